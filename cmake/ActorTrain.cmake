@@ -1,0 +1,39 @@
+# One static library per folder: train_<name>, built from every .cpp below the current folder that
+# no nested CMakeLists.txt claims. The include root is the repository; warnings are errors.
+
+function(actortrain_options target)
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow -Werror)
+  # The same bits from the same source on every machine: the compiler may not fuse a*b+c on its own.
+  target_compile_options(${target} PRIVATE -ffp-contract=off)
+  if(ACTORTRAIN_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${ACTORTRAIN_SANITIZE} -fno-omit-frame-pointer -g)
+    target_link_options(${target} PUBLIC -fsanitize=${ACTORTRAIN_SANITIZE})
+  endif()
+endfunction()
+
+function(actortrain_library name)
+  cmake_parse_arguments(arg "" "" "EXCLUDE;LINK;PRIVATE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  foreach(pattern IN LISTS arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${pattern}")
+  endforeach()
+  add_library(train_${name} STATIC ${sources})
+  actortrain_options(train_${name})
+  target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
+endfunction()
+
+# tests/<folder>/*_test.cpp become one program test_<folder>, run by ctest under that name.
+function(actortrain_test name)
+  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(test_${name} ${sources} "${PROJECT_SOURCE_DIR}/tests/support/catch_main.cpp")
+  actortrain_options(test_${name})
+  target_compile_definitions(test_${name} PRIVATE
+    ACTORTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ACTORTRAIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(test_${name} PRIVATE ${arg_LINK} train_base Catch2::Catch2)
+  add_test(NAME ${name} COMMAND test_${name})
+endfunction()

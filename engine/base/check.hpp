@@ -1,0 +1,42 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace train {
+
+/// A broken invariant: a defect of the program, never of its input.
+/// Thrown by TRAIN_CHECK; ends the actor (or stream) that met it and, with it, the rank.
+class CheckFailed : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+[[noreturn]] inline void check_failed(const char* condition, const std::string& text,
+                                      const std::source_location& where) {
+  throw CheckFailed(fmt::format("{}:{}: check failed: {}{}{}", where.file_name(), where.line(),
+                                condition, text.empty() ? "" : ": ", text));
+}
+
+inline std::string check_text() { return {}; }
+
+template <class... Args>
+std::string check_text(fmt::format_string<Args...> format, Args&&... args) {
+  return fmt::format(format, std::forward<Args>(args)...);
+}
+
+}  // namespace train
+
+/// Always on, in every build type; no side effects inside. Further arguments: a fmt format and its
+/// values.
+#define TRAIN_CHECK(condition, ...)                                       \
+  do {                                                                    \
+    if (!(condition)) [[unlikely]] {                                      \
+      ::train::check_failed(#condition, ::train::check_text(__VA_ARGS__), \
+                            ::std::source_location::current());           \
+    }                                                                     \
+  } while (false)

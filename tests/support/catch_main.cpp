@@ -1,0 +1,19 @@
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstdio>
+
+// Prints the seed first, so that a failure can be replayed with --rng-seed.
+int main(int argc, char* argv[]) {
+  Catch::Session session;
+  session.configData().rngSeed = static_cast<unsigned>(
+      std::chrono::steady_clock::now().time_since_epoch().count() & 0x7fffffff);
+  if (const int status = session.applyCommandLine(argc, argv); status != 0) {
+    return status;
+  }
+  std::printf("seed: %u (replay: %s --rng-seed %u)\n", session.config().rngSeed(), argv[0],
+              session.config().rngSeed());
+  std::fflush(stdout);
+  return session.run();
+}
