@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string>
+
+#include "kernels/activation.hpp"
+#include "kernels/adamw.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/elementwise.hpp"
+#include "kernels/embedding.hpp"
+#include "kernels/global_norm.hpp"
+#include "kernels/head_loss.hpp"
+#include "kernels/matmul.hpp"
+#include "kernels/norm.hpp"
+#include "kernels/rope.hpp"
+
+namespace train::kernels {
+
+/// The list of all kernels of one kind of device. Every kernel only enqueues on its stream and
+/// returns; the params are copied, the memory they point to must live until the stream has passed.
+/// Every kernel is deterministic, and its bits do not depend on the number of threads.
+struct KernelTable {
+  const char* name;
+
+  void (*matmul)(Stream&, const MatmulParams&);
+  void (*embedding_forward)(Stream&, const EmbeddingForwardParams&);
+  void (*embedding_backward)(Stream&, const EmbeddingBackwardParams&);
+  void (*norm_forward)(Stream&, const NormForwardParams&);
+  void (*norm_backward)(Stream&, const NormBackwardParams&);
+  void (*rope_table)(Stream&, const RopeTableParams&);
+  void (*rope_apply)(Stream&, const RopeParams&);
+  void (*attention_forward)(Stream&, const AttentionForwardParams&);
+  void (*attention_backward)(Stream&, const AttentionBackwardParams&);
+  void (*gelu_forward)(Stream&, const GeluForwardParams&);
+  void (*gelu_backward)(Stream&, const GeluBackwardParams&);
+  void (*swiglu_forward)(Stream&, const SwigluForwardParams&);
+  void (*swiglu_backward)(Stream&, const SwigluBackwardParams&);
+  void (*sigmoid_gate_forward)(Stream&, const SigmoidGateForwardParams&);
+  void (*sigmoid_gate_backward)(Stream&, const SigmoidGateBackwardParams&);
+  void (*head_loss)(Stream&, const HeadLossParams&);
+  void (*residual_add)(Stream&, const ResidualAddParams&);
+  void (*tree_add)(Stream&, const TreeAddParams&);
+  void (*fill)(Stream&, const FillParams&);
+  void (*copy)(Stream&, const CopyParams&);
+  void (*count_nonfinite)(Stream&, const CountNonfiniteParams&);
+  void (*row_square_sums)(Stream&, const RowSquareSumsParams&);
+  void (*tree_sum)(Stream&, const TreeSumParams&);
+  void (*clip_scale)(Stream&, const ClipScaleParams&);
+  void (*adamw_update)(Stream&, const AdamwParams&);
+};
+
+/// Always there: the fallback without a GPU, the oracle with one.
+[[nodiscard]] const KernelTable& cpu_backend();
+/// nullptr where the build has no CUDA.
+[[nodiscard]] const KernelTable* cuda_backend();
+
+/// Name of what decides the bits: instruction set, GEMM library and version
+/// ("cpu-avx512 onednn-2.6.3"). Recorded in every manifest.
+[[nodiscard]] std::string kernel_set();
+/// FLOP/s of the GEMM library on this machine with `threads` threads, measured for about
+/// `seconds` (blocking; start-up and benches only): the peak that MFU refers to.
+[[nodiscard]] double measure_gemm_flops(int threads, double seconds);
+
+}  // namespace train::kernels

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace train::kernels {
+
+/// What a stream is busy with: for error reports and for the watchdog.
+/// `what` points to a string literal.
+struct Mark {
+  const char* what = "idle";
+  std::int64_t step = -1;
+  std::int32_t unit = -1;  ///< Sharding unit (0 embedding, 1.. blocks, last head); -1: none.
+  std::int32_t lane = -1;
+};
+
+/// An error met by work on a stream, with the mark that was current.
+struct StreamFailure {
+  Mark mark;
+  std::exception_ptr error;
+};
+
+/// An in-order queue of device work: a thread on the CPU, a CUDA stream on the GPU.
+///
+/// Threading: enqueue, mark and current are safe from any thread; work runs in enqueue order, one
+/// item at a time. Nothing here blocks the caller, except `synchronize` (plain loops, tests,
+/// shutdown). Errors: the first exception thrown by work is kept, `on_failure` is called once (on
+/// the stream's thread), and everything enqueued later is dropped, so a failed step never updates a
+/// weight.
+class Stream {
+ public:
+  using Work = std::function<void()>;
+  using FailureHandler = std::function<void(const StreamFailure&)>;
+
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// Host work in stream order. Returns at once.
+  virtual void enqueue(Work work) = 0;
+  /// Names the work enqueued from here on.
+  virtual void mark(Mark mark) = 0;
+  /// The mark reached by the running work, and since when (steady clock, ns; 0 when idle).
+  [[nodiscard]] virtual Mark current(std::int64_t& since_ns) const = 0;
+  /// Blocks until everything enqueued so far has run; rethrows the first failure.
+  virtual void synchronize() = 0;
+  virtual void on_failure(FailureHandler handler) = 0;
+  /// Threads that a kernel on this stream may use; never changes a result.
+  [[nodiscard]] virtual int threads() const = 0;
+
+ protected:
+  Stream() = default;
+};
+
+/// A point in one stream that work of another stream can wait for. Copyable; all copies are one
+/// event. A default event counts as reached. Re-record by assigning a new one.
+class Event {
+ public:
+  Event() = default;
+
+  /// Reached when `stream` has run everything enqueued before this call. Returns at once.
+  [[nodiscard]] static Event record(Stream& stream);
+  /// Work enqueued on `stream` after this call starts only when the event is reached.
+  /// Blocks the stream (its thread), never the caller. REQUIRES: not an inline stream that would
+  /// have to wait for itself.
+  void wait_on(Stream& stream) const;
+  [[nodiscard]] bool reached() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// A stream with a thread of its own, named `name` for debuggers. Joins in the destructor after
+/// running what is enqueued.
+[[nodiscard]] std::unique_ptr<Stream> make_thread_stream(std::string name, int threads);
+
+/// Runs work inside enqueue(), on the caller's thread: for tests on the deterministic scheduler.
+[[nodiscard]] std::unique_ptr<Stream> make_inline_stream(int threads);
+
+}  // namespace train::kernels

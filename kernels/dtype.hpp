@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace train::kernels {
+
+/// Element type of activations and compute weights. Statistics, losses and gradients of weights are
+/// f32.
+enum class DType : std::uint8_t { f32, bf16 };
+
+[[nodiscard]] constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
+
+}  // namespace train::kernels

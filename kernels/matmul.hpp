@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/stream.hpp"
+#include "kernels/dtype.hpp"
+
+namespace train::kernels {
+
+/// C[m,n] = op(A) op(B) (+ C if accumulate), row-major; op(A) is [m,k], op(B) is [k,n].
+/// lda, ldb, ldc: elements between the rows of A, B, C as stored (before op).
+struct MatmulParams {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  DType dtype = DType::f32;         ///< Of A and B.
+  DType output_dtype = DType::f32;  ///< Of C; f32 for gradients of weights.
+};
+
+namespace cpu {
+/// The bits do not depend on the number of threads.
+void matmul(Stream& stream, const MatmulParams& params);
+}  // namespace cpu
+
+}  // namespace train::kernels

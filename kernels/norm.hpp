@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/stream.hpp"
+#include "kernels/dtype.hpp"
+
+namespace train::kernels {
+
+/// Rows addressed as (outer, inner): row (o, i) of x starts at x + o * outer_stride + i *
+/// inner_stride. A plain [rows, cols] matrix is outer = rows, inner = 1, outer_stride = cols. Heads
+/// of a fused projection are outer = tokens, inner = heads.
+struct RowLayout {
+  std::int64_t outer_stride = 0;
+  std::int64_t inner_stride = 0;
+};
+
+enum class NormKind : std::uint8_t {
+  layer,  ///< y = (x - mean) * rstd * w, rstd = 1/sqrt(var + eps) (biased variance). Ba et al.
+          ///< 2016, no bias.
+  rms,    ///< y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps). Zhang & Sennrich 2019.
+};
+
+struct NormForwardParams {
+  NormKind kind = NormKind::layer;
+  const void* x = nullptr;
+  const float* weight = nullptr;  ///< [cols].
+  void* y = nullptr;              ///< May be x itself (same layout).
+  float* mean = nullptr;          ///< [outer * inner], written for NormKind::layer only.
+  float* rstd = nullptr;          ///< [outer * inner].
+  std::int64_t outer = 0, inner = 1, cols = 0;
+  RowLayout x_layout, y_layout;
+  float eps = 1e-5F;
+  DType dtype = DType::f32;
+};
+
+/// dx (+)= gradient of the norm at x; dweight[cols] = sum over rows of dy * xhat, in a fixed order.
+struct NormBackwardParams {
+  NormKind kind = NormKind::layer;
+  const void* x = nullptr;
+  const float* weight = nullptr;
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  const void* dy = nullptr;
+  void* dx = nullptr;        ///< May be dy itself when not accumulating (same layout).
+  float* dweight = nullptr;  ///< [cols], overwritten.
+  std::int64_t outer = 0, inner = 1, cols = 0;
+  RowLayout x_layout, dy_layout, dx_layout;
+  float dy_scale = 1.0F;  ///< dy is read as dy_scale * dy (the residual branch's factor).
+  bool accumulate_dx = false;
+  DType dtype = DType::f32;
+};
+
+namespace cpu {
+void norm_forward(Stream& stream, const NormForwardParams& params);
+void norm_backward(Stream& stream, const NormBackwardParams& params);
+}  // namespace cpu
+
+}  // namespace train::kernels
