@@ -10,7 +10,7 @@ namespace train::engine {
 /// What a checkpoint may see of a tensor: its name, its place in the global tensor, its bytes.
 /// Borrows `data` (host memory, row-major, fp32); the owner outlives the view.
 struct StateView {
-  std::string name;                        ///< "model.<parameter>", "optimizer.exp_avg.<parameter>", ...
+  std::string name;  ///< "model.<parameter>", "optimizer.exp_avg.<parameter>", ...
   std::vector<std::int64_t> global_shape;  ///< Shape of the whole tensor.
   std::int64_t first_row = 0;              ///< First row of dimension 0 held here.
   std::int64_t rows = 0;                   ///< Rows held here.

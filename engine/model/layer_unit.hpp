@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/parameter.hpp"
+#include "kernels/backend.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// One lane on its way through the units. All pointers are device memory that lives until the
+/// stream has passed the lane.
+struct Lane {
+  std::int64_t step = 0;
+  std::int64_t index = 0;
+  std::int64_t sequences = 0;
+  std::int64_t seq_len = 0;
+  const std::int32_t* tokens = nullptr;  ///< [sequences, seq_len].
+  const std::int32_t* targets =
+      nullptr;  ///< [sequences, seq_len]; nullptr when only logits are wanted.
+  kernels::LossSums* sums = nullptr;  ///< Written by the head.
+  float loss_scale = 1.0F;            ///< 1 / tokens of the global batch.
+  float z_scale = 0.0F;               ///< z_loss_coeff / tokens of the global batch.
+  bool with_gradient = true;          ///< The head also computes gradients (training).
+
+  [[nodiscard]] std::int64_t rows() const { return sequences * seq_len; }
+};
+
+/// A sharding unit: the embedding, one transformer block, or final norm + head.
+///
+/// Its output activations stay in the model's workspace, so units are called in order: forward
+/// 0, 1, ... n-1, backward n-1 ... 0, one lane at a time on one stream.
+/// Threading: calls only enqueue on the stream and return; a unit is driven by one owner.
+/// Ownership: borrows weights and gradients, which must outlive the stream's work.
+class LayerUnit {
+ public:
+  virtual ~LayerUnit() = default;
+  LayerUnit(const LayerUnit&) = delete;
+  LayerUnit& operator=(const LayerUnit&) = delete;
+
+  /// "embedding", "block 0", ..., "head".
+  [[nodiscard]] virtual const std::string& name() const = 0;
+  [[nodiscard]] virtual const std::vector<Parameter>& parameters() const = 0;
+  /// Elements of the flat buffers (padding included).
+  [[nodiscard]] virtual std::int64_t element_count() const = 0;
+
+  /// Enqueues the forward pass. `weights`: flat [element_count()].
+  /// For the head: writes *lane.sums and, with lane.with_gradient, already the gradient of its
+  /// input and of its weights (the fused kernel computes both), kept until backward().
+  virtual void forward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                       float* gradient) = 0;
+
+  /// Enqueues the backward pass: reads and replaces the residual gradient in the workspace,
+  /// overwrites every parameter's part of `gradient` (flat; this lane's gradient alone).
+  virtual void backward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                        float* gradient) = 0;
+
+  /// Enqueues a count of NaN and Inf among this unit's forward output (for the search of the layer
+  /// where they first appeared). *nonfinite is written on the stream.
+  virtual void count_nonfinite_output(kernels::Stream& stream, const Lane& lane,
+                                      std::int64_t* nonfinite) = 0;
+
+ protected:
+  LayerUnit() = default;
+};
+
+}  // namespace train::engine

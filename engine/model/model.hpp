@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/model/layer_unit.hpp"
+#include "engine/model/model_shape.hpp"
+#include "kernels/backend.hpp"
+
+namespace train::engine {
+
+class Workspace;
+
+/// The units of one model and the activations they share.
+///
+/// Ownership: owns units and activations, neither weights nor gradients. Borrows `kernels`.
+class Model {
+ public:
+  /// `sequences` x `seq_len`: the largest lane. `with_gradient`: allocate what the backward pass
+  /// needs.
+  Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
+        std::int64_t seq_len, bool with_gradient);
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  [[nodiscard]] const ModelShape& shape() const;
+  [[nodiscard]] std::size_t unit_count() const;  ///< layers + 2.
+  [[nodiscard]] LayerUnit& unit(std::size_t index);
+  [[nodiscard]] const LayerUnit& unit(std::size_t index) const;
+
+  /// After a forward pass of all units with lane.targets == nullptr: enqueues the logits of the
+  /// last position of sequence 0, [vocab_size] floats.
+  void last_logits(kernels::Stream& stream, const float* head_weights, const Lane& lane,
+                   float* logits);
+
+  /// Bytes of activations and scratch, for `--dry-run`.
+  [[nodiscard]] std::size_t activation_bytes() const;
+
+ private:
+  ModelShape shape_;
+  std::unique_ptr<Workspace> workspace_;
+  std::vector<std::unique_ptr<LayerUnit>> units_;
+};
+
+/// The parameters of every unit without allocating anything: what `--dry-run`, restore and the
+/// optimizer groups need. Index as in Model.
+struct UnitParameters {
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::int64_t element_count = 0;
+};
+[[nodiscard]] std::vector<UnitParameters> describe_units(const ModelShape& shape);
+
+}  // namespace train::engine

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "configs/model_section.hpp"
+#include "engine/base/result.hpp"
+
+namespace train::engine {
+
+enum class Architecture : std::uint8_t { enoki, qwen3 };
+
+/// The dimensions of a model with every rule applied.
+struct ModelShape {
+  Architecture architecture = Architecture::enoki;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t embedding_dim = 0;
+  std::int64_t mlp_hidden = 0;
+  std::int64_t vocab_size = 0;
+  float norm_eps = 1e-5F;
+  double rope_theta = 10000.0;
+  float residual_scale = 1.0F;
+  float z_loss_coeff = 0.0F;
+  bool qk_norm = true;
+  bool output_gate = false;
+
+  [[nodiscard]] std::int64_t attention_dim() const { return heads * head_dim; }
+};
+
+/// Applies the rules of the architecture to the zeros of `section`. `dataset_vocab`: vocabulary of
+/// the data (0: unknown). Errors: user_error naming the key when the vocabulary is smaller than the
+/// data's or a dimension is impossible.
+[[nodiscard]] Result<ModelShape> resolve_shape(const configs::ModelSection& section,
+                                               std::int64_t dataset_vocab);
+
+/// Trainable elements: all, and without embedding and head.
+struct ParameterCount {
+  std::int64_t total = 0;
+  std::int64_t embedding = 0;
+  std::int64_t head = 0;
+  [[nodiscard]] std::int64_t non_embedding() const { return total - embedding - head; }
+};
+[[nodiscard]] ParameterCount count_parameters(const ModelShape& shape);
+
+/// Training FLOPs (forward + backward) of one token: 6 * (elements of all matrices used in a
+/// matmul, head included) + 6 * layers * attention_dim * seq_len (causal attention).
+[[nodiscard]] double flops_per_token(const ModelShape& shape, std::int64_t seq_len);
+
+}  // namespace train::engine
