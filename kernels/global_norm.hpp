@@ -14,12 +14,13 @@ struct RowSquareSumsParams {
   std::int64_t rows = 0, cols = 0;
 };
 
-/// *out = sum of values[0..count) in the canonical binary tree (split at the largest power of two
-/// below the count).
+/// *out = sum of values[i * stride], i in [0, count), in the canonical binary tree (split at the
+/// largest power of two below the count).
 struct TreeSumParams {
   const double* values = nullptr;
   double* out = nullptr;
   std::int64_t count = 0;
+  std::int64_t stride = 1;
 };
 
 /// What the optimizer reads on the device, so that no host waits for the norm.
@@ -29,13 +30,18 @@ struct UpdateGate {
   std::int32_t poisoned =
       0;  ///< Sticky: a loss or norm was not finite; no weight changes any more.
   std::int32_t reserved = 0;
+  double loss = 0.0;               ///< loss_scale * cross_entropy + z_scale * z_squared.
 };
 
-/// Fills gate from the squared norm and the loss; sets poisoned if either is not finite.
+/// Fills gate from the squared norm and the loss sums of all lanes; sets poisoned if the norm or the
+/// loss is not finite (and leaves it set).
 struct ClipScaleParams {
   const double* squared_norm = nullptr;
-  const double* loss = nullptr;
+  const double* cross_entropy = nullptr;  ///< Sum over all lanes.
+  const double* z_squared = nullptr;      ///< Sum over all lanes.
   UpdateGate* gate = nullptr;
+  double loss_scale = 1.0;
+  double z_scale = 0.0;
   float clip = 0.0F;
 };
 
