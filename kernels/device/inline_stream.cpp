@@ -1,0 +1,123 @@
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "engine/base/check.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+namespace {
+
+class InlineStream final : public Stream {
+ public:
+  explicit InlineStream(int threads) : threads_(threads) {
+    TRAIN_CHECK(threads >= 1, "a stream needs at least one thread, not {}", threads);
+  }
+
+  void enqueue(Work work) override {
+    TRAIN_CHECK(work != nullptr, "a stream cannot run empty work");
+    // Recursive: work may enqueue on its own stream.
+    const std::lock_guard running(running_);
+    if (!begin()) {
+      return;
+    }
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    end(error);
+  }
+
+  void mark(Mark mark) override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) {
+      current_ = mark;
+    }
+  }
+
+  [[nodiscard]] Mark current(std::int64_t& since_ns) const override {
+    const std::lock_guard lock(mutex_);
+    since_ns = since_ns_;
+    return current_;
+  }
+
+  void synchronize() override {
+    const std::lock_guard running(running_);
+    const std::lock_guard lock(mutex_);
+    if (failure_) {
+      std::rethrow_exception(failure_->error);
+    }
+  }
+
+  void on_failure(FailureHandler handler) override {
+    const std::lock_guard running(running_);
+    {
+      const std::lock_guard lock(mutex_);
+      handler_ = std::move(handler);
+    }
+    report();
+  }
+
+  [[nodiscard]] int threads() const override { return threads_; }
+
+ private:
+  /// False when the stream has failed and the work must be dropped.
+  bool begin() {
+    const std::lock_guard lock(mutex_);
+    if (failure_) {
+      return false;
+    }
+    if (depth_++ == 0) {
+      since_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                      std::chrono::steady_clock::now().time_since_epoch())
+                      .count();
+    }
+    return true;
+  }
+
+  void end(const std::exception_ptr& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (--depth_ == 0) {
+        since_ns_ = 0;
+      }
+      if (error && !failure_) {
+        failure_ = std::make_unique<StreamFailure>(StreamFailure{current_, error});
+      }
+    }
+    report();
+  }
+
+  void report() {
+    FailureHandler handler;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!failure_ || !handler_ || reported_) {
+        return;
+      }
+      reported_ = true;
+      handler = handler_;
+    }
+    handler(*failure_);
+  }
+
+  const int threads_;
+  std::recursive_mutex running_;  // One item at a time, also when several threads enqueue.
+  mutable std::mutex mutex_;      // Guards everything below.
+  int depth_ = 0;
+  bool reported_ = false;
+  Mark current_;
+  std::int64_t since_ns_ = 0;
+  std::unique_ptr<StreamFailure> failure_;
+  FailureHandler handler_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_inline_stream(int threads) {
+  return std::make_unique<InlineStream>(threads);
+}
+
+}  // namespace train::kernels

@@ -1,0 +1,204 @@
+#include <omp.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+namespace {
+
+std::int64_t steady_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// One entry of the queue: work, or a mark when `work` is empty.
+struct Item {
+  Stream::Work work;
+  Mark mark;
+};
+
+/// Blocks every signal for as long as it lives, so that a thread started meanwhile (and the OpenMP
+/// team that thread starts) inherits the mask and signals reach the main thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+class ThreadStream final : public Stream {
+ public:
+  ThreadStream(std::string name, int threads) : threads_(threads) {
+    TRAIN_CHECK(threads >= 1, "a stream needs at least one thread, not {}", threads);
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), name.substr(0, max_thread_name).c_str());
+  }
+
+  ~ThreadStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  void enqueue(Work work) override {
+    TRAIN_CHECK(work != nullptr, "a stream cannot run empty work");
+    push({.work = std::move(work), .mark = {}});
+  }
+
+  void mark(Mark mark) override { push({.work = {}, .mark = mark}); }
+
+  [[nodiscard]] Mark current(std::int64_t& since_ns) const override {
+    const std::lock_guard lock(mutex_);
+    since_ns = since_ns_;
+    return current_;
+  }
+
+  void synchronize() override {
+    TRAIN_CHECK(std::this_thread::get_id() != thread_.get_id(), "a stream cannot wait for itself");
+    std::unique_lock lock(mutex_);
+    const std::uint64_t target = enqueued_;
+    ++synchronizing_;
+    done_.wait(lock, [&] { return finished_ >= target; });
+    --synchronizing_;
+    if (failure_) {
+      std::rethrow_exception(failure_->error);
+    }
+  }
+
+  void on_failure(FailureHandler handler) override {
+    {
+      const std::lock_guard lock(mutex_);
+      handler_ = std::move(handler);
+    }
+    wake_.notify_one();
+  }
+
+  [[nodiscard]] int threads() const override { return threads_; }
+
+ private:
+  static constexpr std::size_t max_thread_name = 15;  // The kernel's limit, without the zero.
+
+  void push(Item item) {
+    bool was_idle = false;
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(item));
+      ++enqueued_;
+      was_idle = waiting_;
+    }
+    if (was_idle) {
+      wake_.notify_one();
+    }
+  }
+
+  [[nodiscard]] bool report_due() const { return failure_ && handler_ && !reported_; }
+
+  void run() {
+    omp_set_dynamic(0);
+    omp_set_num_threads(threads_);
+    std::unique_lock lock(mutex_);
+    while (true) {
+      if (report_due()) {
+        report(lock);
+      } else if (!queue_.empty()) {
+        run_front(lock);
+      } else if (stopping_) {
+        return;
+      } else {
+        since_ns_ = 0;
+        waiting_ = true;
+        wake_.wait(lock, [this] { return stopping_ || report_due() || !queue_.empty(); });
+        waiting_ = false;
+      }
+    }
+  }
+
+  void run_front(std::unique_lock<std::mutex>& lock) {
+    Item item = std::move(queue_.front());
+    queue_.pop_front();
+    if (failure_) {
+      lock.unlock();
+      item.work = nullptr;  // Destroyed outside the lock: dropping work may touch other streams.
+      lock.lock();
+    } else if (!item.work) {
+      current_ = item.mark;
+      since_ns_ = steady_now_ns();
+    } else {
+      if (since_ns_ == 0) {
+        since_ns_ = steady_now_ns();
+      }
+      lock.unlock();
+      std::exception_ptr error;
+      try {
+        item.work();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      item.work = nullptr;
+      lock.lock();
+      if (error) {
+        failure_ = std::make_unique<StreamFailure>(StreamFailure{current_, error});
+      }
+    }
+    ++finished_;
+    if (synchronizing_ > 0) {
+      done_.notify_all();
+    }
+  }
+
+  void report(std::unique_lock<std::mutex>& lock) {
+    reported_ = true;
+    const FailureHandler handler = handler_;
+    const StreamFailure failure = *failure_;
+    lock.unlock();
+    handler(failure);
+    lock.lock();
+  }
+
+  const int threads_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;  // To the stream's thread: something to do.
+  std::condition_variable done_;  // To `synchronize`: the awaited item has finished.
+  std::deque<Item> queue_;
+  std::uint64_t enqueued_ = 0;
+  std::uint64_t finished_ = 0;
+  int synchronizing_ = 0;  // Callers inside `synchronize`.
+  bool waiting_ = false;
+  bool stopping_ = false;
+  bool reported_ = false;
+  Mark current_;
+  std::int64_t since_ns_ = 0;
+  std::unique_ptr<StreamFailure> failure_;
+  FailureHandler handler_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_thread_stream(std::string name, int threads) {
+  return std::make_unique<ThreadStream>(std::move(name), threads);
+}
+
+}  // namespace train::kernels
