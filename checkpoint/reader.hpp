@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/layout.hpp"
+#include "checkpoint/manifest.hpp"
+#include "engine/base/result.hpp"
+#include "engine/state_view.hpp"
+
+namespace train::checkpoint {
+
+/// The finding about one checkpoint: whole, or what is wrong with it.
+struct Verification {
+  std::optional<Manifest> manifest;  ///< There if and only if the checkpoint is whole (CK-3).
+  std::string manifest_digest;       ///< Of the bytes of manifest.json, if whole.
+  std::string damage;                ///< One line, if not.
+
+  [[nodiscard]] bool whole() const { return manifest.has_value(); }
+};
+
+/// Reads every byte of the checkpoint and compares sizes and digests. Blocks.
+/// Damage is a finding, not an error. Errors: no permission or a newer format (user), out of
+/// memory or descriptors (failure).
+Result<Verification> verify_checkpoint(const std::filesystem::path& checkpoint);
+
+/// Which tensors of the checkpoint the caller has to ask for.
+enum class Restore : std::uint8_t {
+  every_tensor,  ///< All of them: to train on.
+  subset,        ///< Those in `state`: to use the weights.
+};
+
+/// Copies the rows that each view asks for into its bytes, however the checkpoint is sharded
+/// (CK-4). Names and shapes are checked before anything is copied, digests before the caller sees
+/// success. Errors: (user) a tensor missing, left over, or of another shape: names the first in the
+/// order of `state`, wanted and found; (failure) damage: `state` is then undefined. Blocks.
+Status restore(const std::filesystem::path& checkpoint, const Manifest& manifest,
+               std::span<engine::StateView> state, Restore which = Restore::every_tensor);
+
+struct FoundCheckpoint {
+  Candidate candidate;
+  Manifest manifest;
+  std::string manifest_digest;
+};
+
+struct SearchReport {
+  std::optional<FoundCheckpoint> newest;  ///< Empty: there is no checkpoint, a fresh start.
+  std::vector<std::string> set_aside;     ///< A line for the log per damaged checkpoint.
+};
+
+/// The newest whole checkpoint. Damaged ones in front of it are set aside (damaged-*); leftovers of
+/// killed writers are removed. REQUIRES: the run's lock is held. Blocks.
+/// Errors: checkpoints were there and none is whole (failure, lists them): never a silent restart.
+Result<SearchReport> find_newest(const std::filesystem::path& checkpoints);
+
+/// The same without changing anything on disk and without the lock: for programs that only read.
+Result<SearchReport> find_newest_read_only(const std::filesystem::path& checkpoints);
+
+}  // namespace train::checkpoint

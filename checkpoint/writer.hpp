@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.hpp"
+#include "engine/base/result.hpp"
+#include "engine/state_view.hpp"
+
+namespace train::checkpoint {
+
+/// What one rank wrote.
+struct ShardRecord {
+  FileRecord file;
+  std::vector<TensorRecord> tensors;
+};
+
+struct Shard {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+
+struct WriteOutcome {
+  std::filesystem::path path;   ///< The published directory.
+  Manifest manifest;            ///< Of the checkpoint that is there now.
+  std::string manifest_digest;  ///< Of the bytes of its manifest.json.
+  bool already_there = false;   ///< A whole checkpoint of that step was found; nothing was written.
+};
+
+/// A checkpoint under construction: `.incoming-<pid>-step-<n>` (CK-1, CK-2).
+///
+/// Threading: one object per process and step; shards may be written from several threads. Every
+/// call blocks on the disk: for an I/O thread. Dropped without publish(): the directory is removed.
+class IncomingCheckpoint {
+ public:
+  /// Creates `checkpoints` if missing. Errors: not writable (user), disk full (failure).
+  static Result<IncomingCheckpoint> create(const std::filesystem::path& checkpoints,
+                                           std::int64_t step);
+
+  IncomingCheckpoint(IncomingCheckpoint&& other) noexcept;
+  IncomingCheckpoint& operator=(IncomingCheckpoint&& other) noexcept;
+  IncomingCheckpoint(const IncomingCheckpoint&) = delete;
+  IncomingCheckpoint& operator=(const IncomingCheckpoint&) = delete;
+  ~IncomingCheckpoint();
+
+  /// Writes one rank's rows to shard-<index>-of-<count>.safetensors, durably. Borrows the views'
+  /// bytes for the call; views without rows are left out.
+  [[nodiscard]] Result<ShardRecord> write_shard(std::span<const engine::StateView> state,
+                                                Shard shard) const;
+
+  /// Writes the manifest, then renames the directory into place: the one instant from which the
+  /// checkpoint exists. A whole checkpoint already there wins; a damaged one is set aside.
+  /// Errors: shards that do not cover their tensors exactly once (failure), disk (failure).
+  Result<WriteOutcome> publish(const ManifestFields& fields, std::span<const ShardRecord> shards);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  IncomingCheckpoint(std::filesystem::path path, std::filesystem::path target)
+      : path_(std::move(path)), target_(std::move(target)) {}
+  void discard() noexcept;
+
+  std::filesystem::path path_;
+  std::filesystem::path target_;
+};
+
+/// Writes and publishes a checkpoint whose state is all here, as one shard. On an error nothing of
+/// it is left. Blocks until it survives a power cut.
+Result<WriteOutcome> write_checkpoint(const std::filesystem::path& checkpoints,
+                                      const ManifestFields& fields,
+                                      std::span<const engine::StateView> state);
+
+/// Digest of the tensors whose names start with "model.", in the order of their names: name, shape,
+/// bytes. REQUIRES: each of them is whole.
+[[nodiscard]] std::string weights_digest(std::span<const engine::StateView> state);
+
+}  // namespace train::checkpoint

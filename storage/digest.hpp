@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace train::storage {
+
+/// "xxh3-128:" and 32 hexadecimal digits (canonical, most significant first). It finds damage; it
+/// is no defence against someone who wants two contents with one digest.
+[[nodiscard]] std::string digest_bytes(std::span<const std::byte> bytes);
+[[nodiscard]] std::string digest_text(std::string_view text);
+
+/// The same digest of bytes that come in pieces.
+class StreamingDigest {
+ public:
+  StreamingDigest();
+  StreamingDigest(StreamingDigest&&) noexcept;
+  StreamingDigest& operator=(StreamingDigest&&) noexcept;
+  ~StreamingDigest();
+
+  void update(std::span<const std::byte> bytes);
+  void update(std::string_view text) { update(std::as_bytes(std::span(text))); }
+  [[nodiscard]] std::string finish() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace train::storage
