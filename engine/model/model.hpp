@@ -45,6 +45,10 @@ class Model {
   std::vector<std::unique_ptr<LayerUnit>> units_;
 };
 
+/// What Model::activation_bytes() would be, without allocating anything.
+[[nodiscard]] std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
+                                                   std::int64_t seq_len, bool with_gradient);
+
 /// The parameters of every unit without allocating anything: what `--dry-run`, restore and the
 /// optimizer groups need. Index as in Model.
 struct UnitParameters {

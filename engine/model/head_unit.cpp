@@ -1,0 +1,86 @@
+#include "engine/model/head_unit.hpp"
+
+#include <algorithm>
+
+#include "engine/base/check.hpp"
+#include "engine/model/transformer_block.hpp"
+
+namespace train::engine {
+
+std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size) {
+  constexpr std::int64_t kLargestBytes = std::int64_t{8} << 20;
+  std::int64_t chunk = 16;
+  while (2 * chunk * vocab_size * static_cast<std::int64_t>(sizeof(float)) <= kLargestBytes) {
+    chunk *= 2;
+  }
+  return std::min(chunk, rows);
+}
+
+HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
+                   const ModelShape& shape, Workspace::Slot input)
+    : UnitBase("head", kernels, workspace, shape.embedding_dim),
+      vocab_size_(shape.vocab_size),
+      input_(input),
+      chunk_rows_(head_chunk_rows(workspace.rows(), shape.vocab_size)) {
+  const BlockContext context{kernels, parameters_, workspace, "transformer."};
+  ln_f_.emplace(
+      context, "ln_f",
+      NormBlock::Options{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps});
+  weight_ = parameters_.add({.name = "lm_head.weight",
+                             .rows = shape.vocab_size,
+                             .cols = shape.embedding_dim,
+                             .group = ParameterGroup::decay,
+                             .init = InitKind::linear});
+  logits_ = workspace.share("head logits", chunk_rows_ * shape.vocab_size);
+  row_terms_ = workspace.share("head row terms", workspace.rows() * 4 * 2);  // doubles
+  output_ = ln_f_->output_slot();
+  residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
+}
+
+void HeadUnit::forward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                       float* gradient) {
+  const BlockCall call{stream, weights, nullptr, lane};
+  const float* x = ln_f_->forward(call, workspace_->at(input_));
+  if (lane.targets == nullptr) {
+    return;
+  }
+  TRAIN_CHECK(!lane.with_gradient || (workspace_->with_gradient() && gradient != nullptr));
+  kernels_->head_loss(stream,
+                      {.x = x,
+                       .weight = weights + weight_,
+                       .targets = lane.targets,
+                       .sums = lane.sums,
+                       .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : nullptr,
+                       .dweight = lane.with_gradient ? gradient + weight_ : nullptr,
+                       .logits = workspace_->at(logits_),
+                       .row_terms = reinterpret_cast<double*>(workspace_->at(row_terms_)),
+                       .rows = lane.rows(),
+                       .cols = embedding_dim_,
+                       .vocab = vocab_size_,
+                       .chunk_rows = std::min(chunk_rows_, lane.rows()),
+                       .loss_scale = lane.loss_scale,
+                       .z_scale = lane.z_scale});
+}
+
+void HeadUnit::backward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                        float* gradient) {
+  const BlockCall call{stream, weights, gradient, lane};
+  float* d = workspace_->at(residual_gradient_);
+  ln_f_->backward(call, workspace_->at(input_), d, d, /*accumulate=*/false);
+}
+
+void HeadUnit::row_logits(kernels::Stream& stream, const float* weights, std::int64_t row,
+                          float* logits) const {
+  kernels_->matmul(stream, {.a = ln_f_->output() + row * embedding_dim_,
+                            .b = weights + weight_,
+                            .c = logits,
+                            .m = 1,
+                            .n = vocab_size_,
+                            .k = embedding_dim_,
+                            .lda = embedding_dim_,
+                            .ldb = embedding_dim_,
+                            .ldc = vocab_size_,
+                            .transpose_b = true});
+}
+
+}  // namespace train::engine

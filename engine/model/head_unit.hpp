@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/model/model_shape.hpp"
+#include "engine/model/norm_block.hpp"
+#include "engine/model/unit_base.hpp"
+
+namespace train::engine {
+
+/// Final norm, LM head and loss, fused: the logits exist for a few rows at a time.
+class HeadUnit final : public UnitBase {
+ public:
+  /// `input`: output slot of the last block.
+  HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelShape& shape,
+           Workspace::Slot input);
+
+  /// With lane.targets the loss sums too, and with lane.with_gradient the gradients of the head's
+  /// weights and of the final norm's output. Without targets only the final norm.
+  void forward(kernels::Stream& stream, const float* weights, const Lane& lane,
+               float* gradient) override;
+  void backward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                float* gradient) override;
+
+  /// logits[vocab_size] of one row of the last forward pass.
+  void row_logits(kernels::Stream& stream, const float* weights, std::int64_t row,
+                  float* logits) const;
+
+ private:
+  std::int64_t vocab_size_;
+  Workspace::Slot input_;
+  std::optional<NormBlock> ln_f_;
+  std::int64_t weight_ = 0;
+  std::int64_t chunk_rows_;
+  Workspace::Slot logits_ = 0, row_terms_ = 0, residual_gradient_ = 0;
+};
+
+/// Rows of logits that exist at a time: the largest power of two whose logits fit in 8 MiB, at
+/// least 16, at most `rows`.
+[[nodiscard]] std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size);
+
+}  // namespace train::engine

@@ -1,0 +1,78 @@
+#include "engine/model/mlp_block.hpp"
+
+namespace train::engine {
+namespace {
+
+// The members are initialised in the order of the parameters: gate, up, down.
+std::optional<LinearBlock> up_projection(const BlockContext& context,
+                                         const MlpBlock::Options& options) {
+  if (options.kind != MlpKind::swiglu) {
+    return std::nullopt;
+  }
+  return LinearBlock(context, "up_proj", options.embedding_dim, options.hidden, InitKind::linear);
+}
+
+}  // namespace
+
+MlpBlock::MlpBlock(const BlockContext& context, const Options& options)
+    : kernels_(&context.kernels),
+      workspace_(&context.workspace),
+      options_(options),
+      in_(context, options.kind == MlpKind::swiglu ? "gate_proj" : "c_fc", options.embedding_dim,
+          options.hidden, InitKind::linear),
+      up_(up_projection(context, options)),
+      out_(context, options.kind == MlpKind::swiglu ? "down_proj" : "c_proj", options.hidden,
+           options.embedding_dim, InitKind::residual_output) {
+  const std::int64_t count = workspace_->rows() * options.hidden;
+  hidden_ = workspace_->keep(context.prefix, "hidden", count);
+  if (up_) {
+    up_hidden_ = workspace_->keep(context.prefix, "up_hidden", count);
+    dhidden_ = workspace_->share_backward("mlp dhidden", count);
+  }
+  activated_ = workspace_->keep(context.prefix, "activated", count);
+  dactivated_ = workspace_->share_backward("mlp dactivated", count);
+}
+
+void MlpBlock::forward(const BlockCall& call, const float* x, float* branch) const {
+  const std::int64_t count = call.lane.rows() * options_.hidden;
+  float* hidden = workspace_->at(hidden_);
+  float* activated = workspace_->at(activated_);
+  in_.forward(call, x, hidden, options_.hidden);
+  if (up_) {
+    float* up = workspace_->at(up_hidden_);
+    up_->forward(call, x, up, options_.hidden);
+    kernels_->swiglu_forward(call.stream,
+                             {.gate = hidden, .up = up, .y = activated, .count = count});
+  } else {
+    kernels_->gelu_forward(call.stream, {.x = hidden, .y = activated, .count = count});
+  }
+  out_.forward(call, activated, branch, options_.embedding_dim);
+}
+
+void MlpBlock::backward(const BlockCall& call, const float* x, const float* dbranch,
+                        float* dx) const {
+  const std::int64_t count = call.lane.rows() * options_.hidden;
+  const float* hidden = workspace_->at(hidden_);
+  float* d = workspace_->at(dactivated_);
+  out_.backward_weight(call, dbranch, options_.embedding_dim, workspace_->at(activated_));
+  out_.backward_input(call, dbranch, options_.embedding_dim, d);
+  if (!up_) {
+    kernels_->gelu_backward(call.stream, {.x = hidden, .dy = d, .dx = d, .count = count});
+    in_.backward_weight(call, d, options_.hidden, x);
+    in_.backward_input(call, d, options_.hidden, dx);
+    return;
+  }
+  float* dgate = workspace_->at(dhidden_);
+  kernels_->swiglu_backward(call.stream, {.gate = hidden,
+                                          .up = workspace_->at(up_hidden_),
+                                          .dy = d,
+                                          .dgate = dgate,
+                                          .dup = d,
+                                          .count = count});
+  in_.backward_weight(call, dgate, options_.hidden, x);
+  up_->backward_weight(call, d, options_.hidden, x);
+  in_.backward_input(call, dgate, options_.hidden, dx);
+  up_->backward_input(call, d, options_.hidden, dx, /*accumulate=*/true);
+}
+
+}  // namespace train::engine

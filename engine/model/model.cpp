@@ -1,0 +1,84 @@
+#include "engine/model/model.hpp"
+
+#include <utility>
+
+#include "engine/base/check.hpp"
+#include "engine/model/embedding_unit.hpp"
+#include "engine/model/head_unit.hpp"
+#include "engine/model/transformer_block.hpp"
+#include "engine/model/workspace.hpp"
+
+namespace train::engine {
+namespace {
+
+/// Builds the units and reserves what they need in `workspace`; allocates nothing.
+std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
+                                                    const kernels::KernelTable& kernels,
+                                                    Workspace& workspace) {
+  std::vector<std::unique_ptr<LayerUnit>> units;
+  auto embedding =
+      std::make_unique<EmbeddingUnit>(kernels, workspace, shape.embedding_dim, shape.vocab_size);
+  Workspace::Slot residual = embedding->output();
+  units.push_back(std::move(embedding));
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    auto block = std::make_unique<TransformerBlock>(kernels, workspace, shape, layer, residual);
+    residual = block->output();
+    units.push_back(std::move(block));
+  }
+  units.push_back(std::make_unique<HeadUnit>(kernels, workspace, shape, residual));
+  return units;
+}
+
+}  // namespace
+
+Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
+             std::int64_t seq_len, bool with_gradient)
+    : shape_(shape),
+      workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient)),
+      units_(build_units(shape, kernels, *workspace_)) {
+  workspace_->allocate();
+}
+
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+const ModelShape& Model::shape() const { return shape_; }
+
+std::size_t Model::unit_count() const { return units_.size(); }
+
+LayerUnit& Model::unit(std::size_t index) {
+  TRAIN_CHECK(index < units_.size(), "unit {} of {}", index, units_.size());
+  return *units_[index];
+}
+
+const LayerUnit& Model::unit(std::size_t index) const {
+  TRAIN_CHECK(index < units_.size(), "unit {} of {}", index, units_.size());
+  return *units_[index];
+}
+
+void Model::last_logits(kernels::Stream& stream, const float* head_weights, const Lane& lane,
+                        float* logits) {
+  // build_units puts the head last.
+  static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head_weights, lane.seq_len - 1, logits);
+}
+
+std::size_t Model::activation_bytes() const { return workspace_->allocated_bytes(); }
+
+std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
+                                     std::int64_t seq_len, bool with_gradient) {
+  Workspace workspace(sequences, seq_len, with_gradient);
+  const auto units = build_units(shape, kernels::cpu_backend(), workspace);
+  return workspace.size_bytes();
+}
+
+std::vector<UnitParameters> describe_units(const ModelShape& shape) {
+  Workspace workspace(1, 1, false);
+  std::vector<UnitParameters> described;
+  for (const auto& unit : build_units(shape, kernels::cpu_backend(), workspace)) {
+    described.push_back({unit->name(), unit->parameters(), unit->element_count()});
+  }
+  return described;
+}
+
+}  // namespace train::engine

@@ -1,0 +1,107 @@
+#include "engine/model/model_shape.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace train::engine {
+namespace {
+
+constexpr std::int64_t kUnknownVocab = 50304;  // GPT-2's vocabulary, padded to a multiple of 64.
+constexpr std::int64_t kVocabMultiple = 64;
+constexpr std::int64_t kLargestDimension = std::int64_t{1} << 24;
+
+std::int64_t or_rule(std::int64_t given, std::int64_t rule) { return given != 0 ? given : rule; }
+
+std::int64_t padded_vocab(std::int64_t dataset_vocab) {
+  if (dataset_vocab == 0) {
+    return kUnknownVocab;
+  }
+  return (dataset_vocab + kVocabMultiple - 1) / kVocabMultiple * kVocabMultiple;
+}
+
+Status check_dimension(const char* key, std::int64_t value) {
+  if (value < 1 || value > kLargestDimension) {
+    return user_error(fmt::format("{} is {}: give a number from 1 to {}, or 0 for the rule", key,
+                                  value, kLargestDimension));
+  }
+  return {};
+}
+
+Status check_dimensions(const ModelShape& shape, std::int64_t dataset_vocab) {
+  TRAIN_RETURN_IF_ERROR(check_dimension("model.layers", shape.layers));
+  TRAIN_RETURN_IF_ERROR(check_dimension("model.head_dim", shape.head_dim));
+  TRAIN_RETURN_IF_ERROR(check_dimension("model.embedding_dim", shape.embedding_dim));
+  TRAIN_RETURN_IF_ERROR(check_dimension("model.mlp_hidden", shape.mlp_hidden));
+  TRAIN_RETURN_IF_ERROR(check_dimension("model.vocab_size", shape.vocab_size));
+  if (shape.head_dim % 2 != 0) {
+    return user_error(fmt::format(
+        "model.head_dim is {}: rotary positions turn pairs, so it must be even", shape.head_dim));
+  }
+  if (shape.vocab_size < dataset_vocab) {
+    return user_error(
+        fmt::format("model.vocab_size is {} but the data has {} tokens: set it to {} or leave it 0",
+                    shape.vocab_size, dataset_vocab, padded_vocab(dataset_vocab)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ModelShape> resolve_shape(const configs::ModelSection& section, std::int64_t dataset_vocab) {
+  ModelShape shape;
+  if (section.arch != "enoki" && section.arch != "qwen3") {
+    return user_error(
+        fmt::format("model.arch is \"{}\": give \"enoki\" or \"qwen3\"", section.arch));
+  }
+  TRAIN_RETURN_IF_ERROR(check_dimension("model.heads", section.heads));
+  const bool qwen3 = section.arch == "qwen3";
+  shape.architecture = qwen3 ? Architecture::qwen3 : Architecture::enoki;
+  shape.heads = section.heads;
+  shape.layers = or_rule(
+      section.layers, qwen3 ? 2 * section.heads : std::max<std::int64_t>(1, 3 * section.heads / 4));
+  shape.head_dim = or_rule(section.head_dim, qwen3 ? 128 : 64);
+  shape.embedding_dim = or_rule(section.embedding_dim, shape.heads * shape.head_dim);
+  shape.mlp_hidden = or_rule(section.mlp_hidden, (qwen3 ? 3 : 4) * shape.embedding_dim);
+  shape.vocab_size = or_rule(section.vocab_size, padded_vocab(dataset_vocab));
+  shape.norm_eps = static_cast<float>(section.norm_eps);
+  shape.rope_theta = section.rope_theta;
+  shape.residual_scale = static_cast<float>(section.residual_scale);
+  shape.z_loss_coeff = static_cast<float>(section.z_loss_coeff);
+  shape.qk_norm = section.qk_norm;
+  shape.output_gate = qwen3 && section.attention_output_gate;
+  TRAIN_RETURN_IF_ERROR(check_dimensions(shape, dataset_vocab));
+  return shape;
+}
+
+namespace {
+
+/// Elements of the matrices of one transformer block.
+std::int64_t block_matrix_elements(const ModelShape& shape) {
+  const std::int64_t projections = shape.output_gate ? 5 : 4;  // q, k, v, output, gate
+  const std::int64_t mlp_matrices = shape.architecture == Architecture::qwen3 ? 3 : 2;
+  return shape.embedding_dim *
+         (projections * shape.attention_dim() + mlp_matrices * shape.mlp_hidden);
+}
+
+}  // namespace
+
+ParameterCount count_parameters(const ModelShape& shape) {
+  const std::int64_t block_norms =
+      2 * shape.embedding_dim + (shape.qk_norm ? 2 * shape.head_dim : 0);
+  ParameterCount count;
+  count.embedding = shape.vocab_size * shape.embedding_dim;
+  count.head = shape.vocab_size * shape.embedding_dim;
+  count.total = shape.layers * (block_matrix_elements(shape) + block_norms) + shape.embedding_dim +
+                count.embedding + count.head;
+  return count;
+}
+
+double flops_per_token(const ModelShape& shape, std::int64_t seq_len) {
+  const std::int64_t matrices =
+      shape.layers * block_matrix_elements(shape) + shape.vocab_size * shape.embedding_dim;
+  const std::int64_t attention = shape.layers * shape.attention_dim() * seq_len;
+  return 6.0 * static_cast<double>(matrices) + 6.0 * static_cast<double>(attention);
+}
+
+}  // namespace train::engine

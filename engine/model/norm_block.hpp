@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/model/block.hpp"
+
+namespace train::engine {
+
+/// LayerNorm or RMSNorm over rows, weight only. Keeps its output and statistics; the caller owns x.
+class NormBlock {
+ public:
+  struct Options {
+    kernels::NormKind kind = kernels::NormKind::layer;
+    std::int64_t cols = 0;
+    float eps = 1e-5F;
+  };
+  NormBlock(const BlockContext& context, const std::string& name, const Options& options);
+
+  /// x, result: [rows, cols]. The result stays until the backward pass.
+  float* forward(const BlockCall& call, const float* x) const;
+  [[nodiscard]] float* output() const { return workspace_->at(output_); }
+  [[nodiscard]] Workspace::Slot output_slot() const { return output_; }
+  /// Adds the gradient at x to dx, or writes it when not `accumulate` (dx may be dy then).
+  void backward(const BlockCall& call, const float* x, const float* dy, float* dx,
+                bool accumulate) const;
+
+ private:
+  const kernels::KernelTable* kernels_;
+  Workspace* workspace_;
+  Options options_;
+  std::int64_t weight_;  ///< Offset.
+  Workspace::Slot output_, mean_, rstd_;
+};
+
+/// The same norm over each head of a projection: one weight vector of head_dim for all heads.
+/// Keeps its statistics; input and output are the caller's.
+class HeadNormBlock {
+ public:
+  struct Options {
+    kernels::NormKind kind = kernels::NormKind::layer;
+    std::int64_t heads = 0;
+    std::int64_t head_dim = 0;
+    float eps = 1e-5F;
+  };
+  HeadNormBlock(const BlockContext& context, const std::string& name, const Options& options);
+
+  void forward(const BlockCall& call, const float* x, kernels::RowLayout x_layout, float* y,
+               kernels::RowLayout y_layout) const;
+  /// Replaces d (the gradient at y) by the gradient at x; both are laid out as x is.
+  void backward(const BlockCall& call, const float* x, kernels::RowLayout x_layout, float* d) const;
+
+ private:
+  const kernels::KernelTable* kernels_;
+  Workspace* workspace_;
+  Options options_;
+  std::int64_t weight_;  ///< Offset.
+  Workspace::Slot mean_, rstd_;
+};
+
+}  // namespace train::engine

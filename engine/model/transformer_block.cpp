@@ -1,0 +1,91 @@
+#include "engine/model/transformer_block.hpp"
+
+#include <fmt/format.h>
+
+namespace train::engine {
+
+kernels::NormKind norm_kind(Architecture architecture) {
+  return architecture == Architecture::qwen3 ? kernels::NormKind::rms : kernels::NormKind::layer;
+}
+
+TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
+                                   const ModelShape& shape, std::int64_t index,
+                                   Workspace::Slot input)
+    : UnitBase(fmt::format("block {}", index), kernels, workspace, shape.embedding_dim),
+      residual_scale_(shape.residual_scale),
+      input_(input) {
+  const bool qwen3 = shape.architecture == Architecture::qwen3;
+  const BlockContext context{kernels, parameters_, workspace,
+                             fmt::format("transformer.h.{}.", index)};
+  const NormBlock::Options norm{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps};
+  ln_1_.emplace(context, "ln_1", norm);
+  attention_.emplace(context.within("attn."), AttentionOptions{.embedding_dim = shape.embedding_dim,
+                                                               .heads = shape.heads,
+                                                               .head_dim = shape.head_dim,
+                                                               .norm = norm.kind,
+                                                               .norm_eps = shape.norm_eps,
+                                                               .rope_theta = shape.rope_theta,
+                                                               .qk_norm = shape.qk_norm,
+                                                               .output_gate = shape.output_gate,
+                                                               .fused_projection = !qwen3});
+  ln_2_.emplace(context, "ln_2", norm);
+  mlp_.emplace(context.within("mlp."), MlpBlock::Options{qwen3 ? MlpKind::swiglu : MlpKind::gelu,
+                                                         shape.embedding_dim, shape.mlp_hidden});
+
+  const std::int64_t count = workspace.rows() * shape.embedding_dim;
+  middle_ = workspace.keep(context.prefix + "middle.", "residual", count);
+  output_ = workspace.keep(context.prefix, "residual", count);
+  branch_ = workspace.share("branch", count);
+  residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
+  if (shape.residual_scale != 1.0F) {
+    scaled_gradient_ = workspace.share_backward("scaled residual gradient", count);
+  }
+  norm_gradient_ = workspace.share_backward("norm gradient", count);
+}
+
+void TransformerBlock::add_branch(kernels::Stream& stream, const Lane& lane, const float* x,
+                                  float* out) const {
+  kernels_->residual_add(stream, {.x = x,
+                                  .branch = workspace_->at(branch_),
+                                  .out = out,
+                                  .scale = residual_scale_,
+                                  .count = lane.rows() * embedding_dim_});
+}
+
+void TransformerBlock::forward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                               float* /*gradient*/) {
+  const BlockCall call{stream, weights, nullptr, lane};
+  const float* input = workspace_->at(input_);
+  float* middle = workspace_->at(middle_);
+  float* branch = workspace_->at(branch_);
+  attention_->forward(call, ln_1_->forward(call, input), branch);
+  add_branch(stream, lane, input, middle);
+  mlp_->forward(call, ln_2_->forward(call, middle), branch);
+  add_branch(stream, lane, middle, workspace_->at(output_));
+}
+
+const float* TransformerBlock::branch_gradient(kernels::Stream& stream, const Lane& lane) const {
+  const float* d = workspace_->at(residual_gradient_);
+  if (residual_scale_ == 1.0F) {
+    return d;
+  }
+  const std::int64_t count = lane.rows() * embedding_dim_;
+  float* scaled = workspace_->at(scaled_gradient_);
+  kernels_->fill(stream, {.out = scaled, .value = 0.0F, .count = count});
+  kernels_->residual_add(
+      stream, {.x = scaled, .branch = d, .out = scaled, .scale = residual_scale_, .count = count});
+  return scaled;
+}
+
+void TransformerBlock::backward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                                float* gradient) {
+  const BlockCall call{stream, weights, gradient, lane};
+  float* d = workspace_->at(residual_gradient_);
+  float* norm_gradient = workspace_->at(norm_gradient_);
+  mlp_->backward(call, ln_2_->output(), branch_gradient(stream, lane), norm_gradient);
+  ln_2_->backward(call, workspace_->at(middle_), norm_gradient, d, /*accumulate=*/true);
+  attention_->backward(call, ln_1_->output(), branch_gradient(stream, lane), norm_gradient);
+  ln_1_->backward(call, workspace_->at(input_), norm_gradient, d, /*accumulate=*/true);
+}
+
+}  // namespace train::engine

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/model/attention_block.hpp"
+#include "engine/model/mlp_block.hpp"
+#include "engine/model/model_shape.hpp"
+#include "engine/model/norm_block.hpp"
+#include "engine/model/unit_base.hpp"
+
+namespace train::engine {
+
+/// One pre-norm block: x = x + c * attention(ln_1 x); x = x + c * mlp(ln_2 x).
+class TransformerBlock final : public UnitBase {
+ public:
+  /// `index`: place among the blocks, from 0. `input`: output slot of the unit before.
+  TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
+                   const ModelShape& shape, std::int64_t index, Workspace::Slot input);
+
+  void forward(kernels::Stream& stream, const float* weights, const Lane& lane,
+               float* gradient) override;
+  void backward(kernels::Stream& stream, const float* weights, const Lane& lane,
+                float* gradient) override;
+
+ private:
+  void add_branch(kernels::Stream& stream, const Lane& lane, const float* x, float* out) const;
+  /// c * residual gradient: what the branches' backward passes start from.
+  [[nodiscard]] const float* branch_gradient(kernels::Stream& stream, const Lane& lane) const;
+
+  float residual_scale_;
+  Workspace::Slot input_;
+  // Optional only because they need the members of the base to be built.
+  std::optional<NormBlock> ln_1_, ln_2_;
+  std::optional<AttentionBlock> attention_;
+  std::optional<MlpBlock> mlp_;
+  Workspace::Slot middle_ = 0, branch_ = 0;
+  Workspace::Slot residual_gradient_ = 0, scaled_gradient_ = 0, norm_gradient_ = 0;
+};
+
+/// Which norm an architecture uses everywhere.
+[[nodiscard]] kernels::NormKind norm_kind(Architecture architecture);
+
+}  // namespace train::engine
