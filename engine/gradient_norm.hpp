@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,5 +24,8 @@ class UnitSquaredNorm {
   std::vector<Parameter> parameters_;
   kernels::Buffer row_sums_, parameter_sums_;
 };
+
+/// Bytes of scratch that a UnitSquaredNorm of `unit` owns.
+[[nodiscard]] std::size_t squared_norm_bytes(const UnitParameters& unit);
 
 }  // namespace train::engine

@@ -52,7 +52,10 @@ class TrainStep {
   [[nodiscard]] const float* gradient(std::size_t unit) const { return trees_[unit].root(); }
 
  private:
+  void add_slices();
   void run_lane(kernels::Stream& stream, const Lane& lane);
+  /// Enqueues norm, loss and the gate of the update.
+  void reduce(kernels::Stream& stream);
 
   const kernels::KernelTable* kernels_;
   Options options_;

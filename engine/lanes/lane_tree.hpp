@@ -40,6 +40,9 @@ class LaneTree {
   std::vector<std::int64_t> subtree_sizes_;  ///< Of the partial sums held, oldest first.
 };
 
+/// Buffers of `elements` floats that a tree over `lanes` holds: floor(log2(lanes)) + 1.
+[[nodiscard]] std::int64_t lane_tree_buffers(std::int64_t lanes);
+
 /// The same tree over host doubles.
 [[nodiscard]] double tree_sum(const double* values, std::int64_t count, std::int64_t stride = 1);
 

@@ -1,0 +1,75 @@
+#define XXH_INLINE_ALL
+#include "engine/model/initial_weights.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "engine/base/check.hpp"
+#include "engine/philox.hpp"
+
+namespace train::engine {
+namespace {
+
+/// Normal values of elements [4 * block, 4 * block + 4). Box & Muller 1958, in double.
+std::array<double, 4> normal_block(std::uint64_t key, std::uint64_t block) {
+  const auto words = philox_at(key, block, RandomDomain::initial_weights);
+  std::array<double, 4> values{};
+  for (std::size_t pair = 0; pair < 2; ++pair) {
+    const double radius = std::sqrt(-2.0 * std::log(open_unit(words[2 * pair])));
+    const double angle = 2.0 * std::numbers::pi * open_unit(words[2 * pair + 1]);
+    values[2 * pair] = radius * std::cos(angle);
+    values[2 * pair + 1] = radius * std::sin(angle);
+  }
+  return values;
+}
+
+}  // namespace
+
+double initial_std(const Parameter& parameter, const ModelShape& shape,
+                   const InitOptions& options) {
+  const double fan_in = static_cast<double>(parameter.cols);
+  const double branches = 2.0 * static_cast<double>(shape.layers);
+  const bool residual = parameter.init == InitKind::residual_output;
+  if (parameter.init == InitKind::norm) {
+    return 0.0;
+  }
+  switch (options.scheme) {
+    case InitScheme::scaled_gpt:
+      // The embedding's columns are embedding_dim, so 1/sqrt(fan_in) is its rule as well.
+      return 1.0 / std::sqrt(residual ? fan_in * branches : fan_in);
+    case InitScheme::karpathy_gpt2:
+      return residual ? options.init_std / std::sqrt(branches) : options.init_std;
+    case InitScheme::standard:
+      return parameter.init == InitKind::embedding ? 1.0 : 1.0 / std::sqrt(fan_in);
+  }
+  TRAIN_CHECK(false, "init scheme {}", static_cast<int>(options.scheme));
+  return 0.0;
+}
+
+void fill_initial_rows(const Parameter& parameter, const ModelShape& shape,
+                       const InitOptions& options, std::int64_t first_row, std::int64_t rows,
+                       std::span<float> out) {
+  TRAIN_CHECK(first_row >= 0 && rows >= 0 && first_row + rows <= parameter.rows);
+  TRAIN_CHECK(out.size() == static_cast<std::size_t>(rows * parameter.cols));
+  if (parameter.init == InitKind::norm) {
+    std::fill(out.begin(), out.end(), 1.0F);
+    return;
+  }
+  const double std_dev = initial_std(parameter, shape, options);
+  const std::uint64_t key =
+      XXH3_64bits_withSeed(parameter.name.data(), parameter.name.size(), options.seed);
+  const auto first = static_cast<std::uint64_t>(first_row * parameter.cols);
+  const std::uint64_t end = first + out.size();
+  for (std::uint64_t block = first / 4; 4 * block < end; ++block) {
+    const std::array<double, 4> values = normal_block(key, block);
+    for (std::uint64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i) {
+      out[i - first] = static_cast<float>(std_dev * values[i % 4]);
+    }
+  }
+}
+
+}  // namespace train::engine
