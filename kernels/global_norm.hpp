@@ -30,11 +30,11 @@ struct UpdateGate {
   std::int32_t poisoned =
       0;  ///< Sticky: a loss or norm was not finite; no weight changes any more.
   std::int32_t reserved = 0;
-  double loss = 0.0;               ///< loss_scale * cross_entropy + z_scale * z_squared.
+  double loss = 0.0;  ///< loss_scale * cross_entropy + z_scale * z_squared.
 };
 
-/// Fills gate from the squared norm and the loss sums of all lanes; sets poisoned if the norm or the
-/// loss is not finite (and leaves it set).
+/// Fills gate from the squared norm and the loss sums of all lanes; sets poisoned if the norm or
+/// the loss is not finite (and leaves it set).
 struct ClipScaleParams {
   const double* squared_norm = nullptr;
   const double* cross_entropy = nullptr;  ///< Sum over all lanes.

@@ -1,0 +1,98 @@
+#include <dnnl.h>
+#include <fmt/format.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <vector>
+
+#include "kernels/backend.hpp"
+#include "kernels/cpu_support.hpp"
+#include "kernels/gemm_cpu.hpp"
+
+namespace train::kernels {
+namespace {
+
+/// The best instruction set that was compiled and that this machine has.
+std::string instruction_set() {
+  const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
+  const std::int64_t best = usable & -usable;  // Better sets have lower bits.
+  std::string name = hwy::TargetName(best);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name == "avx3" ? "avx512" : name;
+}
+
+}  // namespace
+
+const KernelTable& cpu_backend() {
+  static constexpr KernelTable table{
+      .name = "cpu",
+      .matmul = cpu::matmul,
+      .embedding_forward = cpu::embedding_forward,
+      .embedding_backward = cpu::embedding_backward,
+      .norm_forward = cpu::norm_forward,
+      .norm_backward = cpu::norm_backward,
+      .rope_table = cpu::rope_table,
+      .rope_apply = cpu::rope_apply,
+      .attention_forward = cpu::attention_forward,
+      .attention_backward = cpu::attention_backward,
+      .gelu_forward = cpu::gelu_forward,
+      .gelu_backward = cpu::gelu_backward,
+      .swiglu_forward = cpu::swiglu_forward,
+      .swiglu_backward = cpu::swiglu_backward,
+      .sigmoid_gate_forward = cpu::sigmoid_gate_forward,
+      .sigmoid_gate_backward = cpu::sigmoid_gate_backward,
+      .head_loss = cpu::head_loss,
+      .residual_add = cpu::residual_add,
+      .tree_add = cpu::tree_add,
+      .fill = cpu::fill,
+      .copy = cpu::copy,
+      .count_nonfinite = cpu::count_nonfinite,
+      .row_square_sums = cpu::row_square_sums,
+      .tree_sum = cpu::tree_sum,
+      .clip_scale = cpu::clip_scale,
+      .adamw_update = cpu::adamw_update,
+  };
+  return table;
+}
+
+std::string kernel_set() {
+  const dnnl_version_t* library = dnnl_version();
+  return fmt::format("cpu-{} onednn-{}.{}.{}", instruction_set(), library->major, library->minor,
+                     library->patch);
+}
+
+double measure_gemm_flops(int threads, double seconds) {
+  constexpr std::int64_t n = 1024;
+  constexpr double work = 2.0 * n * n * n;
+  const std::vector<float> a(n * n, 0.5F);
+  const std::vector<float> b(n * n, 0.25F);
+  std::vector<float> c(n * n);
+  const MatmulParams params{.a = a.data(),
+                            .b = b.data(),
+                            .c = c.data(),
+                            .m = n,
+                            .n = n,
+                            .k = n,
+                            .lda = n,
+                            .ldb = n,
+                            .ldc = n};
+  using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point from) {
+    return std::chrono::duration<double>(Clock::now() - from).count();
+  };
+  cpu::gemm(threads, params);  // Generates the library's code and starts the threads.
+  const auto start = Clock::now();
+  double best_seconds = 0.0;
+  do {
+    const auto before = Clock::now();
+    cpu::gemm(threads, params);
+    const double taken = since(before);
+    best_seconds = best_seconds == 0.0 ? taken : std::min(best_seconds, taken);
+  } while (since(start) < seconds);
+  return work / best_seconds;
+}
+
+}  // namespace train::kernels

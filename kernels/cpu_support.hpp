@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "engine/base/check.hpp"
+#include "kernels/dtype.hpp"
+
+namespace train::kernels::cpu {
+
+/// The CPU kernels compute in f32 alone; anything else is a defect of the caller.
+inline void require_f32(DType dtype, const char* kernel) {
+  TRAIN_CHECK(dtype == DType::f32, "{}: the CPU backend knows f32 only", kernel);
+}
+
+/// A kernel that has something to do needs every one of its pointers.
+template <class... Pointers>
+void require_pointers(const char* kernel, std::int64_t count, const Pointers*... pointers) {
+  TRAIN_CHECK(count >= 0, "{}: negative size {}", kernel, count);
+  TRAIN_CHECK(count == 0 || (... && (pointers != nullptr)), "{}: null pointer", kernel);
+}
+
+[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
+
+/// Calls body(begin, end) for consecutive blocks of [0, count) on `threads` threads. The blocks
+/// depend on the count alone, so what a block computes is the same at any number of threads.
+/// REQUIRES: body does not throw.
+template <class Body>
+void parallel_blocks(int threads, std::int64_t count, std::int64_t block, const Body& body) {
+  const std::int64_t blocks = divide_up(count, block);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && blocks > 1)
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    body(i * block, std::min(count, (i + 1) * block));
+  }
+}
+
+/// Elements that one block of an elementwise kernel takes: a few microseconds of work.
+inline constexpr std::int64_t element_block = 16384;
+/// Rows of `cols` elements that make about one such block.
+[[nodiscard]] constexpr std::int64_t row_block(std::int64_t cols) {
+  return std::max<std::int64_t>(1, element_block / std::max<std::int64_t>(1, cols));
+}
+
+/// Scratch that grows and is kept, because fresh pages cost more than the kernels that use them.
+/// Meant as a thread_local of the thread that runs a stream. Contents are undefined; 64-byte
+/// aligned.
+class Scratch {
+ public:
+  template <class T>
+  [[nodiscard]] T* get(std::int64_t count) {
+    const std::size_t size_bytes = static_cast<std::size_t>(count) * sizeof(T) + alignment;
+    if (size_bytes > size_bytes_) {
+      data_ = std::make_unique_for_overwrite<std::byte[]>(size_bytes);
+      size_bytes_ = size_bytes;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(data_.get());
+    return reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_bytes_ = 0;
+};
+
+}  // namespace train::kernels::cpu

@@ -1,0 +1,122 @@
+#include "kernels/elementwise.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/cpu_support.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/elementwise_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/simd-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+void residual_add_range(const ResidualAddParams& p, std::int64_t begin, std::int64_t end) {
+  const auto* x = static_cast<const float*>(p.x);
+  const auto* branch = static_cast<const float*>(p.branch);
+  auto* out = static_cast<float*>(p.out);
+  const Floats d;
+  const FloatVec scale = hn::Set(d, p.scale);
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec sum = hn::MulAdd(scale, load(d, branch + i, part), load(d, x + i, part));
+    store(sum, d, out + i, part);
+  });
+}
+
+void tree_add_range(float* left, const float* right, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    store(hn::Add(load(d, left + i, part), load(d, right + i, part)), d, left + i, part);
+  });
+}
+
+/// NaN and Inf are the values v with v - v != 0.
+std::int64_t count_nonfinite_range(const float* x, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  std::int64_t count = 0;
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec v = load(d, x + i, part);
+    const auto finite = hn::Eq(hn::Sub(v, v), hn::Zero(d));
+    count += static_cast<std::int64_t>(hn::CountTrue(d, hn::Not(finite)));
+  });
+  return count;
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace train::kernels::cpu {
+
+HWY_EXPORT(residual_add_range);
+HWY_EXPORT(tree_add_range);
+HWY_EXPORT(count_nonfinite_range);
+
+void residual_add(Stream& stream, const ResidualAddParams& params) {
+  require_f32(params.dtype, "residual_add");
+  require_pointers("residual_add", params.count, params.x, params.branch, params.out);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(residual_add_range);
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+  });
+}
+
+void tree_add(Stream& stream, const TreeAddParams& params) {
+  require_pointers("tree_add", params.count, params.left, params.right);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(tree_add_range);
+    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
+      range(p.left, p.right, begin, end);
+    });
+  });
+}
+
+void fill(Stream& stream, const FillParams& params) {
+  require_pointers("fill", params.count, params.out);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
+      std::fill(p.out + begin, p.out + end, p.value);
+    });
+  });
+}
+
+void copy(Stream& stream, const CopyParams& params) {
+  require_pointers("copy", params.size_bytes, params.in, params.out);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    constexpr std::int64_t block_bytes = std::int64_t{1} << 18;
+    if (p.in == p.out) {
+      return;
+    }
+    parallel_blocks(threads, p.size_bytes, block_bytes, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(static_cast<std::byte*>(p.out) + begin,
+                  static_cast<const std::byte*>(p.in) + begin,
+                  static_cast<std::size_t>(end - begin));
+    });
+  });
+}
+
+void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
+  require_f32(params.dtype, "count_nonfinite");
+  require_pointers("count_nonfinite", params.count, params.x);
+  TRAIN_CHECK(params.nonfinite != nullptr, "count_nonfinite: nowhere to put the count");
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
+    const auto* x = static_cast<const float*>(p.x);
+    const std::int64_t blocks = divide_up(p.count, element_block);
+    std::int64_t total = 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : total)
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      total += range(x, i * element_block, std::min(p.count, (i + 1) * element_block));
+    }
+    *p.nonfinite = total;
+  });
+}
+
+}  // namespace train::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,213 @@
+#include "kernels/norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu_support.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/simd-inl.hpp"
+
+#ifndef TRAIN_KERNELS_NORM_ROW
+#define TRAIN_KERNELS_NORM_ROW
+namespace train::kernels::cpu {
+
+/// One row of the backward pass.
+struct NormBackwardRow {
+  const float* x;
+  const float* weight;
+  const float* dy;
+  float* dx;
+  float* dweight;  // This block's partial sum, added to.
+  float mean, rstd, dy_scale;
+  bool layer, accumulate_dx;
+  std::int64_t cols;
+};
+
+}  // namespace train::kernels::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+/// Mean of the row (0 if not `centred`) and the mean square distance from it.
+void moments_row(const float* x, std::int64_t cols, bool centred, float* mean, float* square) {
+  const Floats d;
+  const auto n = static_cast<float>(cols);
+  *mean = 0.0F;
+  if (centred) {
+    FloatVec sum = hn::Zero(d);
+    each_vector(0, cols,
+                [&](std::int64_t i, auto part) { sum = hn::Add(sum, load(d, x + i, part)); });
+    *mean = sum_lanes(d, sum) / n;
+  }
+  const FloatVec centre = hn::Set(d, *mean);
+  FloatVec squares = hn::Zero(d);
+  each_vector(0, cols, [&](std::int64_t i, auto part) {
+    const FloatVec distance =
+        counted_or(hn::Sub(load(d, x + i, part), centre), hn::Zero(d), d, part);
+    squares = hn::MulAdd(distance, distance, squares);
+  });
+  *square = sum_lanes(d, squares) / n;
+}
+
+void normalise_row(const float* x, const float* weight, float* y, std::int64_t cols, float mean,
+                   float rstd) {
+  const Floats d;
+  each_vector(0, cols, [&](std::int64_t i, auto part) {
+    const FloatVec xhat =
+        hn::Mul(hn::Sub(load(d, x + i, part), hn::Set(d, mean)), hn::Set(d, rstd));
+    store(hn::Mul(xhat, load(d, weight + i, part)), d, y + i, part);
+  });
+}
+
+/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
+/// norm.
+void norm_backward_row(const NormBackwardRow& r) {
+  const Floats d;
+  const FloatVec scale = hn::Set(d, r.dy_scale);
+  const FloatVec mean = hn::Set(d, r.mean);
+  const FloatVec rstd = hn::Set(d, r.rstd);
+  FloatVec g_sum = hn::Zero(d);
+  FloatVec gx_sum = hn::Zero(d);
+  each_vector(0, r.cols, [&](std::int64_t i, auto part) {
+    const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
+    const FloatVec dy = hn::Mul(scale, load(d, r.dy + i, part));
+    const FloatVec g = hn::Mul(dy, load(d, r.weight + i, part));
+    g_sum = hn::Add(g_sum, g);
+    gx_sum = hn::MulAdd(g, xhat, gx_sum);
+    store(hn::MulAdd(dy, xhat, load(d, r.dweight + i, part)), d, r.dweight + i, part);
+  });
+  const auto n = static_cast<float>(r.cols);
+  const FloatVec g_mean = hn::Set(d, r.layer ? sum_lanes(d, g_sum) / n : 0.0F);
+  const FloatVec gx_mean = hn::Set(d, sum_lanes(d, gx_sum) / n);
+  each_vector(0, r.cols, [&](std::int64_t i, auto part) {
+    const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
+    const FloatVec g =
+        hn::Mul(hn::Mul(scale, load(d, r.dy + i, part)), load(d, r.weight + i, part));
+    FloatVec dx = hn::Mul(rstd, hn::NegMulAdd(xhat, gx_mean, hn::Sub(g, g_mean)));
+    if (r.accumulate_dx) {
+      dx = hn::Add(load(d, r.dx + i, part), dx);
+    }
+    store(dx, d, r.dx + i, part);
+  });
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace train::kernels::cpu {
+
+HWY_EXPORT(moments_row);
+HWY_EXPORT(normalise_row);
+HWY_EXPORT(norm_backward_row);
+
+namespace {
+
+[[nodiscard]] std::int64_t offset_of(const RowLayout& layout, std::int64_t row,
+                                     std::int64_t inner) {
+  return row / inner * layout.outer_stride + row % inner * layout.inner_stride;
+}
+
+void forward_rows(const NormForwardParams& p, std::int64_t begin, std::int64_t end) {
+  const auto moments = HWY_DYNAMIC_DISPATCH(moments_row);
+  const auto normalise = HWY_DYNAMIC_DISPATCH(normalise_row);
+  const bool layer = p.kind == NormKind::layer;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float* x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner);
+    float* y = static_cast<float*>(p.y) + offset_of(p.y_layout, row, p.inner);
+    float mean = 0.0F;
+    float square = 0.0F;
+    moments(x, p.cols, layer, &mean, &square);
+    const float rstd = 1.0F / std::sqrt(square + p.eps);
+    if (layer) {
+      p.mean[row] = mean;
+    }
+    p.rstd[row] = rstd;
+    normalise(x, p.weight, y, p.cols, mean, rstd);
+  }
+}
+
+void backward_rows(const NormBackwardParams& p, float* dweight, std::int64_t begin,
+                   std::int64_t end) {
+  const auto one = HWY_DYNAMIC_DISPATCH(norm_backward_row);
+  const bool layer = p.kind == NormKind::layer;
+  std::fill_n(dweight, p.cols, 0.0F);
+  for (std::int64_t row = begin; row < end; ++row) {
+    one({.x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner),
+         .weight = p.weight,
+         .dy = static_cast<const float*>(p.dy) + offset_of(p.dy_layout, row, p.inner),
+         .dx = static_cast<float*>(p.dx) + offset_of(p.dx_layout, row, p.inner),
+         .dweight = dweight,
+         .mean = layer ? p.mean[row] : 0.0F,
+         .rstd = p.rstd[row],
+         .dy_scale = p.dy_scale,
+         .layer = layer,
+         .accumulate_dx = p.accumulate_dx,
+         .cols = p.cols});
+  }
+}
+
+/// Blocks of rows whose sums of dy * xhat are kept apart and then added in order: their number
+/// depends on the rows alone.
+std::int64_t backward_block(std::int64_t rows) {
+  constexpr std::int64_t max_blocks = 64;
+  constexpr std::int64_t min_rows = 16;
+  return std::max(min_rows, divide_up(rows, max_blocks));
+}
+
+void run_backward(const NormBackwardParams& p, int threads) {
+  static thread_local Scratch scratch;
+  const std::int64_t rows = p.outer * p.inner;
+  const std::int64_t block = backward_block(rows);
+  const std::int64_t blocks = divide_up(rows, block);
+  auto* partial = scratch.get<float>(blocks * p.cols);
+  parallel_blocks(threads, rows, block, [&](std::int64_t begin, std::int64_t end) {
+    backward_rows(p, partial + begin / block * p.cols, begin, end);
+  });
+  std::fill_n(p.dweight, p.cols, 0.0F);
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    for (std::int64_t c = 0; c < p.cols; ++c) {
+      p.dweight[c] += partial[i * p.cols + c];
+    }
+  }
+}
+
+}  // namespace
+
+void norm_forward(Stream& stream, const NormForwardParams& params) {
+  require_f32(params.dtype, "norm_forward");
+  const std::int64_t rows = params.outer * params.inner;
+  require_pointers("norm_forward", rows, params.x, params.weight, params.y, params.rstd);
+  TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_forward: inner={} cols={}", params.inner,
+              params.cols);
+  TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
+              "norm_forward: nowhere to put the means");
+  stream.enqueue([p = params, rows, threads = stream.threads()] {
+    parallel_blocks(threads, rows, row_block(p.cols),
+                    [&](std::int64_t begin, std::int64_t end) { forward_rows(p, begin, end); });
+  });
+}
+
+void norm_backward(Stream& stream, const NormBackwardParams& params) {
+  require_f32(params.dtype, "norm_backward");
+  const std::int64_t rows = params.outer * params.inner;
+  require_pointers("norm_backward", rows, params.x, params.weight, params.rstd, params.dy,
+                   params.dx);
+  TRAIN_CHECK(params.dweight != nullptr, "norm_backward: nowhere to put dweight");
+  TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_backward: inner={} cols={}",
+              params.inner, params.cols);
+  TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
+              "norm_backward: no means");
+  TRAIN_CHECK(!params.accumulate_dx || params.dx != params.dy,
+              "norm_backward: dx cannot be dy and be added to");
+  stream.enqueue([p = params, threads = stream.threads()] { run_backward(p, threads); });
+}
+
+}  // namespace train::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,93 @@
+// Vector helpers, compiled once per instruction set (no `#pragma once`: Highway includes this file
+// again for each). Include after <hwy/highway.h>.
+#if defined(TRAIN_KERNELS_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRAIN_KERNELS_SIMD_INL
+#undef TRAIN_KERNELS_SIMD_INL
+#else
+#define TRAIN_KERNELS_SIMD_INL
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Floats = hn::ScalableTag<float>;
+using FloatVec = hn::Vec<Floats>;
+
+/// How much of a vector counts: all of it, or the first `count` elements at the end of a range.
+struct Whole {};
+struct Part {
+  std::size_t count;
+};
+
+HWY_INLINE FloatVec load(Floats d, const float* p, Whole) { return hn::LoadU(d, p); }
+HWY_INLINE FloatVec load(Floats d, const float* p, Part part) {
+  return hn::MaskedLoad(hn::FirstN(d, part.count), d, p);  // The rest is zero.
+}
+HWY_INLINE void store(FloatVec v, Floats d, float* p, Whole) { hn::StoreU(v, d, p); }
+HWY_INLINE void store(FloatVec v, Floats d, float* p, Part part) {
+  hn::BlendedStore(v, hn::FirstN(d, part.count), d, p);
+}
+/// v, with the elements that do not count replaced by `other`: for maxima.
+HWY_INLINE FloatVec counted_or(FloatVec v, FloatVec, Floats, Whole) { return v; }
+HWY_INLINE FloatVec counted_or(FloatVec v, FloatVec other, Floats d, Part part) {
+  return hn::IfThenElse(hn::FirstN(d, part.count), v, other);
+}
+
+/// body(i, Whole or Part) for the vectors of [begin, end). An element's value does not depend on
+/// its place in a vector: both cases run the same instructions.
+template <class Body>
+HWY_INLINE void each_vector(std::int64_t begin, std::int64_t end, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+  std::int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    body(i, Whole{});
+  }
+  if (i < end) {
+    body(i, Part{static_cast<std::size_t>(end - i)});
+  }
+}
+
+HWY_INLINE float sum_lanes(Floats d, FloatVec v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+HWY_INLINE float max_lanes(Floats d, FloatVec v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
+
+/// exp(x) for x <= 0, and NaN stays NaN (the library's Exp would return 0 and hide it).
+HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+/// 1 / (1 + exp(-x)), without overflow on either side.
+HWY_INLINE FloatVec sigmoid(Floats d, FloatVec x) {
+  const FloatVec one = hn::Set(d, 1.0F);
+  const FloatVec e = exp_of_negative(d, hn::Neg(hn::Abs(x)));
+  const FloatVec numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
+  return hn::Div(numerator, hn::Add(one, e));
+}
+
+/// Phi(x), the normal distribution's cumulative, given gauss = exp(-x^2 / 2).
+/// erfc(z) = exp(-z^2) t P(t) with t = 1 / (1 + z/2), z = |x| / sqrt 2; P is a least-squares fit on
+/// Chebyshev nodes for z in [0, 10], relative error 4e-8 before rounding.
+HWY_INLINE FloatVec normal_cdf(Floats d, FloatVec x, FloatVec gauss) {
+  constexpr float half_over_sqrt2 = 0.35355339F;
+  const FloatVec one = hn::Set(d, 1.0F);
+  const FloatVec t = hn::Div(one, hn::MulAdd(hn::Abs(x), hn::Set(d, half_over_sqrt2), one));
+  FloatVec p = hn::Set(d, 1.741728252e-02F);
+  for (const float coefficient :
+       {-1.497589759e-01F, 4.877500134e-01F, -7.434302068e-01F, 4.778470409e-01F, -1.261377694e-01F,
+        2.342407959e-01F, 2.369822845e-01F, 2.830328582e-01F, 2.820566687e-01F}) {
+    p = hn::MulAdd(p, t, hn::Set(d, coefficient));
+  }
+  const FloatVec tail = hn::Mul(hn::Mul(hn::Set(d, 0.5F), gauss), hn::Mul(t, p));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
