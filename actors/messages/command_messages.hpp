@@ -1,0 +1,67 @@
+#pragma once
+
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+
+// Commands: the one totally ordered stream from the conductor that every rank follows (EX-1).
+// `sequence` counts all commands of a generation from 0; `step` is the number of optimizer steps
+// finished before the command.
+namespace train::actors {
+
+struct TrainStep {
+  std::uint64_t sequence = 0;
+  std::int64_t step = 0;
+};
+
+struct Evaluate {
+  std::uint64_t sequence = 0;
+  std::int64_t step = 0;
+};
+
+struct TakeSnapshot {
+  std::uint64_t sequence = 0;
+  std::int64_t step = 0;
+};
+
+/// Run step `step` again without an update and find where NaN or Inf first appears.
+struct FindNonfinite {
+  std::uint64_t sequence = 0;
+  std::int64_t step = 0;
+};
+
+/// The last command: drain what is being saved, then report RankStopped.
+struct StopRank {
+  std::uint64_t sequence = 0;
+};
+
+/// Rank -> conductor: one command is done with, one more may be emitted (the credit window).
+struct CommandFinished {
+  std::uint64_t sequence = 0;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, TrainStep& x) {
+  return f(caf::meta::type_name("TrainStep"), x.sequence, x.step);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Evaluate& x) {
+  return f(caf::meta::type_name("Evaluate"), x.sequence, x.step);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, TakeSnapshot& x) {
+  return f(caf::meta::type_name("TakeSnapshot"), x.sequence, x.step);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, FindNonfinite& x) {
+  return f(caf::meta::type_name("FindNonfinite"), x.sequence, x.step);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, StopRank& x) {
+  return f(caf::meta::type_name("StopRank"), x.sequence);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, CommandFinished& x) {
+  return f(caf::meta::type_name("CommandFinished"), x.sequence);
+}
+
+}  // namespace train::actors

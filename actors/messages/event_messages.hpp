@@ -1,0 +1,127 @@
+#pragma once
+
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <string>
+
+#include "actors/messages/float_bits.hpp"
+
+// Events: what ranks report to the conductor, and the conductor to the reporter.
+namespace train::actors {
+
+/// `step` counts finished steps (1 after the first).
+struct StepFinished {
+  std::int64_t step = 0;
+  FloatBits loss;
+  FloatBits grad_norm;
+  FloatBits lr;
+  bool poisoned = false;  ///< Loss or norm not finite: no weight was changed.
+  bool has_digest = false;
+  std::uint64_t weights_digest = 0;
+};
+
+struct EvaluationFinished {
+  std::int64_t step = 0;
+  FloatBits cross_entropy;  ///< Nats per token.
+  FloatBits accuracy;
+};
+
+struct CheckpointWritten {
+  std::int64_t step = 0;
+  std::string directory;
+  std::uint64_t size_bytes = 0;
+  std::int64_t elapsed_ns = 0;
+};
+
+/// The save failed; training goes on, the checkpoints before it stand.
+struct CheckpointFailed {
+  std::int64_t step = 0;
+  std::string text;
+};
+
+/// A newer snapshot took the place of one that was still waiting for the disk.
+struct CheckpointSkipped {
+  std::int64_t step = 0;
+};
+
+struct NonfiniteFound {
+  std::int64_t step = 0;
+  std::string text;  ///< "lane 3, block 1, backward" or "nowhere when computed again".
+};
+
+struct RankStopped {
+  std::int32_t rank = 0;
+};
+
+/// A part of the rank failed: the generation is over.
+struct RankFailed {
+  std::int32_t rank = 0;
+  std::string text;  ///< Part, layer, step and what was thrown, one line.
+  std::int32_t exit_code = 1;
+};
+
+/// Reporter: it could not write (reported once, ends the run's exit code at 1).
+struct ReportFailed {
+  std::string text;
+};
+
+/// SIGINT or SIGTERM, as a message.
+struct StopRequested {
+  std::int32_t signal = 0;
+};
+
+/// Conductor -> whoever waits for the run.
+struct RunFinished {
+  std::int64_t step = 0;
+  std::int32_t exit_code = 0;
+  std::string text;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, StepFinished& x) {
+  return f(caf::meta::type_name("StepFinished"), x.step, x.loss, x.grad_norm, x.lr, x.poisoned,
+           x.has_digest, x.weights_digest);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, EvaluationFinished& x) {
+  return f(caf::meta::type_name("EvaluationFinished"), x.step, x.cross_entropy, x.accuracy);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, CheckpointWritten& x) {
+  return f(caf::meta::type_name("CheckpointWritten"), x.step, x.directory, x.size_bytes,
+           x.elapsed_ns);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, CheckpointFailed& x) {
+  return f(caf::meta::type_name("CheckpointFailed"), x.step, x.text);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, CheckpointSkipped& x) {
+  return f(caf::meta::type_name("CheckpointSkipped"), x.step);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, NonfiniteFound& x) {
+  return f(caf::meta::type_name("NonfiniteFound"), x.step, x.text);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RankStopped& x) {
+  return f(caf::meta::type_name("RankStopped"), x.rank);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RankFailed& x) {
+  return f(caf::meta::type_name("RankFailed"), x.rank, x.text, x.exit_code);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ReportFailed& x) {
+  return f(caf::meta::type_name("ReportFailed"), x.text);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, StopRequested& x) {
+  return f(caf::meta::type_name("StopRequested"), x.signal);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RunFinished& x) {
+  return f(caf::meta::type_name("RunFinished"), x.step, x.exit_code, x.text);
+}
+
+}  // namespace train::actors

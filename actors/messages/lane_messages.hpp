@@ -1,0 +1,115 @@
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <string>
+
+#include "engine/rank_engine.hpp"
+
+// Inside one rank: lanes on their way through the layer shards, gradients, updates, snapshots.
+// All of it local; a lane travels as its name (purpose, step, lane, slot), never as a tensor.
+namespace train::actors {
+
+/// Rank or evaluator -> batch: read all lanes of one command, in order, as slots become free.
+struct PrepareLanes {
+  engine::LanePurpose purpose = engine::LanePurpose::train;
+  std::int64_t step = 0;
+};
+
+/// Batch -> rank or evaluator: the tokens of a lane are in its slot.
+struct LaneReady {
+  engine::LaneWork work;
+};
+
+/// Rank or evaluator -> batch: the slot's tokens are no longer needed (a credit).
+struct BatchSlotFree {
+  std::int32_t slot = 0;
+};
+
+/// Along the chain of layer shards; back along it.
+struct ForwardLane {
+  engine::LaneWork work;
+};
+struct BackwardLane {
+  engine::LaneWork work;
+};
+
+/// End of the chain -> rank or evaluator: every kernel of the lane is on the stream.
+struct LaneEnqueued {
+  engine::LaneWork work;
+};
+
+/// Stream -> rank or evaluator: the last kernel of the lane has run.
+struct LaneFinished {
+  engine::LaneWork work;
+};
+
+/// Layer shard -> rank: the gradient of the unit is reduced and its norm is on the stream.
+struct GradientReady {
+  std::int64_t step = 0;
+  std::uint32_t unit = 0;
+};
+
+/// Rank -> optimizer group, and back.
+struct UpdateParameters {
+  std::int64_t step = 0;
+};
+struct UpdateEnqueued {
+  std::int64_t step = 0;
+};
+
+/// Rank -> evaluator, and back when every kernel of the evaluation is on the stream.
+struct RunEvaluation {
+  std::uint64_t sequence = 0;
+  std::int64_t step = 0;
+};
+struct EvaluationEnqueued {
+  std::uint64_t sequence = 0;
+};
+
+/// Rank -> snapshot, and back when the copy is on its stream (the weights may not change before).
+struct CopyState {
+  std::int64_t step = 0;
+};
+struct CopyEnqueued {
+  std::int64_t step = 0;
+};
+
+/// Stream -> snapshot: the copy in a staging buffer is complete.
+struct StateCopied {
+  std::int64_t step = 0;
+  std::int32_t staging = 0;
+  bool poisoned = false;
+};
+
+/// Rank -> snapshot, and back when nothing is in flight any more.
+struct DrainSnapshots {};
+struct SnapshotsDrained {};
+
+/// A stream's first failure, or data that cannot be used.
+struct WorkFailed {
+  std::string text;
+  std::int32_t exit_code = 1;
+};
+
+}  // namespace train::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::PrepareLanes)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::BatchSlotFree)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ForwardLane)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::BackwardLane)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneEnqueued)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneFinished)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateParameters)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateEnqueued)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RunEvaluation)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::EvaluationEnqueued)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyState)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyEnqueued)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::StateCopied)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainSnapshots)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::SnapshotsDrained)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::WorkFailed)

@@ -1,0 +1,79 @@
+#include "actors/rank_runtime.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <utility>
+
+namespace train::actors {
+namespace {
+
+std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name, int threads) {
+  return kind == StreamKind::threads ? kernels::make_thread_stream(name, threads)
+                                     : kernels::make_inline_stream(threads);
+}
+
+}  // namespace
+
+RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
+                         storage::TokenDataset tokens, std::uint64_t seed, StreamKind streams,
+                         int threads)
+    : engine(std::move(rank_engine)),
+      dataset(std::move(tokens)),
+      compute(make_stream(streams, "compute", threads)),
+      copy(make_stream(streams, "copy", 1)),
+      input(make_stream(streams, "input", 1)),
+      disk(make_stream(streams, "disk", 1)) {
+  order = {.seed = seed,
+           .sequences = dataset.train().sequences(),
+           .lanes = static_cast<std::uint64_t>(engine->options().batch.lanes),
+           .micro_batch = static_cast<std::uint64_t>(engine->options().batch.micro_batch)};
+}
+
+Status RankRuntime::read_lane(const engine::LaneWork& work) const {
+  const auto length = static_cast<std::size_t>(engine->options().seq_len);
+  const bool validation = work.purpose == engine::LanePurpose::evaluate;
+  const storage::TokenSplit& split = validation ? dataset.validation() : dataset.train();
+  const auto lane = static_cast<std::uint64_t>(work.lane);
+  for (std::uint64_t row = 0; row < order.micro_batch; ++row) {
+    const std::uint64_t sequence =
+        validation ? storage::validation_sequence(lane, row, order.micro_batch, split.sequences())
+                   : order.sequence(static_cast<std::uint64_t>(work.step), lane, row);
+    const std::size_t first = static_cast<std::size_t>(row) * length;
+    TRAIN_RETURN_IF_ERROR(split.read(sequence,
+                                     std::span(engine->slot_tokens(work.slot) + first, length),
+                                     std::span(engine->slot_targets(work.slot) + first, length)));
+  }
+  return {};
+}
+
+std::string RankRuntime::describe(const kernels::Mark& mark) const {
+  std::string text = mark.what;
+  if (mark.unit >= 0 && static_cast<std::size_t>(mark.unit) < engine->unit_count()) {
+    text = fmt::format("{} ({})", engine->unit_name(static_cast<std::size_t>(mark.unit)), text);
+  }
+  if (mark.step >= 0) {
+    text += fmt::format(" of step {}", mark.step + 1);
+  }
+  if (mark.lane >= 0) {
+    text += fmt::format(", lane {}", mark.lane);
+  }
+  return text;
+}
+
+std::string exception_text(const std::exception_ptr& error) {
+  std::string text = "unknown exception";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& caught) {
+    text = caught.what();
+  } catch (...) {
+    // Not derived from std::exception: nothing more can be said about it.
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace train::actors

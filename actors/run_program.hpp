@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace train::actors {
+
+enum class RunCommand : std::uint8_t { train_step, evaluate, snapshot, find_nonfinite, stop };
+
+struct NumberedCommand {
+  RunCommand command = RunCommand::stop;
+  std::uint64_t sequence = 0;
+  /// Finished steps before the command; for find_nonfinite the index of the step to run again.
+  std::int64_t step = 0;
+};
+
+/// The run as a program: which command comes next. A pure function of its options and of the two
+/// things that can cut it short. A plain class; the conductor owns it.
+class RunProgram {
+ public:
+  struct Options {
+    std::int64_t first_step = 0;  ///< Steps already done (resume).
+    std::int64_t total_steps = 0;
+    std::int64_t eval_interval = 0;        ///< 0: never.
+    std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
+  };
+
+  explicit RunProgram(const Options& options);
+
+  /// The next command; empty once `stop` was given out.
+  [[nodiscard]] std::optional<NumberedCommand> next();
+  /// A signal: no further step; snapshot what is done, then stop.
+  void stop_early();
+  /// Step `step` (from 0) was not finite: look for the origin, then stop; nothing more is saved.
+  void stop_poisoned(std::int64_t step);
+
+  [[nodiscard]] std::int64_t step() const { return step_; }
+  [[nodiscard]] bool finished_all_steps() const { return step_ >= options_.total_steps; }
+
+ private:
+  [[nodiscard]] NumberedCommand give(RunCommand command, std::int64_t step);
+  [[nodiscard]] bool due(std::int64_t interval) const;
+
+  Options options_;
+  std::uint64_t sequence_ = 0;
+  std::int64_t step_ = 0;
+  bool evaluated_ = false;  ///< At step_.
+  bool saved_ = false;      ///< At step_.
+  bool stop_early_ = false;
+  std::optional<std::int64_t> poisoned_;
+  bool stopped_ = false;
+};
+
+}  // namespace train::actors
