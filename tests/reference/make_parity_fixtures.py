@@ -1,0 +1,192 @@
+"""Writes fixtures/*.json: python3 tests/reference/make_parity_fixtures.py
+
+Needs torch. Numbers are float64 results printed with 8 digits; inputs (weights) are whole numbers of
+1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity_test.cpp).
+"""
+
+import json
+import math
+from pathlib import Path
+
+import torch
+from reference_models import Shape, logits, loss, parameter_shapes
+
+HERE = Path(__file__).parent / "fixtures"
+SEQ_LEN, SEQUENCES, LANES = 9, 2, 2
+UNIT = 1024  # Weights are whole numbers of 1/UNIT.
+
+ENOKI = dict(arch="enoki", layers=2, heads=2, head_dim=8, embedding_dim=16, mlp_hidden=24)
+QWEN3 = dict(arch="qwen3", layers=2, heads=2, head_dim=8, embedding_dim=16, mlp_hidden=24)
+CASES = {
+    "enoki": Shape(**ENOKI, vocab_size=37),
+    "enoki_no_qk_norm": Shape(**ENOKI, vocab_size=37, qk_norm=False),
+    "enoki_residual_scale": Shape(**ENOKI, vocab_size=37, residual_scale=0.5, z_loss_coeff=0.01),
+    "qwen3": Shape(**QWEN3, vocab_size=37, output_gate=True),
+    "qwen3_no_gate": Shape(**QWEN3, vocab_size=37, output_gate=False),
+    "qwen3_wide_heads": Shape(
+        "qwen3", 1, 3, 6, 12, 20, 37, qk_norm=False, output_gate=True, residual_scale=0.5
+    ),
+}
+
+
+def numbers(tensor):
+    return [float(f"{v:.8g}") for v in tensor.detach().flatten().tolist()]
+
+
+def random_weights(shape, generator):
+    weights = {}
+    for name, dims in parameter_shapes(shape).items():
+        if len(dims) == 1:
+            w = 1 + 0.2 * torch.randn(dims, generator=generator, dtype=torch.float64)
+        else:
+            w = torch.randn(dims, generator=generator, dtype=torch.float64) / math.sqrt(dims[1])
+        # Exact in float32, and short in the file.
+        weights[name] = (w * UNIT).round() / UNIT
+    return weights
+
+
+def random_batch(shape, generator):
+    size = (LANES * SEQUENCES, SEQ_LEN)
+    tokens = torch.randint(0, shape.vocab_size, size, generator=generator)
+    targets = torch.randint(0, shape.vocab_size, size, generator=generator)
+    targets[0, 3] = -1
+    targets[3, 0] = -1
+    return tokens, targets
+
+
+def is_decayed(name):
+    return name == "lm_head.weight" or any(
+        part in name for part in ("c_attn", "c_proj", "c_fc", "_proj.")
+    )
+
+
+def train(shape, start, tokens, targets):
+    """Three AdamW steps with clipping; returns losses, norms and the last weights."""
+    options = dict(lr=0.01, betas=(0.9, 0.95), eps=1e-8)
+    clip, weight_decay = 0.5, 0.1
+    weights = {k: v.clone().requires_grad_() for k, v in start.items()}
+    groups = [
+        {
+            "params": [v for k, v in weights.items() if is_decayed(k) == decay],
+            "weight_decay": weight_decay if decay else 0.0,
+        }
+        for decay in (True, False)
+    ]
+    optimizer = torch.optim.AdamW(groups, **options)
+    losses, norms = [], []
+    for _ in range(3):
+        optimizer.zero_grad()
+        total, _ = loss(shape, weights, tokens, targets)
+        total.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(list(weights.values()), clip)))
+        losses.append(total.item())
+        optimizer.step()
+    return {
+        "lr": options["lr"],
+        "beta1": options["betas"][0],
+        "beta2": options["betas"][1],
+        "eps": options["eps"],
+        "weight_decay": weight_decay,
+        "grad_clip": clip,
+        "losses": losses,
+        "grad_norms": norms,
+        "weights": {k: numbers(v) for k, v in weights.items()},
+    }
+
+
+def parity_case(shape, seed, with_optimizer):
+    generator = torch.Generator().manual_seed(seed)
+    start = random_weights(shape, generator)
+    tokens, targets = random_batch(shape, generator)
+    weights = {k: v.clone().requires_grad_() for k, v in start.items()}
+    total, ce = loss(shape, weights, tokens, targets)
+    total.backward()
+    case = {
+        "shape": vars(shape),
+        "lanes": LANES,
+        "sequences": SEQUENCES,
+        "seq_len": SEQ_LEN,
+        "tokens": tokens.flatten().tolist(),
+        "targets": targets.flatten().tolist(),
+        "loss": total.item(),
+        "cross_entropy": ce.item(),
+        "last_logits": numbers(logits(shape, weights, tokens[:1])[0, -1]),
+        "order": list(start),
+        "weights_1024ths": {
+            k: [round(w * UNIT) for w in v.flatten().tolist()] for k, v in start.items()
+        },
+        "gradients": {k: numbers(v.grad) for k, v in weights.items()},
+    }
+    if with_optimizer:
+        case["adamw"] = train(shape, start, tokens, targets)
+    return case
+
+
+def one_cycle(total, warmup, peak, div, final_div):
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=peak)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=peak, total_steps=total, pct_start=warmup / total,
+        anneal_strategy="cos", cycle_momentum=False, div_factor=div, final_div_factor=final_div,
+    )
+    values = []
+    for step in range(total):
+        values.append(schedule.get_last_lr()[0])
+        if step + 1 < total:
+            optimizer.step()
+            schedule.step()
+    return values
+
+
+def cos_inf(total, warmup, peak, div, final_div, tail):
+    floor = 1 / (div * final_div)
+
+    def multiplier(step):
+        if step < warmup:
+            return step / warmup + (1 - step / warmup) / div
+        if step < total - tail:
+            x = (step - warmup) / (total - tail - warmup)
+            return floor + 0.5 * (1 - floor) * (1 + math.cos(math.pi * x))
+        return floor
+
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=peak)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, multiplier)
+    values = []
+    for _ in range(total):
+        values.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    return values
+
+
+def schedules():
+    cases = []
+    for total, warmup, peak, div, final_div in (
+        (100, 10, 0.01, 100.0, 1.0),
+        (50, 0, 3e-4, 25.0, 1e4),
+        (37, 36, 0.1, 10.0, 2.0),
+        (64, 7, 0.02, 100.0, 1.0),
+    ):
+        cases.append(
+            dict(name="cos", total=total, warmup=warmup, peak=peak, div=div, final_div=final_div,
+                 tail=0, lr=one_cycle(total, warmup, peak, div, final_div))
+        )
+    for total, warmup, peak, tail in ((100, 10, 0.01, 0), (60, 0, 0.02, 10), (40, 1, 0.01, 5)):
+        cases.append(
+            dict(name="cos_inf", total=total, warmup=warmup, peak=peak, div=100.0, final_div=0.1,
+                 tail=tail, lr=cos_inf(total, warmup, peak, 100.0, 0.1, tail))
+        )
+    return cases
+
+
+def main():
+    HERE.mkdir(exist_ok=True)
+    for seed, (name, shape) in enumerate(CASES.items(), start=1):
+        text = json.dumps(parity_case(shape, seed, name in ("enoki", "qwen3")), separators=(",", ":"))
+        (HERE / f"{name}.json").write_text(text + "\n")
+    (HERE / "lr_schedules.json").write_text(json.dumps(schedules(), separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
