@@ -7,21 +7,21 @@ namespace train::configs {
 
 /// [data]: where the tokens are and how they are cut.
 struct DataSection {
-  std::string dir;                        ///< Required. Directory with train*.bin and val.bin.
-  std::int64_t sequence_length = 256;     ///< Tokens of a sequence (T).
-  std::string order = "lanes";            ///< Reading order; "lanes": a pure function of (seed, step, lane).
+  std::string dir;                     ///< Required. Directory with train*.bin and val.bin.
+  std::int64_t sequence_length = 256;  ///< Tokens of a sequence (T).
+  std::string order = "lanes";  ///< Reading order; "lanes": a pure function of (seed, step, lane).
 };
 
 /// [batch]: a step's global batch = lanes * micro_batch sequences, whatever the number of ranks.
 struct BatchSection {
-  std::int64_t lanes = 4;                 ///< Microbatches of a step (design: lanes).
-  std::int64_t micro_batch = 4;           ///< Sequences of a lane.
+  std::int64_t lanes = 4;        ///< Microbatches of a step (design: lanes).
+  std::int64_t micro_batch = 4;  ///< Sequences of a lane.
 };
 
 /// [eval]: evaluation on fixed lanes of the validation tokens.
 struct EvalSection {
-  std::int64_t interval_steps = 100;      ///< Evaluate every this many steps and at the end; 0: never.
-  std::int64_t lanes = 8;                 ///< Lanes of an evaluation (each micro_batch sequences).
+  std::int64_t interval_steps = 100;  ///< Evaluate every this many steps and at the end; 0: never.
+  std::int64_t lanes = 8;             ///< Lanes of an evaluation (each micro_batch sequences).
 };
 
 }  // namespace train::configs

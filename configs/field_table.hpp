@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "configs/run_config.hpp"
+
+namespace train::configs {
+
+/// Where one key lives in a RunConfig; the alternative is the key's type.
+using FieldPointer = std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*>;
+
+/// The values a number may take: low <= value <= high, without an excluded end.
+struct Limits {
+  double low = 0.0;
+  double high = 0.0;
+  bool low_excluded = false;
+  bool high_excluded = false;
+};
+
+/// One key of a run file. The loader, the writer, the ranges and the printed table all read this.
+struct Field {
+  std::string_view section;   ///< "run"
+  std::string_view name;      ///< "steps"
+  std::string_view unit;      ///< "steps"; empty: a plain number or text.
+  std::string_view sentence;  ///< What it does, and what a special value means.
+  FieldPointer (*locate)(RunConfig&);
+  bool required = false;          ///< Has no default: a file must set it.
+  Limits limits = {};             ///< Of a number; ignored for text and booleans.
+  std::string_view choices = {};  ///< Allowed texts, joined by '|'; empty: any text.
+
+  [[nodiscard]] std::string key() const;  ///< "run.steps"
+};
+
+/// All keys, in the order of the file. CF-1 (one table): a key exists exactly if it is in here.
+[[nodiscard]] std::span<const Field> all_fields();
+
+/// The field of "section.name", or null.
+[[nodiscard]] const Field* find_field(std::string_view key);
+
+/// "text", "integer", "number" or "boolean".
+[[nodiscard]] std::string_view type_name(const Field& field);
+
+/// "1 .. 1000000", "(0 .. 1]", "any", or the choices.
+[[nodiscard]] std::string allowed_values(const Field& field);
+
+/// `field.choices`, split.
+[[nodiscard]] std::vector<std::string> split_choices(const Field& field);
+
+/// The value of `field` in `config` as TOML; reads back as exactly the same value.
+[[nodiscard]] std::string toml_value(const Field& field, const RunConfig& config);
+
+/// The whole configuration as a TOML file, every key written out.
+/// CF-2 (round trip): parse_config(to_toml(c)) is c, bit for bit, for every valid c.
+[[nodiscard]] std::string to_toml(const RunConfig& config);
+
+/// A Markdown table of every key: type, unit, default, allowed values and its sentence.
+[[nodiscard]] std::string describe_keys_markdown();
+
+}  // namespace train::configs

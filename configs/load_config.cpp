@@ -1,0 +1,294 @@
+#include "configs/load_config.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <system_error>
+#include <type_traits>
+#include <vector>
+
+#include "configs/field_table.hpp"
+#include "configs/nearest.hpp"
+#include "configs/validate_config.hpp"
+
+namespace train::configs {
+namespace {
+
+// A run file is a page of text; anything near this size is some other file.
+constexpr std::uintmax_t kLargestFile = 1 << 20;
+
+// Messages are one line, whatever the user's text holds.
+std::string one_line(std::string_view text) {
+  std::string out(text.substr(0, 200));
+  std::replace_if(
+      out.begin(), out.end(), [](char letter) { return static_cast<unsigned char>(letter) < 32; },
+      ' ');
+  return out;
+}
+
+std::string place_of(const std::string& file, const toml::source_region& region) {
+  return fmt::format("{}:{}", file, region.begin.line);
+}
+
+std::string found_text(const toml::node& node) {
+  if (const auto* text = node.as_string()) {
+    return fmt::format("the text \"{}\"", one_line(text->get()));
+  }
+  if (const auto* whole = node.as_integer()) {
+    return fmt::format("the integer {}", whole->get());
+  }
+  if (const auto* real = node.as_floating_point()) {
+    return fmt::format("the number {:#}", real->get());
+  }
+  if (const auto* truth = node.as_boolean()) {
+    return fmt::format("the boolean {}", truth->get());
+  }
+  if (node.is_table()) {
+    return "a table";
+  }
+  return node.is_array() ? "an array" : "a date or time";
+}
+
+std::string wanted_text(const Field& field) {
+  const std::string_view type = type_name(field);
+  if (type == "text") {
+    return "text in quotes";
+  }
+  return fmt::format("{} {}", type == "integer" ? "an" : "a", type);
+}
+
+// The value of `node` as T, or nothing if it has another type (an integer is a number too).
+template <class T>
+std::optional<T> read_value(const toml::node& node) {
+  if constexpr (std::is_same_v<T, double>) {
+    if (const auto* whole = node.as_integer()) {
+      return static_cast<double>(whole->get());
+    }
+    const auto* real = node.as_floating_point();
+    return real != nullptr ? std::optional<T>(real->get()) : std::nullopt;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    const auto* truth = node.as_boolean();
+    return truth != nullptr ? std::optional<T>(truth->get()) : std::nullopt;
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    const auto* text = node.as_string();
+    return text != nullptr ? std::optional<T>(text->get()) : std::nullopt;
+  } else {
+    const auto* whole = node.as_integer();
+    return whole != nullptr ? std::optional<T>(static_cast<T>(whole->get())) : std::nullopt;
+  }
+}
+
+Status assign(const Field& field, const toml::node& node, const std::string& place,
+              RunConfig& config) {
+  return std::visit(
+      [&](auto* target) -> Status {
+        using Value = std::remove_pointer_t<decltype(target)>;
+        const std::optional<Value> value = read_value<Value>(node);
+        if (!value.has_value()) {
+          return user_error(fmt::format("{}: {} wants {}, found {}", place, field.key(),
+                                        wanted_text(field), found_text(node)));
+        }
+        if constexpr (std::is_same_v<Value, std::uint64_t>) {
+          if (*node.value<std::int64_t>() < 0) {
+            return user_error(fmt::format("{}: {} must be {}, found {}", place, field.key(),
+                                          allowed_values(field), found_text(node)));
+          }
+        }
+        *target = *value;
+        return {};
+      },
+      field.locate(config));
+}
+
+std::vector<std::string> all_keys() {
+  std::vector<std::string> keys;
+  for (const Field& field : all_fields()) {
+    keys.push_back(field.key());
+  }
+  return keys;
+}
+
+std::vector<std::string> all_sections() {
+  std::vector<std::string> sections;
+  for (const Field& field : all_fields()) {
+    if (sections.empty() || sections.back() != field.section) {
+      sections.emplace_back(field.section);
+    }
+  }
+  return sections;
+}
+
+Error unknown_key(const std::string& place, const std::string& key) {
+  // The right name under the wrong section is likelier than a slip in both.
+  const std::string_view name = std::string_view(key).substr(key.rfind('.') + 1);
+  std::vector<std::string> same_name;
+  for (const Field& field : all_fields()) {
+    if (field.name == name) {
+      same_name.push_back(field.key());
+    }
+  }
+  std::string hint = same_name.size() == 1
+                         ? fmt::format("; did you mean \"{}\"?", same_name.front())
+                         : did_you_mean(key, all_keys());
+  if (hint.empty()) {
+    hint = "; \"actortrain config keys\" lists them all";
+  }
+  return user_error(fmt::format("{}: unknown key \"{}\"{}", place, one_line(key), hint));
+}
+
+class Loader {
+ public:
+  explicit Loader(const std::string& file_name) { places_.file = file_name; }
+
+  Status read_file(std::string_view text) {
+    try {
+      const toml::table root = toml::parse(text);
+      return read_root(root);
+    } catch (const toml::parse_error& error) {
+      return user_error(fmt::format("{}: not valid TOML: {}",
+                                    place_of(places_.file, error.source()),
+                                    one_line(error.description())));
+    }
+  }
+
+  Status read_override(const std::string& text) {
+    const std::string place = fmt::format("--set {}", one_line(text));
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return user_error(fmt::format("{}: wants section.key=value", place));
+    }
+    const std::string key = text.substr(0, equals);
+    const Field* field = find_field(key);
+    if (field == nullptr) {
+      return unknown_key(place, key);
+    }
+    return read_override_value(*field, text.substr(equals + 1), place);
+  }
+
+  Result<RunConfig> finish() {
+    for (const Field& field : all_fields()) {
+      if (field.required && !places_.by_key.contains(field.key())) {
+        return user_error(fmt::format("{}: {} is missing; add {} = ... under [{}] ({})",
+                                      places_.file, field.key(), field.name, field.section,
+                                      field.sentence));
+      }
+    }
+    TRAIN_RETURN_IF_ERROR(validate_config(config_, places_));
+    return config_;
+  }
+
+ private:
+  Status read_root(const toml::table& root) {
+    for (const auto& [section, node] : root) {
+      const std::string name(section.str());
+      const std::string place = place_of(places_.file, section.source());
+      const std::vector<std::string> sections = all_sections();
+      const bool known = std::find(sections.begin(), sections.end(), name) != sections.end();
+      if (!known && !node.is_table()) {
+        return unknown_key(place, name);
+      }
+      if (!known) {
+        return user_error(fmt::format("{}: unknown section \"{}\"{}", place, one_line(name),
+                                      did_you_mean(name, sections)));
+      }
+      if (!node.is_table()) {
+        return user_error(fmt::format("{}: {} wants a section \"[{}]\", found {}", place, name,
+                                      name, found_text(node)));
+      }
+      TRAIN_RETURN_IF_ERROR(read_section(name, *node.as_table()));
+    }
+    return {};
+  }
+
+  Status read_section(const std::string& section, const toml::table& table) {
+    for (const auto& [name, node] : table) {
+      const std::string key = fmt::format("{}.{}", section, name.str());
+      const std::string place = place_of(places_.file, name.source());
+      const Field* field = find_field(key);
+      if (field == nullptr) {
+        return unknown_key(place, key);
+      }
+      TRAIN_RETURN_IF_ERROR(take(*field, node, place));
+    }
+    return {};
+  }
+
+  Status read_override_value(const Field& field, const std::string& value,
+                             const std::string& place) {
+    const bool quoted = !value.empty() && (value.front() == '"' || value.front() == '\'');
+    if (type_name(field) == "text" && !quoted) {
+      return take(field, toml::value<std::string>(value), place);
+    }
+    if (value.find_first_of("\r\n") != std::string::npos) {
+      return user_error(fmt::format("{}: the value must be one line", place));
+    }
+    try {
+      const toml::table parsed = toml::parse(fmt::format("value = {}", value));
+      return take(field, *parsed.get("value"), place);
+    } catch (const toml::parse_error&) {
+      return user_error(fmt::format("{}: {} wants {}, found \"{}\"", place, field.key(),
+                                    wanted_text(field), one_line(value)));
+    }
+  }
+
+  Status take(const Field& field, const toml::node& node, const std::string& place) {
+    TRAIN_RETURN_IF_ERROR(assign(field, node, place, config_));
+    places_.by_key[field.key()] = place;
+    return {};
+  }
+
+  RunConfig config_;
+  Places places_;
+};
+
+}  // namespace
+
+Result<RunConfig> parse_config(std::string_view text, const std::string& file_name,
+                               std::span<const std::string> overrides) {
+  Loader loader(file_name);
+  TRAIN_RETURN_IF_ERROR(loader.read_file(text));
+  for (const std::string& override_text : overrides) {
+    TRAIN_RETURN_IF_ERROR(loader.read_override(override_text));
+  }
+  return loader.finish();
+}
+
+Result<RunConfig> load_config(const std::string& path, std::span<const std::string> overrides) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  const fs::file_status status = fs::status(path, code);
+  if (!fs::exists(status)) {
+    return user_error(fmt::format("{}: no such run file{}", path,
+                                  code && code != std::errc::no_such_file_or_directory
+                                      ? fmt::format(" ({})", code.message())
+                                      : ""));
+  }
+  if (fs::is_directory(status)) {
+    return user_error(fmt::format("{}: is a directory; name a .toml file in it", path));
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return user_error(
+        fmt::format("{}: cannot be opened: {}", path, std::generic_category().message(errno)));
+  }
+  std::string text(kLargestFile + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) {
+    return user_error(fmt::format("{}: cannot be read", path));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kLargestFile) {
+    return user_error(fmt::format("{}: larger than 1 MiB; this is not a run file", path));
+  }
+  return parse_config(text, path, overrides);
+}
+
+}  // namespace train::configs

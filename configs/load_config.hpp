@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "configs/run_config.hpp"
+#include "engine/base/result.hpp"
+
+namespace train::configs {
+
+/// Reads, overrides and validates the run file at `path`. Blocks on the file system.
+///
+/// `overrides` are "section.key=value", applied in order after the file; the value is a TOML value,
+/// or for a text key a bare word.
+/// Errors: always ErrorKind::user and one line that starts with the place ("runs/a.toml:12",
+/// "--set run.steps=3"): no such file, not readable, TOML syntax, unknown section or key (names the
+/// nearest), wrong type, out of range, a required key missing, keys that contradict each other.
+[[nodiscard]] Result<RunConfig> load_config(const std::string& path,
+                                            std::span<const std::string> overrides = {});
+
+/// The same from text; `file_name` is only used to name places. Pure.
+[[nodiscard]] Result<RunConfig> parse_config(std::string_view text, const std::string& file_name,
+                                             std::span<const std::string> overrides = {});
+
+}  // namespace train::configs

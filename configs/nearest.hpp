@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace train::configs {
+
+/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`
+/// (optimal string alignment distance).
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate nearest to `wrong`, or "" if none is near enough to be what was meant.
+[[nodiscard]] std::string nearest_name(std::string_view wrong,
+                                       std::span<const std::string> candidates);
+
+/// `; did you mean "x"?`, or "" when nothing is near.
+[[nodiscard]] std::string did_you_mean(std::string_view wrong,
+                                       std::span<const std::string> candidates);
+
+}  // namespace train::configs

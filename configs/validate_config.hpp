@@ -1,0 +1,25 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "configs/run_config.hpp"
+#include "engine/base/result.hpp"
+
+namespace train::configs {
+
+/// Where each key got its value, for messages.
+struct Places {
+  std::string file;                                        ///< Place of a key nobody set.
+  std::map<std::string, std::string, std::less<>> by_key;  ///< "run.steps" -> "a.toml:3".
+
+  [[nodiscard]] const std::string& of(std::string_view key) const;
+};
+
+/// Ranges, names and rules between keys; the first broken one is the error (ErrorKind::user).
+/// CF-3 (bounded): of a valid configuration, tokens of a run, elements of any tensor and bytes of
+/// any buffer fit in int64, so later arithmetic on them cannot overflow.
+[[nodiscard]] Status validate_config(const RunConfig& config, const Places& places);
+
+}  // namespace train::configs
