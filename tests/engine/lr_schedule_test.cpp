@@ -1,0 +1,77 @@
+#include "engine/optimizer/lr_schedule.hpp"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace train::engine {
+namespace {
+
+configs::ScheduleSection schedule(const char* name, std::int64_t warmup) {
+  configs::ScheduleSection section;
+  section.name = name;
+  section.warmup_steps = warmup;
+  return section;
+}
+
+}  // namespace
+
+TEST_CASE("lr schedule: equals torch's schedulers at every step", "[engine][lr_schedule]") {
+  std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
+                     "/tests/reference/fixtures/lr_schedules.json");
+  REQUIRE(file.good());
+  const nlohmann::json cases = nlohmann::json::parse(file);
+  REQUIRE(cases.size() == 7);
+  for (const auto& expected : cases) {
+    configs::ScheduleSection section;
+    section.name = expected.at("name");
+    section.warmup_steps = expected.at("warmup");
+    section.div_factor = expected.at("div");
+    section.final_div_factor = expected.at("final_div");
+    section.constant_tail_steps = expected.at("tail");
+    const std::int64_t total = expected.at("total");
+    const double peak = expected.at("peak");
+    for (std::int64_t step = 0; step < total; ++step) {
+      CAPTURE(section.name, section.warmup_steps, total, step);
+      CHECK(learning_rate(section, peak, step, total) ==
+            Approx(expected.at("lr")[static_cast<std::size_t>(step)].get<double>())
+                .epsilon(1e-12)
+                .margin(1e-17));
+    }
+  }
+}
+
+TEST_CASE("lr schedule: cos reaches its peak at the end of the warm-up", "[engine][lr_schedule]") {
+  const auto cos = schedule("cos", 10);
+  CHECK(learning_rate(cos, 0.01, 0, 100) == Approx(1e-4));
+  CHECK(learning_rate(cos, 0.01, 1, 100) == Approx(3.985215271e-4).epsilon(1e-9));
+  CHECK(learning_rate(cos, 0.01, 9, 100) == Approx(0.01));
+  CHECK(learning_rate(cos, 0.01, 50, 100) == Approx(5.738906850e-3).epsilon(1e-9));
+}
+
+TEST_CASE("lr schedule: a warm-up of one step starts at the peak", "[engine][lr_schedule]") {
+  for (std::int64_t total = 2; total < 200; ++total) {
+    CHECK(learning_rate(schedule("cos", 1), 0.5, 0, total) == Approx(0.5));
+    CHECK(learning_rate(schedule("cos", 1), 0.5, total - 1, total) == Approx(0.005));
+  }
+}
+
+TEST_CASE("lr schedule: past the end the floor stays", "[engine][lr_schedule]") {
+  const std::string name = GENERATE("cos", "cos_inf");
+  for (const std::int64_t step : {100, 101, 150, 5000}) {
+    const double lr = learning_rate(schedule(name.c_str(), 10), 0.01, step, 100);
+    CHECK(lr == Approx(1e-4));
+  }
+}
+
+TEST_CASE("lr schedule: constant warms up linearly and stays", "[engine][lr_schedule]") {
+  const auto constant = schedule("constant", 4);
+  CHECK(learning_rate(constant, 1.0, 0, 10) == Approx(0.01));
+  CHECK(learning_rate(constant, 1.0, 2, 10) == Approx(0.505));
+  CHECK(learning_rate(constant, 1.0, 4, 10) == 1.0);
+  CHECK(learning_rate(constant, 1.0, 999, 10) == 1.0);
+  CHECK(learning_rate(schedule("constant", 0), 1.0, 0, 10) == 1.0);
+}
+
+}  // namespace train::engine

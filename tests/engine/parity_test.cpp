@@ -1,0 +1,196 @@
+// Forward, backward and optimizer against an independent PyTorch implementation in float64
+// (tests/reference). Tolerance: 1e-5 of the largest element of a tensor.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/train_step.hpp"
+
+namespace train::engine {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kTolerance = 1e-5;
+
+Json load_fixture(const std::string& name) {
+  const std::string path =
+      std::string(ACTORTRAIN_SOURCE_DIR) + "/tests/reference/fixtures/" + name + ".json";
+  std::ifstream file(path);
+  REQUIRE(file.good());
+  return Json::parse(file);
+}
+
+ModelShape read_shape(const Json& json) {
+  ModelShape shape;
+  shape.architecture =
+      json.at("arch").get<std::string>() == "qwen3" ? Architecture::qwen3 : Architecture::enoki;
+  shape.layers = json.at("layers");
+  shape.heads = json.at("heads");
+  shape.head_dim = json.at("head_dim");
+  shape.embedding_dim = json.at("embedding_dim");
+  shape.mlp_hidden = json.at("mlp_hidden");
+  shape.vocab_size = json.at("vocab_size");
+  shape.norm_eps = json.at("norm_eps");
+  shape.rope_theta = json.at("rope_theta");
+  shape.residual_scale = json.at("residual_scale");
+  shape.z_loss_coeff = json.at("z_loss_coeff");
+  shape.qk_norm = json.at("qk_norm");
+  shape.output_gate = json.at("output_gate");
+  return shape;
+}
+
+TrainStep::Options read_options(const Json& fixture) {
+  TrainStep::Options options;
+  options.shape = read_shape(fixture.at("shape"));
+  options.batch.lanes = fixture.at("lanes");
+  options.batch.micro_batch = fixture.at("sequences");
+  options.seq_len = fixture.at("seq_len");
+  options.total_steps = 100;
+  options.schedule.name = "constant";
+  if (fixture.contains("adamw")) {
+    const Json& adamw = fixture.at("adamw");
+    options.optimizer.lr = adamw.at("lr");
+    options.optimizer.beta1 = adamw.at("beta1");
+    options.optimizer.beta2 = adamw.at("beta2");
+    options.optimizer.eps = adamw.at("eps");
+    options.optimizer.weight_decay = adamw.at("weight_decay");
+    options.optimizer.grad_clip = adamw.at("grad_clip");
+  }
+  return options;
+}
+
+TrainStep::ReadLane read_lanes(const Json& fixture) {
+  const auto tokens = fixture.at("tokens").get<std::vector<std::int32_t>>();
+  const auto targets = fixture.at("targets").get<std::vector<std::int32_t>>();
+  const std::int64_t rows =
+      fixture.at("sequences").get<std::int64_t>() * fixture.at("seq_len").get<std::int64_t>();
+  return [=](std::int64_t, std::int64_t lane, std::int32_t* out_tokens, std::int32_t* out_targets) {
+    std::copy_n(tokens.begin() + lane * rows, rows, out_tokens);
+    std::copy_n(targets.begin() + lane * rows, rows, out_targets);
+  };
+}
+
+void set_weights(std::vector<UnitState>& units, const Json& weights) {
+  for (UnitState& state : units) {
+    for (const Parameter& parameter : state.unit().parameters) {
+      const auto values = weights.at(parameter.name).get<std::vector<int>>();
+      REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
+      std::transform(values.begin(), values.end(), state.weights() + parameter.offset,
+                     [](int value) { return static_cast<float>(value) / 1024.0F; });
+    }
+  }
+}
+
+/// Largest difference, as a share of the largest expected element.
+double relative_error(const float* actual, const Json& expected_json) {
+  const auto expected = expected_json.get<std::vector<double>>();
+  double largest = 0.0;
+  double difference = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (!std::isfinite(actual[i])) {
+      return 1e30;
+    }
+    largest = std::max(largest, std::abs(expected[i]));
+    difference = std::max(difference, std::abs(static_cast<double>(actual[i]) - expected[i]));
+  }
+  REQUIRE(largest > 0.0);
+  return difference / largest;
+}
+
+const std::vector<std::string> kCases = {"enoki", "enoki_no_qk_norm", "enoki_residual_scale",
+                                         "qwen3", "qwen3_no_gate",    "qwen3_wide_heads"};
+
+}  // namespace
+
+TEST_CASE("parity: parameters have the reference's names, order and sizes", "[engine][parity]") {
+  const std::string name = GENERATE(from_range(kCases));
+  CAPTURE(name);
+  const Json fixture = load_fixture(name);
+  std::vector<std::string> names;
+  for (const UnitParameters& unit : describe_units(read_shape(fixture.at("shape")))) {
+    for (const Parameter& parameter : unit.parameters) {
+      names.push_back(parameter.name);
+      CHECK(static_cast<std::size_t>(parameter.count()) ==
+            fixture.at("gradients").at(parameter.name).size());
+    }
+  }
+  CHECK(names == fixture.at("order").get<std::vector<std::string>>());
+}
+
+TEST_CASE("parity: loss and every gradient equal PyTorch's", "[engine][parity]") {
+  const std::string name = GENERATE(from_range(kCases));
+  const Json fixture = load_fixture(name);
+  const auto stream = kernels::make_inline_stream(1);
+  TrainStep step(kernels::cpu_backend(), read_options(fixture));
+  set_weights(step.units(), fixture.at("weights_1024ths"));
+  const StepResult result = step.run(*stream, 0, read_lanes(fixture));
+
+  CHECK(result.loss == Approx(fixture.at("loss").get<double>()).epsilon(kTolerance));
+  CHECK(result.cross_entropy ==
+        Approx(fixture.at("cross_entropy").get<double>()).epsilon(kTolerance));
+  for (std::size_t u = 0; u < step.units().size(); ++u) {
+    for (const Parameter& parameter : step.units()[u].unit().parameters) {
+      CAPTURE(name, parameter.name);
+      CHECK(relative_error(step.gradient(u) + parameter.offset,
+                           fixture.at("gradients").at(parameter.name)) < kTolerance);
+    }
+  }
+}
+
+TEST_CASE("parity: three clipped AdamW steps equal PyTorch's", "[engine][parity]") {
+  const std::string name = GENERATE("enoki", "qwen3");
+  const Json fixture = load_fixture(name);
+  const Json& adamw = fixture.at("adamw");
+  const auto stream = kernels::make_inline_stream(1);
+  TrainStep step(kernels::cpu_backend(), read_options(fixture));
+  set_weights(step.units(), fixture.at("weights_1024ths"));
+  for (std::int64_t s = 0; s < 3; ++s) {
+    const StepResult result = step.run(*stream, s, read_lanes(fixture));
+    const auto at = static_cast<std::size_t>(s);
+    CHECK(result.loss == Approx(adamw.at("losses")[at].get<double>()).epsilon(kTolerance));
+    CHECK(result.grad_norm == Approx(adamw.at("grad_norms")[at].get<double>()).epsilon(kTolerance));
+  }
+  for (UnitState& state : step.units()) {
+    for (const Parameter& parameter : state.unit().parameters) {
+      CAPTURE(name, parameter.name);
+      // Adam divides by the root of the second moment: where a gradient is all but zero, rounding
+      // decides the update, so the weights agree less closely than the gradients.
+      CHECK(relative_error(state.weights() + parameter.offset,
+                           adamw.at("weights").at(parameter.name)) < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("parity: the logits of the last position equal PyTorch's", "[engine][parity]") {
+  const std::string name = GENERATE(from_range(kCases));
+  CAPTURE(name);
+  const Json fixture = load_fixture(name);
+  const ModelShape shape = read_shape(fixture.at("shape"));
+  const std::int64_t seq_len = fixture.at("seq_len");
+  const auto tokens = fixture.at("tokens").get<std::vector<std::int32_t>>();
+  const auto stream = kernels::make_inline_stream(1);
+  // Room for more than the lane has: a prompt is shorter than the longest text.
+  Model model(shape, kernels::cpu_backend(), 1, seq_len + 3, /*with_gradient=*/false);
+  std::vector<UnitState> units;
+  for (const UnitParameters& unit : describe_units(shape)) {
+    units.emplace_back(unit);
+  }
+  set_weights(units, fixture.at("weights_1024ths"));
+  const Lane lane{
+      .sequences = 1, .seq_len = seq_len, .tokens = tokens.data(), .with_gradient = false};
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    model.unit(u).forward(*stream, units[u].weights(), lane, nullptr);
+  }
+  std::vector<float> logits(static_cast<std::size_t>(shape.vocab_size));
+  model.last_logits(*stream, units.back().weights(), lane, logits.data());
+  stream->synchronize();
+  CHECK(relative_error(logits.data(), fixture.at("last_logits")) < kTolerance);
+}
+
+}  // namespace train::engine

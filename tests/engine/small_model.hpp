@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/train_step.hpp"
+#include "kernels/backend.hpp"
+
+namespace train::engine::testing {
+
+/// A model that trains in milliseconds: 2 blocks, 2 heads of 8, 41 tokens.
+inline ModelShape small_shape(Architecture architecture) {
+  ModelShape shape;
+  shape.architecture = architecture;
+  shape.layers = 2;
+  shape.heads = 2;
+  shape.head_dim = 8;
+  shape.embedding_dim = 16;
+  shape.mlp_hidden = 40;
+  shape.vocab_size = 41;
+  shape.z_loss_coeff = 1e-4F;
+  shape.output_gate = architecture == Architecture::qwen3;
+  return shape;
+}
+
+inline TrainStep::Options small_options(Architecture architecture) {
+  TrainStep::Options options;
+  options.shape = small_shape(architecture);
+  options.init.seed = 7;
+  options.batch.lanes = 3;
+  options.batch.micro_batch = 2;
+  options.seq_len = 24;
+  options.total_steps = 1000;
+  options.optimizer.lr = 1e-2;
+  options.schedule.name = "constant";
+  return options;
+}
+
+/// Text that repeats every 7 tokens, another phase for each sequence.
+inline TrainStep::ReadLane repeating_text(const TrainStep::Options& options) {
+  return
+      [options](std::int64_t step, std::int64_t lane, std::int32_t* tokens, std::int32_t* targets) {
+        for (std::int64_t s = 0; s < options.batch.micro_batch; ++s) {
+          for (std::int64_t t = 0; t < options.seq_len; ++t) {
+            const std::int64_t position = step + 3 * lane + 5 * s + t;
+            tokens[s * options.seq_len + t] = static_cast<std::int32_t>(position % 7 * 5);
+            targets[s * options.seq_len + t] = static_cast<std::int32_t>((position + 1) % 7 * 5);
+          }
+        }
+      };
+}
+
+}  // namespace train::engine::testing
