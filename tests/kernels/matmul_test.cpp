@@ -1,0 +1,186 @@
+#include "kernels/matmul.hpp"
+
+#include <string>
+#include <tuple>
+
+#include "engine/base/check.hpp"
+#include "tests/kernels/kernel_fixture.hpp"
+
+namespace train::kernels::testing {
+namespace {
+
+/// A product of random matrices; the strides are `slack` longer than the rows.
+struct Case {
+  std::int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false, accumulate = false;
+  std::int64_t slack = 0;
+
+  [[nodiscard]] std::int64_t lda() const { return (transpose_a ? m : k) + slack; }
+  [[nodiscard]] std::int64_t ldb() const { return (transpose_b ? k : n) + slack; }
+  [[nodiscard]] std::int64_t ldc() const { return n + slack; }
+  [[nodiscard]] Values a() const { return random_values((transpose_a ? k : m) * lda(), 1); }
+  [[nodiscard]] Values b() const { return random_values((transpose_b ? n : k) * ldb(), 2); }
+  [[nodiscard]] Values c() const {
+    return accumulate ? random_values(m * ldc(), 3) : untouched_values(m * ldc());
+  }
+  [[nodiscard]] std::string name() const {
+    return "m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k) +
+           (transpose_a ? " A^T" : "") + (transpose_b ? " B^T" : "") + (accumulate ? " +=" : "");
+  }
+};
+
+Values product(const Case& t, int threads) {
+  const Values a = t.a();
+  const Values b = t.b();
+  Values c = t.c();
+  run(
+      [&](Stream& stream) {
+        cpu::matmul(stream, {.a = a.data(),
+                             .b = b.data(),
+                             .c = c.data(),
+                             .m = t.m,
+                             .n = t.n,
+                             .k = t.k,
+                             .lda = t.lda(),
+                             .ldb = t.ldb(),
+                             .ldc = t.ldc(),
+                             .transpose_a = t.transpose_a,
+                             .transpose_b = t.transpose_b,
+                             .accumulate = t.accumulate});
+      },
+      threads);
+  return c;
+}
+
+Exact reference(const Case& t) {
+  const Values a = t.a();
+  const Values b = t.b();
+  Exact c = exact(t.c());
+  for (std::int64_t i = 0; i < t.m; ++i) {
+    for (std::int64_t j = 0; j < t.n; ++j) {
+      double sum = t.accumulate ? c[at(i * t.ldc() + j)] : 0.0;
+      for (std::int64_t k = 0; k < t.k; ++k) {
+        sum += static_cast<double>(a[at(t.transpose_a ? k * t.lda() + i : i * t.lda() + k)]) *
+               static_cast<double>(b[at(t.transpose_b ? j * t.ldb() + k : k * t.ldb() + j)]);
+      }
+      c[at(i * t.ldc() + j)] = sum;
+    }
+  }
+  return c;
+}
+
+// A float sum of k products below 1: partial sums grow like sqrt(k), and so does the number of
+// roundings that stay. A wrong element would be off by 1e-2.
+double tolerance(std::int64_t k) { return 2e-7 + 6e-8 * static_cast<double>(k); }
+
+TEST_CASE("matmul: agrees with a double product in every orientation", "[kernels][matmul]") {
+  for (const auto& [m, n, k] : {std::tuple{1, 1, 1},
+                                {1, 7, 5},
+                                {7, 1, 64},
+                                {5, 257, 33},
+                                {130, 64, 7},
+                                {64, 130, 257},
+                                {200, 300, 150}}) {
+    for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      const Case t{.m = m,
+                   .n = n,
+                   .k = k,
+                   .transpose_a = (bits & 1) != 0,
+                   .transpose_b = (bits & 2) != 0,
+                   .accumulate = (bits & 4) != 0,
+                   .slack = bits % 3};
+      // The gaps between the rows of C are compared as well: nobody may write there.
+      require_near(product(t, 2), reference(t), tolerance(t.k), t.name());
+    }
+  }
+}
+
+TEST_CASE("matmul: a product large enough for many panels is right", "[kernels][matmul]") {
+  for (const Case& t : {Case{.m = 1000, .n = 300, .k = 130, .transpose_b = true},
+                        Case{.m = 130, .n = 1500, .k = 200, .transpose_b = true},
+                        Case{.m = 384, .n = 128, .k = 1024, .transpose_a = true}}) {
+    require_near(product(t, 3), reference(t), tolerance(t.k), t.name());
+  }
+}
+
+TEST_CASE("matmul: the bits do not depend on the threads for the shapes of training",
+          "[kernels][matmul]") {
+  for (const std::int64_t tokens : {1, 63, 1024, 2048}) {
+    for (const auto& [out, in] : {std::pair{384, 128},
+                                  {128, 128},
+                                  {512, 128},
+                                  {128, 512},
+                                  {257, 128},
+                                  {320, 128},
+                                  {768, 768}}) {
+      if (tokens > 1024 && out == 768) {
+        continue;  // Time.
+      }
+      for (const Case& t :
+           {Case{.m = tokens, .n = out, .k = in, .transpose_b = true},
+            Case{.m = tokens, .n = in, .k = out},
+            Case{.m = out, .n = in, .k = tokens, .transpose_a = true, .accumulate = true}}) {
+        require_same_bits([&](int threads) { return product(t, threads); }, t.name());
+      }
+    }
+  }
+}
+
+TEST_CASE("matmul: an empty inner dimension is a sum of nothing", "[kernels][matmul]") {
+  Values c = untouched_values(6);
+  run([&](Stream& stream) {
+    cpu::matmul(stream, {.c = c.data(), .m = 2, .n = 3, .k = 0, .ldb = 3, .ldc = 3});
+  });
+  REQUIRE(c == zeros(6));
+  c.assign(6, 2.0F);
+  run([&](Stream& stream) {
+    cpu::matmul(stream,
+                {.c = c.data(), .m = 2, .n = 3, .k = 0, .ldb = 3, .ldc = 3, .accumulate = true});
+  });
+  REQUIRE(c == Values(6, 2.0F));
+}
+
+TEST_CASE("matmul: NaN and Inf are not lost", "[kernels][matmul]") {
+  Values a(64 * 64, 0.0F);
+  const Values b(64 * 64, 1.0F);
+  Values c(64 * 64);
+  a[at(3 * 64 + 5)] = std::nanf("");
+  run([&](Stream& stream) {
+    cpu::matmul(stream, {.a = a.data(),
+                         .b = b.data(),
+                         .c = c.data(),
+                         .m = 64,
+                         .n = 64,
+                         .k = 64,
+                         .lda = 64,
+                         .ldb = 64,
+                         .ldc = 64});
+  });
+  REQUIRE(std::isnan(c[at(3 * 64)]));
+  REQUIRE(c[at(4 * 64)] == 0.0F);
+}
+
+TEST_CASE("matmul: mistakes of the caller are caught before anything runs", "[kernels][matmul]") {
+  const auto stream = make_inline_stream(1);
+  Values x(16);
+  MatmulParams p{.a = x.data(),
+                 .b = x.data(),
+                 .c = x.data(),
+                 .m = 4,
+                 .n = 4,
+                 .k = 4,
+                 .lda = 4,
+                 .ldb = 4,
+                 .ldc = 4};
+  p.dtype = DType::bf16;
+  REQUIRE_THROWS_WITH(cpu::matmul(*stream, p), Catch::Contains("f32"));
+  p.dtype = DType::f32;
+  p.lda = 3;
+  REQUIRE_THROWS_WITH(cpu::matmul(*stream, p), Catch::Contains("lda=3"));
+  p.lda = 4;
+  p.b = nullptr;
+  REQUIRE_THROWS_AS(cpu::matmul(*stream, p), CheckFailed);
+}
+
+}  // namespace
+}  // namespace train::kernels::testing
