@@ -81,7 +81,7 @@ HWY_INLINE void product_columns(const BlockProduct& p, std::int64_t j) {
   }
 }
 
-HWY_NOINLINE void multiply_block(const BlockProduct& p) {
+static HWY_NOINLINE void multiply_block(const BlockProduct& p) {
   constexpr int wide = HWY_TARGET == HWY_AVX3 ? 4 : 2;  // What the registers hold.
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
   std::int64_t j = 0;
