@@ -1,0 +1,294 @@
+#include "kernels/attention.hpp"
+
+#include <string>
+
+#include "tests/kernels/kernel_fixture.hpp"
+
+namespace train::kernels::testing {
+namespace {
+
+/// q, k and v side by side in one fused row per token, as a projection leaves them; the outputs are
+/// packed.
+struct Case {
+  std::int64_t sequences, seq_len, heads, head_dim;
+
+  [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
+  [[nodiscard]] std::int64_t width() const { return heads * head_dim; }
+  [[nodiscard]] RowLayout fused() const { return {3 * width() + 1, head_dim}; }
+  [[nodiscard]] RowLayout packed() const { return {width(), head_dim}; }
+  [[nodiscard]] std::int64_t fused_size() const { return tokens() * fused().outer_stride; }
+  [[nodiscard]] std::int64_t packed_size() const { return tokens() * width(); }
+  [[nodiscard]] std::int64_t rows() const { return sequences * heads * seq_len; }
+  [[nodiscard]] float scale() const { return 1.5F / std::sqrt(static_cast<float>(head_dim)); }
+  [[nodiscard]] Values qkv() const { return random_values(fused_size(), 1, 2.0F); }
+  [[nodiscard]] Values dout() const { return random_values(packed_size(), 2); }
+  [[nodiscard]] std::string name() const {
+    return "attention of " + std::to_string(sequences) + " x " + std::to_string(seq_len) + ", " +
+           std::to_string(heads) + " x " + std::to_string(head_dim);
+  }
+};
+
+struct Results {
+  Values out, lse, dqkv;
+};
+
+Results compute(const Case& t, int threads) {
+  const Values qkv = t.qkv();
+  const Values dout = t.dout();
+  Results r{.out = untouched_values(t.packed_size()),
+            .lse = untouched_values(t.rows()),
+            .dqkv = untouched_values(t.fused_size())};
+  Values delta = zeros(t.rows());
+  const std::int64_t w = t.width();
+  run(
+      [&](Stream& stream) {
+        cpu::attention_forward(stream, {.q = qkv.data(),
+                                        .k = qkv.data() + w,
+                                        .v = qkv.data() + 2 * w,
+                                        .out = r.out.data(),
+                                        .lse = r.lse.data(),
+                                        .sequences = t.sequences,
+                                        .seq_len = t.seq_len,
+                                        .heads = t.heads,
+                                        .head_dim = t.head_dim,
+                                        .q_layout = t.fused(),
+                                        .k_layout = t.fused(),
+                                        .v_layout = t.fused(),
+                                        .out_layout = t.packed(),
+                                        .scale = t.scale()});
+        cpu::attention_backward(stream, {.q = qkv.data(),
+                                         .k = qkv.data() + w,
+                                         .v = qkv.data() + 2 * w,
+                                         .out = r.out.data(),
+                                         .dout = dout.data(),
+                                         .lse = r.lse.data(),
+                                         .delta = delta.data(),
+                                         .dq = r.dqkv.data(),
+                                         .dk = r.dqkv.data() + w,
+                                         .dv = r.dqkv.data() + 2 * w,
+                                         .sequences = t.sequences,
+                                         .seq_len = t.seq_len,
+                                         .heads = t.heads,
+                                         .head_dim = t.head_dim,
+                                         .q_layout = t.fused(),
+                                         .k_layout = t.fused(),
+                                         .v_layout = t.fused(),
+                                         .out_layout = t.packed(),
+                                         .dout_layout = t.packed(),
+                                         .dq_layout = t.fused(),
+                                         .dk_layout = t.fused(),
+                                         .dv_layout = t.fused(),
+                                         .scale = t.scale()});
+      },
+      threads);
+  return r;
+}
+
+/// The formulas in double, one query row at a time, with the whole row of scores.
+class Reference {
+ public:
+  explicit Reference(const Case& t) : t_(t), scale_(static_cast<double>(t.scale())) {}
+
+  struct Output {
+    Exact out, lse, dqkv;
+  };
+
+  [[nodiscard]] Output compute(const Exact& qkv, const Values& dout) const {
+    Output o{.out = Exact(at(t_.packed_size())),
+             .lse = Exact(at(t_.rows())),
+             .dqkv = Exact(at(t_.fused_size()), static_cast<double>(untouched))};
+    for (std::int64_t token = 0; token < t_.tokens(); ++token) {
+      for (std::int64_t c = 0; c < 3 * t_.width(); ++c) {
+        o.dqkv[at(token * t_.fused().outer_stride + c)] = 0.0;
+      }
+    }
+    for (std::int64_t b = 0; b < t_.sequences; ++b) {
+      for (std::int64_t h = 0; h < t_.heads; ++h) {
+        for (std::int64_t i = 0; i < t_.seq_len; ++i) {
+          query_row(qkv, dout, b, h, i, o);
+        }
+      }
+    }
+    return o;
+  }
+
+ private:
+  /// Element `c` of part 0 (q), 1 (k) or 2 (v) of a token's head.
+  [[nodiscard]] std::size_t index(std::int64_t part, std::int64_t token, std::int64_t h,
+                                  std::int64_t c) const {
+    return at(token * t_.fused().outer_stride + part * t_.width() + h * t_.head_dim + c);
+  }
+
+  [[nodiscard]] Exact probabilities(const Exact& qkv, std::int64_t b, std::int64_t h,
+                                    std::int64_t i, double& lse) const {
+    Exact p(at(i + 1));
+    double largest = -1e300;
+    for (std::int64_t j = 0; j <= i; ++j) {
+      for (std::int64_t c = 0; c < t_.head_dim; ++c) {
+        p[at(j)] += scale_ * qkv[index(0, b * t_.seq_len + i, h, c)] *
+                    qkv[index(1, b * t_.seq_len + j, h, c)];
+      }
+      largest = std::max(largest, p[at(j)]);
+    }
+    double sum = 0.0;
+    for (double& value : p) {
+      value = std::exp(value - largest);
+      sum += value;
+    }
+    for (double& value : p) {
+      value /= sum;
+    }
+    lse = largest + std::log(sum);
+    return p;
+  }
+
+  void query_row(const Exact& qkv, const Values& dout, std::int64_t b, std::int64_t h,
+                 std::int64_t i, Output& o) const {
+    const std::int64_t query = b * t_.seq_len + i;
+    const Exact p = probabilities(qkv, b, h, i, o.lse[at((b * t_.heads + h) * t_.seq_len + i)]);
+    Exact dp(p.size());
+    double delta = 0.0;
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const std::int64_t key = b * t_.seq_len + j;
+      for (std::int64_t c = 0; c < t_.head_dim; ++c) {
+        const std::size_t to = at(query * t_.width() + h * t_.head_dim + c);
+        const double gradient = dout[to];
+        o.out[to] += p[at(j)] * qkv[index(2, key, h, c)];
+        o.dqkv[index(2, key, h, c)] += p[at(j)] * gradient;
+        dp[at(j)] += gradient * qkv[index(2, key, h, c)];
+      }
+      delta += p[at(j)] * dp[at(j)];
+    }
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const std::int64_t key = b * t_.seq_len + j;
+      const double ds = p[at(j)] * (dp[at(j)] - delta) * scale_;
+      for (std::int64_t c = 0; c < t_.head_dim; ++c) {
+        o.dqkv[index(0, query, h, c)] += ds * qkv[index(1, key, h, c)];
+        o.dqkv[index(1, key, h, c)] += ds * qkv[index(0, query, h, c)];
+      }
+    }
+  }
+
+  Case t_;
+  double scale_;
+};
+
+constexpr Case cases[] = {{1, 1, 1, 1},    {2, 5, 3, 7},   {1, 64, 2, 64}, {2, 65, 1, 33},
+                          {1, 130, 3, 16}, {3, 17, 2, 80}, {1, 257, 2, 64}};
+
+TEST_CASE("attention: forward and backward agree with a double reference", "[kernels][attention]") {
+  for (const Case& t : cases) {
+    const auto expected = Reference(t).compute(exact(t.qkv()), t.dout());
+    const Results r = compute(t, 2);
+    // exp turns the rounding of a score of size 10 into a relative error of 1e-6; outputs are of
+    // size 1, gradients of keys sum up to 257 rows.
+    require_near(r.out, expected.out, 3e-6, t.name());
+    require_near(r.lse, expected.lse, 2e-6, t.name() + " lse");
+    require_near(r.dqkv, expected.dqkv, 1e-5, t.name() + " gradients");
+  }
+}
+
+TEST_CASE("attention: the reference's gradients are finite differences", "[kernels][attention]") {
+  const Case t{.sequences = 2, .seq_len = 5, .heads = 2, .head_dim = 3};
+  const Reference reference(t);
+  const Values dout = t.dout();
+  const Exact expected = finite_differences(exact(t.qkv()), [&](const Exact& qkv) {
+    return dot(reference.compute(qkv, dout).out, dout);
+  });
+  const Exact gradients = reference.compute(exact(t.qkv()), dout).dqkv;
+  const Values measured = compute(t, 2).dqkv;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (measured[i] == untouched) {
+      REQUIRE(expected[i] == 0.0);  // The gap at the end of a row.
+    } else {
+      REQUIRE(gradients[i] == Approx(expected[i]).margin(1e-7));
+      REQUIRE(static_cast<double>(measured[i]) == Approx(expected[i]).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("attention: the bits do not depend on the threads", "[kernels][attention]") {
+  for (const Case& t : cases) {
+    require_same_bits(
+        [&](int threads) {
+          const Results r = compute(t, threads);
+          return joined({r.out, r.lse, r.dqkv});
+        },
+        t.name());
+  }
+}
+
+TEST_CASE("attention: no token sees a later one", "[kernels][attention]") {
+  const Case t{.sequences = 1, .seq_len = 130, .heads = 1, .head_dim = 16};
+  Values qkv = t.qkv();
+  const auto out_of = [&] {
+    Values out = zeros(t.packed_size());
+    Values lse = zeros(t.rows());
+    run([&](Stream& stream) {
+      cpu::attention_forward(stream, {.q = qkv.data(),
+                                      .k = qkv.data() + 16,
+                                      .v = qkv.data() + 32,
+                                      .out = out.data(),
+                                      .lse = lse.data(),
+                                      .sequences = 1,
+                                      .seq_len = 130,
+                                      .heads = 1,
+                                      .head_dim = 16,
+                                      .q_layout = t.fused(),
+                                      .k_layout = t.fused(),
+                                      .v_layout = t.fused(),
+                                      .out_layout = t.packed(),
+                                      .scale = 0.25F});
+    });
+    return out;
+  };
+  const Values before = out_of();
+  for (std::int64_t c = 0; c < 48; ++c) {
+    qkv[at(100 * t.fused().outer_stride + c)] += 3.0F;
+  }
+  const Values after = out_of();
+  REQUIRE(std::equal(before.begin(), before.begin() + 100 * 16, after.begin()));
+  REQUIRE_FALSE(
+      std::equal(before.begin() + 100 * 16, before.begin() + 101 * 16, after.begin() + 100 * 16));
+}
+
+TEST_CASE("attention: large scores do not overflow, NaN is not lost", "[kernels][attention]") {
+  const Case t{.sequences = 1, .seq_len = 20, .heads = 1, .head_dim = 16};
+  Values qkv = t.qkv();
+  for (float& value : qkv) {
+    value *= 100.0F;
+  }
+  const auto out_of = [&] {
+    Values out = zeros(t.packed_size());
+    Values lse = zeros(t.rows());
+    run([&](Stream& stream) {
+      cpu::attention_forward(stream, {.q = qkv.data(),
+                                      .k = qkv.data() + 16,
+                                      .v = qkv.data() + 32,
+                                      .out = out.data(),
+                                      .lse = lse.data(),
+                                      .sequences = 1,
+                                      .seq_len = 20,
+                                      .heads = 1,
+                                      .head_dim = 16,
+                                      .q_layout = t.fused(),
+                                      .k_layout = t.fused(),
+                                      .v_layout = t.fused(),
+                                      .out_layout = t.packed(),
+                                      .scale = 1.0F});
+    });
+    return out;
+  };
+  for (const float value : out_of()) {
+    REQUIRE(std::isfinite(value));
+  }
+  qkv[at(3 * t.fused().outer_stride + 16)] = std::nanf("");  // A key of token 3.
+  const Values out = out_of();
+  REQUIRE(std::isfinite(out[at(2 * 16)]));
+  for (std::int64_t i = 3; i < 20; ++i) {
+    REQUIRE(std::isnan(out[at(i * 16)]));
+  }
+}
+
+}  // namespace
+}  // namespace train::kernels::testing

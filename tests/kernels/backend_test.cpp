@@ -1,0 +1,60 @@
+#include "kernels/backend.hpp"
+
+#include <cstddef>
+#include <cstring>
+
+#include "tests/kernels/kernel_fixture.hpp"
+
+namespace train::kernels::testing {
+namespace {
+
+TEST_CASE("backend: the CPU table has every kernel", "[kernels][backend]") {
+  const KernelTable& table = cpu_backend();
+  REQUIRE(std::string(table.name) == "cpu");
+  // All members after the name are function pointers; a forgotten one would be null.
+  const std::size_t pointers = sizeof(KernelTable) / sizeof(void*);
+  for (std::size_t i = 1; i < pointers; ++i) {
+    void* pointer = nullptr;
+    std::memcpy(&pointer, reinterpret_cast<const std::byte*>(&table) + i * sizeof(void*),
+                sizeof(void*));
+    INFO("member " << i);
+    REQUIRE(pointer != nullptr);
+  }
+  REQUIRE(cuda_backend() == nullptr);
+}
+
+TEST_CASE("backend: the kernel set names instruction set and library", "[kernels][backend]") {
+  REQUIRE_THAT(kernel_set(), Catch::StartsWith("cpu-") && Catch::Contains(" onednn-"));
+}
+
+TEST_CASE("backend: the measured peak is plausible", "[kernels][backend]") {
+  const double flops = measure_gemm_flops(1, 0.05);
+  REQUIRE(flops > 1e8);
+  REQUIRE(flops < 1e13);
+}
+
+TEST_CASE("backend: kernels run on an inline stream as on a thread's", "[kernels][backend]") {
+  const Values a = random_values(300 * 64, 1);
+  const Values b = random_values(200 * 64, 2);
+  const auto product = [&](Stream& stream) {
+    Values c = zeros(300 * 200);
+    cpu_backend().matmul(stream, {.a = a.data(),
+                                  .b = b.data(),
+                                  .c = c.data(),
+                                  .m = 300,
+                                  .n = 200,
+                                  .k = 64,
+                                  .lda = 64,
+                                  .ldb = 64,
+                                  .ldc = 200,
+                                  .transpose_b = true});
+    stream.synchronize();
+    return c;
+  };
+  const auto thread = make_thread_stream("kernels", 2);
+  const auto here = make_inline_stream(1);
+  REQUIRE(product(*thread) == product(*here));
+}
+
+}  // namespace
+}  // namespace train::kernels::testing
