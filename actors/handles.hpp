@@ -26,6 +26,7 @@ struct StopRequested;
 struct RunFinished;
 struct PrepareLanes;
 struct LaneReady;
+struct ConnectBatch;
 struct BatchSlotFree;
 struct ForwardLane;
 struct BackwardLane;
@@ -49,7 +50,11 @@ struct ConnectConductor;
 struct ConnectRank;
 struct ConnectLayer;
 struct ConnectEvaluator;
-struct IndexUpdated;
+struct ConnectOptimizer;
+struct ConnectSnapshot;
+struct ConnectIndex;
+struct ConnectReporter;
+struct CheckpointIndexed;
 struct ReportDrained;
 struct CloseReport;
 struct CheckStalls;
@@ -60,31 +65,33 @@ using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 using ConductorActor =
     Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished, CheckpointWritten,
             CheckpointFailed, CheckpointSkipped, NonfiniteFound, RankStopped, RankFailed,
-            ReportFailed, StopRequested, IndexUpdated, ReportDrained>;
+            ReportFailed, StopRequested, ReportDrained>;
 
 using RankActor = Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank,
                           LaneReady, LaneEnqueued, LaneFinished, GradientReady, UpdateEnqueued,
-                          EvaluationEnqueued, CopyEnqueued, SnapshotsDrained, CollectiveFinished,
-                          NonfiniteFound, CommandFinished, WorkFailed>;
+                          EvaluationEnqueued, CopyEnqueued, SnapshotsDrained, WorkFailed>;
 
-using BatchActor = Accepts<PrepareLanes, BatchSlotFree>;
+using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
 
-using LayerActor = Accepts<ConnectLayer, ForwardLane, BackwardLane, CollectiveFinished>;
+using LayerActor = Accepts<ConnectLayer, ForwardLane, BackwardLane>;
 
-using OptimizerActor = Accepts<UpdateParameters>;
+using OptimizerActor = Accepts<ConnectOptimizer, UpdateParameters>;
 
-using EvaluatorActor = Accepts<ConnectEvaluator, RunEvaluation, LaneReady, LaneEnqueued,
-                               LaneFinished, CollectiveFinished>;
+using EvaluatorActor =
+    Accepts<ConnectEvaluator, RunEvaluation, LaneReady, LaneEnqueued, LaneFinished>;
 
-using SnapshotActor =
-    Accepts<CopyState, StateCopied, DrainSnapshots, CheckpointWritten, CheckpointFailed>;
+using SnapshotActor = Accepts<ConnectSnapshot, CopyState, StateCopied, DrainSnapshots,
+                              CheckpointWritten, CheckpointFailed, CheckpointIndexed>;
 
-using CollectiveActor = Accepts<OpenCommand, RequestCollective>;
+/// Answers a request when it was the operation's turn and its data has moved.
+using CollectiveActor =
+    caf::typed_actor<caf::reacts_to<OpenCommand>,
+                     caf::replies_to<RequestCollective>::with<CollectiveFinished>>;
 
-using IndexActor = Accepts<CheckpointWritten>;
+using IndexActor = Accepts<ConnectIndex, CheckpointWritten, CheckpointIndexed>;
 
-using ReporterActor = Accepts<StepFinished, EvaluationFinished, CheckpointWritten, CheckpointFailed,
-                              CheckpointSkipped, CloseReport>;
+using ReporterActor = Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
+                              CheckpointWritten, CheckpointFailed, CheckpointSkipped, CloseReport>;
 
 using WatchdogActor = Accepts<CheckStalls>;
 

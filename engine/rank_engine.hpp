@@ -31,6 +31,7 @@ struct LaneWork {
   std::int64_t step = 0;
   std::int64_t lane = 0;
   std::int32_t slot = 0;
+  std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
 };
 
 /// What a finished step reports. Means are over the global batch, in nats.

@@ -3,37 +3,34 @@
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 
+#include "engine/collective/channel_order.hpp"
+#include "engine/collective/collective_schedule.hpp"
+
 // Rank-local talk with the collective actor (EX-2).
 namespace train::actors {
 
-enum class CollectiveChannel : std::uint8_t { gather, reduce, control };
-
-/// Names one collective of one command. Two requests are the same operation iff all fields are
-/// equal.
-struct CollectiveIdentity {
-  std::uint32_t generation = 0;
-  std::uint64_t sequence = 0;  ///< Of the command.
-  CollectiveChannel channel = CollectiveChannel::control;
-  std::int32_t unit = -1;  ///< Of a reduce or gather; -1 on the control channel.
-
-  friend bool operator==(const CollectiveIdentity&, const CollectiveIdentity&) = default;
-};
-
-/// Rank -> collective: a command begins; its expected operations enter the channels.
+/// Rank -> collective: a command begins; its operations enter the channels.
 struct OpenCommand {
   std::uint64_t sequence = 0;
-  std::uint8_t kind = 0;  ///< engine::CommandKind.
+  engine::CommandKind kind = engine::CommandKind::stop;
 };
 
-/// Layer shard, rank, evaluator, snapshot -> collective: run this operation when it is its turn.
+/// Layer shard or rank -> collective: run this operation when it is its turn.
 struct RequestCollective {
-  CollectiveIdentity identity;
+  engine::CollectiveIdentity identity;
 };
 
-/// Collective -> requester.
+/// The answer: the operation's data has moved.
 struct CollectiveFinished {
-  CollectiveIdentity identity;
+  engine::CollectiveIdentity identity;
 };
+
+/// The identity of a command's collective on `channel` for `unit` (-1 on the control channel).
+/// REQUIRES: the command has one.
+[[nodiscard]] engine::CollectiveIdentity identity_of(std::uint32_t generation,
+                                                     std::uint64_t sequence,
+                                                     engine::CommandShape command,
+                                                     engine::Channel channel, std::int32_t unit);
 
 }  // namespace train::actors
 

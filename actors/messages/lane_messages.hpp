@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/rank_engine.hpp"
+#include "kernels/device/stream.hpp"
 
 // Inside one rank: lanes on their way through the layer shards, gradients, updates, snapshots.
 // All of it local; a lane travels as its name (purpose, step, lane, slot), never as a tensor.
@@ -15,6 +16,7 @@ namespace train::actors {
 struct PrepareLanes {
   engine::LanePurpose purpose = engine::LanePurpose::train;
   std::int64_t step = 0;
+  std::uint64_t command = 0;
 };
 
 /// Batch -> rank or evaluator: the tokens of a lane are in its slot.
@@ -51,9 +53,11 @@ struct GradientReady {
   std::uint32_t unit = 0;
 };
 
-/// Rank -> optimizer group, and back.
+/// Rank -> optimizer group, and back. The update waits, on its stream, for `copied`: a snapshot
+/// that still reads the weights.
 struct UpdateParameters {
   std::int64_t step = 0;
+  kernels::Event copied;
 };
 struct UpdateEnqueued {
   std::int64_t step = 0;
@@ -74,6 +78,7 @@ struct CopyState {
 };
 struct CopyEnqueued {
   std::int64_t step = 0;
+  kernels::Event copied;
 };
 
 /// Stream -> snapshot: the copy in a staging buffer is complete.
@@ -81,6 +86,11 @@ struct StateCopied {
   std::int64_t step = 0;
   std::int32_t staging = 0;
   bool poisoned = false;
+};
+
+/// Index -> snapshot: the checkpoint (0: the save that failed) is recorded; its staging is free.
+struct CheckpointIndexed {
+  std::int64_t step = 0;
 };
 
 /// Rank -> snapshot, and back when nothing is in flight any more.
@@ -110,6 +120,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::EvaluationEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyState)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::StateCopied)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CheckpointIndexed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainSnapshots)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::SnapshotsDrained)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::WorkFailed)

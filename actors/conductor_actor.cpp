@@ -1,0 +1,229 @@
+#include "actors/conductor_actor.hpp"
+
+#include <fmt/format.h>
+
+#include <caf/all.hpp>
+#include <csignal>
+#include <optional>
+#include <string>
+
+#include "actors/messages/command_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/messages/report_messages.hpp"
+#include "actors/supervision.hpp"
+#include "engine/base/log.hpp"
+
+namespace train::actors {
+namespace {
+
+struct ConductorState {
+  static inline const char* name = "conductor";
+  std::optional<RunProgram> program;
+  ConnectConductor peers;
+  std::optional<WaitBoard::Line> wait;
+  std::size_t outstanding = 0;  // commands given out and not finished, stop not counted
+  std::int64_t steps_finished = 0;
+  bool poisoned = false;
+  bool rank_stopped = false;
+  bool closing = false;
+  std::optional<std::int32_t> signal;
+  std::string save_failure;  // of the newest save; empty when it succeeded
+  std::string report_failure;
+  std::string nonfinite;
+  std::optional<RunFinished> outcome;  // fixed by a rank's failure
+};
+
+using ConductorSelf = ConductorActor::stateful_pointer<ConductorState>;
+
+struct Conductor {
+  ConductorSelf self;
+
+  [[nodiscard]] ConductorState& state() const { return self->state; }
+  void pump() const;
+  void give(const NumberedCommand& command) const;
+  void step_finished(const StepFinished& event) const;
+  void stop_requested(std::int32_t signal) const;
+  void finish_if_done() const;
+  void close_report() const;
+  void rank_failed(const RankFailed& event) const;
+  [[nodiscard]] RunFinished outcome() const;
+};
+
+void Conductor::give(const NumberedCommand& command) const {
+  const RankActor& rank = state().peers.rank;
+  state().outstanding += command.command == RunCommand::stop ? 0 : 1;
+  switch (command.command) {
+    case RunCommand::train_step:
+      self->send(rank, TrainStep{command.sequence, command.step});
+      break;
+    case RunCommand::evaluate:
+      self->send(rank, Evaluate{command.sequence, command.step});
+      break;
+    case RunCommand::snapshot:
+      self->send(rank, TakeSnapshot{command.sequence, command.step});
+      break;
+    case RunCommand::find_nonfinite:
+      self->send(rank, FindNonfinite{command.sequence, command.step});
+      break;
+    case RunCommand::stop:
+      self->send(rank, StopRank{command.sequence});
+      break;
+  }
+}
+
+void Conductor::pump() const {
+  while (state().outstanding < kCommandWindow) {
+    const auto command = state().program->next();
+    if (!command) {
+      break;
+    }
+    give(*command);
+  }
+  if (state().outstanding > 0) {
+    state().wait->begin("the rank to finish a command", state().steps_finished);
+  } else {
+    state().wait->end();
+  }
+  finish_if_done();
+}
+
+void Conductor::step_finished(const StepFinished& event) const {
+  if (event.poisoned) {
+    if (!state().poisoned) {
+      state().poisoned = true;
+      state().nonfinite = fmt::format("loss {} and gradient norm {} at step {}", event.loss.value(),
+                                      event.grad_norm.value(), event.step);
+      state().program->stop_poisoned(event.step - 1);
+    }
+    return;
+  }
+  state().steps_finished = event.step;
+  self->send(state().peers.reporter, event);
+}
+
+void Conductor::stop_requested(std::int32_t signal) const {
+  if (!state().signal) {
+    state().signal = signal;
+    state().program->stop_early();
+    log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
+                         signal == SIGINT ? "SIGINT" : "SIGTERM"));
+    pump();
+  }
+}
+
+RunFinished Conductor::outcome() const {
+  const std::int64_t step = state().steps_finished;
+  if (state().outcome) {
+    return *state().outcome;
+  }
+  if (state().poisoned) {
+    return {step, kExitFailure,
+            fmt::format("not finite: {}, first {}; nothing was saved after it; resume with a lower "
+                        "optimizer.lr or a lower optimizer.grad_clip",
+                        state().nonfinite.substr(0, state().nonfinite.find('\n')),
+                        state().nonfinite.substr(state().nonfinite.find('\n') + 1))};
+  }
+  if (!state().save_failure.empty()) {
+    return {step, kExitFailure,
+            fmt::format("the last checkpoint was not saved: {}", state().save_failure)};
+  }
+  if (!state().report_failure.empty()) {
+    return {step, kExitFailure, state().report_failure};
+  }
+  if (state().signal && !state().program->finished_all_steps()) {
+    return {step, kExitStopped,
+            fmt::format("stopped by signal {} after step {}, saved; the same command resumes",
+                        *state().signal, step)};
+  }
+  return {step, kExitFinished, fmt::format("finished at step {}", step)};
+}
+
+void Conductor::finish_if_done() const {
+  if (state().rank_stopped && state().outstanding == 0) {
+    close_report();
+  }
+}
+
+void Conductor::close_report() const {
+  if (!state().closing) {
+    state().closing = true;
+    state().wait->end();
+    self->send(state().peers.reporter, CloseReport{});
+  }
+}
+
+void Conductor::rank_failed(const RankFailed& event) const {
+  if (!state().outcome) {
+    state().outcome = RunFinished{state().steps_finished, event.exit_code,
+                                  fmt::format("rank {} failed: {}", event.rank, event.text)};
+    close_report();
+  }
+}
+
+ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
+                                                 WaitBoard::Line wait) {
+  report_exceptions(self, "conductor", [] { return std::int64_t{-1}; });
+  self->state.program.emplace(program);
+  self->state.steps_finished = program.first_step;
+  self->state.wait = wait;
+  const Conductor conductor{self};
+  return {
+      [conductor](const ConnectConductor& peers) {
+        conductor.state().peers = peers;
+        conductor.self->monitor(peers.rank);
+        conductor.self->set_down_handler([conductor](caf::down_msg& down) {
+          const std::string text = failure_text(down.reason);
+          if (!text.empty()) {
+            conductor.rank_failed({0, text, kExitFailure});
+          }
+        });
+        conductor.pump();
+      },
+      [conductor](const CommandFinished&) {
+        TRAIN_CHECK(conductor.state().outstanding > 0);
+        --conductor.state().outstanding;
+        conductor.pump();
+      },
+      [conductor](const StepFinished& event) { conductor.step_finished(event); },
+      [conductor](const EvaluationFinished& event) {
+        if (!conductor.state().poisoned) {
+          conductor.self->send(conductor.state().peers.reporter, event);
+        }
+      },
+      [conductor](const CheckpointWritten& event) {
+        conductor.state().save_failure.clear();
+        conductor.self->send(conductor.state().peers.reporter, event);
+      },
+      [conductor](const CheckpointFailed& event) {
+        conductor.state().save_failure = event.text;
+        conductor.self->send(conductor.state().peers.reporter, event);
+      },
+      [conductor](const CheckpointSkipped& event) {
+        conductor.self->send(conductor.state().peers.reporter, event);
+      },
+      [conductor](const NonfiniteFound& event) {
+        conductor.state().nonfinite += "\n" + event.text;
+      },
+      [conductor](const RankStopped&) {
+        conductor.state().rank_stopped = true;
+        conductor.finish_if_done();
+      },
+      [conductor](const RankFailed& event) { conductor.rank_failed(event); },
+      [conductor](const ReportFailed& event) { conductor.state().report_failure = event.text; },
+      [conductor](const StopRequested& event) { conductor.stop_requested(event.signal); },
+      [conductor](const ReportDrained&) {
+        caf::anon_send(conductor.state().peers.waiter, conductor.outcome());
+      },
+  };
+}
+
+}  // namespace
+
+ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
+                               const RunProgram::Options& program) {
+  return system.spawn(conductor_behavior, program, waits.add("conductor"));
+}
+
+}  // namespace train::actors

@@ -1,0 +1,81 @@
+#include "actors/evaluator_actor.hpp"
+
+#include <caf/all.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "actors/lane_driver.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/supervision.hpp"
+
+namespace train::actors {
+namespace {
+
+struct EvaluatorState {
+  static inline const char* name = "evaluator";
+  ConnectEvaluator peers;
+  LaneDriver driver;
+  RunEvaluation current;
+  std::optional<WaitBoard::Line> wait;
+};
+
+using EvaluatorSelf = EvaluatorActor::stateful_pointer<EvaluatorState>;
+
+void pump(EvaluatorSelf self) {
+  while (const auto work = self->state.driver.launch()) {
+    self->send(self->state.peers.first_layer, ForwardLane{*work});
+  }
+  if (self->state.driver.wants_tokens()) {
+    self->state.wait->begin("tokens of an evaluation lane", self->state.current.step);
+  } else {
+    self->state.wait->end();
+  }
+}
+
+void lane_enqueued(EvaluatorSelf self, const RankContext& context, const engine::LaneWork& work) {
+  context->compute->enqueue([me = caf::actor_cast<EvaluatorActor>(self), work] {
+    caf::anon_send(me, LaneFinished{work});
+  });
+  self->state.driver.enqueued();
+  if (self->state.driver.all_enqueued()) {
+    self->state.wait->end();
+    self->send(self->state.peers.rank, EvaluationEnqueued{self->state.current.sequence});
+  } else {
+    pump(self);
+  }
+}
+
+EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
+                                        WaitBoard::Line wait) {
+  report_exceptions(self, "evaluator", [self] { return self->state.current.step - 1; });
+  self->state.wait = wait;
+  return {
+      [self](const ConnectEvaluator& peers) { self->state.peers = peers; },
+      [self, context](const RunEvaluation& message) {
+        self->state.current = message;
+        self->state.driver.start(context->engine->options().eval_lanes);
+        self->send(self->state.peers.batch,
+                   PrepareLanes{engine::LanePurpose::evaluate, message.step, message.sequence});
+        pump(self);
+      },
+      [self](const LaneReady& message) {
+        self->state.driver.ready(message.work);
+        pump(self);
+      },
+      [self, context](const LaneEnqueued& message) { lane_enqueued(self, context, message.work); },
+      [self](const LaneFinished& message) {
+        self->send(self->state.peers.batch, BatchSlotFree{message.work.slot});
+        self->state.driver.finished();
+        pump(self);
+      },
+  };
+}
+
+}  // namespace
+
+EvaluatorActor spawn_evaluator(caf::actor_system& system, const RankContext& context) {
+  return system.spawn(evaluator, context, context->waits.add("evaluator"));
+}
+
+}  // namespace train::actors

@@ -1,0 +1,345 @@
+#include "actors/rank_actor.hpp"
+
+#include <fmt/format.h>
+
+#include <caf/all.hpp>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "actors/lane_driver.hpp"
+#include "actors/messages/collective_messages.hpp"
+#include "actors/messages/command_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/supervision.hpp"
+
+namespace train::actors {
+namespace {
+
+using Command = std::variant<TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank>;
+
+struct RankState {
+  static inline const char* name = "rank";
+  ConnectRank peers;
+  std::deque<Command> commands;
+  std::optional<Command> current;
+  LaneDriver driver;
+  std::size_t gradients_ready = 0;
+  int updates_enqueued = 0;
+  kernels::Event copied;  // the newest snapshot's copy; updates wait for it on the stream
+  std::map<caf::actor_addr, std::string> parts;
+  std::optional<WaitBoard::Line> wait;
+  bool failed = false;
+};
+
+using RankSelf = RankActor::stateful_pointer<RankState>;
+
+/// The handlers' work, as functions of (self, context, reporting).
+struct Rank {
+  RankSelf self;
+  RankContext context;
+  RankReporting reporting;
+
+  [[nodiscard]] RankState& state() const { return self->state; }
+  void connect(const ConnectRank& peers) const;
+  void accept(Command command) const;
+  void advance() const;
+  void begin(const Command& command) const;
+  void start_lanes(engine::LanePurpose purpose, std::int64_t step, std::uint64_t sequence) const;
+  void pump() const;
+  void lane_enqueued(const engine::LaneWork& work) const;
+  void control_collective() const;
+  void control_finished() const;
+  void gradient_ready() const;
+  void update_enqueued() const;
+  void report_step(const TrainStep& command) const;
+  void report_evaluation(const Evaluate& command) const;
+  void report_nonfinite(const FindNonfinite& command) const;
+  void finish_on_stream(std::uint64_t sequence) const;
+  void leave() const;
+  void fail(const std::string& text, int exit_code) const;
+};
+
+template <class... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+template <class... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+std::uint64_t sequence_of(const Command& command) {
+  return std::visit([](const auto& one) { return one.sequence; }, command);
+}
+
+engine::CommandKind kind_of(const Command& command) {
+  return std::visit(Overloaded{[](const TrainStep&) { return engine::CommandKind::train_step; },
+                               [](const Evaluate&) { return engine::CommandKind::evaluate; },
+                               [](const TakeSnapshot&) { return engine::CommandKind::snapshot; },
+                               [](const FindNonfinite&) { return engine::CommandKind::diagnose; },
+                               [](const StopRank&) { return engine::CommandKind::stop; }},
+                    command);
+}
+
+void Rank::connect(const ConnectRank& peers) const {
+  state().peers = peers;
+  const auto supervise = [this](const auto& part, std::string what) {
+    self->monitor(part);
+    state().parts.emplace(part.address(), std::move(what));
+  };
+  supervise(peers.batch, "batch");
+  supervise(peers.evaluator, "evaluator");
+  supervise(peers.snapshot, "snapshot");
+  supervise(peers.collective, "collective");
+  supervise(peers.decay, "optimizer group decay");
+  supervise(peers.no_decay, "optimizer group no_decay");
+  for (std::size_t unit = 0; unit < peers.layers.size(); ++unit) {
+    supervise(peers.layers[unit], context->engine->unit_name(unit));
+  }
+}
+
+void Rank::accept(Command command) const {
+  state().commands.push_back(std::move(command));
+  advance();
+}
+
+void Rank::advance() const {
+  while (!state().current && !state().commands.empty()) {
+    state().current = state().commands.front();
+    state().commands.pop_front();
+    self->send(state().peers.collective,
+               OpenCommand{sequence_of(*state().current), kind_of(*state().current)});
+    begin(*state().current);
+  }
+}
+
+void Rank::begin(const Command& command) const {
+  std::visit(
+      Overloaded{
+          [this](const TrainStep& step) {
+            state().gradients_ready = 0;
+            state().updates_enqueued = 0;
+            start_lanes(engine::LanePurpose::train, step.step, step.sequence);
+          },
+          [this](const Evaluate& evaluate) {
+            self->send(state().peers.evaluator, RunEvaluation{evaluate.sequence, evaluate.step});
+          },
+          [this](const TakeSnapshot&) { control_collective(); },
+          [this](const FindNonfinite& find) {
+            start_lanes(engine::LanePurpose::probe, find.step, find.sequence);
+          },
+          [this](const StopRank&) {
+            state().wait->begin("the last checkpoint to be written", -1);
+            self->send(state().peers.snapshot, DrainSnapshots{});
+          }},
+      command);
+}
+
+void Rank::start_lanes(engine::LanePurpose purpose, std::int64_t step,
+                       std::uint64_t sequence) const {
+  state().driver.start(context->engine->options().batch.lanes);
+  self->send(state().peers.batch, PrepareLanes{purpose, step, sequence});
+  pump();
+}
+
+void Rank::pump() const {
+  while (const auto work = state().driver.launch()) {
+    self->send(state().peers.layers.front(), ForwardLane{*work});
+  }
+  if (state().driver.wants_tokens()) {
+    state().wait->begin("tokens of a lane", -1);
+  } else {
+    state().wait->end();
+  }
+}
+
+void Rank::lane_enqueued(const engine::LaneWork& work) const {
+  context->compute->enqueue(
+      [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
+  state().driver.enqueued();
+  if (state().driver.all_enqueued() && work.purpose == engine::LanePurpose::probe) {
+    control_collective();
+  } else {
+    pump();
+  }
+}
+
+void Rank::control_collective() const {
+  const engine::CommandShape command{
+      .kind = kind_of(*state().current),
+      .units = static_cast<std::int32_t>(context->engine->unit_count())};
+  const auto identity = identity_of(context->generation, sequence_of(*state().current), command,
+                                    engine::Channel::control, -1);
+  self->request(state().peers.collective, caf::infinite, RequestCollective{identity})
+      .then([rank = *this](const CollectiveFinished&) { rank.control_finished(); });
+}
+
+void Rank::control_finished() const {
+  std::visit(Overloaded{[this](const TrainStep& step) {
+                          context->engine->combine(*context->compute);
+                          const UpdateParameters update{step.step, state().copied};
+                          self->send(state().peers.decay, update);
+                          self->send(state().peers.no_decay, update);
+                        },
+                        [this](const Evaluate& evaluate) { report_evaluation(evaluate); },
+                        [this](const TakeSnapshot& snapshot) {
+                          self->send(state().peers.snapshot, CopyState{snapshot.step});
+                        },
+                        [this](const FindNonfinite& find) { report_nonfinite(find); },
+                        [](const StopRank&) { TRAIN_CHECK(false, "stop has no collective"); }},
+             *state().current);
+}
+
+void Rank::gradient_ready() const {
+  if (++state().gradients_ready == context->engine->unit_count()) {
+    control_collective();
+  }
+}
+
+void Rank::update_enqueued() const {
+  if (++state().updates_enqueued == 2) {
+    report_step(std::get<TrainStep>(*state().current));
+  }
+}
+
+void Rank::report_step(const TrainStep& command) const {
+  const std::int64_t done = command.step + 1;
+  const std::int64_t interval = reporting.digest_interval;
+  const bool with_digest =
+      done == context->engine->options().total_steps || (interval > 0 && done % interval == 0);
+  context->compute->enqueue(
+      [runtime = context.get(), conductor = state().peers.conductor, command, done, with_digest] {
+        const engine::StepResult result = runtime->engine->step_result(command.step);
+        caf::anon_send(conductor,
+                       StepFinished{.step = done,
+                                    .loss = FloatBits(result.loss),
+                                    .grad_norm = FloatBits(result.grad_norm),
+                                    .lr = FloatBits(result.lr),
+                                    .poisoned = result.poisoned,
+                                    .has_digest = with_digest,
+                                    .weights_digest = with_digest ? runtime->engine->digest() : 0});
+      });
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::report_evaluation(const Evaluate& command) const {
+  context->compute->enqueue(
+      [runtime = context.get(), conductor = state().peers.conductor, command] {
+        const engine::EvaluationResult result = runtime->engine->evaluation_result();
+        caf::anon_send(conductor, EvaluationFinished{command.step, FloatBits(result.cross_entropy),
+                                                     FloatBits(result.accuracy)});
+      });
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::report_nonfinite(const FindNonfinite& command) const {
+  context->compute->enqueue(
+      [runtime = context.get(), conductor = state().peers.conductor, command] {
+        const engine::NonfiniteOrigin origin = runtime->engine->nonfinite_origin();
+        std::string text = "in no layer's output or gradient (only in their sums)";
+        if (origin.found) {
+          text = fmt::format("in {} ({}), lane {}", runtime->engine->unit_name(origin.unit),
+                             origin.backward ? "backward" : "forward", origin.lane);
+        }
+        caf::anon_send(conductor, NonfiniteFound{command.step + 1, text});
+      });
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::finish_on_stream(std::uint64_t sequence) const {
+  context->compute->enqueue([conductor = state().peers.conductor, sequence] {
+    caf::anon_send(conductor, CommandFinished{sequence});
+  });
+}
+
+void Rank::leave() const {
+  state().current.reset();
+  advance();
+}
+
+void Rank::fail(const std::string& text, int exit_code) const {
+  if (state().failed) {
+    return;
+  }
+  state().failed = true;
+  self->send(state().peers.conductor, RankFailed{context->rank, text, exit_code});
+  for (const auto& [address, part] : state().parts) {
+    if (const auto handle = caf::actor_cast<caf::actor>(address)) {
+      caf::anon_send_exit(handle, caf::exit_reason::user_shutdown);
+    }
+  }
+  self->quit(caf::exit_reason::user_shutdown);
+}
+
+void watch_streams(const Rank& rank) {
+  const auto watch = [&rank](kernels::Stream& stream) {
+    stream.on_failure([me = caf::actor_cast<RankActor>(rank.self),
+                       runtime = rank.context.get()](const kernels::StreamFailure& failure) {
+      caf::anon_send(me, WorkFailed{fmt::format("{}: {}", runtime->describe(failure.mark),
+                                                exception_text(failure.error)),
+                                    1});
+    });
+  };
+  watch(*rank.context->compute);
+  watch(*rank.context->copy);
+  watch(*rank.context->input);
+  watch(*rank.context->disk);
+}
+
+RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankReporting reporting,
+                                       WaitBoard::Line wait) {
+  const Rank rank{self, context, reporting};
+  self->state.wait = wait;
+  watch_streams(rank);
+  report_exceptions(self, "rank", [] { return std::int64_t{-1}; });
+  self->set_down_handler([rank](caf::down_msg& down) {
+    const std::string text = failure_text(down.reason);
+    const auto part = rank.state().parts.find(down.source);
+    rank.fail(text.empty() ? fmt::format("{} ended unasked", part->second) : text, 1);
+  });
+  return {
+      [rank](const ConnectRank& peers) { rank.connect(peers); },
+      [rank](const TrainStep& command) { rank.accept(command); },
+      [rank](const Evaluate& command) { rank.accept(command); },
+      [rank](const TakeSnapshot& command) { rank.accept(command); },
+      [rank](const FindNonfinite& command) { rank.accept(command); },
+      [rank](const StopRank& command) { rank.accept(command); },
+      [rank](const LaneReady& message) {
+        rank.state().driver.ready(message.work);
+        rank.pump();
+      },
+      [rank](const LaneEnqueued& message) { rank.lane_enqueued(message.work); },
+      [rank](const LaneFinished& message) {
+        rank.self->send(rank.state().peers.batch, BatchSlotFree{message.work.slot});
+        rank.state().driver.finished();
+        rank.pump();
+      },
+      [rank](const GradientReady&) { rank.gradient_ready(); },
+      [rank](const UpdateEnqueued&) { rank.update_enqueued(); },
+      [rank](const EvaluationEnqueued&) { rank.control_collective(); },
+      [rank](const CopyEnqueued& message) {
+        rank.state().copied = message.copied;
+        rank.finish_on_stream(sequence_of(*rank.state().current));
+        rank.leave();
+      },
+      [rank](const SnapshotsDrained&) {
+        rank.self->send(rank.state().peers.conductor, RankStopped{rank.context->rank});
+      },
+      [rank](const WorkFailed& message) { rank.fail(message.text, message.exit_code); },
+  };
+}
+
+}  // namespace
+
+RankActor spawn_rank(caf::actor_system& system, const RankContext& context,
+                     const RankReporting& reporting) {
+  return system.spawn(rank_behavior, context, reporting, context->waits.add("rank"));
+}
+
+}  // namespace train::actors

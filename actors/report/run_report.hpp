@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/messages/event_messages.hpp"
+#include "engine/base/result.hpp"
+#include "storage/tensorboard_writer.hpp"
+
+namespace train::actors {
+
+struct ReportOptions {
+  std::filesystem::path directory;  ///< The run's.
+  std::int64_t first_step = 0;      ///< Steps already done (resume).
+  std::int64_t total_steps = 0;
+  std::int64_t log_interval = 1;  ///< A metrics line every this many steps.
+  std::int64_t tokens_per_step = 0;
+  double flops_per_token = 0.0;
+  double peak_flops = 0.0;                ///< Measured GEMM peak, for MFU; 0: unknown.
+  std::optional<double> bytes_per_token;  ///< For bits per byte.
+  bool tensorboard = true;
+  bool terminal = false;  ///< A live line instead of plain ones.
+  std::FILE* out = nullptr;
+};
+
+/// Writes metrics.jsonl, TensorBoard events and the progress line of one run.
+///
+/// Threading: one owner at a time (the report stream). Every call blocks on the disk.
+/// Errors: the first one is kept and returned by every later call; the run goes on.
+class RunReport {
+ public:
+  /// Opens metrics.jsonl for appending. On a resume lines of steps after `first_step` are dropped
+  /// (they will be computed again), and a torn last line.
+  static Result<std::unique_ptr<RunReport>> open(const ReportOptions& options);
+  ~RunReport();
+  RunReport(const RunReport&) = delete;
+  RunReport& operator=(const RunReport&) = delete;
+
+  Status step(const StepFinished& event, std::int64_t now_ns);
+  Status evaluation(const EvaluationFinished& event, std::int64_t now_ns);
+  void checkpoint(const CheckpointWritten& event);
+  void checkpoint_failed(const CheckpointFailed& event);
+  /// Ends the live line.
+  void close();
+
+ private:
+  explicit RunReport(const ReportOptions& options) : options_(options) {}
+  Status append(const std::string& line);
+  Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
+  void show(const StepFinished& event);
+  void print_line(const std::string& text);
+
+  ReportOptions options_;
+  int metrics_ = -1;
+  std::optional<storage::TensorboardWriter> tensorboard_;
+  std::int64_t last_ns_ = 0;
+  double tokens_per_second_ = 0.0;  ///< Of the newest step.
+  double smoothed_ = 0.0;           ///< Tokens per second, moving average.
+  bool live_line_ = false;
+  std::optional<Error> failure_;
+};
+
+}  // namespace train::actors

@@ -1,0 +1,200 @@
+#include "actors/snapshot_actor.hpp"
+
+#include <array>
+#include <caf/all.hpp>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/supervision.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr std::size_t kStagingBuffers = 2;
+
+/// A copy of the rank's state in host memory; touched only by the copy stream, then the disk
+/// stream.
+struct Staging {
+  std::vector<std::byte> bytes;
+  std::vector<engine::StateView> views;
+  bool poisoned = false;
+};
+
+enum class StagingUse : std::uint8_t { free, copying, complete, writing };
+
+struct SnapshotState {
+  static inline const char* name = "snapshot";
+  ConnectSnapshot peers;
+  std::array<std::shared_ptr<Staging>, kStagingBuffers> staging;
+  std::array<StagingUse, kStagingBuffers> use{};
+  std::array<std::int64_t, kStagingBuffers> steps{};
+  std::optional<std::int64_t> wanted;  // a CopyState that found no free buffer
+  std::optional<WaitBoard::Line> wait;
+  bool draining = false;
+};
+
+using SnapshotSelf = SnapshotActor::stateful_pointer<SnapshotState>;
+
+void copy_views(const std::vector<engine::StateView>& from, Staging& to) {
+  std::size_t size_bytes = 0;
+  for (const engine::StateView& view : from) {
+    size_bytes += view.size_bytes;
+  }
+  to.bytes.resize(size_bytes);
+  to.views = from;
+  std::size_t offset = 0;
+  for (engine::StateView& view : to.views) {
+    std::memcpy(to.bytes.data() + offset, view.data, view.size_bytes);
+    view.data = to.bytes.data() + offset;
+    offset += view.size_bytes;
+  }
+}
+
+struct Snapshot {
+  SnapshotSelf self;
+  RankContext context;
+  WriteCheckpoint write;
+
+  [[nodiscard]] SnapshotState& state() const { return self->state; }
+  [[nodiscard]] std::optional<std::size_t> find(StagingUse use) const;
+  void copy(std::int64_t step) const;
+  void start_copy(std::size_t index, std::int64_t step) const;
+  void copied(const StateCopied& message) const;
+  void write_next() const;
+  void write_done(std::int64_t step) const;
+  void proceed() const;
+};
+
+std::optional<std::size_t> Snapshot::find(StagingUse use) const {
+  for (std::size_t index = 0; index < kStagingBuffers; ++index) {
+    if (state().use[index] == use) {
+      return index;
+    }
+  }
+  return std::nullopt;
+}
+
+void Snapshot::copy(std::int64_t step) const {
+  if (const auto index = find(StagingUse::free)) {
+    start_copy(*index, step);
+    return;
+  }
+  if (const auto index = find(StagingUse::complete)) {
+    self->send(state().peers.conductor, CheckpointSkipped{state().steps[*index]});
+    start_copy(*index, step);
+    return;
+  }
+  TRAIN_CHECK(!state().wanted, "a second snapshot command before the first was served");
+  state().wanted = step;
+  state().wait->begin("a free staging buffer", step);
+}
+
+void Snapshot::start_copy(std::size_t index, std::int64_t step) const {
+  state().use[index] = StagingUse::copying;
+  state().steps[index] = step;
+  auto staging = state().staging[index];
+  // The poison flag belongs to the compute stream; it is read there, in order.
+  context->compute->enqueue(
+      [staging, runtime = context.get()] { staging->poisoned = runtime->engine->poisoned(); });
+  kernels::Event::record(*context->compute).wait_on(*context->copy);
+  context->copy->mark({.what = "copy for checkpoint", .step = step - 1, .unit = -1, .lane = -1});
+  context->copy->enqueue(
+      [staging, runtime = context.get()] { copy_views(runtime->engine->state_views(), *staging); });
+  const kernels::Event done = kernels::Event::record(*context->copy);
+  context->copy->enqueue([me = caf::actor_cast<SnapshotActor>(self), staging, step, index] {
+    caf::anon_send(me, StateCopied{step, static_cast<std::int32_t>(index), staging->poisoned});
+  });
+  self->send(state().peers.rank, CopyEnqueued{step, done});
+}
+
+void Snapshot::copied(const StateCopied& message) const {
+  const auto index = static_cast<std::size_t>(message.staging);
+  state().use[index] = message.poisoned ? StagingUse::free : StagingUse::complete;
+  write_next();
+}
+
+void Snapshot::write_next() const {
+  const auto index = find(StagingUse::complete);
+  if (index && !find(StagingUse::writing)) {
+    state().use[*index] = StagingUse::writing;
+    const std::int64_t step = state().steps[*index];
+    context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
+    context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self),
+                            staging = state().staging[*index], step, writer = write] {
+      const std::int64_t begin_ns = steady_now_ns();
+      const auto written = writer(step, staging->views);
+      if (!written) {
+        caf::anon_send(me, CheckpointFailed{step, written.error().message});
+      } else {
+        caf::anon_send(me, CheckpointWritten{step, written->directory, written->size_bytes,
+                                             steady_now_ns() - begin_ns});
+      }
+    });
+  }
+  proceed();
+}
+
+void Snapshot::write_done(std::int64_t step) const {
+  for (std::size_t index = 0; index < kStagingBuffers; ++index) {
+    if (state().use[index] == StagingUse::writing && state().steps[index] == step) {
+      state().use[index] = StagingUse::free;
+    }
+  }
+  write_next();
+}
+
+void Snapshot::proceed() const {
+  if (state().wanted && (find(StagingUse::free) || find(StagingUse::complete))) {
+    const std::int64_t step = *state().wanted;
+    state().wanted.reset();
+    state().wait->end();
+    copy(step);
+  }
+  const bool busy = find(StagingUse::copying) || find(StagingUse::complete) ||
+                    find(StagingUse::writing) || state().wanted;
+  if (state().draining && !busy) {
+    state().draining = false;
+    self->send(state().peers.rank, SnapshotsDrained{});
+  }
+}
+
+SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext context,
+                                               WriteCheckpoint write, WaitBoard::Line wait) {
+  report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
+  self->state.wait = wait;
+  for (auto& staging : self->state.staging) {
+    staging = std::make_shared<Staging>();
+  }
+  const Snapshot snapshot{self, context, write};
+  return {
+      [self](const ConnectSnapshot& peers) { self->state.peers = peers; },
+      [snapshot](const CopyState& message) { snapshot.copy(message.step); },
+      [snapshot](const StateCopied& message) { snapshot.copied(message); },
+      [snapshot](const DrainSnapshots&) {
+        snapshot.state().draining = true;
+        snapshot.proceed();
+      },
+      [snapshot](const CheckpointWritten& message) {
+        snapshot.self->send(snapshot.state().peers.index, message);
+      },
+      [snapshot](const CheckpointFailed& message) {
+        snapshot.self->send(snapshot.state().peers.conductor, message);
+        snapshot.write_done(message.step);
+      },
+      [snapshot](const CheckpointIndexed& message) { snapshot.write_done(message.step); },
+  };
+}
+
+}  // namespace
+
+SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& context,
+                             const WriteCheckpoint& write) {
+  return system.spawn(snapshot_behavior, context, write, context->waits.add("snapshot"));
+}
+
+}  // namespace train::actors
