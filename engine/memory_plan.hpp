@@ -3,19 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "configs/data_section.hpp"
-#include "engine/model/model_shape.hpp"
+#include "engine/rank_engine.hpp"
 
 namespace train::engine {
 
-/// Bytes that one rank with all parameters holds while it trains, by kind. Padding of the flat
-/// buffers is included; code, libraries and the data files' pages are not.
+/// Bytes that a RankEngine holds, by kind. Padding of the flat buffers is included; code, libraries
+/// and the data files' pages are not.
 struct MemoryPlan {
   std::size_t parameters_bytes = 0;   ///< fp32 master weights.
   std::size_t gradients_bytes = 0;    ///< Partial sums of the lane trees.
   std::size_t optimizer_bytes = 0;    ///< AdamW moments.
   std::size_t activations_bytes = 0;  ///< The model's workspace: activations and scratch.
-  std::size_t buffers_bytes = 0;      ///< Tokens, targets, loss sums, scratch of the norms.
+  std::size_t buffers_bytes = 0;      ///< Lane slots, loss sums, scratch of the norms.
 
   [[nodiscard]] std::size_t total_bytes() const {
     return parameters_bytes + gradients_bytes + optimizer_bytes + activations_bytes + buffers_bytes;
@@ -23,7 +22,6 @@ struct MemoryPlan {
 };
 
 /// Pure: allocates none of it.
-[[nodiscard]] MemoryPlan plan_memory(const ModelShape& shape, const configs::BatchSection& batch,
-                                     std::int64_t seq_len);
+[[nodiscard]] MemoryPlan plan_memory(const RankEngine::Options& options);
 
 }  // namespace train::engine

@@ -49,7 +49,7 @@ void LaneTree::finish_leaf(kernels::Stream& stream, std::int64_t lane) {
 }
 
 float* LaneTree::root() const {
-  TRAIN_CHECK(next_lane_ == lanes_, "{} of {} lanes", next_lane_, lanes_);
+  TRAIN_CHECK(next_lane_ == lanes_ || next_lane_ == 0, "{} of {} lanes", next_lane_, lanes_);
   return buffers_.front().as<float>();
 }
 

@@ -26,7 +26,8 @@ class LaneTree {
   [[nodiscard]] float* leaf(std::int64_t lane);
   /// The leaf is complete: enqueues the additions that it makes possible.
   void finish_leaf(kernels::Stream& stream, std::int64_t lane);
-  /// After the last lane: the sum (valid until the next leaf(0) is written).
+  /// After the last lane: the sum (valid until the next leaf(0) is written). Before the first lane:
+  /// where the sums will be; the address never changes.
   [[nodiscard]] float* root() const;
 
   [[nodiscard]] std::size_t size_bytes() const;

@@ -80,9 +80,9 @@ TEST_CASE("lane tree: lanes out of order are refused", "[engine][lane_tree]") {
   const auto stream = kernels::make_inline_stream(1);
   LaneTree tree(kernels::cpu_backend(), 16, 3, "test");
   CHECK_THROWS_AS(tree.leaf(1), CheckFailed);
-  CHECK_THROWS_AS(tree.root(), CheckFailed);
   CHECK(tree.leaf(0) == tree.leaf(0));
   tree.finish_leaf(*stream, 0);
+  CHECK_THROWS_AS(tree.root(), CheckFailed);
   CHECK_THROWS_AS(tree.leaf(0), CheckFailed);
 }
 
@@ -96,6 +96,9 @@ TEST_CASE("lane tree: the host's sum of doubles is the same tree", "[engine][lan
   kernels::cpu_backend().tree_sum(*stream,
                                   {.values = values.data(), .out = &on_device, .count = 5});
   CHECK(on_device == tree_sum(values.data(), 5));
+  kernels::cpu_backend().tree_sum(
+      *stream, {.values = values.data(), .out = &on_device, .count = 3, .stride = 2});
+  CHECK(on_device == tree_sum(values.data(), 3, 2));
 }
 
 }  // namespace train::engine

@@ -158,8 +158,11 @@ TEST_CASE("memory plan: equals what is allocated", "[engine][memory_plan]") {
   ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::qwen3));
   shape.qk_norm = GENERATE(true, false);
   shape.residual_scale = GENERATE(1.0F, 0.5F);
-  const configs::BatchSection batch{.lanes = 5, .micro_batch = 3};
-  const MemoryPlan plan = plan_memory(shape, batch, 16);
+  RankEngine::Options options;
+  options.shape = shape;
+  options.seq_len = 16;
+  options.batch = {.lanes = 5, .micro_batch = 3};
+  const MemoryPlan plan = plan_memory(options);
   const kernels::KernelTable& kernels = kernels::cpu_backend();
   CHECK(plan.activations_bytes == Model(shape, kernels, 3, 16, true).activation_bytes());
   CHECK(planned_activation_bytes(shape, 3, 16, false) ==

@@ -76,14 +76,18 @@ TrainStep::ReadLane read_lanes(const Json& fixture) {
   };
 }
 
-void set_weights(std::vector<UnitState>& units, const Json& weights) {
-  for (UnitState& state : units) {
-    for (const Parameter& parameter : state.unit().parameters) {
-      const auto values = weights.at(parameter.name).get<std::vector<int>>();
-      REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
-      std::transform(values.begin(), values.end(), state.weights() + parameter.offset,
-                     [](int value) { return static_cast<float>(value) / 1024.0F; });
-    }
+void set_weights(const UnitState& state, const Json& weights) {
+  for (const Parameter& parameter : state.unit().parameters) {
+    const auto values = weights.at(parameter.name).get<std::vector<int>>();
+    REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
+    std::transform(values.begin(), values.end(), state.weights() + parameter.offset,
+                   [](int value) { return static_cast<float>(value) / 1024.0F; });
+  }
+}
+
+void set_weights(const RankEngine& rank, const Json& weights) {
+  for (std::size_t u = 0; u < rank.unit_count(); ++u) {
+    set_weights(rank.state(u), weights);
   }
 }
 
@@ -128,16 +132,16 @@ TEST_CASE("parity: loss and every gradient equal PyTorch's", "[engine][parity]")
   const Json fixture = load_fixture(name);
   const auto stream = kernels::make_inline_stream(1);
   TrainStep step(kernels::cpu_backend(), read_options(fixture));
-  set_weights(step.units(), fixture.at("weights_1024ths"));
+  set_weights(step.rank(), fixture.at("weights_1024ths"));
   const StepResult result = step.run(*stream, 0, read_lanes(fixture));
 
   CHECK(result.loss == Approx(fixture.at("loss").get<double>()).epsilon(kTolerance));
   CHECK(result.cross_entropy ==
         Approx(fixture.at("cross_entropy").get<double>()).epsilon(kTolerance));
-  for (std::size_t u = 0; u < step.units().size(); ++u) {
-    for (const Parameter& parameter : step.units()[u].unit().parameters) {
+  for (std::size_t u = 0; u < step.rank().unit_count(); ++u) {
+    for (const Parameter& parameter : step.rank().state(u).unit().parameters) {
       CAPTURE(name, parameter.name);
-      CHECK(relative_error(step.gradient(u) + parameter.offset,
+      CHECK(relative_error(step.rank().gradient(u) + parameter.offset,
                            fixture.at("gradients").at(parameter.name)) < kTolerance);
     }
   }
@@ -149,14 +153,15 @@ TEST_CASE("parity: three clipped AdamW steps equal PyTorch's", "[engine][parity]
   const Json& adamw = fixture.at("adamw");
   const auto stream = kernels::make_inline_stream(1);
   TrainStep step(kernels::cpu_backend(), read_options(fixture));
-  set_weights(step.units(), fixture.at("weights_1024ths"));
+  set_weights(step.rank(), fixture.at("weights_1024ths"));
   for (std::int64_t s = 0; s < 3; ++s) {
     const StepResult result = step.run(*stream, s, read_lanes(fixture));
     const auto at = static_cast<std::size_t>(s);
     CHECK(result.loss == Approx(adamw.at("losses")[at].get<double>()).epsilon(kTolerance));
     CHECK(result.grad_norm == Approx(adamw.at("grad_norms")[at].get<double>()).epsilon(kTolerance));
   }
-  for (UnitState& state : step.units()) {
+  for (std::size_t u = 0; u < step.rank().unit_count(); ++u) {
+    const UnitState& state = step.rank().state(u);
     for (const Parameter& parameter : state.unit().parameters) {
       CAPTURE(name, parameter.name);
       // Adam divides by the root of the second moment: where a gradient is all but zero, rounding
@@ -179,9 +184,8 @@ TEST_CASE("parity: the logits of the last position equal PyTorch's", "[engine][p
   Model model(shape, kernels::cpu_backend(), 1, seq_len + 3, /*with_gradient=*/false);
   std::vector<UnitState> units;
   for (const UnitParameters& unit : describe_units(shape)) {
-    units.emplace_back(unit);
+    set_weights(units.emplace_back(unit), fixture.at("weights_1024ths"));
   }
-  set_weights(units, fixture.at("weights_1024ths"));
   const Lane lane{
       .sequences = 1, .seq_len = seq_len, .tokens = tokens.data(), .with_gradient = false};
   for (std::size_t u = 0; u < units.size(); ++u) {
