@@ -81,7 +81,8 @@ void gemm(int threads, const MatmulParams& p) {
   }
   const Panels panels = cut(p);
   std::atomic<int> failed = dnnl_success;
-  const int team = static_cast<int>(std::min<std::int64_t>(threads, panels.count));
+  // All threads or none: OpenMP ends the threads that a smaller team leaves out.
+  const int team = panels.count > 1 ? threads : 1;
 #pragma omp parallel num_threads(team)
   {
     // A team of one does not count as parallel, and the library would start a team of its own.

@@ -1,0 +1,341 @@
+// Speed of the CPU kernels on this machine, one table. Usage: kernels_bench [threads].
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/backend.hpp"
+
+namespace {
+
+using namespace train::kernels;
+using Floats = std::vector<float>;
+
+Floats values(std::int64_t count) {
+  Floats result(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = static_cast<float>(i * 2654435761U % 1000) * 1e-3F - 0.5F;
+  }
+  return result;
+}
+
+class Bench {
+ public:
+  explicit Bench(int threads)
+      : stream_(make_thread_stream("bench", threads)), peak_(measure_gemm_flops(threads, 1.0)) {
+    fmt::print("{}, {} threads, peak {:.0f} GFLOP/s (best of repeated 1024^3 products)\n\n",
+               kernel_set(), threads, peak_ * 1e-9);
+    fmt::print("{:<44} {:>10} {:>10} {:>8} {:>8}\n", "kernel", "time/us", "GFLOP/s", "% peak",
+               "GB/s");
+  }
+
+  [[nodiscard]] const KernelTable& kernels() const { return cpu_backend(); }
+
+  /// Median over batches of runs; a batch is queued at once and lasts long enough to hide the time
+  /// that waking the stream takes. `flop` and `bytes`: work of one run, 0 if the rate says nothing.
+  void row(const std::string& name, double flop, double bytes,
+           const std::function<void(Stream&)>& work) {
+    constexpr double batch_seconds = 5e-3;
+    constexpr int batches = 40;
+    constexpr double max_seconds = 0.6;
+    batch(work, 1);  // Generates code, touches memory.
+    const int runs = static_cast<int>(std::clamp(batch_seconds / batch(work, 1), 1.0, 1000.0));
+    std::vector<double> seconds;
+    double total = 0.0;
+    while (std::ssize(seconds) < 3 || (std::ssize(seconds) < batches && total < max_seconds)) {
+      total += seconds.emplace_back(batch(work, runs));
+    }
+    std::sort(seconds.begin(), seconds.end());
+    const double median = seconds[seconds.size() / 2] / runs;
+    const auto rate = [](double amount, double scale) {
+      return amount == 0.0 ? std::string("-") : fmt::format("{:.1f}", amount * scale);
+    };
+    fmt::print("{:<44} {:>10.1f} {:>10} {:>8} {:>8}\n", name, median * 1e6,
+               rate(flop / median, 1e-9), rate(flop / median / peak_, 100.0),
+               rate(bytes / median, 1e-9));
+  }
+
+ private:
+  double batch(const std::function<void(Stream&)>& work, int runs) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < runs; ++i) {
+      work(*stream_);
+    }
+    stream_->synchronize();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  std::unique_ptr<Stream> stream_;
+  double peak_;
+};
+
+/// The three products of a linear layer of `out` x `in` weights.
+void bench_linear(Bench& bench, std::int64_t tokens, std::int64_t out, std::int64_t in) {
+  const Floats x = values(tokens * in);
+  const Floats w = values(out * in);
+  const Floats y = values(tokens * out);
+  Floats to_y(y.size());
+  Floats to_x(x.size());
+  Floats to_w(w.size());
+  const double flop = 2.0 * static_cast<double>(tokens * out * in);
+  const std::string shape = fmt::format("{} x {} -> {}", tokens, in, out);
+  bench.row("matmul y = x W^T   " + shape, flop, 0, [&](Stream& stream) {
+    bench.kernels().matmul(stream, {.a = x.data(),
+                                    .b = w.data(),
+                                    .c = to_y.data(),
+                                    .m = tokens,
+                                    .n = out,
+                                    .k = in,
+                                    .lda = in,
+                                    .ldb = in,
+                                    .ldc = out,
+                                    .transpose_b = true});
+  });
+  bench.row("matmul dx = dy W   " + shape, flop, 0, [&](Stream& stream) {
+    bench.kernels().matmul(stream, {.a = y.data(),
+                                    .b = w.data(),
+                                    .c = to_x.data(),
+                                    .m = tokens,
+                                    .n = in,
+                                    .k = out,
+                                    .lda = out,
+                                    .ldb = in,
+                                    .ldc = in});
+  });
+  bench.row("matmul dW = dy^T x " + shape, flop, 0, [&](Stream& stream) {
+    bench.kernels().matmul(stream, {.a = y.data(),
+                                    .b = x.data(),
+                                    .c = to_w.data(),
+                                    .m = out,
+                                    .n = in,
+                                    .k = tokens,
+                                    .lda = out,
+                                    .ldb = in,
+                                    .ldc = in,
+                                    .transpose_a = true});
+  });
+}
+
+void bench_attention(Bench& bench, std::int64_t sequences, std::int64_t seq_len,
+                     std::int64_t heads) {
+  constexpr std::int64_t head_dim = 64;
+  const std::int64_t width = heads * head_dim;
+  const std::int64_t tokens = sequences * seq_len;
+  const RowLayout fused{3 * width, head_dim};
+  const RowLayout packed{width, head_dim};
+  const Floats qkv = values(tokens * 3 * width);
+  Floats dqkv(qkv.size());
+  Floats out(static_cast<std::size_t>(tokens * width));
+  const Floats dout = values(tokens * width);
+  Floats lse(static_cast<std::size_t>(tokens * heads));
+  Floats delta(lse.size());
+  // Two products forward and five backward, half of each below the diagonal.
+  const double product = static_cast<double>(sequences * heads * seq_len * seq_len * head_dim);
+  const std::string shape = fmt::format("{} x T {}, {} x {}", sequences, seq_len, heads, head_dim);
+  bench.row("attention forward  " + shape, 2 * product, 0, [&](Stream& stream) {
+    bench.kernels().attention_forward(stream, {.q = qkv.data(),
+                                               .k = qkv.data() + width,
+                                               .v = qkv.data() + 2 * width,
+                                               .out = out.data(),
+                                               .lse = lse.data(),
+                                               .sequences = sequences,
+                                               .seq_len = seq_len,
+                                               .heads = heads,
+                                               .head_dim = head_dim,
+                                               .q_layout = fused,
+                                               .k_layout = fused,
+                                               .v_layout = fused,
+                                               .out_layout = packed,
+                                               .scale = 0.125F});
+  });
+  bench.row("attention backward " + shape, 5 * product, 0, [&](Stream& stream) {
+    bench.kernels().attention_backward(stream, {.q = qkv.data(),
+                                                .k = qkv.data() + width,
+                                                .v = qkv.data() + 2 * width,
+                                                .out = out.data(),
+                                                .dout = dout.data(),
+                                                .lse = lse.data(),
+                                                .delta = delta.data(),
+                                                .dq = dqkv.data(),
+                                                .dk = dqkv.data() + width,
+                                                .dv = dqkv.data() + 2 * width,
+                                                .sequences = sequences,
+                                                .seq_len = seq_len,
+                                                .heads = heads,
+                                                .head_dim = head_dim,
+                                                .q_layout = fused,
+                                                .k_layout = fused,
+                                                .v_layout = fused,
+                                                .out_layout = packed,
+                                                .dout_layout = packed,
+                                                .dq_layout = fused,
+                                                .dk_layout = fused,
+                                                .dv_layout = fused,
+                                                .scale = 0.125F});
+  });
+}
+
+void bench_head_loss(Bench& bench, std::int64_t rows, std::int64_t cols, std::int64_t vocab,
+                     std::int64_t chunk_rows) {
+  const Floats x = values(rows * cols);
+  const Floats weight = values(vocab * cols);
+  const std::vector<std::int32_t> targets(static_cast<std::size_t>(rows), 5);
+  Floats dx(x.size());
+  Floats dweight(weight.size());
+  Floats logits(static_cast<std::size_t>(chunk_rows * vocab));
+  std::vector<double> row_terms(static_cast<std::size_t>(rows * 4));
+  LossSums sums;
+  bench.row(fmt::format("head_loss {} x {} -> {} by {}", rows, cols, vocab, chunk_rows),
+            6.0 * static_cast<double>(rows * cols * vocab), 0, [&](Stream& stream) {
+              bench.kernels().head_loss(stream, {.x = x.data(),
+                                                 .weight = weight.data(),
+                                                 .targets = targets.data(),
+                                                 .sums = &sums,
+                                                 .dx = dx.data(),
+                                                 .dweight = dweight.data(),
+                                                 .logits = logits.data(),
+                                                 .row_terms = row_terms.data(),
+                                                 .rows = rows,
+                                                 .cols = cols,
+                                                 .vocab = vocab,
+                                                 .chunk_rows = chunk_rows});
+            });
+}
+
+void bench_norm(Bench& bench, std::int64_t rows, std::int64_t cols) {
+  const Floats x = values(rows * cols);
+  const Floats weight = values(cols);
+  const Floats dy = values(rows * cols);
+  Floats y(x.size());
+  Floats dweight(weight.size());
+  Floats mean(static_cast<std::size_t>(rows));
+  Floats rstd(mean.size());
+  const RowLayout layout{cols, 0};
+  const double bytes = 4.0 * static_cast<double>(rows * cols);
+  bench.row(fmt::format("norm forward  {} x {}", rows, cols), 0, 2 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_forward(stream, {.x = x.data(),
+                                          .weight = weight.data(),
+                                          .y = y.data(),
+                                          .mean = mean.data(),
+                                          .rstd = rstd.data(),
+                                          .outer = rows,
+                                          .cols = cols,
+                                          .x_layout = layout,
+                                          .y_layout = layout});
+  });
+  bench.row(fmt::format("norm backward {} x {}", rows, cols), 0, 3 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_backward(stream, {.x = x.data(),
+                                           .weight = weight.data(),
+                                           .mean = mean.data(),
+                                           .rstd = rstd.data(),
+                                           .dy = dy.data(),
+                                           .dx = y.data(),
+                                           .dweight = dweight.data(),
+                                           .outer = rows,
+                                           .cols = cols,
+                                           .x_layout = layout,
+                                           .dy_layout = layout,
+                                           .dx_layout = layout});
+  });
+}
+
+void bench_elementwise(Bench& bench, std::int64_t count) {
+  const Floats x = values(count);
+  const Floats dy = values(count);
+  Floats y(x.size());
+  Floats z(x.size());
+  const double bytes = 4.0 * static_cast<double>(count);
+  const auto name = [&](const char* kernel) { return fmt::format("{} {}", kernel, count); };
+  const KernelTable& k = bench.kernels();
+  bench.row(name("gelu forward"), 0, 2 * bytes, [&](Stream& stream) {
+    k.gelu_forward(stream, {.x = x.data(), .y = y.data(), .count = count});
+  });
+  bench.row(name("gelu backward"), 0, 3 * bytes, [&](Stream& stream) {
+    k.gelu_backward(stream, {.x = x.data(), .dy = dy.data(), .dx = y.data(), .count = count});
+  });
+  bench.row(name("swiglu forward"), 0, 3 * bytes, [&](Stream& stream) {
+    k.swiglu_forward(stream, {.gate = x.data(), .up = dy.data(), .y = y.data(), .count = count});
+  });
+  bench.row(name("swiglu backward"), 0, 5 * bytes, [&](Stream& stream) {
+    k.swiglu_backward(stream, {.gate = x.data(),
+                               .up = x.data(),
+                               .dy = dy.data(),
+                               .dgate = y.data(),
+                               .dup = z.data(),
+                               .count = count});
+  });
+  bench.row(name("residual_add"), 0, 3 * bytes, [&](Stream& stream) {
+    k.residual_add(stream, {.x = x.data(), .branch = dy.data(), .out = y.data(), .count = count});
+  });
+}
+
+void bench_optimizer(Bench& bench, std::int64_t count) {
+  Floats p = values(count);
+  const Floats g = values(count);
+  Floats m(p.size());
+  Floats v(p.size());
+  const UpdateGate gate;
+  const double bytes = 4.0 * static_cast<double>(count);
+  bench.row(fmt::format("adamw_update {}", count), 0, 7 * bytes, [&](Stream& stream) {
+    bench.kernels().adamw_update(stream, {.p = p.data(),
+                                          .g = g.data(),
+                                          .m = m.data(),
+                                          .v = v.data(),
+                                          .gate = &gate,
+                                          .count = count,
+                                          .step = 10,
+                                          .lr = 1e-3});
+  });
+  std::vector<double> row_sums(static_cast<std::size_t>(count / 768));
+  bench.row(fmt::format("row_square_sums {}", count), 0, bytes, [&](Stream& stream) {
+    bench.kernels().row_square_sums(
+        stream, {.x = g.data(), .row_sums = row_sums.data(), .rows = count / 768, .cols = 768});
+  });
+  bench.row(fmt::format("tree_add {}", count), 0, 3 * bytes, [&](Stream& stream) {
+    bench.kernels().tree_add(stream, {.left = p.data(), .right = g.data(), .count = count});
+  });
+}
+
+void bench_stream(Bench& bench) {
+  constexpr int items = 10'000;
+  bench.row(fmt::format("stream: {} empty items", items), 0, 0, [](Stream& stream) {
+    for (int i = 0; i < items; ++i) {
+      stream.enqueue([] {});
+    }
+  });
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  const int threads =
+      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::thread::hardware_concurrency());
+  Bench bench(std::max(1, threads));
+  for (const auto& [out, in] : {std::pair<std::int64_t, std::int64_t>{384, 128},
+                                {128, 128},
+                                {512, 128},
+                                {128, 512},
+                                {2304, 768},
+                                {768, 768},
+                                {3072, 768},
+                                {768, 3072}}) {
+    bench_linear(bench, 1024, out, in);
+  }
+  bench_attention(bench, 4, 256, 2);
+  bench_attention(bench, 1, 1024, 12);
+  bench_head_loss(bench, 1024, 128, 257, 1024);
+  bench_head_loss(bench, 512, 768, 50304, 256);
+  bench_norm(bench, 1024, 128);
+  bench_norm(bench, 1024, 768);
+  bench_elementwise(bench, 1024 * 512);
+  bench_elementwise(bench, 1024 * 3072);
+  bench_optimizer(bench, 768 * 10'000);
+  bench_stream(bench);
+  return 0;
+}
