@@ -1,7 +1,7 @@
 """Writes fixtures/*.json: python3 tests/reference/make_parity_fixtures.py
 
-Needs torch. Numbers are float64 results printed with 8 digits; inputs (weights) are whole numbers of
-1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity_test.cpp).
+Needs torch. Numbers are float64 results printed with 8 digits; inputs (weights) are whole numbers
+of 1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity_test.cpp).
 """
 
 import json
@@ -185,7 +185,8 @@ def main():
     for seed, (name, shape) in enumerate(CASES.items(), start=1):
         text = json.dumps(parity_case(shape, seed, name in ("enoki", "qwen3")), separators=(",", ":"))
         (HERE / f"{name}.json").write_text(text + "\n")
-    (HERE / "lr_schedules.json").write_text(json.dumps(schedules(), separators=(",", ":")) + "\n")
+    text = json.dumps(schedules(), separators=(",", ":"))
+    (HERE / "lr_schedules.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":
