@@ -24,14 +24,14 @@ double seconds(std::int64_t nanoseconds) { return static_cast<double>(nanosecond
 WatchdogActor::behavior_type watchdog_behavior(WatchdogSelf self, RankContext context,
                                                std::int64_t stall_ns) {
   report_exceptions(self, "watchdog", [] { return std::int64_t{-1}; });
-  self->delayed_send(self, std::chrono::seconds(1), CheckStalls{});
+  self->delayed_send(caf::actor_cast<WatchdogActor>(self), std::chrono::seconds(1), CheckStalls{});
   return {[self, context, stall_ns](const CheckStalls& again) {
     const std::string report = stall_report(*context, stall_ns, steady_now_ns());
     if (!report.empty() && !self->state.reported) {
       log_warning(report);
     }
     self->state.reported = !report.empty();
-    self->delayed_send(self, std::chrono::seconds(1), again);
+    self->delayed_send(caf::actor_cast<WatchdogActor>(self), std::chrono::seconds(1), again);
   }};
 }
 

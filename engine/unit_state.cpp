@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace train::engine {
@@ -21,6 +22,19 @@ StateView whole_view(std::string name, const Parameter& parameter, float* flat) 
           .rows = parameter.rows,
           .data = reinterpret_cast<std::byte*>(flat + parameter.offset),
           .size_bytes = static_cast<std::size_t>(parameter.count()) * sizeof(float)};
+}
+
+std::uint64_t rows_digest(std::string_view name, std::int64_t first_row, std::int64_t rows,
+                          const void* data, std::size_t row_bytes) {
+  const std::uint64_t name_hash = XXH3_64bits(name.data(), name.size());
+  const auto* row = static_cast<const std::byte*>(data);
+  std::uint64_t digest = 0;
+  for (std::int64_t r = 0; r < rows; ++r, row += row_bytes) {
+    const std::uint64_t seed = XXH3_64bits_withSeed(&name_hash, sizeof(name_hash),
+                                                    static_cast<std::uint64_t>(first_row + r));
+    digest += XXH3_64bits_withSeed(row, row_bytes, seed);
+  }
+  return digest;
 }
 
 }  // namespace
@@ -54,13 +68,20 @@ std::vector<StateView> UnitState::state_views() const {
 std::uint64_t weights_digest(const UnitParameters& unit, const float* weights) {
   std::uint64_t digest = 0;
   for (const Parameter& parameter : unit.parameters) {
-    const std::uint64_t name = XXH3_64bits(parameter.name.data(), parameter.name.size());
-    const float* row = weights + parameter.offset;
-    for (std::int64_t r = 0; r < parameter.rows; ++r, row += parameter.cols) {
-      const std::uint64_t seed =
-          XXH3_64bits_withSeed(&name, sizeof(name), static_cast<std::uint64_t>(r));
+    digest += rows_digest(parameter.name, 0, parameter.rows, weights + parameter.offset,
+                          static_cast<std::size_t>(parameter.cols) * sizeof(float));
+  }
+  return digest;
+}
+
+std::uint64_t weights_digest(std::span<const StateView> state) {
+  constexpr std::string_view kModel = "model.";
+  std::uint64_t digest = 0;
+  for (const StateView& view : state) {
+    if (view.rows > 0 && view.name.starts_with(kModel)) {
       digest +=
-          XXH3_64bits_withSeed(row, static_cast<std::size_t>(parameter.cols) * sizeof(float), seed);
+          rows_digest(std::string_view(view.name).substr(kModel.size()), view.first_row, view.rows,
+                      view.data, view.size_bytes / static_cast<std::size_t>(view.rows));
     }
   }
   return digest;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,8 @@ class UnitState {
 /// seeded with the parameter's name and the row index). A sum does not depend on who holds which
 /// rows, so ranks add their parts. Host memory, blocking: call it in stream order.
 [[nodiscard]] std::uint64_t weights_digest(const UnitParameters& unit, const float* weights);
+/// The same value from the views of a checkpoint; views of other tensors than "model.*" are
+/// ignored.
+[[nodiscard]] std::uint64_t weights_digest(std::span<const StateView> state);
 
 }  // namespace train::engine

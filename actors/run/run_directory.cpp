@@ -1,0 +1,114 @@
+#include "actors/run/run_directory.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "configs/field_table.hpp"
+#include "configs/load_config.hpp"
+#include "engine/base/log.hpp"
+#include "storage/atomic_file.hpp"
+
+namespace train::actors {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keys that decide the result: a resumed run must agree on them. run.steps may grow (with a
+// warning); data.dir may move, its tokens are what counts.
+bool decides_result(const configs::Field& field) {
+  static constexpr std::array<std::string_view, 4> kSections = {"model", "batch", "optimizer",
+                                                                "schedule"};
+  for (const std::string_view section : kSections) {
+    if (field.section == section) {
+      return true;
+    }
+  }
+  const std::string key = field.key();
+  return key == "run.seed" || key == "data.sequence_length" || key == "data.order";
+}
+
+Status same_run(const fs::path& file, const configs::RunConfig& config) {
+  const auto before = configs::load_config(file.string());
+  if (!before) {
+    return user_error(
+        fmt::format("{}; {} is not a run that this version can resume: choose "
+                    "another run.name or start anew with --fresh",
+                    before.error().message, file.parent_path().string()));
+  }
+  for (const configs::Field& field : configs::all_fields()) {
+    const std::string old_value = configs::toml_value(field, *before);
+    const std::string new_value = configs::toml_value(field, config);
+    if (old_value != new_value && decides_result(field)) {
+      return user_error(fmt::format(
+          "{}: {} was {} when this run began and is {} now; set it back, choose another run.name, "
+          "or start anew with --fresh",
+          file.string(), field.key(), old_value, new_value));
+    }
+  }
+  if (before->run.steps != config.run.steps) {
+    log_warning(
+        fmt::format("run.steps was {} and is {} now; the learning-rate schedule follows "
+                    "the new length from here on",
+                    before->run.steps, config.run.steps));
+  }
+  return {};
+}
+
+fs::path free_name(const fs::path& wanted) {
+  fs::path candidate = wanted;
+  std::error_code ignored;  // an unreadable parent is reported when the directory is created
+  for (int number = 2; fs::exists(candidate, ignored); ++number) {
+    candidate = wanted;
+    candidate += fmt::format("-{}", number);
+  }
+  return candidate;
+}
+
+bool is_foreign(const fs::path& root) {
+  std::error_code error;
+  if (fs::exists(root / "config.toml", error)) {
+    return false;
+  }
+  for (const auto& entry : fs::directory_iterator(root, error)) {
+    if (entry.path().filename() != "run.lock") {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh) {
+  const fs::path wanted = fs::path(config.run.dir) / config.run.name;
+  const fs::path root = fresh ? free_name(wanted) : wanted;
+  std::error_code error;
+  if (fs::exists(root, error) && !fs::is_directory(root, error)) {
+    return user_error(
+        fmt::format("{}: is a file, not a run directory; choose another run.name", root.string()));
+  }
+  TRAIN_RETURN_IF_ERROR(storage::create_directory(root));
+  auto lock = storage::FileLock::acquire(root);
+  if (!lock) {
+    return lock.error();
+  }
+  if (is_foreign(root)) {
+    return user_error(fmt::format(
+        "{}: holds files but no run (no config.toml); choose another run.name or run.dir",
+        root.string()));
+  }
+  RunDirectory directory{.root = root, .lock = std::move(lock).value()};
+  directory.existed = fs::exists(directory.config_file(), error);
+  if (directory.existed) {
+    TRAIN_RETURN_IF_ERROR(same_run(directory.config_file(), config));
+  }
+  TRAIN_RETURN_IF_ERROR(
+      storage::write_file_atomically(directory.config_file(), configs::to_toml(config)));
+  return directory;
+}
+
+}  // namespace train::actors

@@ -1,0 +1,118 @@
+#include "actors/run/run_plan.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <string>
+#include <utility>
+
+#include "engine/base/units.hpp"
+#include "engine/memory_plan.hpp"
+#include "engine/model/model_shape.hpp"
+
+namespace train::actors {
+namespace {
+
+engine::InitScheme init_scheme(const std::string& name) {
+  if (name == "karpathy_gpt2") {
+    return engine::InitScheme::karpathy_gpt2;
+  }
+  return name == "standard" ? engine::InitScheme::standard : engine::InitScheme::scaled_gpt;
+}
+
+}  // namespace
+
+int resolve_threads(std::int64_t requested) {
+  if (requested > 0) {
+    return static_cast<int>(requested);
+  }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return 1;
+  }
+  return std::max(1, CPU_COUNT(&allowed));
+}
+
+Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& config,
+                                                   std::int64_t dataset_vocab) {
+  const auto shape = engine::resolve_shape(config.model, dataset_vocab);
+  if (!shape) {
+    return shape.error();
+  }
+  return engine::RankEngine::Options{
+      .shape = *shape,
+      .init = {.seed = config.run.seed,
+               .scheme = init_scheme(config.model.init_scheme),
+               .init_std = config.model.init_std},
+      .batch = config.batch,
+      .optimizer = config.optimizer,
+      .schedule = config.schedule,
+      .seq_len = config.data.sequence_length,
+      .total_steps = config.run.steps,
+      .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0};
+}
+
+Result<RunPlan> plan_run(const configs::RunConfig& config) {
+  const auto facts = storage::read_dataset_facts(config.data.dir);
+  if (!facts) {
+    return facts.error();
+  }
+  auto options = engine_options(config, facts->vocab_size.value_or(0));
+  if (!options) {
+    return options.error();
+  }
+  auto dataset = storage::TokenDataset::open(config.data.dir,
+                                             {.sequence_length = config.data.sequence_length,
+                                              .vocab_size = options->shape.vocab_size,
+                                              .need_validation = config.eval.interval_steps > 0});
+  if (!dataset) {
+    return dataset.error();
+  }
+  return RunPlan{.engine = std::move(options).value(),
+                 .dataset = std::move(dataset).value(),
+                 .threads = resolve_threads(config.runtime.threads)};
+}
+
+std::string describe_plan(const configs::RunConfig& config, const RunPlan& plan) {
+  const engine::ModelShape& shape = plan.engine.shape;
+  const engine::ParameterCount parameters = engine::count_parameters(shape);
+  const double flops = engine::flops_per_token(shape, plan.engine.seq_len);
+  const engine::MemoryPlan memory = engine::plan_memory(plan.engine);
+  const std::int64_t tokens_per_step =
+      config.batch.lanes * config.batch.micro_batch * config.data.sequence_length;
+  const auto tokens = static_cast<double>(tokens_per_step) * static_cast<double>(config.run.steps);
+  const auto epoch = static_cast<double>(plan.dataset.train().sequences()) *
+                     static_cast<double>(config.data.sequence_length);
+  std::string text;
+  const auto row = [&text](const char* what, const std::string& value) {
+    text += fmt::format("{:<22} {}\n", what, value);
+  };
+  row("model", fmt::format("{}: {} layers, {} heads of {}, width {}, MLP {}, vocabulary {}",
+                           config.model.arch, shape.layers, shape.heads, shape.head_dim,
+                           shape.embedding_dim, shape.mlp_hidden, shape.vocab_size));
+  row("parameters", fmt::format("{} ({} without embedding and head)", parameters.total,
+                                parameters.non_embedding()));
+  row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));
+  row("steps", fmt::format("{}", config.run.steps));
+  row("tokens per step",
+      fmt::format("{} ({} lanes x {} sequences x {})", tokens_per_step, config.batch.lanes,
+                  config.batch.micro_batch, config.data.sequence_length));
+  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
+                            config.data.dir));
+  row("FLOPs of the run", format_count(tokens * flops));
+  row("memory: parameters", format_bytes(memory.parameters_bytes));
+  row("memory: gradients", format_bytes(memory.gradients_bytes));
+  row("memory: optimizer", format_bytes(memory.optimizer_bytes));
+  row("memory: activations", format_bytes(memory.activations_bytes));
+  row("memory: buffers", format_bytes(memory.buffers_bytes));
+  const std::size_t state = memory.parameters_bytes + memory.optimizer_bytes;
+  row("memory: staging",
+      fmt::format("{} (up to 2 snapshots, while saving)", format_bytes(2 * state)));
+  row("memory: total", format_bytes(memory.total_bytes() + 2 * state));
+  row("checkpoint", fmt::format("{} each", format_bytes(state)));
+  row("threads", fmt::format("{}", plan.threads));
+  return text;
+}
+
+}  // namespace train::actors

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include "configs/run_config.hpp"
+#include "engine/base/result.hpp"
+#include "engine/rank_engine.hpp"
+#include "storage/token_dataset.hpp"
+
+namespace train::actors {
+
+/// Everything a run needs to know before memory is allocated or a directory is touched.
+struct RunPlan {
+  engine::RankEngine::Options engine;
+  storage::TokenDataset dataset;
+  int threads = 1;
+};
+
+/// Opens the data and applies every rule. Blocks on the disk (no tokens are read).
+/// Errors: user_error naming file or key.
+[[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
+
+/// The engine's options of a configuration, for a vocabulary of `dataset_vocab` (0: unknown).
+[[nodiscard]] Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& config,
+                                                                 std::int64_t dataset_vocab);
+
+/// Compute threads: `requested`, or all cores this process may use.
+[[nodiscard]] int resolve_threads(std::int64_t requested);
+
+/// What `--dry-run` prints: parameters, FLOPs per token, memory by kind, steps and tokens.
+[[nodiscard]] std::string describe_plan(const configs::RunConfig& config, const RunPlan& plan);
+
+}  // namespace train::actors
