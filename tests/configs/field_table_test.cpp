@@ -1,0 +1,159 @@
+#include "configs/field_table.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "configs/load_config.hpp"
+
+namespace train::configs {
+namespace {
+
+// A new key is a visible change here.
+const std::vector<std::string> kKnownKeys = {"run.name",
+                                             "run.dir",
+                                             "run.seed",
+                                             "run.steps",
+                                             "run.log_interval_steps",
+                                             "run.digest_interval_steps",
+                                             "run.sample_prompt",
+                                             "run.sample_tokens",
+                                             "run.tensorboard",
+                                             "model.arch",
+                                             "model.layers",
+                                             "model.heads",
+                                             "model.head_dim",
+                                             "model.embedding_dim",
+                                             "model.mlp_hidden",
+                                             "model.vocab_size",
+                                             "model.init_scheme",
+                                             "model.init_std",
+                                             "model.z_loss_coeff",
+                                             "model.norm_eps",
+                                             "model.rope_theta",
+                                             "model.residual_scale",
+                                             "model.qk_norm",
+                                             "model.attention_output_gate",
+                                             "data.dir",
+                                             "data.sequence_length",
+                                             "data.order",
+                                             "batch.lanes",
+                                             "batch.micro_batch",
+                                             "optimizer.name",
+                                             "optimizer.lr",
+                                             "optimizer.beta1",
+                                             "optimizer.beta2",
+                                             "optimizer.eps",
+                                             "optimizer.weight_decay",
+                                             "optimizer.grad_clip",
+                                             "schedule.name",
+                                             "schedule.warmup_steps",
+                                             "schedule.div_factor",
+                                             "schedule.final_div_factor",
+                                             "schedule.constant_tail_steps",
+                                             "eval.interval_steps",
+                                             "eval.lanes",
+                                             "checkpoint.interval_steps",
+                                             "checkpoint.keep_last",
+                                             "parallel.ranks",
+                                             "parallel.strategy",
+                                             "runtime.threads",
+                                             "runtime.device"};
+
+RunConfig valid_config() {
+  RunConfig config;
+  config.run.name = std::string("a");
+  config.model.arch = std::string("enoki");
+  config.data.dir = std::string("d");
+  return config;
+}
+
+TEST_CASE("field_table: the keys are exactly the known ones", "[configs][field_table][CF-1]") {
+  std::vector<std::string> keys;
+  for (const Field& field : all_fields()) {
+    keys.push_back(field.key());
+    CHECK(find_field(field.key()) == &field);
+    CHECK(field.sentence.ends_with('.'));
+  }
+  CHECK(keys == kKnownKeys);
+  CHECK(find_field("run.nothing") == nullptr);
+  CHECK(find_field("") == nullptr);
+}
+
+TEST_CASE("field_table: no two keys share a place", "[configs][field_table][CF-1]") {
+  RunConfig config;
+  std::set<const void*> places;
+  for (const Field& field : all_fields()) {
+    std::visit([&](auto* value) { places.insert(value); }, field.locate(config));
+  }
+  CHECK(places.size() == all_fields().size());
+}
+
+TEST_CASE("field_table: every default is valid where a key is optional", "[configs][field_table]") {
+  CHECK(parse_config(to_toml(valid_config()), "defaults").ok());
+}
+
+TEST_CASE("field_table: a written configuration reads back bit for bit",
+          "[configs][field_table][CF-2]") {
+  std::mt19937_64 random(Catch::rngSeed());
+  for (int round = 0; round < 200; ++round) {
+    RunConfig config = valid_config();
+    std::uniform_real_distribution<double> unit(0.0, 1.0);
+    config.run.seed = random() >> 2;
+    config.run.name = fmt::format("n{}", random());
+    config.run.sample_prompt = std::string("quote\" back\\slash\ttab\nline\r\x01\x7f é ") +
+                               static_cast<char>('a' + random() % 26);
+    config.run.tensorboard = random() % 2 == 0;
+    config.optimizer.lr = std::exp(-20.0 * unit(random));
+    config.optimizer.beta1 = unit(random);
+    config.optimizer.eps = std::numeric_limits<double>::denorm_min();
+    config.optimizer.weight_decay = 3.0;
+    config.model.rope_theta = 1e12 * unit(random) + 1;
+    const Result<RunConfig> back = parse_config(to_toml(config), "round");
+    REQUIRE(back.ok());
+    for (const Field& field : all_fields()) {
+      INFO(field.key());
+      RunConfig left = config;
+      RunConfig right = *back;
+      const bool same = std::visit(
+          [&](auto* value) { return *value == *std::get<decltype(value)>(field.locate(right)); },
+          field.locate(left));
+      CHECK(same);
+    }
+    CHECK(to_toml(*back) == to_toml(config));
+  }
+}
+
+TEST_CASE("field_table: the README's table is the code's", "[configs][field_table][CF-1]") {
+  std::ifstream file(ACTORTRAIN_SOURCE_DIR "/configs/README.md");
+  const std::string readme{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string table = describe_keys_markdown();
+  INFO("put the output of `actortrain config keys` at the end of configs/README.md");
+  CHECK(readme.ends_with(table));
+  for (const Field& field : all_fields()) {
+    CHECK(table.find(fmt::format("`{}`", field.key())) != std::string::npos);
+    CHECK(table.find(field.sentence) != std::string::npos);
+  }
+}
+
+TEST_CASE("field_table: ranges print as a reader expects", "[configs][field_table]") {
+  CHECK(allowed_values(*find_field("run.steps")) == "1 .. 1000000000");
+  CHECK(allowed_values(*find_field("optimizer.beta1")) == "0 <= x < 1");
+  CHECK(allowed_values(*find_field("model.arch")) == "\"enoki\", \"qwen3\"");
+  CHECK(allowed_values(*find_field("model.qk_norm")) == "true, false");
+  CHECK(type_name(*find_field("run.seed")) == "integer");
+  CHECK(type_name(*find_field("optimizer.lr")) == "number");
+  CHECK(type_name(*find_field("run.name")) == "text");
+  CHECK(type_name(*find_field("run.tensorboard")) == "boolean");
+}
+
+}  // namespace
+}  // namespace train::configs

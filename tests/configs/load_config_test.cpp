@@ -1,0 +1,146 @@
+#include "configs/load_config.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace train::configs {
+namespace {
+
+const std::string kMinimal =
+    "[run]\nname = \"a\"\n[model]\narch = \"enoki\"\n[data]\ndir = \"d\"\n";
+
+// The message of a configuration that must be refused, checked to be the user's and one line.
+std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const Result<RunConfig> result = parse_config(text, "x.toml", overrides);
+  if (result.ok()) {
+    return "accepted";
+  }
+  CHECK(result.error().exit_code() == 2);
+  CHECK(result.error().message.find('\n') == std::string::npos);
+  return result.error().message;
+}
+
+std::string refused_override(const std::string& text) { return refusal(kMinimal, {text}); }
+
+RunConfig accepted(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const Result<RunConfig> result = parse_config(text, "x.toml", overrides);
+  INFO((result.ok() ? "" : result.error().message));
+  REQUIRE(result.ok());
+  return *result;
+}
+
+TEST_CASE("load_config: a minimal file takes every default", "[configs][load_config]") {
+  const RunConfig config = accepted(kMinimal);
+  CHECK(config.run.name == "a");
+  CHECK(config.run.steps == 1000);
+  CHECK(config.run.seed == 1337);
+  CHECK(config.optimizer.beta2 == 0.95);
+  CHECK(config.runtime.device == "cpu");
+}
+
+TEST_CASE("load_config: unknown keys name place and nearest key", "[configs][load_config]") {
+  CHECK(refusal(kMinimal + "\n[run2]\n") ==
+        "x.toml:8: unknown section \"run2\"; did you mean \"run\"?");
+  CHECK(refusal("[run]\nname = \"a\"\nsede = 3\n") ==
+        "x.toml:3: unknown key \"run.sede\"; did you mean \"run.seed\"?");
+  CHECK(refusal("[model]\nlr = 3\n") ==
+        "x.toml:2: unknown key \"model.lr\"; did you mean \"optimizer.lr\"?");
+  CHECK(refusal("steps = 3\n") == "x.toml:1: unknown key \"steps\"; did you mean \"run.steps\"?");
+  CHECK(refusal("[run]\nzzzzzzzzzz = 3\n") ==
+        "x.toml:2: unknown key \"run.zzzzzzzzzz\"; \"actortrain config keys\" lists them all");
+  CHECK(refused_override("run.stpes=3") ==
+        "--set run.stpes=3: unknown key \"run.stpes\"; did you mean \"run.steps\"?");
+}
+
+TEST_CASE("load_config: wrong types name what is wanted and what was found",
+          "[configs][load_config]") {
+  CHECK(refusal("[run]\nname = 3\n") ==
+        "x.toml:2: run.name wants text in quotes, found the integer 3");
+  CHECK(refusal("[run]\nsteps = 2.0\n") ==
+        "x.toml:2: run.steps wants an integer, found the number 2.0");
+  CHECK(refusal("[run]\nsteps = \"2\"\n") ==
+        "x.toml:2: run.steps wants an integer, found the text \"2\"");
+  CHECK(refusal("[run]\n\ntensorboard = 1\n") ==
+        "x.toml:3: run.tensorboard wants a boolean, found the integer 1");
+  CHECK(refusal("[optimizer]\nlr = true\n") ==
+        "x.toml:2: optimizer.lr wants a number, found the boolean true");
+  CHECK(refusal("[optimizer]\nlr = [1]\n") ==
+        "x.toml:2: optimizer.lr wants a number, found an array");
+  CHECK(refusal("[run.steps]\n") == "x.toml:1: run.steps wants an integer, found a table");
+  CHECK(refusal("[run]\nname = 2024-01-01\n") ==
+        "x.toml:2: run.name wants text in quotes, found a date or time");
+  CHECK(refusal("run = 3\n") == "x.toml:1: run wants a section \"[run]\", found the integer 3");
+  CHECK(refusal("[[run]]\nname = \"a\"\n") ==
+        "x.toml:1: run wants a section \"[run]\", found an array");
+}
+
+TEST_CASE("load_config: a broken file names the line", "[configs][load_config]") {
+  CHECK(refusal("[run]\nname = \n").starts_with("x.toml:2: not valid TOML: "));
+  CHECK(refusal("[run]\nname = \"a\"\nname = \"b\"\n").starts_with("x.toml:3: not valid TOML: "));
+  CHECK(refusal("[run\n").starts_with("x.toml:1: not valid TOML: "));
+  CHECK(refusal(std::string("[run]\nname = \"\xff\xfe\"\n")).starts_with("x.toml:2: not valid"));
+  CHECK(refusal("[batch]\nlanes = 99999999999999999999\n").starts_with("x.toml:2: not valid"));
+}
+
+TEST_CASE("load_config: a missing required key says what to add", "[configs][load_config]") {
+  CHECK(refusal("").starts_with("x.toml: run.name is missing; add name = ... under [run]"));
+  CHECK(refusal("[run]\nname = \"a\"\n").starts_with("x.toml: model.arch is missing"));
+  CHECK(refusal("[run]\nname = \"a\"\n[model]\narch = \"enoki\"\n")
+            .starts_with("x.toml: data.dir is missing"));
+  CHECK(accepted("", {"run.name=a", "model.arch=enoki", "data.dir=d"}).data.dir == "d");
+}
+
+TEST_CASE("load_config: overrides replace in order, after the file", "[configs][load_config]") {
+  const RunConfig config = accepted(
+      kMinimal + "[batch]\nlanes = 2\n",
+      {"run.steps=5", "run.steps=7", "optimizer.lr=1", "run.tensorboard=false",
+       "run.name=second run", "run.sample_prompt=\"a\\tb\"", "batch.lanes=0x10", "data.dir=a=b"});
+  CHECK(config.run.steps == 7);
+  CHECK(config.optimizer.lr == 1.0);
+  CHECK_FALSE(config.run.tensorboard);
+  CHECK(config.run.name == "second run");
+  CHECK(config.run.sample_prompt == "a\tb");
+  CHECK(config.batch.lanes == 16);
+  CHECK(config.data.dir == "a=b");
+}
+
+TEST_CASE("load_config: hostile overrides are refused in one line", "[configs][load_config]") {
+  CHECK(refused_override("run.steps").ends_with("wants section.key=value"));
+  CHECK(refused_override("=3").ends_with("wants section.key=value"));
+  CHECK(refused_override("").ends_with("wants section.key=value"));
+  CHECK(refused_override("run.steps=").ends_with("wants an integer, found \"\""));
+  CHECK(refused_override("run.steps=1\nother=2").ends_with("the value must be one line"));
+  CHECK(refused_override("run.steps=nan").ends_with("wants an integer, found the number nan"));
+  CHECK(refused_override("run.name=\"open").ends_with("found \"\"open\""));
+  CHECK(refused_override("run\nx.steps=1").find("unknown key") != std::string::npos);
+  CHECK(refused_override("run.steps=99999999999999999999").find("wants an integer") !=
+        std::string::npos);
+}
+
+TEST_CASE("load_config: an unreadable file is one line about the file", "[configs][load_config]") {
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("actortrain_load_config_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string path = (folder / "run.toml").string();
+  CHECK(load_config(path).error().message == path + ": no such run file");
+  CHECK(load_config(folder.string()).error().message ==
+        folder.string() + ": is a directory; name a .toml file in it");
+  std::ofstream(path) << kMinimal;
+  CHECK(load_config(path).ok());
+  CHECK(load_config(path + "/deeper.toml").error().exit_code() == 2);
+  std::ofstream(path) << std::string(2 << 20, '#');
+  CHECK(load_config(path).error().message == path + ": larger than 1 MiB; this is not a run file");
+  if (::geteuid() != 0) {  // root may read everything
+    std::filesystem::permissions(path, std::filesystem::perms::none);
+    CHECK(load_config(path).error().message == path + ": cannot be opened: Permission denied");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace train::configs

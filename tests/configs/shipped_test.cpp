@@ -1,0 +1,53 @@
+// Every run that is shipped loads, says what it should, and survives being written out again.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "configs/field_table.hpp"
+#include "configs/load_config.hpp"
+
+namespace train::configs {
+namespace {
+
+const std::set<std::string> kShipped = {"quickstart.toml", "tiny_cpu.toml", "qwen3_tiny.toml"};
+const std::filesystem::path kFolder = ACTORTRAIN_SOURCE_DIR "/configs";
+
+TEST_CASE("shipped: the folder holds exactly the runs that are tested", "[configs][shipped]") {
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    if (entry.path().extension() == ".toml") {
+      found.insert(entry.path().filename().string());
+    }
+  }
+  CHECK(found == kShipped);
+}
+
+TEST_CASE("shipped: every run loads and round-trips", "[configs][shipped][CF-2]") {
+  for (const std::string& name : kShipped) {
+    const Result<RunConfig> config = load_config((kFolder / name).string());
+    INFO((config.ok() ? name : config.error().message));
+    REQUIRE(config.ok());
+    CHECK(config->run.name + ".toml" == name);
+    const std::string written = to_toml(*config);
+    const Result<RunConfig> back = parse_config(written, name);
+    REQUIRE(back.ok());
+    CHECK(to_toml(*back) == written);
+  }
+}
+
+TEST_CASE("shipped: the runs are what their names say", "[configs][shipped]") {
+  const auto quickstart = load_config((kFolder / "quickstart.toml").string());
+  REQUIRE(quickstart.ok());
+  CHECK(quickstart->model.arch == "enoki");
+  CHECK(quickstart->data.dir == "data/quickstart");
+  const auto tiny = load_config((kFolder / "tiny_cpu.toml").string());
+  REQUIRE(tiny.ok());
+  CHECK(tiny->run.steps <= 100);
+  const auto qwen3 = load_config((kFolder / "qwen3_tiny.toml").string());
+  REQUIRE(qwen3.ok());
+  CHECK(qwen3->model.arch == "qwen3");
+}
+
+}  // namespace
+}  // namespace train::configs
