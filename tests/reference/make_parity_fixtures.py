@@ -183,7 +183,8 @@ def schedules():
 def main():
     HERE.mkdir(exist_ok=True)
     for seed, (name, shape) in enumerate(CASES.items(), start=1):
-        text = json.dumps(parity_case(shape, seed, name in ("enoki", "qwen3")), separators=(",", ":"))
+        case = parity_case(shape, seed, with_optimizer=name in ("enoki", "qwen3"))
+        text = json.dumps(case, separators=(",", ":"))
         (HERE / f"{name}.json").write_text(text + "\n")
     text = json.dumps(schedules(), separators=(",", ":"))
     (HERE / "lr_schedules.json").write_text(text + "\n")
