@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,5 +59,9 @@ struct Manifest {
 /// type, rows of a tensor not covered exactly once; (user) an intact manifest of another format
 /// version.
 Result<Manifest> parse_manifest(std::string_view text, std::string_view place);
+
+/// Empty if `tensors`, sorted by name and first_row, cover each tensor's rows exactly once; else
+/// the first defect.
+[[nodiscard]] std::string coverage_defect(std::span<const TensorRecord> tensors);
 
 }  // namespace train::checkpoint

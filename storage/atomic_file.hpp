@@ -67,7 +67,7 @@ Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t l
 
 /// Creates `path` and its missing parents; each new entry is durable on return. There already:
 /// fine.
-Status create_directory(const std::filesystem::path& path);
+Status make_directory(const std::filesystem::path& path);
 
 Status fsync_file(const std::filesystem::path& path);
 Status fsync_directory(const std::filesystem::path& path);

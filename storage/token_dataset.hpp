@@ -8,20 +8,10 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "storage/dataset_facts.hpp"
 #include "storage/mapped_file.hpp"
 
 namespace train::storage {
-
-/// What meta.json says; a member is empty where the file or the key is missing.
-struct DatasetFacts {
-  std::optional<std::string> tokenizer;
-  std::optional<std::int64_t> vocab_size;
-  std::optional<std::int64_t> end_of_text;  ///< Token that ends a document.
-  std::optional<std::int64_t> train_tokens;
-  std::optional<std::int64_t> val_tokens;
-  std::optional<std::int64_t> val_bytes;  ///< Bytes of text behind the validation tokens.
-  std::int64_t token_bytes = 2;           ///< 2: uint16 (default), 4: uint32.
-};
 
 /// Token files of one split, cut into sequences of a fixed length T.
 ///
@@ -96,8 +86,5 @@ class TokenDataset {
   TokenSplit validation_;
   DatasetFacts facts_;
 };
-
-/// Reads meta.json of `directory`; all empty if there is none. Errors (user): malformed.
-Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory);
 
 }  // namespace train::storage

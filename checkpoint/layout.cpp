@@ -1,0 +1,104 @@
+#include "checkpoint/layout.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "storage/atomic_file.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view name_prefix = "step-";
+constexpr std::size_t step_digits = 8;
+
+/// Names of the entries, sorted. A missing directory holds none.
+Result<std::vector<std::string>> entry_names(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code code;
+  fs::directory_iterator entry(directory, code);
+  for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (code && code != std::errc::no_such_file_or_directory) {
+    return storage::os_error(storage::Access::read, directory, code.value());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+std::string checkpoint_name(std::int64_t step) {
+  return fmt::format("{}{:0{}}", name_prefix, step, step_digits);
+}
+
+std::optional<std::int64_t> checkpoint_step(std::string_view name) {
+  constexpr std::size_t digits_limit = 18;
+  if (!name.starts_with(name_prefix)) {
+    return std::nullopt;
+  }
+  const std::string_view digits = name.substr(name_prefix.size());
+  if (digits.size() < step_digits || digits.size() > digits_limit ||
+      digits.find_first_not_of("0123456789") != std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::int64_t step = std::stoll(std::string(digits));
+  return checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
+}
+
+Result<std::vector<Candidate>> list_checkpoints(const fs::path& checkpoints) {
+  const auto names = entry_names(checkpoints);
+  if (!names) {
+    return names.error();
+  }
+  std::vector<Candidate> found;
+  for (const std::string& name : *names) {
+    if (const auto step = checkpoint_step(name)) {
+      found.push_back({*step, checkpoints / name});
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Candidate& a, const Candidate& b) { return a.step > b.step; });
+  return found;
+}
+
+Result<std::vector<std::string>> list_damaged(const fs::path& checkpoints) {
+  auto names = entry_names(checkpoints);
+  if (!names) {
+    return names.error();
+  }
+  std::erase_if(*names, [](const std::string& name) { return !name.starts_with("damaged-"); });
+  return names;
+}
+
+Result<fs::path> set_aside(const fs::path& checkpoint) {
+  const fs::path directory = checkpoint.parent_path();
+  const std::string name = "damaged-" + checkpoint.filename().string();
+  fs::path target = directory / name;
+  std::error_code code;
+  for (int serial = 1; fs::exists(fs::symlink_status(target, code)); ++serial) {
+    target = directory / fmt::format("{}.{}", name, serial);
+  }
+  TRAIN_RETURN_IF_ERROR(storage::rename_durably(checkpoint, target));
+  return target;
+}
+
+Status remove_leftovers(const fs::path& checkpoints) {
+  const auto names = entry_names(checkpoints);
+  if (!names) {
+    return names.error();
+  }
+  for (const std::string& name : *names) {
+    if (name.starts_with(".incoming-") || name.starts_with(".retired-")) {
+      TRAIN_RETURN_IF_ERROR(storage::remove_tree(checkpoints / name));
+    }
+  }
+  return {};
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,191 @@
+#include "checkpoint/writer.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "checkpoint/layout.hpp"
+#include "checkpoint/reader.hpp"
+#include "storage/atomic_file.hpp"
+#include "storage/digest.hpp"
+#include "storage/safetensors.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::span<const std::byte> bytes_of(const engine::StateView& view) {
+  return {view.data, view.size_bytes};
+}
+
+/// Shape of the rows that a view holds.
+std::vector<std::int64_t> local_shape(const engine::StateView& view) {
+  std::vector<std::int64_t> shape = view.global_shape;
+  if (!shape.empty()) {
+    shape.front() = view.rows;
+  }
+  return shape;
+}
+
+void check_view(const engine::StateView& view) {
+  const std::int64_t all = view.global_shape.empty() ? 1 : view.global_shape.front();
+  TRAIN_CHECK(!view.name.empty() && view.first_row >= 0 && view.rows >= 0 &&
+                  view.rows <= all - view.first_row,
+              "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
+}
+
+Manifest assemble(const ManifestFields& fields, std::span<const ShardRecord> shards) {
+  Manifest manifest;
+  manifest.fields = fields;
+  manifest.config_digest = storage::digest_text(fields.config_text);
+  for (const ShardRecord& shard : shards) {
+    manifest.files.push_back(shard.file);
+    manifest.tensors.insert(manifest.tensors.end(), shard.tensors.begin(), shard.tensors.end());
+  }
+  std::sort(manifest.tensors.begin(), manifest.tensors.end(),
+            [](const TensorRecord& a, const TensorRecord& b) {
+              return std::tie(a.name, a.first_row) < std::tie(b.name, b.first_row);
+            });
+  return manifest;
+}
+
+}  // namespace
+
+Result<IncomingCheckpoint> IncomingCheckpoint::create(const fs::path& checkpoints,
+                                                      std::int64_t step) {
+  TRAIN_CHECK(step >= 0);
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(checkpoints));
+  const std::string name = checkpoint_name(step);
+  IncomingCheckpoint incoming(checkpoints / fmt::format(".incoming-{}-{}", ::getpid(), name),
+                              checkpoints / name);
+  TRAIN_RETURN_IF_ERROR(storage::remove_tree(incoming.path_));
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(incoming.path_));
+  return incoming;
+}
+
+IncomingCheckpoint::IncomingCheckpoint(IncomingCheckpoint&& other) noexcept
+    : path_(std::exchange(other.path_, {})), target_(std::move(other.target_)) {}
+
+IncomingCheckpoint& IncomingCheckpoint::operator=(IncomingCheckpoint&& other) noexcept {
+  if (this != &other) {
+    discard();
+    path_ = std::exchange(other.path_, {});
+    target_ = std::move(other.target_);
+  }
+  return *this;
+}
+
+IncomingCheckpoint::~IncomingCheckpoint() { discard(); }
+
+void IncomingCheckpoint::discard() noexcept {
+  if (!path_.empty()) {
+    std::error_code ignored;  // What cannot be removed now goes at the next start (CK-2).
+    fs::remove_all(path_, ignored);
+    path_.clear();
+  }
+}
+
+Result<ShardRecord> IncomingCheckpoint::write_shard(std::span<const engine::StateView> state,
+                                                    Shard shard) const {
+  TRAIN_CHECK(!path_.empty() && shard.index >= 0 && shard.index < shard.count);
+  ShardRecord record;
+  record.file.name = fmt::format("shard-{:05}-of-{:05}.safetensors", shard.index, shard.count);
+  std::vector<storage::TensorBytes> tensors;
+  for (const engine::StateView& view : state) {
+    check_view(view);
+    const bool no_rows =
+        view.rows == 0 && !(view.global_shape.size() > 0 && view.global_shape.front() == 0);
+    if (no_rows) {
+      continue;
+    }
+    tensors.push_back({view.name, local_shape(view), bytes_of(view)});
+    record.tensors.push_back({.name = view.name,
+                              .dtype = "F32",
+                              .shape = view.global_shape,
+                              .file = record.file.name,
+                              .first_row = view.first_row,
+                              .rows = view.rows,
+                              .digest = storage::digest_bytes(bytes_of(view))});
+  }
+  const auto written = storage::write_safetensors(path_ / record.file.name, tensors);
+  if (!written) {
+    return written.error();
+  }
+  record.file.size_bytes = written->size_bytes;
+  record.file.digest = written->digest;
+  return record;
+}
+
+Result<WriteOutcome> IncomingCheckpoint::publish(const ManifestFields& fields,
+                                                 std::span<const ShardRecord> shards) {
+  TRAIN_CHECK(!path_.empty() && checkpoint_name(fields.step) == target_.filename());
+  WriteOutcome outcome;
+  outcome.path = target_;
+  outcome.manifest = assemble(fields, shards);
+  if (const std::string defect = coverage_defect(outcome.manifest.tensors); !defect.empty()) {
+    return failure(fmt::format("cannot publish {}: {}", target_.string(), defect));
+  }
+  const std::string text = manifest_text(outcome.manifest);
+  outcome.manifest_digest = storage::digest_text(text);
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / manifest_file_name, text));
+  std::error_code code;
+  if (fs::exists(fs::symlink_status(target_, code))) {
+    auto found = verify_checkpoint(target_);
+    if (!found) {
+      return found.error();
+    }
+    if (found->whole()) {
+      outcome.manifest = std::move(*found->manifest);
+      outcome.manifest_digest = std::move(found->manifest_digest);
+      outcome.already_there = true;
+      discard();
+      return outcome;
+    }
+    const auto aside = set_aside(target_);
+    if (!aside) {
+      return aside.error();
+    }
+  }
+  TRAIN_RETURN_IF_ERROR(storage::rename_durably(path_, target_));
+  path_.clear();
+  return outcome;
+}
+
+Result<WriteOutcome> write_checkpoint(const fs::path& checkpoints, const ManifestFields& fields,
+                                      std::span<const engine::StateView> state) {
+  auto incoming = IncomingCheckpoint::create(checkpoints, fields.step);
+  if (!incoming) {
+    return incoming.error();
+  }
+  auto shard = incoming->write_shard(state, {.index = 0, .count = 1});
+  if (!shard) {
+    return shard.error();
+  }
+  return incoming->publish(fields, std::span(&*shard, 1));
+}
+
+std::string weights_digest(std::span<const engine::StateView> state) {
+  std::vector<const engine::StateView*> weights;
+  for (const engine::StateView& view : state) {
+    if (view.name.starts_with("model.")) {
+      TRAIN_CHECK(view.global_shape.empty() || view.rows == view.global_shape.front(),
+                  "tensor {} is not whole", view.name);
+      weights.push_back(&view);
+    }
+  }
+  std::sort(weights.begin(), weights.end(),
+            [](const auto* a, const auto* b) { return a->name < b->name; });
+  storage::StreamingDigest digest;
+  for (const engine::StateView* view : weights) {
+    digest.update(fmt::format("{} [{}]\n", view->name, fmt::join(view->global_shape, ", ")));
+    digest.update(bytes_of(*view));
+  }
+  return digest.finish();
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,55 @@
+#include "storage/digest.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/base/check.hpp"
+
+#define XXH_INLINE_ALL
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include <xxhash.h>
+#pragma GCC diagnostic pop
+
+namespace train::storage {
+namespace {
+
+std::string text_of(const XXH128_hash_t& hash) {
+  return fmt::format("xxh3-128:{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace
+
+struct StreamingDigest::State {
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  // The library's own allocation: it has to lie on a boundary of 64 bytes.
+  std::unique_ptr<XXH3_state_t, Free> hash{XXH3_createState()};
+};
+
+std::string digest_bytes(std::span<const std::byte> bytes) {
+  return text_of(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+std::string digest_text(std::string_view text) {
+  return digest_bytes(std::as_bytes(std::span(text)));
+}
+
+StreamingDigest::StreamingDigest() : state_(std::make_unique<State>()) {
+  TRAIN_CHECK(state_->hash != nullptr);
+  XXH3_128bits_reset(state_->hash.get());
+}
+StreamingDigest::StreamingDigest(StreamingDigest&&) noexcept = default;
+StreamingDigest& StreamingDigest::operator=(StreamingDigest&&) noexcept = default;
+StreamingDigest::~StreamingDigest() = default;
+
+void StreamingDigest::update(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(state_->hash.get(), bytes.data(), bytes.size());
+}
+
+std::string StreamingDigest::finish() const {
+  return text_of(XXH3_128bits_digest(state_->hash.get()));
+}
+
+}  // namespace train::storage

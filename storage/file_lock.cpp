@@ -1,0 +1,63 @@
+#include "storage/file_lock.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "storage/atomic_file.hpp"
+
+namespace train::storage {
+namespace {
+
+std::string owner_of(int descriptor) {
+  std::string text(32, '\0');
+  const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
+  text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  const std::size_t end = text.find_first_not_of("0123456789");
+  text.resize(end == std::string::npos ? text.size() : end);
+  return text.empty() ? "(unknown)" : text;
+}
+
+}  // namespace
+
+Result<FileLock> FileLock::acquire(const std::filesystem::path& directory, std::string_view name) {
+  const std::filesystem::path path = directory / name;
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
+    return os_error(Access::write, path, errno);
+  }
+  FileLock lock(descriptor);
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      return user_error(fmt::format("{} is already in use by process {}; wait for it or stop it",
+                                    directory.string(), owner_of(descriptor)));
+    }
+    return os_error(Access::write, path, errno);
+  }
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(descriptor, 0) != 0 ||
+      ::pwrite(descriptor, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return os_error(Access::write, path, errno);
+  }
+  return lock;
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);  // Drops the lock.
+  }
+}
+
+}  // namespace train::storage

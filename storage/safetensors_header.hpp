@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "storage/safetensors.hpp"
+
+namespace train::storage {
+
+/// Longest header the format allows.
+inline constexpr std::uint64_t header_limit_bytes = 100'000'000;
+
+struct SafetensorsHeader {
+  std::vector<TensorEntry> entries;  ///< In the order of the text; offsets not checked yet.
+  TensorMetadata metadata;
+};
+
+/// Parses the JSON header of a safetensors file, accepting nothing but its grammar: one object of
+/// {dtype, shape, data_offsets} objects and an optional __metadata__ of strings; no name twice, no
+/// unknown key. Never recurses; memory of the order of the text. Errors (failure): the reason
+/// alone, without the file.
+Result<SafetensorsHeader> parse_safetensors_header(std::string_view text);
+
+/// Bytes of a tensor; empty if the dtype is unknown, a dimension negative, or the product does not
+/// fit 63 bits.
+[[nodiscard]] std::optional<std::uint64_t> tensor_size_bytes(std::string_view dtype,
+                                                             std::span<const std::int64_t> shape);
+
+}  // namespace train::storage

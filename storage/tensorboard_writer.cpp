@@ -1,0 +1,195 @@
+#include "storage/tensorboard_writer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "storage/atomic_file.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr std::array<std::uint32_t, 256> make_crc_table() {
+  constexpr std::uint32_t reversed_polynomial = 0x82f63b78U;
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
+    std::uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit) {
+      value = (value >> 1U) ^ ((value & 1U) != 0 ? reversed_polynomial : 0U);
+    }
+    table[byte] = value;
+  }
+  return table;
+}
+
+/// The frame's checksum: rotated and offset, so that a checksum of data holding checksums is safe.
+std::uint32_t masked_crc(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + 0xa282ead8U;
+}
+
+template <class Integer>
+void append_little_endian(std::string& out, Integer value) {
+  for (std::size_t i = 0; i < sizeof(value); ++i) {
+    out.push_back(static_cast<char>(static_cast<unsigned char>(value >> (8 * i))));
+  }
+}
+
+void append_varint(std::string& out, std::uint64_t value) {
+  while (value >= 0x80U) {
+    out.push_back(static_cast<char>(static_cast<unsigned char>(value | 0x80U)));
+    value >>= 7U;
+  }
+  out.push_back(static_cast<char>(value));
+}
+
+/// Protocol buffer wire format: field number and wire type, then the value.
+enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+void append_key(std::string& out, unsigned field, Wire wire) {
+  append_varint(out, (field << 3U) | static_cast<unsigned>(wire));
+}
+
+void append_bytes(std::string& out, unsigned field, std::string_view bytes) {
+  append_key(out, field, Wire::bytes);
+  append_varint(out, bytes.size());
+  out += bytes;
+}
+
+double wall_time_s() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+/// The fields that every event has: wall_time (1) and step (2).
+std::string event_at(std::int64_t step) {
+  std::string event;
+  append_key(event, 1, Wire::fixed64);
+  append_little_endian(event, std::bit_cast<std::uint64_t>(wall_time_s()));
+  append_key(event, 2, Wire::varint);
+  append_varint(event, static_cast<std::uint64_t>(step));
+  return event;
+}
+
+std::string version_event() {
+  std::string event = event_at(0);
+  append_bytes(event, 3, "brain.Event:2");
+  return event;
+}
+
+/// session_log (7) with status (1) START: what earlier files hold from `step` on is void.
+std::string start_event(std::int64_t step) {
+  std::string session;
+  append_key(session, 1, Wire::varint);
+  append_varint(session, 1);
+  std::string event = event_at(step);
+  append_bytes(event, 7, session);
+  return event;
+}
+
+std::string scalar_event(std::string_view tag, std::int64_t step, float number) {
+  std::string value;
+  append_bytes(value, 1, tag);
+  append_key(value, 2, Wire::fixed32);
+  append_little_endian(value, std::bit_cast<std::uint32_t>(number));
+  std::string summary;
+  append_bytes(summary, 1, value);
+  std::string event = event_at(step);
+  append_bytes(event, 5, summary);
+  return event;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
+    return "localhost";
+  }
+  return name.data();
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  static constexpr std::array<std::uint32_t, 256> table = make_crc_table();
+  std::uint32_t crc = 0xffffffffU;
+  for (const char byte : bytes) {
+    crc = table[(crc ^ static_cast<unsigned char>(byte)) & 0xffU] ^ (crc >> 8U);
+  }
+  return ~crc;
+}
+
+Result<TensorboardWriter> TensorboardWriter::open(const std::filesystem::path& directory,
+                                                  std::int64_t first_step) {
+  TRAIN_RETURN_IF_ERROR(make_directory(directory));
+  const std::string name =
+      fmt::format("events.out.tfevents.{:010}.{}.{}", static_cast<std::int64_t>(wall_time_s()),
+                  host_name(), ::getpid());
+  // Files are read in the order of their names: a second one within the second sorts behind.
+  std::filesystem::path path = directory / name;
+  int descriptor = -1;
+  for (int serial = 1; serial < 1000; ++serial) {
+    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor >= 0 || errno != EEXIST) {
+      break;
+    }
+    path = directory / fmt::format("{}.{:03}", name, serial);
+  }
+  if (descriptor < 0) {
+    return os_error(Access::write, path, errno);
+  }
+  TensorboardWriter writer(path, descriptor);
+  TRAIN_RETURN_IF_ERROR(writer.record(version_event()));
+  TRAIN_RETURN_IF_ERROR(writer.record(start_event(first_step)));
+  return writer;
+}
+
+TensorboardWriter::TensorboardWriter(TensorboardWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_bytes_(other.size_bytes_) {}
+
+TensorboardWriter& TensorboardWriter::operator=(TensorboardWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+TensorboardWriter::~TensorboardWriter() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
+
+Status TensorboardWriter::scalar(std::string_view tag, std::int64_t step, float value) {
+  return record(scalar_event(tag, step, value));
+}
+
+Status TensorboardWriter::record(std::string_view event) {
+  std::string frame;
+  append_little_endian(frame, static_cast<std::uint64_t>(event.size()));
+  append_little_endian(frame, masked_crc(frame));
+  frame += event;
+  append_little_endian(frame, masked_crc(event));
+  ssize_t written = -1;
+  do {
+    written = ::write(descriptor_, frame.data(), frame.size());
+  } while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(frame.size())) {
+    size_bytes_ += written;
+    return {};
+  }
+  const int error_number = written < 0 ? errno : ENOSPC;
+  // A part of a record would make everything after it unreadable.
+  if (::ftruncate(descriptor_, size_bytes_) != 0) {
+    return os_error(Access::write, path_, errno);
+  }
+  return os_error(Access::write, path_, error_number);
+}
+
+}  // namespace train::storage
