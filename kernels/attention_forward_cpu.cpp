@@ -1,5 +1,3 @@
-#include <omp.h>
-
 #include <cmath>
 #include <limits>
 
@@ -151,11 +149,9 @@ void run_attention_forward(const AttentionForwardParams& p, int threads) {
   const std::int64_t size = AttentionForwardScratch::size(attention_sizes(p.seq_len, p.head_dim));
   const auto one_head = HWY_DYNAMIC_DISPATCH(attention_forward_head);
   auto* memory = scratch.get<float>(size * threads);
-  // Dynamic: a head is computed by one thread, whichever comes first.
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (std::int64_t i = 0; i < p.sequences * p.heads; ++i) {
-    one_head(p, i / p.heads, i % p.heads, memory + omp_get_thread_num() * size);
-  }
+  parallel_for(threads, p.sequences * p.heads, [&](std::int64_t i, int worker) {
+    one_head(p, i / p.heads, i % p.heads, memory + worker * size);
+  });
 }
 
 }  // namespace

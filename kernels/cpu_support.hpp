@@ -7,6 +7,7 @@
 
 #include "engine/base/check.hpp"
 #include "kernels/dtype.hpp"
+#include "kernels/thread_team.hpp"
 
 namespace train::kernels::cpu {
 
@@ -31,11 +32,8 @@ void require_pointers(const char* kernel, std::int64_t count, const Pointers*...
 /// REQUIRES: body does not throw.
 template <class Body>
 void parallel_blocks(int threads, std::int64_t count, std::int64_t block, const Body& body) {
-  const std::int64_t blocks = divide_up(count, block);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && blocks > 1)
-  for (std::int64_t i = 0; i < blocks; ++i) {
-    body(i * block, std::min(count, (i + 1) * block));
-  }
+  parallel_for(threads, divide_up(count, block),
+               [&](std::int64_t i, int) { body(i * block, std::min(count, (i + 1) * block)); });
 }
 
 /// Elements that one block of an elementwise kernel takes: a few microseconds of work.

@@ -1,7 +1,7 @@
 #include "kernels/elementwise.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
 #include <cstring>
 
 #include "kernels/cpu_support.hpp"
@@ -108,12 +108,9 @@ void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
     const auto* x = static_cast<const float*>(p.x);
-    const std::int64_t blocks = divide_up(p.count, element_block);
-    std::int64_t total = 0;
-#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : total)
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      total += range(x, i * element_block, std::min(p.count, (i + 1) * element_block));
-    }
+    std::atomic<std::int64_t> total = 0;  // Integers: any order gives the same.
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { total += range(x, begin, end); });
     *p.nonfinite = total;
   });
 }

@@ -81,11 +81,12 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params) {
   stream.enqueue([p = params, threads = stream.threads()] {
     require_in_vocabulary("embedding_backward", p.tokens, p.rows, p.vocab);
     const Groups groups = group_by_token(p.tokens, p.rows, p.vocab);
-    // Dynamic: a frequent token is a long group. A row is summed by one thread whoever it is.
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 32)
-    for (std::int64_t token = 0; token < p.vocab; ++token) {
-      sum_group(p, groups, token);
-    }
+    constexpr std::int64_t block = 32;  // Small: a frequent token is a long group.
+    parallel_blocks(threads, p.vocab, block, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t token = begin; token < end; ++token) {
+        sum_group(p, groups, token);
+      }
+    });
   });
 }
 

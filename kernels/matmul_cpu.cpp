@@ -38,6 +38,18 @@ Panels cut(const MatmulParams& p) {
   return {.by_rows = by_rows, .count = divide_up(side, extent), .extent = extent};
 }
 
+/// The library would start an OpenMP team of its own; the limit is the calling thread's alone.
+class LibraryOnOneThread {
+ public:
+  LibraryOnOneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~LibraryOnOneThread() { omp_set_num_threads(before_); }
+  LibraryOnOneThread(const LibraryOnOneThread&) = delete;
+  LibraryOnOneThread& operator=(const LibraryOnOneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 dnnl_status_t multiply_panel(const MatmulParams& p, const Panels& panels, std::int64_t index) {
   const std::int64_t first = index * panels.extent;
   const std::int64_t extent = std::min(panels.extent, (panels.by_rows ? p.m : p.n) - first);
@@ -51,6 +63,7 @@ dnnl_status_t multiply_panel(const MatmulParams& p, const Panels& panels, std::i
     b += p.transpose_b ? first * p.ldb : first;
     c += first;
   }
+  const LibraryOnOneThread one;
   return dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N',
                     panels.by_rows ? extent : p.m, panels.by_rows ? p.n : extent, p.k, 1.0F, a,
                     p.lda, b, p.ldb, p.accumulate ? 1.0F : 0.0F, c, p.ldc);
@@ -81,19 +94,11 @@ void gemm(int threads, const MatmulParams& p) {
   }
   const Panels panels = cut(p);
   std::atomic<int> failed = dnnl_success;
-  // All threads or none: OpenMP ends the threads that a smaller team leaves out.
-  const int team = panels.count > 1 ? threads : 1;
-#pragma omp parallel num_threads(team)
-  {
-    // A team of one does not count as parallel, and the library would start a team of its own.
-    omp_set_num_threads(1);
-#pragma omp for schedule(dynamic, 1)
-    for (std::int64_t i = 0; i < panels.count; ++i) {
-      if (const dnnl_status_t status = multiply_panel(p, panels, i); status != dnnl_success) {
-        failed = status;
-      }
+  parallel_for(threads, panels.count, [&](std::int64_t i, int) {
+    if (const dnnl_status_t status = multiply_panel(p, panels, i); status != dnnl_success) {
+      failed = status;
     }
-  }
+  });
   if (failed != dnnl_success) {
     throw DeviceError(
         fmt::format("matmul: dnnl_sgemm m={} n={} k={}: status {}", p.m, p.n, p.k, failed.load()));

@@ -1,6 +1,4 @@
-#include <omp.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "kernels/device/signals_blocked.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::kernels {
@@ -25,23 +24,6 @@ std::int64_t steady_now_ns() {
 struct Item {
   Stream::Work work;
   Mark mark;
-};
-
-/// Blocks every signal for as long as it lives, so that a thread started meanwhile (and the OpenMP
-/// team that thread starts) inherits the mask and signals reach the main thread.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
 };
 
 class ThreadStream final : public Stream {
@@ -116,8 +98,6 @@ class ThreadStream final : public Stream {
   [[nodiscard]] bool report_due() const { return failure_ && handler_ && !reported_; }
 
   void run() {
-    omp_set_dynamic(0);
-    omp_set_num_threads(threads_);
     std::unique_lock lock(mutex_);
     while (true) {
       if (report_due()) {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+
+namespace train::kernels {
+
+/// Blocks every signal for as long as it lives, so that a thread started meanwhile inherits the
+/// mask and signals reach the main thread.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace train::kernels

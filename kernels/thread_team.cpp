@@ -1,0 +1,89 @@
+#include "kernels/thread_team.hpp"
+
+#include <hwy/cache_control.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <memory>
+
+#include "kernels/device/signals_blocked.hpp"
+
+namespace train::kernels::cpu {
+namespace {
+
+/// Longer than a kernel's last stragglers and the gap to the next kernel; shorter than anything a
+/// busy neighbour would notice.
+constexpr std::chrono::microseconds spin_time{50};
+
+/// Waits until `value` is not `old`: awake at first, then asleep.
+void wait_for_change(const std::atomic<int>& value, int old) {
+  constexpr int pauses_per_look = 32;
+  const auto deadline = std::chrono::steady_clock::now() + spin_time;
+  do {
+    for (int i = 0; i < pauses_per_look; ++i) {
+      if (value.load(std::memory_order_acquire) != old) {
+        return;
+      }
+      hwy::Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadTeam::ThreadTeam(int threads) {
+  const SignalsBlocked blocked;
+  for (int worker = 1; worker < threads; ++worker) {
+    workers_.emplace_back([this, worker] { work(worker); });
+    pthread_setname_np(workers_.back().native_handle(), "kernel-team");
+  }
+}
+
+ThreadTeam::~ThreadTeam() {
+  stopping_ = true;
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  for (std::thread& worker : workers_) {
+    worker.join();
+  }
+}
+
+void ThreadTeam::run(Job job, void* context) {
+  job_ = job;
+  context_ = context;
+  pending_.store(threads() - 1, std::memory_order_relaxed);
+  generation_.fetch_add(1, std::memory_order_release);
+  generation_.notify_all();
+  job(context, 0);
+  for (int left = pending_.load(std::memory_order_acquire); left != 0;
+       left = pending_.load(std::memory_order_acquire)) {
+    wait_for_change(pending_, left);
+  }
+}
+
+void ThreadTeam::work(int worker) {
+  int seen = 0;
+  while (true) {
+    wait_for_change(generation_, seen);
+    seen = generation_.load(std::memory_order_acquire);
+    if (stopping_) {
+      return;
+    }
+    job_(context_, worker);
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      pending_.notify_one();
+    }
+  }
+}
+
+ThreadTeam& ThreadTeam::of_this_thread(int threads) {
+  static thread_local std::unique_ptr<ThreadTeam> team;
+  if (team == nullptr || team->threads() != threads) {
+    team.reset();  // The old threads end before new ones start.
+    team = std::make_unique<ThreadTeam>(threads);
+  }
+  return *team;
+}
+
+}  // namespace train::kernels::cpu
