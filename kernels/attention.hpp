@@ -9,8 +9,9 @@
 namespace train::kernels {
 
 /// Causal attention, out = softmax(q k^T * scale) v per (sequence, head), with no T x T matrix in
-/// memory (online softmax, Milakov & Gimelshein 2018; Dao et al. 2022). Token b * seq_len + t, head
-/// h of a tensor starts at pointer + token * outer_stride + h * inner_stride.
+/// memory: a block of query rows at a time, and the backward pass computes the scores again from
+/// lse (Dao et al. 2022). Token b * seq_len + t, head h of a tensor starts at pointer + token *
+/// outer_stride + h * inner_stride.
 struct AttentionForwardParams {
   const void* q = nullptr;
   const void* k = nullptr;

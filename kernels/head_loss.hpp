@@ -7,7 +7,7 @@
 
 namespace train::kernels {
 
-/// Sums over the rows of one lane, each in row order (doubles: the same bits for any chunk size).
+/// Sums over the rows of one lane, in double and in row order.
 struct LossSums {
   double cross_entropy = 0.0;  ///< Sum of -log softmax(logits)[target] over rows with target >= 0.
   double z_squared = 0.0;      ///< Sum of logsumexp(logits)^2 over all rows.
@@ -20,7 +20,7 @@ struct LossSums {
 ///   loss = loss_scale * sum CE + z_scale * sum lse^2
 /// With dx != nullptr also the gradients of that loss: dx [rows, cols] and dweight [vocab, cols],
 /// both overwritten. A row with target -1 has no cross-entropy (but its z term, as the reference
-/// has).
+/// has). The bits depend on chunk_rows (dweight is summed chunk by chunk), never on the threads.
 struct HeadLossParams {
   const void* x = nullptr;                ///< [rows, cols].
   const void* weight = nullptr;           ///< [vocab, cols].

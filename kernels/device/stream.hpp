@@ -29,7 +29,8 @@ struct StreamFailure {
 /// item at a time. Nothing here blocks the caller, except `synchronize` (plain loops, tests,
 /// shutdown). Errors: the first exception thrown by work is kept, `on_failure` is called once (on
 /// the stream's thread), and everything enqueued later is dropped, so a failed step never updates a
-/// weight.
+/// weight. A stream that waits for an event of a failed stream fails as well. The handler must not
+/// throw; one that is set after the failure is called then.
 class Stream {
  public:
   using Work = std::function<void()>;

@@ -1,0 +1,98 @@
+#include "kernels/thread_team.hpp"
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace train::kernels::cpu {
+namespace {
+
+TEST_CASE("thread_team: every index is visited once, by workers in range",
+          "[kernels][thread_team]") {
+  for (const int threads : {1, 2, 3, 5}) {
+    for (const std::int64_t count : {0, 1, 2, 1000}) {
+      std::vector<std::atomic<int>> visits(static_cast<std::size_t>(count));
+      std::atomic<bool> in_range = true;
+      parallel_for(threads, count, [&](std::int64_t i, int worker) {
+        ++visits[static_cast<std::size_t>(i)];
+        if (worker < 0 || worker >= threads) {
+          in_range = false;
+        }
+      });
+      REQUIRE(in_range);
+      for (const std::atomic<int>& visit : visits) {
+        REQUIRE(visit == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("thread_team: everybody takes part, and again after having slept",
+          "[kernels][thread_team]") {
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<int> arrived = 0;
+    std::set<int> workers;
+    std::mutex mutex;
+    // Each of the three waits for the other two: one thread alone would never finish.
+    parallel_for(3, 3, [&](std::int64_t, int worker) {
+      {
+        const std::lock_guard lock(mutex);
+        workers.insert(worker);
+      }
+      ++arrived;
+      while (arrived < 3) {
+        std::this_thread::yield();
+      }
+    });
+    REQUIRE(workers == std::set<int>{0, 1, 2});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+TEST_CASE("thread_team: many short jobs follow each other without loss", "[kernels][thread_team]") {
+  std::atomic<std::int64_t> sum = 0;
+  for (int job = 0; job < 20'000; ++job) {
+    parallel_for(2, 4, [&](std::int64_t i, int) { sum += i; });
+  }
+  REQUIRE(sum == 20'000 * 6);
+}
+
+TEST_CASE("thread_team: teams of two threads do not meet", "[kernels][thread_team]") {
+  std::atomic<std::int64_t> sum = 0;
+  const auto jobs = [&] {
+    for (int job = 0; job < 500; ++job) {
+      parallel_for(2, 8, [&](std::int64_t i, int) { sum += i; });
+    }
+  };
+  std::thread other(jobs);
+  jobs();
+  other.join();
+  REQUIRE(sum == 2 * 500 * 28);
+}
+
+TEST_CASE("thread_team: its threads take no signals", "[kernels][thread_team]") {
+  std::atomic<int> arrived = 0;
+  std::atomic<bool> blocked = false;
+  parallel_for(2, 2, [&](std::int64_t, int worker) {
+    ++arrived;
+    while (arrived < 2) {
+      std::this_thread::yield();
+    }
+    if (worker == 1) {
+      sigset_t mask;
+      pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+      blocked = sigismember(&mask, SIGTERM) == 1;
+    }
+  });
+  REQUIRE(blocked);
+}
+
+}  // namespace
+}  // namespace train::kernels::cpu
