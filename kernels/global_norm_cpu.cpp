@@ -33,13 +33,14 @@ double square_sum(const float* x, std::int64_t count) {
   return sums[0];
 }
 
-double canonical_tree(const double* values, std::int64_t count) {
+double canonical_tree(const double* values, std::int64_t count, std::int64_t stride) {
   if (count == 1) {
     return values[0];
   }
   const auto below = static_cast<std::uint64_t>(count - 1);
   const auto split = static_cast<std::int64_t>(std::bit_floor(below));
-  return canonical_tree(values, split) + canonical_tree(values + split, count - split);
+  return canonical_tree(values, split, stride) +
+         canonical_tree(values + split * stride, count - split, stride);
 }
 
 void fill_gate(const ClipScaleParams& p) {
@@ -71,7 +72,8 @@ void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
 void tree_sum(Stream& stream, const TreeSumParams& params) {
   require_pointers("tree_sum", params.count, params.values);
   TRAIN_CHECK(params.out != nullptr, "tree_sum: nowhere to put the sum");
-  stream.enqueue([p = params] { *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count); });
+  stream.enqueue(
+      [p = params] { *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count, p.stride); });
 }
 
 void clip_scale(Stream& stream, const ClipScaleParams& params) {
