@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/base/result.hpp"
+
+namespace train::actors::cli {
+
+/// Exit codes of the program.
+inline constexpr int exit_finished = 0;  ///< Done.
+inline constexpr int exit_failure = 1;   ///< Disk full, corrupt file, lost peer: the world's fault.
+inline constexpr int exit_user_error = 2;  ///< The user's mistake; nothing was started.
+inline constexpr int exit_stopped = 75;    ///< Stopped by a signal after saving; run it again.
+
+/// actortrain run CONFIG
+struct RunOptions {
+  std::string config;            ///< Path of the run file.
+  std::vector<std::string> set;  ///< "section.key=value", in order.
+  bool dry_run = false;          ///< Check everything, train nothing.
+  bool fresh = false;            ///< Set an earlier run of this name aside instead of resuming it.
+};
+
+/// actortrain generate RUN_DIRECTORY
+struct GenerateOptions {
+  std::string run_directory;
+  std::string prompt;                ///< Empty: start from end-of-text.
+  std::int64_t tokens = 200;         ///< 1 or more.
+  double temperature = 0.8;          ///< 0: always the likeliest token.
+  std::int64_t top_k = 0;            ///< 0: all.
+  double top_p = 1.0;                ///< Above 0, at most 1.
+  std::uint64_t seed = 0;            ///< The same seed gives the same text.
+  std::optional<std::int64_t> step;  ///< Of the checkpoint; none: the newest.
+};
+
+/// actortrain data prepare
+struct PrepareOptions {
+  std::vector<std::string> inputs;  ///< At least one.
+  std::string tokenizer = "bytes";
+  std::string out;
+  double val_fraction = 0.05;  ///< Above 0, below 1.
+  std::string separator;       ///< Empty: a file is one document.
+  std::uint64_t seed = 0;      ///< Chooses the validation documents.
+  bool force = false;          ///< Replace token files already there.
+};
+
+/// actortrain config keys
+struct KeysOptions {};
+
+/// actortrain version
+struct VersionOptions {};
+
+/// `--help`: `text` goes to standard output, exit 0.
+struct HelpOptions {
+  std::string text;
+};
+
+using Command = std::variant<RunOptions, GenerateOptions, PrepareOptions, KeysOptions,
+                             VersionOptions, HelpOptions>;
+
+/// The command line as a value. Pure: reads no file, prints nothing, never exits.
+/// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.
+[[nodiscard]] Result<Command> parse(int argc, const char* const* argv);
+
+}  // namespace train::actors::cli

@@ -1,0 +1,159 @@
+#include <catch2/catch.hpp>
+#include <initializer_list>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "actors/cli/options.hpp"
+
+namespace train::actors::cli {
+namespace {
+
+Result<Command> parsed(std::initializer_list<const char*> words) {
+  std::vector<const char*> argv = {"actortrain"};
+  argv.insert(argv.end(), words);
+  return parse(static_cast<int>(argv.size()), argv.data());
+}
+
+template <class Options>
+Options accepted(std::initializer_list<const char*> words) {
+  const Result<Command> command = parsed(words);
+  INFO((command.ok() ? "" : command.error().message));
+  REQUIRE(command.ok());
+  REQUIRE(std::holds_alternative<Options>(*command));
+  return std::get<Options>(*command);
+}
+
+std::string refused(std::initializer_list<const char*> words) {
+  const Result<Command> command = parsed(words);
+  if (command.ok()) {
+    return "accepted";
+  }
+  CHECK(command.error().exit_code() == exit_user_error);
+  CHECK(command.error().message.find('\n') == std::string::npos);
+  return command.error().message;
+}
+
+TEST_CASE("options: run takes a file, overrides and flags", "[actors][cli]") {
+  const auto plain = accepted<RunOptions>({"run", "a.toml"});
+  CHECK(plain.config == "a.toml");
+  CHECK(plain.set.empty());
+  CHECK_FALSE(plain.dry_run);
+  CHECK_FALSE(plain.fresh);
+  const auto full = accepted<RunOptions>(
+      {"run", "--set", "run.steps=3", "a.toml", "--set", "run.name=a b", "--dry-run", "--fresh"});
+  CHECK(full.config == "a.toml");
+  CHECK(full.set == std::vector<std::string>{"run.steps=3", "run.name=a b"});
+  CHECK(full.dry_run);
+  CHECK(full.fresh);
+  CHECK(accepted<RunOptions>({"run", "a.toml", "--set=data.dir=x=y"}).set.front() ==
+        "data.dir=x=y");
+}
+
+TEST_CASE("options: overrides reach the loader unchanged", "[actors][cli]") {
+  for (const char* text : {"run.name=", "run.name=[a, b]", "run.name=\"q\"", "run.name=-x", "",
+                           "run.name={}", "run.name=a,b", "optimizer.lr=-1"}) {
+    INFO(text);
+    CHECK(accepted<RunOptions>({"run", "a.toml", "--set", text}).set ==
+          std::vector<std::string>{text});
+  }
+}
+
+TEST_CASE("options: generate has defaults and takes every option", "[actors][cli]") {
+  const auto plain = accepted<GenerateOptions>({"generate", "runs/a"});
+  CHECK(plain.run_directory == "runs/a");
+  CHECK(plain.prompt.empty());
+  CHECK(plain.tokens == 200);
+  CHECK(plain.temperature == 0.8);
+  CHECK_FALSE(plain.step.has_value());
+  const auto full = accepted<GenerateOptions>(
+      {"generate", "runs/a", "--prompt", "In the ", "--tokens", "7", "--temperature", "0.5",
+       "--top-k", "5", "--top-p", "0.9", "--seed", "18446744073709551615", "--step", "0"});
+  CHECK(full.prompt == "In the ");
+  CHECK(full.tokens == 7);
+  CHECK(full.temperature == 0.5);
+  CHECK(full.top_k == 5);
+  CHECK(full.top_p == 0.9);
+  CHECK(full.seed == 18446744073709551615U);
+  CHECK(full.step == std::optional<std::int64_t>(0));
+  CHECK(accepted<GenerateOptions>({"generate", "a", "--prompt", ""}).prompt.empty());
+  CHECK(accepted<GenerateOptions>({"generate", "a", "--prompt=--x"}).prompt == "--x");
+}
+
+TEST_CASE("options: data prepare takes several inputs", "[actors][cli]") {
+  const auto options =
+      accepted<PrepareOptions>({"data", "prepare", "--input", "a.txt", "b.jsonl", "--input", "c",
+                                "--out", "d", "--document-separator", "\n\n\n", "--force"});
+  CHECK(options.inputs == std::vector<std::string>{"a.txt", "b.jsonl", "c"});
+  CHECK(options.out == "d");
+  CHECK(options.separator == "\n\n\n");
+  CHECK(options.tokenizer == "bytes");
+  CHECK(options.val_fraction == 0.05);
+  CHECK(options.force);
+}
+
+TEST_CASE("options: config keys and version", "[actors][cli]") {
+  accepted<KeysOptions>({"config", "keys"});
+  accepted<VersionOptions>({"version"});
+  accepted<VersionOptions>({"--version"});
+}
+
+TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli]") {
+  const std::string top = accepted<HelpOptions>({"--help"}).text;
+  for (const char* word : {"run", "generate", "data", "config", "version", "75", "resumes"}) {
+    INFO(word);
+    CHECK(top.find(word) != std::string::npos);
+  }
+  CHECK(accepted<HelpOptions>({"help"}).text == top);
+  const std::string run = accepted<HelpOptions>({"run", "--help"}).text;
+  CHECK(run.find("--dry-run") != std::string::npos);
+  CHECK(run.find("Exit codes:") != std::string::npos);
+  CHECK(accepted<HelpOptions>({"help", "run"}).text == run);
+  CHECK(accepted<HelpOptions>({"data", "prepare", "--help"}).text.find("--val-fraction") !=
+        std::string::npos);
+  CHECK(accepted<HelpOptions>({"data", "--help"}).text.find("prepare") != std::string::npos);
+}
+
+TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
+  CHECK(refused({}) ==
+        "actortrain: wants a command: run, generate, data, config, version; \"actortrain --help\" "
+        "explains");
+  CHECK(refused({"rnu"}) ==
+        "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
+        "explains");
+  CHECK(refused({"data"}).starts_with("actortrain data: wants a command: prepare"));
+  CHECK(refused({"data", "prepar"}).find("did you mean \"prepare\"?") != std::string::npos);
+  CHECK(refused({"config", "kyes"}).find("did you mean \"keys\"?") != std::string::npos);
+  CHECK(
+      refused({"run", "a.toml", "--dry"}).starts_with("actortrain run: unknown option \"--dry\""));
+  CHECK(refused({"run", "a.toml", "--frsh"}).find("did you mean \"--fresh\"?") !=
+        std::string::npos);
+  CHECK(refused({"--nothing"}).starts_with("actortrain: unknown option \"--nothing\""));
+}
+
+TEST_CASE("options: mistakes are one line that names the option", "[actors][cli]") {
+  CHECK(refused({"run"}).starts_with("actortrain run: "));
+  CHECK(refused({"run", "a.toml", "b.toml"}).find("b.toml") != std::string::npos);
+  CHECK(refused({"run", "a.toml", "--set"}).find("--set") != std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "x"}).find("--tokens") != std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "3.5"}).find("--tokens") != std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "99999999999999999999"}).find("--tokens") !=
+        std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "0"}).find("1 or more, not 0") != std::string::npos);
+  CHECK(refused({"generate", "a", "--seed", "-1"}).find("--seed") != std::string::npos);
+  CHECK(refused({"generate", "a", "--temperature", "nan"}).find("0 or more") != std::string::npos);
+  CHECK(refused({"generate", "a", "--temperature", "-1"}).find("not -1") != std::string::npos);
+  CHECK(refused({"generate", "a", "--top-p", "0"}).find("--top-p must") != std::string::npos);
+  CHECK(refused({"generate", "a", "--top-k", "-1"}).find("--top-k must") != std::string::npos);
+  CHECK(refused({"generate", "a", "--step", "-1"}).find("--step must") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--out", "d"}).find("--input") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a"}).find("--out") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a", "--out", "d", "--val-fraction", "1"})
+            .find("--val-fraction must") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a", "--out", "d", "--tokenizer", "gpt2"})
+            .find("there is \"bytes\"") != std::string::npos);
+  CHECK(refused({"run", "a\nb", "c"}).find("actortrain run: ") == 0);
+}
+
+}  // namespace
+}  // namespace train::actors::cli
