@@ -1,4 +1,5 @@
 #include "actors/conductor_actor.hpp"
+#include "actors/exit_codes.hpp"
 
 #include <fmt/format.h>
 

@@ -8,12 +8,6 @@
 
 namespace train::actors {
 
-/// Exit codes of a run; users and schedulers rely on them.
-inline constexpr int kExitFinished = 0;
-inline constexpr int kExitFailure = 1;
-inline constexpr int kExitUserError = 2;
-inline constexpr int kExitStopped = 75;  ///< A signal; saved; the same command resumes.
-
 /// Emits the run's numbered commands and keeps `kCommandWindow` of them ahead, so that a rank never
 /// waits for its next command.
 ///

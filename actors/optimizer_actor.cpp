@@ -12,8 +12,8 @@ namespace {
 
 struct OptimizerState {
   static inline const char* name = "optimizer";
+  std::int64_t step = -1;  // first: the framework would try to build a leading handle from `self`
   RankActor rank;
-  std::int64_t step = -1;
 };
 
 using OptimizerSelf = OptimizerActor::stateful_pointer<OptimizerState>;

@@ -14,10 +14,10 @@ namespace {
 
 struct ReporterState {
   static inline const char* name = "reporter";
+  bool failed = false;  // first: the framework would try to build a leading handle from `self`
   ConductorActor conductor;
   std::shared_ptr<RunReport> report;
   std::unique_ptr<kernels::Stream> stream;
-  bool failed = false;
 };
 
 using ReporterSelf = ReporterActor::stateful_pointer<ReporterState>;
@@ -27,8 +27,13 @@ template <class Write>
 void write(ReporterSelf self, Write work) {
   self->state.stream->enqueue([me = caf::actor_cast<ReporterActor>(self),
                                report = self->state.report, work = std::move(work)] {
-    if (const Status status = work(*report); !status.ok()) {
-      caf::anon_send(me, ReportFailed{status.error().message});
+    // Nothing may escape: the stream would drop what follows, the end of the report included.
+    try {
+      if (const Status status = work(*report); !status.ok()) {
+        caf::anon_send(me, ReportFailed{status.error().message});
+      }
+    } catch (...) {
+      caf::anon_send(me, ReportFailed{exception_text(std::current_exception())});
     }
   });
 }

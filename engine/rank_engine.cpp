@@ -1,9 +1,12 @@
 #include "engine/rank_engine.hpp"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 
 #include "engine/base/check.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
+#include "kernels/device/device_error.hpp"
 
 namespace train::engine {
 namespace {
@@ -225,6 +228,38 @@ std::vector<StateView> RankEngine::state_views() const {
     }
   }
   return views;
+}
+
+Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
+                                                     const RankEngine::Options& options) {
+  const kernels::KernelTable* kernels =
+      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
+  if (kernels == nullptr) {
+    return user_error(fmt::format(
+        "runtime.device = \"{}\": this build has no such device; set runtime.device = \"cpu\"",
+        device));
+  }
+  try {
+    return std::make_unique<RankEngine>(*kernels, options);
+  } catch (const kernels::DeviceError& error) {
+    return failure(
+        fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size "
+                    "(--dry-run shows what is needed)",
+                    error.what()));
+  }
+}
+
+const kernels::KernelTable& kernels_of(const std::string& device) {
+  const kernels::KernelTable* kernels =
+      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
+  TRAIN_CHECK(kernels != nullptr, "no device {}", device);
+  return *kernels;
+}
+
+std::string kernel_set_name() { return kernels::kernel_set(); }
+
+double measure_peak_flops(int threads, double seconds) {
+  return kernels::measure_gemm_flops(threads, seconds);
 }
 
 }  // namespace train::engine

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "configs/data_section.hpp"
 #include "configs/optimizer_section.hpp"
+#include "engine/base/result.hpp"
 #include "engine/gradient_norm.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
@@ -82,6 +84,8 @@ class RankEngine {
 
   RankEngine(const kernels::KernelTable& kernels, const Options& options);
 
+  [[nodiscard]] const kernels::KernelTable& kernel_table() const { return *kernels_; }
+
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] std::size_t unit_count() const { return states_.size(); }
   [[nodiscard]] const std::string& unit_name(std::size_t unit) const;
@@ -130,5 +134,17 @@ class RankEngine {
   AdamwGroup decay_, no_decay_;
   kernels::Buffer tokens_, targets_, train_sums_, eval_sums_, unit_norms_, scalars_, nonfinite_;
 };
+
+/// The engine on the device named by runtime.device. Errors: user_error if this build or machine
+/// has no such device; failure if there is not enough memory (names what did not fit).
+[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(
+    const std::string& device, const RankEngine::Options& options);
+
+/// The kernels of the device named by runtime.device. REQUIRES: make_rank_engine() would accept it.
+[[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device);
+
+/// kernels::kernel_set() and kernels::measure_gemm_flops(), for those who may not see kernels.
+[[nodiscard]] std::string kernel_set_name();
+[[nodiscard]] double measure_peak_flops(int threads, double seconds);
 
 }  // namespace train::engine

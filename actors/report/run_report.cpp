@@ -172,7 +172,7 @@ void RunReport::show(const StepFinished& event) {
       event.step, options_.total_steps, event.loss.value(), event.grad_norm.value(),
       event.lr.value(), format_count(smoothed_), mfu, format_duration(remaining));
   if (options_.terminal) {
-    fmt::print(options_.out, "\r{}\x1b[K", text);
+    std::fputs(fmt::format("\r{}\x1b[K", text).c_str(), options_.out);
     live_line_ = true;
     std::fflush(options_.out);
     return;
@@ -188,14 +188,17 @@ void RunReport::print_line(const std::string& text) {
   if (options_.out == nullptr) {
     return;
   }
-  fmt::print(options_.out, "{}{}{}\n", live_line_ ? "\r" : "", text, live_line_ ? "\x1b[K" : "");
+  // A closed pipe is no reason to stop training: what fputs says is ignored on purpose.
+  std::fputs(
+      fmt::format("{}{}{}\n", live_line_ ? "\r" : "", text, live_line_ ? "\x1b[K" : "").c_str(),
+      options_.out);
   live_line_ = false;
   std::fflush(options_.out);
 }
 
 void RunReport::close() {
   if (live_line_) {
-    fmt::print(options_.out, "\n");
+    std::fputs("\n", options_.out);
     live_line_ = false;
     std::fflush(options_.out);
   }

@@ -16,7 +16,7 @@
 namespace train::actors {
 
 Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& options) {
-  TRAIN_RETURN_IF_ERROR(storage::create_directory(options.checkpoints));
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(options.checkpoints));
   auto home = std::unique_ptr<CheckpointHome>(new CheckpointHome(options));
   TRAIN_RETURN_IF_ERROR(home->open_index());
   return home;

@@ -91,7 +91,7 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
     return user_error(
         fmt::format("{}: is a file, not a run directory; choose another run.name", root.string()));
   }
-  TRAIN_RETURN_IF_ERROR(storage::create_directory(root));
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(root));
   auto lock = storage::FileLock::acquire(root);
   if (!lock) {
     return lock.error();

@@ -20,6 +20,16 @@ engine::InitScheme init_scheme(const std::string& name) {
   return name == "standard" ? engine::InitScheme::standard : engine::InitScheme::scaled_gpt;
 }
 
+configs::RunConfig resolved(configs::RunConfig config, const engine::ModelShape& shape) {
+  config.model.layers = shape.layers;
+  config.model.heads = shape.heads;
+  config.model.head_dim = shape.head_dim;
+  config.model.embedding_dim = shape.embedding_dim;
+  config.model.mlp_hidden = shape.mlp_hidden;
+  config.model.vocab_size = shape.vocab_size;
+  return config;
+}
+
 }  // namespace
 
 int resolve_threads(std::int64_t requested) {
@@ -69,12 +79,14 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
   if (!dataset) {
     return dataset.error();
   }
-  return RunPlan{.engine = std::move(options).value(),
+  return RunPlan{.config = resolved(config, options->shape),
+                 .engine = std::move(options).value(),
                  .dataset = std::move(dataset).value(),
                  .threads = resolve_threads(config.runtime.threads)};
 }
 
-std::string describe_plan(const configs::RunConfig& config, const RunPlan& plan) {
+std::string describe_plan(const RunPlan& plan) {
+  const configs::RunConfig& config = plan.config;
   const engine::ModelShape& shape = plan.engine.shape;
   const engine::ParameterCount parameters = engine::count_parameters(shape);
   const double flops = engine::flops_per_token(shape, plan.engine.seq_len);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "configs/run_config.hpp"
 #include "engine/base/result.hpp"
@@ -11,6 +12,7 @@ namespace train::actors {
 
 /// Everything a run needs to know before memory is allocated or a directory is touched.
 struct RunPlan {
+  configs::RunConfig config;  ///< With every dimension of the model written out.
   engine::RankEngine::Options engine;
   storage::TokenDataset dataset;
   int threads = 1;
@@ -28,6 +30,6 @@ struct RunPlan {
 [[nodiscard]] int resolve_threads(std::int64_t requested);
 
 /// What `--dry-run` prints: parameters, FLOPs per token, memory by kind, steps and tokens.
-[[nodiscard]] std::string describe_plan(const configs::RunConfig& config, const RunPlan& plan);
+[[nodiscard]] std::string describe_plan(const RunPlan& plan);
 
 }  // namespace train::actors

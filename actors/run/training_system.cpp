@@ -5,6 +5,7 @@
 #include "actors/batch_actor.hpp"
 #include "actors/collective_actor.hpp"
 #include "actors/conductor_actor.hpp"
+
 #include "actors/evaluator_actor.hpp"
 #include "actors/layer_actor.hpp"
 #include "actors/messages/connect_messages.hpp"

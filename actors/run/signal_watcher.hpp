@@ -1,0 +1,31 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+namespace train::actors {
+
+/// Blocks SIGINT, SIGTERM and SIGUSR1 in the calling thread and all it starts later, and ignores
+/// SIGPIPE: from then on signals only reach a SignalWatcher. Call it first in main.
+void block_signals();
+
+/// Turns signals into calls: a thread waits for them. A second SIGINT leaves the process at once
+/// with code 130: what is committed stands (P3), the step in flight is lost.
+class SignalWatcher {
+ public:
+  /// `on_signal` is called on the watcher's thread, also for a signal that came before.
+  explicit SignalWatcher(std::function<void(int)> on_signal);
+  ~SignalWatcher();
+  SignalWatcher(const SignalWatcher&) = delete;
+  SignalWatcher& operator=(const SignalWatcher&) = delete;
+
+ private:
+  void watch();
+
+  std::function<void(int)> on_signal_;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+}  // namespace train::actors
