@@ -15,13 +15,13 @@ inline constexpr std::int64_t bytes_end_of_text = 256;
 inline constexpr std::int64_t bytes_vocab_size = 257;
 
 struct PrepareRequest {
-  std::vector<std::filesystem::path> inputs;  ///< Text files, or `.jsonl` with a member "text".
-  std::string tokenizer = "bytes";            ///< The only one so far.
-  std::filesystem::path out;                  ///< Created if missing.
-  double val_fraction = 0.05;                 ///< Of the tokens; above 0, below 1.
-  std::string document_separator;             ///< Empty: a text file is one document.
-  std::uint64_t seed = 0;                     ///< Chooses the validation documents.
-  bool force = false;                         ///< Replace token files already in `out`.
+  std::vector<std::filesystem::path> inputs{};  ///< Text files, or `.jsonl` with a member "text".
+  std::string tokenizer = "bytes";              ///< The only one so far.
+  std::filesystem::path out{};                  ///< Created if missing.
+  double val_fraction = 0.05;                   ///< Of the tokens; above 0, below 1.
+  std::string document_separator{};             ///< Empty: a text file is one document.
+  std::uint64_t seed = 0;                       ///< Chooses the validation documents.
+  bool force = false;                           ///< Replace token files already in `out`.
 };
 
 struct PrepareReport {

@@ -1,0 +1,172 @@
+#include "storage/atomic_file.hpp"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <csignal>
+
+#include "storage/file_lock.hpp"
+#include "storage/mapped_file.hpp"
+#include "tests/support/full_disk.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace train;
+using namespace train::storage;
+using train::test::names_in;
+using train::test::read_bytes;
+using train::test::TempDirectory;
+
+TEST_CASE("atomic_file: the name appears at commit, whole", "[storage][atomic_file][ST-1]") {
+  const TempDirectory directory;
+  test::write_bytes(directory / "a.txt", "old");
+  auto file = AtomicFile::create(directory / "a.txt");
+  REQUIRE(file);
+  REQUIRE(file->write("new "));
+  REQUIRE(file->write("content"));
+  REQUIRE(read_bytes(directory / "a.txt") == "old");
+  REQUIRE(file->size_bytes() == 11);
+  REQUIRE(file->commit());
+  REQUIRE(read_bytes(directory / "a.txt") == "new content");
+  REQUIRE(names_in(directory.path()) == std::vector<std::string>{"a.txt"});
+}
+
+TEST_CASE("atomic_file: dropped without commit leaves nothing", "[storage][atomic_file][ST-1]") {
+  const TempDirectory directory;
+  {
+    auto file = AtomicFile::create(directory / "a.txt");
+    REQUIRE(file);
+    REQUIRE(file->write("half"));
+    const AtomicFile moved = std::move(*file);
+    REQUIRE(names_in(directory.path()).size() == 1);
+  }
+  REQUIRE(names_in(directory.path()).empty());
+}
+
+TEST_CASE("atomic_file: a limit met in the middle keeps the old content",
+          "[storage][atomic_file][ST-1]") {
+  const TempDirectory directory;
+  test::write_bytes(directory / "a.txt", "old");
+  rlimit old_limit{};
+  ::getrlimit(RLIMIT_FSIZE, &old_limit);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{.rlim_cur = 1000, .rlim_max = old_limit.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  const Status status = write_file_atomically(directory / "a.txt", std::string(5000, 'x'));
+  ::setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  REQUIRE_FALSE(status);
+  REQUIRE(status.error().exit_code() == 1);
+  REQUIRE(names_in(directory.path()) == std::vector<std::string>{"a.txt"});
+  REQUIRE(read_bytes(directory / "a.txt") == "old");
+}
+
+TEST_CASE("atomic_file: a full disk is named as such", "[storage][atomic_file][ST-1]") {
+  const TempDirectory directory;
+  const test::SmallDisk disk(directory / "disk", "64k");
+  if (!disk.mounted()) {
+    return;
+  }
+  const Status status = write_file_atomically(disk.path() / "big", std::string(1 << 20, 'x'));
+  REQUIRE_FALSE(status);
+  REQUIRE(status.error().exit_code() == 1);
+  REQUIRE_THAT(status.error().message, Catch::Contains("disk full: free space in"));
+  REQUIRE(names_in(disk.path()).empty());
+}
+
+TEST_CASE("atomic_file: errors name path, reason and mend", "[storage][atomic_file]") {
+  const Error full = os_error(Access::write, "/runs/a/x.bin", ENOSPC);
+  REQUIRE(full.kind == ErrorKind::failure);
+  REQUIRE_THAT(full.message, Catch::Contains("/runs/a/x.bin") &&
+                                 Catch::Contains("disk full: free space in /runs/a"));
+  for (const int number : {EACCES, EPERM, EROFS}) {
+    const Error denied = os_error(Access::write, "/runs/a/x.bin", number);
+    REQUIRE(denied.kind == ErrorKind::user);
+    REQUIRE_THAT(denied.message, Catch::Contains("no write permission in /runs/a"));
+  }
+  REQUIRE(os_error(Access::read, "x", EIO).kind == ErrorKind::failure);
+  REQUIRE(os_error(Access::read, "x", ENOENT).kind == ErrorKind::user);
+
+  const TempDirectory directory;
+  const auto missing = AtomicFile::create(directory / "no/such/file");
+  REQUIRE_FALSE(missing);
+  REQUIRE(missing.error().exit_code() == 2);
+  REQUIRE_THAT(missing.error().message, Catch::Contains("no/such/file"));
+}
+
+TEST_CASE("atomic_file: directories are made with their parents", "[storage][atomic_file]") {
+  const TempDirectory directory;
+  REQUIRE(make_directory(directory / "a/b/c"));
+  REQUIRE(make_directory(directory / "a/b/c/"));
+  REQUIRE(std::filesystem::is_directory(directory / "a/b/c"));
+  test::write_bytes(directory / "file", "x");
+  const Status status = make_directory(directory / "file");
+  REQUIRE_FALSE(status);
+  REQUIRE(status.error().exit_code() == 2);
+  REQUIRE(remove_tree(directory / "a"));
+  REQUIRE(remove_tree(directory / "a"));
+  REQUIRE_FALSE(std::filesystem::exists(directory / "a"));
+}
+
+TEST_CASE("atomic_file: reading stops at the limit", "[storage][atomic_file]") {
+  const TempDirectory directory;
+  test::write_bytes(directory / "f", std::string(200'000, 'y'));
+  REQUIRE(read_file(directory / "f", 200'000).value().size() == 200'000);
+  REQUIRE_FALSE(read_file(directory / "f", 199'999));
+  REQUIRE(read_file(directory / "none", 10).error().exit_code() == 2);
+}
+
+TEST_CASE("file_lock: a second process is told who holds it", "[storage][file_lock][ST-2]") {
+  const TempDirectory directory;
+  {
+    const auto lock = FileLock::acquire(directory.path());
+    REQUIRE(lock);
+    const auto second = FileLock::acquire(directory.path());
+    REQUIRE_FALSE(second);
+    REQUIRE(second.error().exit_code() == 2);
+    REQUIRE_THAT(second.error().message,
+                 Catch::Contains("already in use by process " + std::to_string(::getpid())));
+  }
+  REQUIRE(FileLock::acquire(directory.path()));
+}
+
+TEST_CASE("file_lock: a killed owner leaves no lock", "[storage][file_lock][ST-2]") {
+  const TempDirectory directory;
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto lock = FileLock::acquire(directory.path());
+    const char mark = lock ? '1' : '0';
+    [[maybe_unused]] const auto written = ::write(ready[1], &mark, 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char mark = 0;
+  REQUIRE(::read(ready[0], &mark, 1) == 1);
+  REQUIRE(mark == '1');
+  const auto held = FileLock::acquire(directory.path());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  REQUIRE_FALSE(held);
+  REQUIRE_THAT(held.error().message, Catch::Contains(std::to_string(child)));
+  REQUIRE(FileLock::acquire(directory.path()));
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_CASE("mapped_file: holds the bytes, refuses what is no file", "[storage][mapped_file]") {
+  const TempDirectory directory;
+  test::write_bytes(directory / "f", "hello");
+  test::write_bytes(directory / "empty", "");
+  auto file = MappedFile::open(directory / "f");
+  REQUIRE(file);
+  const MappedFile moved = std::move(*file);
+  REQUIRE(moved.bytes().size() == 5);
+  REQUIRE(std::to_integer<char>(moved.bytes()[4]) == 'o');
+  REQUIRE(MappedFile::open(directory / "empty")->bytes().empty());
+  REQUIRE(MappedFile::open(directory.path()).error().exit_code() == 2);
+  REQUIRE(MappedFile::open(directory / "none").error().exit_code() == 2);
+}

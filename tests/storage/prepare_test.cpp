@@ -1,0 +1,280 @@
+#include "storage/prepare.hpp"
+
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+
+#include "storage/document_reader.hpp"
+#include "storage/token_dataset.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace train;
+using namespace train::storage;
+using train::test::read_bytes;
+using train::test::TempDirectory;
+using train::test::write_bytes;
+
+namespace {
+
+/// Tokens of a file as text; end-of-text shows as '|'.
+std::string text_of(const std::filesystem::path& path) {
+  const std::string bytes = read_bytes(path);
+  std::string text;
+  for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
+    text.push_back(bytes[i + 1] == '\x01' ? '|' : bytes[i]);
+  }
+  return text;
+}
+
+std::vector<std::string> documents_of(const std::filesystem::path& path,
+                                      std::string_view separator) {
+  std::vector<std::string> documents;
+  std::string open;
+  const DocumentSink sink{
+      .text = [&](std::span<const std::byte> piece) -> Status {
+        open.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+        return {};
+      },
+      .end = [&]() -> Status {
+        documents.push_back(std::exchange(open, {}));
+        return {};
+      },
+      .consumed = [](std::uint64_t) {},
+  };
+  REQUIRE(read_documents(path, separator, sink));
+  REQUIRE(open.empty());
+  return documents;
+}
+
+Error prepare_error(const PrepareRequest& request) {
+  const auto report = prepare_dataset(request);
+  REQUIRE_FALSE(report);
+  REQUIRE(report.error().exit_code() == 2);
+  REQUIRE(report.error().message.find('\n') == std::string::npos);
+  return report.error();
+}
+
+}  // namespace
+
+TEST_CASE("prepare: one document gives its tail to validation", "[storage][prepare][ST-6]") {
+  const TempDirectory directory;
+  std::string text;
+  for (int i = 0; i < 999; ++i) {
+    text.push_back(static_cast<char>('a' + i % 26));
+  }
+  write_bytes(directory / "in.txt", text);
+  std::uint64_t last_done = 0;
+  std::uint64_t total = 0;
+  const auto report = prepare_dataset({.inputs = {directory / "in.txt"}, .out = directory / "out"},
+                                      [&](auto done, auto all) {
+                                        REQUIRE(done >= last_done);
+                                        last_done = done;
+                                        total = all;
+                                      });
+  REQUIRE(report);
+  REQUIRE(last_done == total);
+  REQUIRE(report->documents == 1);
+  REQUIRE_FALSE(report->whole_documents);
+  REQUIRE(report->train_tokens == 950);
+  REQUIRE(report->val_tokens == 50);
+  REQUIRE(report->val_bytes == 49);
+  REQUIRE(text_of(directory / "out/train.bin") + text_of(directory / "out/val.bin") == text + "|");
+
+  const auto dataset = TokenDataset::open(directory / "out", {.sequence_length = 16});
+  REQUIRE(dataset);
+  REQUIRE(dataset->facts().vocab_size == 257);
+  REQUIRE(dataset->facts().end_of_text == 256);
+  REQUIRE(dataset->facts().tokenizer == "bytes");
+  REQUIRE(dataset->bytes_per_token() == 49.0 / 50.0);
+}
+
+TEST_CASE("prepare: many documents stay whole", "[storage][prepare][ST-6]") {
+  const TempDirectory directory;
+  std::string text;
+  for (int i = 0; i < 2000; ++i) {
+    text += "document " + std::to_string(i) + "\n---\n";
+  }
+  write_bytes(directory / "in.txt", text);
+  PrepareRequest request{
+      .inputs = {directory / "in.txt"}, .out = directory / "out", .document_separator = "\n---\n"};
+  const auto report = prepare_dataset(request);
+  REQUIRE(report);
+  REQUIRE(report->documents == 2000);
+  REQUIRE(report->whole_documents);
+  const std::string train = text_of(directory / "out/train.bin");
+  const std::string val = text_of(directory / "out/val.bin");
+  REQUIRE(val.size() > train.size() / 40);
+  REQUIRE(val.size() < train.size() / 9);
+  int in_val = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string document = "document " + std::to_string(i) + "|";
+    const bool first_val = val.starts_with(document);
+    const bool is_val = first_val || val.find("|" + document) != std::string::npos;
+    const bool is_train =
+        train.starts_with(document) || train.find("|" + document) != std::string::npos;
+    REQUIRE(is_val != is_train);
+    in_val += is_val ? 1 : 0;
+  }
+  REQUIRE(report->val_tokens - report->val_bytes == static_cast<std::uint64_t>(in_val));
+
+  // A pure function of the request: again the same bytes, another seed other documents.
+  request.force = true;
+  REQUIRE(prepare_dataset(request));
+  REQUIRE(text_of(directory / "out/val.bin") == val);
+  request.seed = 1;
+  REQUIRE(prepare_dataset(request));
+  REQUIRE(text_of(directory / "out/val.bin") != val);
+}
+
+TEST_CASE("prepare: a few documents never leave a side empty", "[storage][prepare][ST-6]") {
+  const TempDirectory directory;
+  for (int count = 1; count <= 8; ++count) {
+    PrepareRequest request{.inputs = {}, .out = directory / "out", .force = true};
+    std::string all;
+    for (int i = 0; i < count; ++i) {
+      const auto path = directory / ("in" + std::to_string(i) + ".txt");
+      const std::string text(static_cast<std::size_t>(10 + 300 * (i % 2)),
+                             static_cast<char>('a' + i));
+      write_bytes(path, text);
+      request.inputs.push_back(path);
+      all += text + "|";
+    }
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      request.seed = seed;
+      const auto report = prepare_dataset(request);
+      REQUIRE(report);
+      REQUIRE(report->documents == static_cast<std::uint64_t>(count));
+      REQUIRE(report->train_tokens > 0);
+      REQUIRE(report->val_tokens > 0);
+      REQUIRE(report->train_tokens + report->val_tokens == all.size());
+      if (!report->whole_documents) {
+        REQUIRE(text_of(directory / "out/train.bin") + text_of(directory / "out/val.bin") == all);
+      }
+    }
+  }
+  write_bytes(directory / "one", "x");
+  const auto report =
+      prepare_dataset({.inputs = {directory / "one"}, .out = directory / "out", .force = true});
+  REQUIRE(report);
+  REQUIRE(report->train_tokens == 1);
+  REQUIRE(report->val_tokens == 1);
+}
+
+TEST_CASE("prepare: separators across reading pieces are found", "[storage][prepare]") {
+  const TempDirectory directory;
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  for (std::size_t shift = 0; shift <= 6; ++shift) {
+    const std::string first(piece - shift, 'a');
+    const std::string second(2 * piece + shift, 'b');
+    write_bytes(directory / "in.txt", first + "=====" + second + "=====" + "=====" + "====");
+    const auto documents = documents_of(directory / "in.txt", "=====");
+    REQUIRE(documents.size() == 3);
+    REQUIRE((documents[0] == first && documents[1] == second && documents[2] == "===="));
+  }
+  write_bytes(directory / "in.txt", "--a----b--");
+  REQUIRE(documents_of(directory / "in.txt", "--") == std::vector<std::string>{"a", "b"});
+  REQUIRE(documents_of(directory / "in.txt", "") == std::vector<std::string>{"--a----b--"});
+}
+
+TEST_CASE("prepare: jsonl lines are documents", "[storage][prepare]") {
+  const TempDirectory directory;
+  const std::string deep(100'000, '[');
+  write_bytes(
+      directory / "in.jsonl",
+      "{\"text\":\"one\\n\\u00e4\"}\n\n  \r\n{\"id\":[1,{\"text\":\"no\"}],\"text\":\"two\"}\n"
+      "{\"text\":\"\"}\n{\"text\":\"three\"}");
+  REQUIRE(documents_of(directory / "in.jsonl", "e") ==
+          std::vector<std::string>{"one\n\xc3\xa4", "two", "three"});
+  std::string many;
+  for (int i = 0; i < 50'000; ++i) {
+    many += "{\"text\":\"document number " + std::to_string(i) + " with some text\"}\n";
+  }
+  write_bytes(directory / "in.jsonl", many);
+  const auto documents = documents_of(directory / "in.jsonl", "");
+  REQUIRE(documents.size() == 50'000);
+  REQUIRE(documents[49'999] == "document number 49999 with some text");
+
+  const std::vector<std::string> bad = {"{\"text\":\"a\"",
+                                        "[\"text\"]",
+                                        "\"text\"",
+                                        "5",
+                                        "{}",
+                                        "{\"text\":5}",
+                                        "{\"Text\":\"a\"}",
+                                        "{\"text\":\"\xff\"}",
+                                        "{\"a\":{\"text\":\"x\"}}",
+                                        "{\"a\":" + deep};
+  for (const std::string& line : bad) {
+    INFO(line.substr(0, 40));
+    write_bytes(directory / "in.jsonl", "{\"text\":\"fine\"}\n" + line + "\n{\"text\":\"x\"}\n");
+    const Error error =
+        prepare_error({.inputs = {directory / "in.jsonl"}, .out = directory / "out"});
+    REQUIRE_THAT(error.message, Catch::Contains("in.jsonl:2"));
+    REQUIRE_FALSE(std::filesystem::exists(directory / "out"));
+  }
+}
+
+TEST_CASE("prepare: mistakes are named, and nothing is written", "[storage][prepare]") {
+  const TempDirectory directory;
+  write_bytes(directory / "in.txt", "some text");
+  write_bytes(directory / "empty.txt", "");
+  const auto out = directory / "out";
+  const auto in = directory / "in.txt";
+  REQUIRE_THAT(prepare_error({.inputs = {}, .out = out}).message, Catch::Contains("--input"));
+  REQUIRE_THAT(prepare_error({.inputs = {in, directory / "none.txt"}, .out = out}).message,
+               Catch::Contains("none.txt"));
+  REQUIRE_THAT(prepare_error({.inputs = {directory.path()}, .out = out}).message,
+               Catch::Contains("not a regular file"));
+  REQUIRE_THAT(prepare_error({.inputs = {directory / "empty.txt"}, .out = out}).message,
+               Catch::Contains("empty.txt") && Catch::Contains("no text"));
+  REQUIRE_THAT(prepare_error({.inputs = {in}, .tokenizer = "gpt2", .out = out}).message,
+               Catch::Contains("gpt2"));
+  for (const double fraction : {0.0, 1.0, -1.0, 2.0, std::nan("")}) {
+    REQUIRE_THAT(prepare_error({.inputs = {in}, .out = out, .val_fraction = fraction}).message,
+                 Catch::Contains("--val-fraction"));
+  }
+  REQUIRE_THAT(prepare_error({.inputs = {in}, .out = in / "below"}).message,
+               Catch::Contains("in.txt"));
+  REQUIRE_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("prepare: other data is replaced only when told", "[storage][prepare][ST-6]") {
+  const TempDirectory directory;
+  write_bytes(directory / "in.txt", std::string(100, 'n'));
+  std::filesystem::create_directory(directory / "out");
+  write_bytes(directory / "out/train_0001.bin", "old!");
+  write_bytes(directory / "out/notes.txt", "mine");
+  write_bytes(directory / "out/.val.bin.tmp-1-2", "left by a killed process");
+  PrepareRequest request{.inputs = {directory / "in.txt"}, .out = directory / "out"};
+  REQUIRE_THAT(prepare_error(request).message,
+               Catch::Contains("train_0001.bin") && Catch::Contains("--force"));
+  REQUIRE(read_bytes(directory / "out/train_0001.bin") == "old!");
+  request.force = true;
+  REQUIRE(prepare_dataset(request));
+  REQUIRE(test::names_in(directory / "out") == std::vector<std::string>{".prepare.lock",
+                                                                        "meta.json", "notes.txt",
+                                                                        "train.bin", "val.bin"});
+}
+
+TEST_CASE("prepare: memory does not grow with a document", "[storage][prepare][.slow]") {
+  const TempDirectory directory;
+  {
+    std::ofstream file(directory / "big.txt", std::ios::binary);
+    const std::string piece(std::size_t{1} << 20, 'x');
+    for (int i = 0; i < 400; ++i) {
+      file << piece;
+    }
+  }
+  rusage before{};
+  ::getrusage(RUSAGE_SELF, &before);
+  const auto report = prepare_dataset({.inputs = {directory / "big.txt"},
+                                       .out = directory / "out",
+                                       .document_separator = "never there"});
+  rusage after{};
+  ::getrusage(RUSAGE_SELF, &after);
+  REQUIRE(report);
+  REQUIRE(report->train_tokens + report->val_tokens == (std::uint64_t{400} << 20) + 1);
+  REQUIRE(after.ru_maxrss - before.ru_maxrss < 64 * 1024);  // KiB
+}

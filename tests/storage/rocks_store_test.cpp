@@ -1,0 +1,109 @@
+#include "storage/rocks_store.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "tests/support/memory_store.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace train;
+using namespace train::storage;
+using train::test::TempDirectory;
+
+namespace {
+
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+Pairs pairs_of(KvStore& store, std::string_view prefix) {
+  Pairs pairs;
+  REQUIRE(store.scan(prefix, [&](std::string_view key, std::string_view value) {
+    pairs.emplace_back(key, value);
+    return true;
+  }));
+  return pairs;
+}
+
+/// What every store has to do; the double is held to it as well.
+void check_store(KvStore& store) {
+  REQUIRE_FALSE(store.get("a/1").value());
+  WriteBatch batch;
+  batch.put("a/2", "two");
+  batch.put("a/1", std::string("o\0ne", 4));
+  batch.put("b/1", "");
+  batch.put("a/3", "gone");
+  batch.remove("a/3");
+  REQUIRE(store.write(batch, Durability::synced));
+  REQUIRE(store.get("a/1").value() == std::string("o\0ne", 4));
+  REQUIRE(store.get("b/1").value() == "");
+  REQUIRE_FALSE(store.get("a/3").value());
+  REQUIRE(pairs_of(store, "a/") == Pairs{{"a/1", std::string("o\0ne", 4)}, {"a/2", "two"}});
+  REQUIRE(pairs_of(store, "").size() == 3);
+  REQUIRE(pairs_of(store, "c").empty());
+  int visited = 0;
+  REQUIRE(store.scan("", [&](auto, auto) { return ++visited < 2; }));
+  REQUIRE(visited == 2);
+  REQUIRE(store.put("a/2", "new", Durability::buffered));
+  REQUIRE(store.remove("a/1", Durability::buffered));
+  REQUIRE(pairs_of(store, "a/") == Pairs{{"a/2", "new"}});
+}
+
+}  // namespace
+
+TEST_CASE("memory_store: behaves as a store", "[storage][kv_store]") {
+  test::MemoryStore store;
+  check_store(store);
+}
+
+TEST_CASE("rocks_store: behaves as a store and remembers", "[storage][kv_store]") {
+  const TempDirectory directory;
+  {
+    auto store = RocksStore::open(directory / "deep/index");
+    REQUIRE(store);
+    check_store(**store);
+  }
+  auto store = RocksStore::open(directory / "deep/index");
+  REQUIRE(store);
+  REQUIRE(pairs_of(**store, "") == Pairs{{"a/2", "new"}, {"b/1", ""}});
+}
+
+TEST_CASE("rocks_store: a killed process loses nothing acknowledged", "[storage][kv_store]") {
+  const TempDirectory directory;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = RocksStore::open(directory / "index");
+    const bool done = store && (*store)->put("k", "v", Durability::synced).ok();
+    ::kill(::getpid(), done ? SIGKILL : SIGTERM);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  REQUIRE(WIFSIGNALED(status));
+  REQUIRE(WTERMSIG(status) == SIGKILL);
+  auto store = RocksStore::open(directory / "index");
+  REQUIRE(store);
+  REQUIRE((*store)->get("k").value() == "v");
+}
+
+TEST_CASE("rocks_store: trouble is one line with the mend", "[storage][kv_store]") {
+  const TempDirectory directory;
+  {
+    auto store = RocksStore::open(directory / "index");
+    REQUIRE(store);
+    REQUIRE((*store)->put("k", "v", Durability::synced));
+    const auto second = RocksStore::open(directory / "index");
+    REQUIRE_FALSE(second);
+    REQUIRE(second.error().exit_code() == 2);
+    REQUIRE_THAT(second.error().message, Catch::Contains("already in use"));
+    REQUIRE(second.error().message.find('\n') == std::string::npos);
+  }
+  test::write_bytes(directory / "index/CURRENT", "nonsense\n");
+  const auto damaged = RocksStore::open(directory / "index");
+  REQUIRE_FALSE(damaged);
+  REQUIRE(damaged.error().exit_code() == 1);
+  REQUIRE_THAT(damaged.error().message, Catch::Contains("index") && Catch::Contains("is damaged"));
+  REQUIRE(damaged.error().message.find('\n') == std::string::npos);
+  test::write_bytes(directory / "file", "x");
+  REQUIRE(RocksStore::open(directory / "file").error().exit_code() == 2);
+}

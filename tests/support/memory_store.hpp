@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "storage/kv_store.hpp"
+
+namespace train::test {
+
+/// A KvStore in memory. Its content can be copied and put back, which is what a disk that lost its
+/// newest writes looks like; writes can be made to fail.
+class MemoryStore final : public storage::KvStore {
+ public:
+  std::map<std::string, std::string, std::less<>> content;
+  int writes_until_failure = -1;  ///< -1: never.
+
+  Result<std::optional<std::string>> get(std::string_view key) override {
+    const auto found = content.find(key);
+    return found == content.end() ? std::optional<std::string>() : std::optional(found->second);
+  }
+
+  Status write(const storage::WriteBatch& batch, storage::Durability) override {
+    if (writes_until_failure == 0) {
+      return failure("memory store: write refused");
+    }
+    writes_until_failure -= writes_until_failure > 0 ? 1 : 0;
+    for (const auto& [key, value] : batch.operations()) {
+      if (value) {
+        content[key] = *value;
+      } else {
+        content.erase(key);
+      }
+    }
+    return {};
+  }
+
+  Status scan(std::string_view prefix, const Visitor& visitor) override {
+    for (auto at = content.lower_bound(prefix); at != content.end(); ++at) {
+      if (!at->first.starts_with(prefix) || !visitor(at->first, at->second)) {
+        break;
+      }
+    }
+    return {};
+  }
+};
+
+}  // namespace train::test
