@@ -1,0 +1,277 @@
+// Who may include whom: the arrows between folders, and where third-party headers may be seen.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/tidy/source_tree.hpp"
+
+namespace train::tidy {
+namespace {
+
+struct Include {
+  std::size_t line = 0;  // index
+  std::string path;
+  bool quoted = false;
+};
+
+std::vector<Include> includes_of(const SourceFile& file) {
+  static const std::regex kInclude("^\\s*#\\s*include\\s*([\"<])([^\">]+)[\">].*");
+  std::vector<Include> includes;
+  for (std::size_t i = 0; i < file.lines.size(); ++i) {
+    std::smatch match;
+    if (file.lines[i].find("include") != std::string::npos &&
+        std::regex_match(file.lines[i], match, kInclude)) {
+      includes.push_back({i, match[2].str(), match[1].str() == "\""});
+    }
+  }
+  return includes;
+}
+
+// What a folder may include besides itself: a whole folder ("storage/"), a part of one
+// ("kernels/device/") or one file. tests/ may include everything.
+const std::map<std::string, std::vector<std::string>>& allowed_includes() {
+  static const std::map<std::string, std::vector<std::string>> kAllowed = {
+      {"engine/base", {}},
+      {"configs", {"engine/base/"}},
+      {"kernels", {"engine/base/"}},
+      {"storage", {"engine/base/", "configs/data_section.hpp", "configs/checkpoint_section.hpp"}},
+      {"engine",
+       {"engine/base/", "kernels/", "configs/model_section.hpp", "configs/optimizer_section.hpp",
+        "configs/data_section.hpp", "configs/parallel_section.hpp"}},
+      {"checkpoint",
+       {"engine/base/", "storage/", "engine/tensor.hpp", "engine/state_view.hpp",
+        "configs/checkpoint_section.hpp"}},
+      // The layer that composes a run also picks the kernel table; it calls no kernel itself.
+      {"actors",
+       {"engine/", "configs/", "storage/", "checkpoint/", "kernels/device/",
+        "kernels/backend.hpp"}}};
+  return kAllowed;
+}
+
+bool may_include(const std::string& folder, const std::string& path) {
+  if (folder == "tests" || folder_of(path) == folder) {
+    return true;
+  }
+  const auto allowed = allowed_includes().find(folder);
+  return allowed != allowed_includes().end() &&
+         std::any_of(allowed->second.begin(), allowed->second.end(), [&](const std::string& entry) {
+           return entry.ends_with('/') ? path.starts_with(entry) : path == entry;
+         });
+}
+
+Findings check_arrows(const SourceTree& tree) {
+  std::set<std::string> known;
+  for (const SourceFile& file : tree) {
+    known.insert(file.path);
+  }
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    if (!file.is_code()) {
+      continue;
+    }
+    for (const Include& include : includes_of(file)) {
+      if (include.quoted && !known.contains(include.path)) {
+        findings.push_back(
+            finding(file, include.line,
+                    fmt::format("\"{}\" is no file, seen from the repository root", include.path)));
+      } else if (include.quoted && !may_include(folder_of(file.path), include.path)) {
+        findings.push_back(
+            finding(file, include.line,
+                    fmt::format("{} may not include {}", folder_of(file.path), include.path)));
+      }
+    }
+  }
+  return findings;
+}
+
+struct Confinement {
+  std::string header;                // Start of the included path.
+  std::vector<std::string> allowed;  // Regular expressions of whole paths.
+};
+
+const std::vector<Confinement>& confinements() {
+  static const std::vector<Confinement> kConfinements = {
+      {"configs/run_config.hpp", {"(actors|configs|tests)/.*"}},
+      {"caf/", {"(actors|tests)/.*"}},
+      {"rocksdb/", {"storage/.*\\.cpp"}},
+      {"toml++/", {"configs/.*\\.cpp"}},
+      {"CLI/", {"actors/cli/.*\\.cpp"}},
+      {"boost/asio", {"actors/net/.*\\.cpp"}},
+      {"catch2/", {"tests/.*"}},
+      {"hwy/", {"kernels/.*"}},
+      {"dnnl", {"kernels/.*\\.cpp"}},
+      {"oneapi/", {"kernels/.*\\.cpp"}},
+      {"spdlog/", {"engine/base/.*\\.cpp"}},
+      {"cuda", {".*\\.cu", "kernels/device/.*\\.cpp", "engine/collective/nccl\\.cpp"}},
+      {"cublas", {".*\\.cu", "kernels/device/.*\\.cpp"}},
+      {"nccl", {".*\\.cu", "engine/collective/nccl\\.cpp"}}};
+  return kConfinements;
+}
+
+Findings check_confinements(const SourceTree& tree) {
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    if (!file.is_code()) {
+      continue;
+    }
+    for (const Include& include : includes_of(file)) {
+      for (const Confinement& rule : confinements()) {
+        const bool here = std::any_of(
+            rule.allowed.begin(), rule.allowed.end(),
+            [&](const std::string& text) { return std::regex_match(file.path, std::regex(text)); });
+        if (include.path.starts_with(rule.header) && !here) {
+          findings.push_back(finding(
+              file, include.line,
+              fmt::format("{} belongs to {} alone", include.path, fmt::join(rule.allowed, ", "))));
+        }
+      }
+      if (include.path.ends_with(".cuh") && !file.path.ends_with(".cu") &&
+          !file.path.ends_with(".cuh")) {
+        findings.push_back(finding(file, include.line, "a .cuh belongs to .cu files alone"));
+      }
+    }
+  }
+  return findings;
+}
+
+// Cycles of includes, each reported at the file that closes it.
+Findings check_cycles(const SourceTree& tree) {
+  std::map<std::string, const SourceFile*> by_path;
+  for (const SourceFile& file : tree) {
+    by_path[file.path] = &file;
+  }
+  enum class Mark : unsigned char { open, closed };
+  std::map<std::string, Mark> marks;
+  Findings findings;
+  const std::function<void(const SourceFile&)> visit = [&](const SourceFile& file) {
+    marks[file.path] = Mark::open;
+    for (const Include& include : includes_of(file)) {
+      const auto next = by_path.find(include.path);
+      if (!include.quoted || next == by_path.end()) {
+        continue;
+      }
+      const auto mark = marks.find(include.path);
+      if (mark == marks.end()) {
+        visit(*next->second);
+      } else if (mark->second == Mark::open) {
+        findings.push_back(
+            finding(file, include.line, fmt::format("{} includes this file", include.path)));
+      }
+    }
+    marks[file.path] = Mark::closed;
+  };
+  for (const SourceFile& file : tree) {
+    // Kernel sources include themselves once per instruction set, on purpose.
+    if (file.is_header() && !marks.contains(file.path)) {
+      visit(file);
+    }
+  }
+  return findings;
+}
+
+const SourceTree& repository() {
+  static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
+  return kTree;
+}
+
+TEST_CASE("include: the arrows between folders point one way", "[tidy][include]") {
+  const Findings findings = check_arrows(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("include: third-party headers stay where they belong", "[tidy][include]") {
+  const Findings findings = check_confinements(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("include: no headers include each other in a circle", "[tidy][include]") {
+  const Findings findings = check_cycles(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+// The findings of `rule` on one file with one include; what is included exists.
+template <class Rule>
+Findings judge(Rule rule, const std::string& path, const std::string& include) {
+  SourceTree tree = {make_file(path, "#include " + include + "\n")};
+  if (include.front() == '"') {
+    tree.push_back(make_file(include.substr(1, include.size() - 2), "\n"));
+  }
+  return rule(tree);
+}
+
+TEST_CASE("include: every wrong arrow is found", "[tidy][include]") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"engine/base/a.hpp", "\"configs/run_section.hpp\""},
+      {"configs/a.cpp", "\"storage/a.hpp\""},
+      {"kernels/a.cpp", "\"engine/tensor.hpp\""},
+      {"kernels/a.cpp", "\"configs/model_section.hpp\""},
+      {"storage/a.cpp", "\"configs/model_section.hpp\""},
+      {"storage/a.cpp", "\"engine/state_view.hpp\""},
+      {"engine/a.cpp", "\"configs/checkpoint_section.hpp\""},
+      {"engine/a.cpp", "\"storage/a.hpp\""},
+      {"engine/a.cpp", "\"actors/a.hpp\""},
+      {"checkpoint/a.cpp", "\"engine/model/model.hpp\""},
+      {"checkpoint/a.cpp", "\"kernels/device/buffer.hpp\""},
+      {"checkpoint/a.cpp", "\"actors/a.hpp\""},
+      {"actors/a.cpp", "\"kernels/matmul.hpp\""},
+      {"actors/a.cpp", "\"tests/support/a.hpp\""}};
+  for (const auto& [path, include] : wrong) {
+    INFO(path << " includes " << include);
+    CHECK(judge(check_arrows, path, include).size() == 1);
+  }
+  const std::vector<std::pair<std::string, std::string>> right = {
+      {"configs/a.cpp", "\"engine/base/result.hpp\""},
+      {"storage/a.cpp", "\"configs/data_section.hpp\""},
+      {"engine/a.cpp", "\"kernels/backend.hpp\""},
+      {"checkpoint/a.cpp", "\"engine/state_view.hpp\""},
+      {"actors/a.cpp", "\"kernels/device/stream.hpp\""},
+      {"tests/a.cpp", "\"kernels/matmul.hpp\""}};
+  for (const auto& [path, include] : right) {
+    INFO(path << " includes " << include);
+    CHECK(judge(check_arrows, path, include).empty());
+  }
+  const SourceTree lost = {make_file("engine/a.cpp", "#include \"a.hpp\"\n")};
+  CHECK(check_arrows(lost) ==
+        Findings{"engine/a.cpp:1: \"a.hpp\" is no file, seen from the repository root"});
+}
+
+TEST_CASE("include: every stray third-party header is found", "[tidy][include]") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"engine/a.hpp", "<caf/all.hpp>"},          {"storage/a.hpp", "<rocksdb/db.h>"},
+      {"checkpoint/a.cpp", "<rocksdb/db.h>"},     {"configs/a.hpp", "<toml++/toml.h>"},
+      {"actors/a.cpp", "<toml++/toml.h>"},        {"actors/a.cpp", "<CLI/CLI.hpp>"},
+      {"engine/a.cpp", "<cuda_runtime.h>"},       {"engine/a.cpp", "<hwy/highway.h>"},
+      {"engine/a.cpp", "<oneapi/dnnl/dnnl.h>"},   {"storage/a.cpp", "<spdlog/spdlog.h>"},
+      {"engine/a.cpp", "<catch2/catch.hpp>"},     {"engine/a.cpp", "\"configs/run_config.hpp\""},
+      {"kernels/a.cpp", "\"kernels/reduce.cuh\""}};
+  for (const auto& [path, include] : wrong) {
+    INFO(path << " includes " << include);
+    CHECK(judge(check_confinements, path, include).size() == 1);
+  }
+  CHECK(judge(check_confinements, "storage/a.cpp", "<rocksdb/db.h>").empty());
+  CHECK(judge(check_confinements, "actors/a.cpp", "\"configs/run_config.hpp\"").empty());
+}
+
+TEST_CASE("include: a circle of headers is found", "[tidy][include]") {
+  const SourceTree circle = {make_file("engine/a.hpp", "#include \"engine/b.hpp\"\n"),
+                             make_file("engine/b.hpp", "#include \"engine/c.hpp\"\n"),
+                             make_file("engine/c.hpp", "#include \"engine/a.hpp\"\n")};
+  CHECK(check_cycles(circle) == Findings{"engine/c.hpp:1: engine/a.hpp includes this file"});
+  const SourceTree diamond = {
+      make_file("engine/a.hpp", "#include \"engine/b.hpp\"\n#include \"engine/c.hpp\"\n"),
+      make_file("engine/b.hpp", "#include \"engine/c.hpp\"\n"), make_file("engine/c.hpp", "\n")};
+  CHECK(check_cycles(diamond).empty());
+}
+
+}  // namespace
+}  // namespace train::tidy

@@ -1,0 +1,196 @@
+// What a file may look like: lengths, header guards, words that must not stay.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <regex>
+#include <string>
+
+#include "tests/tidy/source_tree.hpp"
+
+namespace train::tidy {
+namespace {
+
+constexpr std::size_t kLongestLine = 100;  // columns
+constexpr std::size_t kLongestHeader = 250;
+constexpr std::size_t kLongestSource = 450;
+constexpr std::size_t kLongestFunction = 70;
+
+// Columns of UTF-8 text: every byte but the continuations.
+std::size_t columns(const std::string& line) {
+  return static_cast<std::size_t>(std::count_if(line.begin(), line.end(), [](char letter) {
+    return (static_cast<unsigned char>(letter) & 0xc0) != 0x80;
+  }));
+}
+
+Findings check_lengths(const SourceTree& tree) {
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    if (!file.is_code()) {
+      continue;
+    }
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      if (columns(file.lines[i]) > kLongestLine) {
+        findings.push_back(finding(file, i, fmt::format("longer than {} columns", kLongestLine)));
+      }
+    }
+    const std::size_t limit = file.is_header() ? kLongestHeader : kLongestSource;
+    if (file.lines.size() > limit) {
+      findings.push_back(finding(
+          file, limit, fmt::format("{} lines; at most {} are readable", file.lines.size(), limit)));
+    }
+  }
+  return findings;
+}
+
+std::size_t indentation(const std::string& line) {
+  return std::min(line.find_first_not_of(' '), line.size());
+}
+
+// Formatted code: a function starts on the last line that is indented like its closing brace, and
+// only a function (or a block inside one, which is shorter) closes with a brace alone on its line.
+Findings check_functions(const SourceTree& tree) {
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    if (!file.is_code()) {
+      continue;
+    }
+    for (const std::size_t level : {std::size_t{0}, std::size_t{2}}) {
+      std::size_t start = 0;
+      for (std::size_t i = 0; i < file.lines.size(); ++i) {
+        const std::string& line = file.lines[i];
+        if (line == std::string(level, ' ') + "}") {
+          if (i - start + 1 > kLongestFunction) {
+            findings.push_back(
+                finding(file, start, fmt::format("a function of {} lines", i - start + 1)));
+          }
+        } else if (!line.empty() && line.front() != '#' && indentation(line) == level) {
+          start = i;
+        }
+      }
+    }
+  }
+  return findings;
+}
+
+Findings check_headers(const SourceTree& tree) {
+  Findings findings;
+  static const std::regex kAnyUsing("^\\s*using\\s+namespace\\s.*");
+  static const std::regex kCafUsing("^\\s*using\\s+namespace\\s+(::)?caf\\b.*");
+  for (const SourceFile& file : tree) {
+    if (!file.is_code()) {
+      continue;
+    }
+    // A "-inl.hpp" is included once per instruction set; its own toggle guards it.
+    const bool guarded =
+        std::find(file.lines.begin(), file.lines.end(), "#pragma once") != file.lines.end() ||
+        (file.path.ends_with("-inl.hpp") && file.contains("HWY_TARGET_TOGGLE"));
+    if (file.is_header() && !guarded) {
+      findings.push_back(finding(file, 0, "a header without #pragma once"));
+    }
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      if (std::regex_match(file.lines[i], file.is_header() ? kAnyUsing : kCafUsing)) {
+        findings.push_back(finding(file, i, "a using-directive that leaks names"));
+      }
+    }
+  }
+  return findings;
+}
+
+Findings check_words(const SourceTree& tree) {
+  // Taken apart, so that this file does not hold them.
+  static const std::regex kBanned(std::string("\\b(TO") + "DO|FIX" + "ME|XX" + "X|HA" + "CK)\\b");
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      if (std::regex_search(file.lines[i], kBanned)) {
+        findings.push_back(finding(file, i, "unfinished work; finish it or leave it out"));
+      }
+    }
+  }
+  return findings;
+}
+
+const SourceTree& repository() {
+  static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
+  return kTree;
+}
+
+TEST_CASE("size: lines and files are short", "[tidy][size]") {
+  const Findings findings = check_lengths(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("size: functions are short", "[tidy][size]") {
+  const Findings findings = check_functions(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("size: headers are guarded and leak no names", "[tidy][size]") {
+  const Findings findings = check_headers(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+TEST_CASE("size: nothing is marked as unfinished", "[tidy][size]") {
+  const Findings findings = check_words(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
+}
+
+std::string repeated(const std::string& text, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) {
+    out += text;
+  }
+  return out;
+}
+
+TEST_CASE("size: long lines and files are found", "[tidy][size]") {
+  CHECK(check_lengths({make_file("a.cpp", repeated("x", 101))}) ==
+        Findings{"a.cpp:1: longer than 100 columns"});
+  CHECK(check_lengths({make_file("a.cpp", repeated("é", 100))}).empty());
+  CHECK(check_lengths({make_file("a.hpp", repeated("\n", 251))}).size() == 1);
+  CHECK(check_lengths({make_file("a.hpp", repeated("\n", 250))}).empty());
+  CHECK(check_lengths({make_file("a.cpp", repeated("\n", 451))}).size() == 1);
+  CHECK(check_lengths({make_file("a.cpp", repeated("\n", 450))}).empty());
+  CHECK(check_lengths({make_file("a.md", repeated("x", 101))}).empty());
+}
+
+TEST_CASE("size: long functions are found, wherever they are", "[tidy][size]") {
+  const auto function = [](const std::string& indent, std::size_t body) {
+    return fmt::format("{0}void f(int a,\n{0}       int b) {{\n{1}{0}}}\n", indent,
+                       repeated(fmt::format("{}  work();\n", indent), body));
+  };
+  CHECK(check_functions({make_file("a.cpp", fmt::format("\n{}", function("", 68)))}) ==
+        Findings{"a.cpp:2: a function of 71 lines"});
+  CHECK(check_functions({make_file("a.cpp", function("", 67))}).empty());
+  CHECK(
+      check_functions({make_file("a.hpp", fmt::format("class A {{\n{}}};\n", function("  ", 68)))})
+          .size() == 1);
+  CHECK(check_functions({make_file("a.cpp", function("", 60) + function("", 60))}).empty());
+  CHECK(check_functions(
+            {make_file("a.cpp", fmt::format("int table[] = {{\n{}}};\n", repeated("  1,\n", 90)))})
+            .empty());
+}
+
+TEST_CASE("size: bad headers are found", "[tidy][size]") {
+  CHECK(check_headers({make_file("a.hpp", "int a;\n")}) ==
+        Findings{"a.hpp:1: a header without #pragma once"});
+  CHECK(check_headers({make_file("a-inl.hpp", "int a;\n")}).size() == 1);
+  CHECK(check_headers({make_file("a-inl.hpp", "#ifdef HWY_TARGET_TOGGLE\n")}).empty());
+  CHECK(check_headers({make_file("a.hpp", "#pragma once\n using namespace std;\n")}).size() == 1);
+  CHECK(check_headers({make_file("a.cpp", "using namespace caf;\n")}).size() == 1);
+  CHECK(check_headers({make_file("a.cpp", "using namespace std::literals;\n")}).empty());
+}
+
+TEST_CASE("size: banned words are found in any file", "[tidy][size]") {
+  CHECK(check_words({make_file("a.md", std::string("TO") + "DO: more\n")}).size() == 1);
+  CHECK(check_words({make_file("a.cpp", std::string("// FIX") + "ME\n")}).size() == 1);
+  CHECK(check_words({make_file("a.cpp", "// to do lists\n")}).empty());
+}
+
+}  // namespace
+}  // namespace train::tidy

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace train::tidy {
+
+/// One text file of the repository.
+struct SourceFile {
+  std::string path;                ///< From the repository root: "engine/model/block.hpp".
+  std::vector<std::string> lines;  ///< Without line ends.
+
+  [[nodiscard]] bool is_header() const;  ///< .hpp or .cuh
+  [[nodiscard]] bool is_code() const;    ///< A header, .cpp or .cu
+  [[nodiscard]] std::string_view name() const;
+  [[nodiscard]] bool contains(std::string_view text) const;
+};
+
+using SourceTree = std::vector<SourceFile>;
+
+/// What breaks a rule, one line each: "path:line: what".
+using Findings = std::vector<std::string>;
+
+/// Every text file of the folders of the product and of the root, sorted by path.
+[[nodiscard]] SourceTree load_tree(const std::filesystem::path& root);
+
+/// A file from literal text, to prove that a rule can fail.
+[[nodiscard]] SourceFile make_file(std::string path, std::string_view text);
+
+/// "engine/base" or the first component of the path; "" for files of the root.
+[[nodiscard]] std::string folder_of(std::string_view path);
+
+/// "path:line: what"; lines count from 1.
+[[nodiscard]] std::string finding(const SourceFile& file, std::size_t index, std::string_view what);
+
+/// The findings as one text, for a failing check.
+[[nodiscard]] std::string joined(const Findings& findings);
+
+}  // namespace train::tidy
