@@ -1,0 +1,115 @@
+#include "checkpoint/manifest.hpp"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "storage/digest.hpp"
+#include "tests/checkpoint/checkpoint_fixture.hpp"
+
+using namespace train;
+using namespace train::checkpoint;
+
+namespace {
+
+Manifest example() {
+  Manifest manifest;
+  manifest.fields = test::fields_at(200);
+  manifest.fields.weights_digest = "w";
+  manifest.fields.index_head = "3:abc";
+  manifest.config_digest = storage::digest_text(manifest.fields.config_text);
+  manifest.files = {{"shard-0", 100, "d0"}, {"shard-1", 200, "d1"}};
+  manifest.tensors = {{"a", "F32", {4, 2}, "shard-0", 0, 3, "x"},
+                      {"a", "F32", {4, 2}, "shard-1", 3, 1, "y"},
+                      {"b", "F32", {}, "shard-0", 0, 1, "z"}};
+  return manifest;
+}
+
+/// The manifest after `change` to its JSON, with a digest that fits again.
+std::string changed(const std::function<void(nlohmann::ordered_json&)>& change) {
+  auto object = nlohmann::ordered_json::parse(manifest_text(example()));
+  object["manifest_digest"] = "xxh3-128:00000000000000000000000000000000";
+  change(object);
+  std::string text = object.dump(1) + "\n";
+  const std::string digest = storage::digest_text(text);
+  const std::string key = "\"manifest_digest\": \"";
+  if (const auto at = text.rfind(key); at != std::string::npos) {
+    text.replace(at + key.size(), digest.size(), digest);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("manifest: what is written is read", "[checkpoint][manifest]") {
+  const Manifest manifest = example();
+  const auto parsed = parse_manifest(manifest_text(manifest), "m");
+  REQUIRE(parsed);
+  REQUIRE(manifest_text(*parsed) == manifest_text(manifest));
+  REQUIRE(parsed->fields.step == 200);
+  REQUIRE(parsed->fields.tokens == 200 * 1024);
+  REQUIRE(parsed->fields.config_text == manifest.fields.config_text);
+  REQUIRE(parsed->fields.index_head == "3:abc");
+  REQUIRE(parsed->files[1].size_bytes == 200);
+  REQUIRE(parsed->tensors[1].first_row == 3);
+  REQUIRE(parsed->tensors[0].shape == std::vector<std::int64_t>{4, 2});
+}
+
+TEST_CASE("manifest: any changed byte and any cut is found", "[checkpoint][manifest][CK-5]") {
+  const std::string good = manifest_text(example());
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const int bit : {0x01, 0x20}) {
+      std::string bytes = good;
+      bytes[i] = static_cast<char>(bytes[i] ^ bit);
+      const auto parsed = parse_manifest(bytes, "m");
+      INFO("byte " << i);
+      REQUIRE_FALSE(parsed);
+      REQUIRE(parsed.error().kind == ErrorKind::failure);
+    }
+    REQUIRE_FALSE(parse_manifest(good.substr(0, i), "m"));
+  }
+  REQUIRE_FALSE(parse_manifest(good + "x", "m"));
+  REQUIRE_FALSE(parse_manifest("", "m"));
+}
+
+TEST_CASE("manifest: another version is the user's, named", "[checkpoint][manifest]") {
+  const auto parsed = parse_manifest(changed([](auto& json) { json["version"] = 2; }), "m.json");
+  REQUIRE_FALSE(parsed);
+  REQUIRE(parsed.error().exit_code() == 2);
+  REQUIRE_THAT(parsed.error().message, Catch::Contains("m.json: format version 2"));
+}
+
+TEST_CASE("manifest: intact but wrong content is named", "[checkpoint][manifest]") {
+  using Json = nlohmann::ordered_json;
+  const std::vector<std::pair<std::string, std::function<void(Json&)>>> cases = {
+      {"step is missing", [](Json& json) { json.erase("step"); }},
+      {"tokens is no whole number", [](Json& json) { json["tokens"] = "5"; }},
+      {"lanes is no whole number", [](Json& json) { json["lanes"] = -1; }},
+      {"kernel_set is no string", [](Json& json) { json["kernel_set"] = 1; }},
+      {"tensors is no array", [](Json& json) { json["tensors"] = 1; }},
+      {"files is missing", [](Json& json) { json.erase("files"); }},
+      {"files[1]. is not an object", [](Json& json) { json["files"][1] = 7; }},
+      {"files[0].size", [](Json& json) { json["files"][0]["size"] = 1.5; }},
+      {"tensors[1].digest is missing", [](Json& json) { json["tensors"][1].erase("digest"); }},
+      {"tensors[0].shape", [](Json& json) { json["tensors"][0]["shape"][0] = -4; }},
+      {"\"../x\" is not allowed", [](Json& json) { json["files"][0]["name"] = "../x"; }},
+      {"\"\" is not allowed", [](Json& json) { json["files"][0]["name"] = ""; }},
+      {"listed twice", [](Json& json) { json["files"][1]["name"] = "shard-0"; }},
+      {"unlisted file", [](Json& json) { json["tensors"][0]["file"] = "other"; }},
+      {"tensor a: rows", [](Json& json) { json["tensors"][1]["first_row"] = 2; }},
+      {"tensor a: rows", [](Json& json) { json["tensors"][1]["rows"] = 2; }},
+      {"tensor a: rows", [](Json& json) { json["tensors"][1]["rows"] = 9223372036854775807; }},
+      {"are missing", [](Json& json) { json["tensors"].erase(1); }},
+      {"two shapes",
+       [](Json& json) {
+         json["tensors"][1]["shape"] = {4, 3};
+       }},
+      {"config_text does not match", [](Json& json) { json["config_text"] = "other"; }},
+  };
+  for (const auto& [wanted, change] : cases) {
+    INFO(wanted);
+    const auto parsed = parse_manifest(changed(change), "m.json");
+    REQUIRE_FALSE(parsed);
+    REQUIRE_THAT(parsed.error().message, Catch::Contains(wanted) && Catch::Contains("m.json"));
+  }
+}
