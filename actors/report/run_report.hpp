@@ -20,8 +20,8 @@ struct ReportOptions {
   std::int64_t log_interval = 1;  ///< A metrics line every this many steps.
   std::int64_t tokens_per_step = 0;
   double flops_per_token = 0.0;
-  double peak_flops = 0.0;                ///< Measured GEMM peak, for MFU; 0: unknown.
-  std::optional<double> bytes_per_token;  ///< For bits per byte.
+  double peak_flops = 0.0;                     ///< Measured GEMM peak, for MFU; 0: unknown.
+  std::optional<double> bytes_per_token = {};  ///< For bits per byte.
   bool tensorboard = true;
   bool terminal = false;  ///< A live line instead of plain ones.
   std::FILE* out = nullptr;

@@ -20,8 +20,8 @@ struct TrainingParts {
   StreamKind report_stream = StreamKind::threads;
   WriteCheckpoint write;
   RecordCheckpoint record;
-  RunProgram::Options program;
-  RankReporting reporting;
+  RunProgram::Options program = {};
+  RankReporting reporting = {};
   std::int64_t stall_ns = 30'000'000'000;
 };
 
