@@ -29,6 +29,8 @@ struct ConductorState {
   bool poisoned = false;
   bool rank_stopped = false;
   bool closing = false;
+  bool reporter_gone = false;
+  bool told = false;  // the waiter has its RunFinished
   std::optional<std::int32_t> signal;
   std::string save_failure;  // of the newest save; empty when it succeeded
   std::string report_failure;
@@ -48,7 +50,9 @@ struct Conductor {
   void stop_requested(std::int32_t signal) const;
   void finish_if_done() const;
   void close_report() const;
+  void tell() const;
   void rank_failed(const RankFailed& event) const;
+  void part_down(const caf::down_msg& down) const;
   [[nodiscard]] RunFinished outcome() const;
 };
 
@@ -82,10 +86,9 @@ void Conductor::pump() const {
     }
     give(*command);
   }
+  state().wait->end();  // each finished command starts the wait anew
   if (state().outstanding > 0) {
     state().wait->begin("the rank to finish a command", state().steps_finished);
-  } else {
-    state().wait->end();
   }
   finish_if_done();
 }
@@ -151,7 +154,18 @@ void Conductor::close_report() const {
   if (!state().closing) {
     state().closing = true;
     state().wait->end();
-    self->send(state().peers.reporter, CloseReport{});
+    if (state().reporter_gone) {
+      tell();
+    } else {
+      self->send(state().peers.reporter, CloseReport{});
+    }
+  }
+}
+
+void Conductor::tell() const {
+  if (!state().told) {
+    state().told = true;
+    caf::anon_send(state().peers.waiter, outcome());
   }
 }
 
@@ -160,6 +174,21 @@ void Conductor::rank_failed(const RankFailed& event) const {
     state().outcome = RunFinished{state().steps_finished, event.exit_code,
                                   fmt::format("rank {} failed: {}", event.rank, event.text)};
     close_report();
+  }
+}
+
+void Conductor::part_down(const caf::down_msg& down) const {
+  const std::string text = failure_text(down.reason);
+  if (down.source != state().peers.reporter.address()) {
+    if (!text.empty()) {
+      rank_failed({0, text, kExitFailure});
+    }
+    return;
+  }
+  state().reporter_gone = true;
+  state().report_failure = text.empty() ? "the reporter ended unasked" : text;
+  if (state().closing) {
+    tell();
   }
 }
 
@@ -174,12 +203,9 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       [conductor](const ConnectConductor& peers) {
         conductor.state().peers = peers;
         conductor.self->monitor(peers.rank);
-        conductor.self->set_down_handler([conductor](caf::down_msg& down) {
-          const std::string text = failure_text(down.reason);
-          if (!text.empty()) {
-            conductor.rank_failed({0, text, kExitFailure});
-          }
-        });
+        conductor.self->monitor(peers.reporter);
+        conductor.self->set_down_handler(
+            [conductor](caf::down_msg& down) { conductor.part_down(down); });
         conductor.pump();
       },
       [conductor](const CommandFinished&) {
@@ -214,9 +240,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       [conductor](const RankFailed& event) { conductor.rank_failed(event); },
       [conductor](const ReportFailed& event) { conductor.state().report_failure = event.text; },
       [conductor](const StopRequested& event) { conductor.stop_requested(event.signal); },
-      [conductor](const ReportDrained&) {
-        caf::anon_send(conductor.state().peers.waiter, conductor.outcome());
-      },
+      [conductor](const ReportDrained&) { conductor.tell(); },
   };
 }
 
