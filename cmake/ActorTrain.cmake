@@ -8,6 +8,8 @@ function(actortrain_options target)
   target_compile_options(${target} PRIVATE -ffp-contract=off)
   if(ACTORTRAIN_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${ACTORTRAIN_SANITIZE} -fno-omit-frame-pointer -g)
+    # GCC 12 sees uninitialised values in Catch2 where the sanitizer instruments it.
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
     target_link_options(${target} PUBLIC -fsanitize=${ACTORTRAIN_SANITIZE})
   endif()
 endfunction()
