@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "actors/messages/connect_messages.hpp"
@@ -22,7 +23,7 @@ constexpr std::size_t kStagingBuffers = 2;
 struct Staging {
   std::vector<std::byte> bytes;
   std::vector<engine::StateView> views;
-  bool poisoned = false;
+  bool poisoned = false;  // the state that was to be copied; then the bytes stay as they were
 };
 
 enum class StagingUse : std::uint8_t { free, copying, complete, writing };
@@ -33,6 +34,8 @@ struct SnapshotState {
   std::array<std::shared_ptr<Staging>, kStagingBuffers> staging;
   std::array<StagingUse, kStagingBuffers> use{};
   std::array<std::int64_t, kStagingBuffers> steps{};
+  // The step whose complete copy is being replaced; it counts until the newer one is known good.
+  std::array<std::optional<std::int64_t>, kStagingBuffers> replaced;
   std::optional<std::int64_t> wanted;  // a CopyState that found no free buffer
   std::optional<WaitBoard::Line> wait;
   bool draining = false;
@@ -63,7 +66,7 @@ struct Snapshot {
   [[nodiscard]] SnapshotState& state() const { return self->state; }
   [[nodiscard]] std::optional<std::size_t> find(StagingUse use) const;
   void copy(std::int64_t step) const;
-  void start_copy(std::size_t index, std::int64_t step) const;
+  void start_copy(std::size_t index, std::int64_t step, std::optional<std::int64_t> replaced) const;
   void copied(const StateCopied& message) const;
   void write_next() const;
   void write_done(std::int64_t step) const;
@@ -81,12 +84,11 @@ std::optional<std::size_t> Snapshot::find(StagingUse use) const {
 
 void Snapshot::copy(std::int64_t step) const {
   if (const auto index = find(StagingUse::free)) {
-    start_copy(*index, step);
+    start_copy(*index, step, std::nullopt);
     return;
   }
   if (const auto index = find(StagingUse::complete)) {
-    self->send(state().peers.conductor, CheckpointSkipped{state().steps[*index]});
-    start_copy(*index, step);
+    start_copy(*index, step, state().steps[*index]);
     return;
   }
   TRAIN_CHECK(!state().wanted, "a second snapshot command before the first was served");
@@ -94,17 +96,22 @@ void Snapshot::copy(std::int64_t step) const {
   state().wait->begin("a free staging buffer", step);
 }
 
-void Snapshot::start_copy(std::size_t index, std::int64_t step) const {
+void Snapshot::start_copy(std::size_t index, std::int64_t step,
+                          std::optional<std::int64_t> replaced) const {
   state().use[index] = StagingUse::copying;
   state().steps[index] = step;
+  state().replaced[index] = replaced;
   auto staging = state().staging[index];
   // The poison flag belongs to the compute stream; it is read there, in order.
   context->compute->enqueue(
       [staging, runtime = context.get()] { staging->poisoned = runtime->engine->poisoned(); });
   kernels::Event::record(*context->compute).wait_on(*context->copy);
   context->copy->mark({.what = "copy for checkpoint", .step = step - 1, .unit = -1, .lane = -1});
-  context->copy->enqueue(
-      [staging, runtime = context.get()] { copy_views(runtime->engine->state_views(), *staging); });
+  context->copy->enqueue([staging, runtime = context.get()] {
+    if (!staging->poisoned) {
+      copy_views(runtime->engine->state_views(), *staging);
+    }
+  });
   const kernels::Event done = kernels::Event::record(*context->copy);
   context->copy->enqueue([me = caf::actor_cast<SnapshotActor>(self), staging, step, index] {
     caf::anon_send(me, StateCopied{step, static_cast<std::int32_t>(index), staging->poisoned});
@@ -114,7 +121,16 @@ void Snapshot::start_copy(std::size_t index, std::int64_t step) const {
 
 void Snapshot::copied(const StateCopied& message) const {
   const auto index = static_cast<std::size_t>(message.staging);
-  state().use[index] = message.poisoned ? StagingUse::free : StagingUse::complete;
+  const std::optional<std::int64_t> replaced = std::exchange(state().replaced[index], std::nullopt);
+  if (message.poisoned) {
+    state().use[index] = replaced ? StagingUse::complete : StagingUse::free;
+    state().steps[index] = replaced.value_or(-1);
+  } else {
+    state().use[index] = StagingUse::complete;
+    if (replaced) {
+      self->send(state().peers.conductor, CheckpointSkipped{*replaced});
+    }
+  }
   write_next();
 }
 
@@ -172,7 +188,10 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
   }
   const Snapshot snapshot{self, context, write};
   return {
-      [self](const ConnectSnapshot& peers) { self->state.peers = peers; },
+      [self](const ConnectSnapshot& peers) {
+        self->state.peers = peers;
+        self->link_to(peers.index);  // without it no save would ever be done with
+      },
       [snapshot](const CopyState& message) { snapshot.copy(message.step); },
       [snapshot](const StateCopied& message) { snapshot.copied(message); },
       [snapshot](const DrainSnapshots&) {

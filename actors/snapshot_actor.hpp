@@ -33,9 +33,10 @@ using WriteCheckpoint = std::function<Result<WrittenCheckpoint>(
 ///   StateCopied -> written on the disk stream, one at a time. If a newer copy is complete before
 ///   an
 ///     older one began to be written, the older is skipped (CheckpointSkipped), never the newest.
-///   A poisoned state (loss or norm not finite) is dropped, never written.
+///   A poisoned state (loss or norm not finite) is dropped, never written; it replaces nothing.
 ///   CheckpointWritten / CheckpointFailed come back from the disk stream; the index confirms with
 ///   CheckpointIndexed. DrainSnapshots -> SnapshotsDrained when nothing is under way.
+/// Dies with the index actor (linked), so that the rank hears of it.
 [[nodiscard]] SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& context,
                                            const WriteCheckpoint& write);
 
