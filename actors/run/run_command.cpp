@@ -16,6 +16,7 @@
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/training_system.hpp"
+#include "actors/supervision.hpp"
 #include "configs/field_table.hpp"
 #include "configs/load_config.hpp"
 #include "engine/base/log.hpp"
@@ -133,7 +134,11 @@ RunFinished train_to_end(const PreparedRun& run, std::shared_ptr<RunReport> repo
     const SignalWatcher signals([conductor = actors.conductor](int signal) {
       caf::anon_send(conductor, StopRequested{signal});
     });
-    self->receive([&outcome](const RunFinished& finished) { outcome = finished; });
+    self->monitor(actors.conductor);  // nobody else would hear of its end
+    self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
+                  [&outcome, &run](const caf::down_msg& down) {
+                    outcome = {run.first_step, kExitFailure, failure_text(down.reason)};
+                  });
     stop_training(actors);
   }
   system.await_all_actors_done();
@@ -160,7 +165,7 @@ void show_sample(const PreparedRun& run) {
                       .sampling = {.seed = run.config.run.seed}},
                      [&text](std::int32_t token) {
                        text += show_byte(token);
-                       return true;
+                       return !signal_pending();
                      });
   std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
 }
@@ -183,6 +188,19 @@ int run_command(const cli::RunOptions& options) {
   const auto run = prepare_run(std::move(plan).value(), options.fresh);
   if (!run) {
     return report_error(run.error());
+  }
+  if (options.fresh) {
+    // The same command would begin yet another run.
+    log_info(
+        fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
+                    run->directory.root.string(), run->directory.root.filename().string()));
+  }
+  if (run->first_step >= run->config.run.steps) {
+    log_info(
+        fmt::format("run_finished all {} steps are done, nothing to do; raise run.steps to "
+                    "train on, or start anew with --fresh",
+                    run->config.run.steps));
+    return kExitFinished;
   }
   auto report = open_report(*run);
   if (!report) {
