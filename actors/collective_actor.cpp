@@ -54,8 +54,11 @@ CollectiveActor::behavior_type collective(CollectiveSelf self, RankContext conte
                           static_cast<std::int64_t>(message.sequence),
                           engine::expand({.kind = message.kind, .units = units})));
       },
-      [self](const RequestCollective& message) -> Promise {
+      [self, context](const RequestCollective& message) -> Promise {
         auto promise = self->make_response_promise<CollectiveFinished>();
+        if (message.identity.generation < context->generation) {
+          return promise;  // whoever asked is of a generation that is over: nobody hears an answer
+        }
         self->state.promises.emplace(to_string(message.identity), promise);
         run_due(self, self->state.order->request(message.identity));
         return promise;
