@@ -1,0 +1,115 @@
+#include <catch2/catch.hpp>
+
+#include "actors/exit_codes.hpp"
+#include "tests/support/actor_fixture.hpp"
+
+namespace train::test {
+namespace {
+
+using Steps = std::vector<std::int64_t>;
+
+Steps evaluated(const TrainingRun& run) {
+  Steps steps;
+  for (const actors::EvaluationFinished& evaluation : run.evaluations) {
+    steps.push_back(evaluation.step);
+  }
+  return steps;
+}
+
+TEST_CASE("a run through the actors is the plain loop, bit for bit", "[actors][EX-1][P1]") {
+  const RunSetup setup;
+  const PlainRun plain(setup);
+  TrainingRun run(setup);
+  run.start();
+  run.run();
+  CHECK(run.finished().exit_code == actors::kExitFinished);
+  CHECK(run.finished().step == 4);
+  REQUIRE(run.steps.size() == 4);
+  CHECK(run.steps.back().has_digest);
+  CHECK(run.steps.back().weights_digest == plain.digests.back());
+  CHECK(plain.digests.front() != plain.digests.back());
+  CHECK(evaluated(run) == Steps{0, 2, 4});
+  CHECK(run.saved == Steps{2, 4});
+  CHECK(run.checkpoints.recorded == Steps{2, 4});
+  require_same(run, plain);
+}
+
+TEST_CASE("any order of messages gives the same result and an end", "[actors][EX-1][P2]") {
+  const RunSetup setup{.steps = 3, .manual_streams = GENERATE(false, true)};
+  const PlainRun plain(setup);
+  const std::uint64_t first = Catch::rngSeed();
+  std::set<std::vector<std::string>> orders;
+  for (std::uint64_t seed = first; seed < first + 120; ++seed) {
+    INFO("schedule seed " << seed);
+    Random random(seed);
+    TrainingRun run(setup);
+    std::vector<std::string> order;
+    run.world().observe([&order](std::string_view actor, const caf::type_erased_tuple&) {
+      order.emplace_back(actor);
+    });
+    run.start();
+    run.run(random);
+    REQUIRE(run.finished().exit_code == actors::kExitFinished);
+    REQUIRE(run.steps.size() == 3);
+    REQUIRE(evaluated(run) == Steps{0, 2, 3});
+    REQUIRE(run.checkpoints.written.contains(3));
+    REQUIRE(run.saved.size() + run.skipped.size() == 2);
+    require_same(run, plain);
+    orders.insert(order);
+  }
+  CHECK(orders.size() > 100);  // the seeds did choose
+}
+
+TEST_CASE("the same seed gives the same schedule", "[actors]") {
+  const auto trace = [](std::uint64_t seed) {
+    Random random(seed);
+    TrainingRun run({.steps = 2, .manual_streams = true});
+    std::vector<std::string> order;
+    run.world().observe([&order](std::string_view actor, const caf::type_erased_tuple&) {
+      order.emplace_back(actor);
+    });
+    run.start();
+    run.run(random);
+    return order;
+  };
+  CHECK(trace(11) == trace(11));
+  CHECK(trace(11) != trace(12));
+}
+
+TEST_CASE("one lane, one slot and no evaluation also work", "[actors][EX-4]") {
+  const RunSetup setup{.eval_interval = 0, .lanes = 1, .eval_lanes = 1, .lane_slots = 1};
+  TrainingRun run(setup);
+  run.start();
+  run.run();
+  CHECK(run.finished().exit_code == actors::kExitFinished);
+  CHECK(run.evaluations.empty());
+  require_same(run, PlainRun(setup));
+}
+
+TEST_CASE("a stop is served wherever it comes, and what was done is saved", "[actors][P3]") {
+  const RunSetup setup{.steps = 4, .manual_streams = GENERATE(false, true)};
+  const PlainRun plain(setup);
+  int stopped = 0;
+  for (std::uint64_t after = 0; after < 1200; after += 23) {
+    INFO("stop requested after " << after << " events");
+    Random random(after);
+    TrainingRun run(setup);
+    run.start();
+    for (std::uint64_t event = 0; event < after && run.step(random); ++event) {
+    }
+    run.request_stop();
+    run.request_stop();  // once more: the framework of the machine may be impatient
+    run.run(random);
+    const actors::RunFinished end = run.finished();
+    const bool all_done = end.step == setup.steps;
+    REQUIRE(end.exit_code == (all_done ? actors::kExitFinished : actors::kExitStopped));
+    REQUIRE(static_cast<std::int64_t>(run.steps.size()) == end.step);
+    REQUIRE((end.step == 0 || run.checkpoints.written.contains(end.step)));
+    require_same(run, plain);
+    stopped += all_done ? 0 : 1;
+  }
+  CHECK(stopped > 5);
+}
+
+}  // namespace
+}  // namespace train::test
