@@ -11,6 +11,7 @@
 #include "actors/run/byte_text.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/run_plan.hpp"
+#include "actors/run/signal_watcher.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/reader.hpp"
 #include "configs/load_config.hpp"
@@ -30,6 +31,20 @@ struct TrainedModel {
   std::vector<engine::UnitState> units;
   std::int64_t step = 0;
 };
+
+Error no_such_step(const fs::path& checkpoints, std::int64_t step) {
+  const auto found = checkpoint::list_checkpoints(checkpoints);
+  if (!found) {
+    return found.error();
+  }
+  std::vector<std::int64_t> steps;
+  for (const checkpoint::Candidate& candidate : *found) {
+    steps.insert(steps.begin(), candidate.step);
+  }
+  return user_error(
+      fmt::format("--step {}: no such checkpoint in {}; there is {}", step, checkpoints.string(),
+                  steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
+}
 
 Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
                                                     std::optional<std::int64_t> step) {
@@ -52,8 +67,7 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
   const fs::path path = checkpoints / checkpoint::checkpoint_name(*step);
   std::error_code ignored;  // not there and not readable are the same to the user
   if (!fs::is_directory(path, ignored)) {
-    return user_error(
-        fmt::format("--step {}: no such checkpoint in {}", *step, checkpoints.string()));
+    return no_such_step(checkpoints, *step);
   }
   auto verified = checkpoint::verify_checkpoint(path);
   if (!verified) {
@@ -121,6 +135,7 @@ Status require_bytes(const TrainedModel& model) {
 }  // namespace
 
 int generate_command(const cli::GenerateOptions& options) {
+  allow_signals();
   auto model = load_model(options.run_directory, options.step);
   Status status = model ? require_bytes(*model) : Status(model.error());
   if (!status.ok()) {

@@ -5,6 +5,7 @@
 
 #include "actors/exit_codes.hpp"
 #include "actors/run/run_command.hpp"
+#include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
 #include "engine/base/units.hpp"
 #include "storage/prepare.hpp"
@@ -43,6 +44,7 @@ class ProgressBar {
 }  // namespace
 
 int prepare_command(const cli::PrepareOptions& options) {
+  allow_signals();
   ProgressBar bar;
   storage::PrepareRequest request{.inputs = {},
                                   .tokenizer = options.tokenizer,

@@ -91,23 +91,30 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
     return user_error(
         fmt::format("{}: is a file, not a run directory; choose another run.name", root.string()));
   }
+  const Error foreign = user_error(
+      fmt::format("{}: holds files but no run (no config.toml); choose another run.name or run.dir",
+                  root.string()));
+  // Before the lock, so that nothing is put into a directory that is not ours.
+  if (!fs::exists(root / "run.lock", error) && is_foreign(root)) {
+    return foreign;
+  }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(root));
   auto lock = storage::FileLock::acquire(root);
   if (!lock) {
     return lock.error();
   }
   if (is_foreign(root)) {
-    return user_error(fmt::format(
-        "{}: holds files but no run (no config.toml); choose another run.name or run.dir",
-        root.string()));
+    return foreign;
   }
   RunDirectory directory{.root = root, .lock = std::move(lock).value()};
   directory.existed = fs::exists(directory.config_file(), error);
   if (directory.existed) {
     TRAIN_RETURN_IF_ERROR(same_run(directory.config_file(), config));
   }
+  configs::RunConfig stored = config;
+  stored.run.name = root.filename().string();  // so that the stored file resumes this very run
   TRAIN_RETURN_IF_ERROR(
-      storage::write_file_atomically(directory.config_file(), configs::to_toml(config)));
+      storage::write_file_atomically(directory.config_file(), configs::to_toml(stored)));
   return directory;
 }
 

@@ -30,6 +30,17 @@ void block_signals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+void allow_signals() {
+  const sigset_t set = watched_signals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+bool signal_pending() {
+  const sigset_t set = watched_signals();
+  const timespec at_once{.tv_sec = 0, .tv_nsec = 0};
+  return sigtimedwait(&set, nullptr, &at_once) > 0;
+}
+
 SignalWatcher::SignalWatcher(std::function<void(int)> on_signal)
     : on_signal_(std::move(on_signal)), thread_([this] { watch(); }) {}
 

@@ -10,6 +10,13 @@ namespace train::actors {
 /// SIGPIPE: from then on signals only reach a SignalWatcher. Call it first in main.
 void block_signals();
 
+/// Gives the signals back their usual effect, to end the process: for commands that have nothing to
+/// save. Before any thread is started.
+void allow_signals();
+
+/// A blocked signal has come that no SignalWatcher took.
+[[nodiscard]] bool signal_pending();
+
 /// Turns signals into calls: a thread waits for them. A second SIGINT leaves the process at once
 /// with code 130: what is committed stands (P3), the step in flight is lost.
 class SignalWatcher {
