@@ -11,69 +11,14 @@
 
 #include "actors/messages/event_messages.hpp"
 #include "actors/run/training_system.hpp"
-#include "engine/train_step.hpp"
 #include "engine/unit_state.hpp"
 #include "kernels/backend.hpp"
 #include "tests/support/actor_world.hpp"
 #include "tests/support/manual_stream.hpp"
+#include "tests/support/plain_run.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::test {
-
-/// A run that takes milliseconds: 2 blocks, 2 heads of 8, sequences of 16 out of 64 tokens.
-struct RunSetup {
-  std::int64_t steps = 4;
-  std::int64_t eval_interval = 2;
-  std::int64_t checkpoint_interval = 2;
-  std::int64_t lanes = 4;
-  std::int64_t eval_lanes = 3;
-  std::int32_t lane_slots = 4;
-  std::uint64_t seed = 5;
-  std::int64_t bad_token_at = -1;  ///< Position in train.bin of a token outside the vocabulary.
-  bool manual_streams = false;     ///< Else work runs inside enqueue().
-};
-
-inline engine::RankEngine::Options engine_options(const RunSetup& setup) {
-  engine::RankEngine::Options options;
-  options.shape.architecture = engine::Architecture::enoki;
-  options.shape.layers = 2;
-  options.shape.heads = 2;
-  options.shape.head_dim = 8;
-  options.shape.embedding_dim = 16;
-  options.shape.mlp_hidden = 40;
-  options.shape.vocab_size = 64;
-  options.init.seed = setup.seed;
-  options.batch.lanes = setup.lanes;
-  options.batch.micro_batch = 2;
-  options.seq_len = 16;
-  options.total_steps = setup.steps;
-  options.eval_lanes = setup.eval_lanes;
-  options.lane_slots = setup.lane_slots;
-  options.optimizer.lr = 1e-2;
-  options.schedule.name = "constant";
-  return options;
-}
-
-/// Token files of uint16 below the vocabulary, the same every time.
-inline void write_tokens(const std::filesystem::path& directory, const RunSetup& setup) {
-  Random random(setup.seed);
-  const auto text = [&](std::int64_t count, std::int64_t bad) {
-    std::string bytes;
-    for (std::int64_t i = 0; i < count; ++i) {
-      bytes.push_back(static_cast<char>(i == bad ? 64 : random() % 64));
-      bytes.push_back('\0');
-    }
-    return bytes;
-  };
-  write_bytes(directory / "train.bin", text(1601, setup.bad_token_at));
-  write_bytes(directory / "val.bin", text(161, -1));
-}
-
-inline storage::TokenDataset open_tokens(const std::filesystem::path& directory) {
-  auto dataset = storage::TokenDataset::open(directory, {.sequence_length = 16, .vocab_size = 64});
-  REQUIRE(dataset.ok());
-  return std::move(dataset).value();
-}
 
 /// Checkpoints in memory, which fail when told to.
 struct MemoryCheckpoints {
@@ -96,54 +41,6 @@ struct MemoryCheckpoints {
     }
     recorded.push_back(step);
     return {};
-  }
-};
-
-/// The same run as a plain loop over engine::TrainStep: what every schedule has to reproduce.
-struct PlainRun {
-  std::vector<engine::StepResult> steps;
-  std::map<std::int64_t, engine::EvaluationResult> evaluations;  ///< By finished steps.
-  std::vector<std::uint64_t> digests;                            ///< By finished steps.
-
-  explicit PlainRun(const RunSetup& setup) {
-    const TempDirectory data;
-    write_tokens(data.path(), setup);
-    const auto tokens = open_tokens(data.path());
-    engine::TrainStep loop(kernels::cpu_backend(), engine_options(setup));
-    const auto stream = kernels::make_inline_stream(1);
-    const storage::LaneOrder order{.seed = setup.seed,
-                                   .sequences = tokens.train().sequences(),
-                                   .lanes = static_cast<std::uint64_t>(setup.lanes),
-                                   .micro_batch = 2};
-    const auto read = [&](const storage::TokenSplit& split, std::uint64_t sequence,
-                          std::uint64_t row, std::int32_t* to, std::int32_t* targets) {
-      REQUIRE(split.read(sequence, {to + row * 16, 16}, {targets + row * 16, 16}).ok());
-    };
-    const auto evaluate = [&](std::int64_t step) {
-      evaluations[step] = loop.evaluate(
-          *stream, [&](std::int64_t, std::int64_t lane, std::int32_t* to, std::int32_t* targets) {
-            for (std::uint64_t row = 0; row < 2; ++row) {
-              const auto sequence = storage::validation_sequence(
-                  static_cast<std::uint64_t>(lane), row, 2, tokens.validation().sequences());
-              read(tokens.validation(), sequence, row, to, targets);
-            }
-          });
-    };
-    digests.push_back(loop.rank().digest());
-    evaluate(0);
-    for (std::int64_t step = 0; step < setup.steps; ++step) {
-      steps.push_back(loop.run(
-          *stream, step,
-          [&](std::int64_t at, std::int64_t lane, std::int32_t* to, std::int32_t* targets) {
-            for (std::uint64_t row = 0; row < 2; ++row) {
-              const auto sequence = order.sequence(static_cast<std::uint64_t>(at),
-                                                   static_cast<std::uint64_t>(lane), row);
-              read(tokens.train(), sequence, row, to, targets);
-            }
-          }));
-      digests.push_back(loop.rank().digest());
-      evaluate(step + 1);
-    }
   }
 };
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,8 +14,6 @@
 #include "engine/base/log.hpp"
 
 namespace train::test {
-
-using Random = std::mt19937_64;
 
 /// An actor system on the framework's test scheduler: one thread, one message at a time, in an
 /// order that the test chooses. The clock stands still until the test moves it.

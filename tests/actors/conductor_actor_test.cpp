@@ -1,0 +1,191 @@
+#include "actors/conductor_actor.hpp"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <limits>
+
+#include "actors/exit_codes.hpp"
+#include "actors/messages/command_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/messages/report_messages.hpp"
+#include "tests/support/actor_world.hpp"
+
+namespace train::actors {
+namespace {
+
+/// A conductor between recorders; the test plays the rank.
+struct Fixture {
+  test::ActorWorld world;
+  WaitBoard waits;
+  test::Recorder rank{world.system()};
+  test::Recorder reporter{world.system()};
+  test::Recorder waiter{world.system()};
+  ConductorActor conductor;
+
+  explicit Fixture(const RunProgram::Options& program)
+      : conductor(world.keep(spawn_conductor(world.system(), waits, program))) {
+    tell(ConnectConductor{rank.as<RankActor>(), reporter.as<ReporterActor>(), waiter.actor()});
+  }
+  template <class Message>
+  void tell(const Message& message) {
+    caf::anon_send(conductor, message);
+    world.run_actors();
+  }
+  void finish_step(std::int64_t step, double loss = 1.0) {
+    const bool poisoned = !(loss < std::numeric_limits<double>::infinity());
+    tell(StepFinished{.step = step,
+                      .loss = FloatBits(loss),
+                      .grad_norm = FloatBits(1.0),
+                      .lr = FloatBits(0.1),
+                      .poisoned = poisoned});
+    tell(CommandFinished{});
+  }
+  /// The rank stops, the reporter is done; what the waiter hears.
+  RunFinished end() {
+    tell(RankStopped{0});
+    CHECK(reporter.count<CloseReport>() == 1);
+    CHECK(waiter.count<RunFinished>() == 0);  // first everything is written
+    tell(ReportDrained{});
+    REQUIRE(waiter.count<RunFinished>() == 1);
+    return waiter.all<RunFinished>().front();
+  }
+};
+
+TEST_CASE("the conductor keeps its window of commands ahead", "[actors][EX-4]") {
+  Fixture f({.total_steps = 5});
+  CHECK(f.rank.size() == kCommandWindow);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    f.finish_step(step);
+    CHECK(f.rank.size() == kCommandWindow + static_cast<std::size_t>(step));
+  }
+  const auto given = f.rank.all<TrainStep>();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    CHECK(given[i].sequence == i);
+    CHECK(given[i].step == static_cast<std::int64_t>(i));
+  }
+}
+
+TEST_CASE("a run to the end stops the rank, closes the report, says so", "[actors][EX-1]") {
+  Fixture f({.total_steps = 1});
+  CHECK(f.rank.count<TakeSnapshot>() == 1);
+  f.finish_step(1);
+  f.tell(CommandFinished{});
+  CHECK(f.rank.count<StopRank>() == 1);
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == kExitFinished);
+  CHECK(end.step == 1);
+  CHECK(f.reporter.count<StepFinished>() == 1);
+  CHECK(f.waits.waiting().empty());
+}
+
+TEST_CASE("a signal during a step: the steps given out are finished and saved", "[actors][P3]") {
+  Fixture f({.total_steps = 100, .checkpoint_interval = 50});
+  f.tell(StopRequested{SIGTERM});
+  CHECK(f.rank.size() == 2);  // nothing new before the window has room
+  f.finish_step(1);
+  f.tell(StopRequested{SIGINT});  // a second one changes nothing
+  f.finish_step(2);
+  CHECK(f.rank.count<TrainStep>() == 2);
+  REQUIRE(f.rank.count<TakeSnapshot>() == 1);
+  CHECK(f.rank.all<TakeSnapshot>().front().step == 2);
+  f.tell(CommandFinished{});
+  CHECK(f.rank.count<StopRank>() == 1);
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == kExitStopped);
+  CHECK(end.step == 2);
+  CHECK_THAT(end.text, Catch::Contains("signal 15") && Catch::Contains("resumes"));
+}
+
+TEST_CASE("a signal during an evaluation", "[actors][P3]") {
+  Fixture f({.total_steps = 100, .eval_interval = 10});
+  CHECK(f.rank.count<Evaluate>() == 1);
+  f.tell(StopRequested{SIGTERM});
+  f.tell(CommandFinished{});
+  f.finish_step(1);
+  CHECK(f.rank.count<TrainStep>() == 1);
+  CHECK(f.rank.count<TakeSnapshot>() == 1);
+  f.tell(CommandFinished{});
+  CHECK(f.end().exit_code == kExitStopped);
+}
+
+TEST_CASE("a signal during a snapshot saves the steps after it too", "[actors][P3]") {
+  Fixture f({.total_steps = 100, .checkpoint_interval = 1});
+  f.finish_step(1);  // the snapshot of step 1 is under way, the next step is given out
+  REQUIRE(f.rank.count<TakeSnapshot>() == 1);
+  REQUIRE(f.rank.count<TrainStep>() == 2);
+  f.tell(StopRequested{SIGTERM});
+  f.tell(CommandFinished{});
+  f.finish_step(2);
+  CHECK(f.rank.count<TrainStep>() == 2);
+  CHECK(f.rank.count<TakeSnapshot>() == 2);
+  f.tell(CommandFinished{});
+  CHECK(f.end().exit_code == kExitStopped);
+}
+
+TEST_CASE("a signal after the last step is a run that finished", "[actors]") {
+  Fixture f({.total_steps = 1});
+  f.finish_step(1);
+  f.tell(StopRequested{SIGTERM});
+  f.tell(CommandFinished{});
+  CHECK(f.end().exit_code == kExitFinished);
+}
+
+TEST_CASE("a step that is not finite: find the origin, save nothing more", "[actors]") {
+  Fixture f({.total_steps = 100, .checkpoint_interval = 3});
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  f.finish_step(1);
+  f.finish_step(2, nan);
+  f.finish_step(3, nan);  // was under way
+  REQUIRE(f.rank.count<FindNonfinite>() == 1);
+  CHECK(f.rank.all<FindNonfinite>().front().step == 1);
+  CHECK(f.rank.count<TakeSnapshot>() == 0);
+  f.tell(NonfiniteFound{2, "in block 1 (backward), lane 0"});
+  f.tell(CommandFinished{});
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == kExitFailure);
+  CHECK(end.step == 1);
+  CHECK_THAT(end.text, Catch::Contains("step 2") && Catch::Contains("block 1 (backward), lane 0"));
+  CHECK(f.reporter.count<StepFinished>() == 1);
+}
+
+TEST_CASE("a failed save ends in exit code 1 unless a later one succeeded", "[actors]") {
+  const bool later = GENERATE(false, true);
+  Fixture f({.total_steps = 1});
+  f.tell(CheckpointFailed{1, "disk full"});
+  if (later) {
+    f.tell(CheckpointWritten{1, "directory", 1, 1});
+  }
+  f.finish_step(1);
+  f.tell(CommandFinished{});
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == (later ? kExitFinished : kExitFailure));
+  CHECK((end.text.find("disk full") == std::string::npos) == later);
+}
+
+TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") {
+  Fixture f({.total_steps = 1});
+  f.tell(ReportFailed{"metrics.jsonl: disk full"});
+  f.finish_step(1);
+  f.tell(CommandFinished{});
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == kExitFailure);
+  CHECK_THAT(end.text, Catch::Contains("metrics.jsonl"));
+}
+
+TEST_CASE("a failed rank ends the run with its text and its code", "[actors]") {
+  Fixture f({.total_steps = 5});
+  f.tell(RankFailed{0, "train.bin: token 99 at position 3", kExitUserError});
+  f.tell(RankFailed{0, "something that followed", kExitFailure});
+  CHECK(f.reporter.count<CloseReport>() == 1);
+  f.tell(ReportDrained{});
+  REQUIRE(f.waiter.count<RunFinished>() == 1);
+  const RunFinished end = f.waiter.all<RunFinished>().front();
+  CHECK(end.exit_code == kExitUserError);
+  CHECK_THAT(end.text, Catch::Contains("rank 0") && Catch::Contains("position 3"));
+  f.tell(StopRequested{SIGTERM});
+  CHECK(f.waiter.count<RunFinished>() == 1);
+}
+
+}  // namespace
+}  // namespace train::actors

@@ -1,0 +1,81 @@
+#include "actors/run_program.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+namespace train::actors {
+namespace {
+
+std::string take(RunProgram& program, int count = 1000) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    const auto command = program.next();
+    if (!command) {
+      break;
+    }
+    static constexpr const char* kNames[] = {"train", "eval", "save", "find", "stop"};
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ",
+                        kNames[static_cast<std::size_t>(command->command)], command->step);
+  }
+  return text;
+}
+
+std::string all(const RunProgram::Options& options) {
+  RunProgram program(options);
+  return take(program);
+}
+
+TEST_CASE("a run evaluates and saves at its intervals and at the end", "[actors][EX-1]") {
+  CHECK(all({.total_steps = 5, .eval_interval = 2, .checkpoint_interval = 3}) ==
+        "eval0 train0 train1 eval2 train2 save3 train3 eval4 train4 eval5 save5 stop5");
+  CHECK(all({.total_steps = 4, .eval_interval = 2, .checkpoint_interval = 2}) ==
+        "eval0 train0 train1 eval2 save2 train2 train3 eval4 save4 stop4");
+  CHECK(all({.total_steps = 2}) == "train0 train1 save2 stop2");
+  CHECK(all({.total_steps = 0}) == "stop0");
+}
+
+TEST_CASE("a resumed run repeats neither evaluation nor save", "[actors]") {
+  CHECK(all({.first_step = 2, .total_steps = 4, .eval_interval = 2, .checkpoint_interval = 2}) ==
+        "train2 train3 eval4 save4 stop4");
+  CHECK(all({.first_step = 4, .total_steps = 4, .eval_interval = 2, .checkpoint_interval = 2}) ==
+        "stop4");
+}
+
+TEST_CASE("commands are numbered without a gap", "[actors][EX-1]") {
+  RunProgram program({.total_steps = 3, .eval_interval = 1, .checkpoint_interval = 1});
+  std::uint64_t expected = 0;
+  while (const auto command = program.next()) {
+    CHECK(command->sequence == expected++);
+  }
+  CHECK(expected == 3 + 4 + 3 + 1);
+}
+
+TEST_CASE("a signal ends the steps; what is done is saved once", "[actors][P3]") {
+  const RunProgram::Options options{
+      .total_steps = 100, .eval_interval = 2, .checkpoint_interval = 2};
+  RunProgram program(options);
+  const int before = GENERATE(0, 1, 2, 3, 4, 5, 6);
+  const std::string first = take(program, before);
+  program.stop_early();
+  const std::string rest = take(program);
+  // eval0 train0 train1 eval2 save2 train2 ...
+  const char* expected[] = {"stop0",       "stop0", "save1 stop1", "save2 stop2",
+                            "save2 stop2", "stop2", "save3 stop3"};
+  INFO("after: " << first);
+  CHECK(rest == expected[before]);
+  CHECK_FALSE(program.finished_all_steps());
+}
+
+TEST_CASE("a poisoned run looks for the origin and saves nothing more", "[actors]") {
+  RunProgram program({.total_steps = 10, .checkpoint_interval = 2});
+  CHECK(take(program, 2) == "train0 train1");
+  program.stop_poisoned(1);
+  program.stop_poisoned(2);  // the steps after it are not finite either
+  program.stop_early();
+  CHECK(take(program) == "find1 stop2");
+}
+
+}  // namespace
+}  // namespace train::actors
