@@ -1,0 +1,174 @@
+// What the world does to a run: damaged files, a full disk, numbers that blow up. P3: a checkpoint
+// is whole or absent.
+
+#include "tests/integration/run_site.hpp"
+#include "tests/support/full_disk.hpp"
+
+using namespace train::test;
+
+namespace {
+
+fs::path shard_of(const fs::path& run, std::int64_t step) {
+  return run / "checkpoints" / train::checkpoint::checkpoint_name(step) /
+         "shard-00000-of-00001.safetensors";
+}
+
+void damage(const fs::path& file) { flip_byte(file, fs::file_size(file) - 1000); }
+
+bool any_starts_with(const Words& names, const std::string& start) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return name.starts_with(start); });
+}
+
+}  // namespace
+
+TEST_CASE("damage: a flipped bit sets the newest checkpoint aside, the one before it is used",
+          "[integration][damage][P1][P3]") {
+  const RunSite site;
+  site.train();
+  const Words whole = results_of(site.run());
+  damage(shard_of(site.run(), 20));
+  const Ended ended = site.train();
+  INFO(ended.err);
+  CHECK(has(ended.err, "warning checkpoint_set_aside"));
+  CHECK(has(ended.err, "step-00000020"));
+  CHECK(has(ended.err, "resumed step=10 "));
+  CHECK(results_of(site.run()) == whole);
+  CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{10, 20});
+  CHECK(any_starts_with(names_in(site.run() / "checkpoints"), "damaged-step-00000020"));
+}
+
+TEST_CASE("damage: a missing or cut file of a checkpoint is noticed", "[integration][damage][P3]") {
+  const RunSite site;
+  site.train();
+  const Words whole = results_of(site.run());
+  SECTION("manifest missing") {
+    fs::remove(site.run() / "checkpoints/step-00000020/manifest.json");
+  }
+  SECTION("manifest empty") {
+    write_bytes(site.run() / "checkpoints/step-00000020/manifest.json", "");
+  }
+  SECTION("shard missing") { fs::remove(shard_of(site.run(), 20)); }
+  SECTION("shard cut") { fs::resize_file(shard_of(site.run(), 20), 1000); }
+  const Ended ended = site.train();
+  CHECK(has(ended.err, "warning checkpoint_set_aside"));
+  CHECK(results_of(site.run()) == whole);
+}
+
+TEST_CASE("damage: with no whole checkpoint left nothing is started over in silence",
+          "[integration][damage][P3]") {
+  const RunSite site;
+  site.train();
+  const std::string metrics = read_bytes(site.run() / "metrics.jsonl");
+  damage(shard_of(site.run(), 10));
+  damage(shard_of(site.run(), 20));
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the second time all are set aside already
+    const Ended ended = site.call({"run", "tiny.toml"});
+    INFO(ended.err);
+    CHECK(ended.exit_code == 1);
+    CHECK(lines_of(ended.err).size() == 1);
+    CHECK(has(ended.err, "step-00000010"));
+    CHECK(has(ended.err, "step-00000020"));
+    CHECK(has(ended.err, "start afresh"));
+    CHECK(read_bytes(site.run() / "metrics.jsonl") == metrics);
+  }
+}
+
+TEST_CASE("damage: a lost or damaged index is made anew", "[integration][damage][P3]") {
+  const RunSite site;
+  site.train();
+  const Words whole = results_of(site.run());
+  forget_after(site.run(), 10);
+  SECTION("lost") { fs::remove_all(site.run() / "index"); }
+  SECTION("damaged") {
+    for (const auto& entry : fs::directory_iterator(site.run() / "index")) {
+      if (entry.is_regular_file() && entry.file_size() > 0) {
+        write_bytes(entry.path(), "damaged");
+      }
+    }
+  }
+  site.train();
+  CHECK(results_of(site.run()) == whole);
+}
+
+TEST_CASE("damage: a damaged stored configuration is one line", "[integration][damage]") {
+  const RunSite site;
+  site.train({"run.steps=4", "schedule.warmup_steps=0"});
+  write_bytes(site.run() / "config.toml", "[run\nname");
+  const Ended ended =
+      site.call({"run", "tiny.toml", "--set", "run.steps=4", "--set", "schedule.warmup_steps=0"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(lines_of(ended.err).size() == 1);
+  CHECK(has(ended.err, "runs/tiny/config.toml"));
+}
+
+TEST_CASE("damage: a full disk costs no checkpoint, and space lets the run go on",
+          "[integration][damage][P1][P3]") {
+  const RunSite site;
+  site.train({"run.name=whole"});
+  const SmallDisk disk(site / "small", "1m");
+  if (!disk.mounted()) {
+    return;
+  }
+  const Words keys = {"run.dir=small", "checkpoint.interval_steps=4", "run.tensorboard=false"};
+  const auto filler = disk.path() / "filler";
+  write_bytes(filler, std::string(520 * 1024, 'x'));  // room for one checkpoint or two
+  const Ended ended = site.start_run(keys)->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.err, "checkpoint_failed"));
+  CHECK(has(ended.err, "disk full"));
+  const std::string last = lines_of(ended.err).back();
+  CHECK(last.starts_with("error "));
+  CHECK(has(last, "small/tiny"));
+  CHECK_FALSE(checkpoint_steps(disk.path() / "tiny").empty());  // and each is whole
+  fs::remove(filler);
+  Words fewer = keys;
+  fewer.push_back("checkpoint.keep_last=1");
+  const Ended resumed = site.train(fewer);
+  CHECK(has(resumed.err, "resumed step="));
+  CHECK(results_of(disk.path() / "tiny") == results_of(site.run("whole")));
+}
+
+TEST_CASE("damage: a full disk at the start is one line", "[integration][damage]") {
+  const RunSite site;
+  const SmallDisk disk(site / "small", "64k");
+  if (!disk.mounted()) {
+    return;
+  }
+  // An odd number of pages: the last write that fits is a short one.
+  Process fill({"/usr/bin/env", "sh", "-c", "cat /dev/zero > filler"}, disk.path());
+  REQUIRE(fill.wait().exit_code != 0);
+  const Ended ended = site.call({"run", "tiny.toml", "--set", "run.dir=small"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(lines_of(ended.err).size() == 1);
+  CHECK(has(ended.err, "disk full"));
+}
+
+TEST_CASE("damage: a loss that is not finite ends the run and names layer and step",
+          "[integration][damage]") {
+  const RunSite site;
+  // Decay by lr * weight_decay = a million: the weights leave the range of floats in a few steps.
+  const Ended ended = site.start_run({"optimizer.lr=1000", "optimizer.weight_decay=1000",
+                                      "optimizer.grad_clip=0", "schedule.name=constant",
+                                      "schedule.warmup_steps=0", "checkpoint.interval_steps=1"})
+                          ->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  const std::string last = lines_of(ended.err).back();
+  CHECK(last.starts_with("error not finite"));
+  const std::size_t at = last.find(" at step ");
+  REQUIRE(at != std::string::npos);
+  const std::int64_t step = std::stoll(last.substr(at + 9));
+  CHECK(step > 1);
+  CHECK(step < 20);
+  CHECK(has(last, "in block "));
+  for (const std::int64_t saved : checkpoint_steps(site.run())) {
+    CHECK(saved < step);
+  }
+  for (const nlohmann::json& entry : metrics_of(site.run())) {
+    CHECK(entry.at("step").get<std::int64_t>() < step);
+  }
+}

@@ -1,0 +1,184 @@
+// Every mistake of a user ends with exit code 2 and one line that says where and how to mend it;
+// nothing is started and nothing is left behind.
+
+#include "tests/integration/run_site.hpp"
+#include "tests/support/full_disk.hpp"
+
+using namespace train::test;
+
+namespace {
+
+// One line on stderr, which holds every one of `parts`.
+void check_one_line(const Ended& ended, int exit_code, const Words& parts) {
+  INFO("stderr: " << ended.err);
+  CHECK(ended.signal == 0);
+  CHECK(ended.exit_code == exit_code);
+  REQUIRE(lines_of(ended.err).size() == 1);
+  CHECK(ended.err.starts_with("error "));
+  for (const std::string& part : parts) {
+    INFO("wanted: " << part);
+    CHECK(has(ended.err, part));
+  }
+}
+
+// The command fails as check_one_line says, writes nothing to standard output, changes no file.
+void check_mistake(const RunSite& site, const Words& words, const Words& parts, int exit_code = 2) {
+  const auto before = tree_of(site.path());
+  const Ended ended = site.call(words);
+  check_one_line(ended, exit_code, parts);
+  CHECK(ended.out.empty());
+  CHECK(tree_of(site.path()) == before);
+}
+
+void append(const fs::path& file, const std::string& text) {
+  write_bytes(file, read_bytes(file) + text);
+}
+
+// data/ with a train.bin and a val.bin of the given bytes.
+void write_tokens(const RunSite& site, const std::string& train) {
+  fs::create_directories(site / "data");
+  write_bytes(site / "data/train.bin", train);
+  write_bytes(site / "data/val.bin", std::string(2000, '\0'));
+  site.write_config("data");
+}
+
+}  // namespace
+
+TEST_CASE("mistakes: on the command line", "[integration][mistakes]") {
+  const RunSite site;
+  check_mistake(site, {"rnu", "tiny.toml"}, {"unknown command \"rnu\"", "run", "--help"});
+  check_mistake(site, {}, {"wants a command", "generate"});
+  check_mistake(site, {"run"}, {"actortrain run", "--help"});
+  check_mistake(site, {"run", "tiny.toml", "--dryrun"}, {"--dryrun", "--dry-run"});
+  check_mistake(site, {"run", "tiny.toml", "extra"}, {"extra"});
+  check_mistake(site, {"generate"}, {"actortrain generate", "--help"});
+  check_mistake(site, {"generate", "runs/tiny", "--tokens", "0"}, {"--tokens"});
+  check_mistake(site, {"generate", "runs/tiny", "--temperature", "-1"}, {"--temperature"});
+  check_mistake(site, {"data"}, {"prepare"});
+  check_mistake(site, {"data", "prepare", "--out", "data"}, {"--input"});
+  check_mistake(site, {"data", "prepare", "--out", "data", "--input", "none.txt"}, {"none.txt"});
+}
+
+TEST_CASE("mistakes: in the run file", "[integration][mistakes]") {
+  const RunSite site;
+  check_mistake(site, {"run", "none.toml"}, {"none.toml"});
+  fs::create_directory(site / "directory.toml");
+  check_mistake(site, {"run", "directory.toml"}, {"directory.toml", "directory"});
+  const std::string good = read_bytes(site / "tiny.toml");
+
+  append(site / "tiny.toml", "thread = 2\n");
+  check_mistake(site, {"run", "tiny.toml"},
+                {"tiny.toml:29: ", "\"runtime.thread\"", "did you mean \"runtime.threads\""});
+  write_bytes(site / "tiny.toml", good + "[optimiser]\nlr = 1.0\n");
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:29: ", "optimiser", "\"optimizer"});
+  write_bytes(site / "tiny.toml", good + "steps = = 2\n");
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:29"});
+  write_bytes(site / "tiny.toml", good + "device = 3\n");
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:29: ", "runtime.device"});
+
+  write_bytes(site / "tiny.toml", good);
+  const auto set = [](const std::string& assignment) {
+    return Words{"run", "tiny.toml", "--set", assignment};
+  };
+  check_mistake(site, set("run.stpes=3"), {"--set run.stpes=3", "did you mean \"run.steps\""});
+  check_mistake(site, set("run.steps=0"), {"--set run.steps=0", "1 .. 1000000000"});
+  check_mistake(site, set("run.steps=2.5"), {"--set run.steps=2.5", "integer"});
+  check_mistake(site, set("optimizer.lr=-1"), {"optimizer.lr"});
+  check_mistake(site, set("optimizer.lr=nan"), {"optimizer.lr"});
+  check_mistake(site, set("optimizer.lr"), {"optimizer.lr"});
+  check_mistake(site, set("run.name=../elsewhere"), {"run.name"});
+  check_mistake(site, set("parallel.ranks=4"), {"parallel.ranks"});
+  check_mistake(site, set("model.head_dim=7"), {"model.head_dim"});
+}
+
+TEST_CASE("mistakes: in the data", "[integration][mistakes]") {
+  const RunSite site;
+  site.write_config("nowhere");
+  check_mistake(site, {"run", "tiny.toml"}, {"nowhere", "data.dir", "actortrain data prepare"});
+  fs::create_directory(site / "data");
+  site.write_config("data");
+  check_mistake(site, {"run", "tiny.toml"}, {"data", "train.bin"});
+  write_bytes(site / "data/train.bin", std::string(4000, '\0'));
+  check_mistake(site, {"run", "tiny.toml"}, {"val.bin", "eval.interval_steps = 0"});
+
+  write_tokens(site, std::string(4001, '\0'));
+  check_mistake(site, {"run", "tiny.toml"}, {"data/train.bin", "4001 bytes", "cut short"});
+  write_tokens(site, std::string(64, '\0'));
+  check_mistake(site, {"run", "tiny.toml"},
+                {"data/train.bin", "32 tokens", "data.sequence_length"});
+  write_tokens(site, "");
+  check_mistake(site, {"run", "tiny.toml"}, {"data/train.bin"});
+  fs::remove(site / "data/train.bin");
+  fs::create_directory(site / "data/train.bin");
+  check_mistake(site, {"run", "tiny.toml"}, {"data/train.bin"});
+  fs::remove(site / "data/train.bin");
+  write_tokens(site, std::string(4000, '\0'));
+  write_bytes(site / "data/meta.json", "{\"vocab_size\": \"many\"}");
+  check_mistake(site, {"run", "tiny.toml"}, {"data/meta.json", "vocab_size"});
+}
+
+TEST_CASE("mistakes: a token outside the vocabulary names file and position",
+          "[integration][mistakes]") {
+  const RunSite site;
+  std::string tokens(4000, '\1');  // 257
+  write_tokens(site, tokens);
+  const Ended ended = site.call(
+      {"run", "tiny.toml", "--set", "model.vocab_size=257", "--set", "eval.interval_steps=0"});
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "data/train.bin"));
+  CHECK(has(ended.err, "token 257 at position"));
+  CHECK(has(ended.err, "model.vocab_size"));
+  CHECK(lines_of(ended.err).back().starts_with("error "));
+  CHECK(checkpoint_steps(site.run()).empty());
+}
+
+TEST_CASE("mistakes: a run directory that is something else", "[integration][mistakes]") {
+  const RunSite site;
+  site.train({"run.steps=4", "schedule.warmup_steps=0"});
+  const auto again = [&site](const std::string& assignment, const Words& parts) {
+    check_mistake(site,
+                  {"run", "tiny.toml", "--set", "run.steps=4", "--set", "schedule.warmup_steps=0",
+                   "--set", assignment},
+                  parts);
+  };
+  again("model.layers=3", {"runs/tiny/config.toml", "model.layers", "2", "3", "--fresh"});
+  again("optimizer.lr=0.5", {"runs/tiny/config.toml", "optimizer.lr", "0.003", "0.5", "--fresh"});
+  again("run.seed=3", {"run.seed", "1337"});
+
+  fs::create_directories(site.run("foreign"));
+  write_bytes(site.run("foreign") / "thesis.txt", "my thesis");
+  const auto files = tree_of(site.run("foreign"));
+  check_one_line(site.call({"run", "tiny.toml", "--set", "run.name=foreign"}), 2,
+                 {"runs/foreign", "run.name"});
+  CHECK(tree_of(site.run("foreign")) == files);
+  CHECK(names_in(site.run("foreign")) == Words{"thesis.txt"});  // not even a lock
+  write_bytes(site / "runs/file", "");
+  again("run.name=file", {"runs/file", "run.name"});
+  write_bytes(site / "parent", "");
+  again("run.dir=parent", {"parent"});
+}
+
+TEST_CASE("mistakes: a run directory in use", "[integration][mistakes]") {
+  const RunSite site;
+  const auto first = site.start_run({"run.steps=100000"});
+  REQUIRE(first->until([&] { return has(first->out(), "step 1/"); }));
+  const Ended second = site.call({"run", "tiny.toml", "--set", "run.steps=100000"});
+  check_one_line(second, 2, {"runs/tiny", "in use", fmt::format("process {}", first->pid())});
+  CHECK(second.out.empty());
+  first->send(SIGTERM);
+  CHECK(first->wait().exit_code == 75);  // and the first was not disturbed
+}
+
+TEST_CASE("mistakes: no permission to write", "[integration][mistakes]") {
+  const RunSite site;
+  const SmallDisk disk(site / "sealed", "1m");
+  if (!disk.mounted() ||
+      ::mount("", disk.path().c_str(), "", MS_REMOUNT | MS_RDONLY, nullptr) != 0) {
+    WARN("skipped: cannot mount a read-only tmpfs (needs root)");
+    return;
+  }
+  check_mistake(site, {"run", "tiny.toml", "--set", "run.dir=sealed"}, {"sealed", "permission"});
+  check_mistake(site, {"run", "tiny.toml", "--set", "run.dir=sealed/deeper"},
+                {"sealed", "permission"});
+}

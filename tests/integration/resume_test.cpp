@@ -1,0 +1,172 @@
+// P1 across every kind of stop: the run that was interrupted ends with the bits of the one that was
+// not. Real processes, real signals.
+
+#include "tests/integration/run_site.hpp"
+
+using namespace train::test;
+
+namespace {
+
+const Words kLongRun = {"run.steps=400", "run.digest_interval_steps=1", "eval.interval_steps=3",
+                        "checkpoint.interval_steps=4", "checkpoint.keep_last=3"};
+
+std::int64_t last_step(const fs::path& run) {
+  std::int64_t step = 0;
+  for (const nlohmann::json& entry : metrics_of(run)) {
+    step = std::max(step, entry.at("step").get<std::int64_t>());
+  }
+  return step;
+}
+
+// The unbroken run of kLongRun; trained once.
+const Words& long_results() {
+  static const Words results = [] {
+    const RunSite site;
+    site.train(kLongRun);
+    return results_of(site.run());
+  }();
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("resume: from every step the same bits follow", "[integration][resume][P1]") {
+  const RunSite site;
+  site.train({"run.digest_interval_steps=1", "run.name=whole"});
+  const Words whole = results_of(site.run("whole"));
+  for (std::int64_t step = 1; step < 20; ++step) {
+    const Words keys = {"run.digest_interval_steps=1", fmt::format("run.name=from{}", step),
+                        fmt::format("checkpoint.interval_steps={}", step)};
+    const fs::path run = site.run(fmt::format("from{}", step));
+    INFO("resumed from step " << step);
+    site.train(keys);
+    CHECK(results_of(run) == whole);  // saving changes nothing
+    forget_after(run, step);
+    REQUIRE(checkpoint_steps(run) == std::vector<std::int64_t>{step});
+    const Ended ended = site.train(keys);
+    CHECK(has(ended.err, fmt::format("resumed step={} ", step)));
+    CHECK(results_of(run) == whole);
+    CHECK(checkpoint_steps(run).back() == 20);
+  }
+}
+
+TEST_CASE("resume: after any number of kill -9 the same bits follow",
+          "[integration][resume][P1][P3]") {
+  const auto seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const RunSite site;
+  int kills = 0;
+  int resumed = 0;
+  while (kills < 8) {
+    const auto process = site.start_run(kLongRun);
+    if (random() % 4 != 0) {  // else: anywhere in the start-up
+      process->until([&] { return has(process->out(), "step "); });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 120));
+    if (!process->running()) {
+      break;
+    }
+    process->send(SIGKILL);
+    REQUIRE(process->wait().signal == SIGKILL);
+    ++kills;
+    resumed += has(process->err(), "resumed step=") ? 1 : 0;
+    INFO(process->err());
+    CHECK_FALSE(has(process->err(), "set_aside"));  // what has a checkpoint's name is whole
+    if (fs::exists(site.run() / "checkpoints")) {
+      checkpoint_steps(site.run());
+    }
+  }
+  INFO(kills << " kills");
+  REQUIRE(kills >= 3);
+  const Ended ended = site.train(kLongRun);
+  CHECK(resumed + (has(ended.err, "resumed step=") ? 1 : 0) > 0);
+  CHECK(results_of(site.run()) == long_results());
+  for (const std::string& name : names_in(site.run() / "checkpoints")) {
+    CHECK(name.starts_with("step-"));  // what killed writers left is swept
+  }
+}
+
+TEST_CASE("resume: SIGTERM and SIGINT save, say 75, and the same command goes on",
+          "[integration][resume][P1]") {
+  const RunSite site;
+  int stops = 0;
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    const auto process = site.start_run(kLongRun);
+    const std::string when = fmt::format("step {}/400 ", 12 + 100 * stops);
+    REQUIRE(process->until([&] { return has(process->out(), when); }));
+    process->send(signal);
+    const Ended ended = process->wait();
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 75);
+    CHECK(has(ended.err, "the same command resumes"));
+    CHECK(checkpoint_steps(site.run()).back() == last_step(site.run()));
+    CHECK(last_step(site.run()) < 400);
+    ++stops;
+  }
+  site.train(kLongRun);
+  CHECK(results_of(site.run()) == long_results());
+}
+
+TEST_CASE("resume: SIGTERM at the very start ends the run in good order",
+          "[integration][resume][P1]") {
+  const RunSite site;
+  const auto process = site.start_run(kLongRun);
+  REQUIRE(process->until([&] { return fs::exists(site.run() / "run.lock"); }));
+  process->send(SIGTERM);
+  const Ended ended = process->wait();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 75);
+  CHECK_FALSE(has(ended.err, "error"));
+  site.train(kLongRun);
+  CHECK(results_of(site.run()) == long_results());
+}
+
+TEST_CASE("resume: a second SIGINT leaves at once", "[integration][resume][P3]") {
+  const RunSite site;
+  const Words slow = {"batch.lanes=512", "run.steps=50", "checkpoint.interval_steps=1",
+                      "eval.interval_steps=0"};
+  const auto process = site.start_run(slow);
+  REQUIRE(process->until([&] { return has(process->err(), "run_started"); }));
+  process->send(SIGINT);
+  REQUIRE(process->until([&] { return has(process->err(), "stop_requested"); }));
+  process->send(SIGINT);
+  const Ended ended = process->wait(std::chrono::seconds(5));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 130);
+  checkpoint_steps(site.run());
+}
+
+TEST_CASE("resume: torn metrics are healed", "[integration][resume]") {
+  const RunSite site;
+  site.train();
+  const Words whole = results_of(site.run());
+  forget_after(site.run(), 10);
+  const std::string metrics = read_bytes(site.run() / "metrics.jsonl");
+  const std::size_t cut = metrics.find("\"step\":14,");
+  REQUIRE(cut != std::string::npos);
+  write_bytes(site.run() / "metrics.jsonl", metrics.substr(0, cut + 20));
+  site.train();
+  CHECK(results_of(site.run()) == whole);
+}
+
+TEST_CASE("resume: an evaluation that a stop left out is made up for", "[integration][resume]") {
+  const RunSite site;
+  site.train();
+  const Words whole = results_of(site.run());
+  std::string kept;
+  std::int64_t missing = 0;
+  SECTION("in mid-run") {
+    missing = 10;
+    forget_after(site.run(), 10);
+  }
+  SECTION("at the end") { missing = 20; }
+  for (const std::string& line : lines_of(read_bytes(site.run() / "metrics.jsonl"))) {
+    const bool gone = has(line, "val_loss") && has(line, fmt::format("\"step\":{},", missing));
+    kept += gone ? "" : line + "\n";
+  }
+  write_bytes(site.run() / "metrics.jsonl", kept);
+  REQUIRE(results_of(site.run()) != whole);
+  site.train();
+  CHECK(results_of(site.run()) == whole);
+}

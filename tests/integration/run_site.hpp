@@ -1,0 +1,195 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/layout.hpp"
+#include "checkpoint/reader.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::test {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+inline const char* program() { return ACTORTRAIN_BINARY_DIR "/actortrain"; }
+
+inline Words lines_of(const std::string& text) {
+  Words lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Sentences of few words, always the same: a model of any size learns something from them.
+inline std::string simple_text(std::size_t sentences) {
+  static const Words kNouns = {"the river", "a quiet child", "the old miller", "our neighbour"};
+  static const Words kVerbs = {"follows", "remembers", "waits for", "paints"};
+  std::mt19937 random(7);
+  std::string text;
+  for (std::size_t i = 0; i < sentences; ++i) {
+    text += fmt::format("{} {} {}.\n", kNouns[random() % 4], kVerbs[random() % 4],
+                        kNouns[random() % 4]);
+  }
+  return text;
+}
+
+/// Token files made by `actortrain data prepare`, once for all tests of this program.
+inline const fs::path& prepared_data() {
+  static const TempDirectory home;
+  static const fs::path data = [] {
+    write_bytes(home / "text.txt", simple_text(1500));
+    Process prepare({program(), "data", "prepare", "--input", (home / "text.txt").string(), "--out",
+                     (home / "data").string()});
+    const Ended ended = prepare.wait();
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    return home / "data";
+  }();
+  return data;
+}
+
+/// Where a user works: an empty directory with a run file, `tiny.toml`. Runs go to runs/.
+class RunSite {
+ public:
+  RunSite() { write_config(prepared_data().string()); }
+
+  void write_config(const std::string& data, const std::string& more_of_model = "") const {
+    write_bytes(home_ / "tiny.toml", fmt::format(R"([run]
+name = "tiny"
+steps = 20
+digest_interval_steps = 5
+[model]
+arch = "enoki"
+layers = 2
+heads = 2
+head_dim = 8
+{}
+[data]
+dir = "{}"
+sequence_length = 32
+[batch]
+lanes = 3
+micro_batch = 2
+[optimizer]
+lr = 3e-3
+[schedule]
+warmup_steps = 4
+[eval]
+interval_steps = 10
+lanes = 2
+[checkpoint]
+interval_steps = 10
+keep_last = 0
+[runtime]
+threads = 1
+)",
+                                                 more_of_model, data));
+  }
+
+  [[nodiscard]] const fs::path& path() const { return home_.path(); }
+  fs::path operator/(std::string_view name) const { return home_ / name; }
+  [[nodiscard]] fs::path run(const std::string& name = "tiny") const {
+    return home_.path() / "runs" / name;
+  }
+
+  /// Starts the program in this directory.
+  [[nodiscard]] std::unique_ptr<Process> start(Words words) const {
+    words.insert(words.begin(), program());
+    return std::make_unique<Process>(std::move(words), home_.path());
+  }
+  /// Starts `actortrain run tiny.toml` with `keys` as --set.
+  [[nodiscard]] std::unique_ptr<Process> start_run(const Words& keys = {}) const {
+    Words words = {"run", "tiny.toml"};
+    for (const std::string& key : keys) {
+      words.insert(words.end(), {"--set", key});
+    }
+    return start(std::move(words));
+  }
+  [[nodiscard]] Ended call(Words words) const { return start(std::move(words))->wait(); }
+  /// Trains to the end.
+  Ended train(const Words& keys = {}) const {
+    Ended ended = start_run(keys)->wait();
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    return ended;
+  }
+
+ private:
+  TempDirectory home_;
+};
+
+/// The lines of metrics.jsonl; each must be whole.
+inline std::vector<nlohmann::json> metrics_of(const fs::path& run) {
+  std::vector<nlohmann::json> entries;
+  for (const std::string& line : lines_of(read_bytes(run / "metrics.jsonl"))) {
+    INFO(line);
+    entries.push_back(nlohmann::json::parse(line, nullptr, false));
+    REQUIRE(entries.back().is_object());
+  }
+  return entries;
+}
+
+/// The lines of metrics.jsonl without what depends on the clock.
+inline Words results_of(const fs::path& run) {
+  Words results;
+  for (nlohmann::json entry : metrics_of(run)) {
+    entry.erase("tokens_per_second");
+    results.push_back(entry.dump());
+  }
+  return results;
+}
+
+/// Steps of the checkpoints, ascending. Each must be whole.
+inline std::vector<std::int64_t> checkpoint_steps(const fs::path& run) {
+  std::vector<std::int64_t> steps;
+  const auto found = checkpoint::list_checkpoints(run / "checkpoints");
+  REQUIRE(found.ok());
+  for (const checkpoint::Candidate& candidate : *found) {
+    const auto verified = checkpoint::verify_checkpoint(candidate.path);
+    REQUIRE(verified.ok());
+    INFO(candidate.path.string() << ": " << verified->damage);
+    REQUIRE(verified->whole());
+    steps.insert(steps.begin(), candidate.step);
+  }
+  return steps;
+}
+
+/// Removes the checkpoints after `step`, as if the run had been stopped there.
+inline void forget_after(const fs::path& run, std::int64_t step) {
+  for (const std::int64_t found : checkpoint_steps(run)) {
+    if (found > step) {
+      fs::remove_all(run / "checkpoints" / checkpoint::checkpoint_name(found));
+    }
+  }
+}
+
+/// Every file below a directory, with its bytes; but for run.lock, which names its last owner.
+inline std::map<std::string, std::string> tree_of(const fs::path& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.path().filename() == "run.lock") {
+      continue;
+    }
+    files[entry.path().string()] = entry.is_regular_file() ? read_bytes(entry.path()) : "directory";
+  }
+  return files;
+}
+
+}  // namespace train::test
