@@ -6,8 +6,9 @@ namespace train::actors {
 
 RunProgram::RunProgram(const Options& options)
     : options_(options), step_(options.first_step), saved_(options.first_step > 0) {
-  // A resumed run evaluated this step before it was saved; a new one starts with a measured loss.
-  evaluated_ = options.first_step > 0;
+  // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
+  // not wait for it; a new run starts with a measured loss.
+  evaluated_ = options.first_step > 0 && !options.evaluation_missed;
 }
 
 bool RunProgram::due(std::int64_t interval) const {

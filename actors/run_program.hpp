@@ -23,6 +23,8 @@ class RunProgram {
     std::int64_t total_steps = 0;
     std::int64_t eval_interval = 0;        ///< 0: never.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
+    /// A signal came between the last of `first_step` and its evaluation: make up for it if due.
+    bool evaluation_missed = false;
   };
 
   explicit RunProgram(const Options& options);

@@ -40,6 +40,19 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t first_ste
 
 }  // namespace
 
+bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step) {
+  std::ifstream file(directory / "metrics.jsonl");
+  std::string line;
+  while (std::getline(file, line)) {
+    const Json entry = Json::parse(line, nullptr, false);
+    if (entry.is_object() && entry.contains("val_loss") &&
+        entry.value("step", std::int64_t{-1}) == step) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options) {
   const auto path = options.directory / "metrics.jsonl";
   if (std::filesystem::exists(path)) {

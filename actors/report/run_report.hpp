@@ -27,6 +27,9 @@ struct ReportOptions {
   std::FILE* out = nullptr;
 };
 
+/// Whether the metrics of the run in `directory` hold the evaluation after `step`. Blocks.
+[[nodiscard]] bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step);
+
 /// Writes metrics.jsonl, TensorBoard events and the progress line of one run.
 ///
 /// Threading: one owner at a time (the report stream). Every call blocks on the disk.

@@ -35,7 +35,13 @@ struct PreparedRun {
   std::unique_ptr<CheckpointHome> home;
   RankContext context;
   std::int64_t first_step = 0;
+  bool evaluation_missed = false;  ///< Of the first step, before the stop.
   double peak_flops = 0.0;
+
+  [[nodiscard]] bool nothing_to_do() const {
+    return first_step >= config.run.steps &&
+           (config.eval.interval_steps == 0 || !evaluation_missed);
+  }
 };
 
 int report_error(const Error& error) {
@@ -75,6 +81,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
   if (!first_step) {
     return first_step.error();
   }
+  const bool missed = *first_step > 0 && !evaluation_recorded(directory->root, *first_step);
   auto context =
       std::make_shared<RankRuntime>(std::move(engine).value(), std::move(plan.dataset),
                                     plan.config.run.seed, StreamKind::threads, plan.threads);
@@ -83,6 +90,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
                      .home = std::move(home).value(),
                      .context = std::move(context),
                      .first_step = *first_step,
+                     .evaluation_missed = missed,
                      .peak_flops = engine::measure_peak_flops(plan.threads, kPeakSeconds)};
 }
 
@@ -114,7 +122,8 @@ TrainingParts training_parts(const PreparedRun& run, std::shared_ptr<RunReport> 
           .program = {.first_step = run.first_step,
                       .total_steps = run.config.run.steps,
                       .eval_interval = run.config.eval.interval_steps,
-                      .checkpoint_interval = run.config.checkpoint.interval_steps},
+                      .checkpoint_interval = run.config.checkpoint.interval_steps,
+                      .evaluation_missed = run.evaluation_missed},
           .reporting = {.digest_interval = run.config.run.digest_interval_steps}};
 }
 
@@ -195,7 +204,7 @@ int run_command(const cli::RunOptions& options) {
         fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
                     run->directory.root.string(), run->directory.root.filename().string()));
   }
-  if (run->first_step >= run->config.run.steps) {
+  if (run->nothing_to_do()) {
     log_info(
         fmt::format("run_finished all {} steps are done, nothing to do; raise run.steps to "
                     "train on, or start anew with --fresh",
