@@ -329,6 +329,7 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
         rank.leave();
       },
       [rank](const SnapshotsDrained&) {
+        rank.state().wait->end();
         rank.self->send(rank.state().peers.conductor, RankStopped{rank.context->rank});
       },
       [rank](const WorkFailed& message) { rank.fail(message.text, message.exit_code); },
