@@ -16,9 +16,8 @@ using engine::CommandKind;
 struct Fixture {
   test::TrainingRun run{{}};
   RankContext context = [this] {
-    auto shared = std::shared_ptr<RankRuntime>(&run.runtime(), [](RankRuntime*) {});
-    shared->generation = 1;
-    return shared;
+    run.context()->generation = 1;
+    return run.context();
   }();
   CollectiveActor collective = run.world().keep(spawn_collective(run.world().system(), context));
   test::Obituary obituary{run.world().system(), collective};

@@ -98,7 +98,7 @@ TEST_CASE("a stop is served wherever it comes, and what was done is saved", "[ac
     for (std::uint64_t event = 0; event < after && run.step(random); ++event) {
     }
     run.request_stop();
-    run.request_stop();  // once more: the framework of the machine may be impatient
+    run.request_stop();  // batch systems like to send it more than once
     run.run(random);
     const actors::RunFinished end = run.finished();
     const bool all_done = end.step == setup.steps;

@@ -73,6 +73,7 @@ class TrainingRun {
 
   ActorWorld& world() { return world_; }
   actors::RankRuntime& runtime() { return *context_; }
+  const actors::RankContext& context() { return context_; }
   const std::filesystem::path& directory() const { return directory_.path(); }
   // Of a run with manual streams.
   ManualStream& compute() { return *manual_.at(0); }

@@ -131,6 +131,14 @@ class Recorder {
   caf::actor actor_;
 };
 
+/// Ends an actor as an exception in one of its handlers would, with that text.
+template <class Handle>
+void strike_down(const Handle& actor, std::string text) {
+  const auto victim = caf::actor_cast<caf::actor>(actor);
+  caf::anon_send(victim, caf::exit_msg{victim.address(),
+                                       caf::make_error(caf::sec::runtime_error, std::move(text))});
+}
+
 /// Keeps the error an actor ended with.
 class Obituary {
  public:

@@ -1,0 +1,167 @@
+#include <catch2/catch.hpp>
+#include <limits>
+#include <stdexcept>
+
+#include "actors/exit_codes.hpp"
+#include "actors/messages/command_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "tests/support/actor_fixture.hpp"
+
+// What fails, who notices, and that the run ends: every case ends in exactly one RunFinished.
+namespace train::test {
+namespace {
+
+void run_events(TrainingRun& run, Random& random, int events) {
+  for (int event = 0; event < events && run.step(random); ++event) {
+  }
+}
+
+TEST_CASE("a layer that throws ends the run; the text names rank, unit and step", "[actors]") {
+  TrainingRun run({.eval_interval = 0});
+  run.start();
+  Random random(3);
+  while (run.steps.empty()) {
+    REQUIRE(run.step(random));
+  }
+  // A lane that nobody sent forward.
+  const auto layer = caf::actor_cast<actors::LayerActor>(run.part("layer", 1));
+  caf::anon_send(layer, actors::BackwardLane{{.step = 1, .lane = 17}});
+  run.run(random);
+  const actors::RunFinished end = run.finished();
+  CHECK(end.exit_code == actors::kExitFailure);
+  CHECK_THAT(end.text, Catch::StartsWith("rank 0 failed: "));
+  CHECK_THAT(end.text, Catch::Contains(run.runtime().engine->unit_name(1)));
+  CHECK_THAT(end.text, Catch::Contains("step 2"));
+  CHECK_THAT(end.text, Catch::Contains("check failed"));
+}
+
+TEST_CASE("no later message revives a run that failed", "[actors]") {
+  TrainingRun run({.manual_streams = true});
+  run.start();
+  Random random(4);
+  run_events(run, random, 200);
+  run.compute().enqueue([] { throw std::runtime_error("the device is gone"); });
+  run.run(random);
+  const std::size_t steps = run.steps.size();
+  const auto saved = run.checkpoints.written;
+  REQUIRE(run.finished().exit_code == actors::kExitFailure);
+  run.request_stop();
+  caf::anon_send(caf::actor_cast<actors::RankActor>(run.part("rank")), actors::TrainStep{90, 3});
+  caf::anon_send(caf::actor_cast<actors::BatchActor>(run.part("batch")), actors::PrepareLanes{});
+  caf::anon_send(caf::actor_cast<actors::SnapshotActor>(run.part("snapshot")),
+                 actors::CopyState{9});
+  run.run(random);
+  CHECK(run.finished().exit_code == actors::kExitFailure);  // and it is still the only one
+  CHECK(run.steps.size() == steps);
+  CHECK(run.checkpoints.written == saved);
+}
+
+TEST_CASE("a stream that fails ends the run, whichever and whenever", "[actors]") {
+  const RunSetup setup{.manual_streams = true};
+  const PlainRun plain(setup);
+  const int which = GENERATE(0, 1, 2, 3);
+  for (int after = 20; after < 500; after += 40) {
+    INFO("stream " << which << " fails after " << after << " events");
+    TrainingRun run(setup);
+    run.start();
+    Random random(static_cast<std::uint64_t>(after));
+    run_events(run, random, after);
+    ManualStream* streams[] = {&run.compute(), &run.copy(), &run.input(), &run.disk()};
+    streams[which]->mark({.what = "something", .step = 7, .unit = 2, .lane = 1});
+    streams[which]->enqueue([] { throw std::runtime_error("out of order\nand broken"); });
+    run.run(random);
+    const actors::RunFinished end = run.finished();
+    REQUIRE(end.exit_code == actors::kExitFailure);
+    REQUIRE_THAT(end.text,
+                 Catch::Contains("rank 0 failed") && Catch::Contains("of step 8, lane 1"));
+    REQUIRE_THAT(end.text, Catch::Contains(run.runtime().engine->unit_name(2)));
+    REQUIRE_THAT(end.text, Catch::Contains("out of order and broken"));  // one line
+    require_same(run, plain);  // and nothing wrong was computed or saved on the way
+  }
+}
+
+TEST_CASE("whoever dies, the run ends with the reason", "[actors]") {
+  const std::pair<const char*, std::size_t> part =
+      GENERATE(std::pair{"rank", 0}, std::pair{"batch", 0}, std::pair{"evaluator", 0},
+               std::pair{"collective", 0}, std::pair{"snapshot", 0}, std::pair{"optimizer", 0},
+               std::pair{"optimizer", 1}, std::pair{"layer", 0}, std::pair{"layer", 3},
+               std::pair{"index", 0}, std::pair{"reporter", 0});
+  for (int after = 5; after < 400; after += 37) {
+    INFO(part.first << " dies after " << after << " events");
+    TrainingRun run({.manual_streams = true});
+    run.start();
+    Random random(static_cast<std::uint64_t>(after));
+    run_events(run, random, after);
+    REQUIRE_FALSE(run.over());
+    strike_down(run.part(part.first, part.second), "struck down");
+    run.run(random);
+    REQUIRE(run.finished().exit_code == actors::kExitFailure);
+    REQUIRE_THAT(run.finished().text, Catch::Contains("struck down"));
+  }
+}
+
+TEST_CASE("a part that ends without a reason is a failure too", "[actors]") {
+  TrainingRun run({});
+  run.start();
+  Random random(1);
+  run_events(run, random, 60);
+  caf::anon_send_exit(run.part("batch"), caf::exit_reason::user_shutdown);
+  run.run(random);
+  CHECK(run.finished().exit_code == actors::kExitFailure);
+  CHECK_THAT(run.finished().text, Catch::Contains("batch ended unasked"));
+}
+
+TEST_CASE("a token outside the vocabulary is the user's error and names the file", "[actors]") {
+  TrainingRun run({.bad_token_at = 700, .manual_streams = GENERATE(false, true)});
+  run.start();
+  run.run();
+  const actors::RunFinished end = run.finished();
+  CHECK(end.exit_code == actors::kExitUserError);
+  CHECK_THAT(end.text, Catch::Contains((run.directory() / "train.bin").string()));
+  CHECK_THAT(end.text, Catch::Contains("position 700"));
+}
+
+TEST_CASE("a weight that is no number: the text names the layer, nothing is saved", "[actors]") {
+  const RunSetup setup{.steps = 8, .manual_streams = true};
+  const PlainRun plain(setup);
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    INFO("schedule seed " << seed);
+    TrainingRun run(setup);
+    run.start();
+    Random random(seed);
+    while (run.saved.empty()) {
+      REQUIRE(run.step(random));
+    }
+    run.disk().held = seed % 2 == 0;  // a snapshot may still be waiting for the disk
+    const std::size_t good_steps = run.steps.size();
+    run.runtime().engine->state(2).weights()[3] = std::numeric_limits<float>::quiet_NaN();
+    run.run(random);
+    run.disk().held = false;
+    run.run(random);
+    const actors::RunFinished end = run.finished();
+    REQUIRE(end.exit_code == actors::kExitFailure);
+    REQUIRE_THAT(end.text, Catch::Contains("not finite"));
+    REQUIRE_THAT(end.text, Catch::Contains(run.runtime().engine->unit_name(2) + " (forward)"));
+    REQUIRE(end.step >= static_cast<std::int64_t>(good_steps));
+    REQUIRE(end.step < setup.steps);
+    REQUIRE(run.steps.back().poisoned);
+    // What is saved is what the plain loop had, whole; the damaged weights are nowhere.
+    for (const auto& [step, digest] : run.checkpoints.written) {
+      REQUIRE(step <= end.step);
+    }
+  }
+}
+
+TEST_CASE("a checkpoint that fails does not end the run", "[actors]") {
+  const bool last = GENERATE(false, true);
+  TrainingRun run({});
+  run.checkpoints.fail_write = last ? std::set<std::int64_t>{4} : std::set<std::int64_t>{2};
+  run.start();
+  run.run();
+  CHECK(run.steps.size() == 4);
+  CHECK(run.save_failed.size() == 1);
+  CHECK(run.finished().exit_code == (last ? actors::kExitFailure : actors::kExitFinished));
+}
+
+}  // namespace
+}  // namespace train::test
