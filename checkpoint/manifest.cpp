@@ -183,8 +183,8 @@ std::string coverage_defect(std::span<const TensorRecord> tensors) {
     const std::int64_t due = continues ? tensors[i - 1].first_row + tensors[i - 1].rows : 0;
     const std::int64_t all = record.shape.empty() ? 1 : record.shape.front();
     if (record.first_row != due || record.rows < 0 || record.rows > all - due) {
-      return fmt::format("tensor {}: rows {} to {} where row {} of {} was due", record.name,
-                         record.first_row, record.first_row + record.rows, due, all);
+      return fmt::format("tensor {}: {} rows from row {} on, where row {} of {} was due",
+                         record.name, record.rows, record.first_row, due, all);
     }
     const bool last = i + 1 == tensors.size() || tensors[i + 1].name != record.name;
     if (last && due + record.rows != all) {

@@ -96,9 +96,9 @@ TEST_CASE("manifest: intact but wrong content is named", "[checkpoint][manifest]
       {"\"\" is not allowed", [](Json& json) { json["files"][0]["name"] = ""; }},
       {"listed twice", [](Json& json) { json["files"][1]["name"] = "shard-0"; }},
       {"unlisted file", [](Json& json) { json["tensors"][0]["file"] = "other"; }},
-      {"tensor a: rows", [](Json& json) { json["tensors"][1]["first_row"] = 2; }},
-      {"tensor a: rows", [](Json& json) { json["tensors"][1]["rows"] = 2; }},
-      {"tensor a: rows", [](Json& json) { json["tensors"][1]["rows"] = 9223372036854775807; }},
+      {"where row", [](Json& json) { json["tensors"][1]["first_row"] = 2; }},
+      {"where row", [](Json& json) { json["tensors"][1]["rows"] = 2; }},
+      {"where row", [](Json& json) { json["tensors"][1]["rows"] = 9223372036854775807; }},
       {"are missing", [](Json& json) { json["tensors"].erase(1); }},
       {"two shapes",
        [](Json& json) {
