@@ -86,6 +86,46 @@ TEST_CASE("one lane, one slot and no evaluation also work", "[actors][EX-4]") {
   require_same(run, PlainRun(setup));
 }
 
+TEST_CASE("with threads for streams and a real scheduler it is the same run",
+          "[actors][EX-1][P1]") {
+  const RunSetup setup{.steps = 6, .lanes = 5};
+  const PlainRun plain(setup);
+  const TempDirectory directory;
+  write_tokens(directory.path(), setup);
+  const auto context = std::make_shared<actors::RankRuntime>(
+      std::make_unique<engine::RankEngine>(kernels::cpu_backend(), engine_options(setup)),
+      open_tokens(directory.path()), setup.seed, actors::StreamKind::threads, 2);
+  auto report = actors::RunReport::open(
+      {.directory = directory.path(), .total_steps = setup.steps, .tensorboard = false});
+  REQUIRE(report.ok());
+  MemoryCheckpoints checkpoints;
+  actors::RunFinished end;
+  {
+    caf::actor_system_config config;
+    config.set("scheduler.policy", caf::atom("sharing"));
+    config.set("scheduler.max-threads", std::size_t{2});
+    caf::actor_system system(config);
+    caf::scoped_actor self(system);
+    actors::TrainingActors running = actors::start_training(
+        system,
+        {.context = context,
+         .report = std::move(report).value(),
+         .write = [&](std::int64_t step, auto state) { return checkpoints.write(step, state); },
+         .record = [&](std::int64_t step) { return checkpoints.record(step); },
+         .program = {.total_steps = setup.steps, .eval_interval = 2, .checkpoint_interval = 1}},
+        caf::actor_cast<caf::actor>(self));
+    self->receive([&end](const actors::RunFinished& finished) { end = finished; });
+    actors::stop_training(running);
+  }
+  CHECK(end.exit_code == actors::kExitFinished);
+  CHECK(end.step == setup.steps);
+  CHECK(context->engine->digest() == plain.digests.back());
+  CHECK(checkpoints.written.contains(setup.steps));
+  for (const auto& [step, digest] : checkpoints.written) {
+    CHECK(digest == plain.digests.at(static_cast<std::size_t>(step)));
+  }
+}
+
 TEST_CASE("a stop is served wherever it comes, and what was done is saved", "[actors][P3]") {
   const RunSetup setup{.steps = 4, .manual_streams = GENERATE(false, true)};
   const PlainRun plain(setup);
