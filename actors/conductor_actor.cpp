@@ -138,8 +138,8 @@ RunFinished Conductor::outcome() const {
   }
   if (state().signal && !state().program->finished_all_steps()) {
     return {step, kExitStopped,
-            fmt::format("stopped by signal {} after step {}, saved; the same command resumes",
-                        *state().signal, step)};
+            fmt::format("stopped by signal {} after step {}, {}; the same command resumes",
+                        *state().signal, step, step > 0 ? "saved" : "nothing to save")};
   }
   return {step, kExitFinished, fmt::format("finished at step {}", step)};
 }

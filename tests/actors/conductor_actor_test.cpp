@@ -97,6 +97,19 @@ TEST_CASE("a signal during a step: the steps given out are finished and saved", 
   CHECK_THAT(end.text, Catch::Contains("signal 15") && Catch::Contains("resumes"));
 }
 
+TEST_CASE("a signal before the first step is over saves that step", "[actors][P3]") {
+  Fixture f({.total_steps = 100, .eval_interval = 10, .checkpoint_interval = 10});
+  f.tell(StopRequested{SIGTERM});
+  f.tell(StopRequested{SIGTERM});
+  f.tell(CommandFinished{});  // the evaluation
+  f.finish_step(1);
+  REQUIRE(f.rank.count<TakeSnapshot>() == 1);
+  f.tell(CommandFinished{});
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == kExitStopped);
+  CHECK_THAT(end.text, Catch::Contains("after step 1, saved"));
+}
+
 TEST_CASE("a signal during an evaluation", "[actors][P3]") {
   Fixture f({.total_steps = 100, .eval_interval = 10});
   CHECK(f.rank.count<Evaluate>() == 1);
