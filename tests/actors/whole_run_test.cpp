@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <chrono>
 
 #include "actors/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
@@ -114,7 +115,8 @@ TEST_CASE("with threads for streams and a real scheduler it is the same run",
          .record = [&](std::int64_t step) { return checkpoints.record(step); },
          .program = {.total_steps = setup.steps, .eval_interval = 2, .checkpoint_interval = 1}},
         caf::actor_cast<caf::actor>(self));
-    self->receive([&end](const actors::RunFinished& finished) { end = finished; });
+    self->receive([&end](const actors::RunFinished& finished) { end = finished; },
+                  caf::after(std::chrono::seconds(60)) >> [&end] { end.exit_code = -1; });
     actors::stop_training(running);
   }
   CHECK(end.exit_code == actors::kExitFinished);
