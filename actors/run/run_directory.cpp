@@ -6,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "configs/field_table.hpp"
 #include "configs/load_config.hpp"
@@ -68,17 +69,38 @@ fs::path free_name(const fs::path& wanted) {
   return candidate;
 }
 
+// The hidden name of a file that a killed process was writing.
+bool is_leftover(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with(".config.toml.tmp-") || name.starts_with(".metrics.jsonl.tmp-");
+}
+
 bool is_foreign(const fs::path& root) {
   std::error_code error;
   if (fs::exists(root / "config.toml", error)) {
     return false;
   }
   for (const auto& entry : fs::directory_iterator(root, error)) {
-    if (entry.path().filename() != "run.lock") {
+    if (entry.path().filename() != "run.lock" && !is_leftover(entry.path())) {
       return true;
     }
   }
   return false;
+}
+
+// REQUIRES: the run's lock is held, so nobody is writing these.
+Status remove_leftovers(const fs::path& root) {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(root, error)) {
+    if (is_leftover(entry.path())) {
+      leftovers.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : leftovers) {
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(path));
+  }
+  return {};
 }
 
 }  // namespace
@@ -106,6 +128,7 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   if (is_foreign(root)) {
     return foreign;
   }
+  TRAIN_RETURN_IF_ERROR(remove_leftovers(root));
   RunDirectory directory{.root = root, .lock = std::move(lock).value()};
   directory.existed = fs::exists(directory.config_file(), error);
   if (directory.existed) {

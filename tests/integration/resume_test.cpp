@@ -65,6 +65,8 @@ TEST_CASE("resume: after any number of kill -9 the same bits follow",
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 120));
     if (!process->running()) {
+      INFO("not killed: " << process->err());
+      REQUIRE(process->wait().exit_code == 0);  // done with all steps before it could be killed
       break;
     }
     process->send(SIGKILL);
@@ -135,6 +137,16 @@ TEST_CASE("resume: a second SIGINT leaves at once", "[integration][resume][P3]")
   INFO(ended.err);
   CHECK(ended.exit_code == 130);
   checkpoint_steps(site.run());
+}
+
+TEST_CASE("resume: a run killed before its first file was whole starts", "[integration][resume]") {
+  const RunSite site;
+  fs::create_directories(site.run());
+  write_bytes(site.run() / "run.lock", "12345\n");
+  write_bytes(site.run() / ".config.toml.tmp-12345-0", "[run]");
+  site.train({"run.steps=2", "schedule.warmup_steps=0"});
+  CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{2});
+  CHECK_FALSE(fs::exists(site.run() / ".config.toml.tmp-12345-0"));
 }
 
 TEST_CASE("resume: torn metrics are healed", "[integration][resume]") {
