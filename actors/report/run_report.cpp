@@ -24,8 +24,12 @@ using Json = nlohmann::ordered_json;
 // Steps between plain progress lines when nobody watches live.
 constexpr std::int64_t kPlainLines = 100;
 
-/// The lines to keep on a resume: whole ones, of steps up to `first_step`.
+/// The lines to keep on a resume: whole ones, of steps up to `first_step`. None of a run that
+/// begins again, because it measures its first loss again.
 std::string kept_lines(const std::filesystem::path& path, std::int64_t first_step) {
+  if (first_step == 0) {
+    return {};
+  }
   std::ifstream file(path);
   std::string kept;
   std::string line;

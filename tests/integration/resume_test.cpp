@@ -149,6 +149,20 @@ TEST_CASE("resume: a run killed before its first file was whole starts", "[integ
   CHECK_FALSE(fs::exists(site.run() / ".config.toml.tmp-12345-0"));
 }
 
+TEST_CASE("resume: a run killed before its first checkpoint begins again",
+          "[integration][resume]") {
+  const RunSite site;
+  const auto process = site.start_run({"run.steps=100000"});
+  REQUIRE(process->until([&] { return has(process->out(), "step 1/"); }));
+  process->send(SIGKILL);
+  process->wait();
+  fs::remove_all(site.run() / "checkpoints");  // in case one was quick
+  REQUIRE(metrics_of(site.run()).size() > 1);
+  site.train({"run.steps=5"});
+  site.train({"run.steps=5", "run.name=whole"});
+  CHECK(results_of(site.run()) == results_of(site.run("whole")));
+}
+
 TEST_CASE("resume: torn metrics are healed", "[integration][resume]") {
   const RunSite site;
   site.train();
