@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <caf/all.hpp>
+#include <cmath>
 #include <csignal>
 #include <optional>
 #include <string>
@@ -97,8 +98,10 @@ void Conductor::step_finished(const StepFinished& event) const {
   if (event.poisoned) {
     if (!state().poisoned) {
       state().poisoned = true;
-      state().nonfinite = fmt::format("loss {} and gradient norm {} at step {}", event.loss.value(),
-                                      event.grad_norm.value(), event.step);
+      // The sign of a NaN says nothing to anybody.
+      state().nonfinite =
+          fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
+                      event.grad_norm.value(), event.step);
       state().program->stop_poisoned(event.step - 1);
     }
     return;
@@ -124,8 +127,8 @@ RunFinished Conductor::outcome() const {
   }
   if (state().poisoned) {
     return {step, kExitFailure,
-            fmt::format("not finite: {}, first {}; nothing was saved after it; resume with a lower "
-                        "optimizer.lr or a lower optimizer.grad_clip",
+            fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
+                        "--fresh and a lower optimizer.lr or optimizer.grad_clip",
                         state().nonfinite.substr(0, state().nonfinite.find('\n')),
                         state().nonfinite.substr(state().nonfinite.find('\n') + 1))};
   }
@@ -136,10 +139,12 @@ RunFinished Conductor::outcome() const {
   if (!state().report_failure.empty()) {
     return {step, kExitFailure, state().report_failure};
   }
-  if (state().signal && !state().program->finished_all_steps()) {
-    return {step, kExitStopped,
-            fmt::format("stopped by signal {} after step {}, {}; the same command resumes",
-                        *state().signal, step, step > 0 ? "saved" : "nothing to save")};
+  if (state().signal && !state().program->complete()) {
+    return {
+        step, kExitStopped,
+        fmt::format("stopped by signal {} after step {}, {}; run it again, without --fresh, to go "
+                    "on",
+                    *state().signal, step, step > 0 ? "saved" : "nothing to save")};
   }
   return {step, kExitFinished, fmt::format("finished at step {}", step)};
 }

@@ -11,7 +11,8 @@ std::string format_bytes(std::uint64_t size_bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   auto value = static_cast<double>(size_bytes);
   std::size_t unit = 0;
-  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
+  // Limits are where the printed value would round up to the next unit.
+  while (value >= (unit == 0 ? 1024.0 : 1023.95) && unit + 1 < kUnits.size()) {
     value /= 1024.0;
     ++unit;
   }
@@ -22,7 +23,7 @@ std::string format_bytes(std::uint64_t size_bytes) {
 std::string format_count(double count) {
   static constexpr std::array<const char*, 5> kPrefixes = {"", " k", " M", " G", " T"};
   std::size_t prefix = 0;
-  while (std::abs(count) >= 1000.0 && prefix + 1 < kPrefixes.size()) {
+  while (std::abs(count) >= (prefix == 0 ? 999.5 : 999.995) && prefix + 1 < kPrefixes.size()) {
     count /= 1000.0;
     ++prefix;
   }
@@ -34,7 +35,7 @@ std::string format_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) {
     return "-";
   }
-  if (seconds < 60.0) {
+  if (seconds < 59.95) {
     return fmt::format("{:.1f}s", seconds);
   }
   const auto whole = static_cast<long long>(std::llround(seconds));

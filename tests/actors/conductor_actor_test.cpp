@@ -94,7 +94,7 @@ TEST_CASE("a signal during a step: the steps given out are finished and saved", 
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitStopped);
   CHECK(end.step == 2);
-  CHECK_THAT(end.text, Catch::Contains("signal 15") && Catch::Contains("resumes"));
+  CHECK_THAT(end.text, Catch::Contains("signal 15") && Catch::Contains("run it again"));
 }
 
 TEST_CASE("a signal before the first step is over saves that step", "[actors][P3]") {
