@@ -12,6 +12,7 @@
 #include <numbers>
 #include <utility>
 
+#include "actors/wait_board.hpp"
 #include "engine/base/log.hpp"
 #include "engine/base/units.hpp"
 #include "storage/atomic_file.hpp"
@@ -77,6 +78,7 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
     }
     report->tensorboard_.emplace(std::move(writer).value());
   }
+  report->last_ns_ = steady_now_ns();  // the clock of the first step
   return report;
 }
 
@@ -112,11 +114,9 @@ Status RunReport::scalars(std::int64_t step,
 }
 
 Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
-  if (last_ns_ > 0) {
-    const double seconds = static_cast<double>(now_ns - last_ns_) * 1e-9;
-    tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
-    smoothed_ = smoothed_ == 0.0 ? tokens_per_second_ : 0.9 * smoothed_ + 0.1 * tokens_per_second_;
-  }
+  const double seconds = static_cast<double>(now_ns - last_ns_) * 1e-9;
+  tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
+  smoothed_ = smoothed_ == 0.0 ? tokens_per_second_ : 0.9 * smoothed_ + 0.1 * tokens_per_second_;
   last_ns_ = now_ns;
   show(event);
   const bool due = event.step % options_.log_interval == 0 || event.step == options_.total_steps;
