@@ -115,7 +115,7 @@ void Conductor::stop_requested(std::int32_t signal) const {
     state().signal = signal;
     state().program->stop_early();
     log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
-                         signal == SIGINT ? "SIGINT" : "SIGTERM"));
+                         std::string("SIG") + sigabbrev_np(signal)));
     pump();
   }
 }

@@ -55,8 +55,9 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
       [self, context](const RunEvaluation& message) {
         self->state.current = message;
         self->state.driver.start(context->engine->options().eval_lanes);
+        // A lane carries the index of a step, an evaluation comes after one.
         self->send(self->state.peers.batch,
-                   PrepareLanes{engine::LanePurpose::evaluate, message.step, message.sequence});
+                   PrepareLanes{engine::LanePurpose::evaluate, message.step - 1, message.sequence});
         pump(self);
       },
       [self](const LaneReady& message) {

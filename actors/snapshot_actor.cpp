@@ -16,8 +16,6 @@
 namespace train::actors {
 namespace {
 
-constexpr std::size_t kStagingBuffers = 2;
-
 /// A copy of the rank's state in host memory; touched only by the copy stream, then the disk
 /// stream.
 struct Staging {

@@ -15,6 +15,9 @@
 
 namespace train::actors {
 
+/// Copies of the rank's state that may be on their way to the disk at once.
+inline constexpr std::size_t kStagingBuffers = 2;
+
 /// Where a checkpoint went and how large it is.
 struct WrittenCheckpoint {
   std::string directory;

@@ -5,6 +5,7 @@
 #include "actors/batch_actor.hpp"
 #include "actors/collective_actor.hpp"
 #include "actors/conductor_actor.hpp"
+#include "actors/credit_graph.hpp"
 
 #include "actors/evaluator_actor.hpp"
 #include "actors/layer_actor.hpp"
@@ -57,6 +58,8 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
 
 TrainingActors start_training(caf::actor_system& system, const TrainingParts& parts,
                               const caf::actor& waiter) {
+  const Status credits = check_credits(credits_of_run(parts.context->engine->options().lane_slots));
+  TRAIN_CHECK(credits.ok(), "{}", credits.error().message);
   const ConductorActor conductor = spawn_conductor(system, parts.context->waits, parts.program);
   const ReporterActor reporter = spawn_reporter(system, parts.report, parts.report_stream);
   const IndexActor index = spawn_index(system, parts.context, parts.record);
