@@ -69,7 +69,7 @@ TEST_CASE("rocks_store: behaves as a store and remembers", "[storage][kv_store]"
   REQUIRE(pairs_of(**store, "") == Pairs{{"a/2", "new"}, {"b/1", ""}});
 }
 
-TEST_CASE("rocks_store: a killed process loses nothing acknowledged", "[storage][kv_store]") {
+TEST_CASE("rocks_store: a killed process loses nothing acknowledged", "[storage][kv_store][fork]") {
   const TempDirectory directory;
   const pid_t child = ::fork();
   if (child == 0) {
