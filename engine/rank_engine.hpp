@@ -7,13 +7,17 @@
 
 #include "configs/data_section.hpp"
 #include "configs/optimizer_section.hpp"
+#include "configs/parallel_section.hpp"
 #include "engine/base/result.hpp"
-#include "engine/gradient_norm.hpp"
-#include "engine/lanes/lane_tree.hpp"
+#include "engine/collective/collective.hpp"
+#include "engine/collective/collective_schedule.hpp"
+#include "engine/gradient_set.hpp"
+#include "engine/memory_plan.hpp"
+#include "engine/model/initial_weights.hpp"
 #include "engine/model/model.hpp"
-#include "engine/optimizer/adamw_group.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
+#include "engine/sharding/shard_plan.hpp"
 #include "engine/state_view.hpp"
-#include "engine/unit_state.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
@@ -33,6 +37,7 @@ struct LaneWork {
   std::int64_t step = 0;
   std::int64_t lane = 0;
   std::int32_t slot = 0;
+  std::int64_t round = 0;     ///< Of this rank's lanes (LaneSchedule).
   std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
 };
 
@@ -42,7 +47,8 @@ struct StepResult {
   double cross_entropy = 0.0;
   double grad_norm = 0.0;  ///< Before clipping.
   double lr = 0.0;
-  bool poisoned = false;  ///< A loss or norm was not finite; no weight was changed.
+  bool poisoned = false;                ///< A loss or norm was not finite; no weight was changed.
+  std::vector<double> unit_grad_norms;  ///< Of each unit, before clipping.
 };
 
 /// Mean cross-entropy in nats (no z-loss) and accuracy over the targets of all evaluation lanes.
@@ -60,9 +66,22 @@ struct NonfiniteOrigin {
   bool backward = false;
 };
 
-/// All that one rank computes and keeps, below the actors: units, weights, moments, gradient trees,
-/// lane slots. The plain loop (train_step.hpp) and the actors make the same calls in the same
-/// order.
+/// Where one unit's pass finds the shared memory that its group has on lease.
+struct UnitPlace {
+  std::int32_t gather = -1;  ///< Lease of the gathered weights; -1: they are resident.
+  std::int32_t leaf = -1;    ///< Lease of the leaf of the lane's gradient (backward of training).
+};
+
+/// All that one rank computes and keeps, below the actors: its share of weights, masters, moments
+/// and gradients, the buffers it lends to gathers and leaves, lane slots. The plain loop over ranks
+/// (world_step.hpp) and the actors make the same calls in the same order.
+///
+/// A collective op takes three calls: pack() enqueues what fills the bytes to send; when the stream
+/// has run that, transfer() says which bytes go where; when they have arrived, unpack() enqueues
+/// what takes them in. Op i of a channel uses staging slot i % kStagingSlots: its pack() may be
+/// enqueued when the unpack() of op i - kStagingSlots has run. The device memory of leases is safe
+/// by the order of the one compute stream: a lease may begin when the last use of the one before it
+/// is enqueued (for a leaf: when the pack() of its group's reduce is).
 ///
 /// Threading: calls that take a stream only enqueue; they come from one owner per unit or group,
 /// and always for the same compute stream. Calls marked "in stream order" read device results: call
@@ -76,64 +95,100 @@ class RankEngine {
     configs::BatchSection batch;
     configs::OptimizerSection optimizer;
     configs::ScheduleSection schedule;
+    configs::ParallelSection parallel;
+    configs::PrecisionSection precision;
+    configs::MemorySection memory;
+    configs::TrainSection train;
+    std::int64_t rank = 0;
     std::int64_t seq_len = 0;
     std::int64_t total_steps = 0;
     std::int64_t eval_lanes = 0;
     std::int32_t lane_slots = 4;
   };
 
+  /// REQUIRES: plan_of(options) is not an error, nor check_freeze().
   RankEngine(const kernels::KernelTable& kernels, const Options& options);
+  ~RankEngine();
+  RankEngine(const RankEngine&) = delete;
+  RankEngine& operator=(const RankEngine&) = delete;
 
   [[nodiscard]] const kernels::KernelTable& kernel_table() const { return *kernels_; }
-
   [[nodiscard]] const Options& options() const { return options_; }
-  [[nodiscard]] std::size_t unit_count() const { return states_.size(); }
+  [[nodiscard]] const ShardPlan& plan() const { return plan_; }
+  /// Visits and leases of a command (train_step, evaluate or diagnose).
+  [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
+  [[nodiscard]] std::size_t unit_count() const { return plan_.unit_count(); }
   [[nodiscard]] const std::string& unit_name(std::size_t unit) const;
 
   /// Host view of a slot's tokens and targets, [micro_batch * seq_len] each.
   [[nodiscard]] std::int32_t* slot_tokens(std::int32_t slot) const;
   [[nodiscard]] std::int32_t* slot_targets(std::int32_t slot) const;
 
-  /// Enqueue one unit's pass over one lane. Forward units 0 .. n-1, backward n-1 .. 0, lanes in
-  /// order.
-  void forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work);
-  void backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work);
-  /// After the last lane and the reduction: enqueues the unit's squared gradient norm.
-  void finish_gradient(kernels::Stream& stream, std::size_t unit);
-  /// After all units: enqueues loss, global norm, clip scale and the poison check.
+  /// Enqueue one unit's pass over one lane. Forward units 0 .. n-1, backward n-1 .. 0, this rank's
+  /// lanes in the order of its rounds.
+  void forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
+  void backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
+
+  void pack(kernels::Stream& stream, const CollectiveOp& op);
+  /// True if pack() only waits for nothing on the stream: the op may start at once.
+  [[nodiscard]] bool packed_already(const CollectiveOp& op) const;
+  [[nodiscard]] Transfer transfer(const CollectiveOp& op) const;
+  void unpack(kernels::Stream& stream, const CollectiveOp& op);
+  /// reshard = N: enqueues the copy of the rows this rank keeps of a gathered group. Call it when a
+  /// lease of a forward pass ends; does nothing for any other.
+  void keep_for_backward(kernels::Stream& stream, CommandKind kind, std::int32_t gather);
+
+  /// After the group's last reduce: enqueues gradient programs and the norms of this rank's rows.
+  void finish_gradient(kernels::Stream& stream, std::size_t group);
+  /// After loss_and_norm: enqueues loss, global norm, clip scale and the poison check.
   void combine(kernels::Stream& stream);
-  /// Enqueues one group's update of step `step` (from 0). Waits, on the stream, for `copied`: the
-  /// snapshot that still reads the weights.
+  /// Enqueues one weight-decay group's update of step `step` (from 0). Waits, on the stream, for
+  /// `copied`: the snapshot that still reads the weights.
   void update(kernels::Stream& stream, ParameterGroup group, std::int64_t step,
               const kernels::Event& copied);
+  /// After both updates: enqueues what makes compute weights of masters (bf16); nothing for fp32.
+  void settle_weights(kernels::Stream& stream);
 
   [[nodiscard]] StepResult step_result(std::int64_t step) const;  ///< In stream order.
   [[nodiscard]] EvaluationResult evaluation_result() const;       ///< In stream order.
   [[nodiscard]] NonfiniteOrigin nonfinite_origin() const;         ///< In stream order.
   [[nodiscard]] bool poisoned() const;                            ///< In stream order.
-  [[nodiscard]] std::uint64_t digest() const;  ///< In stream order; of all weights.
-  [[nodiscard]] const float* gradient(std::size_t unit) const { return trees_[unit].root(); }
+  /// In stream order; of the masters in this rank's reduce parts. The sum over ranks modulo 2^64 is
+  /// the digest of all weights, the same at any plan.
+  [[nodiscard]] std::uint64_t digest() const;
+  /// The reduced gradients of this rank's rows, by parameter; valid between finish_gradient() and
+  /// the next step's first reduce. What objectives read and change (gradient_set.hpp).
+  [[nodiscard]] GradientSet& gradients();
 
   [[nodiscard]] double learning_rate_of(std::int64_t step) const;
   [[nodiscard]] std::int64_t tokens_per_step() const;
+  /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
+  /// moments.
+  [[nodiscard]] std::vector<StateView> shard_views() const;
+  /// All rows that this rank keeps: what a restore fills. Call settle_restored() afterwards.
   [[nodiscard]] std::vector<StateView> state_views() const;
-  [[nodiscard]] const UnitState& state(std::size_t unit) const { return states_[unit]; }
-  [[nodiscard]] Model& model() { return model_; }
+  /// After a restore, blocking: compute weights from masters. Weights that this rank lacks the
+  /// masters of (optimizer, gradient with bf16) are restored too.
+  void settle_restored();
+  /// Whole fp32 weights of `unit` (flat); nullptr unless they are resident here.
+  [[nodiscard]] const float* resident_weights(std::size_t unit) const;
+  [[nodiscard]] Model& model();
+  /// What is allocated, by kind; equals plan_memory() of the same options.
+  [[nodiscard]] MemoryPlan allocated() const;
 
  private:
-  [[nodiscard]] Lane make_lane(const LaneWork& work) const;
-  [[nodiscard]] std::int64_t* nonfinite_slot(const LaneWork& work, std::size_t unit,
-                                             bool backward) const;
+  struct Parts;  // rank_engine_parts.hpp
 
   const kernels::KernelTable* kernels_;
   Options options_;
-  Model model_;
-  std::vector<UnitState> states_;
-  std::vector<LaneTree> trees_;
-  std::vector<UnitSquaredNorm> norms_;
-  AdamwGroup decay_, no_decay_;
-  kernels::Buffer tokens_, targets_, train_sums_, eval_sums_, unit_norms_, scalars_, nonfinite_;
+  ShardPlan plan_;
+  std::unique_ptr<Parts> parts_;
 };
+
+/// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.
+[[nodiscard]] Result<ShardPlan> plan_of(const RankEngine::Options& options);
+/// Error (user) naming train.freeze when a pattern matches no parameter and no unit.
+[[nodiscard]] Status check_freeze(const RankEngine::Options& options);
 
 /// The engine on the device named by runtime.device. Errors: user_error if this build or machine
 /// has no such device; failure if there is not enough memory (names what did not fit).

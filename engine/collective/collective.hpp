@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -8,14 +10,30 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "engine/collective/channel_order.hpp"
 
 namespace train::engine {
 
-/// Moves bytes between the ranks of one channel of one generation.
+/// The bytes of one collective as one rank sees them: send[r] goes to rank r, receive[r] comes from
+/// rank r; empty ranges move nothing. Sizes may differ from pair to pair. send[own] and
+/// receive[own] are equally long and are copied. An all-gather sends the same range to everybody.
+struct Transfer {
+  std::vector<std::span<const std::byte>> send;
+  std::vector<std::span<std::byte>> receive;
+
+  /// Bytes that leave this rank.
+  [[nodiscard]] std::size_t sent_bytes(int rank) const;
+};
+
+/// Moves bytes between the ranks of one channel of one generation: all-gather and all-to-all of
+/// byte ranges.
 ///
-/// Calls return at once; `done` is called exactly once per call, on a thread of the transport (or
-/// inside the call), with the failure if there was one. Memory is borrowed until then. Collectives
-/// of one object run in call order. Threading: one owner calls; cancel() is safe from any thread.
+/// exchange() returns at once; `done` is called exactly once per call, on a thread of the transport
+/// (or inside the call), with the failure if there was one. Memory is borrowed until then.
+/// Exchanges of one object run in call order. Before any byte of the transfer moves, the identity
+/// is compared with that of every rank the transfer has bytes for or from; a difference is a
+/// failure that names both sides. Threading: one owner calls exchange(); cancel() is safe from any
+/// thread.
 class Collectives {
  public:
   using Done = std::function<void(Status)>;
@@ -27,14 +45,7 @@ class Collectives {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int world_size() const = 0;
 
-  /// Every rank receives what every rank sent: `receive` is world_size() equal parts by rank, each
-  /// send.size() bytes; all ranks send equally much.
-  virtual void all_gather(std::span<const std::byte> send, std::span<std::byte> receive,
-                          Done done) = 0;
-
-  /// send[r] goes to rank r, receive[r] comes from rank r. Sizes may differ from pair to pair.
-  virtual void all_to_all(std::vector<std::span<const std::byte>> send,
-                          std::vector<std::span<std::byte>> receive, Done done) = 0;
+  virtual void exchange(const CollectiveIdentity& identity, Transfer transfer, Done done) = 0;
 
   /// Fails what is under way and everything asked for later, with `reason` in the message.
   virtual void cancel(const std::string& reason) = 0;
@@ -43,7 +54,14 @@ class Collectives {
   Collectives() = default;
 };
 
+/// One transport per channel, by Channel.
+using ChannelTransports = std::array<std::unique_ptr<Collectives>, kChannelCount>;
+
 /// The transport of a world of one rank: copies, and calls `done` before it returns.
 [[nodiscard]] std::unique_ptr<Collectives> make_loopback();
+
+/// All ranks of one channel in one process: the last rank to arrive copies for all and calls every
+/// `done`, after its own exchange() has let go of the lock. Index = rank. Any number of threads.
+[[nodiscard]] std::vector<std::unique_ptr<Collectives>> make_inproc(int world_size);
 
 }  // namespace train::engine

@@ -2,14 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace train::engine {
+
+class ShardPlan;
 
 /// Independent ordered streams of collectives: each channel keeps its order, whatever the others
 /// do.
 enum class Channel : std::uint8_t { gather, reduce, control };
 inline constexpr std::size_t kChannelCount = 3;
+/// Collectives of one channel whose bytes may be in memory at a time.
+inline constexpr std::uint32_t kStagingSlots = 2;
 
 [[nodiscard]] const char* channel_name(Channel channel);
 
@@ -17,25 +22,37 @@ enum class CommandKind : std::uint8_t { train_step, evaluate, snapshot, diagnose
 
 [[nodiscard]] const char* command_name(CommandKind kind);
 
-/// What decides the collectives of a command.
-struct CommandShape {
-  CommandKind kind = CommandKind::stop;
-  std::int32_t units = 0;  ///< Units of the model, head included.
+enum class CollectiveKind : std::uint8_t {
+  gather,         ///< Weights of a group, from those who keep them, for one lease.
+  refresh,        ///< New weights of a group, to everybody, after the update.
+  reduce,         ///< Subtree sums of a group's gradient to the owners of their rows.
+  spread,         ///< Reduced gradients to the replicas of their state part.
+  loss_and_norm,  ///< Loss sums of lanes and norms of rows, to everybody.
+  eval_sums,      ///< Loss sums of evaluation lanes, to everybody.
+  nonfinite,      ///< Counts of NaN and Inf, to everybody.
 };
 
 /// One collective of a command. Every rank derives the same list, so a rank cannot leave one out.
 struct CollectiveOp {
   Channel channel = Channel::control;
+  CollectiveKind kind = CollectiveKind::loss_and_norm;
   std::uint32_t index = 0;  ///< In its channel, within the command.
-  std::int32_t unit = -1;   ///< -1: of no unit.
-  const char* what = "";    ///< A string literal.
-  std::uint64_t hash = 0;   ///< Of all the above: what ranks compare before data moves.
+  std::int32_t group = -1;  ///< ShardGroup; -1: of none.
+  std::int32_t part = -1;   ///< gather: its lease; reduce: its sync; else -1.
+  std::uint64_t hash = 0;   ///< Of all the above and the plan: compared before data moves.
+
+  /// "gather of block 3, lease 17", for people.
+  [[nodiscard]] std::string text(const ShardPlan& plan) const;
 };
 
-/// Invariant EX-2: the collectives of a command are a pure function of the plan and the command.
-/// Strategy "none": a training step reduces every unit's gradient as the backward pass reaches it
-/// (head first), then agrees on loss and norm; evaluation, snapshot and diagnosis each agree on one
-/// value; stop has none.
-[[nodiscard]] std::vector<CollectiveOp> expand(const CommandShape& command);
+/// Invariant EX-2: the collectives of a command are a pure function of the plan and the command,
+/// listed channel by channel, each in its order. One rank alone has none.
+///
+/// train_step, gather channel: the gathers of BufferSchedule, then the refreshes in the order of
+/// groups; reduce channel: for each sync each group's reduce in the order in which the backward
+/// pass completes groups, in the last sync each followed, one reduce later, by the group's spread;
+/// control channel: loss_and_norm. evaluate and diagnose: their gathers, and eval_sums or
+/// nonfinite. snapshot and stop have none.
+[[nodiscard]] std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind);
 
 }  // namespace train::engine

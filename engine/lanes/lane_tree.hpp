@@ -2,49 +2,69 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "engine/sharding/lane_schedule.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
 
-/// Sums one vector per lane in the canonical binary tree over lane indices (split at the largest
-/// power of two below n), as lanes arrive in order: a lane that completes a subtree is added to its
-/// left sibling at once, so floor(log2(lanes)) + 1 buffers are enough.
+/// How partial sums over lanes are joined.
+enum class SumOrder : std::uint8_t {
+  canonical,  ///< The binary tree over lane indices, whoever computes (determinism = "world").
+  arrival,    ///< One running sum in the order of arrival (determinism = "run").
+};
+
+/// Sums one vector per lane as lanes, or whole subtrees of them, arrive from left to right: what
+/// completes a node of the tree is added to its left sibling at once. Used by a rank for its own
+/// lanes and by the owner of rows for the sums of all ranks.
 ///
-/// Invariant EN-1: the result depends on the lanes' vectors alone, not on when or by whom they are
-/// added. Threading: one owner; calls only enqueue. Ownership: owns the buffers.
+/// Invariant EN-1: with SumOrder::canonical the result depends on the lanes' vectors alone, not on
+/// who adds them or in which groups they arrive. Threading: one owner; calls only enqueue.
+/// Ownership: owns the buffers.
 class LaneTree {
  public:
+  /// `lanes`: of the whole step. `buffers`: partial sums that can be held (lane_tree_buffers()).
   LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, std::int64_t lanes,
-           const std::string& name);
+           SumOrder order, std::int64_t buffers, const std::string& name);
 
-  /// Buffer that lane's vector has to be written to (in stream order). REQUIRES: lanes in order 0,
-  /// 1, ...
-  [[nodiscard]] float* leaf(std::int64_t lane);
-  /// The leaf is complete: enqueues the additions that it makes possible.
-  void finish_leaf(kernels::Stream& stream, std::int64_t lane);
-  /// After the last lane: the sum (valid until the next leaf(0) is written). Before the first lane:
-  /// where the sums will be; the address never changes.
-  [[nodiscard]] float* root() const;
+  /// Where the vector of `lanes` has to be written (in stream order): a buffer of the tree, or
+  /// `scratch` if the next call will add it to what is held. REQUIRES: a subtree right of all held.
+  [[nodiscard]] float* place(LaneRange lanes, float* scratch) const;
+  /// The vector of `lanes` is complete at `where` (which place() returned): enqueues the additions
+  /// that it makes possible.
+  void settle(kernels::Stream& stream, LaneRange lanes, const float* where);
+  /// A vector that lies elsewhere: like place() and settle(), copied only if nothing can be added.
+  void add(kernels::Stream& stream, LaneRange lanes, const float* vector);
+
+  /// The partial sums held, left to right.
+  [[nodiscard]] std::vector<std::pair<LaneRange, const float*>> held() const;
+  /// Forgets all partial sums: a new sync or step begins.
+  void clear();
+  /// Where the first partial sum is, and at the end the sum of all lanes; never changes.
+  [[nodiscard]] float* root() const { return buffers_.front().as<float>(); }
 
   [[nodiscard]] std::size_t size_bytes() const;
 
  private:
+  [[nodiscard]] bool joins(LaneRange left, LaneRange right) const;
+
   const kernels::KernelTable* kernels_;
   std::int64_t elements_;
   std::int64_t lanes_;
-  std::int64_t next_lane_ = 0;
+  SumOrder order_;
   std::vector<kernels::Buffer> buffers_;
-  std::vector<std::int64_t> subtree_sizes_;  ///< Of the partial sums held, oldest first.
+  std::vector<LaneRange> held_;
 };
 
-/// Buffers of `elements` floats that a tree over `lanes` holds: floor(log2(lanes)) + 1.
-[[nodiscard]] std::int64_t lane_tree_buffers(std::int64_t lanes);
+/// Buffers that a tree needs to take in `arrivals` (each a subtree, left to right).
+[[nodiscard]] std::int64_t lane_tree_buffers(const std::vector<LaneRange>& arrivals,
+                                             std::int64_t lanes, SumOrder order);
 
-/// The same tree over host doubles.
+/// The canonical tree over host doubles.
 [[nodiscard]] double tree_sum(const double* values, std::int64_t count, std::int64_t stride = 1);
 
 }  // namespace train::engine

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/collective/collective_schedule.hpp"
+#include "engine/sharding/shard_plan.hpp"
+
+namespace train::engine {
+
+/// One unit's turn in one pass of one round, in the order of computation.
+struct Visit {
+  std::int64_t round = 0;
+  bool backward = false;
+  std::size_t unit = 0;
+};
+
+/// A time in which a group uses a shared buffer: visits [first, last] of a command.
+struct Lease {
+  std::size_t group = 0;
+  std::size_t first = 0;
+  std::size_t last = 0;
+  std::int32_t buffer = -1;  ///< Which of the shared buffers.
+  std::int32_t before = -1;  ///< Lease that must have ended (its kernels enqueued); -1: none.
+  bool backward = false;     ///< It begins in a backward pass (decides the prefetch distance).
+  bool from_smaller_group = false;  ///< reshard = N: gathered from reshard_peers() alone.
+};
+
+/// The visits of a command, its gathers and its gradient leaves: which buffer, in which order.
+/// Pure; the same on every rank, also on those that have no lane in a round.
+class BufferSchedule {
+ public:
+  BufferSchedule(const ShardPlan& plan, CommandKind kind);
+
+  [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
+  [[nodiscard]] std::size_t visit(std::int64_t round, bool backward, std::size_t unit) const;
+
+  /// Gathers, in the order in which they are started. Neighbouring visits of one group share one.
+  [[nodiscard]] const std::vector<Lease>& gathers() const { return gathers_; }
+  /// Index in gathers() of the lease that covers the visit; -1: the unit's weights are resident.
+  [[nodiscard]] std::int32_t gather_of(std::size_t visit) const { return gather_of_[visit]; }
+  /// Leaves: a group's backward visits of one round.
+  [[nodiscard]] const std::vector<Lease>& leaves() const { return leaves_; }
+  [[nodiscard]] std::int32_t leaf_of(std::size_t visit) const { return leaf_of_[visit]; }
+
+ private:
+  std::vector<Visit> visits_;
+  std::vector<Lease> gathers_, leaves_;
+  std::vector<std::int32_t> gather_of_, leaf_of_;
+};
+
+/// Shared buffers of gathered weights that a rank keeps (parallel.gather_credits, or one per group
+/// when it keeps them to the end of the step); 0: nothing is ever gathered.
+[[nodiscard]] std::int64_t gather_buffers(const ShardPlan& plan);
+/// Fewest gather buffers with which a step of this plan can run.
+[[nodiscard]] std::int64_t gather_buffers_needed(const ShardPlan& plan);
+/// Shared leaves of lane gradients.
+[[nodiscard]] std::int64_t leaf_buffers(const ShardPlan& plan);
+
+}  // namespace train::engine

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "configs/parallel_section.hpp"
+#include "engine/base/result.hpp"
+#include "engine/model/model.hpp"
+#include "engine/sharding/lane_schedule.hpp"
+
+namespace train::engine {
+
+enum class Strategy : std::uint8_t { none, optimizer, gradient, full, hybrid };
+
+[[nodiscard]] const char* strategy_name(Strategy strategy);
+
+/// Rows of one parameter that lie next to each other in two buffers. `count` = rows * cols.
+struct Segment {
+  std::size_t parameter = 0;  ///< Index in ShardGroup::parameters.
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t flat_offset = 0;    ///< Of the first row in the group's flat buffer.
+  std::int64_t packed_offset = 0;  ///< Of the first row in the part's packed buffer.
+  std::int64_t count = 0;
+};
+
+/// What one part of a group's rows is made of; parameters without a row in it are left out.
+/// Packed offsets are multiples of 16 elements; with one part packed and flat are the same.
+struct Part {
+  std::vector<Segment> segments;
+  std::int64_t element_count = 0;  ///< Of the packed buffer, padding included.
+};
+
+/// Units whose weights are gathered, and whose gradients are reduced, as one.
+struct ShardGroup {
+  std::string name;                     ///< "block 3"; several units: "block 0 .. block 3".
+  std::vector<std::size_t> units;       ///< Ascending.
+  std::vector<std::int64_t> unit_base;  ///< First element of each unit in the flat buffer.
+  std::vector<Parameter> parameters;    ///< Of all units; `offset` in the group's flat buffer.
+  std::int64_t element_count = 0;       ///< Of the flat buffer.
+  Strategy strategy = Strategy::none;
+  std::int64_t weight_parts = 1;  ///< Between steps the weights are split over so many ranks.
+  std::int64_t state_parts = 1;   ///< The same for masters and moments (and kept gradients).
+
+  [[nodiscard]] std::size_t first_unit() const { return units.front(); }
+  [[nodiscard]] std::size_t last_unit() const { return units.back(); }
+};
+
+/// Who keeps and computes what: a pure function of the configuration. Every rank and the launcher
+/// derive the same one.
+///
+/// Ranks r of one replica g = r / parts are neighbours; r % parts is the part. Rows are cut by
+/// dimension 0, evenly to within one row: first into state_parts, then each part into
+/// ranks / state_parts finer ones. The finest part of a rank is its reduce part: there it finishes
+/// the tree over lanes and computes norms; a checkpoint's shard holds exactly those rows.
+class ShardPlan {
+ public:
+  struct Options {
+    configs::ParallelSection parallel;
+    configs::PrecisionSection precision;
+    std::vector<UnitParameters> units;
+    std::int64_t train_lanes = 1;
+    std::int64_t eval_lanes = 0;
+  };
+
+  /// Errors (user): ranks > lanes, a group that does not divide ranks, a pattern that matches
+  /// nothing, an unknown strategy, a group of units with two strategies, too few gather credits
+  /// (says how many are needed). Each names the key.
+  [[nodiscard]] static Result<ShardPlan> make(const Options& options);
+
+  [[nodiscard]] const configs::ParallelSection& parallel() const { return options_.parallel; }
+  [[nodiscard]] const configs::PrecisionSection& precision() const { return options_.precision; }
+  [[nodiscard]] std::int64_t ranks() const { return options_.parallel.ranks; }
+  [[nodiscard]] std::size_t unit_count() const { return options_.units.size(); }
+  [[nodiscard]] const std::vector<UnitParameters>& units() const { return options_.units; }
+  [[nodiscard]] const std::vector<ShardGroup>& groups() const { return groups_; }
+  [[nodiscard]] std::size_t group_of(std::size_t unit) const { return group_of_[unit]; }
+  /// First element of `unit` in its group's flat buffer.
+  [[nodiscard]] std::int64_t base_of(std::size_t unit) const;
+
+  [[nodiscard]] Part weight_part(std::size_t group, std::int64_t rank) const;
+  [[nodiscard]] Part state_part(std::size_t group, std::int64_t rank) const;
+  [[nodiscard]] Part reduce_part(std::size_t group, std::int64_t rank) const;
+  /// Part `part` of the group's rows cut into `parts` (then its cut `fine` of `fine_parts`).
+  [[nodiscard]] Part cut(std::size_t group, std::int64_t parts, std::int64_t part,
+                         std::int64_t fine_parts = 1, std::int64_t fine = 0) const;
+
+  /// Ranks that together hold all of the group's weights, this one included, ascending.
+  [[nodiscard]] std::vector<std::int64_t> weight_peers(std::size_t group, std::int64_t rank) const;
+  /// Ranks that keep the same state part, this one included, ascending.
+  [[nodiscard]] std::vector<std::int64_t> replica_peers(std::size_t group, std::int64_t rank) const;
+  /// Ranks of the smaller group that keeps gathered weights between the passes (reshard = N).
+  [[nodiscard]] std::vector<std::int64_t> reshard_peers(std::size_t group, std::int64_t rank) const;
+
+  /// The weights of the group are whole on every rank between steps.
+  [[nodiscard]] bool resident(std::size_t group) const { return groups_[group].weight_parts == 1; }
+  /// After an update the group's new rows are sent to everybody (optimizer, gradient).
+  [[nodiscard]] bool refreshed(std::size_t group) const;
+  /// Reduced gradients are sent on to the replicas of their state part (none, hybrid).
+  [[nodiscard]] bool spread(std::size_t group) const;
+  /// A full-size gradient buffer of its own (none, optimizer, or more than one lane a sync); else
+  /// lanes use a leaf that groups share.
+  [[nodiscard]] bool own_gradient(std::size_t group) const;
+
+  /// parallel.reshard as a number of ranks: 1 never (keeps it whole), 0 after_forward, else N.
+  [[nodiscard]] std::int64_t reshard_ranks() const { return reshard_ranks_; }
+  [[nodiscard]] const LaneSchedule& train_lanes() const { return train_lanes_; }
+  [[nodiscard]] const LaneSchedule& eval_lanes() const { return eval_lanes_; }
+
+  /// Of everything that decides collectives: ranks with different plans never exchange a byte.
+  [[nodiscard]] std::uint64_t digest() const { return digest_; }
+
+ private:
+  explicit ShardPlan(const Options& options);
+
+  Options options_;
+  std::vector<ShardGroup> groups_;
+  std::vector<std::size_t> group_of_;
+  std::int64_t reshard_ranks_ = 0;
+  LaneSchedule train_lanes_;
+  LaneSchedule eval_lanes_;
+  std::uint64_t digest_ = 0;
+};
+
+/// True if `name` matches the shell pattern ('*', '?', '[...]').
+[[nodiscard]] bool matches(const std::string& pattern, const std::string& name);
+
+}  // namespace train::engine
