@@ -4,29 +4,89 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <string>
+#include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "engine/base/check.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
+#include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {
 namespace {
 
-CollectiveOp make_op(CommandKind kind, Channel channel, std::uint32_t index, std::int32_t unit,
-                     const char* what) {
-  const std::string text =
-      fmt::format("{}/{}/{}/{}/{}", command_name(kind), channel_name(channel), index, unit, what);
-  return {channel, index, unit, what, XXH3_64bits(text.data(), text.size())};
+/// The list under construction: gives each op its index in its channel and its hash.
+class OpList {
+ public:
+  OpList(const ShardPlan& plan, CommandKind command)
+      : plan_digest_(plan.digest()), command_(command) {}
+
+  void add(Channel channel, CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1) {
+    CollectiveOp op{.channel = channel,
+                    .kind = kind,
+                    .index = next_[static_cast<std::size_t>(channel)]++,
+                    .group = static_cast<std::int32_t>(group),
+                    .part = static_cast<std::int32_t>(part),
+                    .command = command_};
+    const std::array<std::uint64_t, 7> words{
+        plan_digest_,
+        static_cast<std::uint64_t>(command_),
+        static_cast<std::uint64_t>(channel),
+        static_cast<std::uint64_t>(kind),
+        op.index,
+        static_cast<std::uint64_t>(group),
+        static_cast<std::uint64_t>(part),
+    };
+    op.hash = XXH3_64bits(words.data(), sizeof(words));
+    ops_.push_back(op);
+  }
+
+  [[nodiscard]] std::vector<CollectiveOp> take() { return std::move(ops_); }
+
+ private:
+  std::uint64_t plan_digest_;
+  CommandKind command_;
+  std::array<std::uint32_t, kChannelCount> next_{};
+  std::vector<CollectiveOp> ops_;
+};
+
+void add_gathers(const ShardPlan& plan, CommandKind command, OpList& ops) {
+  const BufferSchedule schedule(plan, command);
+  for (std::size_t lease = 0; lease < schedule.gathers().size(); ++lease) {
+    ops.add(Channel::gather, CollectiveKind::gather,
+            static_cast<std::int64_t>(schedule.gathers()[lease].group),
+            static_cast<std::int64_t>(lease));
+  }
 }
 
-std::vector<CollectiveOp> expand_train_step(const CommandShape& command) {
-  TRAIN_CHECK(command.units > 0, "{} units", command.units);
-  std::vector<CollectiveOp> ops;
-  for (std::int32_t unit = command.units - 1; unit >= 0; --unit) {
-    const auto index = static_cast<std::uint32_t>(ops.size());
-    ops.push_back(make_op(command.kind, Channel::reduce, index, unit, "unit gradient"));
+/// Groups as the backward pass completes them: when it has passed their lowest unit.
+std::vector<std::size_t> by_completion(const ShardPlan& plan) {
+  std::vector<std::size_t> order(plan.groups().size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
+    return plan.groups()[left].first_unit() > plan.groups()[right].first_unit();
+  });
+  return order;
+}
+
+void add_reductions(const ShardPlan& plan, OpList& ops) {
+  const std::vector<std::size_t> order = by_completion(plan);
+  const std::int64_t syncs = plan.train_lanes().syncs();
+  for (std::int64_t sync = 0; sync < syncs; ++sync) {
+    std::int64_t reduced = -1;
+    const auto spread_reduced = [&] {
+      if (sync + 1 == syncs && reduced >= 0 && plan.spread(static_cast<std::size_t>(reduced))) {
+        ops.add(Channel::reduce, CollectiveKind::spread, reduced);
+      }
+    };
+    // One reduce later: the sums of a group are added up while the next group's bytes move.
+    for (const std::size_t group : order) {
+      ops.add(Channel::reduce, CollectiveKind::reduce, static_cast<std::int64_t>(group), sync);
+      spread_reduced();
+      reduced = static_cast<std::int64_t>(group);
+    }
+    spread_reduced();
   }
-  ops.push_back(make_op(command.kind, Channel::control, 0, -1, "loss and norm"));
-  return ops;
 }
 
 }  // namespace
@@ -59,21 +119,66 @@ const char* command_name(CommandKind kind) {
   return "unknown";
 }
 
-std::vector<CollectiveOp> expand(const CommandShape& command) {
-  switch (command.kind) {
-    case CommandKind::train_step:
-      return expand_train_step(command);
-    case CommandKind::evaluate:
-      return {make_op(command.kind, Channel::control, 0, -1, "eval loss")};
-    case CommandKind::snapshot:
-      return {make_op(command.kind, Channel::control, 0, -1, "snapshot digest")};
-    case CommandKind::diagnose:
-      return {make_op(command.kind, Channel::control, 0, -1, "nonfinite")};
-    case CommandKind::stop:
-      return {};
+const char* collective_name(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::gather:
+      return "gather";
+    case CollectiveKind::refresh:
+      return "refresh";
+    case CollectiveKind::reduce:
+      return "reduce";
+    case CollectiveKind::spread:
+      return "spread";
+    case CollectiveKind::loss_and_norm:
+      return "loss and norm";
+    case CollectiveKind::eval_sums:
+      return "evaluation sums";
+    case CollectiveKind::nonfinite:
+      return "non-finite counts";
   }
-  TRAIN_CHECK(false, "command kind {}", static_cast<int>(command.kind));
-  return {};
+  return "unknown";
+}
+
+std::string CollectiveOp::text(const ShardPlan& plan) const {
+  std::string text = collective_name(kind);
+  if (group >= 0) {
+    text += fmt::format(" of {}", plan.groups()[static_cast<std::size_t>(group)].name);
+  }
+  if (part >= 0) {
+    text += fmt::format(", {} {}", kind == CollectiveKind::gather ? "lease" : "sync", part);
+  }
+  return text;
+}
+
+std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
+  OpList ops(plan, kind);
+  if (plan.ranks() == 1) {
+    return {};
+  }
+  switch (kind) {
+    case CommandKind::train_step:
+      add_gathers(plan, kind, ops);
+      for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+        if (plan.refreshed(group)) {
+          ops.add(Channel::gather, CollectiveKind::refresh, static_cast<std::int64_t>(group));
+        }
+      }
+      add_reductions(plan, ops);
+      ops.add(Channel::control, CollectiveKind::loss_and_norm);
+      break;
+    case CommandKind::evaluate:
+      add_gathers(plan, kind, ops);
+      ops.add(Channel::control, CollectiveKind::eval_sums);
+      break;
+    case CommandKind::diagnose:
+      add_gathers(plan, kind, ops);
+      ops.add(Channel::control, CollectiveKind::nonfinite);
+      break;
+    case CommandKind::snapshot:
+    case CommandKind::stop:
+      break;
+  }
+  return ops.take();
 }
 
 }  // namespace train::engine

@@ -39,11 +39,16 @@ struct CollectiveOp {
   std::uint32_t index = 0;  ///< In its channel, within the command.
   std::int32_t group = -1;  ///< ShardGroup; -1: of none.
   std::int32_t part = -1;   ///< gather: its lease; reduce: its sync; else -1.
-  std::uint64_t hash = 0;   ///< Of all the above and the plan: compared before data moves.
+  /// Whose collective it is: a lease is one of this command's.
+  CommandKind command = CommandKind::train_step;
+  std::uint64_t hash = 0;  ///< Of all the above and the plan: compared before data moves.
 
   /// "gather of block 3, lease 17", for people.
   [[nodiscard]] std::string text(const ShardPlan& plan) const;
 };
+
+/// "gather", "loss and norm".
+[[nodiscard]] const char* collective_name(CollectiveKind kind);
 
 /// Invariant EX-2: the collectives of a command are a pure function of the plan and the command,
 /// listed channel by channel, each in its order. One rank alone has none.

@@ -24,6 +24,7 @@ struct Lease {
   std::int32_t before = -1;  ///< Lease that must have ended (its kernels enqueued); -1: none.
   bool backward = false;     ///< It begins in a backward pass (decides the prefetch distance).
   bool from_smaller_group = false;  ///< reshard = N: gathered from reshard_peers() alone.
+  bool keeps_rows = false;          ///< reshard = N: at its end keep_for_backward() copies rows.
 };
 
 /// The visits of a command, its gathers and its gradient leaves: which buffer, in which order.
@@ -39,14 +40,18 @@ class BufferSchedule {
   [[nodiscard]] const std::vector<Lease>& gathers() const { return gathers_; }
   /// Index in gathers() of the lease that covers the visit; -1: the unit's weights are resident.
   [[nodiscard]] std::int32_t gather_of(std::size_t visit) const { return gather_of_[visit]; }
-  /// Leaves: a group's backward visits of one round.
+  /// Leaves: a group's backward visits of one round, and the last unit's forward visit, which
+  /// writes a gradient already.
   [[nodiscard]] const std::vector<Lease>& leaves() const { return leaves_; }
+  /// Index in leaves(); -1: no gradient, or it goes straight into the group's own (uses_leaf()).
   [[nodiscard]] std::int32_t leaf_of(std::size_t visit) const { return leaf_of_[visit]; }
 
  private:
   std::vector<Visit> visits_;
   std::vector<Lease> gathers_, leaves_;
   std::vector<std::int32_t> gather_of_, leaf_of_;
+  std::size_t units_ = 0;
+  bool backward_ = false;
 };
 
 /// Shared buffers of gathered weights that a rank keeps (parallel.gather_credits, or one per group

@@ -43,7 +43,7 @@ class LaneSchedule {
   [[nodiscard]] std::optional<std::int64_t> lane(std::int64_t rank, std::int64_t round) const;
   /// The lanes of `rank` in `sync` (count may be 0).
   [[nodiscard]] LaneRange lanes_of(std::int64_t rank, std::int64_t sync) const;
-  /// All lanes of `rank`, in the order of its rounds, and its last round with a lane (-1: none).
+  /// All lanes of `rank`, in the order of its rounds.
   [[nodiscard]] std::vector<std::int64_t> lanes_of(std::int64_t rank) const;
   /// The last round of `sync` in which `rank` has a lane; -1: none.
   [[nodiscard]] std::int64_t last_round_of(std::int64_t rank, std::int64_t sync) const;

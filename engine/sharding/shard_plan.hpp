@@ -62,6 +62,7 @@ class ShardPlan {
     std::vector<UnitParameters> units;
     std::int64_t train_lanes = 1;
     std::int64_t eval_lanes = 0;
+    bool tied = false;  ///< The last unit uses the first one's matrix: they are one group.
   };
 
   /// Errors (user): ranks > lanes, a group that does not divide ranks, a pattern that matches
@@ -90,8 +91,11 @@ class ShardPlan {
   [[nodiscard]] std::vector<std::int64_t> weight_peers(std::size_t group, std::int64_t rank) const;
   /// Ranks that keep the same state part, this one included, ascending.
   [[nodiscard]] std::vector<std::int64_t> replica_peers(std::size_t group, std::int64_t rank) const;
-  /// Ranks of the smaller group that keeps gathered weights between the passes (reshard = N).
+  /// Ranks of the smaller group that keeps gathered weights between the passes (reshard = N); rank
+  /// r keeps cut(group, N, r % N).
   [[nodiscard]] std::vector<std::int64_t> reshard_peers(std::size_t group, std::int64_t rank) const;
+  /// reshard = N applies to the group: N is less than its weight_parts.
+  [[nodiscard]] bool splits_kept_weights(std::size_t group) const;
 
   /// The weights of the group are whole on every rank between steps.
   [[nodiscard]] bool resident(std::size_t group) const { return groups_[group].weight_parts == 1; }
@@ -102,6 +106,11 @@ class ShardPlan {
   /// A full-size gradient buffer of its own (none, optimizer, or more than one lane a sync); else
   /// lanes use a leaf that groups share.
   [[nodiscard]] bool own_gradient(std::size_t group) const;
+  /// Some lane's gradient needs a shared leaf: there is no own gradient, or it holds sums to which
+  /// further lanes of a sync are added.
+  [[nodiscard]] bool uses_leaf(std::size_t group) const;
+  /// A rank has more than one lane in a sync.
+  [[nodiscard]] bool uses_lane_sums() const;
 
   /// parallel.reshard as a number of ranks: 1 never (keeps it whole), 0 after_forward, else N.
   [[nodiscard]] std::int64_t reshard_ranks() const { return reshard_ranks_; }

@@ -1,0 +1,282 @@
+#define XXH_INLINE_ALL
+#include "engine/sharding/shard_plan.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "engine/base/check.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
+#include "engine/sharding/shard_options.hpp"
+
+namespace train::engine {
+namespace {
+
+constexpr std::int64_t kAlignment = 16;  // Elements: 64 bytes of fp32.
+
+std::int64_t aligned(std::int64_t elements) {
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// "embedding", "block 0 .. block 3", "embedding + head".
+std::string name_of(const std::vector<std::size_t>& members,
+                    const std::vector<UnitParameters>& units) {
+  std::string name;
+  for (std::size_t i = 0; i < members.size();) {
+    std::size_t end = i + 1;
+    while (end < members.size() && members[end] == members[end - 1] + 1) {
+      ++end;
+    }
+    name += fmt::format("{}{}", i == 0 ? "" : " + ", units[members[i]].name);
+    if (end > i + 1) {
+      name += fmt::format(" .. {}", units[members[end - 1]].name);
+    }
+    i = end;
+  }
+  return name;
+}
+
+ShardGroup make_group(const std::vector<std::size_t>& members,
+                      const std::vector<UnitParameters>& units) {
+  ShardGroup group;
+  group.name = name_of(members, units);
+  group.units = members;
+  for (const std::size_t unit : members) {
+    group.unit_base.push_back(group.element_count);
+    for (Parameter parameter : units[unit].parameters) {
+      parameter.offset += group.element_count;
+      group.parameters.push_back(std::move(parameter));
+    }
+    group.element_count += aligned(units[unit].element_count);
+  }
+  return group;
+}
+
+void set_parts(ShardGroup& group, Strategy strategy, const configs::ParallelSection& parallel) {
+  group.strategy = parallel.ranks == 1 ? Strategy::none : strategy;
+  switch (group.strategy) {
+    case Strategy::none:
+      break;
+    case Strategy::optimizer:
+    case Strategy::gradient:
+      group.state_parts = parallel.ranks;
+      break;
+    case Strategy::full:
+      group.state_parts = group.weight_parts = parallel.ranks;
+      break;
+    case Strategy::hybrid:
+      group.state_parts = group.weight_parts = parallel.group;
+      break;
+  }
+}
+
+bool splits_gradients(const ShardGroup& group) {
+  return group.strategy == Strategy::gradient || group.strategy == Strategy::full ||
+         group.strategy == Strategy::hybrid;
+}
+
+Status check_reshard(std::int64_t reshard_ranks, const std::vector<ShardGroup>& groups) {
+  for (const ShardGroup& group : groups) {
+    const bool fits =
+        reshard_ranks <= group.weight_parts && group.weight_parts % reshard_ranks == 0;
+    if (reshard_ranks > 1 && group.weight_parts > 1 && !fits) {
+      return user_error(
+          fmt::format("parallel.reshard is {} but the weights of \"{}\" are split over {} ranks: "
+                      "give a number that divides them, \"after_forward\" or \"never\"",
+                      reshard_ranks, group.name, group.weight_parts));
+    }
+  }
+  return {};
+}
+
+/// Everything that decides which collectives there are and what they move, as text.
+std::string fingerprint(const ShardPlan& plan) {
+  const LaneSchedule& lanes = plan.train_lanes();
+  std::string text = fmt::format(
+      "ranks {} lanes {} syncs {} first {} eval {} reshard {} buffers {} compute {} reduce {} "
+      "determinism {}",
+      plan.ranks(), lanes.lanes(), lanes.syncs(), lanes.last_round_of(0, 0),
+      plan.eval_lanes().lanes(), plan.reshard_ranks(), gather_buffers(plan),
+      plan.precision().compute, plan.precision().reduce, plan.precision().determinism);
+  for (const ShardGroup& group : plan.groups()) {
+    text += fmt::format("\n{} {} {} {}", group.name, strategy_name(group.strategy),
+                        group.weight_parts, group.state_parts);
+    for (const std::size_t unit : group.units) {
+      text += fmt::format(" {}", unit);
+    }
+    for (const Parameter& parameter : group.parameters) {
+      text += fmt::format("\n {} {} {} {}", parameter.name, parameter.rows, parameter.cols,
+                          parameter.offset);
+    }
+  }
+  return text;
+}
+
+std::vector<std::int64_t> neighbours(std::int64_t rank, std::int64_t count) {
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t i = 0; i < count; ++i) {
+    ranks.push_back(rank / count * count + i);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+const char* strategy_name(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::none:
+      return "none";
+    case Strategy::optimizer:
+      return "optimizer";
+    case Strategy::gradient:
+      return "gradient";
+    case Strategy::full:
+      return "full";
+    case Strategy::hybrid:
+      return "hybrid";
+  }
+  return "unknown";
+}
+
+ShardPlan::ShardPlan(const Options& options)
+    : options_(options),
+      train_lanes_(options.train_lanes, options.parallel.ranks, 0),
+      eval_lanes_(options.eval_lanes, options.parallel.ranks, 0) {}
+
+Result<ShardPlan> ShardPlan::make(const Options& options) {
+  TRAIN_CHECK(!options.units.empty());
+  const auto strategies = strategies_of(options);
+  if (!strategies) {
+    return strategies.error();
+  }
+  TRAIN_RETURN_IF_ERROR(check_ranks(options, *strategies));
+  const auto wrapped = wrap_units(options, *strategies);
+  if (!wrapped) {
+    return wrapped.error();
+  }
+  ShardPlan plan(options);
+  plan.group_of_.resize(options.units.size());
+  for (const std::vector<std::size_t>& members : *wrapped) {
+    for (const std::size_t unit : members) {
+      plan.group_of_[unit] = plan.groups_.size();
+    }
+    plan.groups_.push_back(make_group(members, options.units));
+    set_parts(plan.groups_.back(), (*strategies)[members.front()], options.parallel);
+  }
+  const auto reshard = reshard_of(options.parallel.reshard);
+  if (!reshard) {
+    return reshard.error();
+  }
+  plan.reshard_ranks_ = *reshard;
+  TRAIN_RETURN_IF_ERROR(check_reshard(*reshard, plan.groups_));
+  const bool splits = std::any_of(plan.groups_.begin(), plan.groups_.end(), splits_gradients);
+  const auto rounds = rounds_per_sync_of(options.parallel.sync, splits ? 1 : 0);
+  if (!rounds) {
+    return rounds.error();
+  }
+  plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), *rounds);
+  if (const std::int64_t needed = gather_buffers_needed(plan); gather_buffers(plan) < needed) {
+    return user_error(fmt::format("parallel.gather_credits is {}: this plan needs at least {}",
+                                  options.parallel.gather_credits, needed));
+  }
+  const std::string text = fingerprint(plan);
+  plan.digest_ = XXH3_64bits(text.data(), text.size());
+  return plan;
+}
+
+std::int64_t ShardPlan::base_of(std::size_t unit) const {
+  const ShardGroup& group = groups_[group_of_[unit]];
+  const auto found = std::find(group.units.begin(), group.units.end(), unit);
+  TRAIN_CHECK(found != group.units.end(), "unit {}", unit);
+  return group.unit_base[static_cast<std::size_t>(std::distance(group.units.begin(), found))];
+}
+
+Part ShardPlan::cut(std::size_t group, std::int64_t parts, std::int64_t part,
+                    std::int64_t fine_parts, std::int64_t fine) const {
+  TRAIN_CHECK(part >= 0 && part < parts && fine >= 0 && fine < fine_parts, "part {}/{} of {}/{}",
+              part, fine, parts, fine_parts);
+  const bool whole = parts == 1 && fine_parts == 1;
+  Part result;
+  const std::vector<Parameter>& parameters = groups_[group].parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    const std::int64_t begin = parameter.rows * part / parts;
+    const std::int64_t rows = parameter.rows * (part + 1) / parts - begin;
+    const std::int64_t first = begin + rows * fine / fine_parts;
+    const std::int64_t end = begin + rows * (fine + 1) / fine_parts;
+    if (first == end) {
+      continue;
+    }
+    const std::int64_t flat = parameter.offset + first * parameter.cols;
+    const std::int64_t count = (end - first) * parameter.cols;
+    result.segments.push_back({.parameter = i,
+                               .first_row = first,
+                               .rows = end - first,
+                               .flat_offset = flat,
+                               .packed_offset = whole ? flat : result.element_count,
+                               .count = count});
+    result.element_count += aligned(count);
+  }
+  if (whole) {
+    result.element_count = groups_[group].element_count;
+  }
+  return result;
+}
+
+Part ShardPlan::weight_part(std::size_t group, std::int64_t rank) const {
+  const std::int64_t parts = groups_[group].weight_parts;
+  return cut(group, parts, rank % parts);
+}
+
+Part ShardPlan::state_part(std::size_t group, std::int64_t rank) const {
+  const std::int64_t parts = groups_[group].state_parts;
+  return cut(group, parts, rank % parts);
+}
+
+Part ShardPlan::reduce_part(std::size_t group, std::int64_t rank) const {
+  const std::int64_t parts = groups_[group].state_parts;
+  return cut(group, parts, rank % parts, ranks() / parts, rank / parts);
+}
+
+std::vector<std::int64_t> ShardPlan::weight_peers(std::size_t group, std::int64_t rank) const {
+  return neighbours(rank, groups_[group].weight_parts);
+}
+
+std::vector<std::int64_t> ShardPlan::replica_peers(std::size_t group, std::int64_t rank) const {
+  const std::int64_t parts = groups_[group].state_parts;
+  std::vector<std::int64_t> peers;
+  for (std::int64_t peer = rank % parts; peer < ranks(); peer += parts) {
+    peers.push_back(peer);
+  }
+  return peers;
+}
+
+std::vector<std::int64_t> ShardPlan::reshard_peers(std::size_t group, std::int64_t rank) const {
+  return splits_kept_weights(group) ? neighbours(rank, reshard_ranks_) : weight_peers(group, rank);
+}
+
+bool ShardPlan::splits_kept_weights(std::size_t group) const {
+  return reshard_ranks_ > 1 && reshard_ranks_ < groups_[group].weight_parts;
+}
+
+bool ShardPlan::refreshed(std::size_t group) const {
+  return groups_[group].weight_parts < groups_[group].state_parts;
+}
+
+bool ShardPlan::spread(std::size_t group) const { return groups_[group].state_parts < ranks(); }
+
+bool ShardPlan::own_gradient(std::size_t group) const {
+  const Strategy strategy = groups_[group].strategy;
+  return strategy == Strategy::none || strategy == Strategy::optimizer || uses_lane_sums();
+}
+
+bool ShardPlan::uses_leaf(std::size_t group) const {
+  return uses_lane_sums() || !own_gradient(group);
+}
+
+bool ShardPlan::uses_lane_sums() const { return train_lanes_.lanes_of(0, 0).count > 1; }
+
+}  // namespace train::engine
