@@ -16,11 +16,15 @@ std::string to_string(const CollectiveIdentity& identity) {
 
 Error ChannelOrder::mismatch(const CollectiveIdentity& requested, const Expected* expected,
                              const char* why) const {
-  const std::string expectation =
-      expected == nullptr
-          ? fmt::format("nothing (last command {})", last_command_)
-          : fmt::format("{} \"{}\" unit {} hash {:016x}", to_string(expected->identity),
-                        expected->what, expected->unit, expected->identity.hash);
+  std::string expectation = fmt::format("nothing (last command {})", last_command_);
+  if (expected != nullptr) {
+    const CollectiveOp& op = expected->op;
+    const std::string what =
+        plan_ != nullptr ? op.text(*plan_)
+                         : fmt::format("{} of group {}", collective_name(op.kind), op.group);
+    expectation = fmt::format("{} \"{}\" hash {:016x}", to_string(expected->identity), what,
+                              expected->identity.hash);
+  }
   return failure(fmt::format("collective {}: expected {}, requested {} hash {:016x}", why,
                              expectation, to_string(requested), requested.hash));
 }
@@ -58,9 +62,7 @@ Result<ChannelOrder::Due> ChannelOrder::begin_command(std::int64_t command,
   TRAIN_CHECK(command > last_command_, "command {} after {}", command, last_command_);
   last_command_ = command;
   for (const CollectiveOp& op : ops) {
-    queue(op.channel)
-        .push_back(
-            {{generation_, command, op.channel, op.index, op.hash}, op.unit, op.what, false});
+    queue(op.channel).push_back({{generation_, command, op.channel, op.index, op.hash}, op, false});
   }
   std::vector<CollectiveIdentity> still_early;
   for (const CollectiveIdentity& identity : early_) {

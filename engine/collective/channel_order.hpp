@@ -9,6 +9,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/collective/collective_schedule.hpp"
+#include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {
 
@@ -35,7 +36,9 @@ class ChannelOrder {
   /// Requests that are due now, in the order in which they have to start. Empty: parked.
   using Due = std::vector<CollectiveIdentity>;
 
-  explicit ChannelOrder(std::uint64_t generation) : generation_(generation) {}
+  /// `plan`, if given, names groups in errors; borrowed.
+  explicit ChannelOrder(std::uint64_t generation, const ShardPlan* plan = nullptr)
+      : generation_(generation), plan_(plan) {}
 
   /// Queues the collectives of a command (expand()). Commands come in rising order. Requests parked
   /// for it become due as far as their channel has got. Errors: failure, as in request().
@@ -56,8 +59,7 @@ class ChannelOrder {
  private:
   struct Expected {
     CollectiveIdentity identity;
-    std::int32_t unit = -1;
-    const char* what = "";
+    CollectiveOp op;
     bool requested = false;
   };
   using Queue = std::deque<Expected>;
@@ -69,6 +71,7 @@ class ChannelOrder {
   [[nodiscard]] Due take_due(Channel channel);
 
   std::uint64_t generation_;
+  const ShardPlan* plan_;
   std::int64_t last_command_ = -1;
   std::array<Queue, kChannelCount> queues_;
   std::vector<CollectiveIdentity> early_;  ///< For commands that have not begun.

@@ -1,0 +1,19 @@
+#include "engine/memory_prediction.hpp"
+
+#include "engine/base/check.hpp"
+#include "engine/model/model.hpp"
+#include "engine/rank_engine_layout.hpp"
+
+namespace train::engine {
+
+MemoryPlan plan_memory(const RankEngine::Options& options) {
+  const Result<ShardPlan> plan = plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
+  MemoryPlan memory = RankLayout(*plan, options).memory();
+  memory.activations_bytes =
+      planned_activation_bytes(options.shape, options.batch.micro_batch, options.seq_len,
+                               /*with_gradient=*/true, checkpoint_every(options.memory));
+  return memory;
+}
+
+}  // namespace train::engine
