@@ -32,7 +32,8 @@ void read_on_stream(BatchSelf self, const RankContext& context, const engine::La
   // Raw pointer to the runtime: its streams are drained before it goes.
   context->input->enqueue([peers = self->state.peers, runtime = context.get(), work] {
     if (const Status status = runtime->read_lane(work); !status.ok()) {
-      caf::anon_send(peers.rank, WorkFailed{status.error().message, status.error().exit_code()});
+      caf::anon_send(peers.rank,
+                     WorkFailed{status.error().message, status.error().exit_code(), false});
     } else if (work.purpose == engine::LanePurpose::evaluate) {
       caf::anon_send(peers.evaluator, LaneReady{work});
     } else {
@@ -59,15 +60,16 @@ void read_wanted(BatchSelf self, const RankContext& context) {
 }
 
 void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& message) {
-  const auto& options = context->engine->options();
-  const std::int64_t lanes =
-      message.purpose == engine::LanePurpose::evaluate ? options.eval_lanes : options.batch.lanes;
-  for (std::int64_t lane = 0; lane < lanes; ++lane) {
-    self->state.wanted.push_back({.purpose = message.purpose,
-                                  .step = message.step,
-                                  .lane = lane,
-                                  .slot = -1,
-                                  .command = message.command});
+  const engine::LaneSchedule& lanes = context->lanes(message.purpose);
+  for (std::int64_t round = 0; round < lanes.rounds(); ++round) {
+    if (const auto lane = lanes.lane(context->rank, round)) {
+      self->state.wanted.push_back({.purpose = message.purpose,
+                                    .step = message.step,
+                                    .lane = *lane,
+                                    .slot = -1,
+                                    .round = round,
+                                    .command = message.command});
+    }
   }
   read_wanted(self, context);
 }

@@ -1,92 +1,242 @@
 #include "actors/collective_actor.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <caf/all.hpp>
+#include <deque>
 #include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "actors/messages/collective_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
 
 namespace train::actors {
 namespace {
 
 using Promise = caf::typed_response_promise<CollectiveFinished>;
+using engine::CollectiveIdentity;
+using engine::CollectiveOp;
+
+enum class Progress : std::uint8_t { due, packing, packed, moving };
+
+struct Operation {
+  CollectiveIdentity identity;
+  CollectiveOp op;
+  Progress progress = Progress::due;
+};
+
+struct ChannelState {
+  std::deque<Operation> operations;  // due or under way, in order; gone when the bytes have arrived
+  std::uint32_t staged = 0;          // from pack() until what unpack() enqueued has run
+};
 
 struct CollectiveState {
   static inline const char* name = "collective";
   std::optional<engine::ChannelOrder> order;
-  std::map<std::string, Promise> promises;  // by the identity's text
+  std::map<std::string, Promise> promises;                // by the identity's text
+  std::map<std::uint64_t, engine::CommandKind> commands;  // begun; the newest few
+  std::array<ChannelState, engine::kChannelCount> channels;
+  ConnectCollective peers;
   std::optional<WaitBoard::Line> wait;
 };
 
 using CollectiveSelf = CollectiveActor::stateful_pointer<CollectiveState>;
 
-// With one rank there is nobody to exchange bytes with: what is due has already happened.
-void run_due(CollectiveSelf self, Result<engine::ChannelOrder::Due> due) {
+struct Collective {
+  CollectiveSelf self;
+  RankContext context;
+
+  [[nodiscard]] CollectiveState& state() const { return self->state; }
+  [[nodiscard]] ChannelState& channel(engine::Channel which) const {
+    return state().channels[static_cast<std::size_t>(which)];
+  }
+  [[nodiscard]] CollectiveOp op_of(const CollectiveIdentity& identity) const;
+  void take_due(const Result<engine::ChannelOrder::Due>& due) const;
+  void start(engine::Channel which) const;
+  void pack(Operation& operation) const;
+  void packed(const CollectiveIdentity& identity) const;
+  void move(engine::Channel which) const;
+  void moved(const BytesMoved& message) const;
+  void note_waiting() const;
+};
+
+CollectiveOp Collective::op_of(const CollectiveIdentity& identity) const {
+  const auto command = state().commands.find(static_cast<std::uint64_t>(identity.command));
+  TRAIN_CHECK(command != state().commands.end(), "{} was never begun", to_string(identity));
+  for (const CollectiveOp& op : context->collectives.of(command->second)) {
+    if (op.channel == identity.channel && op.index == identity.index) {
+      return op;
+    }
+  }
+  TRAIN_CHECK(false, "{} is not in its command", to_string(identity));
+  return {};
+}
+
+void Collective::take_due(const Result<engine::ChannelOrder::Due>& due) const {
   if (!due) {
     throw std::runtime_error(due.error().message);
   }
-  for (const engine::CollectiveIdentity& identity : *due) {
-    const auto found = self->state.promises.find(to_string(identity));
-    TRAIN_CHECK(found != self->state.promises.end(), "nobody asked for {}", to_string(identity));
-    Promise promise = found->second;
-    self->state.promises.erase(found);
-    promise.deliver(CollectiveFinished{identity});
+  for (const CollectiveIdentity& identity : *due) {
+    channel(identity.channel).operations.push_back({identity, op_of(identity)});
   }
-  if (self->state.promises.empty()) {
-    self->state.wait->end();
-  } else {
-    self->state.wait->begin("the turn of a parked collective", -1);
+  for (std::size_t which = 0; which < engine::kChannelCount; ++which) {
+    start(static_cast<engine::Channel>(which));
+  }
+  note_waiting();
+}
+
+// Operations enter their staging slots in the order of the channel.
+void Collective::start(engine::Channel which) const {
+  for (Operation& operation : channel(which).operations) {
+    if (channel(which).staged == engine::kStagingSlots) {
+      break;
+    }
+    if (operation.progress == Progress::due) {
+      ++channel(which).staged;
+      pack(operation);
+    }
+  }
+  move(which);
+}
+
+void Collective::pack(Operation& operation) const {
+  const bool at_once = context->engine->packed_already(operation.op);
+  context->engine->pack(*context->compute, operation.op);
+  if (operation.op.kind == engine::CollectiveKind::reduce) {
+    self->send(state().peers.buffers,
+               GradientPacked{static_cast<std::uint64_t>(operation.identity.command),
+                              static_cast<std::uint32_t>(operation.op.group), operation.op.part});
+  }
+  operation.progress = at_once ? Progress::packed : Progress::packing;
+  if (!at_once) {
+    context->compute->enqueue(
+        [me = caf::actor_cast<CollectiveActor>(self), identity = operation.identity] {
+          caf::anon_send(me, OperationPacked{identity});
+        });
   }
 }
 
-CollectiveActor::behavior_type collective(CollectiveSelf self, RankContext context,
-                                          WaitBoard::Line wait) {
+void Collective::packed(const CollectiveIdentity& identity) const {
+  for (Operation& operation : channel(identity.channel).operations) {
+    if (operation.identity.command == identity.command &&
+        operation.identity.index == identity.index) {
+      operation.progress = Progress::packed;
+    }
+  }
+  move(identity.channel);
+}
+
+// The transport runs exchanges in call order, so none may overtake one that is still packing.
+void Collective::move(engine::Channel which) const {
+  for (Operation& operation : channel(which).operations) {
+    if (operation.progress == Progress::moving) {
+      continue;
+    }
+    if (operation.progress != Progress::packed) {
+      break;
+    }
+    operation.progress = Progress::moving;
+    engine::Collectives& transport = *context->transports[static_cast<std::size_t>(which)];
+    transport.exchange(
+        operation.identity, context->engine->transfer(operation.op),
+        [me = caf::actor_cast<CollectiveActor>(self),
+         identity = operation.identity](const Status& status) {
+          caf::anon_send(
+              me, BytesMoved{identity, status.ok() ? std::string() : status.error().message});
+        });
+  }
+}
+
+void Collective::moved(const BytesMoved& message) const {
+  auto& operations = channel(message.identity.channel).operations;
+  TRAIN_CHECK(!operations.empty(), "nobody waits for {}", to_string(message.identity));
+  const Operation operation = operations.front();
+  if (!message.failure.empty()) {
+    // Another rank is gone, or says otherwise: this one ends, but it may not be the cause.
+    self->send(state().peers.rank,
+               WorkFailed{fmt::format("{} ({}): {}", operation.op.text(context->engine->plan()),
+                                      to_string(message.identity), message.failure),
+                          1, true});
+    return;
+  }
+  TRAIN_CHECK(operation.identity.command == message.identity.command &&
+                  operation.identity.index == message.identity.index,
+              "{} before {}", to_string(message.identity), to_string(operation.identity));
+  operations.pop_front();
+  context->engine->unpack(*context->compute, operation.op);
+  context->compute->enqueue(
+      [me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel] {
+        caf::anon_send(me, OperationUnpacked{which});
+      });
+  const auto found = state().promises.find(to_string(message.identity));
+  TRAIN_CHECK(found != state().promises.end(), "nobody asked for {}", to_string(message.identity));
+  Promise promise = found->second;
+  state().promises.erase(found);
+  promise.deliver(CollectiveFinished{message.identity});
+  note_waiting();
+}
+
+void Collective::note_waiting() const {
+  const bool moving =
+      std::any_of(state().channels.begin(), state().channels.end(), [](const ChannelState& one) {
+        return !one.operations.empty() && one.operations.front().progress == Progress::moving;
+      });
+  if (moving) {
+    state().wait->begin("the bytes of a collective", -1);
+  } else if (!state().promises.empty()) {
+    state().wait->begin("the turn of a parked collective", -1);
+  } else {
+    state().wait->end();
+  }
+}
+
+CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankContext context,
+                                                   WaitBoard::Line wait) {
   report_exceptions(self, "collective", [] { return std::int64_t{-1}; });
   self->state.order.emplace(context->generation);
   self->state.wait = wait;
+  const Collective collective{self, context};
   return {
-      [self, context](const OpenCommand& message) {
-        const auto units = static_cast<std::int32_t>(context->engine->unit_count());
-        run_due(self, self->state.order->begin_command(
-                          static_cast<std::int64_t>(message.sequence),
-                          engine::expand({.kind = message.kind, .units = units})));
+      [self](const ConnectCollective& peers) { self->state.peers = peers; },
+      [collective](const OpenCommand& message) {
+        auto& commands = collective.state().commands;
+        commands.emplace(message.sequence, message.kind);
+        while (commands.size() > 8) {  // far more than can be under way
+          commands.erase(commands.begin());
+        }
+        const auto& runtime = *collective.context;
+        collective.take_due(collective.state().order->begin_command(
+            static_cast<std::int64_t>(message.sequence), runtime.collectives.of(message.kind)));
       },
-      [self, context](const RequestCollective& message) -> Promise {
-        auto promise = self->make_response_promise<CollectiveFinished>();
-        if (message.identity.generation < context->generation) {
+      [collective](const RequestCollective& message) -> Promise {
+        auto promise = collective.self->make_response_promise<CollectiveFinished>();
+        if (message.identity.generation < collective.context->generation) {
           return promise;  // whoever asked is of a generation that is over: nobody hears an answer
         }
-        self->state.promises.emplace(to_string(message.identity), promise);
-        run_due(self, self->state.order->request(message.identity));
+        collective.state().promises.emplace(to_string(message.identity), promise);
+        collective.take_due(collective.state().order->request(message.identity));
         return promise;
       },
+      [collective](const OperationPacked& message) { collective.packed(message.identity); },
+      [collective](const OperationUnpacked& message) {
+        --collective.channel(message.channel).staged;
+        collective.start(message.channel);
+      },
+      [collective](const BytesMoved& message) { collective.moved(message); },
   };
 }
 
 }  // namespace
 
-engine::CollectiveIdentity identity_of(std::uint32_t generation, std::uint64_t sequence,
-                                       engine::CommandShape command, engine::Channel channel,
-                                       std::int32_t unit) {
-  for (const engine::CollectiveOp& op : engine::expand(command)) {
-    if (op.channel == channel && op.unit == unit) {
-      return {.generation = generation,
-              .command = static_cast<std::int64_t>(sequence),
-              .channel = channel,
-              .index = op.index,
-              .hash = op.hash};
-    }
-  }
-  TRAIN_CHECK(false, "a {} has no {} collective for unit {}", engine::command_name(command.kind),
-              engine::channel_name(channel), unit);
-  return {};
-}
-
 CollectiveActor spawn_collective(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(collective, context, context->waits.add("collective"));
+  return system.spawn(collective_behavior, context, context->waits.add("collective"));
 }
 
 }  // namespace train::actors

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <caf/all.hpp>
+#include <chrono>
 #include <cmath>
 #include <csignal>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -14,21 +16,27 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/report_messages.hpp"
+#include "actors/rank_agreement.hpp"
 #include "actors/supervision.hpp"
 #include "engine/base/log.hpp"
 
 namespace train::actors {
 namespace {
 
+// A rank that lost another one waits this long for the other's own report.
+constexpr std::chrono::milliseconds kCauseTime{300};
+
 struct ConductorState {
   static inline const char* name = "conductor";
   std::optional<RunProgram> program;
   ConnectConductor peers;
   std::optional<WaitBoard::Line> wait;
-  std::size_t outstanding = 0;  // commands given out and not finished, stop not counted
+  // Commands given out and not finished (stop not counted): ranks that still have to.
+  std::map<std::uint64_t, std::size_t> outstanding;
+  RankAgreement agreement;
   std::int64_t steps_finished = 0;
   bool poisoned = false;
-  bool rank_stopped = false;
+  std::size_t ranks_stopped = 0;
   bool closing = false;
   bool reporter_gone = false;
   bool told = false;  // the waiter has its RunFinished
@@ -36,7 +44,8 @@ struct ConductorState {
   std::string save_failure;  // of the newest save; empty when it succeeded
   std::string report_failure;
   std::string nonfinite;
-  std::optional<RunFinished> outcome;  // fixed by a rank's failure
+  std::optional<RunFinished> outcome;     // fixed by a rank's failure
+  std::optional<RankFailed> consequence;  // a rank that lost another one; its cause may follow
 };
 
 using ConductorSelf = ConductorActor::stateful_pointer<ConductorState>;
@@ -47,40 +56,48 @@ struct Conductor {
   [[nodiscard]] ConductorState& state() const { return self->state; }
   void pump() const;
   void give(const NumberedCommand& command) const;
+  void step_heard(const StepFinished& event) const;
   void step_finished(const StepFinished& event) const;
   void stop_requested(std::int32_t signal) const;
   void finish_if_done() const;
   void close_report() const;
   void tell() const;
   void rank_failed(const RankFailed& event) const;
+  void conclude(const RankFailed& event) const;
   void part_down(const caf::down_msg& down) const;
   [[nodiscard]] RunFinished outcome() const;
 };
 
 void Conductor::give(const NumberedCommand& command) const {
-  const RankActor& rank = state().peers.rank;
-  state().outstanding += command.command == RunCommand::stop ? 0 : 1;
+  if (command.command != RunCommand::stop) {
+    state().outstanding[command.sequence] = state().peers.ranks.size();
+  }
+  const auto to_all = [this](const auto& message) {
+    for (const RankActor& rank : state().peers.ranks) {
+      self->send(rank, message);
+    }
+  };
   switch (command.command) {
     case RunCommand::train_step:
-      self->send(rank, TrainStep{command.sequence, command.step});
+      to_all(TrainStep{command.sequence, command.step});
       break;
     case RunCommand::evaluate:
-      self->send(rank, Evaluate{command.sequence, command.step});
+      to_all(Evaluate{command.sequence, command.step});
       break;
     case RunCommand::snapshot:
-      self->send(rank, TakeSnapshot{command.sequence, command.step});
+      to_all(TakeSnapshot{command.sequence, command.step});
       break;
     case RunCommand::find_nonfinite:
-      self->send(rank, FindNonfinite{command.sequence, command.step});
+      to_all(FindNonfinite{command.sequence, command.step});
       break;
     case RunCommand::stop:
-      self->send(rank, StopRank{command.sequence});
+      to_all(StopRank{command.sequence});
       break;
   }
 }
 
 void Conductor::pump() const {
-  while (state().outstanding < kCommandWindow) {
+  while (state().outstanding.size() < kCommandWindow) {
     const auto command = state().program->next();
     if (!command) {
       break;
@@ -88,10 +105,20 @@ void Conductor::pump() const {
     give(*command);
   }
   state().wait->end();  // each finished command starts the wait anew
-  if (state().outstanding > 0) {
-    state().wait->begin("the rank to finish a command", state().steps_finished);
+  if (!state().outstanding.empty()) {
+    state().wait->begin("the ranks to finish a command", state().steps_finished);
   }
   finish_if_done();
+}
+
+// Every rank has computed the same loss and norm, or something is broken beyond repair.
+void Conductor::step_heard(const StepFinished& event) const {
+  const auto heard = state().agreement.hear(event, state().peers.ranks.size());
+  if (!heard) {
+    conclude({event.rank, heard.error().message, kExitFailure});
+  } else if (*heard) {
+    step_finished(**heard);
+  }
 }
 
 void Conductor::step_finished(const StepFinished& event) const {
@@ -150,7 +177,8 @@ RunFinished Conductor::outcome() const {
 }
 
 void Conductor::finish_if_done() const {
-  if (state().rank_stopped && state().outstanding == 0) {
+  const bool stopped = state().ranks_stopped == state().peers.ranks.size();
+  if (stopped && state().outstanding.empty()) {
     close_report();
   }
 }
@@ -175,6 +203,15 @@ void Conductor::tell() const {
 }
 
 void Conductor::rank_failed(const RankFailed& event) const {
+  if (!event.consequence || state().peers.ranks.size() == 1) {
+    conclude(event);
+  } else if (!state().consequence && !state().outcome) {
+    state().consequence = event;
+    self->delayed_send(caf::actor_cast<ConductorActor>(self), kCauseTime, ConcludeFailure{});
+  }
+}
+
+void Conductor::conclude(const RankFailed& event) const {
   if (!state().outcome) {
     state().outcome = RunFinished{state().steps_finished, event.exit_code,
                                   fmt::format("rank {} failed: {}", event.rank, event.text)};
@@ -184,10 +221,19 @@ void Conductor::rank_failed(const RankFailed& event) const {
 
 void Conductor::part_down(const caf::down_msg& down) const {
   const std::string text = failure_text(down.reason);
-  if (down.source != state().peers.reporter.address()) {
-    if (!text.empty()) {
-      rank_failed({0, text, kExitFailure});
+  const auto& ranks = state().peers.ranks;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (down.source == ranks[rank].address()) {
+      const bool lost = down.reason == caf::exit_reason::remote_link_unreachable;
+      if (lost || !text.empty()) {
+        // A process that is gone says nothing itself: its node knows how it ended.
+        rank_failed({static_cast<std::int32_t>(rank),
+                     lost ? "its process is gone or cannot be reached" : text, kExitFailure, lost});
+      }
+      return;
     }
+  }
+  if (down.source != state().peers.reporter.address()) {
     return;
   }
   state().reporter_gone = true;
@@ -207,20 +253,31 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
   return {
       [conductor](const ConnectConductor& peers) {
         conductor.state().peers = peers;
-        conductor.self->monitor(peers.rank);
+        for (const RankActor& rank : peers.ranks) {
+          conductor.self->monitor(rank);
+        }
         conductor.self->monitor(peers.reporter);
         conductor.self->set_down_handler(
             [conductor](caf::down_msg& down) { conductor.part_down(down); });
         conductor.pump();
       },
-      [conductor](const CommandFinished&) {
-        TRAIN_CHECK(conductor.state().outstanding > 0);
-        --conductor.state().outstanding;
-        conductor.pump();
+      [conductor](const CommandFinished& message) {
+        auto& outstanding = conductor.state().outstanding;
+        const auto command = outstanding.find(message.sequence);
+        TRAIN_CHECK(command != outstanding.end(), "command {} of rank {} is not outstanding",
+                    message.sequence, message.rank);
+        if (--command->second == 0) {
+          outstanding.erase(command);
+          conductor.pump();
+        }
       },
-      [conductor](const StepFinished& event) { conductor.step_finished(event); },
+      [conductor](const StepFinished& event) { conductor.step_heard(event); },
       [conductor](const EvaluationFinished& event) {
-        if (!conductor.state().poisoned) {
+        const auto heard =
+            conductor.state().agreement.hear(event, conductor.state().peers.ranks.size());
+        if (!heard) {
+          conductor.conclude({event.rank, heard.error().message, kExitFailure});
+        } else if (*heard && !conductor.state().poisoned) {
           conductor.self->send(conductor.state().peers.reporter, event);
         }
       },
@@ -236,13 +293,16 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
         conductor.self->send(conductor.state().peers.reporter, event);
       },
       [conductor](const NonfiniteFound& event) {
-        conductor.state().nonfinite += "\n" + event.text;
+        if (event.rank == 0) {  // all say the same
+          conductor.state().nonfinite += "\n" + event.text;
+        }
       },
       [conductor](const RankStopped&) {
-        conductor.state().rank_stopped = true;
+        ++conductor.state().ranks_stopped;
         conductor.finish_if_done();
       },
       [conductor](const RankFailed& event) { conductor.rank_failed(event); },
+      [conductor](const ConcludeFailure&) { conductor.conclude(*conductor.state().consequence); },
       [conductor](const ReportFailed& event) { conductor.state().report_failure = event.text; },
       [conductor](const StopRequested& event) { conductor.stop_requested(event.signal); },
       [conductor](const ReportDrained&) { conductor.tell(); },

@@ -54,7 +54,12 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
       [self](const ConnectEvaluator& peers) { self->state.peers = peers; },
       [self, context](const RunEvaluation& message) {
         self->state.current = message;
-        self->state.driver.start(context->engine->options().eval_lanes);
+        const auto lanes = context->lanes(engine::LanePurpose::evaluate).lanes_of(context->rank);
+        self->state.driver.start(static_cast<std::int64_t>(lanes.size()));
+        if (lanes.empty()) {  // more ranks than lanes: this one only takes part in collectives
+          self->send(self->state.peers.rank, EvaluationEnqueued{message.sequence});
+          return;
+        }
         // A lane carries the index of a step, an evaluation comes after one.
         self->send(self->state.peers.batch,
                    PrepareLanes{engine::LanePurpose::evaluate, message.step - 1, message.sequence});

@@ -13,6 +13,8 @@ struct TakeSnapshot;
 struct FindNonfinite;
 struct StopRank;
 struct CommandFinished;
+struct ConcludeFailure;
+struct ShardWritten;
 struct StepFinished;
 struct EvaluationFinished;
 struct CheckpointWritten;
@@ -42,8 +44,23 @@ struct CopyEnqueued;
 struct StateCopied;
 struct DrainSnapshots;
 struct SnapshotsDrained;
+struct ReduceWithoutLanes;
+struct GradientSpread;
 struct WorkFailed;
 struct OpenCommand;
+struct OperationPacked;
+struct OperationUnpacked;
+struct BytesMoved;
+struct LeaseWeights;
+struct WeightsLeased;
+struct LeaseLeaf;
+struct LeafLeased;
+struct VisitEnqueued;
+struct GradientPacked;
+struct RefreshWeights;
+struct WeightsSettled;
+struct ConnectCollective;
+struct ConnectBuffers;
 struct RequestCollective;
 struct CollectiveFinished;
 struct ConnectConductor;
@@ -65,30 +82,43 @@ using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 using ConductorActor =
     Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished, CheckpointWritten,
             CheckpointFailed, CheckpointSkipped, NonfiniteFound, RankStopped, RankFailed,
-            ReportFailed, StopRequested, ReportDrained>;
+            ConcludeFailure, ReportFailed, StopRequested, ReportDrained>;
 
-using RankActor = Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank,
-                          LaneReady, LaneEnqueued, LaneFinished, GradientReady, UpdateEnqueued,
-                          EvaluationEnqueued, CopyEnqueued, SnapshotsDrained, WorkFailed>;
+using RankActor =
+    Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank, LaneReady,
+            LaneEnqueued, LaneFinished, GradientReady, GradientSpread, UpdateEnqueued,
+            EvaluationEnqueued, CopyEnqueued, CheckpointIndexed, SnapshotsDrained, WorkFailed>;
 
 using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
 
-using LayerActor = Accepts<ConnectLayer, ForwardLane, BackwardLane>;
+using LayerActor = Accepts<ConnectLayer, ForwardLane, BackwardLane, ReduceWithoutLanes>;
 
 using OptimizerActor = Accepts<ConnectOptimizer, UpdateParameters>;
 
 using EvaluatorActor =
     Accepts<ConnectEvaluator, RunEvaluation, LaneReady, LaneEnqueued, LaneFinished>;
 
-using SnapshotActor = Accepts<ConnectSnapshot, CopyState, StateCopied, DrainSnapshots,
-                              CheckpointWritten, CheckpointFailed, CheckpointIndexed>;
+using SnapshotActor = Accepts<ConnectSnapshot, CopyState, StateCopied, DrainSnapshots, ShardWritten,
+                              CheckpointFailed, CheckpointIndexed>;
 
 /// Answers a request when it was the operation's turn and its data has moved.
 using CollectiveActor =
-    caf::typed_actor<caf::reacts_to<OpenCommand>,
-                     caf::replies_to<RequestCollective>::with<CollectiveFinished>>;
+    caf::typed_actor<caf::reacts_to<ConnectCollective>, caf::reacts_to<OpenCommand>,
+                     caf::replies_to<RequestCollective>::with<CollectiveFinished>,
+                     caf::reacts_to<OperationPacked>, caf::reacts_to<OperationUnpacked>,
+                     caf::reacts_to<BytesMoved>>;
 
-using IndexActor = Accepts<ConnectIndex, CheckpointWritten, CheckpointIndexed>;
+/// Answers a lease when it begins.
+using BuffersActor =
+    caf::typed_actor<caf::reacts_to<ConnectBuffers>, caf::reacts_to<OpenCommand>,
+                     caf::reacts_to<WeightsSettled>,
+                     caf::replies_to<LeaseWeights>::with<WeightsLeased>,
+                     caf::replies_to<LeaseLeaf>::with<LeafLeased>, caf::reacts_to<VisitEnqueued>,
+                     caf::reacts_to<GradientPacked>, caf::reacts_to<RefreshWeights>>;
+
+/// Gathers the shards of a checkpoint, publishes and records it.
+using IndexActor =
+    Accepts<ConnectIndex, ShardWritten, CheckpointFailed, CheckpointSkipped, CheckpointIndexed>;
 
 using ReporterActor = Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
                               CheckpointWritten, CheckpointFailed, CheckpointSkipped, CloseReport>;

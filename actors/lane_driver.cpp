@@ -8,10 +8,12 @@ void LaneDriver::start(std::int64_t lanes) {
   TRAIN_CHECK(all_enqueued() && !chain_busy_ && ready_.empty());
   lanes_ = lanes;
   enqueued_ = 0;
+  last_round_ = -1;
 }
 
 void LaneDriver::ready(const engine::LaneWork& work) {
-  TRAIN_CHECK(work.lane < lanes_, "lane {} of {}", work.lane, lanes_);
+  TRAIN_CHECK(work.round > last_round_, "round {} after {}", work.round, last_round_);
+  last_round_ = work.round;
   ready_.push_back(work);
 }
 
@@ -20,7 +22,6 @@ std::optional<engine::LaneWork> LaneDriver::launch() {
     return std::nullopt;
   }
   const engine::LaneWork work = ready_.front();
-  TRAIN_CHECK(work.lane == enqueued_, "lane {} is ready, lane {} is next", work.lane, enqueued_);
   ready_.pop_front();
   chain_busy_ = true;
   ++in_flight_;

@@ -16,9 +16,10 @@ class LaneDriver {
  public:
   static constexpr int kLanesInFlight = 2;
 
-  /// A command of `lanes` lanes begins. REQUIRES: the one before is all enqueued.
+  /// A command begins that has `lanes` lanes on this rank (none: nothing is to do). REQUIRES: the
+  /// one before is all enqueued.
   void start(std::int64_t lanes);
-  /// The tokens of a lane are in its slot. REQUIRES: lanes in order.
+  /// The tokens of a lane are in its slot. REQUIRES: in the order of their rounds.
   void ready(const engine::LaneWork& work);
   /// The lane to send down the chain now, if there is one; call until empty.
   [[nodiscard]] std::optional<engine::LaneWork> launch();
@@ -35,6 +36,7 @@ class LaneDriver {
  private:
   std::int64_t lanes_ = 0;
   std::int64_t enqueued_ = 0;
+  std::int64_t last_round_ = -1;
   std::deque<engine::LaneWork> ready_;
   bool chain_busy_ = false;
   int in_flight_ = 0;

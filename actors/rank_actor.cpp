@@ -10,11 +10,13 @@
 #include <variant>
 
 #include "actors/lane_driver.hpp"
+#include "actors/lease_book.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
+#include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
 
 namespace train::actors {
@@ -29,6 +31,8 @@ struct RankState {
   std::optional<Command> current;
   LaneDriver driver;
   std::size_t gradients_ready = 0;
+  std::size_t gradients_spread = 0;
+  bool combined = false;  // loss and norm are on the stream
   int updates_enqueued = 0;
   kernels::Event copied;  // the newest snapshot's copy; updates wait for it on the stream
   std::map<caf::actor_addr, std::string> parts;
@@ -52,16 +56,18 @@ struct Rank {
   void start_lanes(engine::LanePurpose purpose, std::int64_t step, std::uint64_t sequence) const;
   void pump() const;
   void lane_enqueued(const engine::LaneWork& work) const;
-  void control_collective() const;
+  void control_collective(engine::CollectiveKind kind) const;
   void control_finished() const;
+  void begin_training(const TrainStep& step) const;
   void gradient_ready() const;
+  void update_if_ready() const;
   void update_enqueued() const;
   void report_step(const TrainStep& command) const;
   void report_evaluation(const Evaluate& command) const;
   void report_nonfinite(const FindNonfinite& command) const;
   void finish_on_stream(std::uint64_t sequence) const;
   void leave() const;
-  void fail(const std::string& text, int exit_code) const;
+  void fail(const std::string& text, int exit_code, bool consequence = false) const;
 };
 
 template <class... Handlers>
@@ -94,6 +100,7 @@ void Rank::connect(const ConnectRank& peers) const {
   supervise(peers.evaluator, "evaluator");
   supervise(peers.snapshot, "snapshot");
   supervise(peers.collective, "collective");
+  supervise(peers.buffers, "buffers");
   supervise(peers.decay, "optimizer group decay");
   supervise(peers.no_decay, "optimizer group no_decay");
   for (std::size_t unit = 0; unit < peers.layers.size(); ++unit) {
@@ -110,8 +117,13 @@ void Rank::advance() const {
   while (!state().current && !state().commands.empty()) {
     state().current = state().commands.front();
     state().commands.pop_front();
-    self->send(state().peers.collective,
-               OpenCommand{sequence_of(*state().current), kind_of(*state().current)});
+    const OpenCommand opened{sequence_of(*state().current), kind_of(*state().current)};
+    if (context->engine->plan().ranks() > 1) {
+      self->send(state().peers.collective, opened);
+    }
+    if (lends_anything(context->engine->plan())) {
+      self->send(state().peers.buffers, opened);
+    }
     begin(*state().current);
   }
 }
@@ -119,15 +131,13 @@ void Rank::advance() const {
 void Rank::begin(const Command& command) const {
   std::visit(
       Overloaded{
-          [this](const TrainStep& step) {
-            state().gradients_ready = 0;
-            state().updates_enqueued = 0;
-            start_lanes(engine::LanePurpose::train, step.step, step.sequence);
-          },
+          [this](const TrainStep& step) { begin_training(step); },
           [this](const Evaluate& evaluate) {
             self->send(state().peers.evaluator, RunEvaluation{evaluate.sequence, evaluate.step});
           },
-          [this](const TakeSnapshot&) { control_collective(); },
+          [this](const TakeSnapshot& snapshot) {
+            self->send(state().peers.snapshot, CopyState{snapshot.step});
+          },
           [this](const FindNonfinite& find) {
             start_lanes(engine::LanePurpose::probe, find.step, find.sequence);
           },
@@ -138,9 +148,33 @@ void Rank::begin(const Command& command) const {
       command);
 }
 
+void Rank::begin_training(const TrainStep& step) const {
+  state().gradients_ready = 0;
+  state().gradients_spread = 0;
+  state().combined = false;
+  state().updates_enqueued = 0;
+  const engine::ShardPlan& plan = context->engine->plan();
+  const engine::LaneSchedule& lanes = plan.train_lanes();
+  for (std::int64_t sync = 0; sync < lanes.syncs(); ++sync) {
+    if (lanes.lanes_of(context->rank, sync).count > 0) {
+      continue;
+    }
+    for (const engine::ShardGroup& group : plan.groups()) {
+      self->send(state().peers.layers[group.first_unit()],
+                 ReduceWithoutLanes{step.step, step.sequence, static_cast<std::int32_t>(sync)});
+    }
+  }
+  start_lanes(engine::LanePurpose::train, step.step, step.sequence);
+}
+
 void Rank::start_lanes(engine::LanePurpose purpose, std::int64_t step,
                        std::uint64_t sequence) const {
-  state().driver.start(context->engine->options().batch.lanes);
+  const auto lanes = context->lanes(purpose).lanes_of(context->rank);
+  state().driver.start(static_cast<std::int64_t>(lanes.size()));
+  if (lanes.empty() && purpose == engine::LanePurpose::probe) {
+    control_collective(engine::CollectiveKind::nonfinite);
+    return;
+  }
   self->send(state().peers.batch, PrepareLanes{purpose, step, sequence});
   pump();
 }
@@ -161,46 +195,57 @@ void Rank::lane_enqueued(const engine::LaneWork& work) const {
       [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
   state().driver.enqueued();
   if (state().driver.all_enqueued() && work.purpose == engine::LanePurpose::probe) {
-    control_collective();
+    control_collective(engine::CollectiveKind::nonfinite);
   } else {
     pump();
   }
 }
 
-void Rank::control_collective() const {
-  const engine::CommandShape command{
-      .kind = kind_of(*state().current),
-      .units = static_cast<std::int32_t>(context->engine->unit_count())};
-  const auto identity = identity_of(context->generation, sequence_of(*state().current), command,
-                                    engine::Channel::control, -1);
+void Rank::control_collective(engine::CollectiveKind kind) const {
+  const engine::CollectiveOp* op = context->collectives.find(kind_of(*state().current), kind);
+  if (op == nullptr) {  // one rank alone
+    control_finished();
+    return;
+  }
+  const auto identity = context->identity(*op, sequence_of(*state().current));
   self->request(state().peers.collective, caf::infinite, RequestCollective{identity})
       .then([rank = *this](const CollectiveFinished&) { rank.control_finished(); });
 }
 
 void Rank::control_finished() const {
-  std::visit(Overloaded{[this](const TrainStep& step) {
+  std::visit(Overloaded{[this](const TrainStep&) {
                           context->engine->combine(*context->compute);
-                          const UpdateParameters update{step.step, state().copied};
-                          self->send(state().peers.decay, update);
-                          self->send(state().peers.no_decay, update);
+                          state().combined = true;
+                          update_if_ready();
                         },
                         [this](const Evaluate& evaluate) { report_evaluation(evaluate); },
-                        [this](const TakeSnapshot& snapshot) {
-                          self->send(state().peers.snapshot, CopyState{snapshot.step});
-                        },
+                        [](const TakeSnapshot&) { TRAIN_CHECK(false, "snapshots have none"); },
                         [this](const FindNonfinite& find) { report_nonfinite(find); },
                         [](const StopRank&) { TRAIN_CHECK(false, "stop has no collective"); }},
              *state().current);
 }
 
 void Rank::gradient_ready() const {
-  if (++state().gradients_ready == context->engine->unit_count()) {
-    control_collective();
+  if (++state().gradients_ready == context->engine->plan().groups().size()) {
+    control_collective(engine::CollectiveKind::loss_and_norm);
+  }
+}
+
+void Rank::update_if_ready() const {
+  if (state().combined && state().gradients_spread == context->engine->plan().groups().size()) {
+    const auto& step = std::get<TrainStep>(*state().current);
+    const UpdateParameters update{step.step, state().copied};
+    self->send(state().peers.decay, update);
+    self->send(state().peers.no_decay, update);
   }
 }
 
 void Rank::update_enqueued() const {
   if (++state().updates_enqueued == 2) {
+    context->engine->settle_weights(*context->compute);
+    if (lends_anything(context->engine->plan())) {
+      self->send(state().peers.buffers, RefreshWeights{sequence_of(*state().current)});
+    }
     report_step(std::get<TrainStep>(*state().current));
   }
 }
@@ -213,26 +258,33 @@ void Rank::report_step(const TrainStep& command) const {
   context->compute->enqueue(
       [runtime = context.get(), conductor = state().peers.conductor, command, done, with_digest] {
         const engine::StepResult result = runtime->engine->step_result(command.step);
+        std::vector<std::uint64_t> norms;
+        for (const double norm : result.unit_grad_norms) {
+          norms.push_back(FloatBits(norm).bits);
+        }
         caf::anon_send(conductor,
                        StepFinished{.step = done,
+                                    .rank = runtime->rank,
                                     .loss = FloatBits(result.loss),
                                     .grad_norm = FloatBits(result.grad_norm),
                                     .lr = FloatBits(result.lr),
                                     .poisoned = result.poisoned,
                                     .has_digest = with_digest,
-                                    .weights_digest = with_digest ? runtime->engine->digest() : 0});
+                                    .weights_digest = with_digest ? runtime->engine->digest() : 0,
+                                    .unit_grad_norms = std::move(norms)});
       });
   finish_on_stream(command.sequence);
   leave();
 }
 
 void Rank::report_evaluation(const Evaluate& command) const {
-  context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command] {
-        const engine::EvaluationResult result = runtime->engine->evaluation_result();
-        caf::anon_send(conductor, EvaluationFinished{command.step, FloatBits(result.cross_entropy),
-                                                     FloatBits(result.accuracy)});
-      });
+  context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
+                             command] {
+    const engine::EvaluationResult result = runtime->engine->evaluation_result();
+    caf::anon_send(conductor,
+                   EvaluationFinished{command.step, runtime->rank, FloatBits(result.cross_entropy),
+                                      FloatBits(result.accuracy)});
+  });
   finish_on_stream(command.sequence);
   leave();
 }
@@ -246,15 +298,15 @@ void Rank::report_nonfinite(const FindNonfinite& command) const {
           text = fmt::format("in {} ({}), lane {}", runtime->engine->unit_name(origin.unit),
                              origin.backward ? "backward" : "forward", origin.lane);
         }
-        caf::anon_send(conductor, NonfiniteFound{command.step + 1, text});
+        caf::anon_send(conductor, NonfiniteFound{command.step + 1, runtime->rank, text});
       });
   finish_on_stream(command.sequence);
   leave();
 }
 
 void Rank::finish_on_stream(std::uint64_t sequence) const {
-  context->compute->enqueue([conductor = state().peers.conductor, sequence] {
-    caf::anon_send(conductor, CommandFinished{sequence});
+  context->compute->enqueue([conductor = state().peers.conductor, sequence, rank = context->rank] {
+    caf::anon_send(conductor, CommandFinished{sequence, rank});
   });
 }
 
@@ -263,12 +315,18 @@ void Rank::leave() const {
   advance();
 }
 
-void Rank::fail(const std::string& text, int exit_code) const {
+void Rank::fail(const std::string& text, int exit_code, bool consequence) const {
   if (state().failed) {
     return;
   }
   state().failed = true;
-  self->send(state().peers.conductor, RankFailed{context->rank, text, exit_code});
+  self->send(state().peers.conductor, RankFailed{context->rank, text, exit_code, consequence});
+  // Nobody waits for this rank: its part in every collective fails at once.
+  for (const auto& transport : context->transports) {
+    if (transport) {
+      transport->cancel(fmt::format("rank {} failed: {}", context->rank, text));
+    }
+  }
   for (const auto& [address, part] : state().parts) {
     if (const auto handle = caf::actor_cast<caf::actor>(address)) {
       caf::anon_send_exit(handle, caf::exit_reason::user_shutdown);
@@ -283,7 +341,7 @@ void watch_streams(const Rank& rank) {
                        runtime = rank.context.get()](const kernels::StreamFailure& failure) {
       caf::anon_send(me, WorkFailed{fmt::format("{}: {}", runtime->describe(failure.mark),
                                                 exception_text(failure.error)),
-                                    1});
+                                    1, false});
     });
   };
   watch(*rank.context->compute);
@@ -321,18 +379,29 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
         rank.pump();
       },
       [rank](const GradientReady&) { rank.gradient_ready(); },
+      [rank](const GradientSpread&) {
+        ++rank.state().gradients_spread;
+        rank.update_if_ready();
+      },
       [rank](const UpdateEnqueued&) { rank.update_enqueued(); },
-      [rank](const EvaluationEnqueued&) { rank.control_collective(); },
+      [rank](const EvaluationEnqueued&) {
+        rank.control_collective(engine::CollectiveKind::eval_sums);
+      },
       [rank](const CopyEnqueued& message) {
         rank.state().copied = message.copied;
         rank.finish_on_stream(sequence_of(*rank.state().current));
         rank.leave();
       },
+      [rank](const CheckpointIndexed& message) {
+        rank.self->send(rank.state().peers.snapshot, message);
+      },
       [rank](const SnapshotsDrained&) {
         rank.state().wait->end();
         rank.self->send(rank.state().peers.conductor, RankStopped{rank.context->rank});
       },
-      [rank](const WorkFailed& message) { rank.fail(message.text, message.exit_code); },
+      [rank](const WorkFailed& message) {
+        rank.fail(message.text, message.exit_code, message.consequence);
+      },
   };
 }
 

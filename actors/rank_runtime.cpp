@@ -17,10 +17,32 @@ std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name, 
 
 }  // namespace
 
+CollectiveBook::CollectiveBook(const engine::ShardPlan& plan) {
+  for (int kind = 0; kind <= static_cast<int>(engine::CommandKind::stop); ++kind) {
+    by_command_.push_back(engine::expand(plan, static_cast<engine::CommandKind>(kind)));
+  }
+}
+
+const std::vector<engine::CollectiveOp>& CollectiveBook::of(engine::CommandKind kind) const {
+  return by_command_.at(static_cast<std::size_t>(kind));
+}
+
+const engine::CollectiveOp* CollectiveBook::find(engine::CommandKind command,
+                                                 engine::CollectiveKind kind, std::int32_t group,
+                                                 std::int32_t part) const {
+  const auto& ops = of(command);
+  const auto found = std::find_if(ops.begin(), ops.end(), [&](const engine::CollectiveOp& op) {
+    return op.kind == kind && op.group == group && op.part == part;
+  });
+  return found == ops.end() ? nullptr : &*found;
+}
+
 RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
                          storage::TokenDataset tokens, std::uint64_t seed, StreamKind streams,
                          int threads)
-    : engine(std::move(rank_engine)),
+    : rank(static_cast<std::int32_t>(rank_engine->options().rank)),
+      engine(std::move(rank_engine)),
+      collectives(engine->plan()),
       dataset(std::move(tokens)),
       compute(make_stream(streams, "compute", threads)),
       copy(make_stream(streams, "copy", 1)),
@@ -61,6 +83,20 @@ std::string RankRuntime::describe(const kernels::Mark& mark) const {
     text += fmt::format(", lane {}", mark.lane);
   }
   return text;
+}
+
+const engine::LaneSchedule& RankRuntime::lanes(engine::LanePurpose purpose) const {
+  return purpose == engine::LanePurpose::evaluate ? engine->plan().eval_lanes()
+                                                  : engine->plan().train_lanes();
+}
+
+engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
+                                                 std::uint64_t sequence) const {
+  return {.generation = generation,
+          .command = static_cast<std::int64_t>(sequence),
+          .channel = op.channel,
+          .index = op.index,
+          .hash = op.hash};
 }
 
 std::string exception_text(const std::exception_ptr& error) {

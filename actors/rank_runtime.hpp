@@ -4,9 +4,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/wait_board.hpp"
 #include "configs/data_section.hpp"
+#include "engine/collective/collective.hpp"
 #include "engine/rank_engine.hpp"
 #include "kernels/device/stream.hpp"
 #include "storage/lane_order.hpp"
@@ -20,6 +22,23 @@ enum class StreamKind : std::uint8_t {
   inline_,  ///< Inside enqueue(): tests on the deterministic scheduler.
 };
 
+/// The collectives of every kind of command, expanded once.
+class CollectiveBook {
+ public:
+  CollectiveBook() = default;
+  explicit CollectiveBook(const engine::ShardPlan& plan);
+
+  [[nodiscard]] const std::vector<engine::CollectiveOp>& of(engine::CommandKind kind) const;
+  /// The command's op of this kind, group and part (-1: of none); nullptr: it has none.
+  [[nodiscard]] const engine::CollectiveOp* find(engine::CommandKind command,
+                                                 engine::CollectiveKind kind,
+                                                 std::int32_t group = -1,
+                                                 std::int32_t part = -1) const;
+
+ private:
+  std::vector<std::vector<engine::CollectiveOp>> by_command_;
+};
+
 /// What the actors of one rank share: the engine, the streams, the tokens and the wait board.
 ///
 /// Ownership: actors hold it by shared_ptr; the streams are declared last, so they are drained and
@@ -31,7 +50,9 @@ struct RankRuntime {
 
   std::int32_t rank = 0;
   std::uint32_t generation = 0;
+  engine::ChannelTransports transports;  ///< None when the rank is alone.
   std::unique_ptr<engine::RankEngine> engine;
+  CollectiveBook collectives;
   storage::TokenDataset dataset;
   storage::LaneOrder order;
   WaitBoard waits;
@@ -45,6 +66,11 @@ struct RankRuntime {
   [[nodiscard]] Status read_lane(const engine::LaneWork& work) const;
   /// "block 3 (backward) of step 12, lane 0", for people; steps counted from 1.
   [[nodiscard]] std::string describe(const kernels::Mark& mark) const;
+  /// Lanes of all ranks in a command of this purpose.
+  [[nodiscard]] const engine::LaneSchedule& lanes(engine::LanePurpose purpose) const;
+  /// The identity of a collective of this generation.
+  [[nodiscard]] engine::CollectiveIdentity identity(const engine::CollectiveOp& op,
+                                                    std::uint64_t sequence) const;
 };
 
 using RankContext = std::shared_ptr<RankRuntime>;

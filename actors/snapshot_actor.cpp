@@ -59,7 +59,7 @@ void copy_views(const std::vector<engine::StateView>& from, Staging& to) {
 struct Snapshot {
   SnapshotSelf self;
   RankContext context;
-  WriteCheckpoint write;
+  WriteShard write;
 
   [[nodiscard]] SnapshotState& state() const { return self->state; }
   [[nodiscard]] std::optional<std::size_t> find(StagingUse use) const;
@@ -107,7 +107,7 @@ void Snapshot::start_copy(std::size_t index, std::int64_t step,
   context->copy->mark({.what = "copy for checkpoint", .step = step - 1, .unit = -1, .lane = -1});
   context->copy->enqueue([staging, runtime = context.get()] {
     if (!staging->poisoned) {
-      copy_views(runtime->engine->state_views(), *staging);
+      copy_views(runtime->engine->shard_views(), *staging);
     }
   });
   const kernels::Event done = kernels::Event::record(*context->copy);
@@ -126,7 +126,7 @@ void Snapshot::copied(const StateCopied& message) const {
   } else {
     state().use[index] = StagingUse::complete;
     if (replaced) {
-      self->send(state().peers.conductor, CheckpointSkipped{*replaced});
+      self->send(state().peers.index, CheckpointSkipped{*replaced, context->rank});
     }
   }
   write_next();
@@ -138,15 +138,15 @@ void Snapshot::write_next() const {
     state().use[*index] = StagingUse::writing;
     const std::int64_t step = state().steps[*index];
     context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
-    context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self),
+    context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank,
                             staging = state().staging[*index], step, writer = write] {
       const std::int64_t begin_ns = steady_now_ns();
-      const auto written = writer(step, staging->views);
-      if (!written) {
-        caf::anon_send(me, CheckpointFailed{step, written.error().message});
+      const auto record = writer(step, staging->views);
+      if (!record) {
+        caf::anon_send(me, CheckpointFailed{step, rank, record.error().message});
       } else {
-        caf::anon_send(me, CheckpointWritten{step, written->directory, written->size_bytes,
-                                             steady_now_ns() - begin_ns});
+        caf::anon_send(me, ShardWritten{step, rank, *record, engine::weights_digest(staging->views),
+                                        steady_now_ns() - begin_ns});
       }
     });
   }
@@ -178,7 +178,7 @@ void Snapshot::proceed() const {
 }
 
 SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext context,
-                                               WriteCheckpoint write, WaitBoard::Line wait) {
+                                               WriteShard write, WaitBoard::Line wait) {
   report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
   self->state.wait = wait;
   for (auto& staging : self->state.staging) {
@@ -196,12 +196,11 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
         snapshot.state().draining = true;
         snapshot.proceed();
       },
-      [snapshot](const CheckpointWritten& message) {
+      [snapshot](const ShardWritten& message) {
         snapshot.self->send(snapshot.state().peers.index, message);
       },
       [snapshot](const CheckpointFailed& message) {
-        snapshot.self->send(snapshot.state().peers.conductor, message);
-        snapshot.write_done(message.step);
+        snapshot.self->send(snapshot.state().peers.index, message);
       },
       [snapshot](const CheckpointIndexed& message) { snapshot.write_done(message.step); },
   };
@@ -210,7 +209,7 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
 }  // namespace
 
 SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& context,
-                             const WriteCheckpoint& write) {
+                             const WriteShard& write) {
   return system.spawn(snapshot_behavior, context, write, context->waits.add("snapshot"));
 }
 

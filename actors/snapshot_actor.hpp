@@ -18,15 +18,10 @@ namespace train::actors {
 /// Copies of the rank's state that may be on their way to the disk at once.
 inline constexpr std::size_t kStagingBuffers = 2;
 
-/// Where a checkpoint went and how large it is.
-struct WrittenCheckpoint {
-  std::string directory;
-  std::uint64_t size_bytes = 0;
-};
-
-/// Makes a staged state durable. Blocking; runs on the disk stream.
-using WriteCheckpoint = std::function<Result<WrittenCheckpoint>(
-    std::int64_t step, std::span<const engine::StateView> state)>;
+/// Makes the rank's rows durable in the checkpoint under construction; returns their record
+/// (ShardWritten::record). Blocking; runs on the disk stream.
+using WriteShard =
+    std::function<Result<std::string>(std::int64_t step, std::span<const engine::StateView> state)>;
 
 /// Copies the rank's state into staging buffers and has it written while training goes on.
 ///
@@ -37,10 +32,11 @@ using WriteCheckpoint = std::function<Result<WrittenCheckpoint>(
 ///   an
 ///     older one began to be written, the older is skipped (CheckpointSkipped), never the newest.
 ///   A poisoned state (loss or norm not finite) is dropped, never written; it replaces nothing.
-///   CheckpointWritten / CheckpointFailed come back from the disk stream; the index confirms with
-///   CheckpointIndexed. DrainSnapshots -> SnapshotsDrained when nothing is under way.
+///   ShardWritten / CheckpointFailed come back from the disk stream and go to the index, which
+///   confirms with CheckpointIndexed when all ranks' shards are published, or given up.
+///   DrainSnapshots -> SnapshotsDrained when nothing is under way.
 /// Dies with the index actor (linked), so that the rank hears of it.
 [[nodiscard]] SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& context,
-                                           const WriteCheckpoint& write);
+                                           const WriteShard& write);
 
 }  // namespace train::actors

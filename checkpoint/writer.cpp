@@ -90,9 +90,25 @@ void IncomingCheckpoint::discard() noexcept {
   }
 }
 
+IncomingCheckpoint IncomingCheckpoint::of_ranks(const fs::path& checkpoints, const std::string& tag,
+                                                std::int64_t step) {
+  return {incoming_path(checkpoints, tag, step), checkpoints / checkpoint_name(step)};
+}
+
+fs::path incoming_path(const fs::path& checkpoints, const std::string& tag, std::int64_t step) {
+  return checkpoints / fmt::format(".incoming-{}-{}", tag, checkpoint_name(step));
+}
+
 Result<ShardRecord> IncomingCheckpoint::write_shard(std::span<const engine::StateView> state,
                                                     Shard shard) const {
-  TRAIN_CHECK(!path_.empty() && shard.index >= 0 && shard.index < shard.count);
+  TRAIN_CHECK(!path_.empty());
+  return checkpoint::write_shard(path_, state, shard);
+}
+
+Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine::StateView> state,
+                                Shard shard) {
+  TRAIN_CHECK(shard.index >= 0 && shard.index < shard.count);
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(incoming));
   ShardRecord record;
   record.file.name = fmt::format("shard-{:05}-of-{:05}.safetensors", shard.index, shard.count);
   std::vector<storage::TensorBytes> tensors;
@@ -112,7 +128,7 @@ Result<ShardRecord> IncomingCheckpoint::write_shard(std::span<const engine::Stat
                               .rows = view.rows,
                               .digest = storage::digest_bytes(bytes_of(view))});
   }
-  const auto written = storage::write_safetensors(path_ / record.file.name, tensors);
+  const auto written = storage::write_safetensors(incoming / record.file.name, tensors);
   if (!written) {
     return written.error();
   }

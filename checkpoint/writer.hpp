@@ -7,16 +7,11 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/shard_record.hpp"
 #include "engine/base/result.hpp"
 #include "engine/state_view.hpp"
 
 namespace train::checkpoint {
-
-/// What one rank wrote.
-struct ShardRecord {
-  FileRecord file;
-  std::vector<TensorRecord> tensors;
-};
 
 struct Shard {
   std::int64_t index = 0;
@@ -39,6 +34,10 @@ class IncomingCheckpoint {
   /// Creates `checkpoints` if missing. Errors: not writable (user), disk full (failure).
   static Result<IncomingCheckpoint> create(const std::filesystem::path& checkpoints,
                                            std::int64_t step);
+
+  /// The one that ranks have written their shards into: incoming_path(checkpoints, tag, step).
+  [[nodiscard]] static IncomingCheckpoint of_ranks(const std::filesystem::path& checkpoints,
+                                                   const std::string& tag, std::int64_t step);
 
   IncomingCheckpoint(IncomingCheckpoint&& other) noexcept;
   IncomingCheckpoint& operator=(IncomingCheckpoint&& other) noexcept;
@@ -66,6 +65,16 @@ class IncomingCheckpoint {
   std::filesystem::path path_;
   std::filesystem::path target_;
 };
+
+/// Where the ranks of a run write a checkpoint before it is published; `tag` tells runs apart.
+[[nodiscard]] std::filesystem::path incoming_path(const std::filesystem::path& checkpoints,
+                                                  const std::string& tag, std::int64_t step);
+
+/// Writes one rank's rows into `incoming`, which is made if it is missing: durable on return.
+/// Borrows the views' bytes for the call; views without rows are left out. Blocks.
+[[nodiscard]] Result<ShardRecord> write_shard(const std::filesystem::path& incoming,
+                                              std::span<const engine::StateView> state,
+                                              Shard shard);
 
 /// Writes and publishes a checkpoint whose state is all here, as one shard. On an error nothing of
 /// it is left. Blocks until it survives a power cut.

@@ -2,6 +2,7 @@
 
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
+#include <string>
 
 #include "engine/collective/channel_order.hpp"
 #include "engine/collective/collective_schedule.hpp"
@@ -9,31 +10,42 @@
 // Rank-local talk with the collective actor (EX-2).
 namespace train::actors {
 
-/// Rank -> collective: a command begins; its operations enter the channels.
+/// Rank -> collective and buffers: a command begins; its operations enter the channels.
 struct OpenCommand {
   std::uint64_t sequence = 0;
   engine::CommandKind kind = engine::CommandKind::stop;
 };
 
-/// Layer shard or rank -> collective: run this operation when it is its turn.
+/// Layer shard, buffers or rank -> collective: run this operation when it is its turn. What it
+/// sends is on the compute stream, or was there before.
 struct RequestCollective {
   engine::CollectiveIdentity identity;
 };
 
-/// The answer: the operation's data has moved.
+/// The answer: the data has moved, and what takes it in is on the compute stream.
 struct CollectiveFinished {
   engine::CollectiveIdentity identity;
 };
 
-/// The identity of a command's collective on `channel` for `unit` (-1 on the control channel).
-/// REQUIRES: the command has one.
-[[nodiscard]] engine::CollectiveIdentity identity_of(std::uint32_t generation,
-                                                     std::uint64_t sequence,
-                                                     engine::CommandShape command,
-                                                     engine::Channel channel, std::int32_t unit);
+/// Compute stream -> collective: what an operation sends is complete, or what it received is used.
+struct OperationPacked {
+  engine::CollectiveIdentity identity;
+};
+struct OperationUnpacked {
+  engine::Channel channel = engine::Channel::control;
+};
+
+/// Transport -> collective: the bytes of an operation have arrived (empty text), or never will.
+struct BytesMoved {
+  engine::CollectiveIdentity identity;
+  std::string failure;
+};
 
 }  // namespace train::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OpenCommand)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RequestCollective)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CollectiveFinished)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OperationPacked)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OperationUnpacked)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::BytesMoved)

@@ -34,9 +34,10 @@ struct StopRank {
   std::uint64_t sequence = 0;
 };
 
-/// Rank -> conductor: one command is done with, one more may be emitted (the credit window).
+/// Rank -> conductor: one command is done with there (a credit, when all ranks have sent it).
 struct CommandFinished {
   std::uint64_t sequence = 0;
+  std::int32_t rank = 0;
 };
 
 template <class Inspector>
@@ -61,7 +62,7 @@ typename Inspector::result_type inspect(Inspector& f, StopRank& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, CommandFinished& x) {
-  return f(caf::meta::type_name("CommandFinished"), x.sequence);
+  return f(caf::meta::type_name("CommandFinished"), x.sequence, x.rank);
 }
 
 }  // namespace train::actors

@@ -11,7 +11,7 @@
 namespace train::actors {
 
 struct ConnectConductor {
-  RankActor rank;
+  std::vector<RankActor> ranks;  ///< By rank.
   ReporterActor reporter;
   caf::actor waiter;  ///< Receives RunFinished.
 };
@@ -24,6 +24,16 @@ struct ConnectRank {
   OptimizerActor no_decay;
   EvaluatorActor evaluator;
   SnapshotActor snapshot;
+  CollectiveActor collective;
+  BuffersActor buffers;
+};
+
+struct ConnectCollective {
+  RankActor rank;
+  BuffersActor buffers;
+};
+
+struct ConnectBuffers {
   CollectiveActor collective;
 };
 
@@ -38,6 +48,7 @@ struct ConnectLayer {
   RankActor rank;
   EvaluatorActor evaluator;
   CollectiveActor collective;
+  BuffersActor buffers;
 };
 
 struct ConnectEvaluator {
@@ -57,7 +68,7 @@ struct ConnectSnapshot {
 };
 
 struct ConnectIndex {
-  SnapshotActor snapshot;
+  std::vector<RankActor> ranks;
   ConductorActor conductor;
 };
 
@@ -70,6 +81,8 @@ struct ConnectReporter {
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectConductor)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectRank)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectBatch)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectCollective)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectBuffers)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectLayer)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectEvaluator)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConnectOptimizer)

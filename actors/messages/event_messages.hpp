@@ -1,27 +1,34 @@
 #pragma once
 
+#include <caf/allowed_unsafe_message_type.hpp>
 #include <caf/meta/type_name.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "actors/messages/float_bits.hpp"
 
 // Events: what ranks report to the conductor, and the conductor to the reporter.
 namespace train::actors {
 
-/// `step` counts finished steps (1 after the first).
+/// From every rank; the conductor compares them and passes one on. `step` counts finished steps (1
+/// after the first).
 struct StepFinished {
   std::int64_t step = 0;
+  std::int32_t rank = 0;
   FloatBits loss;
   FloatBits grad_norm;
   FloatBits lr;
   bool poisoned = false;  ///< Loss or norm not finite: no weight was changed.
   bool has_digest = false;
-  std::uint64_t weights_digest = 0;
+  std::uint64_t weights_digest = 0;  ///< Of the rank's rows; of all once the conductor has summed.
+  std::vector<std::uint64_t> unit_grad_norms;  ///< Bit patterns of doubles, by unit.
 };
 
+/// From every rank, as StepFinished.
 struct EvaluationFinished {
   std::int64_t step = 0;
+  std::int32_t rank = 0;
   FloatBits cross_entropy;  ///< Nats per token.
   FloatBits accuracy;
 };
@@ -33,19 +40,38 @@ struct CheckpointWritten {
   std::int64_t elapsed_ns = 0;
 };
 
+/// Snapshot of a rank -> index: its rows are durable in the checkpoint under construction.
+struct ShardWritten {
+  std::int64_t step = 0;
+  std::int32_t rank = 0;
+  std::string record;                ///< checkpoint::shard_text(): file and tensors, with digests.
+  std::uint64_t weights_digest = 0;  ///< Of its rows of the weights; ranks' values add up.
+  std::int64_t elapsed_ns = 0;
+};
+
+/// Index -> rank -> snapshot: the save of `step` is over, recorded or given up: its staging is
+/// free.
+struct CheckpointIndexed {
+  std::int64_t step = 0;
+};
+
 /// The save failed; training goes on, the checkpoints before it stand.
 struct CheckpointFailed {
   std::int64_t step = 0;
+  std::int32_t rank = -1;  ///< Whose shard; -1: the checkpoint as a whole.
   std::string text;
 };
 
 /// A newer snapshot took the place of one that was still waiting for the disk.
 struct CheckpointSkipped {
   std::int64_t step = 0;
+  std::int32_t rank = -1;  ///< Where.
 };
 
+/// From every rank; all say the same.
 struct NonfiniteFound {
   std::int64_t step = 0;
+  std::int32_t rank = 0;
   std::string text;  ///< "lane 3, block 1, backward" or "nowhere when computed again".
 };
 
@@ -58,7 +84,12 @@ struct RankFailed {
   std::int32_t rank = 0;
   std::string text;  ///< Part, layer, step and what was thrown, one line.
   std::int32_t exit_code = 1;
+  /// It only lost another rank: the cause is elsewhere, and its own report may still be on its way.
+  bool consequence = false;
 };
+
+/// Conductor -> itself: no better cause has come in time.
+struct ConcludeFailure {};
 
 /// Reporter: it could not write (reported once, ends the run's exit code at 1).
 struct ReportFailed {
@@ -79,12 +110,12 @@ struct RunFinished {
 
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, StepFinished& x) {
-  return f(caf::meta::type_name("StepFinished"), x.step, x.loss, x.grad_norm, x.lr, x.poisoned,
-           x.has_digest, x.weights_digest);
+  return f(caf::meta::type_name("StepFinished"), x.step, x.rank, x.loss, x.grad_norm, x.lr,
+           x.poisoned, x.has_digest, x.weights_digest, x.unit_grad_norms);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, EvaluationFinished& x) {
-  return f(caf::meta::type_name("EvaluationFinished"), x.step, x.cross_entropy, x.accuracy);
+  return f(caf::meta::type_name("EvaluationFinished"), x.step, x.rank, x.cross_entropy, x.accuracy);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, CheckpointWritten& x) {
@@ -92,16 +123,25 @@ typename Inspector::result_type inspect(Inspector& f, CheckpointWritten& x) {
            x.elapsed_ns);
 }
 template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ShardWritten& x) {
+  return f(caf::meta::type_name("ShardWritten"), x.step, x.rank, x.record, x.weights_digest,
+           x.elapsed_ns);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, CheckpointIndexed& x) {
+  return f(caf::meta::type_name("CheckpointIndexed"), x.step);
+}
+template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, CheckpointFailed& x) {
-  return f(caf::meta::type_name("CheckpointFailed"), x.step, x.text);
+  return f(caf::meta::type_name("CheckpointFailed"), x.step, x.rank, x.text);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, CheckpointSkipped& x) {
-  return f(caf::meta::type_name("CheckpointSkipped"), x.step);
+  return f(caf::meta::type_name("CheckpointSkipped"), x.step, x.rank);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, NonfiniteFound& x) {
-  return f(caf::meta::type_name("NonfiniteFound"), x.step, x.text);
+  return f(caf::meta::type_name("NonfiniteFound"), x.step, x.rank, x.text);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, RankStopped& x) {
@@ -109,7 +149,7 @@ typename Inspector::result_type inspect(Inspector& f, RankStopped& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, RankFailed& x) {
-  return f(caf::meta::type_name("RankFailed"), x.rank, x.text, x.exit_code);
+  return f(caf::meta::type_name("RankFailed"), x.rank, x.text, x.exit_code, x.consequence);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, ReportFailed& x) {
@@ -125,3 +165,5 @@ typename Inspector::result_type inspect(Inspector& f, RunFinished& x) {
 }
 
 }  // namespace train::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConcludeFailure)

@@ -47,10 +47,23 @@ struct LaneFinished {
   engine::LaneWork work;
 };
 
-/// Layer shard -> rank: the gradient of the unit is reduced and its norm is on the stream.
+/// Rank -> the layer shard that reduces a group: this rank has no lane in the sync, and takes part
+/// in its reduction with nothing to add.
+struct ReduceWithoutLanes {
+  std::int64_t step = 0;
+  std::uint64_t command = 0;
+  std::int32_t sync = 0;
+};
+
+/// Layer shard -> rank: the gradient of the group is reduced and its norms are on the stream.
 struct GradientReady {
   std::int64_t step = 0;
-  std::uint32_t unit = 0;
+  std::uint32_t group = 0;
+};
+/// Layer shard -> rank: the optimizer may read the gradient (after GradientReady, or with it).
+struct GradientSpread {
+  std::int64_t step = 0;
+  std::uint32_t group = 0;
 };
 
 /// Rank -> optimizer group, and back. The update waits, on its stream, for `copied`: a snapshot
@@ -88,19 +101,15 @@ struct StateCopied {
   bool poisoned = false;
 };
 
-/// Index -> snapshot: the checkpoint (0: the save that failed) is recorded; its staging is free.
-struct CheckpointIndexed {
-  std::int64_t step = 0;
-};
-
 /// Rank -> snapshot, and back when nothing is in flight any more.
 struct DrainSnapshots {};
 struct SnapshotsDrained {};
 
-/// A stream's first failure, or data that cannot be used.
+/// A stream's first failure, data that cannot be used, or another rank that is lost.
 struct WorkFailed {
   std::string text;
   std::int32_t exit_code = 1;
+  bool consequence = false;  ///< Of another rank's end (RankFailed).
 };
 
 }  // namespace train::actors
@@ -112,7 +121,9 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ForwardLane)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::BackwardLane)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneFinished)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReduceWithoutLanes)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientSpread)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateParameters)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RunEvaluation)
@@ -120,7 +131,6 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::EvaluationEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyState)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CopyEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::StateCopied)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CheckpointIndexed)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainSnapshots)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::SnapshotsDrained)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::WorkFailed)

@@ -1,7 +1,9 @@
 #include "actors/run/checkpoint_home.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -14,10 +16,18 @@
 #include "storage/rocks_store.hpp"
 
 namespace train::actors {
+namespace {
+
+constexpr std::uint64_t kLargestManifest = std::uint64_t{256} << 20;
+
+}  // namespace
 
 Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& options) {
   TRAIN_RETURN_IF_ERROR(storage::make_directory(options.checkpoints));
   auto home = std::unique_ptr<CheckpointHome>(new CheckpointHome(options));
+  home->tag_ = fmt::format(
+      "{}-{}", ::getpid(),
+      std::chrono::system_clock::now().time_since_epoch() / std::chrono::milliseconds(1));
   TRAIN_RETURN_IF_ERROR(home->open_index());
   return home;
 }
@@ -49,7 +59,7 @@ Status CheckpointHome::open_index() {
   return {};
 }
 
-Result<std::int64_t> CheckpointHome::restore(engine::RankEngine& engine) {
+Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_newest() {
   auto found = checkpoint::find_newest(options_.checkpoints);
   if (!found) {
     return found.error();
@@ -58,11 +68,9 @@ Result<std::int64_t> CheckpointHome::restore(engine::RankEngine& engine) {
     log_warning(fmt::format("checkpoint_set_aside {}", line));
   }
   if (!found->newest) {
-    return std::int64_t{0};
+    return std::optional<checkpoint::Candidate>();
   }
   const checkpoint::FoundCheckpoint& newest = *found->newest;
-  auto views = engine.state_views();
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore(newest.candidate.path, newest.manifest, views));
   const checkpoint::ManifestFields& fields = newest.manifest.fields;
   if (fields.kernel_set != options_.fields.kernel_set) {
     log_warning(
@@ -71,17 +79,44 @@ Result<std::int64_t> CheckpointHome::restore(engine::RankEngine& engine) {
                     fields.kernel_set, options_.fields.kernel_set));
   }
   log_info(fmt::format("resumed step={} from {}", fields.step, newest.candidate.path.string()));
-  return fields.step;
+  return std::optional<checkpoint::Candidate>(newest.candidate);
 }
 
-Result<WrittenCheckpoint> CheckpointHome::write(std::int64_t step,
-                                                std::span<const engine::StateView> state) {
+Status restore_rank(const std::filesystem::path& directory, engine::RankEngine& engine) {
+  const auto text =
+      storage::read_file(directory / checkpoint::manifest_file_name, kLargestManifest);
+  if (!text) {
+    return text.error();
+  }
+  const auto manifest = checkpoint::parse_manifest(*text, directory.string());
+  if (!manifest) {
+    return manifest.error();
+  }
+  auto views = engine.state_views();
+  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, views));
+  engine.settle_restored();
+  return {};
+}
+
+Result<WrittenCheckpoint> CheckpointHome::publish(std::int64_t step,
+                                                  const std::vector<ShardWritten>& shards) {
   checkpoint::ManifestFields fields = options_.fields;
   fields.step = step;
   fields.tokens = step * options_.tokens_per_step;
-  fields.weights_digest = fmt::format("{:016x}", engine::weights_digest(state));
   fields.index_head = index_->head();
-  auto outcome = checkpoint::write_checkpoint(options_.checkpoints, fields, state);
+  std::uint64_t digest = 0;
+  std::vector<checkpoint::ShardRecord> records;
+  for (const ShardWritten& shard : shards) {
+    digest += shard.weights_digest;
+    auto record = checkpoint::parse_shard(shard.record);
+    if (!record) {
+      return record.error();
+    }
+    records.push_back(std::move(record).value());
+  }
+  fields.weights_digest = fmt::format("{:016x}", digest);
+  auto incoming = checkpoint::IncomingCheckpoint::of_ranks(options_.checkpoints, tag_, step);
+  auto outcome = incoming.publish(fields, records);
   if (!outcome) {
     return outcome.error();
   }
@@ -93,9 +128,14 @@ Result<WrittenCheckpoint> CheckpointHome::write(std::int64_t step,
   return written;
 }
 
+void CheckpointHome::discard(std::int64_t step) {
+  // Removes what it does not publish.
+  checkpoint::IncomingCheckpoint::of_ranks(options_.checkpoints, tag_, step);
+}
+
 Status CheckpointHome::record(std::int64_t step) {
   const auto digest = manifest_digests_.find(step);
-  TRAIN_CHECK(digest != manifest_digests_.end(), "step {} was not written here", step);
+  TRAIN_CHECK(digest != manifest_digests_.end(), "step {} was not published here", step);
   TRAIN_RETURN_IF_ERROR(index_->record(step, digest->second));
   manifest_digests_.erase(digest);
   const auto retired = checkpoint::retire_old(options_.checkpoints, options_.keep_last);

@@ -3,10 +3,10 @@
 #include <caf/all.hpp>
 
 #include "actors/batch_actor.hpp"
+#include "actors/buffers_actor.hpp"
 #include "actors/collective_actor.hpp"
 #include "actors/conductor_actor.hpp"
 #include "actors/credit_graph.hpp"
-
 #include "actors/evaluator_actor.hpp"
 #include "actors/layer_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
@@ -17,13 +17,18 @@
 namespace train::actors {
 namespace {
 
-/// The parts of a rank, wired to each other.
-ConnectRank spawn_parts(caf::actor_system& system, const TrainingParts& parts) {
+template <class Handle>
+void keep(std::vector<caf::actor>& all, const Handle& handle) {
+  all.push_back(caf::actor_cast<caf::actor>(handle));
+}
+
+ConnectRank spawn_parts(caf::actor_system& system, const RankParts& parts) {
   const RankContext& context = parts.context;
   ConnectRank rank;
   rank.batch = spawn_batch(system, context);
   rank.evaluator = spawn_evaluator(system, context);
   rank.collective = spawn_collective(system, context);
+  rank.buffers = spawn_buffers(system, context);
   rank.snapshot = spawn_snapshot(system, context, parts.write);
   rank.decay = spawn_optimizer(system, context, engine::ParameterGroup::decay);
   rank.no_decay = spawn_optimizer(system, context, engine::ParameterGroup::no_decay);
@@ -39,7 +44,8 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
                        .next = {},
                        .rank = rank,
                        .evaluator = parts.evaluator,
-                       .collective = parts.collective};
+                       .collective = parts.collective,
+                       .buffers = parts.buffers};
     if (unit > 0) {
       peers.previous = parts.layers[unit - 1];
     }
@@ -50,58 +56,91 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
   }
   caf::anon_send(parts.batch, ConnectBatch{rank, parts.evaluator});
   caf::anon_send(parts.evaluator, ConnectEvaluator{rank, parts.batch, parts.layers.front()});
+  caf::anon_send(parts.collective, ConnectCollective{rank, parts.buffers});
+  caf::anon_send(parts.buffers, ConnectBuffers{parts.collective});
   caf::anon_send(parts.decay, ConnectOptimizer{rank});
   caf::anon_send(parts.no_decay, ConnectOptimizer{rank});
 }
 
 }  // namespace
 
-TrainingActors start_training(caf::actor_system& system, const TrainingParts& parts,
-                              const caf::actor& waiter) {
+RankActors start_rank(caf::actor_system& system, const RankParts& parts,
+                      const ConductorActor& conductor, const IndexActor& index) {
   const Status credits = check_credits(credits_of_run(parts.context->engine->options().lane_slots));
   TRAIN_CHECK(credits.ok(), "{}", credits.error().message);
-  const ConductorActor conductor = spawn_conductor(system, parts.context->waits, parts.program);
-  const ReporterActor reporter = spawn_reporter(system, parts.report, parts.report_stream);
-  const IndexActor index = spawn_index(system, parts.context, parts.record);
-  const RankActor rank = spawn_rank(system, parts.context, parts.reporting);
+  RankActors actors;
+  actors.rank = spawn_rank(system, parts.context, parts.reporting);
   ConnectRank peers = spawn_parts(system, parts);
   peers.conductor = conductor;
   // Last of all: from here on the board's lines are fixed, and the watchdog may read them.
   const WatchdogActor watchdog = spawn_watchdog(system, parts.context, parts.stall_ns);
 
-  connect_parts(peers, rank);
-  caf::anon_send(peers.snapshot, ConnectSnapshot{rank, conductor, index});
-  caf::anon_send(index, ConnectIndex{peers.snapshot, conductor});
-  caf::anon_send(reporter, ConnectReporter{conductor});
-  caf::anon_send(rank, peers);
-  caf::anon_send(conductor, ConnectConductor{rank, reporter, waiter});
+  connect_parts(peers, actors.rank);
+  caf::anon_send(peers.snapshot, ConnectSnapshot{actors.rank, conductor, index});
+  caf::anon_send(actors.rank, peers);
 
-  TrainingActors actors{.conductor = conductor, .all = {}};
-  const auto keep = [&actors](const auto& handle) {
-    actors.all.push_back(caf::actor_cast<caf::actor>(handle));
-  };
-  keep(conductor);
-  keep(rank);  // before its parts: their ordered end is no failure to a rank that is gone
-  keep(reporter);
-  keep(index);
-  keep(watchdog);
-  keep(peers.batch);
-  keep(peers.evaluator);
-  keep(peers.collective);
-  keep(peers.snapshot);
-  keep(peers.decay);
-  keep(peers.no_decay);
+  keep(actors.all, actors.rank);  // before its parts: their ordered end is no failure to it then
+  keep(actors.all, watchdog);
+  keep(actors.all, peers.batch);
+  keep(actors.all, peers.evaluator);
+  keep(actors.all, peers.collective);
+  keep(actors.all, peers.buffers);
+  keep(actors.all, peers.snapshot);
+  keep(actors.all, peers.decay);
+  keep(actors.all, peers.no_decay);
   for (const LayerActor& layer : peers.layers) {
-    keep(layer);
+    keep(actors.all, layer);
   }
   return actors;
 }
 
-void stop_training(TrainingActors& actors) {
-  for (const caf::actor& actor : actors.all) {
+HeadActors start_head(caf::actor_system& system, const HeadParts& parts) {
+  HeadActors head;
+  head.conductor = spawn_conductor(system, *parts.waits, parts.program);
+  head.reporter = spawn_reporter(system, parts.report, parts.report_stream);
+  head.index = spawn_index(system, parts.disk, parts.index);
+  keep(head.all, head.conductor);
+  keep(head.all, head.reporter);
+  keep(head.all, head.index);
+  return head;
+}
+
+void connect_head(const HeadActors& head, const std::vector<RankActor>& ranks,
+                  const caf::actor& waiter) {
+  caf::anon_send(head.index, ConnectIndex{ranks, head.conductor});
+  caf::anon_send(head.reporter, ConnectReporter{head.conductor});
+  caf::anon_send(head.conductor, ConnectConductor{ranks, head.reporter, waiter});
+}
+
+TrainingActors start_training(caf::actor_system& system, const std::vector<RankParts>& ranks,
+                              const HeadParts& head, const caf::actor& waiter) {
+  const HeadActors launcher = start_head(system, head);
+  TrainingActors actors{.conductor = launcher.conductor, .all = {}};
+  keep(actors.all, launcher.conductor);
+  std::vector<RankActor> handles;
+  std::vector<caf::actor> parts;
+  for (const RankParts& rank : ranks) {
+    RankActors started = start_rank(system, rank, launcher.conductor, launcher.index);
+    handles.push_back(started.rank);
+    keep(actors.all, started.rank);
+    parts.insert(parts.end(), started.all.begin() + 1, started.all.end());
+  }
+  keep(actors.all, launcher.reporter);
+  keep(actors.all, launcher.index);
+  actors.all.insert(actors.all.end(), parts.begin(), parts.end());
+  connect_head(launcher, handles, waiter);
+  return actors;
+}
+
+void stop_actors(std::vector<caf::actor>& actors) {
+  for (const caf::actor& actor : actors) {
     caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   }
-  actors.all.clear();
+  actors.clear();
+}
+
+void stop_training(TrainingActors& actors) {
+  stop_actors(actors.all);
   actors.conductor = nullptr;
 }
 

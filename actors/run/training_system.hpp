@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "actors/index_actor.hpp"
 #include "actors/rank_actor.hpp"
@@ -13,17 +14,50 @@
 
 namespace train::actors {
 
-/// What the actors of a run are made of.
-struct TrainingParts {
+/// What the actors of one rank are made of.
+struct RankParts {
   RankContext context;
-  std::shared_ptr<RunReport> report;
-  StreamKind report_stream = StreamKind::threads;
-  WriteCheckpoint write;
-  RecordCheckpoint record;
-  RunProgram::Options program = {};
+  WriteShard write;
   RankReporting reporting = {};
   std::int64_t stall_ns = 30'000'000'000;
 };
+
+/// What the actors of the launcher are made of.
+struct HeadParts {
+  std::shared_ptr<RunReport> report;
+  StreamKind report_stream = StreamKind::threads;
+  std::shared_ptr<kernels::Stream> disk;  ///< Publishes and records checkpoints.
+  IndexWork index;
+  RunProgram::Options program = {};
+  std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
+};
+
+/// A rank and its parts, wired to each other.
+struct RankActors {
+  RankActor rank;
+  std::vector<caf::actor> all;  ///< The rank first.
+};
+
+/// The launcher's actors.
+struct HeadActors {
+  ConductorActor conductor;
+  ReporterActor reporter;
+  IndexActor index;
+  std::vector<caf::actor> all;
+};
+
+/// Spawns and wires a rank; it follows the commands of `conductor` and hands its shards to `index`,
+/// which may be in another process.
+[[nodiscard]] RankActors start_rank(caf::actor_system& system, const RankParts& parts,
+                                    const ConductorActor& conductor, const IndexActor& index);
+
+/// Spawns the launcher's actors; nothing happens before connect_head().
+[[nodiscard]] HeadActors start_head(caf::actor_system& system, const HeadParts& parts);
+
+/// Hands the launcher all ranks, in their order: the first command is on its way on return.
+/// `waiter` receives RunFinished.
+void connect_head(const HeadActors& head, const std::vector<RankActor>& ranks,
+                  const caf::actor& waiter);
 
 /// Handles of a wired run: the conductor for signals, all of them for the shutdown.
 struct TrainingActors {
@@ -31,12 +65,14 @@ struct TrainingActors {
   std::vector<caf::actor> all;
 };
 
-/// Spawns and wires all actors of a one-rank run; the first command is on its way on return.
-/// `waiter` receives RunFinished.
-[[nodiscard]] TrainingActors start_training(caf::actor_system& system, const TrainingParts& parts,
-                                            const caf::actor& waiter);
+/// All of the above for ranks that live in this process. Of one rank, or of several joined by an
+/// in-process transport.
+[[nodiscard]] TrainingActors start_training(caf::actor_system& system,
+                                            const std::vector<RankParts>& ranks,
+                                            const HeadParts& head, const caf::actor& waiter);
 
 /// Stops every actor and forgets them.
 void stop_training(TrainingActors& actors);
+void stop_actors(std::vector<caf::actor>& actors);
 
 }  // namespace train::actors

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/sharding/buffer_schedule.hpp"
+
+namespace train::actors {
+
+/// What is lent by the buffers actor, if anything: else nobody has to ask.
+[[nodiscard]] bool lends_weights(const engine::ShardPlan& plan, std::size_t group);
+[[nodiscard]] bool lends_leaves(const engine::ShardPlan& plan);
+[[nodiscard]] bool lends_anything(const engine::ShardPlan& plan);
+
+/// The leases of one command on one rank: which gather may start, which lease may begin. A plain
+/// class; the buffers actor owns it.
+///
+/// Gathers start in the order of the schedule, as soon as their buffer is free and not more of them
+/// than the prefetch allows are ahead of the layers. A lease of a round in which this rank has no
+/// lane begins and ends by itself: the rank takes part in the gather all the same (EX-1). No lease
+/// waits for a later one, so none waits for ever.
+class LeaseBook {
+ public:
+  LeaseBook(const engine::ShardPlan& plan, const engine::BufferSchedule& schedule,
+            engine::CommandKind kind, std::int64_t rank);
+
+  /// Earlier commands have run: weights may be sent.
+  void settle() { settled_ = true; }
+  /// The gathers to start now, in order; each is returned once.
+  [[nodiscard]] std::vector<std::int32_t> start_gathers();
+  /// A layer waits for the lease.
+  void want(std::int32_t gather);
+  /// Its weights are in the buffer (in the order of the stream).
+  void gathered(std::int32_t gather);
+  [[nodiscard]] bool ready(std::int32_t gather) const;
+  /// A visit of this rank is on the stream.
+  void visited(std::size_t visit);
+  /// Gathers whose lease has ended since the last call: what keeps rows for the backward pass.
+  [[nodiscard]] std::vector<std::int32_t> take_ended();
+
+  /// A leaf may be written.
+  [[nodiscard]] bool leaf_free(std::int32_t leaf) const;
+  /// The reduction of the group's gradient in `sync` has copied it.
+  void packed(std::size_t group, std::int64_t sync);
+
+  /// All leases have ended.
+  [[nodiscard]] bool finished() const;
+
+ private:
+  struct State {
+    std::int64_t visits = 0;  // of this rank that are still to come
+    bool started = false, wanted = false, here = false, ended = false;
+  };
+  [[nodiscard]] std::vector<State> count_visits(const std::vector<engine::Lease>& leases,
+                                                std::int64_t rank) const;
+  void end_if_unused(std::int32_t gather);
+  void end_leaf(std::size_t leaf) { leaf_states_[leaf].ended = true; }
+  [[nodiscard]] std::int64_t sync_of_leaf(std::size_t leaf) const;
+  /// The reduction of its sync copies the leaf itself, not what it was added to.
+  [[nodiscard]] bool ends_with_reduction(std::size_t leaf) const;
+
+  const engine::ShardPlan* plan_;
+  const engine::BufferSchedule* schedule_;
+  engine::CommandKind kind_;
+  std::vector<State> gather_states_, leaf_states_;
+  std::vector<std::int64_t> packed_sync_;  // by group: the newest; -1: none
+  std::vector<std::int32_t> ended_;
+  std::size_t next_gather_ = 0;
+  bool settled_ = false;
+};
+
+}  // namespace train::actors

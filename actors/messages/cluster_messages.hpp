@@ -1,0 +1,122 @@
+#pragma once
+
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// Between the head and the workers: joining, finding each other, leaving. All of it crosses
+// processes, so every message has an inspect, and none has a float.
+namespace train::actors {
+
+/// Worker -> head: the first message, answered by Welcome or Refused.
+struct JoinCluster {
+  std::int32_t rank = 0;
+  std::int32_t pid = 0;
+  std::string host;
+  std::string version;              ///< Of the program.
+  std::uint64_t plan_digest = 0;    ///< Of what all ranks must agree on; 0 before it is known.
+  std::uint64_t config_digest = 0;  ///< Of the resolved configuration; 0 before it is known.
+};
+
+/// Head -> worker: what this rank takes part in.
+struct Welcome {
+  std::uint32_t generation = 0;
+  std::int32_t ranks = 1;
+  std::string run_directory;
+  std::string config_text;  ///< Resolved, as TOML.
+};
+
+/// Head -> worker: it may not take part, and ends with this text.
+struct Refused {
+  std::string text;
+};
+
+/// Launcher of a node -> head: a worker process has ended.
+struct WorkerExited {
+  std::int32_t rank = 0;
+  std::int32_t pid = 0;
+  std::string text;  ///< "killed by SIGKILL", "exit code 3".
+};
+
+/// Head -> worker: end the process with this code; its generation is over and so is its work.
+struct GoAway {
+  std::string text;
+  std::int32_t exit_code = 0;
+};
+
+/// Worker -> head: this key of the rendezvous has this value, once and for all. Answered by
+/// RendezvousDone or RendezvousRefused.
+struct RendezvousSet {
+  std::string key;
+  std::vector<char> bytes;
+};
+struct RendezvousDone {
+  std::string key;
+};
+
+/// Worker -> head: answered by RendezvousValue as soon as the key is set, or by RendezvousRefused.
+struct RendezvousGet {
+  std::string key;
+};
+struct RendezvousValue {
+  std::string key;
+  std::vector<char> bytes;
+};
+struct RendezvousRefused {
+  std::string key;
+  std::string text;
+};
+
+/// Head -> rendezvous: every key that begins like this is void, and so are those who wait for one.
+struct RendezvousForget {
+  std::string prefix;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, JoinCluster& x) {
+  return f(caf::meta::type_name("JoinCluster"), x.rank, x.pid, x.host, x.version, x.plan_digest,
+           x.config_digest);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Welcome& x) {
+  return f(caf::meta::type_name("Welcome"), x.generation, x.ranks, x.run_directory, x.config_text);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Refused& x) {
+  return f(caf::meta::type_name("Refused"), x.text);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {
+  return f(caf::meta::type_name("WorkerExited"), x.rank, x.pid, x.text);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, GoAway& x) {
+  return f(caf::meta::type_name("GoAway"), x.text, x.exit_code);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RendezvousSet& x) {
+  return f(caf::meta::type_name("RendezvousSet"), x.key, x.bytes);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RendezvousDone& x) {
+  return f(caf::meta::type_name("RendezvousDone"), x.key);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RendezvousGet& x) {
+  return f(caf::meta::type_name("RendezvousGet"), x.key);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RendezvousValue& x) {
+  return f(caf::meta::type_name("RendezvousValue"), x.key, x.bytes);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RendezvousRefused& x) {
+  return f(caf::meta::type_name("RendezvousRefused"), x.key, x.text);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RendezvousForget& x) {
+  return f(caf::meta::type_name("RendezvousForget"), x.prefix);
+}
+
+}  // namespace train::actors
