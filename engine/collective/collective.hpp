@@ -29,11 +29,14 @@ struct Transfer {
 /// byte ranges.
 ///
 /// exchange() returns at once; `done` is called exactly once per call, on a thread of the transport
-/// (or inside the call), with the failure if there was one. Memory is borrowed until then.
-/// Exchanges of one object run in call order. Before any byte of the transfer moves, the identity
-/// is compared with that of every rank the transfer has bytes for or from; a difference is a
-/// failure that names both sides. Threading: one owner calls exchange(); cancel() is safe from any
-/// thread.
+/// (or inside the call), with the failure if there was one. Memory is borrowed until then; `done`
+/// may ask for the next exchange, but neither throw nor destroy the object. Exchanges of one object
+/// run in call order. Before any byte of the transfer reaches its place, the identity (and the
+/// sizes) are compared with those of every rank the transfer has bytes for or from; a difference is
+/// a failure that names both sides. A failure is final: everything asked for later fails with it,
+/// and so does, on its turn, whatever another rank wants to exchange with this one. The destructor
+/// fails what is under way, calls every outstanding `done` and waits for no peer.
+/// Threading: one owner calls exchange(); cancel() is safe from any thread.
 class Collectives {
  public:
   using Done = std::function<void(Status)>;
@@ -60,8 +63,10 @@ using ChannelTransports = std::array<std::unique_ptr<Collectives>, kChannelCount
 /// The transport of a world of one rank: copies, and calls `done` before it returns.
 [[nodiscard]] std::unique_ptr<Collectives> make_loopback();
 
-/// All ranks of one channel in one process: the last rank to arrive copies for all and calls every
-/// `done`, after its own exchange() has let go of the lock. Index = rank. Any number of threads.
+/// All ranks of one channel in one process. No thread of its own: the call with which an exchange
+/// becomes complete copies for all and calls every `done`, with no lock held; a `done` that asks
+/// for more leaves that work to the call it came from. Index = rank. Any number of threads, one
+/// included.
 [[nodiscard]] std::vector<std::unique_ptr<Collectives>> make_inproc(int world_size);
 
 }  // namespace train::engine

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "engine/collective/collective.hpp"
+#include "engine/collective/gloo_link.hpp"
+
+namespace train::engine {
+
+/// A channel of a world of processes: a thread that runs one exchange after the other on a link.
+/// See Collectives for the contract.
+class GlooChannel final : public Collectives {
+ public:
+  /// Takes over an open link and starts the thread.
+  explicit GlooChannel(std::unique_ptr<GlooLink> link);
+  ~GlooChannel() override;
+
+  [[nodiscard]] int rank() const override { return link_->rank(); }
+  [[nodiscard]] int world_size() const override { return link_->world_size(); }
+
+  void exchange(const CollectiveIdentity& identity, Transfer transfer, Done done) override;
+  void cancel(const std::string& reason) override;
+
+ private:
+  struct Request {
+    CollectiveIdentity identity;
+    Transfer transfer;
+    Done done;
+  };
+
+  /// Waits for something to do. False: nothing, and nothing will come.
+  [[nodiscard]] bool next(std::optional<Request>& request);
+  [[nodiscard]] Status serve(const Request& request);
+  void loop();
+  void end(const std::string& reason, bool closing);
+
+  std::unique_ptr<GlooLink> link_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Request> queue_;
+  std::optional<std::string> cancelled_;
+  bool closing_ = false;
+
+  std::optional<std::string> failed_;  ///< Of the thread alone: why the link is of no use any more.
+  std::thread thread_;                 ///< Last: starts when all else is there.
+};
+
+}  // namespace train::engine

@@ -1,0 +1,408 @@
+#include "engine/collective/gloo_link.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "engine/base/check.hpp"
+
+namespace train::engine {
+namespace {
+
+/// Small messages travel with the header: one hop less.
+constexpr std::size_t kSmallBytes = 4096;
+/// A large message is cut so that its progress shows, and the timeout is one of silence. Gloo
+/// itself has no limit.
+constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
+constexpr std::uint64_t kUnansweredSlot = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kProbeSlot = kUnansweredSlot - 1;
+constexpr int kChunkBits = 24;
+
+constexpr std::uint64_t kArrived = 0x6163746f72747261ULL;
+
+/// What one side says first. Only between processes of one program: native layout.
+struct Header {
+  std::uint64_t generation = 0;
+  std::int64_t command = 0;
+  std::uint64_t hash = 0;
+  std::uint32_t channel = 0;
+  std::uint32_t index = 0;
+  std::uint64_t sent_bytes = 0;      ///< By the side that says it.
+  std::uint64_t received_bytes = 0;  ///< By the side that says it.
+  std::uint64_t arrived = kArrived;  ///< Last, so that it tells a whole header from none.
+};
+
+constexpr std::size_t kAreaBytes = sizeof(Header) + kSmallBytes;
+
+Header header_of(const PairClaim& claim) {
+  const CollectiveIdentity& identity = claim.identity;
+  return {.generation = identity.generation,
+          .command = identity.command,
+          .hash = identity.hash,
+          .channel = static_cast<std::uint32_t>(identity.channel),
+          .index = identity.index,
+          .sent_bytes = claim.sent_bytes,
+          .received_bytes = claim.received_bytes};
+}
+
+Header read_header(const std::byte* bytes) {
+  Header header;
+  std::memcpy(&header, bytes, sizeof(header));
+  return header;
+}
+
+PairClaim claim_of(const Header& header, int rank) {
+  return {.rank = rank,
+          .identity = {.generation = header.generation,
+                       .command = header.command,
+                       .channel = static_cast<Channel>(header.channel),
+                       .index = header.index,
+                       .hash = header.hash},
+          .sent_bytes = header.sent_bytes,
+          .received_bytes = header.received_bytes};
+}
+
+/// Gloo's texts begin with "[file:line] ", of its own source.
+std::string without_place(const std::string& text) {
+  const std::size_t end = text.find("] ");
+  return text.starts_with("[") && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+std::size_t chunks_of(std::size_t bytes) {
+  return bytes <= kSmallBytes ? 0 : (bytes + kChunkBytes - 1) / kChunkBytes;
+}
+
+std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
+
+}  // namespace
+
+GlooLink::GlooLink(std::shared_ptr<gloo::Context> context, Milliseconds timeout)
+    : context_(std::move(context)),
+      rank_(context_->rank),
+      world_size_(context_->size),
+      timeout_(timeout),
+      exchanges_(as_index(world_size_), 0),
+      headers_(2 * kAreaBytes * as_index(world_size_)),
+      everything_(context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max())) {
+}
+
+GlooLink::~GlooLink() { disconnect(); }
+
+Status GlooLink::open() {
+  try {
+    for (int peer = 0; peer < world_size_; ++peer) {
+      if (peer != rank_) {
+        everything_->recv(peer, kUnansweredSlot, 0, 0);
+      }
+    }
+  } catch (const std::exception& error) {
+    return failure(without_place(error.what()));
+  }
+  return {};
+}
+
+Status GlooLink::run(const CollectiveIdentity& identity, const Transfer& transfer) {
+  return run_with({.identity = identity,
+                   .transfer = transfer,
+                   .peers = peers_of(transfer, rank_),
+                   .headers_done = false,
+                   .to_receive = {},
+                   .to_send = {}});
+}
+
+Status GlooLink::barrier(const CollectiveIdentity& identity) {
+  std::vector<int> peers;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer != rank_) {
+      peers.push_back(peer);
+    }
+  }
+  Transfer nothing;
+  nothing.send.resize(as_index(world_size_));
+  nothing.receive.resize(as_index(world_size_));
+  return run_with({.identity = identity,
+                   .transfer = nothing,
+                   .peers = std::move(peers),
+                   .headers_done = false,
+                   .to_receive = {},
+                   .to_send = {}});
+}
+
+Status GlooLink::run_with(Exchange exchange) {
+  exchange.to_receive.resize(as_index(world_size_), 0);
+  exchange.to_send.resize(as_index(world_size_), 0);
+  if (const std::optional<std::string> reason = aborted()) {
+    return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
+  }
+  try {
+    TRAIN_RETURN_IF_ERROR(exchange_headers(exchange));
+    TRAIN_RETURN_IF_ERROR(exchange_data(exchange));
+  } catch (const std::exception& error) {
+    return blame(exchange, error.what(), false);
+  }
+  for (const int peer : exchange.peers) {
+    ++exchanges_[as_index(peer)];
+  }
+  return {};
+}
+
+Status GlooLink::exchange_headers(Exchange& exchange) {
+  for (const int peer : exchange.peers) {
+    std::memset(received_header(peer), 0, sizeof(Header));
+    post_receive(peer, slot(peer, 0), received_header(peer), kAreaBytes);
+    exchange.to_receive[as_index(peer)] = 1;
+  }
+  for (const int peer : exchange.peers) {
+    post_header(exchange, peer);
+  }
+  copy_own(exchange.transfer, rank_);
+  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, exchange.peers.size()));
+  for (const int peer : exchange.peers) {
+    if (Status same = compare(exchange, peer); !same) {
+      release_memory();
+      return same;
+    }
+  }
+  exchange.headers_done = true;
+  return {};
+}
+
+Status GlooLink::exchange_data(Exchange& exchange) {
+  std::size_t chunks = 0;
+  for (const int peer : exchange.peers) {
+    exchange.to_receive[as_index(peer)] =
+        chunks_of(exchange.transfer.receive[as_index(peer)].size());
+    chunks += exchange.to_receive[as_index(peer)];
+    post_chunks(exchange, peer, true);
+  }
+  for (const int peer : exchange.peers) {
+    post_chunks(exchange, peer, false);
+  }
+  for (const int peer : exchange.peers) {
+    take_small(exchange, peer);
+  }
+  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, chunks));
+  return wait_sends(exchange);
+}
+
+void GlooLink::post_header(Exchange& exchange, int peer) {
+  const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
+  const Header header = header_of(own_claim(exchange, peer));
+  std::byte* area = sent_header(peer);
+  std::memcpy(area, &header, sizeof(header));
+  std::size_t small = 0;
+  if (!bytes.empty() && bytes.size() <= kSmallBytes) {
+    small = bytes.size();
+    std::memcpy(area + sizeof(header), bytes.data(), small);
+  }
+  post_send(peer, slot(peer, 0), area, sizeof(header) + small);
+  ++exchange.to_send[as_index(peer)];
+}
+
+void GlooLink::post_chunks(Exchange& exchange, int peer, bool receive) {
+  const std::span<const std::byte> range =
+      receive ? exchange.transfer.receive[as_index(peer)] : exchange.transfer.send[as_index(peer)];
+  for (std::size_t chunk = 0; chunk < chunks_of(range.size()); ++chunk) {
+    const std::size_t begin = chunk * kChunkBytes;
+    const std::size_t bytes = std::min(kChunkBytes, range.size() - begin);
+    if (receive) {
+      post_receive(peer, slot(peer, chunk + 1), range.data() + begin, bytes);
+    } else {
+      post_send(peer, slot(peer, chunk + 1), range.data() + begin, bytes);
+      ++exchange.to_send[as_index(peer)];
+    }
+  }
+}
+
+PairClaim GlooLink::own_claim(const Exchange& exchange, int peer) const {
+  return {rank_, exchange.identity, exchange.transfer.send[as_index(peer)].size(),
+          exchange.transfer.receive[as_index(peer)].size()};
+}
+
+Status GlooLink::compare(const Exchange& exchange, int peer) const {
+  const PairClaim own = own_claim(exchange, peer);
+  const PairClaim theirs = claim_of(read_header(received_header(peer)), peer);
+  return agree(own, theirs) ? Status() : Status(disagreement(own, theirs));
+}
+
+void GlooLink::take_small(const Exchange& exchange, int peer) const {
+  const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
+  if (!place.empty() && place.size() <= kSmallBytes) {
+    std::memcpy(place.data(), received_header(peer) + sizeof(Header), place.size());
+  }
+}
+
+Status GlooLink::wait_receives(Exchange& exchange, std::size_t count) {
+  for (; count > 0; --count) {
+    const auto begin = std::chrono::steady_clock::now();
+    int peer = -1;
+    try {
+      if (aborted() || !everything_->waitRecv(&peer, timeout_)) {
+        return blame(exchange, "", false);
+      }
+    } catch (const std::exception& error) {
+      return blame(exchange, error.what(), std::chrono::steady_clock::now() - begin >= timeout_);
+    }
+    // Of several that came at once Gloo names only the last: a rank named here has sent something,
+    // one not named may have.
+    std::size_t& left = exchange.to_receive[as_index(peer)];
+    left -= left > 0 ? 1 : 0;
+    if (!exchange.headers_done) {
+      if (Status same = compare(exchange, peer); !same) {
+        release_memory();
+        return same;
+      }
+    }
+  }
+  return {};
+}
+
+Status GlooLink::wait_sends(Exchange& exchange) {
+  std::size_t count = 0;
+  for (const std::size_t messages : exchange.to_send) {
+    count += messages;
+  }
+  exchange.to_receive.assign(exchange.to_receive.size(), 0);
+  for (; count > 0; --count) {
+    const auto begin = std::chrono::steady_clock::now();
+    int peer = -1;
+    try {
+      if (aborted() || !everything_->waitSend(&peer, timeout_)) {
+        return blame(exchange, "", false);
+      }
+    } catch (const std::exception& error) {
+      return blame(exchange, error.what(), std::chrono::steady_clock::now() - begin >= timeout_);
+    }
+    std::size_t& left = exchange.to_send[as_index(peer)];
+    left -= left > 0 ? 1 : 0;
+  }
+  return {};
+}
+
+Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
+  const std::string broken = timed_out ? std::string() : broken_ranks();
+  release_memory();
+  if (const std::optional<std::string> reason = aborted()) {
+    return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
+  }
+  // A peer that differs says so and closes; the news of the closing may overtake the header.
+  for (const int peer : exchange.peers) {
+    const bool arrived = read_header(received_header(peer)).arrived == kArrived;
+    if (Status same = compare(exchange, peer); arrived && !same) {
+      return same.error();
+    }
+  }
+  if (timed_out) {
+    return failure(fmt::format("{}: waited {} ms for {}", to_string(exchange.identity),
+                               timeout_.count(), silent_ranks(exchange)));
+  }
+  return failure(fmt::format("{}: {}", to_string(exchange.identity),
+                             broken.empty() ? without_place(what) : broken));
+}
+
+std::string GlooLink::silent_ranks(const Exchange& exchange) const {
+  std::vector<int> silent;
+  for (const int peer : exchange.peers) {
+    if (!exchange.headers_done && read_header(received_header(peer)).arrived != kArrived) {
+      silent.push_back(peer);
+    }
+  }
+  if (!silent.empty()) {
+    return name_ranks(silent) + " to begin it";
+  }
+  for (const int peer : exchange.peers) {
+    if (exchange.to_receive[as_index(peer)] > 0) {
+      silent.push_back(peer);
+    }
+  }
+  if (!silent.empty()) {
+    return "data from " + name_ranks(silent);
+  }
+  for (const int peer : exchange.peers) {
+    if (exchange.to_send[as_index(peer)] > 0) {
+      silent.push_back(peer);
+    }
+  }
+  return name_ranks(silent) + " to take its data";
+}
+
+std::string GlooLink::broken_ranks() {
+  std::vector<int> broken;
+  std::string why;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    if (peer == rank_) {
+      continue;
+    }
+    try {
+      everything_->recv(peer, kProbeSlot, 0, 0);
+    } catch (const std::exception& error) {
+      broken.push_back(peer);
+      why = without_place(error.what());
+    }
+  }
+  return broken.empty() ? std::string() : fmt::format("lost {} ({})", name_ranks(broken), why);
+}
+
+std::optional<std::string> GlooLink::aborted() const {
+  const std::lock_guard lock(mutex_);
+  return aborted_;
+}
+
+void GlooLink::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!aborted_) {
+    aborted_ = reason;
+  }
+  if (everything_) {
+    everything_->abortWaitRecv();
+    everything_->abortWaitSend();
+  }
+}
+
+void GlooLink::release_memory() {
+  std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+  {
+    const std::lock_guard lock(mutex_);
+    buffer = std::move(everything_);
+  }
+}
+
+void GlooLink::disconnect() {
+  release_memory();
+  context_.reset();
+}
+
+void GlooLink::post_receive(int peer, std::uint64_t slot, const std::byte* place,
+                            std::size_t bytes) {
+  everything_->recv(peer, slot, reinterpret_cast<std::uintptr_t>(place), bytes);
+}
+
+void GlooLink::post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes) {
+  everything_->send(peer, slot, reinterpret_cast<std::uintptr_t>(from), bytes);
+}
+
+std::uint64_t GlooLink::slot(int peer, std::uint64_t chunk) const {
+  TRAIN_CHECK(chunk < (std::uint64_t{1} << kChunkBits), "chunk {}", chunk);
+  return exchanges_[as_index(peer)] << kChunkBits | chunk;
+}
+
+std::byte* GlooLink::sent_header(int peer) { return &headers_[2 * kAreaBytes * as_index(peer)]; }
+
+std::byte* GlooLink::received_header(int peer) { return sent_header(peer) + kAreaBytes; }
+
+const std::byte* GlooLink::received_header(int peer) const {
+  return &headers_[2 * kAreaBytes * as_index(peer) + kAreaBytes];
+}
+
+}  // namespace train::engine

@@ -1,0 +1,181 @@
+#include "engine/collective/gloo_transport.hpp"
+
+#include <fmt/format.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/store.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/tcp/device.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+#include <map>
+#include <stdexcept>
+#include <utility>
+
+#include "engine/base/check.hpp"
+#include "engine/collective/gloo_channel.hpp"
+#include "engine/collective/gloo_link.hpp"
+
+namespace train::engine {
+namespace {
+
+/// Gloo writes to sockets whose other end may be gone, which raises SIGPIPE in the writing thread.
+/// While this lives it is blocked in the calling thread, and for good in threads started meanwhile.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+  ~WithoutSigpipe() {
+    const timespec at_once = {};
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &at_once) > 0) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_ = {};
+  sigset_t before_ = {};
+  bool was_pending_ = false;
+};
+
+/// Our store as Gloo wants it: under a prefix, with our time limit, failures thrown. Gloo asks
+/// twice for every key; the second answer is remembered.
+class StoreOfChannel final : public gloo::rendezvous::Store {
+ public:
+  StoreOfChannel(RendezvousStore& store, std::string prefix, std::chrono::milliseconds timeout)
+      : store_(store), prefix_(std::move(prefix)), timeout_(timeout) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    if (const Status written = store_.set(prefix_ + key, data); !written) {
+      throw std::runtime_error(written.error().message);
+    }
+  }
+
+  std::vector<char> get(const std::string& key) override {
+    const auto known = known_.find(key);
+    if (known != known_.end()) {
+      return known->second;
+    }
+    Result<std::vector<char>> found = store_.get(prefix_ + key, timeout_);
+    if (!found) {
+      // Gloo's keys are "rank_3" and "3".
+      const std::string rank = key.substr(key.find('_') + 1);
+      throw std::runtime_error(
+          fmt::format("rank {} has not appeared: {}", rank, found.error().message));
+    }
+    return known_[key] = std::move(found).value();
+  }
+
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) {
+      get(key);
+    }
+  }
+
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& /*timeout*/) override {
+    wait(keys);
+  }
+
+ private:
+  RendezvousStore& store_;
+  std::string prefix_;
+  std::chrono::milliseconds timeout_;
+  std::map<std::string, std::vector<char>> known_;
+};
+
+using Device = std::shared_ptr<gloo::transport::Device>;
+
+Device make_device(const GlooOptions& options) {
+  gloo::transport::tcp::attr where;
+  if (options.interface.empty()) {
+    where.hostname = "127.0.0.1";
+  } else {
+    where.iface = options.interface;
+    where.ai_family = AF_INET;
+  }
+  return gloo::transport::tcp::CreateDevice(where);
+}
+
+Result<std::unique_ptr<GlooLink>> connect(RendezvousStore& store, Device& device, Channel channel,
+                                          const GlooOptions& options) {
+  StoreOfChannel keys(store, fmt::format("g{}.{}.", options.generation, channel_name(channel)),
+                      options.timeout);
+  const auto context =
+      std::make_shared<gloo::rendezvous::Context>(options.rank, options.world_size);
+  // While it connects, Gloo waits five times as long as it is told.
+  context->setTimeout(std::max(options.timeout / 5, std::chrono::milliseconds(1)));
+  context->connectFullMesh(keys, device);
+  auto link = std::make_unique<GlooLink>(context, options.timeout);
+  TRAIN_RETURN_IF_ERROR(link->open());
+  // Connecting is no barrier: a rank that went on and closed would fail a slower one.
+  TRAIN_RETURN_IF_ERROR(link->barrier({.generation = options.generation,
+                                       .command = -1,
+                                       .channel = channel,
+                                       .index = 0,
+                                       .hash = static_cast<std::uint64_t>(options.world_size)}));
+  return link;
+}
+
+Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
+                                      const GlooOptions& options) {
+  std::array<std::unique_ptr<GlooLink>, kChannelCount> links;
+  for (std::size_t i = 0; i < kChannelCount; ++i) {
+    Result<std::unique_ptr<GlooLink>> link =
+        connect(store, device, static_cast<Channel>(i), options);
+    if (!link) {
+      return link.error();
+    }
+    links[i] = std::move(link).value();
+  }
+  ChannelTransports channels;
+  for (std::size_t i = 0; i < kChannelCount; ++i) {
+    channels[i] = std::make_unique<GlooChannel>(std::move(links[i]));
+  }
+  return channels;
+}
+
+}  // namespace
+
+Result<ChannelTransports> make_gloo(RendezvousStore& store, const GlooOptions& options) {
+  TRAIN_CHECK(options.rank >= 0 && options.rank < options.world_size, "rank {} of {}", options.rank,
+              options.world_size);
+  if (options.world_size == 1) {
+    ChannelTransports alone;
+    for (std::unique_ptr<Collectives>& channel : alone) {
+      channel = make_loopback();
+    }
+    return alone;
+  }
+  const WithoutSigpipe without_sigpipe;
+  Device device;
+  try {
+    device = make_device(options);
+  } catch (const std::exception& error) {
+    if (options.interface.empty()) {
+      return failure(fmt::format("127.0.0.1 cannot be used: {}", error.what()));
+    }
+    return user_error(fmt::format(
+        "parallel.interface: there is no network interface \"{}\" with an IPv4 address: name one "
+        "that `ip address` lists",
+        options.interface));
+  }
+  try {
+    return connect_all(store, device, options);
+  } catch (const std::exception& error) {
+    return failure(fmt::format("generation {}: rank {} cannot connect to the others: {}",
+                               options.generation, options.rank, error.what()));
+  }
+}
+
+}  // namespace train::engine

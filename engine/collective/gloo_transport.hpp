@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "engine/collective/collective.hpp"
+
+namespace train::engine {
+
+/// Where the ranks of a world leave their addresses for each other. Keys are words of letters,
+/// digits, '.', '_' and '-'. Used by one thread at a time.
+class RendezvousStore {
+ public:
+  virtual ~RendezvousStore() = default;
+  RendezvousStore(const RendezvousStore&) = delete;
+  RendezvousStore& operator=(const RendezvousStore&) = delete;
+
+  [[nodiscard]] virtual Status set(const std::string& key, const std::vector<char>& bytes) = 0;
+  /// Waits until somebody has set `key`. Errors: failure, after `timeout`.
+  [[nodiscard]] virtual Result<std::vector<char>> get(const std::string& key,
+                                                      std::chrono::milliseconds timeout) = 0;
+
+ protected:
+  RendezvousStore() = default;
+};
+
+/// A store of one file per key, for ranks that share a directory. Waits by looking every 2 ms.
+[[nodiscard]] std::unique_ptr<RendezvousStore> make_file_store(std::filesystem::path directory);
+
+struct GlooOptions {
+  int rank = 0;
+  int world_size = 1;
+  std::string interface;         ///< Name of a network interface; empty: loopback, 127.0.0.1.
+  std::uint64_t generation = 0;  ///< Part of every key, so that an older one's are never found.
+  /// Longest silence: of a rank that does not appear, and of an exchange in which nothing arrives.
+  std::chrono::milliseconds timeout{30000};
+};
+
+/// Connects the ranks of one generation over TCP: one connection per channel and pair of ranks, one
+/// thread per channel and one that serves all sockets. A world of one gets loopbacks.
+///
+/// Blocks until all ranks are connected on all channels and have said so, at most a few times
+/// `timeout`. `store` is used until it returns. Any number of generations may follow one another,
+/// or live side by side, in one process.
+/// Errors: user (no such interface); failure (a rank that does not appear: named; an address that
+/// cannot be reached). There is no encryption and no authentication: whoever reaches the port can
+/// join, so `interface` has to be a private one.
+///
+/// The transports: sizes up to 4 KiB per pair travel with the identity, larger ones after it. The
+/// death of any rank fails exchanges under way on every rank connected to it.
+[[nodiscard]] Result<ChannelTransports> make_gloo(RendezvousStore& store,
+                                                  const GlooOptions& options);
+
+}  // namespace train::engine
