@@ -5,6 +5,7 @@
 #include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/convert.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/global_norm.hpp"
@@ -39,6 +40,10 @@ struct KernelTable {
   void (*head_loss)(Stream&, const HeadLossParams&);
   void (*residual_add)(Stream&, const ResidualAddParams&);
   void (*tree_add)(Stream&, const TreeAddParams&);
+  void (*scale_add)(Stream&, const ScaleAddParams&);
+  void (*mask_sign)(Stream&, const MaskSignParams&);
+  void (*pack_bf16)(Stream&, const PackBf16Params&);
+  void (*unpack_bf16)(Stream&, const UnpackBf16Params&);
   void (*fill)(Stream&, const FillParams&);
   void (*copy)(Stream&, const CopyParams&);
   void (*count_nonfinite)(Stream&, const CountNonfiniteParams&);

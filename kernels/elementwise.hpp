@@ -17,10 +17,29 @@ struct ResidualAddParams {
   DType dtype = DType::f32;
 };
 
-/// left += right, the node of a canonical tree over lanes (f32).
+/// out = left + right, the node of a canonical tree over lanes (f32). out may be left or right.
 struct TreeAddParams {
-  float* left = nullptr;
+  const float* left = nullptr;
   const float* right = nullptr;
+  float* out = nullptr;
+  std::int64_t count = 0;
+};
+
+/// y = alpha * y + beta * x, the product with beta fused into the sum (f32). With beta 0 x is not
+/// read and may be null: y = alpha * y.
+struct ScaleAddParams {
+  float* y = nullptr;
+  const float* x = nullptr;
+  float alpha = 1.0F;
+  float beta = 0.0F;
+  std::int64_t count = 0;
+};
+
+/// g = 0 where the signs of g and other differ or one of them is zero; NaN where one is NaN, so
+/// that a mask does not hide it.
+struct MaskSignParams {
+  float* g = nullptr;
+  const float* other = nullptr;
   std::int64_t count = 0;
 };
 
@@ -47,6 +66,8 @@ struct CountNonfiniteParams {
 namespace cpu {
 void residual_add(Stream& stream, const ResidualAddParams& params);
 void tree_add(Stream& stream, const TreeAddParams& params);
+void scale_add(Stream& stream, const ScaleAddParams& params);
+void mask_sign(Stream& stream, const MaskSignParams& params);
 void fill(Stream& stream, const FillParams& params);
 void copy(Stream& stream, const CopyParams& params);
 void count_nonfinite(Stream& stream, const CountNonfiniteParams& params);

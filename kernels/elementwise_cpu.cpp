@@ -28,10 +28,35 @@ void residual_add_range(const ResidualAddParams& p, std::int64_t begin, std::int
   });
 }
 
-void tree_add_range(float* left, const float* right, std::int64_t begin, std::int64_t end) {
+void tree_add_range(const TreeAddParams& p, std::int64_t begin, std::int64_t end) {
   const Floats d;
   each_vector(begin, end, [&](std::int64_t i, auto part) {
-    store(hn::Add(load(d, left + i, part), load(d, right + i, part)), d, left + i, part);
+    store(hn::Add(load(d, p.left + i, part), load(d, p.right + i, part)), d, p.out + i, part);
+  });
+}
+
+void scale_add_range(const ScaleAddParams& p, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  const FloatVec alpha = hn::Set(d, p.alpha);
+  const FloatVec beta = hn::Set(d, p.beta);
+  const bool scale_only = p.beta == 0.0F;
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec scaled = hn::Mul(alpha, load(d, p.y + i, part));
+    store(scale_only ? scaled : hn::MulAdd(beta, load(d, p.x + i, part), scaled), d, p.y + i, part);
+  });
+}
+
+void mask_sign_range(const MaskSignParams& p, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  const FloatVec zero = hn::Zero(d);
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec g = load(d, p.g + i, part);
+    const FloatVec other = load(d, p.other + i, part);
+    const auto above = hn::And(hn::Gt(g, zero), hn::Gt(other, zero));
+    const auto below = hn::And(hn::Lt(g, zero), hn::Lt(other, zero));
+    const FloatVec masked = hn::IfThenElseZero(hn::Or(above, below), g);
+    const auto nan = hn::Or(hn::IsNaN(g), hn::IsNaN(other));
+    store(hn::IfThenElse(nan, hn::Add(g, other), masked), d, p.g + i, part);
   });
 }
 
@@ -55,6 +80,8 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(residual_add_range);
 HWY_EXPORT(tree_add_range);
+HWY_EXPORT(scale_add_range);
+HWY_EXPORT(mask_sign_range);
 HWY_EXPORT(count_nonfinite_range);
 
 void residual_add(Stream& stream, const ResidualAddParams& params) {
@@ -68,12 +95,31 @@ void residual_add(Stream& stream, const ResidualAddParams& params) {
 }
 
 void tree_add(Stream& stream, const TreeAddParams& params) {
-  require_pointers("tree_add", params.count, params.left, params.right);
+  require_pointers("tree_add", params.count, params.left, params.right, params.out);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(tree_add_range);
-    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
-      range(p.left, p.right, begin, end);
-    });
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+  });
+}
+
+void scale_add(Stream& stream, const ScaleAddParams& params) {
+  require_pointers("scale_add", params.count, params.y);
+  TRAIN_CHECK(params.beta == 0.0F || params.count == 0 || params.x != nullptr,
+              "scale_add: null pointer");
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(scale_add_range);
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+  });
+}
+
+void mask_sign(Stream& stream, const MaskSignParams& params) {
+  require_pointers("mask_sign", params.count, params.g, params.other);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(mask_sign_range);
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
   });
 }
 

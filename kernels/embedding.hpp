@@ -17,12 +17,13 @@ struct EmbeddingForwardParams {
 };
 
 /// dweight[v,:] = sum of dout[i,:] over the i with token[i] == v, in the order of i; other rows
-/// zero.
+/// zero. With `accumulate` the sum starts from what dweight holds, and other rows keep it.
 struct EmbeddingBackwardParams {
   const std::int32_t* tokens = nullptr;  ///< [rows].
   const void* dout = nullptr;            ///< [rows, cols].
-  float* dweight = nullptr;              ///< [vocab, cols], overwritten.
+  float* dweight = nullptr;              ///< [vocab, cols], overwritten unless `accumulate`.
   std::int64_t rows = 0, cols = 0, vocab = 0;
+  bool accumulate = false;
   DType dtype = DType::f32;
 };
 

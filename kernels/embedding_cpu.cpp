@@ -45,7 +45,9 @@ Groups group_by_token(const std::int32_t* tokens, std::int64_t rows, std::int64_
 void sum_group(const EmbeddingBackwardParams& p, const Groups& groups, std::int64_t token) {
   const auto* dout = static_cast<const float*>(p.dout);
   float* sum = p.dweight + token * p.cols;
-  std::fill_n(sum, p.cols, 0.0F);
+  if (!p.accumulate) {
+    std::fill_n(sum, p.cols, 0.0F);
+  }
   const auto begin = groups.first[static_cast<std::size_t>(token)];
   const auto end = groups.first[static_cast<std::size_t>(token) + 1];
   for (std::int64_t slot = begin; slot < end; ++slot) {

@@ -1,5 +1,7 @@
 #include "kernels/adamw.hpp"
 
+#include <algorithm>
+
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {
@@ -106,6 +108,39 @@ TEST_CASE("adamw: the bits do not depend on the threads, nor on where a shard be
                 .v = {start.v.begin() + first, start.v.end()}};
     update(shard, {g.begin() + first, g.end()}, gate, 3);
     REQUIRE(std::equal(shard.p.begin(), shard.p.end(), whole.begin() + first));
+  }
+}
+
+TEST_CASE("adamw: pieces of any length and alignment give the bits of the whole",
+          "[kernels][adamw]") {
+  constexpr std::int64_t count = 301;
+  const Values g = random_values(count, 3);
+  const UpdateGate gate{.grad_scale = 0.7F};
+  const State start{.p = random_values(count, 1),
+                    .m = random_values(count, 2, 0.1F),
+                    .v = Values(at(count), 0.01F)};
+  const auto in_pieces = [&](std::int64_t cut) {
+    State state = start;
+    run([&](Stream& stream) {
+      for (std::int64_t first = 0; first < count; first += cut) {
+        cpu::adamw_update(stream, {.p = state.p.data() + first,
+                                   .g = g.data() + first,
+                                   .m = state.m.data() + first,
+                                   .v = state.v.data() + first,
+                                   .gate = &gate,
+                                   .count = std::min(cut, count - first),
+                                   .step = 4,
+                                   .lr = lr,
+                                   .weight_decay = weight_decay});
+      }
+    });
+    return joined({state.p, state.m, state.v});
+  };
+  const Values whole = in_pieces(count);
+  REQUIRE(whole != joined({start.p, start.m, start.v}));
+  for (std::int64_t cut = 1; cut < 70; ++cut) {
+    CAPTURE(cut);
+    REQUIRE(in_pieces(cut) == whole);
   }
 }
 

@@ -1,13 +1,19 @@
 #include "kernels/elementwise.hpp"
 
+#include <algorithm>
 #include <limits>
 
+#include "engine/base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {
 namespace {
 
 constexpr std::int64_t counts[] = {0, 1, 7, 64, 257, 50'001};
+
+TreeAddParams tree_add_params(const Values& left, const Values& right, Values& out) {
+  return {.left = left.data(), .right = right.data(), .out = out.data(), .count = std::ssize(out)};
+}
 
 TEST_CASE("residual_add: out = x + scale * branch, also in place", "[kernels][elementwise]") {
   for (const std::int64_t count : counts) {
@@ -40,11 +46,8 @@ TEST_CASE("tree_add: adds once, rounding as a float addition", "[kernels][elemen
     const Values left = random_values(count, 1);
     const Values right = random_values(count, 2);
     const auto compute = [&](int threads) {
-      Values sum = left;
-      run(
-          [&](Stream& stream) {
-            cpu::tree_add(stream, {.left = sum.data(), .right = right.data(), .count = count});
-          },
+      Values sum = zeros(count);
+      run([&](Stream& stream) { cpu::tree_add(stream, tree_add_params(left, right, sum)); },
           threads);
       return sum;
     };
@@ -54,6 +57,108 @@ TEST_CASE("tree_add: adds once, rounding as a float addition", "[kernels][elemen
     }
     REQUIRE(compute(2) == expected);
     require_same_bits(compute, "tree_add");
+    Values in_place = left;
+    run([&](Stream& stream) { cpu::tree_add(stream, tree_add_params(in_place, right, in_place)); });
+    REQUIRE(in_place == expected);
+  }
+}
+
+TEST_CASE("tree_add: the bits do not depend on where a range is cut", "[kernels][elementwise]") {
+  constexpr std::int64_t count = 301;
+  const Values left = random_values(count, 1);
+  const Values right = random_values(count, 2);
+  Values whole = zeros(count);
+  run([&](Stream& stream) { cpu::tree_add(stream, tree_add_params(left, right, whole)); });
+  // Each piece begins at another 4-byte alignment in all three buffers.
+  for (std::int64_t cut = 1; cut < 70; ++cut) {
+    Values parts = zeros(count);
+    run([&](Stream& stream) {
+      for (std::int64_t first = 0; first < count; first += cut) {
+        cpu::tree_add(stream, {.left = left.data() + first,
+                               .right = right.data() + first,
+                               .out = parts.data() + first,
+                               .count = std::min(cut, count - first)});
+      }
+    });
+    CAPTURE(cut);
+    REQUIRE(parts == whole);
+  }
+}
+
+TEST_CASE("scale_add: y = alpha y + beta x, the same bits wherever a range is cut",
+          "[kernels][elementwise]") {
+  for (const std::int64_t count : counts) {
+    const Values y = random_values(count, 1);
+    const Values x = random_values(count, 2);
+    Exact expected;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      expected.push_back(0.3 * static_cast<double>(y[i]) - 1.7 * static_cast<double>(x[i]));
+    }
+    const auto compute = [&](int threads, std::int64_t cut) {
+      Values out = y;
+      run(
+          [&](Stream& stream) {
+            for (std::int64_t first = 0; first < count; first += cut) {
+              cpu::scale_add(stream, {.y = out.data() + first,
+                                      .x = x.data() + first,
+                                      .alpha = 0.3F,
+                                      .beta = -1.7F,
+                                      .count = std::min(cut, count - first)});
+            }
+          },
+          threads);
+      return out;
+    };
+    require_near(compute(2, count + 1), expected, 4e-7, "scale_add");
+    require_same_bits([&](int threads) { return compute(threads, count + 1); }, "scale_add");
+    REQUIRE(compute(1, 1 + count / 7) == compute(1, count + 1));
+  }
+}
+
+TEST_CASE("scale_add: without beta x is not read", "[kernels][elementwise]") {
+  const Values start = random_values(259, 1);
+  const Values nan(start.size(), std::nanf(""));
+  for (const float* x : {static_cast<const float*>(nullptr), nan.data()}) {
+    Values y = start;
+    run([&](Stream& stream) {
+      cpu::scale_add(stream, {.y = y.data(), .x = x, .alpha = -0.5F, .count = std::ssize(y)});
+    });
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      REQUIRE(y[i] == -0.5F * start[i]);
+    }
+  }
+  Values y = start;
+  REQUIRE_THROWS_AS(run([&](Stream& stream) {
+                      cpu::scale_add(stream, {.y = y.data(), .beta = 1.0F, .count = 1});
+                    }),
+                    CheckFailed);
+}
+
+TEST_CASE("mask_sign: keeps what has the other's sign and hides no NaN", "[kernels][elementwise]") {
+  const float nan = std::nanf("");
+  const float tiny = std::numeric_limits<float>::denorm_min();
+  const Values values = {1.0F, -1.0F, 0.0F, -0.0F, tiny, -tiny, 3e38F, nan};
+  Values g;
+  Values other;
+  for (const float left : values) {
+    for (const float right : values) {
+      g.push_back(left);
+      other.push_back(right);
+    }
+  }
+  Values masked = g;
+  run([&](Stream& stream) {
+    cpu::mask_sign(stream,
+                   {.g = masked.data(), .other = other.data(), .count = std::ssize(masked)});
+  });
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    CAPTURE(g[i], other[i]);
+    if (std::isnan(g[i]) || std::isnan(other[i])) {
+      REQUIRE(std::isnan(masked[i]));
+    } else {
+      const bool same = (g[i] > 0 && other[i] > 0) || (g[i] < 0 && other[i] < 0);
+      REQUIRE(masked[i] == (same ? g[i] : 0.0F));
+    }
   }
 }
 

@@ -17,9 +17,10 @@ std::vector<std::int32_t> random_tokens(std::int64_t rows, std::int64_t vocab) {
   return tokens;
 }
 
+/// Adds to `start`, or overwrites when there is none.
 Values backward(const std::vector<std::int32_t>& tokens, const Values& dout, std::int64_t cols,
-                std::int64_t vocab, int threads) {
-  Values dweight = untouched_values(vocab * cols);
+                std::int64_t vocab, int threads, const Values& start = {}) {
+  Values dweight = start.empty() ? untouched_values(vocab * cols) : start;
   run(
       [&](Stream& stream) {
         cpu::embedding_backward(stream, {.tokens = tokens.data(),
@@ -27,7 +28,8 @@ Values backward(const std::vector<std::int32_t>& tokens, const Values& dout, std
                                          .dweight = dweight.data(),
                                          .rows = std::ssize(tokens),
                                          .cols = cols,
-                                         .vocab = vocab});
+                                         .vocab = vocab,
+                                         .accumulate = !start.empty()});
       },
       threads);
   return dweight;
@@ -66,6 +68,24 @@ TEST_CASE("embedding: forward copies rows, backward sums them in order", "[kerne
       }
     }
   }
+}
+
+TEST_CASE("embedding: an accumulating backward pass starts from what is there",
+          "[kernels][embedding]") {
+  constexpr std::int64_t vocab = 83, rows = 130, cols = 7;
+  const auto tokens = random_tokens(rows, vocab);
+  const Values dout = random_values(rows * cols, 2);
+  const Values start = random_values(vocab * cols, 3);
+  Values expected = start;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t c = 0; c < cols; ++c) {
+      expected[at(tokens[at(i)] * cols + c)] += dout[at(i * cols + c)];
+    }
+  }
+  for (const int threads : {1, 2, 3}) {
+    REQUIRE(backward(tokens, dout, cols, vocab, threads, start) == expected);
+  }
+  REQUIRE(backward({}, {}, cols, vocab, 2, start) == start);
 }
 
 TEST_CASE("embedding: no rows give a gradient of zeros", "[kernels][embedding]") {
