@@ -23,6 +23,7 @@ struct ModelSection {
   double residual_scale = 1.0;             ///< c in x + c * branch(x).
   bool qk_norm = true;                     ///< Normalise queries and keys per head before RoPE.
   bool attention_output_gate = true;       ///< qwen3: sigmoid gate on the attention output.
+  bool tie_embeddings = false;  ///< The head's matrix is the embedding's, which is not decayed.
 };
 
 }  // namespace train::configs

@@ -20,6 +20,9 @@ struct RunConfig {
   EvalSection eval;
   CheckpointSection checkpoint;
   ParallelSection parallel;
+  PrecisionSection precision;
+  MemorySection memory;
+  TrainSection train;
   RuntimeSection runtime;
 };
 

@@ -17,6 +17,11 @@ TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelSha
   TRAIN_CHECK(weights_.size() == model_.unit_count());
 }
 
+UnitMemory TextGenerator::memory_of(std::size_t unit) const {
+  // The embedding comes first; only a tied head looks at it.
+  return {.weights = weights_[unit], .tied_weights = weights_.front()};
+}
+
 std::span<const float> TextGenerator::next_logits(kernels::Stream& stream,
                                                   std::span<const std::int32_t> text) {
   const auto length = std::min(static_cast<std::int64_t>(text.size()), context_);
@@ -28,9 +33,9 @@ std::span<const float> TextGenerator::next_logits(kernels::Stream& stream,
                   .tokens = tokens_.as<std::int32_t>(),
                   .with_gradient = false};
   for (std::size_t unit = 0; unit < model_.unit_count(); ++unit) {
-    model_.unit(unit).forward(stream, weights_[unit], lane, nullptr);
+    model_.unit(unit).forward(stream, memory_of(unit), lane);
   }
-  model_.last_logits(stream, weights_.back(), lane, logits_.as<float>());
+  model_.last_logits(stream, memory_of(model_.unit_count() - 1), lane, logits_.as<float>());
   stream.synchronize();
   return {logits_.as<float>(), static_cast<std::size_t>(model_.shape().vocab_size)};
 }

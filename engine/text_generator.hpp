@@ -33,6 +33,7 @@ class TextGenerator {
   void generate(kernels::Stream& stream, const Request& request, const OnToken& on_token);
 
  private:
+  [[nodiscard]] UnitMemory memory_of(std::size_t unit) const;
   [[nodiscard]] std::span<const float> next_logits(kernels::Stream& stream,
                                                    std::span<const std::int32_t> text);
 

@@ -2,23 +2,22 @@
 
 #include <cstdint>
 
+#include "engine/model/model_shape.hpp"
 #include "engine/model/unit_base.hpp"
 
 namespace train::engine {
 
-/// Token embedding: starts the residual stream.
+/// Token embedding: starts the residual stream. With tied embeddings the head uses its matrix too.
 class EmbeddingUnit final : public UnitBase {
  public:
-  EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace,
-                std::int64_t embedding_dim, std::int64_t vocab_size);
+  EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelShape& shape);
 
-  void forward(kernels::Stream& stream, const float* weights, const Lane& lane,
-               float* gradient) override;
-  void backward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                float* gradient) override;
+  void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
+  void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
  private:
   std::int64_t vocab_size_;
+  bool tied_;
   std::int64_t weight_;
   Workspace::Slot residual_gradient_;
 };

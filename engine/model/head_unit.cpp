@@ -20,34 +20,42 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
                    const ModelShape& shape, Workspace::Slot input)
     : UnitBase("head", kernels, workspace, shape.embedding_dim),
       vocab_size_(shape.vocab_size),
+      tied_(shape.tie_embeddings),
       input_(input),
       chunk_rows_(head_chunk_rows(workspace.rows(), shape.vocab_size)) {
   const BlockContext context{kernels, parameters_, workspace, "transformer."};
   ln_f_.emplace(
       context, "ln_f",
       NormBlock::Options{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps});
-  weight_ = parameters_.add({.name = "lm_head.weight",
-                             .rows = shape.vocab_size,
-                             .cols = shape.embedding_dim,
-                             .group = ParameterGroup::decay,
-                             .init = InitKind::linear});
+  if (!tied_) {
+    weight_ = parameters_.add({.name = "lm_head.weight",
+                               .rows = shape.vocab_size,
+                               .cols = shape.embedding_dim,
+                               .group = ParameterGroup::decay,
+                               .init = InitKind::linear});
+  }
   logits_ = workspace.share("head logits", chunk_rows_ * shape.vocab_size);
   row_terms_ = workspace.share("head row terms", workspace.rows() * 4 * 2);  // doubles
   output_ = ln_f_->output_slot();
   residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
 }
 
-void HeadUnit::forward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                       float* gradient) {
-  const BlockCall call{stream, weights, nullptr, lane};
+const float* HeadUnit::matrix(const UnitMemory& memory) const {
+  TRAIN_CHECK(!tied_ || memory.tied_weights != nullptr, "tied embeddings: no embedding given");
+  return tied_ ? memory.tied_weights : memory.weights + weight_;
+}
+
+void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
+  const BlockCall call{stream, memory.weights, nullptr, lane};
   const float* x = ln_f_->forward(call, workspace_->at(input_));
   if (lane.targets == nullptr) {
     return;
   }
+  float* gradient = tied_ ? memory.tied_gradient : memory.gradient;
   TRAIN_CHECK(!lane.with_gradient || (workspace_->with_gradient() && gradient != nullptr));
   kernels_->head_loss(stream,
                       {.x = x,
-                       .weight = weights + weight_,
+                       .weight = matrix(memory),
                        .targets = lane.targets,
                        .sums = lane.sums,
                        .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : nullptr,
@@ -62,17 +70,16 @@ void HeadUnit::forward(kernels::Stream& stream, const float* weights, const Lane
                        .z_scale = lane.z_scale});
 }
 
-void HeadUnit::backward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                        float* gradient) {
-  const BlockCall call{stream, weights, gradient, lane};
+void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
+  const BlockCall call{stream, memory.weights, memory.gradient, lane};
   float* d = workspace_->at(residual_gradient_);
   ln_f_->backward(call, workspace_->at(input_), d, d, /*accumulate=*/false);
 }
 
-void HeadUnit::row_logits(kernels::Stream& stream, const float* weights, std::int64_t row,
+void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t row,
                           float* logits) const {
   kernels_->matmul(stream, {.a = ln_f_->output() + row * embedding_dim_,
-                            .b = weights + weight_,
+                            .b = matrix(memory),
                             .c = logits,
                             .m = 1,
                             .n = vocab_size_,

@@ -9,7 +9,8 @@
 
 namespace train::engine {
 
-/// Final norm, LM head and loss, fused: the logits exist for a few rows at a time.
+/// Final norm, LM head and loss, fused: the logits exist for a few rows at a time. With tied
+/// embeddings the head's matrix is transformer.wte.weight, and the unit has the norm alone.
 class HeadUnit final : public UnitBase {
  public:
   /// `input`: output slot of the last block.
@@ -18,17 +19,18 @@ class HeadUnit final : public UnitBase {
 
   /// With lane.targets the loss sums too, and with lane.with_gradient the gradients of the head's
   /// weights and of the final norm's output. Without targets only the final norm.
-  void forward(kernels::Stream& stream, const float* weights, const Lane& lane,
-               float* gradient) override;
-  void backward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                float* gradient) override;
+  void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
+  void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
   /// logits[vocab_size] of one row of the last forward pass.
-  void row_logits(kernels::Stream& stream, const float* weights, std::int64_t row,
+  void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t row,
                   float* logits) const;
 
  private:
+  [[nodiscard]] const float* matrix(const UnitMemory& memory) const;
+
   std::int64_t vocab_size_;
+  bool tied_;
   Workspace::Slot input_;
   std::optional<NormBlock> ln_f_;
   std::int64_t weight_ = 0;

@@ -28,6 +28,17 @@ struct Lane {
   [[nodiscard]] std::int64_t rows() const { return sequences * seq_len; }
 };
 
+/// Where one pass finds a unit's weights and puts its gradients. Device memory that lives until the
+/// stream has passed.
+struct UnitMemory {
+  const float* weights = nullptr;  ///< Flat [element_count()].
+  float* gradient = nullptr;       ///< The same layout; nullptr where no gradient is wanted.
+  /// model.tie_embeddings: the flat buffers of the embedding unit (its one parameter is at their
+  /// start), which the head reads and overwrites. Other units ignore them.
+  const float* tied_weights = nullptr;
+  float* tied_gradient = nullptr;
+};
+
 /// A sharding unit: the embedding, one transformer block, or final norm + head.
 ///
 /// Its output activations stay in the model's workspace, so units are called in order: forward
@@ -46,16 +57,16 @@ class LayerUnit {
   /// Elements of the flat buffers (padding included).
   [[nodiscard]] virtual std::int64_t element_count() const = 0;
 
-  /// Enqueues the forward pass. `weights`: flat [element_count()].
+  /// Enqueues the forward pass.
   /// For the head: writes *lane.sums and, with lane.with_gradient, already the gradient of its
-  /// input and of its weights (the fused kernel computes both), kept until backward().
-  virtual void forward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                       float* gradient) = 0;
+  /// input and of its weights (the fused kernel computes both), kept until backward(). With tied
+  /// embeddings the latter goes to memory.tied_gradient.
+  virtual void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) = 0;
 
   /// Enqueues the backward pass: reads and replaces the residual gradient in the workspace,
-  /// overwrites every parameter's part of `gradient` (flat; this lane's gradient alone).
-  virtual void backward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                        float* gradient) = 0;
+  /// overwrites every parameter's part of memory.gradient (this lane's gradient alone). With tied
+  /// embeddings the embedding adds to what the head has left there.
+  virtual void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) = 0;
 
   /// Enqueues a count of NaN and Inf among this unit's forward output (for the search of the layer
   /// where they first appeared). *nonfinite is written on the stream.

@@ -14,14 +14,18 @@ namespace {
 /// Builds the units and reserves what they need in `workspace`; allocates nothing.
 std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
                                                     const kernels::KernelTable& kernels,
-                                                    Workspace& workspace) {
+                                                    Workspace& workspace,
+                                                    std::int64_t checkpoint_every) {
+  TRAIN_CHECK(checkpoint_every >= 0, "checkpoint_every is {}", checkpoint_every);
   std::vector<std::unique_ptr<LayerUnit>> units;
-  auto embedding =
-      std::make_unique<EmbeddingUnit>(kernels, workspace, shape.embedding_dim, shape.vocab_size);
+  auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, shape);
   Workspace::Slot residual = embedding->output();
   units.push_back(std::move(embedding));
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    auto block = std::make_unique<TransformerBlock>(kernels, workspace, shape, layer, residual);
+    const bool recompute = checkpoint_every > 0 && (layer + 1) % checkpoint_every == 0;
+    auto block = std::make_unique<TransformerBlock>(
+        kernels, workspace, shape,
+        TransformerBlock::Options{.index = layer, .input = residual, .recompute = recompute});
     residual = block->output();
     units.push_back(std::move(block));
   }
@@ -32,10 +36,10 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
 }  // namespace
 
 Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
-             std::int64_t seq_len, bool with_gradient)
+             std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every)
     : shape_(shape),
       workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient)),
-      units_(build_units(shape, kernels, *workspace_)) {
+      units_(build_units(shape, kernels, *workspace_, checkpoint_every)) {
   workspace_->allocate();
 }
 
@@ -57,25 +61,26 @@ const LayerUnit& Model::unit(std::size_t index) const {
   return *units_[index];
 }
 
-void Model::last_logits(kernels::Stream& stream, const float* head_weights, const Lane& lane,
+void Model::last_logits(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                         float* logits) {
   // build_units puts the head last.
-  static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head_weights, lane.seq_len - 1, logits);
+  static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head, lane.seq_len - 1, logits);
 }
 
 std::size_t Model::activation_bytes() const { return workspace_->allocated_bytes(); }
 
 std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
-                                     std::int64_t seq_len, bool with_gradient) {
+                                     std::int64_t seq_len, bool with_gradient,
+                                     std::int64_t checkpoint_every) {
   Workspace workspace(sequences, seq_len, with_gradient);
-  const auto units = build_units(shape, kernels::cpu_backend(), workspace);
+  const auto units = build_units(shape, kernels::cpu_backend(), workspace, checkpoint_every);
   return workspace.size_bytes();
 }
 
 std::vector<UnitParameters> describe_units(const ModelShape& shape) {
   Workspace workspace(1, 1, false);
   std::vector<UnitParameters> described;
-  for (const auto& unit : build_units(shape, kernels::cpu_backend(), workspace)) {
+  for (const auto& unit : build_units(shape, kernels::cpu_backend(), workspace, 0)) {
     described.push_back({unit->name(), unit->parameters(), unit->element_count()});
   }
   return described;

@@ -19,9 +19,11 @@ class Workspace;
 class Model {
  public:
   /// `sequences` x `seq_len`: the largest lane. `with_gradient`: allocate what the backward pass
-  /// needs.
+  /// needs. `checkpoint_every`: activation checkpointing of every k-th transformer block (1: of
+  /// all, 0: of none); such a block keeps its input alone and its backward pass runs forward again.
+  /// Changes memory and time, never a bit.
   Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
-        std::int64_t seq_len, bool with_gradient);
+        std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every = 0);
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
@@ -32,8 +34,8 @@ class Model {
   [[nodiscard]] const LayerUnit& unit(std::size_t index) const;
 
   /// After a forward pass of all units with lane.targets == nullptr: enqueues the logits of the
-  /// last position of sequence 0, [vocab_size] floats.
-  void last_logits(kernels::Stream& stream, const float* head_weights, const Lane& lane,
+  /// last position of sequence 0, [vocab_size] floats. `head`: as in the head's forward pass.
+  void last_logits(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                    float* logits);
 
   /// Bytes of activations and scratch, for `--dry-run`.
@@ -47,7 +49,8 @@ class Model {
 
 /// What Model::activation_bytes() would be, without allocating anything.
 [[nodiscard]] std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
-                                                   std::int64_t seq_len, bool with_gradient);
+                                                   std::int64_t seq_len, bool with_gradient,
+                                                   std::int64_t checkpoint_every = 0);
 
 /// The parameters of every unit without allocating anything: what `--dry-run`, restore and the
 /// optimizer groups need. Index as in Model.

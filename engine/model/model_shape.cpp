@@ -70,6 +70,7 @@ Result<ModelShape> resolve_shape(const configs::ModelSection& section, std::int6
   shape.z_loss_coeff = static_cast<float>(section.z_loss_coeff);
   shape.qk_norm = section.qk_norm;
   shape.output_gate = qwen3 && section.attention_output_gate;
+  shape.tie_embeddings = section.tie_embeddings;
   TRAIN_RETURN_IF_ERROR(check_dimensions(shape, dataset_vocab));
   return shape;
 }
@@ -91,7 +92,7 @@ ParameterCount count_parameters(const ModelShape& shape) {
       2 * shape.embedding_dim + (shape.qk_norm ? 2 * shape.head_dim : 0);
   ParameterCount count;
   count.embedding = shape.vocab_size * shape.embedding_dim;
-  count.head = shape.vocab_size * shape.embedding_dim;
+  count.head = shape.tie_embeddings ? 0 : shape.vocab_size * shape.embedding_dim;
   count.total = shape.layers * (block_matrix_elements(shape) + block_norms) + shape.embedding_dim +
                 count.embedding + count.head;
   return count;

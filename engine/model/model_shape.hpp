@@ -25,6 +25,7 @@ struct ModelShape {
   float z_loss_coeff = 0.0F;
   bool qk_norm = true;
   bool output_gate = false;
+  bool tie_embeddings = false;  ///< The head's matrix is the embedding's.
 
   [[nodiscard]] std::int64_t attention_dim() const { return heads * head_dim; }
 };
@@ -35,7 +36,8 @@ struct ModelShape {
 [[nodiscard]] Result<ModelShape> resolve_shape(const configs::ModelSection& section,
                                                std::int64_t dataset_vocab);
 
-/// Trainable elements: all, and without embedding and head.
+/// Trainable elements: all, and without embedding and head. With tied embeddings the one matrix
+/// counts as embedding, and `head` is 0.
 struct ParameterCount {
   std::int64_t total = 0;
   std::int64_t embedding = 0;

@@ -9,14 +9,15 @@ kernels::NormKind norm_kind(Architecture architecture) {
 }
 
 TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
-                                   const ModelShape& shape, std::int64_t index,
-                                   Workspace::Slot input)
-    : UnitBase(fmt::format("block {}", index), kernels, workspace, shape.embedding_dim),
+                                   const ModelShape& shape, const Options& options)
+    : UnitBase(fmt::format("block {}", options.index), kernels, workspace, shape.embedding_dim),
       residual_scale_(shape.residual_scale),
-      input_(input) {
+      input_(options.input),
+      recompute_(options.recompute && workspace.with_gradient()) {
   const bool qwen3 = shape.architecture == Architecture::qwen3;
   const BlockContext context{kernels, parameters_, workspace,
-                             fmt::format("transformer.h.{}.", index)};
+                             fmt::format("transformer.h.{}.", options.index)};
+  workspace.recompute_kept(recompute_);
   const NormBlock::Options norm{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps};
   ln_1_.emplace(context, "ln_1", norm);
   attention_.emplace(context.within("attn."), AttentionOptions{.embedding_dim = shape.embedding_dim,
@@ -34,6 +35,7 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
 
   const std::int64_t count = workspace.rows() * shape.embedding_dim;
   middle_ = workspace.keep(context.prefix + "middle.", "residual", count);
+  workspace.recompute_kept(false);
   output_ = workspace.keep(context.prefix, "residual", count);
   branch_ = workspace.share("branch", count);
   residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
@@ -52,9 +54,9 @@ void TransformerBlock::add_branch(kernels::Stream& stream, const Lane& lane, con
                                   .count = lane.rows() * embedding_dim_});
 }
 
-void TransformerBlock::forward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                               float* /*gradient*/) {
-  const BlockCall call{stream, weights, nullptr, lane};
+void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory,
+                               const Lane& lane) {
+  const BlockCall call{stream, memory.weights, nullptr, lane};
   const float* input = workspace_->at(input_);
   float* middle = workspace_->at(middle_);
   float* branch = workspace_->at(branch_);
@@ -77,9 +79,12 @@ const float* TransformerBlock::branch_gradient(kernels::Stream& stream, const La
   return scaled;
 }
 
-void TransformerBlock::backward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                                float* gradient) {
-  const BlockCall call{stream, weights, gradient, lane};
+void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memory,
+                                const Lane& lane) {
+  if (recompute_) {
+    forward(stream, memory, lane);
+  }
+  const BlockCall call{stream, memory.weights, memory.gradient, lane};
   float* d = workspace_->at(residual_gradient_);
   float* norm_gradient = workspace_->at(norm_gradient_);
   mlp_->backward(call, ln_2_->output(), branch_gradient(stream, lane), norm_gradient);

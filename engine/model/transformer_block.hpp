@@ -14,14 +14,18 @@ namespace train::engine {
 /// One pre-norm block: x = x + c * attention(ln_1 x); x = x + c * mlp(ln_2 x).
 class TransformerBlock final : public UnitBase {
  public:
-  /// `index`: place among the blocks, from 0. `input`: output slot of the unit before.
+  struct Options {
+    std::int64_t index = 0;     ///< Place among the blocks, from 0.
+    Workspace::Slot input = 0;  ///< Output slot of the unit before.
+    /// Keep only the input for the backward pass, and compute the rest again there: the same
+    /// kernels on the same values, so the same bits.
+    bool recompute = false;
+  };
   TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
-                   const ModelShape& shape, std::int64_t index, Workspace::Slot input);
+                   const ModelShape& shape, const Options& options);
 
-  void forward(kernels::Stream& stream, const float* weights, const Lane& lane,
-               float* gradient) override;
-  void backward(kernels::Stream& stream, const float* weights, const Lane& lane,
-                float* gradient) override;
+  void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
+  void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
  private:
   void add_branch(kernels::Stream& stream, const Lane& lane, const float* x, float* out) const;
@@ -30,6 +34,7 @@ class TransformerBlock final : public UnitBase {
 
   float residual_scale_;
   Workspace::Slot input_;
+  bool recompute_;
   // Optional only because they need the members of the base to be built.
   std::optional<NormBlock> ln_1_, ln_2_;
   std::optional<AttentionBlock> attention_;

@@ -16,6 +16,9 @@ Workspace::Slot Workspace::keep(const std::string& owner, const std::string& nam
   if (!with_gradient_) {
     return share(name, floats);
   }
+  if (recompute_kept_) {
+    return share("recomputed " + name, floats);
+  }
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
   const std::size_t size_bytes = static_cast<std::size_t>(floats) * sizeof(float);
   reservations_.push_back({owner + name, size_bytes, false, false});

@@ -30,6 +30,9 @@ class Workspace {
   /// A buffer of `owner` alone that lives until its backward pass. Without gradients nothing has to
   /// live that long, so it becomes share(name): one buffer for all owners.
   Slot keep(const std::string& owner, const std::string& name, std::int64_t floats);
+  /// While on, keep() reserves one buffer for all owners that are built so: what it holds is
+  /// computed again just before its backward pass (activation checkpointing).
+  void recompute_kept(bool on) { recompute_kept_ = on; }
   /// The buffer called `name`, as large as the largest request; its contents last until the next
   /// user.
   Slot share(const std::string& name, std::int64_t floats);
@@ -59,6 +62,7 @@ class Workspace {
   std::int64_t sequences_;
   std::int64_t seq_len_;
   bool with_gradient_;
+  bool recompute_kept_ = false;
   std::vector<Reservation> reservations_;
   std::vector<kernels::Buffer> buffers_;
 };

@@ -90,6 +90,21 @@ TEST_CASE("model shape: what cannot be is an error that names the key", "[engine
   CHECK_THAT(message(model, 0), Catch::Contains("model.mlp_hidden"));
 }
 
+TEST_CASE("model shape: a tied head has no weights of its own", "[engine][model_shape]") {
+  auto model = section("enoki", 3);
+  const ModelShape untied = resolve_shape(model, 0).value();
+  model.tie_embeddings = true;
+  const ModelShape tied = resolve_shape(model, 0).value();
+  CHECK_FALSE(untied.tie_embeddings);
+  CHECK(tied.tie_embeddings);
+  const ParameterCount count = count_parameters(tied);
+  CHECK(count.head == 0);
+  CHECK(count.embedding == 50304 * 192);
+  CHECK(count.total == count_parameters(untied).total - 50304 * 192);
+  CHECK(count.non_embedding() == count_parameters(untied).non_embedding());
+  CHECK(flops_per_token(tied, 1024) == flops_per_token(untied, 1024));
+}
+
 TEST_CASE("model shape: FLOPs of a token count matmuls and causal attention",
           "[engine][model_shape]") {
   const ModelShape shape = resolve_shape(section("enoki", 3), 0).value();

@@ -4,22 +4,16 @@
 #include <limits>
 #include <vector>
 
-#include "engine/lanes/lane_tree.hpp"
-#include "engine/memory_plan.hpp"
+#include "engine/base/check.hpp"
 #include "engine/model/head_unit.hpp"
-#include "engine/unit_state.hpp"
+#include "tests/engine/model_memory.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {
 namespace {
 
-std::vector<UnitState> initialised_units(const ModelShape& shape) {
-  std::vector<UnitState> units;
-  for (const UnitParameters& unit : describe_units(shape)) {
-    units.emplace_back(unit).initialise(shape, {.seed = 3});
-  }
-  return units;
-}
+using testing::ModelMemory;
+using testing::run_lane;
 
 struct Text {
   std::vector<std::int32_t> tokens, targets;
@@ -34,22 +28,18 @@ Text text_of(std::int64_t rows) {
   return text;
 }
 
-/// Where the flat gradients of all units go.
-std::vector<std::vector<float>> gradients_of(const std::vector<UnitState>& units, float value) {
-  std::vector<std::vector<float>> gradients;
-  for (const UnitState& state : units) {
-    gradients.emplace_back(static_cast<std::size_t>(state.unit().element_count), value);
-  }
-  return gradients;
+ModelShape some_shape() {
+  ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::qwen3));
+  shape.tie_embeddings = GENERATE(false, true);
+  return shape;
 }
 
 }  // namespace
 
 TEST_CASE("model: a model without gradients computes the same loss", "[engine][model]") {
-  const ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::qwen3));
+  const ModelShape shape = some_shape();
   const auto stream = kernels::make_inline_stream(1);
-  auto units = initialised_units(shape);
-  auto gradients = gradients_of(units, 0.0F);
+  ModelMemory memory(shape);
   const Text text = text_of(2 * 12);
   kernels::LossSums training, evaluation;
   Lane lane{.sequences = 2,
@@ -59,14 +49,10 @@ TEST_CASE("model: a model without gradients computes the same loss", "[engine][m
             .sums = &training};
   Model with(shape, kernels::cpu_backend(), 2, 12, true);
   Model without(shape, kernels::cpu_backend(), 2, 12, false);
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    with.unit(u).forward(*stream, units[u].weights(), lane, gradients[u].data());
-  }
+  run_lane(*stream, with, memory, lane);
   lane.sums = &evaluation;
   lane.with_gradient = false;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    without.unit(u).forward(*stream, units[u].weights(), lane, nullptr);
-  }
+  run_lane(*stream, without, memory, lane);
   CHECK(training.cross_entropy > 0.0);
   CHECK(evaluation.cross_entropy == training.cross_entropy);
   CHECK(evaluation.z_squared == training.z_squared);
@@ -74,9 +60,8 @@ TEST_CASE("model: a model without gradients computes the same loss", "[engine][m
 }
 
 TEST_CASE("model: the backward pass overwrites every parameter's gradient", "[engine][model]") {
-  const ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::qwen3));
+  const ModelShape shape = some_shape();
   const auto stream = kernels::make_inline_stream(1);
-  auto units = initialised_units(shape);
   Model model(shape, kernels::cpu_backend(), 2, 12, true);
   const Text text = text_of(2 * 12);
   kernels::LossSums sums;
@@ -85,42 +70,97 @@ TEST_CASE("model: the backward pass overwrites every parameter's gradient", "[en
                   .tokens = text.tokens.data(),
                   .targets = text.targets.data(),
                   .sums = &sums};
-  const auto run = [&](float dirt) {
-    auto gradients = gradients_of(units, dirt);
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      model.unit(u).forward(*stream, units[u].weights(), lane, gradients[u].data());
-    }
-    for (std::size_t u = units.size(); u-- > 0;) {
-      model.unit(u).backward(*stream, units[u].weights(), lane, gradients[u].data());
-    }
-    return gradients;
-  };
-  const auto clean = run(0.0F);
-  const auto dirty = run(std::numeric_limits<float>::quiet_NaN());
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    for (const Parameter& parameter : units[u].unit().parameters) {
+  ModelMemory clean(shape);
+  ModelMemory dirty(shape, std::numeric_limits<float>::quiet_NaN());
+  run_lane(*stream, model, clean, lane);
+  run_lane(*stream, model, dirty, lane);
+  for (std::size_t u = 0; u < clean.units.size(); ++u) {
+    for (const Parameter& parameter : clean.units[u].parameters) {
       CAPTURE(parameter.name);
       const auto first = static_cast<std::ptrdiff_t>(parameter.offset);
       const auto count = static_cast<std::ptrdiff_t>(parameter.count());
-      CHECK(std::vector<float>(clean[u].begin() + first, clean[u].begin() + first + count) ==
-            std::vector<float>(dirty[u].begin() + first, dirty[u].begin() + first + count));
+      const auto& left = clean.gradients[u];
+      const auto& right = dirty.gradients[u];
+      CHECK(std::vector<float>(left.begin() + first, left.begin() + first + count) ==
+            std::vector<float>(right.begin() + first, right.begin() + first + count));
     }
   }
+}
+
+TEST_CASE("model: activation checkpointing changes bytes, never a bit", "[engine][model]") {
+  ModelShape shape = some_shape();
+  shape.layers = 4;
+  shape.residual_scale = GENERATE(1.0F, 0.5F);
+  shape.qk_norm = GENERATE(true, false);
+  const auto stream = kernels::make_inline_stream(1);
+  const Text text = text_of(2 * 12);
+  kernels::LossSums plain_sums, sums;
+  Lane lane{.sequences = 2,
+            .seq_len = 12,
+            .tokens = text.tokens.data(),
+            .targets = text.targets.data(),
+            .sums = &plain_sums};
+  Model plain(shape, kernels::cpu_backend(), 2, 12, true);
+  ModelMemory expected(shape);
+  run_lane(*stream, plain, expected, lane);
+  lane.sums = &sums;
+  std::size_t most_bytes = plain.activation_bytes();
+  for (const std::int64_t every : {2, 1}) {
+    CAPTURE(every);
+    Model model(shape, kernels::cpu_backend(), 2, 12, true, every);
+    ModelMemory memory(shape, std::numeric_limits<float>::quiet_NaN());
+    for (int again = 0; again < 2; ++again) {  // The second lane finds the first one's leftovers.
+      memory.gradients = ModelMemory(shape).gradients;
+      run_lane(*stream, model, memory, lane);
+      CHECK(sums.cross_entropy == plain_sums.cross_entropy);
+      CHECK(memory.gradients == expected.gradients);
+    }
+    CHECK(model.activation_bytes() < most_bytes);
+    most_bytes = model.activation_bytes();
+  }
+}
+
+TEST_CASE("model: planned activation bytes are what is allocated", "[engine][model]") {
+  ModelShape shape = some_shape();
+  shape.qk_norm = GENERATE(true, false);
+  const kernels::KernelTable& kernels = kernels::cpu_backend();
+  for (const bool with_gradient : {true, false}) {
+    for (const std::int64_t every : {0, 1, 2, 5}) {
+      CAPTURE(with_gradient, every);
+      CHECK(planned_activation_bytes(shape, 3, 16, with_gradient, every) ==
+            Model(shape, kernels, 3, 16, with_gradient, every).activation_bytes());
+    }
+  }
+}
+
+TEST_CASE("model: a tied head without the embedding's memory is a defect", "[engine][model]") {
+  ModelShape shape = testing::small_shape(Architecture::enoki);
+  shape.tie_embeddings = true;
+  const auto stream = kernels::make_inline_stream(1);
+  Model model(shape, kernels::cpu_backend(), 1, 12, false);
+  ModelMemory memory(shape);
+  const Text text = text_of(12);
+  const Lane lane{
+      .sequences = 1, .seq_len = 12, .tokens = text.tokens.data(), .with_gradient = false};
+  std::vector<float> logits(static_cast<std::size_t>(shape.vocab_size));
+  UnitMemory head = memory.of(model.unit_count() - 1);
+  head.tied_weights = nullptr;
+  run_lane(*stream, model, memory, lane);
+  CHECK_THROWS_AS(model.last_logits(*stream, head, lane, logits.data()), CheckFailed);
 }
 
 TEST_CASE("model: the unit where values stop being finite can be found", "[engine][model]") {
   const ModelShape shape = testing::small_shape(Architecture::enoki);
   const auto stream = kernels::make_inline_stream(1);
-  auto units = initialised_units(shape);
-  units[2].weights()[5] = std::numeric_limits<float>::quiet_NaN();  // block 1
+  ModelMemory memory(shape);
+  memory.weights[2][5] = std::numeric_limits<float>::quiet_NaN();  // block 1
   Model model(shape, kernels::cpu_backend(), 1, 12, true);
   const Text text = text_of(12);
-  const Lane lane{.sequences = 1, .seq_len = 12, .tokens = text.tokens.data()};
-  std::vector<std::int64_t> nonfinite(units.size(), -1);
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    model.unit(u).forward(*stream, units[u].weights(), lane, nullptr);
-  }
-  for (std::size_t u = 0; u < units.size(); ++u) {
+  const Lane lane{
+      .sequences = 1, .seq_len = 12, .tokens = text.tokens.data(), .with_gradient = false};
+  std::vector<std::int64_t> nonfinite(model.unit_count(), -1);
+  run_lane(*stream, model, memory, lane);
+  for (std::size_t u = 0; u < model.unit_count(); ++u) {
     model.unit(u).count_nonfinite_output(*stream, lane, &nonfinite[u]);
   }
   CHECK(model.unit(2).name() == "block 1");
@@ -131,7 +171,7 @@ TEST_CASE("model: the unit where values stop being finite can be found", "[engin
 }
 
 TEST_CASE("model: parameters lie in the flat buffers without overlap", "[engine][model]") {
-  const ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::qwen3));
+  const ModelShape shape = some_shape();
   const auto units = describe_units(shape);
   REQUIRE(units.size() == 4);
   CHECK(units.front().name == "embedding");
@@ -152,31 +192,6 @@ TEST_CASE("model: parameters lie in the flat buffers without overlap", "[engine]
     CHECK(unit.element_count >= end);
   }
   CHECK(total == count_parameters(shape).total);
-}
-
-TEST_CASE("memory plan: equals what is allocated", "[engine][memory_plan]") {
-  ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::qwen3));
-  shape.qk_norm = GENERATE(true, false);
-  shape.residual_scale = GENERATE(1.0F, 0.5F);
-  RankEngine::Options options;
-  options.shape = shape;
-  options.seq_len = 16;
-  options.batch = {.lanes = 5, .micro_batch = 3};
-  const MemoryPlan plan = plan_memory(options);
-  const kernels::KernelTable& kernels = kernels::cpu_backend();
-  CHECK(plan.activations_bytes == Model(shape, kernels, 3, 16, true).activation_bytes());
-  CHECK(planned_activation_bytes(shape, 3, 16, false) ==
-        Model(shape, kernels, 3, 16, false).activation_bytes());
-  std::size_t trees = 0;
-  std::size_t flat = 0;
-  for (const UnitParameters& unit : describe_units(shape)) {
-    trees += LaneTree(kernels, unit.element_count, 5, "tree").size_bytes();
-    flat += static_cast<std::size_t>(unit.element_count) * 4;
-  }
-  CHECK(plan.gradients_bytes == trees);
-  CHECK(plan.parameters_bytes == flat);
-  CHECK(plan.optimizer_bytes == 2 * flat);
-  CHECK(plan.total_bytes() > 3 * flat + trees + plan.activations_bytes);
 }
 
 TEST_CASE("head: as many rows of logits at a time as fit in 8 MiB", "[engine][head]") {

@@ -1,7 +1,8 @@
 """Writes fixtures/*.json: python3 tests/reference/make_parity_fixtures.py
 
 Needs torch. Numbers are float64 results printed with 8 digits; inputs (weights) are whole numbers
-of 1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity_test.cpp).
+of 1/1024. The engine agrees to 1e-5 of a tensor's largest element (tests/engine/parity_test.cpp,
+tied_parity_test.cpp).
 """
 
 import json
@@ -25,6 +26,9 @@ CASES = {
     "qwen3_no_gate": Shape(**QWEN3, vocab_size=37, output_gate=False),
     "qwen3_wide_heads": Shape(
         "qwen3", 1, 3, 6, 12, 20, 37, qk_norm=False, output_gate=True, residual_scale=0.5
+    ),
+    "enoki_tied": Shape(
+        "enoki", 1, 2, 6, 12, 20, 37, residual_scale=0.5, z_loss_coeff=0.01, tie_embeddings=True
     ),
 }
 

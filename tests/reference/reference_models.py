@@ -26,6 +26,7 @@ class Shape:
     z_loss_coeff: float = 1e-4
     norm_eps: float = 1e-5
     rope_theta: float = 10000.0
+    tie_embeddings: bool = False
 
 
 def parameter_shapes(s):
@@ -57,7 +58,8 @@ def parameter_shapes(s):
         for name, shape in block.items():
             shapes[f"transformer.h.{i}.{name}.weight"] = shape
     shapes["transformer.ln_f.weight"] = (n,)
-    shapes["lm_head.weight"] = (s.vocab_size, n)
+    if not s.tie_embeddings:
+        shapes["lm_head.weight"] = (s.vocab_size, n)
     return shapes
 
 
@@ -122,7 +124,8 @@ def logits(s, p, tokens):
         x = x + s.residual_scale * mlp(
             s, p, prefix + "mlp.", norm(s, x, p[prefix + "ln_2.weight"])
         )
-    return norm(s, x, p["transformer.ln_f.weight"]) @ p["lm_head.weight"].T
+    head = p["transformer.wte.weight" if s.tie_embeddings else "lm_head.weight"]
+    return norm(s, x, p["transformer.ln_f.weight"]) @ head.T
 
 
 def loss(s, p, tokens, targets):

@@ -1,0 +1,166 @@
+// Tied embeddings against an independent PyTorch implementation in float64 (tests/reference), at
+// the level of a Model: loss, every gradient, logits. Tolerance: 1e-5 of a tensor's largest
+// element.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/engine/model_memory.hpp"
+
+namespace train::engine {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ModelMemory;
+
+constexpr double kTolerance = 1e-5;
+
+Json load_fixture() {
+  std::ifstream file(ACTORTRAIN_SOURCE_DIR "/tests/reference/fixtures/enoki_tied.json");
+  REQUIRE(file.good());
+  return Json::parse(file);
+}
+
+ModelShape read_shape(const Json& json) {
+  ModelShape shape;
+  shape.layers = json.at("layers");
+  shape.heads = json.at("heads");
+  shape.head_dim = json.at("head_dim");
+  shape.embedding_dim = json.at("embedding_dim");
+  shape.mlp_hidden = json.at("mlp_hidden");
+  shape.vocab_size = json.at("vocab_size");
+  shape.norm_eps = json.at("norm_eps");
+  shape.rope_theta = json.at("rope_theta");
+  shape.residual_scale = json.at("residual_scale");
+  shape.z_loss_coeff = json.at("z_loss_coeff");
+  shape.qk_norm = json.at("qk_norm");
+  shape.tie_embeddings = json.at("tie_embeddings");
+  return shape;
+}
+
+void set_weights(ModelMemory& memory, const Json& weights) {
+  for (std::size_t u = 0; u < memory.units.size(); ++u) {
+    for (const Parameter& parameter : memory.units[u].parameters) {
+      const auto values = weights.at(parameter.name).get<std::vector<int>>();
+      REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
+      std::transform(values.begin(), values.end(), memory.weights[u].data() + parameter.offset,
+                     [](int value) { return static_cast<float>(value) / 1024.0F; });
+    }
+  }
+}
+
+/// Largest difference, as a share of the largest expected element.
+template <class Value>
+double relative_error(const Value* actual, const Json& expected_json) {
+  const auto expected = expected_json.get<std::vector<double>>();
+  double largest = 0.0;
+  double difference = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    REQUIRE(std::isfinite(actual[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+    difference = std::max(difference, std::abs(static_cast<double>(actual[i]) - expected[i]));
+  }
+  REQUIRE(largest > 0.0);
+  return difference / largest;
+}
+
+struct Sums {
+  std::vector<std::vector<double>> gradients;  ///< Over all lanes, by unit.
+  double cross_entropy = 0.0, z_squared = 0.0;
+};
+
+/// Forward and backward of all lanes of the fixture.
+Sums run_fixture(const Json& fixture, Model& model, ModelMemory& memory) {
+  const auto stream = kernels::make_inline_stream(1);
+  const auto tokens = fixture.at("tokens").get<std::vector<std::int32_t>>();
+  const auto targets = fixture.at("targets").get<std::vector<std::int32_t>>();
+  const std::int64_t sequences = fixture.at("sequences");
+  const std::int64_t seq_len = fixture.at("seq_len");
+  const float scale = 1.0F / static_cast<float>(tokens.size());
+  Sums sums;
+  for (const auto& flat : memory.gradients) {
+    sums.gradients.emplace_back(flat.size(), 0.0);
+  }
+  for (std::int64_t first = 0; first < std::ssize(tokens); first += sequences * seq_len) {
+    kernels::LossSums loss;
+    testing::run_lane(*stream, model, memory,
+                      {.sequences = sequences,
+                       .seq_len = seq_len,
+                       .tokens = tokens.data() + first,
+                       .targets = targets.data() + first,
+                       .sums = &loss,
+                       .loss_scale = scale,
+                       .z_scale = scale * model.shape().z_loss_coeff});
+    sums.cross_entropy += loss.cross_entropy;
+    sums.z_squared += loss.z_squared;
+    for (std::size_t u = 0; u < memory.units.size(); ++u) {
+      for (std::size_t i = 0; i < memory.gradients[u].size(); ++i) {
+        sums.gradients[u][i] += static_cast<double>(memory.gradients[u][i]);
+      }
+    }
+  }
+  return sums;
+}
+
+}  // namespace
+
+TEST_CASE("tied parity: the head has the norm alone, in the reference's order",
+          "[engine][parity]") {
+  const Json fixture = load_fixture();
+  std::vector<std::string> names;
+  for (const UnitParameters& unit : describe_units(read_shape(fixture.at("shape")))) {
+    for (const Parameter& parameter : unit.parameters) {
+      names.push_back(parameter.name);
+    }
+  }
+  CHECK(names == fixture.at("order").get<std::vector<std::string>>());
+  CHECK(names.back() == "transformer.ln_f.weight");
+}
+
+TEST_CASE("tied parity: loss and every gradient equal PyTorch's", "[engine][parity]") {
+  const Json fixture = load_fixture();
+  const ModelShape shape = read_shape(fixture.at("shape"));
+  Model model(shape, kernels::cpu_backend(), fixture.at("sequences"), fixture.at("seq_len"), true,
+              GENERATE(0, 1));
+  ModelMemory memory(shape, 7.0F);
+  set_weights(memory, fixture.at("weights_1024ths"));
+  const Sums sums = run_fixture(fixture, model, memory);
+  const auto count = static_cast<double>(fixture.at("tokens").size());
+  const double cross_entropy = sums.cross_entropy / count;
+  const double loss =
+      cross_entropy + static_cast<double>(shape.z_loss_coeff) * sums.z_squared / count;
+  CHECK(cross_entropy == Approx(fixture.at("cross_entropy").get<double>()).epsilon(kTolerance));
+  CHECK(loss == Approx(fixture.at("loss").get<double>()).epsilon(kTolerance));
+  for (std::size_t u = 0; u < memory.units.size(); ++u) {
+    for (const Parameter& parameter : memory.units[u].parameters) {
+      CAPTURE(parameter.name);
+      CHECK(relative_error(sums.gradients[u].data() + parameter.offset,
+                           fixture.at("gradients").at(parameter.name)) < kTolerance);
+    }
+  }
+}
+
+TEST_CASE("tied parity: the logits of the last position equal PyTorch's", "[engine][parity]") {
+  const Json fixture = load_fixture();
+  const ModelShape shape = read_shape(fixture.at("shape"));
+  const std::int64_t seq_len = fixture.at("seq_len");
+  const auto tokens = fixture.at("tokens").get<std::vector<std::int32_t>>();
+  const auto stream = kernels::make_inline_stream(1);
+  Model model(shape, kernels::cpu_backend(), 1, seq_len + 3, /*with_gradient=*/false);
+  ModelMemory memory(shape);
+  set_weights(memory, fixture.at("weights_1024ths"));
+  const Lane lane{
+      .sequences = 1, .seq_len = seq_len, .tokens = tokens.data(), .with_gradient = false};
+  testing::run_lane(*stream, model, memory, lane);
+  std::vector<float> logits(static_cast<std::size_t>(shape.vocab_size));
+  model.last_logits(*stream, memory.of(memory.units.size() - 1), lane, logits.data());
+  stream->synchronize();
+  CHECK(relative_error(logits.data(), fixture.at("last_logits")) < kTolerance);
+}
+
+}  // namespace train::engine
