@@ -80,9 +80,8 @@ bool splits_gradients(const ShardGroup& group) {
 
 Status check_reshard(std::int64_t reshard_ranks, const std::vector<ShardGroup>& groups) {
   for (const ShardGroup& group : groups) {
-    const bool fits =
-        reshard_ranks <= group.weight_parts && group.weight_parts % reshard_ranks == 0;
-    if (reshard_ranks > 1 && group.weight_parts > 1 && !fits) {
+    const bool asked = reshard_ranks > 1 && group.weight_parts > 1;
+    if (asked && group.weight_parts % reshard_ranks != 0) {
       return user_error(
           fmt::format("parallel.reshard is {} but the weights of \"{}\" are split over {} ranks: "
                       "give a number that divides them, \"after_forward\" or \"never\"",
