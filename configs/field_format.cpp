@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <iterator>
+#include <system_error>
 #include <type_traits>
 
 #include "configs/field_table.hpp"
@@ -45,7 +48,13 @@ bool is_whole(const Field& field) {
   RunConfig config;
   const FieldPointer pointer = field.locate(config);
   return std::holds_alternative<std::int64_t*>(pointer) ||
-         std::holds_alternative<std::uint64_t*>(pointer);
+         std::holds_alternative<std::uint64_t*>(pointer) || field.or_integer;
+}
+
+std::string list_text(const std::vector<std::string>& values) {
+  std::vector<std::string> parts;
+  std::transform(values.begin(), values.end(), std::back_inserter(parts), quoted);
+  return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
 std::string limit_text(const Field& field, double limit) {
@@ -66,14 +75,16 @@ const Field* find_field(std::string_view key) {
 std::string_view type_name(const Field& field) {
   RunConfig config;
   return std::visit(
-      [](auto* value) -> std::string_view {
+      [&](auto* value) -> std::string_view {
         using Value = std::remove_pointer_t<decltype(value)>;
         if constexpr (std::is_same_v<Value, bool>) {
           return "boolean";
         } else if constexpr (std::is_same_v<Value, double>) {
           return "number";
         } else if constexpr (std::is_same_v<Value, std::string>) {
-          return "text";
+          return field.or_integer ? "text or integer" : "text";
+        } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+          return "list of texts";
         } else {
           return "integer";
         }
@@ -97,15 +108,18 @@ std::string allowed_values(const Field& field) {
   if (type == "boolean") {
     return "true, false";
   }
+  if (type == "list of texts") {
+    return "any";
+  }
+  const std::string texts = fmt::format("\"{}\"", fmt::join(split_choices(field), "\", \""));
   if (type == "text") {
-    return field.choices.empty() ? "any"
-                                 : fmt::format("\"{}\"", fmt::join(split_choices(field), "\", \""));
+    return field.choices.empty() ? "any" : texts;
   }
   const Limits& limits = field.limits;
   const std::string low = limit_text(field, limits.low);
   const std::string high = limit_text(field, limits.high);
-  if (limits.low == limits.high) {
-    return low;
+  if (field.or_integer) {
+    return fmt::format("{}, {} .. {}", texts, low, high);
   }
   if (is_whole(field)) {
     return fmt::format("{} .. {}", low, high);
@@ -114,15 +128,25 @@ std::string allowed_values(const Field& field) {
                      limits.low_excluded ? "<" : "<=", limits.high_excluded ? "<" : "<=", high);
 }
 
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = code == std::errc() && stop == text.data() + text.size();
+  return whole && text == fmt::format("{}", value) && value >= 0 ? std::optional(value)
+                                                                 : std::nullopt;
+}
+
 std::string toml_value(const Field& field, const RunConfig& config) {
   RunConfig copy = config;
   return std::visit(
-      [](auto* value) -> std::string {
+      [&](auto* value) -> std::string {
         using Value = std::remove_pointer_t<decltype(value)>;
         if constexpr (std::is_same_v<Value, double>) {
           return float_text(*value);
         } else if constexpr (std::is_same_v<Value, std::string>) {
-          return quoted(*value);
+          return field.or_integer && whole_number(*value) ? *value : quoted(*value);
+        } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+          return list_text(*value);
         } else {
           return fmt::format("{}", *value);
         }

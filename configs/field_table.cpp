@@ -32,12 +32,21 @@ constexpr auto checkpoint = at<&RunConfig::checkpoint, Member>;
 template <auto Member>
 constexpr auto parallel = at<&RunConfig::parallel, Member>;
 template <auto Member>
+constexpr auto precision = at<&RunConfig::precision, Member>;
+template <auto Member>
+constexpr auto memory = at<&RunConfig::memory, Member>;
+template <auto Member>
+constexpr auto train = at<&RunConfig::train, Member>;
+template <auto Member>
 constexpr auto runtime = at<&RunConfig::runtime, Member>;
 
 constexpr bool kRequired = true;
 constexpr bool kOptional = false;
 constexpr Limits kNone{};
 constexpr double kManySteps = 1e9;
+constexpr double kManyRanks = 65536;
+constexpr double kManyBlocks = 4096;
+constexpr bool kOrInteger = true;
 // TOML's integers are signed, so the upper half of a 64-bit seed cannot be written in a file.
 // The largest double below 2^63.
 constexpr double kLargestSeed = 9223372036854774784.0;
@@ -49,6 +58,8 @@ constexpr Limits between(double low, double high) { return {.low = low, .high = 
 constexpr Limits above(double low, double high) {
   return {.low = low, .high = high, .low_excluded = true};
 }
+
+constexpr std::string_view kStrategies = "none|optimizer|gradient|full|hybrid";
 
 constexpr auto kFields = std::to_array<Field>({
     {"run", "name", "", "Name of the run: its directory below `run.dir`.", run<&RunSection::name>,
@@ -74,7 +85,7 @@ constexpr auto kFields = std::to_array<Field>({
      "enoki|qwen3"},
     {"model", "layers", "blocks",
      "Transformer blocks; 0: enoki 3/4 of `heads` (rounded down), qwen3 twice `heads`.",
-     model<&ModelSection::layers>, kOptional, between(0, 4096)},
+     model<&ModelSection::layers>, kOptional, between(0, kManyBlocks)},
     {"model", "heads", "heads", "Attention heads.", model<&ModelSection::heads>, kOptional,
      between(1, 1024)},
     {"model", "head_dim", "channels", "Width of a head, even; 0: enoki 64, qwen3 128.",
@@ -105,6 +116,9 @@ constexpr auto kFields = std::to_array<Field>({
      model<&ModelSection::qk_norm>},
     {"model", "attention_output_gate", "", "qwen3: a sigmoid gate on the attention output.",
      model<&ModelSection::attention_output_gate>},
+    {"model", "tie_embeddings", "",
+     "The head uses the embedding's matrix, which is drawn as an embedding and not decayed.",
+     model<&ModelSection::tie_embeddings>},
 
     {"data", "dir", "path", "Directory with `train*.bin` and `val.bin`.", data<&DataSection::dir>,
      kRequired},
@@ -156,10 +170,73 @@ constexpr auto kFields = std::to_array<Field>({
     {"checkpoint", "keep_last", "checkpoints", "Keep the newest this many; 0: keep all.",
      checkpoint<&CheckpointSection::keep_last>, kOptional, between(0, 1e6)},
 
-    {"parallel", "ranks", "ranks", "Ranks of the run; this version runs one.",
-     parallel<&ParallelSection::ranks>, kOptional, between(1, 1)},
-    {"parallel", "strategy", "", "What ranks split; `none`: one rank keeps everything.",
-     parallel<&ParallelSection::strategy>, kOptional, kNone, "none"},
+    {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
+     parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},
+    {"parallel", "strategy", "",
+     "What ranks split: nothing, the optimizer's state, gradients too, weights too, or all that "
+     "within groups of ranks.",
+     parallel<&ParallelSection::strategy>, kOptional, kNone, kStrategies},
+    {"parallel", "group", "ranks",
+     "hybrid: ranks that share one copy of the weights, a divisor of "
+     "`ranks`; 0 with any other strategy.",
+     parallel<&ParallelSection::group>, kOptional, between(0, kManyRanks)},
+    {"parallel", "reshard", "ranks",
+     "Gathered weights after the forward pass: kept to the end of the step, freed, or kept split "
+     "over so many ranks.",
+     parallel<&ParallelSection::reshard>, kOptional, between(2, kManyRanks), "never|after_forward",
+     kOrInteger},
+    {"parallel", "wrapping", "",
+     "What is gathered as one: `per_block`, `by_size` (neighbours, up to `wrap_min_parameters`), "
+     "or patterns of unit names: each matching unit alone, the others together.",
+     parallel<&ParallelSection::wrapping>},
+    {"parallel", "wrap_min_parameters", "weights",
+     "by_size: neighbouring units are joined until they have this many.",
+     parallel<&ParallelSection::wrap_min_parameters>, kOptional, between(1, 1e12)},
+    {"parallel", "strategy_by_unit", "",
+     "Texts \"pattern = strategy\" for parts of the model; the first that matches a unit's name "
+     "wins.",
+     parallel<&ParallelSection::strategy_by_unit>},
+    {"parallel", "gather_credits", "groups", "Groups whose weights are gathered at a time.",
+     parallel<&ParallelSection::gather_credits>, kOptional, between(1, kManyBlocks)},
+    {"parallel", "prefetch_forward", "groups", "Groups gathered ahead in the forward pass.",
+     parallel<&ParallelSection::prefetch_forward>, kOptional, between(0, kManyBlocks)},
+    {"parallel", "prefetch_backward", "groups", "Groups gathered ahead in the backward pass.",
+     parallel<&ParallelSection::prefetch_backward>, kOptional, between(0, kManyBlocks)},
+    {"parallel", "sync", "lanes",
+     "Gradients are sent after every lane, after a rank's last one, or after every so many; "
+     "`auto`: after every lane where a strategy splits gradients, else after the last.",
+     parallel<&ParallelSection::sync>, kOptional, between(1, 65536), "auto|every_lane|last_lane",
+     kOrInteger},
+    {"parallel", "transport", "",
+     "How bytes travel between ranks: `gloo` between processes, one for each rank; `inproc` with "
+     "all ranks in one process.",
+     parallel<&ParallelSection::transport>, kOptional, kNone, "gloo|inproc"},
+    {"parallel", "nodes", "nodes", "Machines the ranks are spread over evenly.",
+     parallel<&ParallelSection::nodes>, kOptional, between(1, kManyRanks)},
+    {"parallel", "interface", "", "Network interface that ranks talk over; empty: the loopback.",
+     parallel<&ParallelSection::interface>},
+    {"parallel", "port", "", "TCP port where the run's ranks report; 0: any that is free.",
+     parallel<&ParallelSection::port>, kOptional, between(0, 65535)},
+
+    {"precision", "master", "", "Weights that the optimizer updates, and its state.",
+     precision<&PrecisionSection::master>, kOptional, kNone, "fp32"},
+    {"precision", "compute", "", "Weights as layers read them, and as they are gathered.",
+     precision<&PrecisionSection::compute>, kOptional, kNone, "fp32|bf16"},
+    {"precision", "reduce", "",
+     "Gradients on their way between ranks; with `bf16` results depend on the number of ranks.",
+     precision<&PrecisionSection::reduce>, kOptional, kNone, "fp32|bf16"},
+    {"precision", "determinism", "",
+     "Same bits at any number of ranks (`world`), or at this one alone (`run`, fewer buffers).",
+     precision<&PrecisionSection::determinism>, kOptional, kNone, "world|run"},
+
+    {"memory", "activation_checkpointing", "blocks",
+     "Blocks that keep only their input and compute the rest again in the backward pass: none, "
+     "all, or one in so many.",
+     memory<&MemorySection::activation_checkpointing>, kOptional, between(1, kManyBlocks),
+     "none|all", kOrInteger},
+
+    {"train", "freeze", "", "Patterns of parameter or unit names whose weights do not change.",
+     train<&TrainSection::freeze>},
 
     {"runtime", "threads", "threads",
      "Compute threads of a rank; 0: every core this process may use.",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,7 +13,8 @@
 namespace train::configs {
 
 /// Where one key lives in a RunConfig; the alternative is the key's type.
-using FieldPointer = std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*>;
+using FieldPointer = std::variant<std::int64_t*, std::uint64_t*, double*, bool*, std::string*,
+                                  std::vector<std::string>*>;
 
 /// The values a number may take: low <= value <= high, without an excluded end.
 struct Limits {
@@ -30,8 +32,10 @@ struct Field {
   std::string_view sentence;  ///< What it does, and what a special value means.
   FieldPointer (*locate)(RunConfig&);
   bool required = false;          ///< Has no default: a file must set it.
-  Limits limits = {};             ///< Of a number; ignored for text and booleans.
+  Limits limits = {};             ///< Of a number; ignored for text, lists and booleans.
   std::string_view choices = {};  ///< Allowed texts, joined by '|'; empty: any text.
+  /// A text key that also takes an integer within `limits`, stored as its decimal text.
+  bool or_integer = false;
 
   [[nodiscard]] std::string key() const;  ///< "run.steps"
 };
@@ -42,11 +46,14 @@ struct Field {
 /// The field of "section.name", or null.
 [[nodiscard]] const Field* find_field(std::string_view key);
 
-/// "text", "integer", "number" or "boolean".
+/// "text", "text or integer", "list of texts", "integer", "number" or "boolean".
 [[nodiscard]] std::string_view type_name(const Field& field);
 
 /// "1 .. 1000000", "(0 .. 1]", "any", or the choices.
 [[nodiscard]] std::string allowed_values(const Field& field);
+
+/// The integer that a text like "12" stands for: decimal digits, no sign, no leading zero.
+[[nodiscard]] std::optional<std::int64_t> whole_number(std::string_view text);
 
 /// `field.choices`, split.
 [[nodiscard]] std::vector<std::string> split_choices(const Field& field);

@@ -61,13 +61,42 @@ std::string wanted_text(const Field& field) {
   if (type == "text") {
     return "text in quotes";
   }
+  if (type == "text or integer") {
+    return "text in quotes or an integer";
+  }
+  if (type == "list of texts") {
+    return "a list of texts in quotes";
+  }
   return fmt::format("{} {}", type == "integer" ? "an" : "a", type);
 }
 
-// The value of `node` as T, or nothing if it has another type (an integer is a number too).
+// The texts of a list; one text alone is a list of one.
+std::optional<std::vector<std::string>> read_list(const toml::node& node) {
+  if (const auto* text = node.as_string()) {
+    return std::vector<std::string>{text->get()};
+  }
+  const toml::array* array = node.as_array();
+  if (array == nullptr) {
+    return std::nullopt;
+  }
+  std::vector<std::string> texts;
+  for (const toml::node& element : *array) {
+    const auto* text = element.as_string();
+    if (text == nullptr) {
+      return std::nullopt;
+    }
+    texts.push_back(text->get());
+  }
+  return texts;
+}
+
+// The value of `node` as T, or nothing if it has another type (an integer is a number too, and a
+// text where the field says so).
 template <class T>
-std::optional<T> read_value(const toml::node& node) {
-  if constexpr (std::is_same_v<T, double>) {
+std::optional<T> read_value(const Field& field, const toml::node& node) {
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    return read_list(node);
+  } else if constexpr (std::is_same_v<T, double>) {
     if (const auto* whole = node.as_integer()) {
       return static_cast<double>(whole->get());
     }
@@ -77,6 +106,10 @@ std::optional<T> read_value(const toml::node& node) {
     const auto* truth = node.as_boolean();
     return truth != nullptr ? std::optional<T>(truth->get()) : std::nullopt;
   } else if constexpr (std::is_same_v<T, std::string>) {
+    const auto* whole = node.as_integer();
+    if (field.or_integer && whole != nullptr) {
+      return fmt::format("{}", whole->get());
+    }
     const auto* text = node.as_string();
     return text != nullptr ? std::optional<T>(text->get()) : std::nullopt;
   } else {
@@ -90,7 +123,7 @@ Status assign(const Field& field, const toml::node& node, const std::string& pla
   return std::visit(
       [&](auto* target) -> Status {
         using Value = std::remove_pointer_t<decltype(target)>;
-        const std::optional<Value> value = read_value<Value>(node);
+        const std::optional<Value> value = read_value<Value>(field, node);
         if (!value.has_value()) {
           return user_error(fmt::format("{}: {} wants {}, found {}", place, field.key(),
                                         wanted_text(field), found_text(node)));
@@ -223,7 +256,12 @@ class Loader {
   Status read_override_value(const Field& field, const std::string& value,
                              const std::string& place) {
     const bool quoted = !value.empty() && (value.front() == '"' || value.front() == '\'');
-    if (type_name(field) == "text" && !quoted) {
+    const bool list = type_name(field) == "list of texts";
+    const bool bare = !quoted && !(list && value.starts_with('['));
+    if (list && value.empty()) {
+      return take(field, toml::array(), place);
+    }
+    if (bare && (list || type_name(field).starts_with("text"))) {
       return take(field, toml::value<std::string>(value), place);
     }
     if (value.find_first_of("\r\n") != std::string::npos) {

@@ -12,7 +12,8 @@ namespace train::configs {
 /// Reads, overrides and validates the run file at `path`. Blocks on the file system.
 ///
 /// `overrides` are "section.key=value", applied in order after the file; the value is a TOML value,
-/// or for a text key a bare word.
+/// or for a text key a bare word. A list of texts takes one text or a bare word as a list of one,
+/// and nothing as the empty list.
 /// Errors: always ErrorKind::user and one line that starts with the place ("runs/a.toml:12",
 /// "--set run.steps=3"): no such file, not readable, TOML syntax, unknown section or key (names the
 /// nearest), wrong type, out of range, a required key missing, keys that contradict each other.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
@@ -44,20 +46,43 @@ Status check_text(const Field& field, const std::string& value, const Places& pl
   return {};
 }
 
+Status check_text_or_integer(const Field& field, const std::string& value, const Places& places) {
+  const std::vector<std::string> choices = split_choices(field);
+  const std::optional<std::int64_t> number = whole_number(value);
+  if (number.has_value() ? inside(field.limits, *number)
+                         : std::find(choices.begin(), choices.end(), value) != choices.end()) {
+    return {};
+  }
+  return broken(places, field.key(),
+                fmt::format("must be {}, found \"{}\"{}", allowed_values(field), value,
+                            did_you_mean(value, choices)));
+}
+
+Status check_list(const Field& field, const std::vector<std::string>& values,
+                  const Places& places) {
+  for (const std::string& value : values) {
+    if (value.empty() || value.find('\0') != std::string::npos) {
+      return broken(places, field.key(),
+                    value.empty() ? "holds an empty text; leave it out" : "holds a zero byte");
+    }
+  }
+  return {};
+}
+
 Status check_field(const Field& field, RunConfig& config, const Places& places) {
   return std::visit(
       [&](const auto* value) -> Status {
         using Value = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
         if constexpr (std::is_same_v<Value, std::string>) {
-          return check_text(field, *value, places);
+          return field.or_integer ? check_text_or_integer(field, *value, places)
+                                  : check_text(field, *value, places);
+        } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+          return check_list(field, *value, places);
         } else if constexpr (!std::is_same_v<Value, bool>) {
           // A NaN is inside of nothing.
           if (!inside(field.limits, *value)) {
             return broken(places, field.key(),
-                          fmt::format("must be {}, found {}{}", allowed_values(field), *value,
-                                      field.limits.low == field.limits.high
-                                          ? "; other values are not supported by this version"
-                                          : ""));
+                          fmt::format("must be {}, found {}", allowed_values(field), *value));
           }
         }
         return {};
@@ -139,7 +164,114 @@ Status check_schedule(const RunConfig& config, const Places& places) {
   return {};
 }
 
+/// Texts "pattern = strategy".
+Status check_strategy_by_unit(const RunConfig& config, const Places& places) {
+  const std::string key = "parallel.strategy_by_unit";
+  const std::vector<std::string> known = split_choices(*find_field("parallel.strategy"));
+  for (const std::string& rule : config.parallel.strategy_by_unit) {
+    const std::optional<UnitStrategy> parsed = parse_unit_strategy(rule);
+    if (!parsed.has_value()) {
+      return broken(places, key,
+                    fmt::format("holds \"{}\"; write \"pattern = strategy\", for example "
+                                "\"block * = full\"",
+                                rule));
+    }
+    if (std::find(known.begin(), known.end(), parsed->strategy) == known.end()) {
+      return broken(places, key,
+                    fmt::format("names the strategy \"{}\"; there are \"{}\"{}", parsed->strategy,
+                                fmt::join(known, "\", \""), did_you_mean(parsed->strategy, known)));
+    }
+  }
+  return {};
+}
+
+bool uses_hybrid(const ParallelSection& parallel) {
+  const auto& rules = parallel.strategy_by_unit;
+  return parallel.strategy == "hybrid" ||
+         std::any_of(rules.begin(), rules.end(), [](const std::string& rule) {
+           const std::optional<UnitStrategy> parsed = parse_unit_strategy(rule);
+           return parsed.has_value() && parsed->strategy == "hybrid";
+         });
+}
+
+Status check_group(const RunConfig& config, const Places& places) {
+  const ParallelSection& parallel = config.parallel;
+  if (!uses_hybrid(parallel) && parallel.group != 0) {
+    return broken(places, "parallel.group",
+                  fmt::format("is {}, but only the strategy \"hybrid\" has groups; set it to 0",
+                              parallel.group));
+  }
+  if (uses_hybrid(parallel) && (parallel.group == 0 || parallel.ranks % parallel.group != 0)) {
+    return broken(places, "parallel.group",
+                  fmt::format("must be a divisor of parallel.ranks ({}) with the strategy "
+                              "\"hybrid\", found {}",
+                              parallel.ranks, parallel.group));
+  }
+  return {};
+}
+
+Status check_wrapping(const RunConfig& config, const Places& places) {
+  const std::vector<std::string>& wrapping = config.parallel.wrapping;
+  if (wrapping.empty()) {
+    return broken(places, "parallel.wrapping",
+                  "is empty; give \"per_block\", \"by_size\" or patterns of unit names");
+  }
+  const bool rule = std::any_of(wrapping.begin(), wrapping.end(), [](const std::string& text) {
+    return text == "per_block" || text == "by_size";
+  });
+  if (rule && wrapping.size() > 1) {
+    return broken(places, "parallel.wrapping",
+                  "is \"per_block\" or \"by_size\" alone, or patterns of unit names");
+  }
+  return {};
+}
+
+Status check_nodes(const RunConfig& config, const Places& places) {
+  const ParallelSection& parallel = config.parallel;
+  if (parallel.ranks % parallel.nodes != 0) {
+    return broken(places, "parallel.nodes",
+                  fmt::format("must be a divisor of parallel.ranks ({}), found {}", parallel.ranks,
+                              parallel.nodes));
+  }
+  if (parallel.nodes > 1 && parallel.transport == "inproc") {
+    return broken(places, "parallel.nodes",
+                  fmt::format("is {}, but with parallel.transport \"inproc\" all ranks are in one "
+                              "process; use \"gloo\"",
+                              parallel.nodes));
+  }
+  return {};
+}
+
+Status check_parallel(const RunConfig& config, const Places& places) {
+  if (config.parallel.ranks > config.batch.lanes) {
+    return broken(places, "parallel.ranks",
+                  fmt::format("is {}, but a step has {} lanes and each rank needs one; raise "
+                              "batch.lanes or use fewer ranks",
+                              config.parallel.ranks, config.batch.lanes));
+  }
+  TRAIN_RETURN_IF_ERROR(check_strategy_by_unit(config, places));
+  TRAIN_RETURN_IF_ERROR(check_group(config, places));
+  TRAIN_RETURN_IF_ERROR(check_wrapping(config, places));
+  return check_nodes(config, places);
+}
+
 }  // namespace
+
+std::optional<UnitStrategy> parse_unit_strategy(std::string_view rule) {
+  const auto trimmed = [](std::string_view text) {
+    const std::size_t first = text.find_first_not_of(" \t");
+    const std::size_t last = text.find_last_not_of(" \t");
+    return first == std::string_view::npos ? std::string()
+                                           : std::string(text.substr(first, last - first + 1));
+  };
+  const std::size_t equals = rule.rfind('=');
+  if (equals == std::string_view::npos) {
+    return std::nullopt;
+  }
+  UnitStrategy parsed{trimmed(rule.substr(0, equals)), trimmed(rule.substr(equals + 1))};
+  const bool whole = !parsed.pattern.empty() && !parsed.strategy.empty();
+  return whole ? std::optional(std::move(parsed)) : std::nullopt;
+}
 
 const std::string& Places::of(std::string_view key) const {
   const auto found = by_key.find(key);
@@ -153,7 +285,8 @@ Status validate_config(const RunConfig& config, const Places& places) {
   }
   TRAIN_RETURN_IF_ERROR(check_names(config, places));
   TRAIN_RETURN_IF_ERROR(check_sizes(config, places));
-  return check_schedule(config, places);
+  TRAIN_RETURN_IF_ERROR(check_schedule(config, places));
+  return check_parallel(config, places);
 }
 
 }  // namespace train::configs

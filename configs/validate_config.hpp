@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,5 +22,14 @@ struct Places {
 /// CF-3 (bounded): of a valid configuration, tokens of a run, elements of any tensor and bytes of
 /// any buffer fit in int64, so later arithmetic on them cannot overflow.
 [[nodiscard]] Status validate_config(const RunConfig& config, const Places& places);
+
+/// One entry of parallel.strategy_by_unit.
+struct UnitStrategy {
+  std::string pattern;   ///< Of unit names.
+  std::string strategy;  ///< As in parallel.strategy; not checked.
+};
+
+/// "block * = full", blanks around both parts ignored; nothing if a part is missing.
+[[nodiscard]] std::optional<UnitStrategy> parse_unit_strategy(std::string_view rule);
 
 }  // namespace train::configs

@@ -42,6 +42,7 @@ const std::vector<std::string> kKnownKeys = {"run.name",
                                              "model.residual_scale",
                                              "model.qk_norm",
                                              "model.attention_output_gate",
+                                             "model.tie_embeddings",
                                              "data.dir",
                                              "data.sequence_length",
                                              "data.order",
@@ -65,6 +66,25 @@ const std::vector<std::string> kKnownKeys = {"run.name",
                                              "checkpoint.keep_last",
                                              "parallel.ranks",
                                              "parallel.strategy",
+                                             "parallel.group",
+                                             "parallel.reshard",
+                                             "parallel.wrapping",
+                                             "parallel.wrap_min_parameters",
+                                             "parallel.strategy_by_unit",
+                                             "parallel.gather_credits",
+                                             "parallel.prefetch_forward",
+                                             "parallel.prefetch_backward",
+                                             "parallel.sync",
+                                             "parallel.transport",
+                                             "parallel.nodes",
+                                             "parallel.interface",
+                                             "parallel.port",
+                                             "precision.master",
+                                             "precision.compute",
+                                             "precision.reduce",
+                                             "precision.determinism",
+                                             "memory.activation_checkpointing",
+                                             "train.freeze",
                                              "runtime.threads",
                                              "runtime.device"};
 
@@ -117,6 +137,11 @@ TEST_CASE("field_table: a written configuration reads back bit for bit",
     config.optimizer.eps = std::numeric_limits<double>::denorm_min();
     config.optimizer.weight_decay = 3.0;
     config.model.rope_theta = 1e12 * unit(random) + 1;
+    config.parallel.reshard = random() % 2 == 0 ? "never" : fmt::format("{}", 2 + random() % 60000);
+    config.parallel.sync = random() % 2 == 0 ? "last_lane" : "3";
+    config.memory.activation_checkpointing = random() % 2 == 0 ? "all" : "2";
+    config.parallel.wrapping = {"block \"[0-3]\"\\", "he?d\t\n*"};
+    config.train.freeze.assign(random() % 3, config.run.name);
     const Result<RunConfig> back = parse_config(to_toml(config), "round");
     REQUIRE(back.ok());
     for (const Field& field : all_fields()) {
@@ -130,6 +155,24 @@ TEST_CASE("field_table: a written configuration reads back bit for bit",
     }
     CHECK(to_toml(*back) == to_toml(config));
   }
+}
+
+TEST_CASE("field_table: numbers and words of one key are written as TOML has them",
+          "[configs][field_table][CF-2]") {
+  RunConfig config = valid_config();
+  const Field& reshard = *find_field("parallel.reshard");
+  config.parallel.reshard = std::string("4");
+  CHECK(toml_value(reshard, config) == "4");
+  config.parallel.reshard = std::string("never");
+  CHECK(toml_value(reshard, config) == "\"never\"");
+  CHECK(toml_value(*find_field("parallel.wrapping"), config) == "[\"per_block\"]");
+  CHECK(toml_value(*find_field("train.freeze"), config) == "[]");
+  for (const char* text : {"", "+4", "04", " 4", "4 ", "-4", "4.0", "99999999999999999999"}) {
+    INFO(text);
+    CHECK_FALSE(whole_number(text).has_value());
+  }
+  CHECK(whole_number("0") == 0);
+  CHECK(whole_number("9223372036854775807") == std::numeric_limits<std::int64_t>::max());
 }
 
 TEST_CASE("field_table: the README's table is the code's", "[configs][field_table][CF-1]") {
@@ -153,6 +196,11 @@ TEST_CASE("field_table: ranges print as a reader expects", "[configs][field_tabl
   CHECK(type_name(*find_field("optimizer.lr")) == "number");
   CHECK(type_name(*find_field("run.name")) == "text");
   CHECK(type_name(*find_field("run.tensorboard")) == "boolean");
+  CHECK(type_name(*find_field("parallel.reshard")) == "text or integer");
+  CHECK(allowed_values(*find_field("parallel.reshard")) ==
+        "\"never\", \"after_forward\", 2 .. 65536");
+  CHECK(type_name(*find_field("train.freeze")) == "list of texts");
+  CHECK(allowed_values(*find_field("train.freeze")) == "any");
 }
 
 }  // namespace

@@ -109,6 +109,43 @@ TEST_CASE("load_config: overrides replace in order, after the file", "[configs][
   CHECK(config.data.dir == "a=b");
 }
 
+TEST_CASE("load_config: a key of text or integer takes both", "[configs][load_config]") {
+  CHECK(accepted(kMinimal + "[parallel]\nreshard = 2\n").parallel.reshard == "2");
+  CHECK(accepted(kMinimal + "[parallel]\nreshard = \"2\"\n").parallel.reshard == "2");
+  CHECK(accepted(kMinimal + "[parallel]\nreshard = \"never\"\n").parallel.reshard == "never");
+  CHECK(accepted(kMinimal + "[parallel]\nreshard = 0x10\n").parallel.reshard == "16");
+  CHECK(accepted(kMinimal, {"parallel.reshard=16"}).parallel.reshard == "16");
+  CHECK(accepted(kMinimal, {"parallel.reshard=never"}).parallel.reshard == "never");
+  CHECK(accepted(kMinimal, {"parallel.sync=\"2\""}).parallel.sync == "2");
+  CHECK(accepted(kMinimal, {"memory.activation_checkpointing=3"}).memory.activation_checkpointing ==
+        "3");
+  CHECK(refusal("[parallel]\nreshard = true\n") ==
+        "x.toml:2: parallel.reshard wants text in quotes or an integer, found the boolean true");
+  CHECK(refusal("[parallel]\nsync = 1.0\n").find("found the number 1.0") != std::string::npos);
+}
+
+TEST_CASE("load_config: a list of texts takes one text too", "[configs][load_config]") {
+  using List = std::vector<std::string>;
+  CHECK(accepted(kMinimal).parallel.wrapping == List{"per_block"});
+  CHECK(accepted(kMinimal).train.freeze.empty());
+  CHECK(accepted(kMinimal + "[train]\nfreeze = [\"a\", \"b\"]\n").train.freeze == List{"a", "b"});
+  CHECK(accepted(kMinimal + "[train]\nfreeze = \"a\"\n").train.freeze == List{"a"});
+  CHECK(accepted(kMinimal + "[train]\nfreeze = []\n").train.freeze.empty());
+  CHECK(accepted(kMinimal, {"parallel.wrapping=[\"block *\",\"head\"]"}).parallel.wrapping ==
+        List{"block *", "head"});
+  CHECK(accepted(kMinimal, {"train.freeze=block 1"}).train.freeze == List{"block 1"});
+  CHECK(accepted(kMinimal, {"train.freeze=\"[ab]*\""}).train.freeze == List{"[ab]*"});
+  CHECK(accepted(kMinimal + "[train]\nfreeze = \"a\"\n", {"train.freeze="}).train.freeze.empty());
+  CHECK(accepted(kMinimal, {"train.freeze=a", "train.freeze=b"}).train.freeze == List{"b"});
+  CHECK(refusal("[train]\nfreeze = [1]\n") ==
+        "x.toml:2: train.freeze wants a list of texts in quotes, found an array");
+  CHECK(refusal("[train]\nfreeze = 3\n") ==
+        "x.toml:2: train.freeze wants a list of texts in quotes, found the integer 3");
+  CHECK(refused_override("train.freeze=[a]").ends_with("found \"[a]\""));
+  CHECK(refused_override("train.freeze=[\"\"]").ends_with("holds an empty text; leave it out"));
+  CHECK(refused_override("train.freeze=\"\"").ends_with("holds an empty text; leave it out"));
+}
+
 TEST_CASE("load_config: hostile overrides are refused in one line", "[configs][load_config]") {
   CHECK(refused_override("run.steps").ends_with("wants section.key=value"));
   CHECK(refused_override("=3").ends_with("wants section.key=value"));

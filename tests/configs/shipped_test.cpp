@@ -10,7 +10,8 @@
 namespace train::configs {
 namespace {
 
-const std::set<std::string> kShipped = {"quickstart.toml", "tiny_cpu.toml", "qwen3_tiny.toml"};
+const std::set<std::string> kShipped = {"quickstart.toml", "quickstart_2_ranks.toml",
+                                        "tiny_cpu.toml", "qwen3_tiny.toml"};
 const std::filesystem::path kFolder = ACTORTRAIN_SOURCE_DIR "/configs";
 
 TEST_CASE("shipped: the folder holds exactly the runs that are tested", "[configs][shipped]") {
@@ -47,6 +48,18 @@ TEST_CASE("shipped: the runs are what their names say", "[configs][shipped]") {
   const auto qwen3 = load_config((kFolder / "qwen3_tiny.toml").string());
   REQUIRE(qwen3.ok());
   CHECK(qwen3->model.arch == "qwen3");
+}
+
+TEST_CASE("shipped: the quickstart on two ranks differs in its name and its ranks alone",
+          "[configs][shipped]") {
+  const auto one = load_config((kFolder / "quickstart.toml").string());
+  auto two = load_config((kFolder / "quickstart_2_ranks.toml").string());
+  REQUIRE((one.ok() && two.ok()));
+  CHECK(two->parallel.ranks == 2);
+  CHECK(two->parallel.strategy == "full");
+  two->run.name = one->run.name;
+  two->parallel = one->parallel;
+  CHECK(to_toml(*two) == to_toml(*one));
 }
 
 }  // namespace

@@ -57,8 +57,12 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("optimizer.name=adam", "supports \"adamw\"");
   check_refused("schedule.name=cosine", "\"cos\", \"cos_inf\", \"constant\"");
   check_refused("data.order=shuffle", "\"lanes\"");
-  check_refused("parallel.strategy=full", "this version supports \"none\"");
-  check_refused("parallel.ranks=2", "not supported by this version");
+  check_refused("parallel.strategy=ful", "did you mean \"full\"?");
+  check_refused("parallel.transport=mpi", "\"gloo\", \"inproc\"");
+  check_refused("precision.master=bf16", "supports \"fp32\"");
+  check_refused("precision.compute=fp16", "\"fp32\", \"bf16\"");
+  check_refused("precision.reduce=fp16", "\"fp32\", \"bf16\"");
+  check_refused("precision.determinism=none", "\"world\", \"run\"");
   check_refused("runtime.device=cuda", "this version supports \"cpu\"");
 }
 
@@ -89,6 +93,78 @@ TEST_CASE("validate_config: rules between keys", "[configs][validate_config]") {
   CHECK(verdict({"schedule.name=cos_inf", "run.steps=10", "schedule.warmup_steps=4",
                  "schedule.constant_tail_steps=7"})
             .find("exceed run.steps (10)") != std::string::npos);
+}
+
+TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config]") {
+  for (const char* good :
+       {"parallel.reshard=never", "parallel.reshard=2", "parallel.sync=auto",
+        "parallel.sync=every_lane", "parallel.sync=last_lane", "parallel.sync=1",
+        "memory.activation_checkpointing=all", "memory.activation_checkpointing=none",
+        "memory.activation_checkpointing=1"}) {
+    INFO(good);
+    CHECK(verdict({good}).empty());
+  }
+  check_refused("parallel.reshard=1", "must be \"never\", \"after_forward\", 2 .. 65536");
+  check_refused("parallel.reshard=-2", "found \"-2\"");
+  check_refused("parallel.reshard=02", "found \"02\"");
+  check_refused("parallel.reshard=after_foward", "did you mean \"after_forward\"?");
+  check_refused("parallel.sync=0", "found \"0\"");
+  check_refused("parallel.sync=sometimes", "\"last_lane\", 1 .. 65536");
+  check_refused("memory.activation_checkpointing=0", "found \"0\"");
+  check_refused("memory.activation_checkpointing=some", "\"none\", \"all\", 1 .. 4096");
+}
+
+TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][validate_config]") {
+  CHECK(verdict({"batch.lanes=6", "parallel.ranks=6"}).empty());
+  CHECK(verdict({"batch.lanes=6", "parallel.ranks=7"}) ==
+        "--set parallel.ranks=7: parallel.ranks is 7, but a step has 6 lanes and each rank needs "
+        "one; raise batch.lanes or use fewer ranks");
+  check_refused("parallel.ranks=0", "must be 1 .. 65536");
+  check_refused("parallel.group=2", "only the strategy \"hybrid\" has groups");
+  check_refused("parallel.port=65536", "must be 0 .. 65535");
+  const std::vector<std::string> hybrid = {"batch.lanes=8", "parallel.ranks=6",
+                                           "parallel.strategy=hybrid"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), hybrid.begin(), hybrid.end());
+    return verdict(more);
+  };
+  CHECK(with({}).find("parallel.group must be a divisor of parallel.ranks (6)") !=
+        std::string::npos);
+  for (const char* group : {"1", "2", "3", "6"}) {
+    CHECK(with({std::string("parallel.group=") + group}).empty());
+  }
+  CHECK(with({"parallel.group=4"}).find("found 4") != std::string::npos);
+  CHECK(with({"parallel.group=12"}).find("found 12") != std::string::npos);
+  CHECK(with({"parallel.group=3", "parallel.nodes=2"}).empty());
+  CHECK(with({"parallel.group=3", "parallel.nodes=4"}).find("must be a divisor") !=
+        std::string::npos);
+  CHECK(with({"parallel.group=3", "parallel.nodes=12"}).find("must be a divisor") !=
+        std::string::npos);
+  CHECK(with({"parallel.group=3", "parallel.nodes=2", "parallel.transport=inproc"})
+            .find("use \"gloo\"") != std::string::npos);
+  CHECK(verdict({"batch.lanes=4", "parallel.ranks=4", "parallel.group=2",
+                 "parallel.strategy_by_unit=[\"block * = hybrid\"]"})
+            .empty());
+  CHECK(verdict({"parallel.strategy_by_unit=[\"block * = hybrid\"]"})
+            .find("parallel.group must be a divisor") != std::string::npos);
+}
+
+TEST_CASE("validate_config: what units are gathered as one, and strategies by unit",
+          "[configs][validate_config]") {
+  CHECK(verdict({"parallel.wrapping=by_size"}).empty());
+  CHECK(verdict({"parallel.wrapping=[\"block *\",\"head\"]"}).empty());
+  check_refused("parallel.wrapping=[]", "is empty");
+  check_refused("parallel.wrapping=[\"by_size\",\"head\"]", "alone, or patterns");
+  check_refused("parallel.wrapping=[\"head\",\"per_block\"]", "alone, or patterns");
+  CHECK(verdict({"parallel.strategy_by_unit=[\"block 1=full\",\" embedding = none \"]"}).empty());
+  check_refused("parallel.strategy_by_unit=block *", "write \"pattern = strategy\"");
+  check_refused("parallel.strategy_by_unit=[\"= full\"]", "write \"pattern = strategy\"");
+  check_refused("parallel.strategy_by_unit=[\"head =\"]", "write \"pattern = strategy\"");
+  check_refused("parallel.strategy_by_unit=[\"head = ful\"]", "did you mean \"full\"?");
+  const auto rule = parse_unit_strategy(" block *\t=  full ");
+  REQUIRE(rule.has_value());
+  CHECK(rule->pattern == "block *");
+  CHECK(rule->strategy == "full");
 }
 
 TEST_CASE("validate_config: sizes are bounded before anything multiplies them",
