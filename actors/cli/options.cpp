@@ -27,18 +27,28 @@ struct Parser {
   CLI::App app{"Trains language models: reproducible to the bit, resumable after any stop.",
                "actortrain"};
   RunOptions run;
+  PlanOptions plan;
+  EvalOptions eval;
   GenerateOptions generate;
   PrepareOptions prepare;
+  WorkerOptions worker;
+  std::int64_t nodes = 1;
+  std::int64_t eval_step = 0;
   std::int64_t step = 0;
   bool show_version = false;
 
   CLI::App* run_command = nullptr;
+  CLI::App* plan_command = nullptr;
+  CLI::App* eval_command = nullptr;
+  CLI::App* worker_command = nullptr;
   CLI::App* generate_command = nullptr;
   CLI::App* data_command = nullptr;
   CLI::App* prepare_command = nullptr;
   CLI::App* config_command = nullptr;
   CLI::App* keys_command = nullptr;
   CLI::App* version_command = nullptr;
+  CLI::Option* nodes_option = nullptr;
+  CLI::Option* eval_step_option = nullptr;
   CLI::Option* step_option = nullptr;
 };
 
@@ -62,23 +72,68 @@ CLI::Option* add_integer(CLI::App& command, const std::string& name, Integer& ta
       ->type_name("INT");
 }
 
+/// CONFIG and --set, alike for every command that reads a run file.
+void add_run_file(CLI::App& command, std::string& config, std::vector<std::string>& set) {
+  command.add_option("config", config, "Run file, for example configs/quickstart.toml")
+      ->required()
+      ->type_name("CONFIG");
+  command
+      .add_option("--set", set,
+                  "Override a key of the run file; may be repeated, the last one wins")
+      ->type_name("SECTION.KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
 void describe_run(Parser& parser) {
   CLI::App* command = parser.app.add_subcommand(
       "run", "Train what a run file describes, or resume it where it stopped.");
   parser.run_command = command;
-  command->add_option("config", parser.run.config, "Run file, for example configs/quickstart.toml")
-      ->required()
-      ->type_name("CONFIG");
-  command
-      ->add_option("--set", parser.run.set,
-                   "Override a key of the run file; may be repeated, the last one wins")
-      ->type_name("SECTION.KEY=VALUE")
-      ->allow_extra_args(false);
+  add_run_file(*command, parser.run.config, parser.run.set);
   command->add_flag("--dry-run", parser.run.dry_run,
                     "Check the run file and the data, show the plan, train nothing");
   command->add_flag("--fresh", parser.run.fresh,
                     "Start over: set an earlier run of this name aside instead of resuming it");
+  command->add_flag("--profile", parser.run.profile,
+                    "Record what every actor did when, in the run's directory");
+  parser.nodes_option = add_integer(*command, "--nodes", parser.nodes,
+                                    "Machines to spread the ranks over, instead of parallel.nodes");
   command->footer(kExitCodes);
+}
+
+void describe_plan(Parser& parser) {
+  CLI::App* command = parser.app.add_subcommand(
+      "plan", "Show what each rank of a run would keep, compute and send; start nothing.");
+  parser.plan_command = command;
+  add_run_file(*command, parser.plan.config, parser.plan.set);
+}
+
+void describe_eval(Parser& parser) {
+  EvalOptions& options = parser.eval;
+  CLI::App* command =
+      parser.app.add_subcommand("eval", "Evaluate a run's checkpoint on the validation data.");
+  parser.eval_command = command;
+  command->add_option("run_directory", options.run_directory, "For example runs/quickstart")
+      ->required()
+      ->type_name("RUN_DIRECTORY");
+  parser.eval_step_option =
+      add_integer(*command, "--step", parser.eval_step, "Checkpoint to use; the newest by default");
+  add_integer(*command, "--ranks", options.ranks, "Ranks that share the work")->default_str("1");
+  command->add_flag("--follow", options.follow,
+                    "Evaluate every checkpoint as the run publishes it, until the run ends");
+}
+
+void describe_worker(Parser& parser) {
+  WorkerOptions& options = parser.worker;
+  CLI::App* command = parser.app.add_subcommand("worker", "One rank of a run.");
+  parser.worker_command = command;
+  command->group("");  // Hidden: only the launcher has use for it.
+  command->add_option("--head", options.head, "Where the run's head listens")
+      ->required()
+      ->type_name("HOST:PORT");
+  add_integer(*command, "--rank", options.rank, "Which rank")->required();
+  command->add_option("--credentials", options.credentials, "What the head knows its ranks by")
+      ->required()
+      ->type_name("DIR");
 }
 
 void describe_generate(Parser& parser) {
@@ -146,9 +201,12 @@ void describe_rest(Parser& parser) {
 
 void describe(Parser& parser) {
   describe_run(parser);
+  describe_plan(parser);
+  describe_eval(parser);
   describe_generate(parser);
   describe_data(parser);
   describe_rest(parser);
+  describe_worker(parser);
 }
 
 std::string one_line(std::string text) {
@@ -190,7 +248,9 @@ Error usage_error(const CLI::App& command, const std::string& what) {
 std::vector<std::string> names_of_commands(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::App* inner : command.get_subcommands({})) {
-    names.push_back(inner->get_name());
+    if (!inner->get_group().empty()) {  // Not hidden.
+      names.push_back(inner->get_name());
+    }
   }
   return names;
 }
@@ -235,6 +295,47 @@ Error explain(const CLI::App& command, const CLI::ParseError& error,
   return usage_error(command, error.what());
 }
 
+Status check_run(const Parser& parser) {
+  if (parser.nodes < 1) {
+    return usage_error(*parser.run_command,
+                       fmt::format("--nodes must be 1 or more, not {}", parser.nodes));
+  }
+  return {};
+}
+
+Status check_eval(const Parser& parser) {
+  const EvalOptions& options = parser.eval;
+  const CLI::App& command = *parser.eval_command;
+  if (options.ranks < 1) {
+    return usage_error(command, fmt::format("--ranks must be 1 or more, not {}", options.ranks));
+  }
+  if (parser.eval_step < 0) {
+    return usage_error(command, fmt::format("--step must be 0 or more, not {}", parser.eval_step));
+  }
+  if (options.follow && parser.eval_step_option->count() > 0) {
+    return usage_error(command, "--follow takes every checkpoint, --step one; give one of them");
+  }
+  return {};
+}
+
+Status check_worker(const Parser& parser) {
+  const WorkerOptions& options = parser.worker;
+  const CLI::App& command = *parser.worker_command;
+  if (options.rank < 0) {
+    return usage_error(command, fmt::format("--rank must be 0 or more, not {}", options.rank));
+  }
+  const std::size_t colon = options.head.rfind(':');
+  std::uint16_t port = 0;
+  const std::string_view digits =
+      colon == std::string::npos ? "" : std::string_view(options.head).substr(colon + 1);
+  const auto [stop, code] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (colon == std::string::npos || colon == 0 || code != std::errc() || port == 0 ||
+      stop != digits.data() + digits.size()) {
+    return usage_error(command, fmt::format("--head wants HOST:PORT, not \"{}\"", options.head));
+  }
+  return {};
+}
+
 Status check_generate(const Parser& parser) {
   const GenerateOptions& options = parser.generate;
   const CLI::App& command = *parser.generate_command;
@@ -277,7 +378,27 @@ Status check_prepare(const Parser& parser) {
 
 Result<Command> command_from(const Parser& parser) {
   if (parser.run_command->parsed()) {
-    return Command(parser.run);
+    TRAIN_RETURN_IF_ERROR(check_run(parser));
+    RunOptions options = parser.run;
+    if (parser.nodes_option->count() > 0) {
+      options.nodes = parser.nodes;
+    }
+    return Command(std::move(options));
+  }
+  if (parser.plan_command->parsed()) {
+    return Command(parser.plan);
+  }
+  if (parser.eval_command->parsed()) {
+    TRAIN_RETURN_IF_ERROR(check_eval(parser));
+    EvalOptions options = parser.eval;
+    if (parser.eval_step_option->count() > 0) {
+      options.step = parser.eval_step;
+    }
+    return Command(std::move(options));
+  }
+  if (parser.worker_command->parsed()) {
+    TRAIN_RETURN_IF_ERROR(check_worker(parser));
+    return Command(parser.worker);
   }
   if (parser.generate_command->parsed()) {
     TRAIN_RETURN_IF_ERROR(check_generate(parser));

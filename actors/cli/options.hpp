@@ -23,6 +23,30 @@ struct RunOptions {
   std::vector<std::string> set;  ///< "section.key=value", in order.
   bool dry_run = false;          ///< Check everything, train nothing.
   bool fresh = false;            ///< Set an earlier run of this name aside instead of resuming it.
+  bool profile = false;          ///< Record what every actor did when.
+  std::optional<std::int64_t> nodes;  ///< Instead of parallel.nodes; 1 or more.
+};
+
+/// actortrain plan CONFIG
+struct PlanOptions {
+  std::string config;            ///< Path of the run file.
+  std::vector<std::string> set;  ///< As in RunOptions.
+};
+
+/// actortrain eval RUN_DIRECTORY
+struct EvalOptions {
+  std::string run_directory;
+  std::optional<std::int64_t> step;  ///< Of the checkpoint; none: the newest. Not with `follow`.
+  std::int64_t ranks = 1;            ///< 1 or more.
+  bool follow = false;               ///< Evaluate every checkpoint as it is published.
+};
+
+/// actortrain worker: one rank of a run, started by the run's launcher and not meant for people
+/// (help does not show it).
+struct WorkerOptions {
+  std::string head;         ///< HOST:PORT of the run's head.
+  std::int64_t rank = 0;    ///< 0 or more.
+  std::string credentials;  ///< Directory of what the head knows its own ranks by.
 };
 
 /// actortrain generate RUN_DIRECTORY
@@ -59,8 +83,8 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command = std::variant<RunOptions, GenerateOptions, PrepareOptions, KeysOptions,
-                             VersionOptions, HelpOptions>;
+using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
+                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

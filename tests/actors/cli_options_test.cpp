@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +49,61 @@ TEST_CASE("options: run takes a file, overrides and flags", "[actors][cli]") {
   CHECK(full.fresh);
   CHECK(accepted<RunOptions>({"run", "a.toml", "--set=data.dir=x=y"}).set.front() ==
         "data.dir=x=y");
+}
+
+TEST_CASE("options: run takes nodes and a profile", "[actors][cli]") {
+  const auto plain = accepted<RunOptions>({"run", "a.toml"});
+  CHECK_FALSE(plain.profile);
+  CHECK_FALSE(plain.nodes.has_value());
+  const auto full = accepted<RunOptions>({"run", "a.toml", "--profile", "--nodes", "2"});
+  CHECK(full.profile);
+  CHECK(full.nodes == std::optional<std::int64_t>(2));
+  CHECK(refused({"run", "a.toml", "--nodes", "0"}).find("--nodes must be 1 or more, not 0") !=
+        std::string::npos);
+  CHECK(refused({"run", "a.toml", "--nodes", "two"}).find("--nodes") != std::string::npos);
+}
+
+TEST_CASE("options: plan takes a run file and overrides", "[actors][cli]") {
+  const auto plan = accepted<PlanOptions>({"plan", "a.toml", "--set", "parallel.ranks=8"});
+  CHECK(plan.config == "a.toml");
+  CHECK(plan.set == std::vector<std::string>{"parallel.ranks=8"});
+  CHECK(refused({"plan"}).starts_with("actortrain plan: "));
+  CHECK(refused({"plan", "a.toml", "--fresh"}).find("unknown option") != std::string::npos);
+}
+
+TEST_CASE("options: eval takes one checkpoint or follows a run", "[actors][cli]") {
+  const auto plain = accepted<EvalOptions>({"eval", "runs/a"});
+  CHECK(plain.run_directory == "runs/a");
+  CHECK_FALSE(plain.step.has_value());
+  CHECK(plain.ranks == 1);
+  CHECK_FALSE(plain.follow);
+  const auto one = accepted<EvalOptions>({"eval", "runs/a", "--step", "0", "--ranks", "4"});
+  CHECK(one.step == std::optional<std::int64_t>(0));
+  CHECK(one.ranks == 4);
+  CHECK(accepted<EvalOptions>({"eval", "runs/a", "--follow"}).follow);
+  CHECK(refused({"eval", "a", "--follow", "--step", "3"}).find("give one of them") !=
+        std::string::npos);
+  CHECK(refused({"eval", "a", "--ranks", "0"}).find("--ranks must") != std::string::npos);
+  CHECK(refused({"eval", "a", "--step", "-1"}).find("--step must") != std::string::npos);
+  CHECK(refused({"eval"}).starts_with("actortrain eval: "));
+}
+
+TEST_CASE("options: worker is understood but hidden", "[actors][cli]") {
+  const auto worker = accepted<WorkerOptions>(
+      {"worker", "--head", "[::1]:4000", "--rank", "3", "--credentials", "d"});
+  CHECK(worker.head == "[::1]:4000");
+  CHECK(worker.rank == 3);
+  CHECK(worker.credentials == "d");
+  for (const char* head : {"host", "host:", ":4000", "host:x", "host:0", "host:70000", "a:1 "}) {
+    INFO(head);
+    CHECK(refused({"worker", "--head", head, "--rank", "0", "--credentials", "d"})
+              .find("--head wants HOST:PORT") != std::string::npos);
+  }
+  CHECK(refused({"worker", "--head", "h:1", "--rank", "-1", "--credentials", "d"})
+            .find("--rank must") != std::string::npos);
+  CHECK(refused({"worker"}).starts_with("actortrain worker: "));
+  CHECK(accepted<HelpOptions>({"--help"}).text.find("worker") == std::string::npos);
+  CHECK(refused({"worke"}).find("worker") == std::string::npos);
 }
 
 TEST_CASE("options: overrides reach the loader unchanged", "[actors][cli]") {
@@ -100,7 +156,8 @@ TEST_CASE("options: config keys and version", "[actors][cli]") {
 
 TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli]") {
   const std::string top = accepted<HelpOptions>({"--help"}).text;
-  for (const char* word : {"run", "generate", "data", "config", "version", "75", "resumes"}) {
+  for (const char* word :
+       {"run", "plan", "eval", "generate", "data", "config", "version", "75", "resumes"}) {
     INFO(word);
     CHECK(top.find(word) != std::string::npos);
   }
@@ -115,9 +172,10 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 }
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
-  CHECK(refused({}) ==
-        "actortrain: wants a command: run, generate, data, config, version; \"actortrain --help\" "
-        "explains");
+  CHECK(
+      refused({}) ==
+      "actortrain: wants a command: run, plan, eval, generate, data, config, version; \"actortrain "
+      "--help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
         "explains");
