@@ -298,7 +298,8 @@ void bench_optimizer(Bench& bench, std::int64_t count) {
         stream, {.x = g.data(), .row_sums = row_sums.data(), .rows = count / 768, .cols = 768});
   });
   bench.row(fmt::format("tree_add {}", count), 0, 3 * bytes, [&](Stream& stream) {
-    bench.kernels().tree_add(stream, {.left = p.data(), .right = g.data(), .out = p.data(), .count = count});
+    bench.kernels().tree_add(
+        stream, {.left = p.data(), .right = g.data(), .out = p.data(), .count = count});
   });
 }
 
