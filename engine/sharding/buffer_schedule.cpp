@@ -169,7 +169,9 @@ std::size_t BufferSchedule::visit(std::int64_t round, bool backward, std::size_t
 
 std::int64_t gather_buffers(const ShardPlan& plan) {
   const std::int64_t groups = gathered_groups(plan);
-  return plan.reshard_ranks() == 1 ? groups : std::min(groups, plan.parallel().gather_credits);
+  return plan.reshard_ranks() == 1
+             ? groups
+             : std::clamp<std::int64_t>(plan.parallel().gather_credits, 0, groups);
 }
 
 std::int64_t gather_buffers_needed(const ShardPlan& plan) {

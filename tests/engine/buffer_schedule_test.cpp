@@ -1,0 +1,243 @@
+#include "engine/sharding/buffer_schedule.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/engine/shard_options.hpp"
+
+namespace train::engine {
+namespace {
+
+using testing::all_strategies;
+using testing::name_of;
+using testing::shard_options;
+
+ShardPlan make(const ShardPlan::Options& options) {
+  INFO(name_of(options));
+  auto plan = ShardPlan::make(options);
+  REQUIRE(plan.ok());
+  return std::move(plan).value();
+}
+
+constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
+                                     CommandKind::diagnose};
+
+/// Every strategy x reshard x wrapping x sync, a few ranks.
+std::vector<ShardPlan::Options> many_plans() {
+  std::vector<ShardPlan::Options> cases;
+  for (const ShardPlan::Options& base : all_strategies(4)) {
+    for (const char* reshard : {"after_forward", "never", "2"}) {
+      for (const char* wrapping : {"per_block", "by_size", "block 1", "*"}) {
+        for (const char* sync : {"auto", "last_lane", "2"}) {
+          for (const std::int64_t credits : {1, 2, 3}) {
+            ShardPlan::Options options = base;
+            options.parallel.reshard = reshard;
+            options.parallel.wrapping = {wrapping};
+            options.parallel.wrap_min_parameters = 150;
+            options.parallel.sync = sync;
+            options.parallel.gather_credits = credits;
+            options.tied = credits == 2;
+            if (ShardPlan::make(options).ok()) {
+              cases.push_back(options);
+            }
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+void check_buffers(const std::vector<Lease>& leases, std::int64_t buffers) {
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    const Lease& lease = leases[i];
+    CHECK((0 <= lease.buffer && lease.buffer < buffers));
+    CHECK(lease.first <= lease.last);
+    CHECK((i == 0 || leases[i - 1].first < lease.first));
+    std::int32_t before = -1;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (leases[j].buffer == lease.buffer) {
+        CHECK(leases[j].last < lease.first);
+        before = static_cast<std::int32_t>(j);
+      }
+    }
+    CHECK(lease.before == before);
+  }
+}
+
+std::int64_t most_open(const std::vector<Lease>& leases, std::size_t visits) {
+  std::int64_t most = 0;
+  for (std::size_t visit = 0; visit < visits; ++visit) {
+    std::int64_t open = 0;
+    for (const Lease& lease : leases) {
+      open += lease.first <= visit && visit <= lease.last ? 1 : 0;
+    }
+    most = std::max(most, open);
+  }
+  return most;
+}
+
+void check_visits(const ShardPlan& plan, const BufferSchedule& schedule) {
+  const std::vector<Visit>& visits = schedule.visits();
+  for (std::size_t i = 0; i < visits.size(); ++i) {
+    const Visit& visit = visits[i];
+    CHECK(schedule.visit(visit.round, visit.backward, visit.unit) == i);
+    const std::size_t group = plan.group_of(visit.unit);
+    const std::int32_t gather = schedule.gather_of(i);
+    CHECK((gather < 0) == plan.resident(group));
+    if (gather >= 0) {
+      const Lease& lease = schedule.gathers().at(static_cast<std::size_t>(gather));
+      CHECK(lease.group == group);
+      CHECK((lease.first <= i && i <= lease.last));
+    }
+    const std::int32_t leaf = schedule.leaf_of(i);
+    if (leaf >= 0) {
+      const Lease& lease = schedule.leaves().at(static_cast<std::size_t>(leaf));
+      CHECK(lease.group == group);
+      CHECK((lease.first <= i && i <= lease.last));
+      CHECK(visits[lease.first].round == visits[lease.last].round);
+    }
+  }
+}
+
+std::string text_of(const ShardPlan& plan, const std::vector<Lease>& leases) {
+  std::string text;
+  for (const Lease& lease : leases) {
+    text += plan.groups()[lease.group].name + " " + std::to_string(lease.first) + "-" +
+            std::to_string(lease.last) + (lease.from_smaller_group ? " small" : "") +
+            (lease.keeps_rows ? " keeps" : "") + "; ";
+  }
+  return text;
+}
+
+ShardPlan small_plan(const char* reshard, std::int64_t ranks = 4) {
+  ShardPlan::Options options = shard_options(ranks, "full", 0, 8);
+  options.units = testing::odd_units(1);
+  options.parallel.reshard = reshard;
+  return make(options);
+}
+
+}  // namespace
+
+TEST_CASE("buffer schedule: each visit has its weights, no buffer has two users",
+          "[engine][sharding][EX-4]") {
+  for (const ShardPlan::Options& options : many_plans()) {
+    INFO(name_of(options) << ", wrapping " << options.parallel.wrapping.front() << ", credits "
+                          << options.parallel.gather_credits);
+    const ShardPlan plan = make(options);
+    for (const CommandKind kind : kCommands) {
+      const BufferSchedule schedule(plan, kind);
+      check_visits(plan, schedule);
+      check_buffers(schedule.gathers(), gather_buffers(plan));
+      check_buffers(schedule.leaves(), leaf_buffers(plan));
+      CHECK(most_open(schedule.gathers(), schedule.visits().size()) <= gather_buffers_needed(plan));
+    }
+    const BufferSchedule step(plan, CommandKind::train_step);
+    CHECK(most_open(step.gathers(), step.visits().size()) == gather_buffers_needed(plan));
+    CHECK(gather_buffers(plan) >= gather_buffers_needed(plan));
+  }
+}
+
+TEST_CASE("buffer schedule: the needed gather buffers are enough, one fewer is refused",
+          "[engine][sharding][EX-4]") {
+  for (const ShardPlan::Options& options : many_plans()) {
+    const ShardPlan plan = make(options);
+    if (plan.reshard_ranks() == 1) {
+      continue;  // a buffer for each group, whatever the credits
+    }
+    ShardPlan::Options changed = options;
+    changed.parallel.gather_credits = gather_buffers_needed(plan);
+    CHECK(ShardPlan::make(changed).ok());
+    changed.parallel.gather_credits -= 1;
+    CHECK(ShardPlan::make(changed).ok() == (gather_buffers_needed(plan) == 0));
+  }
+}
+
+TEST_CASE("buffer schedule: gradients are written where there is a leaf for them",
+          "[engine][sharding]") {
+  for (const ShardPlan::Options& options : many_plans()) {
+    INFO(name_of(options));
+    const ShardPlan plan = make(options);
+    const BufferSchedule schedule(plan, CommandKind::train_step);
+    for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
+      const Visit& visit = schedule.visits()[i];
+      const bool writes = visit.backward || visit.unit + 1 == plan.unit_count();
+      CHECK((schedule.leaf_of(i) >= 0) == (writes && plan.uses_leaf(plan.group_of(visit.unit))));
+      // One leaf takes all that a group writes in a round.
+      for (std::size_t j = 0; j < i; ++j) {
+        const Visit& other = schedule.visits()[j];
+        if (schedule.leaf_of(i) >= 0 && schedule.leaf_of(j) >= 0) {
+          CHECK((schedule.leaf_of(i) == schedule.leaf_of(j)) ==
+                (visit.round == other.round &&
+                 plan.group_of(visit.unit) == plan.group_of(other.unit)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("buffer schedule: neighbouring visits of a group share a gather", "[engine][sharding]") {
+  // Two rounds of embedding, block, head: the head turns round, and so does the embedding.
+  const ShardPlan plan = small_plan("after_forward");
+  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers()) ==
+        "embedding 0-0; block 0 1-1; head 2-3; block 0 4-4; embedding 5-6; block 0 7-7; head 8-9; "
+        "block 0 10-10; embedding 11-11; ");
+  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::evaluate).gathers()) ==
+        "embedding 0-0; block 0 1-1; head 2-2; ");
+}
+
+TEST_CASE("buffer schedule: reshard never gathers once", "[engine][sharding]") {
+  const ShardPlan plan = small_plan("never");
+  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers()) ==
+        "embedding 0-11; block 0 1-10; head 2-9; ");
+  CHECK(gather_buffers(plan) == 3);
+}
+
+TEST_CASE("buffer schedule: a smaller group keeps what the backward pass gathers again",
+          "[engine][sharding]") {
+  const ShardPlan plan = small_plan("2");
+  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers()) ==
+        "embedding 0-0 keeps; block 0 1-1 keeps; head 2-3; block 0 4-4 small; embedding 5-6; "
+        "block 0 7-7; head 8-9; block 0 10-10 small; embedding 11-11 small; ");
+  CHECK(text_of(plan, BufferSchedule(plan, CommandKind::evaluate).gathers()) ==
+        "embedding 0-0; block 0 1-1; head 2-2; ");
+  // As many ranks as keep the weights anyway: nothing to copy.
+  const ShardPlan all = small_plan("2", 2);
+  CHECK(text_of(all, BufferSchedule(all, CommandKind::train_step).gathers()).find("keeps") ==
+        std::string::npos);
+}
+
+TEST_CASE("buffer schedule: what is lent goes round", "[engine][sharding]") {
+  ShardPlan::Options options = shard_options(4, "full", 0, 8);
+  options.parallel.gather_credits = 2;
+  const BufferSchedule schedule(make(options), CommandKind::train_step);
+  for (std::size_t i = 0; i < schedule.gathers().size(); ++i) {
+    CHECK(schedule.gathers()[i].buffer == static_cast<std::int32_t>(i % 2));
+    CHECK(schedule.gathers()[i].before ==
+          static_cast<std::int32_t>(i) - 2 + (i < 2 ? 1 - static_cast<std::int32_t>(i) : 0));
+  }
+}
+
+TEST_CASE("buffer schedule: leaves are as many as overlap, and one more where sums travel",
+          "[engine][sharding]") {
+  CHECK(leaf_buffers(make(shard_options(1, "none"))) == 1);
+  CHECK(leaf_buffers(make(shard_options(1, "none", 0, 1))) == 0);
+  CHECK(leaf_buffers(make(shard_options(4, "full"))) == 2);
+  CHECK(leaf_buffers(make(shard_options(9, "none"))) == 0);
+  ShardPlan::Options options = shard_options(4, "full");
+  options.tied = true;  // the pair's leaf spans the whole backward pass
+  CHECK(leaf_buffers(make(options)) == 3);
+  options.parallel.wrapping = {"nothing*", "*"};
+  CHECK_FALSE(ShardPlan::make(options).ok());
+}
+
+TEST_CASE("buffer schedule: one rank gathers nothing", "[engine][sharding]") {
+  const ShardPlan plan = make(shard_options(1, "full"));
+  CHECK(gather_buffers(plan) == 0);
+  CHECK(gather_buffers_needed(plan) == 0);
+  CHECK(BufferSchedule(plan, CommandKind::train_step).gathers().empty());
+  CHECK(BufferSchedule(plan, CommandKind::snapshot).visits().empty());
+}
+
+}  // namespace train::engine

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/parameter_list.hpp"
+#include "engine/sharding/shard_plan.hpp"
+
+namespace train::engine::testing {
+
+inline UnitParameters unit_of(const std::string& name, const std::vector<Parameter>& parameters) {
+  ParameterList list;
+  for (const Parameter& parameter : parameters) {
+    list.add(parameter);
+  }
+  return {name, list.parameters(), list.element_count()};
+}
+
+/// Units whose rows no small number divides; some parameters have fewer rows than there are ranks.
+inline std::vector<UnitParameters> odd_units(std::int64_t blocks) {
+  std::vector<UnitParameters> units;
+  units.push_back(unit_of("embedding", {{.name = "wte", .rows = 37, .cols = 4}}));
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const std::string prefix = "block." + std::to_string(i);
+    units.push_back(unit_of("block " + std::to_string(i),
+                            {{.name = prefix + ".norm", .rows = 7, .vector = true},
+                             {.name = prefix + ".small", .rows = 3, .cols = 5},
+                             {.name = prefix + ".matrix", .rows = 23, .cols = 3}}));
+  }
+  units.push_back(unit_of("head", {{.name = "ln_f", .rows = 7, .vector = true},
+                                   {.name = "lm_head", .rows = 41, .cols = 2}}));
+  return units;
+}
+
+inline ShardPlan::Options shard_options(std::int64_t ranks, const std::string& strategy,
+                                        std::int64_t group = 0, std::int64_t lanes = 9) {
+  ShardPlan::Options options;
+  options.units = odd_units(3);
+  options.parallel.ranks = ranks;
+  options.parallel.strategy = strategy;
+  options.parallel.group = group;
+  options.train_lanes = lanes;
+  options.eval_lanes = 4;
+  return options;
+}
+
+/// Every strategy at 1 to `most_ranks` ranks; hybrid with every group that divides them.
+inline std::vector<ShardPlan::Options> all_strategies(std::int64_t most_ranks,
+                                                      std::int64_t lanes = 9) {
+  std::vector<ShardPlan::Options> cases;
+  for (std::int64_t ranks = 1; ranks <= most_ranks; ++ranks) {
+    for (const char* strategy : {"none", "optimizer", "gradient", "full"}) {
+      cases.push_back(shard_options(ranks, strategy, 0, lanes));
+    }
+    for (std::int64_t group = 1; group <= ranks; ++group) {
+      if (ranks % group == 0) {
+        cases.push_back(shard_options(ranks, "hybrid", group, lanes));
+      }
+    }
+  }
+  return cases;
+}
+
+inline std::string name_of(const ShardPlan::Options& options) {
+  return options.parallel.strategy + " group " + std::to_string(options.parallel.group) + " on " +
+         std::to_string(options.parallel.ranks) + " ranks, reshard " + options.parallel.reshard +
+         ", sync " + options.parallel.sync;
+}
+
+}  // namespace train::engine::testing
