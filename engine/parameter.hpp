@@ -7,7 +7,7 @@
 namespace train::engine {
 
 /// Weight-decay group: "decay" is every linear weight (head included), "no_decay" norms and
-/// embedding.
+/// embedding, also where the head uses the embedding's matrix.
 enum class ParameterGroup : std::uint8_t { decay, no_decay };
 
 /// What decides the standard deviation of the initial values.
