@@ -4,28 +4,46 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/model/model.hpp"
+#include "engine/rank_engine_layout.hpp"
 #include "kernels/backend.hpp"
-#include "kernels/device/buffer.hpp"
 
 namespace train::engine {
 
-/// Squared norm of one unit's gradient: sums of rows, a canonical tree over the rows of a
-/// parameter, then over its parameters. A row is never split, so the value is the same at any
-/// sharding. Ownership: owns scratch. Threading: one owner; calls only enqueue.
-class UnitSquaredNorm {
+/// Enqueues the sums of squares of the part's rows, and from them one double per node of the
+/// canonical trees over each parameter's rows: a row is never split, and a node depends on its rows
+/// alone, so who holds which rows does not show. `gradient`: packed as `part`; `row_sums`: scratch
+/// for the rows of a segment; `nodes`: of all segments, in their order.
+void sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
+                 const ShardGroup& group, const Part& part, const float* gradient, double* row_sums,
+                 double* nodes);
+
+/// Finishes the trees over the nodes of all ranks: rows -> parameter -> unit -> model.
+/// Host memory; a pure function of plan and layout decides what lies where.
+class NormTree {
  public:
-  UnitSquaredNorm(const kernels::KernelTable& kernels, const UnitParameters& unit);
-  /// Enqueues *out = squared norm of `gradient` (flat).
-  void compute(kernels::Stream& stream, const float* gradient, double* out);
+  NormTree(const ShardPlan& plan, const RankLayout& layout);
+
+  /// `values`: the exchanged blocks of all ranks (RankLayout::step_block). Writes the squared norm
+  /// of each unit; returns that of all.
+  double finish(const double* values, std::vector<double>& unit_squares) const;
+  /// Where, in its rank's block, the nodes of `group` begin.
+  [[nodiscard]] std::int64_t first_node(std::size_t group) const { return first_node_[group]; }
 
  private:
-  const kernels::KernelTable* kernels_;
-  std::vector<Parameter> parameters_;
-  kernels::Buffer row_sums_, parameter_sums_;
-};
+  struct Node {
+    LaneRange rows;
+    std::int64_t at = 0;  // Index in `values`.
+  };
+  struct ParameterNodes {
+    std::size_t unit = 0;
+    std::int64_t rows = 0;
+    std::vector<Node> nodes;  // From the first row to the last.
+  };
+  void collect(const ShardPlan& plan, const RankLayout& layout);
 
-/// Bytes of scratch that a UnitSquaredNorm of `unit` owns.
-[[nodiscard]] std::size_t squared_norm_bytes(const UnitParameters& unit);
+  std::size_t units_;
+  std::vector<std::int64_t> first_node_;
+  std::vector<ParameterNodes> parameters_;  // Of all units, in their order.
+};
 
 }  // namespace train::engine

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/base/result.hpp"
 #include "engine/sharding/shard_plan.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {

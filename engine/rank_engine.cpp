@@ -1,30 +1,39 @@
 #include "engine/rank_engine.hpp"
 
-#include <fmt/format.h>
-
-#include <cstddef>
+#include <utility>
 
 #include "engine/base/check.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
-#include "kernels/device/device_error.hpp"
+#include "engine/rank_engine_parts.hpp"
+#include "engine/weights_digest.hpp"
 
 namespace train::engine {
 namespace {
 
-// The device results that the host reads after a step.
-struct Scalars {
-  double squared_norm = 0.0;
-  double cross_entropy = 0.0;
-  double z_squared = 0.0;
-  double reserved = 0.0;
-  kernels::UpdateGate gate;
-};
+CommandKind command_of(LanePurpose purpose) {
+  switch (purpose) {
+    case LanePurpose::train:
+      return CommandKind::train_step;
+    case LanePurpose::evaluate:
+      return CommandKind::evaluate;
+    case LanePurpose::probe:
+      return CommandKind::diagnose;
+  }
+  TRAIN_CHECK(false, "lane purpose {}", static_cast<int>(purpose));
+  return CommandKind::train_step;
+}
 
-// Doubles per LossSums: the stride of one of its fields over lanes.
-constexpr std::int64_t kSumsStride = sizeof(kernels::LossSums) / sizeof(double);
+kernels::Mark mark_of(const char* what, std::size_t unit, const LaneWork& work) {
+  return {.what = what,
+          .step = work.step,
+          .unit = static_cast<std::int32_t>(unit),
+          .lane = static_cast<std::int32_t>(work.lane)};
+}
 
-kernels::Buffer make_sums(std::int64_t lanes, const char* name) {
-  return {static_cast<std::size_t>(lanes) * sizeof(kernels::LossSums), name};
+ShardPlan plan_or_check(const RankEngine::Options& options) {
+  Result<ShardPlan> plan = plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
+  return *std::move(plan);
 }
 
 }  // namespace
@@ -32,185 +41,250 @@ kernels::Buffer make_sums(std::int64_t lanes, const char* name) {
 RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& options)
     : kernels_(&kernels),
       options_(options),
-      model_(options.shape, kernels, options.batch.micro_batch, options.seq_len, true),
-      decay_(kernels, options.optimizer, ParameterGroup::decay),
-      no_decay_(kernels, options.optimizer, ParameterGroup::no_decay) {
-  const auto slot_elements =
-      static_cast<std::size_t>(options.batch.micro_batch * options.seq_len * options.lane_slots);
-  tokens_ = {slot_elements * sizeof(std::int32_t), "lane tokens"};
-  targets_ = {slot_elements * sizeof(std::int32_t), "lane targets"};
-  train_sums_ = make_sums(options.batch.lanes, "loss sums");
-  eval_sums_ = make_sums(options.eval_lanes, "evaluation loss sums");
-  scalars_ = {sizeof(Scalars), "step scalars"};
+      plan_(plan_or_check(options)),
+      parts_(std::make_unique<Parts>(kernels, options, plan_)) {
+  TRAIN_CHECK(options.rank >= 0 && options.rank < plan_.ranks(), "rank {} of {}", options.rank,
+              plan_.ranks());
+  make_gradient_set();
+  make_optimizer();
+  settle_restored();
+}
 
-  const auto units = describe_units(options.shape);
-  unit_norms_ = {units.size() * sizeof(double), "unit norms"};
-  nonfinite_ = {
-      units.size() * 2 * sizeof(std::int64_t) * static_cast<std::size_t>(options.batch.lanes),
-      "non-finite counts"};
-  states_.reserve(units.size());
-  for (const UnitParameters& unit : units) {
-    states_.emplace_back(unit);
-    states_.back().initialise(options.shape, options.init);
-    trees_.emplace_back(kernels, unit.element_count, options.batch.lanes,
-                        "gradients of " + unit.name);
-    norms_.emplace_back(kernels, unit);
+RankEngine::~RankEngine() = default;
+
+void RankEngine::make_gradient_set() {
+  std::vector<GradientShard> shards;
+  std::vector<std::string> unit_names;
+  for (const UnitParameters& unit : plan_.units()) {
+    unit_names.push_back(unit.name);
   }
-  for (std::size_t unit = 0; unit < units.size(); ++unit) {
-    for (const Parameter& parameter : units[unit].parameters) {
-      AdamwGroup& group = parameter.group == ParameterGroup::decay ? decay_ : no_decay_;
-      group.add({.weights = states_[unit].weights() + parameter.offset,
-                 .gradient = trees_[unit].root() + parameter.offset,
-                 .exp_avg = states_[unit].exp_avg() + parameter.offset,
-                 .exp_avg_sq = states_[unit].exp_avg_sq() + parameter.offset,
-                 .count = parameter.count()});
+  std::vector<std::size_t> group_of_shard;
+  for (std::size_t index = 0; index < plan_.groups().size(); ++index) {
+    const ShardGroup& group = plan_.groups()[index];
+    const std::size_t first = shards.size();
+    for (const std::size_t unit : group.units) {
+      for (const Parameter& parameter : plan_.units()[unit].parameters) {
+        shards.push_back({.name = parameter.name, .unit = unit, .cols = parameter.cols});
+        group_of_shard.push_back(index);
+      }
+    }
+    for (const Segment& segment : parts_->layout.group(index).reduce.segments) {
+      GradientShard& shard = shards[first + segment.parameter];
+      shard.first_row = segment.first_row;
+      shard.rows = segment.rows;
+      shard.data = parts_->reduced(index) + segment.packed_offset;
+    }
+  }
+  parts_->gradient_set.emplace(*kernels_, std::move(shards), std::move(unit_names));
+  parts_->frozen.resize(plan_.groups().size());
+  for (const std::string& pattern : options_.train.freeze) {
+    const auto found = parts_->gradient_set->select(pattern);
+    TRAIN_CHECK(found.ok(), "{}", found.error().message);
+    for (const std::size_t shard : *found) {
+      parts_->frozen[group_of_shard[shard]].push_back(shard);
     }
   }
 }
 
+void RankEngine::make_optimizer() {
+  std::vector<bool> frozen(parts_->gradient_set->shards().size(), false);
+  for (const std::vector<std::size_t>& shards : parts_->frozen) {
+    for (const std::size_t shard : shards) {
+      frozen[shard] = true;
+    }
+  }
+  std::size_t first = 0;
+  for (std::size_t index = 0; index < plan_.groups().size(); ++index) {
+    const ShardGroup& group = plan_.groups()[index];
+    const GroupState& state = parts_->states[index];
+    for (const Segment& segment : parts_->layout.group(index).state.segments) {
+      if (frozen[first + segment.parameter]) {
+        continue;
+      }
+      const bool decayed = group.parameters[segment.parameter].group == ParameterGroup::decay;
+      (decayed ? parts_->decay : parts_->no_decay)
+          .add({.weights = state.master(segment.parameter, segment.first_row),
+                .gradient = parts_->optimizer_gradient(plan_, index, segment),
+                .exp_avg = state.exp_avg(segment.parameter, segment.first_row),
+                .exp_avg_sq = state.exp_avg_sq(segment.parameter, segment.first_row),
+                .count = segment.count});
+    }
+    first += group.parameters.size();
+  }
+}
+
+const BufferSchedule& RankEngine::schedule(CommandKind kind) const {
+  TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",
+              command_name(kind));
+  return kind == CommandKind::train_step ? parts_->train_schedule
+         : kind == CommandKind::evaluate ? parts_->eval_schedule
+                                         : parts_->diagnose_schedule;
+}
+
 const std::string& RankEngine::unit_name(std::size_t unit) const {
-  return states_[unit].unit().name;
+  return plan_.units()[unit].name;
 }
 
 std::int32_t* RankEngine::slot_tokens(std::int32_t slot) const {
-  return tokens_.as<std::int32_t>() + slot * options_.batch.micro_batch * options_.seq_len;
+  return parts_->tokens.as<std::int32_t>() + slot * options_.batch.micro_batch * options_.seq_len;
 }
 
 std::int32_t* RankEngine::slot_targets(std::int32_t slot) const {
-  return targets_.as<std::int32_t>() + slot * options_.batch.micro_batch * options_.seq_len;
+  return parts_->targets.as<std::int32_t>() + slot * options_.batch.micro_batch * options_.seq_len;
 }
 
 Lane RankEngine::make_lane(const LaneWork& work) const {
   const auto tokens = static_cast<double>(tokens_per_step());
   const bool training = work.purpose != LanePurpose::evaluate;
+  const auto lane = static_cast<std::size_t>(work.lane);
+  auto* sums = training ? reinterpret_cast<kernels::LossSums*>(parts_->step_sums.as<double>() +
+                                                               parts_->step_sums_at.at(lane))
+                        : parts_->eval_sums.as<kernels::LossSums>() + parts_->eval_sums_at.at(lane);
   return {.step = work.step,
           .index = work.lane,
           .sequences = options_.batch.micro_batch,
           .seq_len = options_.seq_len,
           .tokens = slot_tokens(work.slot),
           .targets = slot_targets(work.slot),
-          .sums = (training ? train_sums_ : eval_sums_).as<kernels::LossSums>() + work.lane,
+          .sums = sums,
           .loss_scale = static_cast<float>(1.0 / tokens),
           .z_scale = static_cast<float>(static_cast<double>(options_.shape.z_loss_coeff) / tokens),
           .with_gradient = training};
 }
 
-std::int64_t* RankEngine::nonfinite_slot(const LaneWork& work, std::size_t unit,
-                                         bool backward) const {
-  const auto lane = static_cast<std::size_t>(work.lane);
-  return nonfinite_.as<std::int64_t>() + (lane * 2 + (backward ? 1 : 0)) * unit_count() + unit;
+std::int64_t* RankEngine::nonfinite_slot(std::int64_t lane, std::size_t unit, bool backward) const {
+  const auto place = static_cast<std::size_t>(parts_->lane_at[static_cast<std::size_t>(lane)]);
+  return parts_->nonfinite.as<std::int64_t>() + (place * 2 + (backward ? 1 : 0)) * unit_count() +
+         unit;
 }
 
-void RankEngine::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work) {
-  stream.mark({.what = "forward",
-               .step = work.step,
-               .unit = static_cast<std::int32_t>(unit),
-               .lane = static_cast<std::int32_t>(work.lane)});
+const float* RankEngine::group_weights(std::size_t group, const LaneWork& work,
+                                       UnitPlace place) const {
+  if (plan_.resident(group)) {
+    return parts_->states[group].whole();
+  }
+  const auto& gathers = schedule(command_of(work.purpose)).gathers();
+  TRAIN_CHECK(place.gather >= 0, "{} has no weights on lease", plan_.groups()[group].name);
+  const Lease& lease = gathers.at(static_cast<std::size_t>(place.gather));
+  TRAIN_CHECK(lease.group == group, "lease {} is not one of {}", place.gather,
+              plan_.groups()[group].name);
+  return parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].as<float>();
+}
+
+float* RankEngine::group_gradient(std::size_t group, const LaneWork& work, UnitPlace place) const {
+  GroupGradient& gradient = parts_->gradients[group];
+  float* leaf = nullptr;
+  if (place.leaf >= 0) {
+    const auto& leaves = schedule(command_of(work.purpose)).leaves();
+    const Lease& lease = leaves.at(static_cast<std::size_t>(place.leaf));
+    TRAIN_CHECK(lease.group == group, "leaf {} is not one of {}", place.leaf,
+                plan_.groups()[group].name);
+    leaf = parts_->leaves[static_cast<std::size_t>(lease.buffer)].as<float>();
+  }
+  if (work.purpose == LanePurpose::probe) {
+    return leaf != nullptr ? leaf : gradient.own->root();
+  }
+  if (gradient.own) {
+    return gradient.own->place({work.lane, 1}, leaf);
+  }
+  TRAIN_CHECK(leaf != nullptr, "{} has no leaf on lease", plan_.groups()[group].name);
+  return leaf;
+}
+
+UnitMemory RankEngine::memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,
+                                 bool with_gradient) const {
+  const std::size_t group = plan_.group_of(unit);
+  const std::int64_t base = plan_.base_of(unit);
+  const float* weights = group_weights(group, work, place);
+  float* gradient = with_gradient ? group_gradient(group, work, place) : nullptr;
+  UnitMemory memory{.weights = weights + base,
+                    .gradient = gradient == nullptr ? nullptr : gradient + base};
+  if (options_.shape.tie_embeddings) {
+    // The embedding is the first unit of its group, and the head is in the same one.
+    memory.tied_weights = weights;
+    memory.tied_gradient = gradient;
+  }
+  return memory;
+}
+
+void RankEngine::clear_probe(kernels::Stream& stream, std::size_t unit, bool backward,
+                             const LaneWork& work, UnitPlace place) {
+  // Padding is counted with the rest, and a shared leaf has another group's values there.
+  const std::size_t group = plan_.group_of(unit);
+  const bool ends_with_head = plan_.groups()[group].last_unit() + 1 == unit_count();
+  const bool first = unit == plan_.groups()[group].last_unit() && backward != ends_with_head;
+  if (work.purpose == LanePurpose::probe && first) {
+    kernels_->fill(stream, {.out = group_gradient(group, work, place),
+                            .value = 0.0F,
+                            .count = plan_.groups()[group].element_count});
+  }
+}
+
+void RankEngine::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                         UnitPlace place) {
+  stream.mark(mark_of("forward", unit, work));
   const Lane lane = make_lane(work);
-  float* gradient = lane.with_gradient ? trees_[unit].leaf(work.lane) : nullptr;
-  model_.unit(unit).forward(stream, states_[unit].weights(), lane, gradient);
+  // Only the head, the last unit, has a gradient to write already.
+  const bool with_gradient = lane.with_gradient && unit + 1 == unit_count();
+  if (with_gradient) {
+    clear_probe(stream, unit, /*backward=*/false, work, place);
+  }
+  parts_->model.unit(unit).forward(stream, memory_of(unit, work, place, with_gradient), lane);
   if (work.purpose == LanePurpose::probe) {
-    model_.unit(unit).count_nonfinite_output(stream, lane, nonfinite_slot(work, unit, false));
+    parts_->model.unit(unit).count_nonfinite_output(stream, lane,
+                                                    nonfinite_slot(work.lane, unit, false));
   }
 }
 
-void RankEngine::backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work) {
-  stream.mark({.what = "backward",
-               .step = work.step,
-               .unit = static_cast<std::int32_t>(unit),
-               .lane = static_cast<std::int32_t>(work.lane)});
-  float* gradient = trees_[unit].leaf(work.lane);
-  model_.unit(unit).backward(stream, states_[unit].weights(), make_lane(work), gradient);
+void RankEngine::backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                          UnitPlace place) {
+  stream.mark(mark_of("backward", unit, work));
+  clear_probe(stream, unit, /*backward=*/true, work, place);
+  const UnitMemory memory = memory_of(unit, work, place, true);
+  parts_->model.unit(unit).backward(stream, memory, make_lane(work));
+  const std::size_t group = plan_.group_of(unit);
   if (work.purpose == LanePurpose::probe) {
-    kernels_->count_nonfinite(stream, {.x = gradient,
-                                       .count = states_[unit].unit().element_count,
-                                       .nonfinite = nonfinite_slot(work, unit, true)});
+    kernels_->count_nonfinite(stream, {.x = memory.gradient,
+                                       .count = plan_.units()[unit].element_count,
+                                       .nonfinite = nonfinite_slot(work.lane, unit, true)});
+  } else if (unit == plan_.groups()[group].first_unit()) {
+    GroupGradient& gradient = parts_->gradients[group];
+    float* whole = group_gradient(group, work, place);
+    if (gradient.own) {
+      gradient.own->settle(stream, {work.lane, 1}, whole);
+    } else {
+      gradient.leaf_lane = {work.lane, 1};
+      gradient.leaf = whole;
+    }
   }
-  trees_[unit].finish_leaf(stream, work.lane);
-}
-
-void RankEngine::finish_gradient(kernels::Stream& stream, std::size_t unit) {
-  norms_[unit].compute(stream, trees_[unit].root(), unit_norms_.as<double>() + unit);
-}
-
-void RankEngine::combine(kernels::Stream& stream) {
-  auto* scalars = scalars_.as<Scalars>();
-  const auto lanes = options_.batch.lanes;
-  const auto* lane_sums = train_sums_.as<kernels::LossSums>();
-  kernels_->tree_sum(stream, {.values = &lane_sums->cross_entropy,
-                              .out = &scalars->cross_entropy,
-                              .count = lanes,
-                              .stride = kSumsStride});
-  kernels_->tree_sum(stream, {.values = &lane_sums->z_squared,
-                              .out = &scalars->z_squared,
-                              .count = lanes,
-                              .stride = kSumsStride});
-  kernels_->tree_sum(stream, {.values = unit_norms_.as<double>(),
-                              .out = &scalars->squared_norm,
-                              .count = static_cast<std::int64_t>(unit_count())});
-  const auto tokens = static_cast<double>(tokens_per_step());
-  kernels_->clip_scale(stream,
-                       {.squared_norm = &scalars->squared_norm,
-                        .cross_entropy = &scalars->cross_entropy,
-                        .z_squared = &scalars->z_squared,
-                        .gate = &scalars->gate,
-                        .loss_scale = 1.0 / tokens,
-                        .z_scale = static_cast<double>(options_.shape.z_loss_coeff) / tokens,
-                        .clip = static_cast<float>(options_.optimizer.grad_clip)});
 }
 
 void RankEngine::update(kernels::Stream& stream, ParameterGroup group, std::int64_t step,
                         const kernels::Event& copied) {
   stream.mark({.what = "optimizer update", .step = step, .unit = -1, .lane = -1});
   copied.wait_on(stream);
-  const AdamwGroup& which = group == ParameterGroup::decay ? decay_ : no_decay_;
-  which.update(stream, step + 1, learning_rate_of(step), &scalars_.as<Scalars>()->gate);
+  const AdamwGroup& which = group == ParameterGroup::decay ? parts_->decay : parts_->no_decay;
+  which.update(stream, step + 1, learning_rate_of(step), &parts_->step_scalars()->gate);
 }
 
-StepResult RankEngine::step_result(std::int64_t step) const {
-  const auto* scalars = scalars_.as<Scalars>();
-  return {.loss = scalars->gate.loss,
-          .cross_entropy = scalars->cross_entropy / static_cast<double>(tokens_per_step()),
-          .grad_norm = static_cast<double>(scalars->gate.grad_norm),
-          .lr = learning_rate_of(step),
-          .poisoned = scalars->gate.poisoned != 0};
-}
-
-EvaluationResult RankEngine::evaluation_result() const {
-  const auto* lane_sums = eval_sums_.as<kernels::LossSums>();
-  const auto lanes = options_.eval_lanes;
-  const double targets = tree_sum(&lane_sums->targets, lanes, kSumsStride);
-  return {.cross_entropy = tree_sum(&lane_sums->cross_entropy, lanes, kSumsStride) / targets,
-          .accuracy = tree_sum(&lane_sums->correct, lanes, kSumsStride) / targets,
-          .targets = targets};
-}
-
-NonfiniteOrigin RankEngine::nonfinite_origin() const {
-  for (std::int64_t lane = 0; lane < options_.batch.lanes; ++lane) {
-    const LaneWork work{.purpose = LanePurpose::probe, .step = 0, .lane = lane, .slot = 0};
-    for (std::size_t unit = 0; unit < unit_count(); ++unit) {
-      if (*nonfinite_slot(work, unit, false) > 0) {
-        return {.found = true, .lane = lane, .unit = unit, .backward = false};
-      }
-    }
-    for (std::size_t unit = unit_count(); unit-- > 0;) {
-      if (*nonfinite_slot(work, unit, true) > 0) {
-        return {.found = true, .lane = lane, .unit = unit, .backward = true};
-      }
-    }
+void RankEngine::settle_weights(kernels::Stream& stream) {
+  for (const GroupState& state : parts_->states) {
+    state.settle(stream, parts_->rounding);
   }
-  return {};
 }
 
-bool RankEngine::poisoned() const { return scalars_.as<Scalars>()->gate.poisoned != 0; }
-
-std::uint64_t RankEngine::digest() const {
-  std::uint64_t sum = 0;
-  for (const UnitState& state : states_) {
-    sum += weights_digest(state.unit(), state.weights());
+void RankEngine::settle_restored() {
+  const auto stream = kernels::make_inline_stream(1);
+  for (const GroupState& state : parts_->states) {
+    state.round_whole(*stream, parts_->rounding);
   }
-  return sum;
+  settle_weights(*stream);
+  stream->synchronize();
 }
+
+std::uint64_t RankEngine::digest() const { return weights_digest(shard_views()); }
+
+GradientSet& RankEngine::gradients() { return *parts_->gradient_set; }
 
 double RankEngine::learning_rate_of(std::int64_t step) const {
   return learning_rate(options_.schedule, options_.optimizer.lr, step, options_.total_steps);
@@ -220,46 +294,28 @@ std::int64_t RankEngine::tokens_per_step() const {
   return options_.batch.lanes * options_.batch.micro_batch * options_.seq_len;
 }
 
-std::vector<StateView> RankEngine::state_views() const {
+std::vector<StateView> RankEngine::shard_views() const {
   std::vector<StateView> views;
-  for (const UnitState& state : states_) {
-    for (StateView& view : state.state_views()) {
-      views.push_back(std::move(view));
-    }
+  for (std::size_t index = 0; index < plan_.groups().size(); ++index) {
+    parts_->states[index].append_views(parts_->layout.group(index).reduce, views);
   }
   return views;
 }
 
-Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
-                                                     const RankEngine::Options& options) {
-  const kernels::KernelTable* kernels =
-      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
-  if (kernels == nullptr) {
-    return user_error(fmt::format(
-        "runtime.device = \"{}\": this build has no such device; set runtime.device = \"cpu\"",
-        device));
+std::vector<StateView> RankEngine::state_views() const {
+  std::vector<StateView> views;
+  for (std::size_t index = 0; index < plan_.groups().size(); ++index) {
+    parts_->states[index].append_views(parts_->layout.group(index).state, views);
+    parts_->states[index].append_foreign_views(views);
   }
-  try {
-    return std::make_unique<RankEngine>(*kernels, options);
-  } catch (const kernels::DeviceError& error) {
-    return failure(
-        fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size "
-                    "(--dry-run shows what is needed)",
-                    error.what()));
-  }
+  return views;
 }
 
-const kernels::KernelTable& kernels_of(const std::string& device) {
-  const kernels::KernelTable* kernels =
-      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
-  TRAIN_CHECK(kernels != nullptr, "no device {}", device);
-  return *kernels;
+const float* RankEngine::resident_weights(std::size_t unit) const {
+  const std::size_t group = plan_.group_of(unit);
+  return plan_.resident(group) ? parts_->states[group].whole() + plan_.base_of(unit) : nullptr;
 }
 
-std::string kernel_set_name() { return kernels::kernel_set(); }
-
-double measure_peak_flops(int threads, double seconds) {
-  return kernels::measure_gemm_flops(threads, seconds);
-}
+Model& RankEngine::model() { return parts_->model; }
 
 }  // namespace train::engine

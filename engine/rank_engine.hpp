@@ -179,6 +179,29 @@ class RankEngine {
  private:
   struct Parts;  // rank_engine_parts.hpp
 
+  void make_gradient_set();
+  void make_optimizer();
+  [[nodiscard]] Lane make_lane(const LaneWork& work) const;
+  [[nodiscard]] std::int64_t* nonfinite_slot(std::int64_t lane, std::size_t unit,
+                                             bool backward) const;
+  [[nodiscard]] const float* group_weights(std::size_t group, const LaneWork& work,
+                                           UnitPlace place) const;
+  [[nodiscard]] float* group_gradient(std::size_t group, const LaneWork& work,
+                                      UnitPlace place) const;
+  [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,
+                                     bool with_gradient) const;
+  void clear_probe(kernels::Stream& stream, std::size_t unit, bool backward, const LaneWork& work,
+                   UnitPlace place);
+
+  [[nodiscard]] bool smaller_group(const CollectiveOp& op) const;
+  void pack_refresh(kernels::Stream& stream, const CollectiveOp& op);
+  void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);
+  [[nodiscard]] Transfer transfer_blocks(const CollectiveOp& op) const;
+  void unpack_gather(kernels::Stream& stream, const CollectiveOp& op);
+  void unpack_refresh(kernels::Stream& stream, const CollectiveOp& op);
+  void unpack_reduce(kernels::Stream& stream, const CollectiveOp& op);
+  void unpack_spread(kernels::Stream& stream, const CollectiveOp& op);
+
   const kernels::KernelTable* kernels_;
   Options options_;
   ShardPlan plan_;

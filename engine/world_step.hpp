@@ -31,9 +31,14 @@ class WorldStep {
   StepResult run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane,
                  const ChangeGradients& change = {});
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
+  /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
+  NonfiniteOrigin diagnose(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
 
   [[nodiscard]] std::uint64_t digest() const;  ///< Of all weights, summed over ranks.
   [[nodiscard]] RankEngine& rank(std::int64_t rank) {
+    return *ranks_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] const RankEngine& rank(std::int64_t rank) const {
     return *ranks_[static_cast<std::size_t>(rank)];
   }
 

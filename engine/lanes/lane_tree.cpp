@@ -2,63 +2,112 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "engine/base/check.hpp"
 
 namespace train::engine {
+namespace {
+
+bool joins(SumOrder order, std::int64_t lanes, LaneRange left, LaneRange right) {
+  return order == SumOrder::arrival || are_siblings(left, right, lanes);
+}
+
+/// Takes in `arrival` as a tree does: joins what can be joined, from the right.
+void push(std::vector<LaneRange>& held, SumOrder order, std::int64_t lanes, LaneRange arrival) {
+  held.push_back(arrival);
+  while (held.size() > 1 && joins(order, lanes, held[held.size() - 2], held.back())) {
+    held[held.size() - 2].count += held.back().count;
+    held.pop_back();
+  }
+}
+
+}  // namespace
 
 LaneTree::LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, std::int64_t lanes,
-                   const std::string& name)
-    : kernels_(&kernels), elements_(elements), lanes_(lanes) {
-  TRAIN_CHECK(elements > 0 && lanes > 0, "{} elements, {} lanes", elements, lanes);
-  for (std::int64_t i = 0; i < lane_tree_buffers(lanes); ++i) {
+                   SumOrder order, std::int64_t buffers, const std::string& name)
+    : kernels_(&kernels), elements_(elements), lanes_(lanes), order_(order) {
+  TRAIN_CHECK(elements > 0 && lanes > 0 && buffers > 0, "{} elements, {} lanes, {} buffers",
+              elements, lanes, buffers);
+  for (std::int64_t i = 0; i < buffers; ++i) {
     buffers_.emplace_back(static_cast<std::size_t>(elements) * sizeof(float),
                           fmt::format("{} partial {}", name, i));
   }
 }
 
-float* LaneTree::leaf(std::int64_t lane) {
-  if (lane == 0 && next_lane_ == lanes_) {
-    next_lane_ = 0;
-    subtree_sizes_.clear();
-  }
-  TRAIN_CHECK(lane == next_lane_ && lane < lanes_, "lane {}, expected {}", lane, next_lane_);
-  return buffers_[subtree_sizes_.size()].as<float>();
+bool LaneTree::joins_held(LaneRange lanes) const {
+  return !held_.empty() && joins(order_, lanes_, held_.back(), lanes);
 }
 
-void LaneTree::finish_leaf(kernels::Stream& stream, std::int64_t lane) {
-  TRAIN_CHECK(lane == next_lane_ && lane < lanes_, "lane {}, expected {}", lane, next_lane_);
-  ++next_lane_;
-  subtree_sizes_.push_back(1);
-  // Whole subtrees of equal size are siblings. After the last lane what is left is joined from the
-  // right: the sizes fall from left to right, so that is the split at the largest power of two.
-  const auto joins = [&] {
-    const std::size_t held = subtree_sizes_.size();
-    return held > 1 &&
-           (subtree_sizes_[held - 2] == subtree_sizes_[held - 1] || next_lane_ == lanes_);
-  };
-  while (joins()) {
-    const std::size_t right = subtree_sizes_.size() - 1;
-    kernels_->tree_add(stream, {.left = buffers_[right - 1].as<float>(),
-                                .right = buffers_[right].as<float>(),
-                                .count = elements_});
-    subtree_sizes_[right - 1] += subtree_sizes_[right];
-    subtree_sizes_.pop_back();
+void LaneTree::check_arrival(LaneRange lanes) const {
+  TRAIN_CHECK(order_ == SumOrder::arrival || is_subtree(lanes, lanes_),
+              "lanes {}..{} of {} are no subtree", lanes.first, lanes.end(), lanes_);
+  TRAIN_CHECK(held_.empty() || held_.back().end() <= lanes.first || order_ == SumOrder::arrival,
+              "lanes {}..{} come after {}..{}", lanes.first, lanes.end(), held_.back().first,
+              held_.back().end());
+}
+
+float* LaneTree::place(LaneRange lanes, float* scratch) const {
+  check_arrival(lanes);
+  if (joins_held(lanes) && scratch != nullptr) {
+    return scratch;
+  }
+  TRAIN_CHECK(held_.size() < buffers_.size(), "lanes {}..{}: {} partial sums are held", lanes.first,
+              lanes.end(), held_.size());
+  return buffers_[held_.size()].as<float>();
+}
+
+void LaneTree::settle(kernels::Stream& stream, LaneRange lanes, const float* where) {
+  check_arrival(lanes);
+  const std::size_t before = held_.size();
+  TRAIN_CHECK(joins_held(lanes) || where == buffers_[before].as<float>(),
+              "lanes {}..{} are not where they were placed", lanes.first, lanes.end());
+  push(held_, order_, lanes_, lanes);
+  const float* right = where;
+  for (std::size_t left = before; left-- > held_.size() - 1;) {
+    auto* sum = buffers_[left].as<float>();
+    kernels_->tree_add(stream, {.left = sum, .right = right, .out = sum, .count = elements_});
+    right = sum;
   }
 }
 
-float* LaneTree::root() const {
-  TRAIN_CHECK(next_lane_ == lanes_ || next_lane_ == 0, "{} of {} lanes", next_lane_, lanes_);
-  return buffers_.front().as<float>();
+void LaneTree::add(kernels::Stream& stream, LaneRange lanes, const float* vector) {
+  const float* where = vector;
+  if (!joins_held(lanes)) {
+    float* buffer = place(lanes, nullptr);
+    kernels_->copy(stream, {.out = buffer,
+                            .in = vector,
+                            .size_bytes = elements_ * static_cast<std::int64_t>(sizeof(float))});
+    where = buffer;
+  }
+  settle(stream, lanes, where);
 }
+
+std::vector<std::pair<LaneRange, const float*>> LaneTree::held() const {
+  std::vector<std::pair<LaneRange, const float*>> sums;
+  for (std::size_t i = 0; i < held_.size(); ++i) {
+    sums.emplace_back(held_[i], buffers_[i].as<float>());
+  }
+  return sums;
+}
+
+void LaneTree::clear() { held_.clear(); }
 
 std::size_t LaneTree::size_bytes() const {
   return buffers_.size() * static_cast<std::size_t>(elements_) * sizeof(float);
 }
 
-std::int64_t lane_tree_buffers(std::int64_t lanes) {
-  return std::bit_width(static_cast<std::uint64_t>(lanes));
+std::int64_t lane_tree_buffers(const std::vector<LaneRange>& arrivals, std::int64_t lanes,
+                               SumOrder order) {
+  std::vector<LaneRange> held;
+  std::size_t most = 0;
+  for (const LaneRange arrival : arrivals) {
+    const bool added = !held.empty() && joins(order, lanes, held.back(), arrival);
+    most = std::max(most, held.size() + (added ? 0 : 1));
+    push(held, order, lanes, arrival);
+  }
+  return static_cast<std::int64_t>(most);
 }
 
 double tree_sum(const double* values, std::int64_t count, std::int64_t stride) {

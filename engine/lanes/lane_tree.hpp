@@ -32,7 +32,8 @@ class LaneTree {
            SumOrder order, std::int64_t buffers, const std::string& name);
 
   /// Where the vector of `lanes` has to be written (in stream order): a buffer of the tree, or
-  /// `scratch` if the next call will add it to what is held. REQUIRES: a subtree right of all held.
+  /// `scratch` (if not null) where settle() adds it to what is held. REQUIRES: a subtree right of
+  /// all held; settle() comes next.
   [[nodiscard]] float* place(LaneRange lanes, float* scratch) const;
   /// The vector of `lanes` is complete at `where` (which place() returned): enqueues the additions
   /// that it makes possible.
@@ -50,7 +51,8 @@ class LaneTree {
   [[nodiscard]] std::size_t size_bytes() const;
 
  private:
-  [[nodiscard]] bool joins(LaneRange left, LaneRange right) const;
+  [[nodiscard]] bool joins_held(LaneRange lanes) const;
+  void check_arrival(LaneRange lanes) const;
 
   const kernels::KernelTable* kernels_;
   std::int64_t elements_;

@@ -176,7 +176,9 @@ Result<ShardPlan> ShardPlan::make(const Options& options) {
   if (!rounds) {
     return rounds.error();
   }
-  plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), *rounds);
+  // One rank has nobody to send to: all its lanes are one sync.
+  const std::int64_t rounds_per_sync = plan.ranks() == 1 ? 0 : *rounds;
+  plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), rounds_per_sync);
   if (const std::int64_t needed = gather_buffers_needed(plan); gather_buffers(plan) < needed) {
     return user_error(fmt::format("parallel.gather_credits is {}: this plan needs at least {}",
                                   options.parallel.gather_credits, needed));

@@ -1,0 +1,222 @@
+#include "engine/group_state.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "engine/base/check.hpp"
+#include "kernels/thread_team.hpp"
+
+namespace train::engine {
+namespace {
+
+std::size_t floats(std::int64_t elements) {
+  return static_cast<std::size_t>(elements) * sizeof(float);
+}
+
+StateView row_view(std::string name, const Parameter& parameter, std::int64_t first_row,
+                   std::int64_t rows, float* data) {
+  return {.name = std::move(name),
+          .global_shape = parameter.shape(),
+          .first_row = first_row,
+          .rows = rows,
+          .data = reinterpret_cast<std::byte*>(data),
+          .size_bytes = floats(rows * parameter.cols)};
+}
+
+/// Rows of one parameter and where their initial values go.
+struct RowFill {
+  const Parameter* parameter = nullptr;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  float* out = nullptr;
+};
+
+void fill_rows(const std::vector<RowFill>& fills, const ModelShape& shape,
+               const InitOptions& options) {
+  std::int64_t elements = 0;
+  for (const RowFill& fill : fills) {
+    elements += fill.rows * fill.parameter->cols;
+  }
+  constexpr std::int64_t kWorthThreads = std::int64_t{1} << 18;
+  const int threads =
+      elements < kWorthThreads ? 1 : static_cast<int>(std::thread::hardware_concurrency());
+  kernels::cpu::parallel_for(
+      std::max(1, threads), static_cast<std::int64_t>(fills.size()), [&](std::int64_t i, int) {
+        const RowFill& fill = fills[static_cast<std::size_t>(i)];
+        const auto count = static_cast<std::size_t>(fill.rows * fill.parameter->cols);
+        fill_initial_rows(*fill.parameter, shape, options, fill.first_row, fill.rows,
+                          std::span<float>(fill.out, count));
+      });
+}
+
+/// Appends rows in pieces that are worth a thread's while.
+void append_fill(std::vector<RowFill>& fills, RowFill fill) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 15;
+  const std::int64_t cols = fill.parameter->cols;
+  const std::int64_t rows = std::max<std::int64_t>(1, kElements / cols);
+  while (fill.rows > 0) {
+    const std::int64_t piece = std::min(rows, fill.rows);
+    fills.push_back({fill.parameter, fill.first_row, piece, fill.out});
+    fill.first_row += piece;
+    fill.rows -= piece;
+    fill.out += piece * cols;
+  }
+}
+
+/// Enqueues out = in rounded to bf16, through `scratch`.
+void round_to_bf16(const kernels::KernelTable& kernels, kernels::Stream& stream,
+                   const kernels::Buffer& scratch, const float* in, float* out,
+                   std::int64_t count) {
+  auto* halves = scratch.as<std::uint16_t>();
+  const auto most = static_cast<std::int64_t>(scratch.size_bytes() / sizeof(std::uint16_t));
+  for (std::int64_t at = 0; at < count; at += most) {
+    const std::int64_t piece = std::min(most, count - at);
+    kernels.pack_bf16(stream, {.in = in + at, .out = halves, .count = piece});
+    kernels.unpack_bf16(stream, {.in = halves, .out = out + at, .count = piece});
+  }
+}
+
+}  // namespace
+
+GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
+                       const GroupLayout& layout, bool compute_bf16)
+    : kernels_(&kernels),
+      group_(&group),
+      layout_(&layout),
+      compute_bf16_(compute_bf16),
+      segment_of_(group.parameters.size(), layout.state.segments.size()),
+      exp_avg_(floats(layout.state.element_count), group.name + " exp_avg"),
+      exp_avg_sq_(floats(layout.state.element_count), group.name + " exp_avg_sq") {
+  for (std::size_t i = 0; i < layout.state.segments.size(); ++i) {
+    segment_of_[layout.state.segments[i].parameter] = i;
+  }
+  if (layout.resident) {
+    whole_ = {floats(layout.flat), group.name + " weights"};
+  }
+  if (compute_bf16 || !layout.resident) {
+    masters_ = {floats(layout.state.element_count), group.name + " masters"};
+  }
+  if (compute_bf16 && !layout.resident) {
+    shard_bf16_ = {static_cast<std::size_t>(layout.state.element_count) * sizeof(std::uint16_t),
+                   group.name + " bf16 weights"};
+  }
+}
+
+void GroupState::initialise(const ModelShape& shape, const InitOptions& options) {
+  std::vector<RowFill> fills;
+  if (layout_->resident) {
+    for (const Parameter& parameter : group_->parameters) {
+      append_fill(fills, {&parameter, 0, parameter.rows, whole() + parameter.offset});
+    }
+  } else {
+    for (const Segment& segment : layout_->state.segments) {
+      append_fill(fills, {&group_->parameters[segment.parameter], segment.first_row, segment.rows,
+                          master(segment.parameter, segment.first_row)});
+    }
+  }
+  fill_rows(fills, shape, options);
+  if (layout_->resident && compute_bf16_) {
+    for (const Segment& segment : layout_->state.segments) {
+      std::memcpy(master(segment.parameter, segment.first_row), whole() + segment.flat_offset,
+                  floats(segment.count));
+    }
+  }
+}
+
+std::int64_t GroupState::packed(std::size_t parameter, std::int64_t row) const {
+  const std::size_t index = segment_of_[parameter];
+  TRAIN_CHECK(index < layout_->state.segments.size(), "no row of {}",
+              group_->parameters[parameter].name);
+  const Segment& segment = layout_->state.segments[index];
+  TRAIN_CHECK(row >= segment.first_row && row < segment.first_row + segment.rows,
+              "row {} of {} is not here", row, group_->parameters[parameter].name);
+  return segment.packed_offset + (row - segment.first_row) * group_->parameters[parameter].cols;
+}
+
+float* GroupState::master(std::size_t parameter, std::int64_t row) const {
+  const std::int64_t offset = packed(parameter, row);
+  const Parameter& described = group_->parameters[parameter];
+  return masters_.data() != nullptr ? masters_.as<float>() + offset
+                                    : whole() + described.offset + row * described.cols;
+}
+
+float* GroupState::exp_avg(std::size_t parameter, std::int64_t row) const {
+  return exp_avg_.as<float>() + packed(parameter, row);
+}
+
+float* GroupState::exp_avg_sq(std::size_t parameter, std::int64_t row) const {
+  return exp_avg_sq_.as<float>() + packed(parameter, row);
+}
+
+const std::byte* GroupState::shard() const {
+  return compute_bf16_ ? shard_bf16_.data() : masters_.data();
+}
+
+void GroupState::settle(kernels::Stream& stream, const kernels::Buffer& rounding) const {
+  if (!compute_bf16_) {
+    return;
+  }
+  if (!layout_->resident) {
+    kernels_->pack_bf16(stream, {.in = masters_.as<float>(),
+                                 .out = shard_bf16_.as<std::uint16_t>(),
+                                 .count = layout_->state.element_count});
+    return;
+  }
+  for (const Segment& segment : layout_->state.segments) {
+    round_to_bf16(*kernels_, stream, rounding, master(segment.parameter, segment.first_row),
+                  whole() + segment.flat_offset, segment.count);
+  }
+}
+
+void GroupState::round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const {
+  if (compute_bf16_ && layout_->resident) {
+    round_to_bf16(*kernels_, stream, rounding, whole(), whole(), layout_->flat);
+  }
+}
+
+void GroupState::append_views(const Part& part, std::vector<StateView>& views) const {
+  for (const Segment& segment : part.segments) {
+    const std::size_t index = segment.parameter;
+    const Parameter& parameter = group_->parameters[index];
+    const auto append = [&](const char* prefix, float* data) {
+      views.push_back(
+          row_view(prefix + parameter.name, parameter, segment.first_row, segment.rows, data));
+    };
+    append("model.", master(index, segment.first_row));
+    append("optimizer.exp_avg.", exp_avg(index, segment.first_row));
+    append("optimizer.exp_avg_sq.", exp_avg_sq(index, segment.first_row));
+  }
+}
+
+void GroupState::append_foreign_views(std::vector<StateView>& views) const {
+  for (std::size_t i = 0; layout_->resident && i < group_->parameters.size(); ++i) {
+    const Parameter& parameter = group_->parameters[i];
+    const auto append = [&](std::int64_t first, std::int64_t end) {
+      if (first < end) {
+        float* data = whole() + parameter.offset + first * parameter.cols;
+        views.push_back(row_view("model." + parameter.name, parameter, first, end - first, data));
+      }
+    };
+    if (segment_of_[i] == layout_->state.segments.size()) {
+      append(0, parameter.rows);
+      continue;
+    }
+    const Segment& kept = layout_->state.segments[segment_of_[i]];
+    append(0, kept.first_row);
+    append(kept.first_row + kept.rows, parameter.rows);
+  }
+}
+
+std::size_t GroupState::weights_bytes() const {
+  return whole_.size_bytes() + masters_.size_bytes() + shard_bf16_.size_bytes();
+}
+
+std::size_t GroupState::moments_bytes() const {
+  return exp_avg_.size_bytes() + exp_avg_sq_.size_bytes();
+}
+
+}  // namespace train::engine

@@ -1,0 +1,140 @@
+#include "engine/rank_engine_parts.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/base/check.hpp"
+
+namespace train::engine {
+namespace {
+
+std::size_t bytes(std::int64_t count, std::size_t size) {
+  return static_cast<std::size_t>(count) * size;
+}
+
+std::vector<kernels::Buffer> make_shared(std::int64_t count, std::int64_t elements,
+                                         const char* name) {
+  std::vector<kernels::Buffer> buffers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    buffers.emplace_back(bytes(elements, sizeof(float)), fmt::format("{} {}", name, i));
+  }
+  return buffers;
+}
+
+}  // namespace
+
+RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& options,
+                         const ShardPlan& plan)
+    : layout(plan, options),
+      model(options.shape, kernels, options.batch.micro_batch, options.seq_len, true,
+            checkpoint_every(options.memory)),
+      train_schedule(plan, CommandKind::train_step),
+      eval_schedule(plan, CommandKind::evaluate),
+      diagnose_schedule(plan, CommandKind::diagnose),
+      norms(plan, layout),
+      scalars(sizeof(StepScalars), "step scalars"),
+      decay(kernels, options.optimizer, ParameterGroup::decay),
+      no_decay(kernels, options.optimizer, ParameterGroup::no_decay) {
+  make_buffers(options);
+  make_blocks(plan);
+  states.reserve(plan.groups().size());
+  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
+    states.emplace_back(kernels, plan.groups()[index], layout.group(index), layout.compute_bf16());
+    states.back().initialise(options.shape, options.init);
+  }
+  make_gradients(kernels, plan);
+}
+
+void RankEngine::Parts::make_gradients(const kernels::KernelTable& kernels, const ShardPlan& plan) {
+  const std::int64_t lanes = plan.train_lanes().lanes();
+  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
+    const GroupLayout& group = layout.group(index);
+    const std::string& name = plan.groups()[index].name;
+    GroupGradient& gradient = gradients.emplace_back();
+    if (group.own_buffers > 0) {
+      gradient.own.emplace(kernels, group.flat, lanes, layout.sum_order(), group.own_buffers,
+                           "gradients of " + name);
+    }
+    if (group.owner_buffers > 0) {
+      gradient.owner.emplace(kernels, group.reduce.element_count, lanes, layout.sum_order(),
+                             group.owner_buffers, "reduced gradients of " + name);
+    }
+    if (group.spread_apart) {
+      gradient.spread = {bytes(group.state.element_count, sizeof(float)),
+                         "spread gradients of " + name};
+    }
+    gradient.kept = {bytes(group.kept_here.element_count, layout.compute_size()),
+                     "kept weights of " + name};
+  }
+}
+
+void RankEngine::Parts::make_buffers(const Options& options) {
+  gather_buffers = make_shared(layout.gather_buffers(), layout.gather_elements(), "gathered");
+  leaves = make_shared(layout.leaf_buffers(), layout.leaf_elements(), "gradient leaf");
+  for (const Channel channel : {Channel::gather, Channel::reduce}) {
+    for (kernels::Buffer& slot : staging[static_cast<std::size_t>(channel)]) {
+      slot = {layout.staging_bytes(channel), fmt::format("staging of {}", channel_name(channel))};
+    }
+  }
+  sum_scratch = {bytes(layout.sum_scratch_elements(), sizeof(float)), "received sum"};
+  rounding = {bytes(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights"};
+  row_sums = {bytes(layout.norm_rows(), sizeof(double)), "row sums"};
+  const std::size_t slots =
+      bytes(options.batch.micro_batch * options.seq_len * options.lane_slots, sizeof(std::int32_t));
+  tokens = {slots, "lane tokens"};
+  targets = {slots, "lane targets"};
+}
+
+void RankEngine::Parts::make_blocks(const ShardPlan& plan) {
+  const std::int64_t ranks = layout.ranks();
+  const std::size_t lane_counts = 2 * plan.unit_count() * sizeof(std::int64_t);
+  step_sums = {bytes(layout.step_block(ranks), sizeof(double)), "norms and loss sums"};
+  eval_sums = {bytes(layout.eval_block(ranks), sizeof(kernels::LossSums)), "evaluation loss sums"};
+  nonfinite = {bytes(layout.lane_block(ranks), lane_counts), "non-finite counts"};
+  step_sums_at.resize(static_cast<std::size_t>(layout.lane_block(ranks)));
+  lane_at.resize(step_sums_at.size());
+  eval_sums_at.resize(static_cast<std::size_t>(layout.eval_block(ranks)));
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    std::int64_t at = layout.step_block(rank) + layout.norm_count(rank);
+    std::int64_t place = layout.lane_block(rank);
+    for (const std::int64_t lane : plan.train_lanes().lanes_of(rank)) {
+      step_sums_at[static_cast<std::size_t>(lane)] = at;
+      lane_at[static_cast<std::size_t>(lane)] = place++;
+      at += static_cast<std::int64_t>(sizeof(kernels::LossSums) / sizeof(double));
+    }
+    place = layout.eval_block(rank);
+    for (const std::int64_t lane : plan.eval_lanes().lanes_of(rank)) {
+      eval_sums_at[static_cast<std::size_t>(lane)] = place++;
+    }
+  }
+}
+
+const kernels::LossSums* RankEngine::Parts::lane_sums(std::int64_t lane) const {
+  return reinterpret_cast<const kernels::LossSums*>(step_sums.as<double>() +
+                                                    step_sums_at[static_cast<std::size_t>(lane)]);
+}
+
+float* RankEngine::Parts::reduced(std::size_t group) const {
+  const GroupGradient& gradient = gradients[group];
+  if (layout.ranks() == 1) {
+    return gradient.own->root();
+  }
+  return gradient.owner ? gradient.owner->root() : nullptr;
+}
+
+float* RankEngine::Parts::optimizer_gradient(const ShardPlan& plan, std::size_t group,
+                                             const Segment& segment) const {
+  const GroupGradient& gradient = gradients[group];
+  if (layout.group(group).spread_apart) {
+    return gradient.spread.as<float>() + segment.packed_offset;
+  }
+  if (layout.ranks() > 1 && plan.spread(group)) {
+    return gradient.own->root() + segment.flat_offset;
+  }
+  return reduced(group) + segment.packed_offset;
+}
+
+std::byte* RankEngine::Parts::staged(const CollectiveOp& op) const {
+  return staging[static_cast<std::size_t>(op.channel)][op.index % kStagingSlots].data();
+}
+
+}  // namespace train::engine

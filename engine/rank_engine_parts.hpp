@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/gradient_norm.hpp"
+#include "engine/group_state.hpp"
+#include "engine/lanes/lane_tree.hpp"
+#include "engine/optimizer/adamw_group.hpp"
+#include "engine/rank_engine.hpp"
+#include "engine/rank_engine_layout.hpp"
+
+namespace train::engine {
+
+/// The device results that the host reads after a step.
+struct StepScalars {
+  double squared_norm = 0.0;
+  double cross_entropy = 0.0;
+  double z_squared = 0.0;
+  double reserved = 0.0;
+  kernels::UpdateGate gate;
+};
+
+/// The gradient of one group on its way through a step.
+struct GroupGradient {
+  std::optional<LaneTree> own;    ///< Over this rank's lanes of a sync, all rows.
+  std::optional<LaneTree> owner;  ///< Over all lanes, rows of the reduce part.
+  kernels::Buffer spread;         ///< The state part, once its replicas have exchanged it.
+  kernels::Buffer kept;           ///< reshard = N: rows of the weights, for the backward pass.
+  // Without a tree of its own: a lane's gradient, which lies in a shared leaf until it is packed.
+  LaneRange leaf_lane;
+  const float* leaf = nullptr;
+};
+
+/// What a RankEngine is made of; its member functions are spread over rank_engine_*.cpp.
+struct RankEngine::Parts {
+  Parts(const kernels::KernelTable& kernels, const Options& options, const ShardPlan& plan);
+
+  RankLayout layout;
+  Model model;
+  BufferSchedule train_schedule, eval_schedule, diagnose_schedule;
+  std::vector<GroupState> states;
+  std::vector<GroupGradient> gradients;
+  std::vector<kernels::Buffer> gather_buffers, leaves;
+  std::array<std::array<kernels::Buffer, kStagingSlots>, kChannelCount> staging;
+  kernels::Buffer sum_scratch;  // fp32 copy of a received bf16 sum.
+  kernels::Buffer rounding;     // bf16 halves on the way from masters to compute weights.
+  kernels::Buffer row_sums;
+  kernels::Buffer tokens, targets;
+  // Exchanged blocks of all ranks, one after the other: norms and loss sums; evaluation loss sums;
+  // counts of NaN and Inf.
+  kernels::Buffer step_sums, eval_sums, nonfinite;
+  std::vector<std::int64_t> step_sums_at, eval_sums_at, lane_at;  // By lane.
+  NormTree norms;
+  std::vector<double> unit_squares;
+  kernels::Buffer scalars;
+  AdamwGroup decay, no_decay;
+  std::optional<GradientSet> gradient_set;
+  std::vector<std::vector<std::size_t>> frozen;  // By group: indices in the gradient set.
+
+  [[nodiscard]] StepScalars* step_scalars() const { return scalars.as<StepScalars>(); }
+  [[nodiscard]] const kernels::LossSums* lane_sums(std::int64_t lane) const;
+  /// The finished gradient of the reduce part, packed; nullptr if it has no rows.
+  [[nodiscard]] float* reduced(std::size_t group) const;
+  /// The gradient of a row of the state part as the optimizer reads it.
+  [[nodiscard]] float* optimizer_gradient(const ShardPlan& plan, std::size_t group,
+                                          const Segment& segment) const;
+  [[nodiscard]] std::byte* staged(const CollectiveOp& op) const;
+
+ private:
+  void make_gradients(const kernels::KernelTable& kernels, const ShardPlan& plan);
+  void make_buffers(const Options& options);
+  void make_blocks(const ShardPlan& plan);
+};
+
+}  // namespace train::engine
