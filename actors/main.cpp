@@ -20,6 +20,9 @@ int print(const std::string& text) {
 }
 
 int execute(const cli::RunOptions& options) { return run_command(options); }
+int execute(const cli::PlanOptions& options) { return plan_command(options); }
+int execute(const cli::EvalOptions& options) { return eval_command(options); }
+int execute(const cli::WorkerOptions& options) { return worker_command(options); }
 int execute(const cli::GenerateOptions& options) { return generate_command(options); }
 int execute(const cli::PrepareOptions& options) { return prepare_command(options); }
 int execute(const cli::KeysOptions&) { return print(configs::describe_keys_markdown()); }

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 // Keys that decide the result: a resumed run must agree on them. run.steps may grow (with a
 // warning); data.dir may move, its tokens are what counts.
 bool decides_result(const configs::Field& field) {
-  static constexpr std::array<std::string_view, 4> kSections = {"model", "batch", "optimizer",
-                                                                "schedule"};
+  static constexpr std::array<std::string_view, 6> kSections = {
+      "model", "batch", "optimizer", "schedule", "precision", "train"};
   for (const std::string_view section : kSections) {
     if (field.section == section) {
       return true;

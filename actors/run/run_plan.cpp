@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/base/units.hpp"
-#include "engine/memory_plan.hpp"
+#include "engine/memory_prediction.hpp"
 #include "engine/model/model_shape.hpp"
 
 namespace train::actors {
@@ -58,9 +58,21 @@ Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& con
       .batch = config.batch,
       .optimizer = config.optimizer,
       .schedule = config.schedule,
+      .parallel = config.parallel,
+      .precision = config.precision,
+      .memory = config.memory,
+      .train = config.train,
       .seq_len = config.data.sequence_length,
       .total_steps = config.run.steps,
       .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0};
+}
+
+Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
+                                           std::int64_t vocab_size) {
+  return storage::TokenDataset::open(config.data.dir,
+                                     {.sequence_length = config.data.sequence_length,
+                                      .vocab_size = vocab_size,
+                                      .need_validation = config.eval.interval_steps > 0});
 }
 
 Result<RunPlan> plan_run(const configs::RunConfig& config) {
@@ -72,17 +84,19 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
   if (!options) {
     return options.error();
   }
-  auto dataset = storage::TokenDataset::open(config.data.dir,
-                                             {.sequence_length = config.data.sequence_length,
-                                              .vocab_size = options->shape.vocab_size,
-                                              .need_validation = config.eval.interval_steps > 0});
+  const auto plan = engine::plan_of(*options);
+  if (!plan) {
+    return plan.error();
+  }
+  TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
+  auto dataset = open_dataset(config, options->shape.vocab_size);
   if (!dataset) {
     return dataset.error();
   }
   return RunPlan{.config = resolved(config, options->shape),
                  .engine = std::move(options).value(),
                  .dataset = std::move(dataset).value(),
-                 .threads = resolve_threads(config.runtime.threads)};
+                 .plan_digest = plan->digest()};
 }
 
 std::string describe_plan(const RunPlan& plan) {
@@ -116,6 +130,9 @@ std::string describe_plan(const RunPlan& plan) {
   row("memory: parameters", format_bytes(memory.parameters_bytes));
   row("memory: gradients", format_bytes(memory.gradients_bytes));
   row("memory: optimizer", format_bytes(memory.optimizer_bytes));
+  row("memory: lane sums", format_bytes(memory.lane_sums_bytes));
+  row("memory: gathered", format_bytes(memory.gathered_bytes));
+  row("memory: transfers", format_bytes(memory.transfer_bytes));
   row("memory: activations", format_bytes(memory.activations_bytes));
   row("memory: buffers", format_bytes(memory.buffers_bytes));
   const std::size_t state = memory.parameters_bytes + memory.optimizer_bytes;
@@ -123,7 +140,9 @@ std::string describe_plan(const RunPlan& plan) {
       fmt::format("{} (up to 2 snapshots, while saving)", format_bytes(2 * state)));
   row("memory: total", format_bytes(memory.total_bytes() + 2 * state));
   row("checkpoint", fmt::format("{} each", format_bytes(state)));
-  row("threads", fmt::format("{}", plan.threads));
+  row("ranks", fmt::format("{}, strategy {} (memory is that of one rank)", config.parallel.ranks,
+                           config.parallel.strategy));
+  row("threads", fmt::format("{}", resolve_threads(config.runtime.threads)));
   return text;
 }
 

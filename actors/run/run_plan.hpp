@@ -15,8 +15,12 @@ struct RunPlan {
   configs::RunConfig config;  ///< With every dimension of the model written out.
   engine::RankEngine::Options engine;
   storage::TokenDataset dataset;
-  int threads = 1;
+  std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
 };
+
+/// The tokens of a run. Errors: those of TokenDataset::open.
+[[nodiscard]] Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
+                                                         std::int64_t vocab_size);
 
 /// Opens the data and applies every rule. Blocks on the disk (no tokens are read).
 /// Errors: user_error naming file or key.

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <caf/actor_control_block.hpp>
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// What a rank in a process of its own is told, and says when it is ready. Crosses processes.
+namespace train::actors {
+
+/// Head -> worker, the answer to JoinCluster: the run, from where it starts, whom to report to.
+struct Assignment {
+  std::uint32_t generation = 0;
+  std::string config_text;      ///< Resolved, as TOML.
+  std::string checkpoint;       ///< Directory to restore from; empty: initial weights.
+  std::string checkpoints;      ///< Directory that holds the run's checkpoints.
+  std::string checkpoint_tag;   ///< Of those under construction.
+  std::string trace_directory;  ///< Where to write what ran when; empty: nowhere.
+  std::int32_t threads = 1;
+  caf::strong_actor_ptr conductor;
+  caf::strong_actor_ptr index;
+  caf::strong_actor_ptr rendezvous;
+};
+
+/// Worker -> head: state restored, connected to all ranks; waits for commands.
+struct WorkerReady {
+  std::int32_t rank = 0;
+  std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() as the worker derives it.
+  std::string kernel_set;
+  caf::strong_actor_ptr rank_actor;
+  caf::strong_actor_ptr process;  ///< Takes GoAway.
+};
+
+/// Worker -> head: it cannot take part.
+struct WorkerFailed {
+  std::int32_t rank = 0;
+  std::string text;
+  std::int32_t exit_code = 1;
+};
+
+/// Cluster -> the thread that waits for it.
+struct ClusterReady {
+  std::vector<caf::strong_actor_ptr> ranks;      ///< By rank.
+  std::vector<caf::strong_actor_ptr> processes;  ///< By rank.
+};
+struct ClusterFailed {
+  std::string text;
+  std::int32_t exit_code = 1;
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, Assignment& x) {
+  return f(caf::meta::type_name("Assignment"), x.generation, x.config_text, x.checkpoint,
+           x.checkpoints, x.checkpoint_tag, x.trace_directory, x.threads, x.conductor, x.index,
+           x.rendezvous);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {
+  return f(caf::meta::type_name("WorkerReady"), x.rank, x.plan_digest, x.kernel_set, x.rank_actor,
+           x.process);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, WorkerFailed& x) {
+  return f(caf::meta::type_name("WorkerFailed"), x.rank, x.text, x.exit_code);
+}
+
+}  // namespace train::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterFailed)

@@ -1,0 +1,133 @@
+#include "actors/net/cluster_actor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <caf/all.hpp>
+#include <set>
+
+#include "actors/handles.hpp"
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/supervision.hpp"
+
+namespace train::actors {
+namespace {
+
+struct ClusterState {
+  static inline const char* name = "cluster";
+  std::set<std::int32_t> joined;
+  ClusterReady ready;
+  std::size_t ready_count = 0;
+  bool over = false;  // the waiter has its answer
+};
+
+using ClusterSelf = caf::stateful_actor<ClusterState>*;
+
+struct Cluster {
+  ClusterSelf self;
+  ClusterOptions options;
+
+  [[nodiscard]] ClusterState& state() const { return self->state; }
+  [[nodiscard]] std::string refusal(const JoinCluster& worker) const;
+  [[nodiscard]] std::string disagreement(const WorkerReady& worker) const;
+  void ready(const WorkerReady& worker) const;
+  void exited(std::int32_t rank, const std::string& text) const;
+  void fail(std::string text, std::int32_t exit_code) const;
+};
+
+std::string Cluster::refusal(const JoinCluster& worker) const {
+  if (state().over) {
+    return fmt::format("rank {} comes too late: the run has started or ended", worker.rank);
+  }
+  if (worker.version != options.version) {
+    return fmt::format(
+        "rank {} on {} is actortrain {}, the head is {}: install the same version on every node",
+        worker.rank, worker.host, worker.version, options.version);
+  }
+  if (worker.rank < 0 || worker.rank >= options.ranks) {
+    return fmt::format("rank {} does not exist: parallel.ranks is {}", worker.rank, options.ranks);
+  }
+  if (state().joined.contains(worker.rank)) {
+    return fmt::format("rank {} is there already", worker.rank);
+  }
+  return {};
+}
+
+std::string Cluster::disagreement(const WorkerReady& worker) const {
+  if (worker.plan_digest != options.plan_digest) {
+    return fmt::format(
+        "rank {} derives another plan ({:016x}) than the head ({:016x}): it sees other data in "
+        "data.dir or runs another build; make both the same",
+        worker.rank, worker.plan_digest, options.plan_digest);
+  }
+  if (worker.kernel_set != options.kernel_set) {
+    return fmt::format(
+        "rank {} computes with {}, the head with {}: the same bits need the same kernels; use "
+        "nodes of one kind",
+        worker.rank, worker.kernel_set, options.kernel_set);
+  }
+  return {};
+}
+
+void Cluster::ready(const WorkerReady& worker) const {
+  if (const std::string text = disagreement(worker); !text.empty()) {
+    fail(text, 2);
+    return;
+  }
+  const auto rank = static_cast<std::size_t>(worker.rank);
+  state().ready.ranks.at(rank) = worker.rank_actor;
+  state().ready.processes.at(rank) = worker.process;
+  if (++state().ready_count == state().ready.ranks.size() && !state().over) {
+    state().over = true;
+    self->send(options.waiter, state().ready);
+  }
+}
+
+void Cluster::exited(std::int32_t rank, const std::string& text) const {
+  const std::string reason = fmt::format("its process ended: {}", text);
+  if (!state().over) {
+    fail(fmt::format("rank {} failed: {}", rank, reason), 1);
+  } else if (const auto conductor = caf::actor_cast<ConductorActor>(options.assignment.conductor)) {
+    caf::anon_send(conductor, RankFailed{rank, reason, 1, false});
+  }
+}
+
+void Cluster::fail(std::string text, std::int32_t exit_code) const {
+  if (!state().over) {
+    state().over = true;
+    self->send(options.waiter, ClusterFailed{std::move(text), exit_code});
+  }
+}
+
+caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) {
+  report_exceptions(self, "cluster", [] { return std::int64_t{-1}; });
+  self->state.ready.ranks.resize(static_cast<std::size_t>(options.ranks));
+  self->state.ready.processes.resize(static_cast<std::size_t>(options.ranks));
+  const Cluster cluster{self, options};
+  return {
+      [cluster](const JoinCluster& worker) -> caf::message {
+        const std::string text = cluster.refusal(worker);
+        if (!text.empty()) {
+          return caf::make_message(Refused{text});
+        }
+        cluster.state().joined.insert(worker.rank);
+        return caf::make_message(cluster.options.assignment);
+      },
+      [cluster](const WorkerReady& worker) {
+        if (worker.rank >= 0 && worker.rank < cluster.options.ranks) {
+          cluster.ready(worker);
+        }
+      },
+      [cluster](const WorkerFailed& worker) { cluster.fail(worker.text, worker.exit_code); },
+      [cluster](const WorkerExited& worker) { cluster.exited(worker.rank, worker.text); },
+  };
+}
+
+}  // namespace
+
+caf::actor spawn_cluster(caf::actor_system& system, const ClusterOptions& options) {
+  return system.spawn(cluster_behavior, options);
+}
+
+}  // namespace train::actors

@@ -1,0 +1,110 @@
+#include "actors/run/prepared_run.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "actors/run/rank_setup.hpp"
+#include "configs/field_table.hpp"
+#include "engine/model/model_shape.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr double kPeakSeconds = 0.15;  // of measuring the GEMM peak at the start
+
+std::int64_t tokens_per_step(const configs::RunConfig& config) {
+  return config.batch.lanes * config.batch.micro_batch * config.data.sequence_length;
+}
+
+CheckpointHome::Options home_options(const configs::RunConfig& config,
+                                     const RunDirectory& directory) {
+  checkpoint::ManifestFields fields;
+  fields.lanes = config.batch.lanes;
+  fields.micro_batch = config.batch.micro_batch;
+  fields.kernel_set = engine::kernel_set_name();
+  fields.config_text = configs::to_toml(config);
+  return {.checkpoints = directory.checkpoints(),
+          .index = directory.index(),
+          .keep_last = config.checkpoint.keep_last,
+          .tokens_per_step = tokens_per_step(config),
+          .fields = std::move(fields)};
+}
+
+// Threads that compute on this node, all ranks together.
+int node_threads(const configs::RunConfig& config) {
+  const std::int64_t ranks =
+      std::max<std::int64_t>(1, config.parallel.ranks / config.parallel.nodes);
+  const auto all = static_cast<int>(ranks) * threads_per_rank(config.runtime.threads, ranks);
+  return std::min(all, resolve_threads(0));
+}
+
+}  // namespace
+
+bool PreparedRun::nothing_to_do() const {
+  return first_step() >= config().run.steps &&
+         (config().eval.interval_steps == 0 || !evaluation_missed);
+}
+
+Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
+  auto directory = open_run_directory(plan.config, fresh);
+  if (!directory) {
+    return directory.error();
+  }
+  auto home = CheckpointHome::open(home_options(plan.config, *directory));
+  if (!home) {
+    return home.error();
+  }
+  const auto checkpoint = (*home)->find_newest();
+  if (!checkpoint) {
+    return checkpoint.error();
+  }
+  const bool missed =
+      checkpoint->has_value() && !evaluation_recorded(directory->root, (*checkpoint)->step);
+  const double peak = engine::measure_peak_flops(node_threads(plan.config), kPeakSeconds);
+  return PreparedRun{.plan = std::move(plan),
+                     .directory = std::move(directory).value(),
+                     .home = std::move(home).value(),
+                     .checkpoint = *checkpoint,
+                     .evaluation_missed = missed,
+                     .peak_flops = peak};
+}
+
+Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
+  const engine::RankEngine::Options& options = run.plan.engine;
+  return RunReport::open(
+      {.directory = run.directory.root,
+       .first_step = run.first_step(),
+       .total_steps = options.total_steps,
+       .log_interval = run.config().run.log_interval_steps,
+       .tokens_per_step = tokens_per_step(run.config()),
+       .flops_per_token = engine::flops_per_token(options.shape, options.seq_len),
+       .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
+       .bytes_per_token = run.plan.dataset.bytes_per_token(),
+       .tensorboard = run.config().run.tensorboard,
+       .terminal = isatty(STDOUT_FILENO) != 0,
+       .out = stdout});
+}
+
+HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
+                     std::shared_ptr<kernels::Stream> disk) {
+  CheckpointHome* home = run.home.get();
+  return {.report = std::move(report),
+          .disk = std::move(disk),
+          .index = {.publish =
+                        [home](std::int64_t step, const std::vector<ShardWritten>& shards) {
+                          return home->publish(step, shards);
+                        },
+                    .record = [home](std::int64_t step) { return home->record(step); },
+                    .discard = [home](std::int64_t step) { home->discard(step); }},
+          .program = {.first_step = run.first_step(),
+                      .total_steps = run.config().run.steps,
+                      .eval_interval = run.config().eval.interval_steps,
+                      .checkpoint_interval = run.config().checkpoint.interval_steps,
+                      .evaluation_missed = run.evaluation_missed},
+          .waits = std::make_shared<WaitBoard>()};
+}
+
+}  // namespace train::actors

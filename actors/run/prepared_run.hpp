@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "actors/net/node_place.hpp"
+#include "actors/run/checkpoint_home.hpp"
+#include "actors/run/run_directory.hpp"
+#include "actors/run/run_plan.hpp"
+#include "actors/run/training_system.hpp"
+
+namespace train::actors {
+
+/// A run that is ready to start: everything but its ranks and actors. Held by the launcher.
+struct PreparedRun {
+  RunPlan plan;
+  RunDirectory directory;
+  std::unique_ptr<CheckpointHome> home;
+  std::optional<checkpoint::Candidate> checkpoint;  ///< To go on from; none: initial weights.
+  bool evaluation_missed = false;                   ///< Of the first step, before the stop.
+  double peak_flops = 0.0;  ///< Measured, of all ranks of this node together.
+  NodePlace place;          ///< The head's.
+  bool profile = false;     ///< Record what ran when.
+
+  [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
+  [[nodiscard]] std::int64_t first_step() const { return checkpoint ? checkpoint->step : 0; }
+  [[nodiscard]] bool nothing_to_do() const;
+};
+
+/// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking.
+/// Errors: those of the parts; each is one line.
+[[nodiscard]] Result<PreparedRun> prepare_run(RunPlan plan, bool fresh);
+
+[[nodiscard]] Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run);
+
+/// The launcher's actors of this run; `disk` publishes its checkpoints. Borrows `run`.
+[[nodiscard]] HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
+                                   std::shared_ptr<kernels::Stream> disk);
+
+}  // namespace train::actors

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "actors/rank_runtime.hpp"
+#include "actors/run/run_plan.hpp"
+#include "actors/snapshot_actor.hpp"
+#include "engine/base/result.hpp"
+
+namespace train::actors {
+
+/// One rank of a planned run, ready to be spawned: engine, tokens, restored state. Blocking.
+/// `checkpoint`: directory to restore from; none: initial weights. `threads`: of its compute
+/// stream. Errors: no memory for it, tokens that cannot be opened, what restore_rank() says.
+[[nodiscard]] Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
+                                            const std::optional<std::filesystem::path>& checkpoint,
+                                            int threads);
+
+/// Writes a rank's shards into the checkpoints under construction that `tag` names.
+[[nodiscard]] WriteShard shard_writer(const std::filesystem::path& checkpoints,
+                                      const std::string& tag, std::int64_t rank,
+                                      std::int64_t ranks);
+
+/// All ranks of a planned run in this process, joined by the in-process transport (one rank alone
+/// needs none).
+[[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(
+    const RunPlan& plan, const std::optional<std::filesystem::path>& checkpoint);
+
+/// Compute threads of a rank when `neighbours` ranks share this machine.
+[[nodiscard]] int threads_per_rank(std::int64_t requested, std::int64_t neighbours);
+
+}  // namespace train::actors

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "engine/rank_engine.hpp"
+
+namespace train::actors {
+
+/// What `plan` prints: memory by kind and bytes on the wire under this run's sharding and under
+/// each strategy, then this run's shards and the collectives of a step. Allocates no model memory.
+/// REQUIRES: plan_of(options) is not an error.
+[[nodiscard]] std::string describe_sharding(const engine::RankEngine::Options& options);
+
+}  // namespace train::actors

@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <caf/all.hpp>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "actors/exit_codes.hpp"
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/messages/worker_messages.hpp"
+#include "actors/net/credentials.hpp"
+#include "actors/net/head_door.hpp"
+#include "actors/net/rendezvous.hpp"
+#include "actors/net/system_config.hpp"
+#include "actors/net/worker_process.hpp"
+#include "actors/run/rank_setup.hpp"
+#include "actors/run/run_command.hpp"
+#include "actors/run/signal_watcher.hpp"
+#include "actors/run/training_system.hpp"
+#include "configs/load_config.hpp"
+#include "engine/base/log.hpp"
+#include "engine/collective/gloo_transport.hpp"
+
+namespace train::actors {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kJoinTime = 30s;      // of finding the head and being taken in
+constexpr auto kConnectTime = 120s;  // of all ranks' set-up: one may have a large file to read
+
+/// The rendezvous of the data transport over the authenticated control connection.
+class ControlStore final : public engine::RendezvousStore {
+ public:
+  ControlStore(caf::actor_system& system, caf::actor store)
+      : store_(system, std::move(store), "data/") {}
+  Status set(const std::string& key, const std::vector<char>& bytes) override {
+    return store_.set(key, bytes);
+  }
+  Result<std::vector<char>> get(const std::string& key,
+                                std::chrono::milliseconds timeout) override {
+    return store_.get(key, timeout);
+  }
+
+ private:
+  RemoteStore store_;
+};
+
+struct Worker {
+  const cli::WorkerOptions& options;
+  caf::actor_system& system;
+  caf::scoped_actor& self;
+  caf::actor head;
+
+  [[nodiscard]] Result<Assignment> join() const;
+  [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
+                                           std::int64_t& digest_interval,
+                                           std::uint64_t& plan_digest) const;
+  [[nodiscard]] int follow(const Assignment& assignment) const;
+  [[nodiscard]] int wait_for_end() const;
+};
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+Result<Assignment> Worker::join() const {
+  std::optional<Assignment> assignment;
+  std::string refused;
+  self->request(head, kJoinTime,
+                JoinCluster{.rank = static_cast<std::int32_t>(options.rank),
+                            .pid = static_cast<std::int32_t>(::getpid()),
+                            .host = host_name(),
+                            .version = ACTORTRAIN_VERSION})
+      .receive([&](const Assignment& given) { assignment = given; },
+               [&](const caf::error& error) { refused = system.render(error); });
+  if (!assignment) {
+    return user_error(fmt::format("rank {} was not taken in: {}", options.rank, refused));
+  }
+  return *assignment;
+}
+
+Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& digest_interval,
+                                   std::uint64_t& plan_digest) const {
+  const auto config = configs::parse_config(assignment.config_text, "the head's configuration", {});
+  if (!config) {
+    return config.error();
+  }
+  auto plan = plan_run(*config);
+  if (!plan) {
+    return plan.error();
+  }
+  digest_interval = config->run.digest_interval_steps;
+  plan_digest = plan->plan_digest;
+  const std::optional<std::filesystem::path> checkpoint =
+      assignment.checkpoint.empty() ? std::nullopt
+                                    : std::optional<std::filesystem::path>(assignment.checkpoint);
+  auto context = make_rank(*plan, options.rank, checkpoint, assignment.threads);
+  if (!context) {
+    return context.error();
+  }
+  (*context)->generation = assignment.generation;
+  ControlStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous));
+  auto transports =
+      engine::make_gloo(store, {.rank = static_cast<int>(options.rank),
+                                .world_size = static_cast<int>(config->parallel.ranks),
+                                .interface = config->parallel.interface,
+                                .generation = assignment.generation,
+                                .timeout = kConnectTime});
+  if (!transports) {
+    return transports.error();
+  }
+  (*context)->transports = std::move(transports).value();
+  return context;
+}
+
+int Worker::wait_for_end() const {
+  int exit_code = kExitFailure;
+  self->monitor(head);
+  self->receive([&](const GoAway& order) { exit_code = order.exit_code; },
+                [&](const caf::down_msg&) {
+                  // Without its head a rank has nobody to follow.
+                  log_error(fmt::format("rank {}: the head is gone", options.rank));
+                });
+  return exit_code;
+}
+
+int Worker::follow(const Assignment& assignment) const {
+  std::int64_t digest_interval = 0;
+  std::uint64_t plan_digest = 0;
+  auto context = set_up(assignment, digest_interval, plan_digest);
+  const auto rank = static_cast<std::int32_t>(options.rank);
+  if (!context) {
+    self->send(head, WorkerFailed{rank, context.error().message, context.error().exit_code()});
+    return wait_for_end();
+  }
+  RankActors actors =
+      start_rank(system,
+                 {.context = *context,
+                  .write = shard_writer(assignment.checkpoints, assignment.checkpoint_tag, rank,
+                                        (*context)->engine->plan().ranks()),
+                  .reporting = {.digest_interval = digest_interval}},
+                 caf::actor_cast<ConductorActor>(assignment.conductor),
+                 caf::actor_cast<IndexActor>(assignment.index));
+  self->send(head, WorkerReady{.rank = rank,
+                               .plan_digest = plan_digest,
+                               .kernel_set = engine::kernel_set_name(),
+                               .rank_actor = caf::actor_cast<caf::strong_actor_ptr>(actors.rank),
+                               .process = caf::actor_cast<caf::strong_actor_ptr>(self)});
+  const int exit_code = wait_for_end();
+  for (const auto& transport : (*context)->transports) {
+    transport->cancel("the run is over");
+  }
+  if (exit_code != kExitFinished && exit_code != kExitStopped) {
+    // Streams may be in the middle of long work that nobody needs any more; nothing of this process
+    // is left on the disk but shards that are never published.
+    std::_Exit(exit_code);
+  }
+  stop_actors(actors.all);
+  return exit_code;
+}
+
+}  // namespace
+
+int worker_command(const cli::WorkerOptions& options) {
+  const auto endpoint = parse_endpoint(options.head);
+  const auto credentials = load_credentials(options.credentials);
+  if (!endpoint || !credentials) {
+    const Error& error = endpoint ? credentials.error() : endpoint.error();
+    log_error(error.message);
+    return error.exit_code();
+  }
+  ControlConfig config;
+  caf::actor_system system(config);
+  const auto head = knock(system, *credentials, *endpoint, kJoinTime);
+  if (!head) {
+    log_error(fmt::format("rank {}: {}", options.rank, head.error().message));
+    return head.error().exit_code();
+  }
+  caf::scoped_actor self(system);
+  const Worker worker{options, system, self, *head};
+  const auto assignment = worker.join();
+  if (!assignment) {
+    log_error(assignment.error().message);
+    return assignment.error().exit_code();
+  }
+  const int exit_code = worker.follow(*assignment);
+  // Actors that know each other across processes would wait for one another at the end.
+  std::_Exit(exit_code);
+}
+
+}  // namespace train::actors

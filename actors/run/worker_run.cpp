@@ -1,0 +1,239 @@
+#include "actors/run/worker_run.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <caf/all.hpp>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "actors/exit_codes.hpp"
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/messages/worker_messages.hpp"
+#include "actors/net/cluster_actor.hpp"
+#include "actors/net/credentials.hpp"
+#include "actors/net/head_door.hpp"
+#include "actors/net/rendezvous.hpp"
+#include "actors/net/system_config.hpp"
+#include "actors/net/worker_process.hpp"
+#include "actors/run/rank_setup.hpp"
+#include "actors/run/signal_watcher.hpp"
+#include "actors/supervision.hpp"
+#include "configs/field_table.hpp"
+#include "engine/base/log.hpp"
+
+namespace train::actors {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+constexpr auto kOrderlyEnd = 10s;  // of workers that were told to go
+constexpr auto kEndAfterFailure = 200ms;
+
+fs::path control_directory(const fs::path& root) { return root / "control"; }
+fs::path endpoint_file(const fs::path& root) { return control_directory(root) / "endpoint"; }
+
+Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
+                           const caf::actor& rendezvous) {
+  const configs::RunConfig& config = run.config();
+  return {.generation = 0,
+          .config_text = configs::to_toml(config),
+          .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
+          .checkpoints = fs::absolute(run.directory.checkpoints()).string(),
+          .checkpoint_tag = run.home->tag(),
+          .trace_directory = {},
+          .threads = threads_per_rank(config.runtime.threads,
+                                      config.parallel.ranks / config.parallel.nodes),
+          .conductor = caf::actor_cast<caf::strong_actor_ptr>(head.conductor),
+          .index = caf::actor_cast<caf::strong_actor_ptr>(head.index),
+          .rendezvous = caf::actor_cast<caf::strong_actor_ptr>(rendezvous)};
+}
+
+void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_t ranks,
+                   const Endpoint& endpoint, const fs::path& root) {
+  const auto [first, end] = place.ranks(ranks);
+  for (std::int64_t rank = first; rank < end; ++rank) {
+    const auto number = static_cast<std::int32_t>(rank);
+    workers.start(number, worker_words(number, to_string(endpoint),
+                                       fs::absolute(control_directory(root)).string()));
+  }
+}
+
+/// The head of a run in processes, from its door to the end of its workers.
+class Head {
+ public:
+  Head(const PreparedRun& run, std::shared_ptr<RunReport> report)
+      : run_(run),
+        system_(config_),
+        self_(system_),
+        disk_(kernels::make_thread_stream("disk", 1)),
+        actors_(start_head(system_, head_parts(run, std::move(report), disk_))),
+        rendezvous_(spawn_rendezvous(system_)) {
+    cluster_ = spawn_cluster(system_, {.ranks = run.config().parallel.ranks,
+                                       .version = ACTORTRAIN_VERSION,
+                                       .plan_digest = run.plan.plan_digest,
+                                       .kernel_set = engine::kernel_set_name(),
+                                       .assignment = make_assignment(run, actors_, rendezvous_),
+                                       .waiter = caf::actor_cast<caf::actor>(self_)});
+  }
+  Head(const Head&) = delete;
+  Head& operator=(const Head&) = delete;
+  ~Head() {
+    stop_actors(actors_.all);
+    caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(rendezvous_, caf::exit_reason::user_shutdown);
+  }
+
+  Result<RunFinished> run();
+
+ private:
+  Result<std::unique_ptr<HeadDoor>> open_door();
+  Result<ClusterReady> wait_for_ranks(std::optional<int>& stopped);
+  RunFinished wait_for_end();
+  void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code);
+
+  const PreparedRun& run_;
+  ControlConfig config_;
+  caf::actor_system system_;
+  caf::scoped_actor self_;
+  std::shared_ptr<kernels::Stream> disk_;
+  HeadActors actors_;
+  caf::actor rendezvous_, cluster_;
+};
+
+Result<std::unique_ptr<HeadDoor>> Head::open_door() {
+  const fs::path& root = run_.directory.root;
+  const auto credentials = make_credentials(control_directory(root));
+  if (!credentials) {
+    return credentials.error();
+  }
+  const configs::ParallelSection& parallel = run_.config().parallel;
+  const auto address = interface_address(parallel.interface);
+  if (!address) {
+    return address.error();
+  }
+  return HeadDoor::open(system_, cluster_, *credentials,
+                        {.address = *address,
+                         .port = static_cast<std::uint16_t>(parallel.port),
+                         .endpoint_file = endpoint_file(root),
+                         .start = run_.place.start});
+}
+
+Result<ClusterReady> Head::wait_for_ranks(std::optional<int>& stopped) {
+  std::optional<ClusterReady> ready;
+  std::optional<Error> failed;
+  self_->receive([&](const ClusterReady& message) { ready = message; },
+                 [&](const ClusterFailed& message) {
+                   failed = message.exit_code == kExitUserError ? user_error(message.text)
+                                                                : failure(message.text);
+                 },
+                 [&](const StopRequested& message) { stopped = message.signal; });
+  if (failed) {
+    return *failed;
+  }
+  return ready ? Result<ClusterReady>(*ready) : Result<ClusterReady>(failure("stopped"));
+}
+
+RunFinished Head::wait_for_end() {
+  std::optional<RunFinished> outcome;
+  self_->monitor(actors_.conductor);
+  while (!outcome) {
+    self_->receive(
+        [&](const RunFinished& finished) { outcome = finished; },
+        [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
+        [&](const caf::down_msg& down) {
+          outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
+        });
+  }
+  return *outcome;
+}
+
+void Head::send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code) {
+  for (const caf::strong_actor_ptr& process : processes) {
+    caf::anon_send(caf::actor_cast<caf::actor>(process), GoAway{"the run is over", exit_code});
+  }
+}
+
+Result<RunFinished> Head::run() {
+  const auto door = open_door();
+  if (!door) {
+    return door.error();
+  }
+  // Before the first worker: the end of one is news whenever it comes.
+  std::atomic<bool> over{false};
+  WorkerProcesses workers([this, &over](const WorkerEnd& end) {
+    if (!over) {
+      caf::anon_send(cluster_,
+                     WorkerExited{end.rank, static_cast<std::int32_t>(end.pid), end.text});
+    }
+  });
+  const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
+    caf::anon_send(me, StopRequested{signal});
+  });
+  start_workers(workers, run_.place, run_.config().parallel.ranks, (*door)->endpoint(),
+                run_.directory.root);
+  std::optional<int> stopped;
+  const auto ready = wait_for_ranks(stopped);
+  if (!ready) {
+    over = true;
+    workers.terminate_all(0ms);
+    if (stopped) {
+      return RunFinished{run_.first_step(), kExitStopped,
+                         fmt::format("stopped by signal {} before the first step", *stopped)};
+    }
+    return ready.error();
+  }
+  std::vector<RankActor> ranks;
+  for (const caf::strong_actor_ptr& rank : ready->ranks) {
+    ranks.push_back(caf::actor_cast<RankActor>(rank));
+  }
+  connect_head(actors_, ranks, caf::actor_cast<caf::actor>(self_));
+  RunFinished outcome = wait_for_end();
+  over = true;
+  const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
+  send_away(ready->processes, orderly ? kExitFinished : kExitFailure);
+  if (const std::size_t killed = workers.terminate_all(orderly ? kOrderlyEnd : kEndAfterFailure);
+      killed > 0 && orderly) {
+    log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Result<RunFinished> run_in_processes(const PreparedRun& run, std::shared_ptr<RunReport> report) {
+  return Head(run, std::move(report)).run();
+}
+
+int run_node(const RunPlan& plan, const NodePlace& place) {
+  const fs::path root = fs::path(plan.config.run.dir) / plan.config.run.name;
+  const auto endpoint = find_head(place, endpoint_file(root));
+  const auto credentials = endpoint ? load_credentials(control_directory(root))
+                                    : Result<CredentialFiles>(endpoint.error());
+  if (!credentials) {
+    log_error(credentials.error().message);
+    return credentials.error().exit_code();
+  }
+  ControlConfig config;
+  caf::actor_system system(config);
+  const auto head = knock(system, *credentials, *endpoint, 30s);
+  if (!head) {
+    log_error(head.error().message);
+    return head.error().exit_code();
+  }
+  std::atomic<bool> clean{true};
+  WorkerProcesses workers([&](const WorkerEnd& end) {
+    if (!end.clean) {
+      clean = false;
+      caf::anon_send(*head, WorkerExited{end.rank, static_cast<std::int32_t>(end.pid), end.text});
+    }
+  });
+  const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
+  start_workers(workers, place, plan.config.parallel.ranks, *endpoint, root);
+  workers.terminate_all(std::chrono::hours(24 * 365));
+  return clean ? kExitFinished : kExitFailure;
+}
+
+}  // namespace train::actors

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "actors/messages/event_messages.hpp"
+#include "actors/run/prepared_run.hpp"
+
+namespace train::actors {
+
+/// Runs all ranks in processes of their own, which this one starts (those of its node) and watches,
+/// until the run is over. No process of the run is left on return. Blocking.
+/// Errors: what keeps the run from starting (port taken, another version on a node, a rank without
+/// memory); the exit code is the error's.
+[[nodiscard]] Result<RunFinished> run_in_processes(const PreparedRun& run,
+                                                   std::shared_ptr<RunReport> report);
+
+/// On a node that is not the head's: starts this node's ranks, which follow the head, and waits for
+/// their end. Returns the exit code.
+[[nodiscard]] int run_node(const RunPlan& plan, const NodePlace& place);
+
+}  // namespace train::actors
