@@ -132,7 +132,7 @@ std::string memory_table(const std::vector<Cost>& costs) {
     const char* name;
     std::size_t MemoryPlan::*bytes;
   };
-  std::vector<Row> rows = {{"memory of a rank"}};
+  std::vector<Row> rows = {{"fullest rank's memory"}};
   for (const Cost& cost : costs) {
     rows[0].push_back(cost.name);
   }

@@ -1,0 +1,173 @@
+#include "engine/memory_plan.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "engine/memory_prediction.hpp"
+#include "engine/rank_engine_layout.hpp"
+#include "kernels/backend.hpp"
+
+namespace train::engine {
+namespace {
+
+using Options = RankEngine::Options;
+
+struct Case {
+  const char* strategy;
+  std::int64_t group;
+};
+constexpr Case kCases[] = {
+    {"none", 0}, {"optimizer", 0}, {"gradient", 0}, {"full", 0}, {"hybrid", 2}};
+
+/// Blocks of rows that 4 ranks do not share evenly.
+Options tiny_options() {
+  Options options;
+  options.shape.layers = 2;
+  options.shape.heads = 2;
+  options.shape.head_dim = 8;
+  options.shape.embedding_dim = 16;
+  options.shape.mlp_hidden = 42;
+  options.shape.vocab_size = 41;
+  options.batch.lanes = 8;
+  options.batch.micro_batch = 2;
+  options.seq_len = 24;
+  options.total_steps = 10;
+  options.eval_lanes = 3;
+  return options;
+}
+
+Options case_options(const Case& of, std::int64_t ranks) {
+  Options options = tiny_options();
+  options.parallel.ranks = ranks;
+  options.parallel.strategy = ranks % 2 == 0 || of.group == 0 ? of.strategy : "none";
+  options.parallel.group = of.group;
+  return options;
+}
+
+void check_prediction(Options options) {
+  REQUIRE(plan_of(options).ok());
+  for (std::int64_t rank = 0; rank < options.parallel.ranks; ++rank) {
+    options.rank = rank;
+    const RankEngine engine(kernels::cpu_backend(), options);
+    const MemoryPlan allocated = engine.allocated();
+    const MemoryPlan planned = plan_memory(options);
+    INFO(options.parallel.strategy << " sync " << options.parallel.sync << ", rank " << rank
+                                   << " of " << options.parallel.ranks);
+    CHECK(planned.parameters_bytes == allocated.parameters_bytes);
+    CHECK(planned.gradients_bytes == allocated.gradients_bytes);
+    CHECK(planned.optimizer_bytes == allocated.optimizer_bytes);
+    CHECK(planned.lane_sums_bytes == allocated.lane_sums_bytes);
+    CHECK(planned.gathered_bytes == allocated.gathered_bytes);
+    CHECK(planned.transfer_bytes == allocated.transfer_bytes);
+    CHECK(planned.activations_bytes == allocated.activations_bytes);
+    CHECK(planned.buffers_bytes == allocated.buffers_bytes);
+    CHECK(planned == allocated);
+  }
+}
+
+/// One rank's memory under a strategy as a part of what it takes to keep everything.
+double share(std::size_t bytes, std::size_t whole) {
+  return static_cast<double>(bytes) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+TEST_CASE("memory plan: what is planned is what is allocated, byte for byte",
+          "[engine][memory_plan]") {
+  for (const Case& of : kCases) {
+    for (const std::int64_t ranks : {1, 2, 3, 4}) {
+      for (const char* sync : {"every_lane", "last_lane", "3"}) {
+        Options options = case_options(of, ranks);
+        options.parallel.sync = sync;
+        check_prediction(options);
+      }
+    }
+  }
+}
+
+TEST_CASE("memory plan: so it is with other element types, wrappings and resharding",
+          "[engine][memory_plan]") {
+  for (const Case& of : kCases) {
+    Options options = case_options(of, 4);
+    options.precision.compute = "bf16";
+    check_prediction(options);
+    options.precision.reduce = "bf16";
+    options.memory.activation_checkpointing = "all";
+    check_prediction(options);
+    options = case_options(of, 4);
+    options.parallel.reshard = "never";
+    options.parallel.wrapping = {"block *"};
+    check_prediction(options);
+    options.parallel.reshard = "2";
+    options.parallel.gather_credits = 1;
+    check_prediction(options);
+    options.shape.tie_embeddings = true;
+    options.precision.determinism = "run";
+    check_prediction(options);
+  }
+}
+
+TEST_CASE("memory plan: each strategy splits what its table says", "[engine][memory_plan]") {
+  // Rows that 4 ranks share evenly, so that padding and odd rows do not blur the table.
+  constexpr double kRanks = 4;
+  Options options = tiny_options();
+  options.shape.mlp_hidden = 64;
+  options.shape.vocab_size = 256;
+  options.parallel.ranks = 1;
+  const MemoryPlan whole = plan_memory(options);
+  struct Row {
+    const char* strategy;
+    double parameters, gradients, optimizer;
+  };
+  for (const Row& row :
+       {Row{"none", 1, 1, 1}, Row{"optimizer", 1, 1, 1 / kRanks},
+        Row{"gradient", 1, 1 / kRanks, 1 / kRanks}, Row{"full", 1 / kRanks, 1 / kRanks, 1 / kRanks},
+        Row{"hybrid", 0.5, 0.5, 0.5}}) {
+    INFO(row.strategy);
+    options.parallel.ranks = static_cast<std::int64_t>(kRanks);
+    options.parallel.strategy = row.strategy;
+    options.parallel.group = 2;
+    const MemoryPlan split = plan_memory(options);
+    CHECK(share(split.parameters_bytes, whole.parameters_bytes) ==
+          Approx(row.parameters).epsilon(0.05));
+    CHECK(share(split.gradients_bytes, whole.gradients_bytes) ==
+          Approx(row.gradients).epsilon(0.05));
+    CHECK(share(split.optimizer_bytes, whole.optimizer_bytes) ==
+          Approx(row.optimizer).epsilon(0.05));
+    CHECK(split.activations_bytes == whole.activations_bytes);
+  }
+}
+
+TEST_CASE("memory plan: what one rank sends is what the other expects",
+          "[engine][memory_plan][EX-2]") {
+  for (const Case& of : kCases) {
+    for (const std::int64_t ranks : {2, 3, 4, 5, 8}) {
+      for (const char* sync : {"every_lane", "last_lane"}) {
+        Options options = case_options(of, ranks);
+        options.parallel.sync = sync;
+        const ShardPlan plan = plan_of(options).value();
+        std::vector<RankLayout> layouts;
+        for (options.rank = 0; options.rank < ranks; ++options.rank) {
+          layouts.emplace_back(plan, options);
+        }
+        for (const CollectiveOp& op : expand(plan, CommandKind::train_step)) {
+          // A gather and a spread send straight from where the bytes lie.
+          if (op.kind != CollectiveKind::reduce && op.kind != CollectiveKind::refresh) {
+            continue;
+          }
+          for (std::size_t from = 0; from < layouts.size(); ++from) {
+            for (std::size_t to = 0; to < layouts.size(); ++to) {
+              INFO(of.strategy << ": " << op.text(plan) << " from " << from << " to " << to);
+              CHECK((from == to || layouts[from].staged(op, false).send[to].size_bytes ==
+                                       layouts[to].staged(op, false).receive[from].size_bytes));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace train::engine
