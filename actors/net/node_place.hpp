@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "actors/net/endpoint.hpp"
+#include "engine/base/result.hpp"
+
+// Which node this is, of how many, and what it has to do there.
+namespace train::actors {
+
+using Environment = std::map<std::string, std::string>;
+
+/// Of this process.
+[[nodiscard]] Environment process_environment();
+
+/// This launcher's place among the launchers of the run: one per node, node 0 is the head.
+struct NodePlace {
+  std::int64_t node = 0;
+  std::int64_t nodes = 1;
+  std::vector<std::string> hosts = {};  ///< By node, as Slurm names them; empty without Slurm.
+  std::string start = {};  ///< The same on all nodes of one start, another at the next.
+
+  [[nodiscard]] bool head() const { return node == 0; }
+
+  /// First rank of this node and the one after its last: contiguous, even to within one.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> ranks(std::int64_t all) const {
+    return {all * node / nodes, all * (node + 1) / nodes};
+  }
+};
+
+/// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
+/// with one task per node). Pure.
+/// Errors (user): name the variable, what it says and what to do.
+[[nodiscard]] Result<NodePlace> find_place(std::int64_t nodes, const Environment& environment);
+
+/// "n[01-03,7],login" as names, in order.
+/// Errors (user): not a list of host names; a range that is reversed or longer than 65536.
+[[nodiscard]] Result<std::vector<std::string>> expand_hosts(std::string_view list);
+
+/// Where the head listens, for a node that is not the head: waits for the file that the head of
+/// the same start writes. Blocks. Errors (failure): none within `timeout`.
+[[nodiscard]] Result<Endpoint> find_head(
+    const NodePlace& place, const std::filesystem::path& endpoint_file,
+    std::chrono::milliseconds timeout = std::chrono::seconds(60));
+
+}  // namespace train::actors

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <caf/actor_system_config.hpp>
+
+namespace train::actors {
+
+/// The actor system of a launcher or worker: one thread for handlers that never wait, one for the
+/// network, a lost peer noticed within two seconds, and every message that crosses processes known
+/// by its name on both sides.
+///
+/// The framework never listens or connects by itself here: HeadDoor and knock() bring it
+/// connections whose peers are known. Also ignores SIGPIPE in this process: a peer that has gone is
+/// an error of the write, not the end.
+class ControlConfig : public caf::actor_system_config {
+ public:
+  ControlConfig();
+};
+
+}  // namespace train::actors

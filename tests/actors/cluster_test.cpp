@@ -1,0 +1,300 @@
+// Joining: messages known by name, nodes and ranks, the rendezvous.
+#include <caf/all.hpp>
+#include <catch2/catch.hpp>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/net/node_place.hpp"
+#include "actors/net/private_file.hpp"
+#include "actors/net/rendezvous.hpp"
+#include "actors/net/system_config.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using Bytes = std::vector<char>;
+
+Bytes bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+TEST_CASE("cluster: every message that has an inspect is known by name", "[actors][cluster]") {
+  ControlConfig config;
+  caf::actor_system system(config);
+  std::set<std::string> names;
+  static const std::regex kInspect("inspect\\(Inspector& f, (\\w+)& x\\)");
+  for (const char* file : {"command", "event", "cluster"}) {
+    const std::string text = test::read_bytes(std::string(ACTORTRAIN_SOURCE_DIR) +
+                                              "/actors/messages/" + file + "_messages.hpp");
+    for (std::sregex_iterator match(text.begin(), text.end(), kInspect), end; match != end;
+         ++match) {
+      names.insert((*match)[1]);
+    }
+  }
+  CHECK(names.size() > 20);
+  for (const std::string& name : names) {
+    INFO(name);
+    CHECK(system.types().make_value(name) != nullptr);
+  }
+}
+
+TEST_CASE("cluster: a message is the same after the wire", "[actors][cluster]") {
+  ControlConfig config;
+  caf::actor_system system(config);
+  const auto sent = caf::make_message(JoinCluster{.rank = 3,
+                                                  .pid = 77,
+                                                  .host = "n1",
+                                                  .version = "0.1",
+                                                  .plan_digest = ~std::uint64_t{0},
+                                                  .config_digest = 5});
+  Bytes wire;
+  caf::binary_serializer sink(system, wire);
+  REQUIRE_FALSE(sink(sent));
+  caf::binary_deserializer source(system, wire);
+  caf::message got;
+  REQUIRE_FALSE(source(got));
+  REQUIRE(got.match_elements<JoinCluster>());
+  const auto& join = got.get_as<JoinCluster>(0);
+  CHECK(join.rank == 3);
+  CHECK(join.pid == 77);
+  CHECK(join.host == "n1");
+  CHECK(join.version == "0.1");
+  CHECK(join.plan_digest == ~std::uint64_t{0});
+  CHECK(join.config_digest == 5);
+}
+
+Environment step(const std::string& node, const std::string& tasks, const std::string& hosts) {
+  return {{"SLURM_JOB_ID", "12"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_NODEID", node},
+          {"SLURM_STEP_NUM_TASKS", tasks},
+          {"SLURM_STEP_NODELIST", hosts}};
+}
+
+TEST_CASE("cluster: one node needs no environment", "[actors][cluster]") {
+  const auto place = find_place(1, {});
+  REQUIRE(place.ok());
+  CHECK(place->head());
+  CHECK(place->nodes == 1);
+  CHECK(place->ranks(3) == std::pair<std::int64_t, std::int64_t>(0, 3));
+  // A batch script on two nodes that starts the program without srun: this node alone.
+  CHECK(find_place(1, {{"SLURM_NNODES", "2"}, {"SLURM_NODEID", "0"}, {"SLURM_NTASKS", "2"}}).ok());
+}
+
+TEST_CASE("cluster: a step says which node this is", "[actors][cluster]") {
+  const auto place = find_place(3, step("2", "3", "n[1-2],login"));
+  REQUIRE(place.ok());
+  CHECK(place->node == 2);
+  CHECK_FALSE(place->head());
+  CHECK(place->hosts == std::vector<std::string>{"n1", "n2", "login"});
+  CHECK(place->start == "12.0.");
+  auto again = step("2", "3", "n[1-2],login");
+  again["SLURM_RESTART_COUNT"] = "1";
+  CHECK(find_place(3, again)->start == "12.0.1");
+}
+
+TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cluster]") {
+  for (std::int64_t nodes = 1; nodes <= 7; ++nodes) {
+    for (std::int64_t all = nodes; all <= 23; ++all) {
+      std::int64_t next = 0;
+      for (std::int64_t node = 0; node < nodes; ++node) {
+        const auto [first, last] = NodePlace{.node = node, .nodes = nodes}.ranks(all);
+        CHECK(first == next);
+        CHECK(last - first >= all / nodes);
+        CHECK(last - first <= all / nodes + 1);
+        next = last;
+      }
+      CHECK(next == all);
+    }
+  }
+}
+
+TEST_CASE("cluster: what does not fit is an error that names the variable", "[actors][cluster]") {
+  struct Case {
+    std::int64_t nodes;
+    Environment environment;
+    std::string names;
+  };
+  auto no_number = step("0", "2", "n[1-2]");
+  no_number.erase("SLURM_NODEID");
+  const std::vector<Case> cases = {{2, {}, "SLURM_STEP_NUM_TASKS"},
+                                   {2, no_number, "SLURM_NODEID"},
+                                   {2, step("x", "2", "n[1-2]"), "SLURM_NODEID"},
+                                   {2, step("2", "2", "n[1-2]"), "SLURM_NODEID"},
+                                   {3, step("0", "3", "n[1-2]"), "parallel.nodes = 3"},
+                                   {1, step("0", "2", "n[1-2]"), "parallel.nodes = 1"},
+                                   {2, step("0", "8", "n[1-2]"), "SLURM_STEP_NUM_TASKS = 8"},
+                                   {1, step("0", "4", "n1"), "SLURM_STEP_NUM_TASKS = 4"},
+                                   {2, step("0", "2", "n[2-1]"), "SLURM_STEP_NODELIST"}};
+  for (const Case& wrong : cases) {
+    INFO(wrong.names);
+    const auto place = find_place(wrong.nodes, wrong.environment);
+    REQUIRE_FALSE(place.ok());
+    CHECK(place.error().kind == ErrorKind::user);
+    CHECK(place.error().message.find(wrong.names) != std::string::npos);
+    CHECK(place.error().message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("cluster: host lists are expanded", "[actors][cluster]") {
+  using Names = std::vector<std::string>;
+  CHECK(*expand_hosts("n1") == Names{"n1"});
+  CHECK(*expand_hosts("n[1-3]") == Names{"n1", "n2", "n3"});
+  CHECK(*expand_hosts("n[008-011,7],x") == Names{"n008", "n009", "n010", "n011", "n7", "x"});
+  CHECK(*expand_hosts("r[1-2]-ib,b") == Names{"r1-ib", "r2-ib", "b"});
+  for (const char* wrong :
+       {"", ",", "n[1-", "n1]", "n[a]", "n[2-1]", "n[1-99999999]", "a,,b", "n[1-2][3-4]", "n[]"}) {
+    INFO(wrong);
+    CHECK_FALSE(expand_hosts(wrong).ok());
+  }
+}
+
+TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][cluster]") {
+  const test::TempDirectory directory;
+  const auto file = directory / "endpoint";
+  const auto place = find_place(2, step("1", "2", "n[1-2]"));
+  REQUIRE(place.ok());
+  const auto none = find_head(*place, file, 60ms);
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().message.find("endpoint") != std::string::npos);
+  REQUIRE(write_private_file(file, "10.0.0.1:7000\n11.0.\n").ok());
+  const auto old = find_head(*place, file, 60ms);
+  REQUIRE_FALSE(old.ok());
+  CHECK(old.error().message.find("another start") != std::string::npos);
+  std::thread head([&] {
+    std::this_thread::sleep_for(100ms);
+    (void)write_private_file(file, "10.0.0.2:7001\n12.0.\n").ok();
+  });
+  const auto found = find_head(*place, file, 10s);
+  head.join();
+  REQUIRE(found.ok());
+  CHECK(to_string(*found) == "10.0.0.2:7001");
+}
+
+TEST_CASE("cluster: an endpoint is a host and a port", "[actors][cluster]") {
+  const auto endpoint = parse_endpoint("127.0.0.1:80");
+  REQUIRE(endpoint.ok());
+  CHECK(endpoint->host == "127.0.0.1");
+  CHECK(endpoint->port == 80);
+  for (const char* wrong : {"", "x", ":1", "h:", "h:0", "h:65536", "h:1x", "h:-1"}) {
+    INFO(wrong);
+    CHECK_FALSE(parse_endpoint(wrong).ok());
+  }
+  CHECK(*interface_address("") == "127.0.0.1");
+  CHECK(*interface_address("lo") == "127.0.0.1");
+  const auto unknown = interface_address("no-such0");
+  REQUIRE_FALSE(unknown.ok());
+  CHECK(unknown.error().message.find("lo") != std::string::npos);
+}
+
+/// What a get was answered: "=value", "!error" or "" (not yet).
+struct Heard {
+  std::string text;
+  RendezvousTable::Answer answer() {
+    return [this](const auto& given) {
+      CHECK(text.empty());  // once
+      if (const auto* value = std::get_if<Bytes>(&given)) {
+        text = "=" + std::string(value->begin(), value->end());
+      } else {
+        text = "!" + std::get<Error>(given).message;
+      }
+    };
+  }
+};
+
+TEST_CASE("cluster: who asks early is answered when the key is set", "[actors][cluster]") {
+  RendezvousTable table;
+  Heard early, twin, late, other;
+  table.get("g1/a", early.answer());
+  table.get("g1/a", twin.answer());
+  table.get("g1/b", other.answer());
+  CHECK(early.text.empty());
+  REQUIRE(table.set("g1/a", bytes("x")).ok());
+  CHECK(early.text == "=x");
+  CHECK(twin.text == "=x");
+  table.get("g1/a", late.answer());
+  CHECK(late.text == "=x");
+  CHECK(other.text.empty());
+  CHECK(table.waiting() == 1);
+  CHECK(table.set("g1/a", bytes("x")).ok());
+  CHECK_FALSE(table.set("g1/a", bytes("y")).ok());
+}
+
+TEST_CASE("cluster: a generation is forgotten with all who wait for it", "[actors][cluster]") {
+  RendezvousTable table;
+  Heard waiting, next, again;
+  REQUIRE(table.set("g1/a", bytes("x")).ok());
+  table.get("g1/b", waiting.answer());
+  table.get("g2/b", next.answer());
+  table.forget("g1/");
+  CHECK(waiting.text == "!rendezvous: g1/ was given up");
+  CHECK(next.text.empty());
+  CHECK(table.keys() == 0);
+  CHECK(table.waiting() == 1);
+  table.get("g1/a", again.answer());
+  CHECK(again.text.empty());
+  REQUIRE(table.set("g1/a", bytes("z")).ok());
+  CHECK(again.text == "=z");
+}
+
+TEST_CASE("cluster: the table has a bound", "[actors][cluster]") {
+  RendezvousTable table({.key_bytes = 4, .value_bytes = 8, .stored_bytes = 16, .waiting = 1});
+  CHECK_FALSE(table.set("12345", {}).ok());
+  CHECK_FALSE(table.set("a", Bytes(9)).ok());
+  CHECK(table.set("a", Bytes(8)).ok());
+  CHECK_FALSE(table.set("b", Bytes(8)).ok());
+  CHECK(table.set("b", Bytes(6)).ok());
+  Heard first, second;
+  table.get("c", first.answer());
+  table.get("d", second.answer());
+  CHECK(first.text.empty());
+  CHECK(second.text.starts_with("!"));
+  table.forget("");
+  CHECK(table.set("b", Bytes(8)).ok());
+}
+
+TEST_CASE("cluster: a store's calls wait, time out and end with the head", "[actors][cluster]") {
+  ControlConfig config;
+  caf::actor_system system(config);
+  const caf::actor actor = spawn_rendezvous(system);
+  RemoteStore store(system, actor, "g1/");
+  RemoteStore next(system, actor, "g2/");
+  REQUIRE(store.set("a", bytes("x")).ok());
+  CHECK(*store.get("a", 1s) == bytes("x"));
+  CHECK_FALSE(next.get("a", 50ms).ok());
+  CHECK_FALSE(store.set("a", bytes("y")).ok());
+
+  bool set = false;
+  std::thread setter([&] {
+    std::this_thread::sleep_for(50ms);
+    set = next.set("a", bytes("z")).ok();
+  });
+  const auto waited = next.get("a", 10s);
+  setter.join();
+  CHECK(set);
+  REQUIRE(waited.ok());
+  CHECK(*waited == bytes("z"));
+
+  std::thread teardown([&] {
+    std::this_thread::sleep_for(50ms);
+    caf::anon_send(actor, RendezvousForget{"g1/"});
+  });
+  const auto given_up = store.get("b", 60s);
+  teardown.join();
+  REQUIRE_FALSE(given_up.ok());
+  CHECK(given_up.error().message.find("given up") != std::string::npos);
+
+  std::thread death([&] {
+    std::this_thread::sleep_for(50ms);
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+  });
+  const auto gone = store.get("b", 60s);
+  death.join();
+  REQUIRE_FALSE(gone.ok());
+  CHECK(gone.error().message.find("the head is gone") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace train::actors

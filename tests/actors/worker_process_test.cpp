@@ -1,0 +1,220 @@
+#include "actors/net/worker_process.hpp"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <thread>
+
+#include "actors/run/signal_watcher.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using Words = std::vector<std::string>;
+
+Words shell(const std::string& script) { return {"/bin/sh", "-c", script}; }
+
+/// Collects ends on the watcher's thread; waits for them on the test's.
+class Ends {
+ public:
+  WorkerProcesses::OnEnd collector() {
+    return [this](const WorkerEnd& end) {
+      const std::lock_guard lock(mutex_);
+      ends_.push_back(end);
+    };
+  }
+  std::vector<WorkerEnd> wait_for(std::size_t count) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    for (;;) {
+      {
+        const std::lock_guard lock(mutex_);
+        if (ends_.size() >= count || std::chrono::steady_clock::now() > deadline) {
+          return ends_;
+        }
+      }
+      std::this_thread::sleep_for(2ms);
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<WorkerEnd> ends_;
+};
+
+bool wait_for_file(const std::filesystem::path& path) {
+  for (int i = 0; i < 5000; ++i) {
+    if (std::filesystem::exists(path) && std::filesystem::file_size(path) > 0) {
+      return true;
+    }
+    std::this_thread::sleep_for(2ms);
+  }
+  return false;
+}
+
+bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
+
+/// A zombie that nobody has waited for counts as gone.
+bool gone_soon(pid_t pid) {
+  for (int i = 0; i < 5000; ++i) {
+    if (!alive(pid)) {
+      return true;
+    }
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(stat)), {});
+    if (const auto close = text.rfind(')'); close != std::string::npos && text[close + 2] == 'Z') {
+      return true;
+    }
+    std::this_thread::sleep_for(2ms);
+  }
+  return false;
+}
+
+TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker_process]") {
+  Ends ends;
+  WorkerProcesses processes(ends.collector());
+  processes.start(0, shell("exit 0"));
+  processes.start(1, shell("exit 3"));
+  processes.start(2, shell("kill -KILL $$"));
+  processes.start(3, shell("kill -SEGV $$"));
+  processes.start(4, {"/no/such/program"});
+  auto all = ends.wait_for(5);
+  REQUIRE(all.size() == 5);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  CHECK(all[0].text == "exit code 0");
+  CHECK(all[0].clean);
+  CHECK(all[1].text == "exit code 3");
+  CHECK_FALSE(all[1].clean);
+  CHECK(all[2].text == "killed by SIGKILL");
+  CHECK(all[3].text == "killed by SIGSEGV");
+  CHECK(all[4].text == "/no/such/program could not be started: No such file or directory");
+  CHECK(all[4].pid == -1);
+  CHECK(processes.terminate_all(10s) == 0);
+  CHECK(processes.running() == 0);
+  CHECK(ends.wait_for(5).size() == 5);
+}
+
+TEST_CASE("worker_process: signals for the launcher do not reach workers",
+          "[actors][worker_process]") {
+  const test::TempDirectory directory;
+  Ends ends;
+  WorkerProcesses processes(ends.collector());
+  block_signals();  // as the launcher does; a worker must not inherit it
+  processes.start(0, shell("kill -INT $$; kill -TERM $$; kill -USR1 $$; cat >" +
+                           (directory / "stdin").string() + "; grep SigBlk /proc/$$/status >" +
+                           (directory / "blocked").string() + "; exit 7"));
+  const auto all = ends.wait_for(1);
+  allow_signals();
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].text == "exit code 7");
+  CHECK(test::read_bytes(directory / "stdin").empty());
+  CHECK(test::read_bytes(directory / "blocked") == "SigBlk:\t0000000000000000\n");
+}
+
+TEST_CASE("worker_process: a worker inherits no descriptor", "[actors][worker_process]") {
+  const test::TempDirectory directory;
+  const int open = ::open("/dev/null", O_RDONLY);  // without CLOEXEC, as a library may leave it
+  REQUIRE(open >= 0);
+  Ends ends;
+  WorkerProcesses processes(ends.collector());
+  // `ls` itself has its directory open as 3.
+  processes.start(0, shell("ls /proc/self/fd >" + (directory / "list").string()));
+  REQUIRE(ends.wait_for(1).size() == 1);
+  ::close(open);
+  CHECK(test::read_bytes(directory / "list") == "0\n1\n2\n3\n");
+}
+
+TEST_CASE("worker_process: one that hangs is killed, the others go on",
+          "[actors][worker_process]") {
+  Ends ends;
+  WorkerProcesses processes(ends.collector());
+  processes.start(0, shell("sleep 60"));
+  processes.start(1, shell("sleep 60"));
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (ends.wait_for(0).empty() && std::chrono::steady_clock::now() < until) {
+    processes.kill(1);  // until it has started
+    std::this_thread::sleep_for(5ms);
+  }
+  const auto first = ends.wait_for(1);
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].rank == 1);
+  CHECK(first[0].text == "killed by SIGKILL");
+  CHECK(processes.running() == 1);
+  CHECK(processes.terminate_all(20ms) == 1);
+  CHECK(processes.running() == 0);
+  REQUIRE(ends.wait_for(2).size() == 2);
+  CHECK_FALSE(alive(ends.wait_for(2)[1].pid));
+}
+
+TEST_CASE("worker_process: who ends in time is not killed", "[actors][worker_process]") {
+  Ends ends;
+  WorkerProcesses processes(ends.collector());
+  processes.start(0, shell("sleep 0.2; exit 5"));
+  CHECK(processes.terminate_all(20s) == 0);
+  CHECK(ends.wait_for(1)[0].text == "exit code 5");
+}
+
+TEST_CASE("worker_process: the destructor leaves nothing running", "[actors][worker_process]") {
+  const test::TempDirectory directory;
+  Ends ends;
+  pid_t pid = -1;
+  {
+    WorkerProcesses processes(ends.collector());
+    processes.start(0, shell("echo $$ >" + (directory / "pid").string() + "; exec sleep 60"));
+    REQUIRE(wait_for_file(directory / "pid"));
+    pid = std::stoi(test::read_bytes(directory / "pid"));
+    CHECK(alive(pid));
+  }
+  CHECK_FALSE(alive(pid));
+  CHECK(ends.wait_for(1).size() == 1);
+}
+
+// Run as a process of its own by the test below: a launcher with one worker.
+TEST_CASE("worker_process: (a launcher)", "[.launcher_of_test]") {
+  WorkerProcesses processes([](const WorkerEnd&) {});
+  std::thread([&processes] {  // one that ends before the worker does
+    processes.start(0, shell("echo $$ >worker; exec sleep 60"));
+  })
+      .join();
+  std::this_thread::sleep_for(60s);
+}
+
+TEST_CASE("worker_process: no worker outlives a killed launcher", "[actors][worker_process]") {
+  const test::TempDirectory directory;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  pid_t pid = -1;
+  {
+    const test::Process launcher({self, "[.launcher_of_test]"}, directory.path());
+    REQUIRE(wait_for_file(directory / "worker"));
+    std::this_thread::sleep_for(50ms);  // the thread that ordered it is gone: no reason to die
+    pid = std::stoi(test::read_bytes(directory / "worker"));
+    REQUIRE(alive(pid));
+  }  // SIGKILL
+  CHECK(gone_soon(pid));
+}
+
+TEST_CASE("worker_process: a worker knows its parent", "[actors][worker_process]") {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int signal = 0;
+    const bool tied = die_with_parent(parent) && ::prctl(PR_GET_PDEATHSIG, &signal) == 0;
+    ::_exit(tied && signal == SIGKILL && !die_with_parent(1) ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(worker_words(3, "127.0.0.1:5", "run/control") == Words{"/proc/self/exe", "worker", "--head",
+                                                               "127.0.0.1:5", "--rank", "3",
+                                                               "--credentials", "run/control"});
+}
+
+}  // namespace
+}  // namespace train::actors
