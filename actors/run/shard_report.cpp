@@ -230,12 +230,19 @@ std::string shard_table(const ShardPlan& plan) {
   return table(rows, 5);
 }
 
-std::string group_lines(const ShardPlan& plan) {
-  std::string text = fmt::format("{} groups of units:", plan.groups().size());
-  for (const ShardGroup& group : plan.groups()) {
-    text += fmt::format(" {}{}", group.name, &group == &plan.groups().back() ? "\n" : ",");
+std::string group_line(const ShardPlan& plan) {
+  constexpr std::size_t kShown = 8;
+  const std::vector<ShardGroup>& groups = plan.groups();
+  std::string text = fmt::format("{} group{} of units: {}", groups.size(),
+                                 groups.size() == 1 ? "" : "s", groups.front().name);
+  for (std::size_t i = 1; i < groups.size(); ++i) {
+    if (groups.size() <= kShown || i + 1 == groups.size() || i < kShown / 2) {
+      text += ", " + groups[i].name;
+    } else if (i == kShown / 2) {
+      text += ", ..";
+    }
   }
-  return text;
+  return text + '\n';
 }
 
 std::string collective_table(const ShardPlan& plan, const Cost& cost) {
@@ -273,7 +280,7 @@ std::string describe_sharding(const Options& options) {
       plan->ranks(), plan->ranks() == 1 ? "" : "s", lanes.lanes(), lanes.lanes() == 1 ? "" : "s",
       lanes.rounds(), lanes.rounds() == 1 ? "" : "s", plan->ranks() == 1 ? 0 : lanes.syncs(),
       plan->ranks() > 1 && lanes.syncs() == 1 ? "" : "s");
-  text += group_lines(*plan);
+  text += group_line(*plan);
   text += '\n' + memory_table(costs);
   if (plan->ranks() > 1) {
     text += '\n' + traffic_table(costs);
