@@ -158,8 +158,10 @@ Status GlooLink::run_with(Exchange exchange) {
 }
 
 Status GlooLink::exchange_headers(Exchange& exchange) {
-  for (const int peer : exchange.peers) {
+  for (const int peer : exchange.peers) {  // all, before any of the calls below can fail
     std::memset(received_header(peer), 0, sizeof(Header));
+  }
+  for (const int peer : exchange.peers) {
     post_receive(peer, slot(peer, 0), received_header(peer), kAreaBytes);
     exchange.to_receive[as_index(peer)] = 1;
   }

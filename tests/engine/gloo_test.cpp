@@ -1,0 +1,552 @@
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/collective/gloo_transport.hpp"
+#include "tests/engine/exchange_fixture.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using test::end_of;
+using test::identity_of;
+using test::Parcel;
+using test::start;
+using test::TempDirectory;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kReduce = static_cast<std::size_t>(Channel::reduce);
+constexpr auto kGather = static_cast<std::size_t>(Channel::gather);
+
+GlooOptions options_of(int rank, int world_size, std::uint64_t generation = 1) {
+  GlooOptions options;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.generation = generation;
+  options.timeout = 20s;
+  return options;
+}
+
+/// All ranks of a world, in this process.
+std::vector<ChannelTransports> connect_world(const TempDirectory& directory, int world_size,
+                                             std::uint64_t generation = 1,
+                                             std::chrono::milliseconds timeout = 20s) {
+  std::vector<std::future<Result<ChannelTransports>>> connecting;
+  for (int rank = 0; rank < world_size; ++rank) {
+    connecting.push_back(std::async(std::launch::async, [&, rank] {
+      const auto store = make_file_store(directory.path());
+      GlooOptions options = options_of(rank, world_size, generation);
+      options.timeout = timeout;
+      return make_gloo(*store, options);
+    }));
+  }
+  std::vector<ChannelTransports> world;
+  for (std::future<Result<ChannelTransports>>& ended : connecting) {
+    Result<ChannelTransports> channels = ended.get();
+    REQUIRE(test::text_of(channels.ok() ? Status() : Status(channels.error())).empty());
+    world.push_back(std::move(channels).value());
+  }
+  return world;
+}
+
+std::vector<Parcel> parcels_of(int world_size, const test::SizeOf& size_of) {
+  std::vector<Parcel> parcels;
+  for (int rank = 0; rank < world_size; ++rank) {
+    parcels.emplace_back(rank, world_size, size_of);
+  }
+  return parcels;
+}
+
+std::vector<std::string> exchange_all(std::vector<ChannelTransports>& world,
+                                      std::vector<Parcel>& parcels, std::int64_t command) {
+  std::vector<std::future<Status>> ends;
+  for (std::size_t rank = 0; rank < world.size(); ++rank) {
+    ends.push_back(start(*world[rank][kReduce], identity_of(command), parcels[rank].transfer()));
+  }
+  std::vector<std::string> texts;
+  for (std::future<Status>& end : ends) {
+    texts.push_back(end_of(end));
+  }
+  return texts;
+}
+
+double milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+/// Ranks as processes; each leaves the text its body returns in a file. Killed at the end.
+class Processes {
+ public:
+  using Body = std::function<std::string(int rank, RendezvousStore& store)>;
+
+  Processes(const TempDirectory& directory, int count, const Body& body) : directory_(directory) {
+    for (int rank = 0; rank < count; ++rank) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(60);
+        const auto store = make_file_store(directory.path());
+        note(fmt::format("report{}", rank), body(rank, *store));
+        ::_exit(0);
+      }
+      REQUIRE(child > 0);
+      pids_.push_back(child);
+    }
+  }
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+  ~Processes() {
+    for (const pid_t pid : pids_) {
+      if (pid > 0) {
+        ::kill(pid, SIGKILL);
+        ::waitpid(pid, nullptr, 0);
+      }
+    }
+  }
+
+  void note(const std::string& name, const std::string& text) const {
+    const auto store = make_file_store(directory_.path());
+    if (!store->set(name, {text.begin(), text.end()})) {
+      ::_exit(1);
+    }
+  }
+  [[nodiscard]] std::string await(const std::string& name) const {
+    const auto found = make_file_store(directory_.path())->get(name, 30s);
+    REQUIRE(found.ok());
+    return {found->begin(), found->end()};
+  }
+  /// What `rank` had to say; its process has ended by itself.
+  [[nodiscard]] std::string report(int rank) {
+    std::string text = await(fmt::format("report{}", rank));
+    int status = -1;
+    pid_t& pid = pids_[static_cast<std::size_t>(rank)];
+    CHECK(::waitpid(pid, &status, 0) == pid);
+    CHECK(status == 0);
+    pid = -1;
+    return text;
+  }
+  void send(int rank, int signal) const {
+    REQUIRE(::kill(pids_[static_cast<std::size_t>(rank)], signal) == 0);
+  }
+
+ private:
+  const TempDirectory& directory_;
+  std::vector<pid_t> pids_;
+};
+
+void leave_note(const TempDirectory& directory, const std::string& name) {
+  const auto store = make_file_store(directory.path());
+  if (!store->set(name, {})) {
+    ::_exit(1);
+  }
+}
+
+std::size_t large(int, int) { return std::size_t{40} << 20; }
+
+}  // namespace
+
+TEST_CASE("gloo: every byte finds its rank", "[engine][collective][gloo]") {
+  const int world_size = GENERATE(2, 3, 4);
+  const TempDirectory directory;
+  auto world = connect_world(directory, world_size);
+  CHECK(world[1][kReduce]->rank() == 1);
+  CHECK(world[1][kReduce]->world_size() == world_size);
+  const std::vector<test::SizeOf> sizes = {
+      [](int, int) { return 0; },
+      [](int, int) { return 1; },
+      [](int, int) { return 4096; },
+      [](int, int) { return 4097; },
+      [](int, int) { return 1 << 20; },
+      [](int from, int to) { return from == 1 ? 0 : from * 100000 + to * 3 + 1; },
+      [](int from, int) { return from == 0 ? 70000 : 0; }};  // one rank to all
+  std::int64_t command = 0;
+  for (const test::SizeOf& size_of : sizes) {
+    auto parcels = parcels_of(world_size, size_of);
+    for (const std::string& text : exchange_all(world, parcels, command++)) {
+      CHECK(text.empty());
+    }
+    for (const Parcel& parcel : parcels) {
+      CHECK(parcel.whole());
+    }
+  }
+}
+
+TEST_CASE("gloo: more than one chunk, and one range for everybody", "[engine][collective][gloo]") {
+  constexpr int kRanks = 3;
+  const TempDirectory directory;
+  auto world = connect_world(directory, kRanks);
+  auto parcels = parcels_of(kRanks, large);
+  for (const std::string& text : exchange_all(world, parcels, 0)) {
+    CHECK(text.empty());
+  }
+  for (const Parcel& parcel : parcels) {
+    CHECK(parcel.whole());
+  }
+  std::vector<std::vector<std::byte>> gathered(kRanks, std::vector<std::byte>(300000));
+  std::vector<std::future<Status>> ends;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    std::span<std::byte> all(gathered[rank]);
+    const std::span<std::byte> own = all.subspan(rank * 100000, 100000);
+    std::fill(own.begin(), own.end(), static_cast<std::byte>(rank + 1));
+    Transfer transfer;
+    for (std::size_t peer = 0; peer < kRanks; ++peer) {
+      transfer.send.emplace_back(own);
+      transfer.receive.push_back(all.subspan(peer * 100000, 100000));
+    }
+    CHECK(transfer.sent_bytes(static_cast<int>(rank)) == 200000);
+    ends.push_back(start(*world[rank][kReduce], identity_of(1), transfer));
+  }
+  for (std::future<Status>& end : ends) {
+    CHECK(end_of(end).empty());
+  }
+  for (const std::vector<std::byte>& all : gathered) {
+    CHECK(all == gathered[0]);
+  }
+  CHECK(gathered[0][299999] == std::byte{3});
+}
+
+TEST_CASE("gloo: a thousand exchanges keep their order, on two channels at once",
+          "[engine][collective][gloo]") {
+  constexpr int kRanks = 3;
+  constexpr std::size_t kExchanges = 1000;
+  const TempDirectory directory;
+  auto world = connect_world(directory, kRanks);
+  std::vector<std::vector<Parcel>> parcels(kRanks);
+  std::vector<std::vector<std::future<Status>>> ends(kRanks);
+  for (std::size_t i = 0; i < kExchanges; ++i) {
+    // Not every pair takes part in every exchange.
+    const auto size_of = [i](int from, int to) {
+      const auto sum = static_cast<std::size_t>(from + to);
+      return (i + sum) % 3 == 0 ? std::size_t{0} : (i % 7) * 1000 + sum;
+    };
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      parcels[rank].emplace_back(static_cast<int>(rank), kRanks, size_of, static_cast<int>(i));
+    }
+  }
+  for (std::size_t i = 0; i < kExchanges; ++i) {
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      const auto channel = i % 2 == 0 ? kReduce : kGather;
+      ends[rank].push_back(start(*world[rank][channel], identity_of(static_cast<int>(i)),
+                                 parcels[rank][i].transfer()));
+    }
+  }
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    int good = 0;
+    for (std::size_t i = 0; i < kExchanges; ++i) {
+      const std::string text = end_of(ends[rank][i]);
+      good += text.empty() && parcels[rank][i].whole() ? 1 : 0;
+    }
+    CHECK(good == kExchanges);
+  }
+}
+
+TEST_CASE("gloo: two that differ fail both, with both names, and move nothing",
+          "[engine][collective][gloo][EX-2]") {
+  const TempDirectory directory;
+  auto world = connect_world(directory, 3);
+  const std::size_t bytes = GENERATE(8, 100000);
+  auto parcels = parcels_of(3, [&](int, int) { return bytes; });
+  CollectiveIdentity other = identity_of(7, 3);
+  SECTION("index") { other = identity_of(7, 4); }
+  SECTION("command") { other = identity_of(8, 3); }
+  SECTION("hash") { other.hash = 0xdef; }
+  SECTION("one is a whole exchange ahead") { other = identity_of(9, 0); }
+  auto first = start(*world[0][kReduce], identity_of(7, 3), parcels[0].transfer());
+  auto second = start(*world[1][kReduce], other, parcels[1].transfer());
+  for (const std::string& text : {end_of(first), end_of(second)}) {
+    CHECK_THAT(text, Catch::Contains("rank 0 is at " + to_string(identity_of(7, 3))));
+    CHECK_THAT(text, Catch::Contains("rank 1 is at " + to_string(other)));
+  }
+  CHECK(parcels[0].untouched());
+  CHECK(parcels[1].untouched());
+  auto later = start(*world[0][kReduce], identity_of(8), parcels[0].transfer());
+  CHECK_THAT(end_of(later), Catch::Contains("rank 1 is at"));
+  // The third learns of it too, and the other channels go on.
+  auto third = start(*world[2][kReduce], identity_of(7, 3), parcels[2].transfer());
+  CHECK_THAT(end_of(third), Catch::Contains("lost rank"));
+  CHECK(parcels[2].untouched());
+  auto fresh = parcels_of(3, [](int, int) { return 10; });
+  std::vector<std::future<Status>> ends;
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    ends.push_back(start(*world[rank][kGather], identity_of(7), fresh[rank].transfer()));
+  }
+  for (std::future<Status>& end : ends) {
+    CHECK(end_of(end).empty());
+  }
+}
+
+TEST_CASE("gloo: ranges of different length are a difference", "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  auto world = connect_world(directory, 2);
+  Parcel small(0, 2, [](int, int) { return 5000; });
+  Parcel longer(1, 2, [](int, int) { return 5001; });
+  auto first = start(*world[0][kReduce], identity_of(1), small.transfer());
+  auto second = start(*world[1][kReduce], identity_of(1), longer.transfer());
+  CHECK_THAT(end_of(first), Catch::Contains("5000 bytes") && Catch::Contains("5001 bytes"));
+  CHECK_THAT(end_of(second), Catch::Contains("5000 bytes") && Catch::Contains("5001 bytes"));
+  CHECK(small.untouched());
+  CHECK(longer.untouched());
+}
+
+TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  auto world = connect_world(directory, 3);
+  auto parcels = parcels_of(3, [](int, int) { return 5000; });
+  auto first = start(*world[0][kReduce], identity_of(1), parcels[0].transfer());
+  auto second = start(*world[1][kReduce], identity_of(1), parcels[1].transfer());
+  auto queued = start(*world[1][kReduce], identity_of(2), parcels[1].transfer());
+  std::this_thread::sleep_for(20ms);
+  const auto begin = Clock::now();
+  world[0][kReduce]->cancel("a disk failed");
+  CHECK_THAT(end_of(first), Catch::Contains("cancelled: a disk failed"));
+  CHECK(milliseconds_since(begin) < 100);
+  CHECK_THAT(end_of(second), Catch::Contains("lost rank 0"));
+  CHECK_THAT(end_of(queued), Catch::Contains("lost rank 0"));
+  auto later = start(*world[0][kReduce], identity_of(3), parcels[0].transfer());
+  CHECK_THAT(end_of(later), Catch::Contains("a disk failed"));
+  // One that has nothing under way tells its peers as well.
+  world[2][kGather]->cancel("it is over");
+  auto waiting = start(*world[0][kGather], identity_of(1), parcels[0].transfer());
+  CHECK_THAT(end_of(waiting), Catch::Contains("lost rank 2"));
+}
+
+TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  auto world = connect_world(directory, 3, 1, 300ms);
+  auto parcels = parcels_of(3, [](int, int) { return 5000; });
+  auto first = start(*world[0][kReduce], identity_of(4), parcels[0].transfer());
+  auto third = start(*world[2][kReduce], identity_of(4), parcels[2].transfer());
+  const std::string text = end_of(first);
+  CHECK_THAT(text, Catch::Contains("waited 300 ms for rank 1 ") || Catch::Contains("lost rank 2"));
+  CHECK_THAT(text + end_of(third), Catch::Contains("waited 300 ms for rank 1 "));
+}
+
+TEST_CASE("gloo: destroyed with exchanges under way, it ends them", "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  auto world = connect_world(directory, 2);
+  auto parcels = parcels_of(2, large);
+  auto first = start(*world[0][kReduce], identity_of(1), parcels[0].transfer());
+  auto queued = start(*world[0][kReduce], identity_of(2), parcels[0].transfer());
+  SECTION("in the middle of the data") {
+    auto second = start(*world[1][kReduce], identity_of(1), parcels[1].transfer());
+    std::this_thread::sleep_for(std::chrono::milliseconds(GENERATE(0, 2, 5, 10)));
+    world[0][kReduce].reset();
+    // It may have been quicker.
+    CHECK_THAT(end_of(second), Catch::Equals("") || Catch::Contains("lost rank 0"));
+    CHECK_THAT(end_of(first, 0ms), Catch::Equals("") || Catch::Contains("closed"));
+  }
+  SECTION("before the other comes") {
+    const auto begin = Clock::now();
+    world[0][kReduce].reset();
+    CHECK(milliseconds_since(begin) < 1000);
+    CHECK_THAT(end_of(first, 0ms), Catch::Contains("closed"));
+    auto second = start(*world[1][kReduce], identity_of(1), parcels[1].transfer());
+    CHECK_THAT(end_of(second), Catch::Contains("lost rank 0"));
+  }
+  CHECK_THAT(end_of(queued, 0ms), Catch::Contains("closed"));
+}
+
+TEST_CASE("gloo: the last exchange is whole when one side leaves at once",
+          "[engine][collective][gloo]") {
+  for (int round = 0; round < 10; ++round) {
+    const TempDirectory directory;
+    auto world = connect_world(directory, 2);
+    auto parcels = parcels_of(2, [](int from, int) { return from == 0 ? 3000000 : 0; });
+    auto second = start(*world[1][kReduce], identity_of(1), parcels[1].transfer());
+    auto first = start(*world[0][kReduce], identity_of(1), parcels[0].transfer());
+    CHECK(end_of(first).empty());
+    world[0][kReduce].reset();
+    CHECK(end_of(second).empty());
+    CHECK(parcels[1].whole());
+  }
+}
+
+TEST_CASE("gloo: an end that throws fails the channel, not the process",
+          "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  auto world = connect_world(directory, 2);
+  auto parcels = parcels_of(2, [](int, int) { return 0; });
+  world[0][kReduce]->exchange(identity_of(1), parcels[0].transfer(),
+                              [](const Status&) { throw std::runtime_error("out of luck"); });
+  auto later = start(*world[0][kReduce], identity_of(2), parcels[0].transfer());
+  CHECK_THAT(end_of(later), Catch::Contains("out of luck"));
+}
+
+TEST_CASE("gloo: a rank that does not appear is named", "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  const auto store = make_file_store(directory.path());
+  GlooOptions options = options_of(0, 2);
+  options.timeout = 100ms;
+  const auto channels = make_gloo(*store, options);
+  REQUIRE_FALSE(channels.ok());
+  CHECK(channels.error().kind == ErrorKind::failure);
+  CHECK_THAT(channels.error().message, Catch::Contains("rank 1 has not appeared"));
+}
+
+TEST_CASE("gloo: an interface that is not there is the user's mistake",
+          "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  const auto store = make_file_store(directory.path());
+  GlooOptions options = options_of(0, 2);
+  options.interface = "nowhere7";
+  const auto channels = make_gloo(*store, options);
+  REQUIRE_FALSE(channels.ok());
+  CHECK(channels.error().kind == ErrorKind::user);
+  CHECK_THAT(channels.error().message,
+             Catch::Contains("parallel.interface") && Catch::Contains("nowhere7"));
+  options.interface = "";
+  options.world_size = 1;
+  CHECK(make_gloo(*store, options).ok());
+}
+
+TEST_CASE("gloo: processes exchange, with the interface named",
+          "[engine][collective][gloo][fork]") {
+  const int world_size = GENERATE(2, 3, 4);
+  const TempDirectory directory;
+  Processes processes(directory, world_size, [&](int rank, RendezvousStore& store) {
+    GlooOptions options = options_of(rank, world_size);
+    options.interface = "lo";
+    auto channels = make_gloo(store, options);
+    if (!channels) {
+      return channels.error().message;
+    }
+    for (int i = 0; i < 50; ++i) {
+      const auto size_of = [i](int from, int to) { return (from * 10 + to) * i * i; };
+      Parcel parcel(rank, world_size, size_of, i);
+      auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+      if (const std::string text = end_of(end); !text.empty() || !parcel.whole()) {
+        return fmt::format("exchange {}: {}", i, text);
+      }
+    }
+    return std::string("good");
+  });
+  for (int rank = 0; rank < world_size; ++rank) {
+    CHECK(processes.report(rank) == "good");
+  }
+}
+
+TEST_CASE("gloo: kill -9 of one of three fails both others within a second",
+          "[engine][collective][gloo][fork]") {
+  const bool in_data = GENERATE(false, true);
+  const TempDirectory directory;
+  Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
+    auto channels = make_gloo(store, options_of(rank, 3));
+    if (!channels) {
+      return channels.error().message;
+    }
+    if (rank == 2 && !in_data) {
+      leave_note(directory, "ready2");
+      ::pause();
+    }
+    // Large ones, one after the other, are still under way when the signal comes.
+    std::string text;
+    for (int i = 0; text.empty() && i < 1000; ++i) {
+      Parcel parcel(rank, 3, [](int, int) { return std::size_t{4} << 20; });
+      auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+      if (i == 2 || !in_data) {
+        leave_note(directory, fmt::format("ready{}", rank));
+      }
+      text = end_of(end);
+    }
+    return text;
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ignore = processes.await(fmt::format("ready{}", rank));
+  }
+  const auto begin = Clock::now();
+  processes.send(2, SIGKILL);
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK_THAT(processes.report(rank), Catch::Contains("lost rank"));
+  }
+  CHECK(milliseconds_since(begin) < 1000);
+}
+
+TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
+          "[engine][collective][gloo][fork]") {
+  const bool in_data = GENERATE(false, true);
+  const TempDirectory directory;
+  Processes processes(directory, 2, [&](int rank, RendezvousStore& store) {
+    auto channels = make_gloo(store, options_of(rank, 2));
+    if (!channels) {
+      return channels.error().message;
+    }
+    if (rank == 1 && !in_data) {
+      leave_note(directory, "ready");
+      ::pause();
+    }
+    Parcel parcel(rank, 2, large);
+    std::string text;
+    if (rank == 1) {
+      for (int i = 0; text.empty(); ++i) {
+        auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+        if (i == 1) {
+          leave_note(directory, "ready");
+        }
+        text = end_of(end);
+      }
+      return text;
+    }
+    for (int i = 0;; ++i) {
+      auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+      if (end.wait_for(500ms) == std::future_status::ready && in_data && i < 1000) {
+        continue;
+      }
+      auto begin = Clock::now();
+      (*channels)[kReduce]->cancel("enough");
+      const std::string cancelled = end_of(end);
+      const double cancel_ms = milliseconds_since(begin);
+      begin = Clock::now();
+      for (auto& channel : *channels) {
+        channel.reset();
+      }
+      const double close_ms = milliseconds_since(begin);
+      return fmt::format("{} cancel {} close {}", cancelled, cancel_ms < 100 ? "quick" : "slow",
+                         close_ms < 500 ? "quick" : "slow");
+    }
+  });
+  std::ignore = processes.await("ready");
+  processes.send(1, SIGSTOP);
+  CHECK_THAT(processes.report(0),
+             Catch::Contains("cancelled: enough") && Catch::Contains("cancel quick close quick"));
+}
+
+TEST_CASE("gloo: a second generation after the first died, in the same process",
+          "[engine][collective][gloo][fork]") {
+  const TempDirectory directory;
+  // Rank 2 of generation 1 dies; the others go on with process 3 in its place.
+  Processes processes(directory, 4, [&](int process, RendezvousStore& store) {
+    const int rank = process == 3 ? 2 : process;
+    std::string text;
+    for (std::uint64_t generation = process == 3 ? 2 : 1; generation <= 2; ++generation) {
+      auto channels = make_gloo(store, options_of(rank, 3, generation));
+      if (!channels) {
+        return channels.error().message;
+      }
+      if (process == 2) {
+        ::kill(::getpid(), SIGKILL);
+      }
+      CollectiveIdentity identity = identity_of(0);
+      identity.generation = generation;
+      Parcel parcel(rank, 3, [](int from, int to) { return 100000 + from * 10 + to; });
+      auto end = start(*(*channels)[kReduce], identity, parcel.transfer());
+      const std::string ended = end_of(end);
+      text += ended.empty() && parcel.whole() ? "good;" : "failed;";
+    }
+    return text;
+  });
+  CHECK(processes.report(0) == "failed;good;");
+  CHECK(processes.report(1) == "failed;good;");
+  CHECK(processes.report(3) == "good;");
+}
+
+}  // namespace train::engine
