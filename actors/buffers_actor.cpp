@@ -122,7 +122,9 @@ void Buffers::answer_weights() const {
 void Buffers::answer_leaves() const {
   auto& wanted = state().leaves_wanted;
   for (auto one = wanted.begin(); one != wanted.end();) {
-    if (is_open(one->first.command) && state().book->leaf_free(one->first.leaf)) {
+    const LeaseLeaf& lease = one->first;
+    if (is_open(lease.command) &&
+        state().book->gradient_free(lease.group, lease.sync, lease.leaf)) {
       one->second.deliver(LeafLeased{});
       one = wanted.erase(one);
     } else {

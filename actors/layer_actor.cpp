@@ -90,7 +90,9 @@ void Layer::with_leaf(const LaneWork& work, std::size_t visit, Then then) const 
     return;
   }
   const std::int32_t leaf = context->engine->schedule(command_of(work.purpose)).leaf_of(visit);
-  self->request(peers().buffers, caf::infinite, LeaseLeaf{work.command, leaf})
+  const auto sync = static_cast<std::int32_t>(plan().train_lanes().sync_of(work.round));
+  self->request(peers().buffers, caf::infinite,
+                LeaseLeaf{work.command, static_cast<std::uint32_t>(group), sync, leaf})
       .then([then = std::move(then)](const LeafLeased&) { then(); });
 }
 

@@ -135,15 +135,16 @@ bool LeaseBook::ends_with_reduction(std::size_t leaf) const {
          !plan_->own_gradient(schedule_->leaves()[leaf].group);
 }
 
-bool LeaseBook::leaf_free(std::int32_t leaf) const {
-  const auto index = static_cast<std::size_t>(leaf);
-  const engine::Lease& lease = schedule_->leaves().at(index);
-  if (lease.before >= 0 && !leaf_states_[static_cast<std::size_t>(lease.before)].ended) {
-    return false;
+bool LeaseBook::gradient_free(std::size_t group, std::int64_t sync, std::int32_t leaf) const {
+  if (leaf >= 0) {
+    const std::int32_t before = schedule_->leaves().at(static_cast<std::size_t>(leaf)).before;
+    if (before >= 0 && !leaf_states_[static_cast<std::size_t>(before)].ended) {
+      return false;
+    }
   }
-  // Its own partial sums of the sync before are still to be sent.
-  return kind_ != engine::CommandKind::train_step || !plan_->own_gradient(lease.group) ||
-         packed_sync_[lease.group] >= sync_of_leaf(index) - 1;
+  // Own partial sums of the sync before are still to be sent.
+  return kind_ != engine::CommandKind::train_step || !plan_->own_gradient(group) ||
+         packed_sync_.at(group) >= sync - 1;
 }
 
 void LeaseBook::packed(std::size_t group, std::int64_t sync) {

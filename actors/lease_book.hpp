@@ -38,8 +38,8 @@ class LeaseBook {
   /// Gathers whose lease has ended since the last call: what keeps rows for the backward pass.
   [[nodiscard]] std::vector<std::int32_t> take_ended();
 
-  /// A leaf may be written.
-  [[nodiscard]] bool leaf_free(std::int32_t leaf) const;
+  /// The group's gradient of a lane of `sync` may be written; `leaf`: its lease, -1: none.
+  [[nodiscard]] bool gradient_free(std::size_t group, std::int64_t sync, std::int32_t leaf) const;
   /// The reduction of the group's gradient in `sync` has copied it.
   void packed(std::size_t group, std::int64_t sync);
 

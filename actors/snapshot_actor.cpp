@@ -12,6 +12,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
+#include "engine/weights_digest.hpp"
 
 namespace train::actors {
 namespace {

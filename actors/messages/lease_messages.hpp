@@ -16,9 +16,12 @@ struct LeaseWeights {
 /// The answer: the weights are there, in the order of the compute stream.
 struct WeightsLeased {};
 
-/// Layer shard -> buffers: a leaf for the lane's gradient.
+/// Layer shard -> buffers: memory for the lane's gradient. `leaf` is the lease, -1 where the lane
+/// writes into the group's own partial sums, which the sync before must have sent.
 struct LeaseLeaf {
   std::uint64_t command = 0;
+  std::uint32_t group = 0;
+  std::int32_t sync = 0;
   std::int32_t leaf = -1;
 };
 struct LeafLeased {};

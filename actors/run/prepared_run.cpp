@@ -69,7 +69,9 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
                      .home = std::move(home).value(),
                      .checkpoint = *checkpoint,
                      .evaluation_missed = missed,
-                     .peak_flops = peak};
+                     .peak_flops = peak,
+                     .place = {},
+                     .profile = false};
 }
 
 Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
