@@ -37,53 +37,140 @@ std::vector<std::vector<float>> random_lanes(std::size_t lanes, std::size_t elem
   return values;
 }
 
+/// What a tree over all lanes has to be, bit for bit.
+void check_root(const LaneTree& tree, const std::vector<std::vector<float>>& values) {
+  for (std::size_t i = 0; i < values.front().size(); ++i) {
+    std::vector<float> column;
+    for (const auto& lane : values) {
+      column.push_back(lane[i]);
+    }
+    const float expected = sum_by_definition(column, 0, column.size());
+    REQUIRE(std::memcmp(&tree.root()[i], &expected, sizeof(float)) == 0);
+  }
+}
+
+std::vector<LaneRange> single_lanes(LaneRange range) {
+  std::vector<LaneRange> lanes;
+  for (std::int64_t lane = range.first; lane < range.end(); ++lane) {
+    lanes.push_back({lane, 1});
+  }
+  return lanes;
+}
+
+/// A rank's way: lanes are computed where place() says.
+void compute_lanes(LaneTree& tree, kernels::Stream& stream, LaneRange range,
+                   const std::vector<std::vector<float>>& values) {
+  std::vector<float> leaf(values.front().size());
+  for (const LaneRange lane : single_lanes(range)) {
+    float* where = tree.place(lane, leaf.data());
+    const auto& value = values[static_cast<std::size_t>(lane.first)];
+    std::memcpy(where, value.data(), value.size() * sizeof(float));
+    tree.settle(stream, lane, where);
+  }
+}
+
+constexpr std::int64_t kElements = 333;
+
 }  // namespace
 
 TEST_CASE("lane tree: equals the recursive definition, bit for bit", "[engine][lane_tree][EN-1]") {
-  const std::size_t lanes = GENERATE(range(1, 10));
-  constexpr std::size_t kElements = 333;
+  const std::int64_t lanes = GENERATE(range(1, 20));
   const auto stream = kernels::make_inline_stream(1);
-  LaneTree tree(kernels::cpu_backend(), kElements, static_cast<std::int64_t>(lanes), "test");
-  const auto values = random_lanes(lanes, kElements);
-  bool differs_from_plain_order = false;
+  const auto buffers = lane_tree_buffers(single_lanes({0, lanes}), lanes, SumOrder::canonical);
+  LaneTree tree(kernels::cpu_backend(), kElements, lanes, SumOrder::canonical, buffers, "test");
+  const auto values = random_lanes(static_cast<std::size_t>(lanes), kElements);
   for (int step = 0; step < 2; ++step) {
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      const auto index = static_cast<std::int64_t>(lane);
-      std::memcpy(tree.leaf(index), values[lane].data(), kElements * sizeof(float));
-      tree.finish_leaf(*stream, index);
+    compute_lanes(tree, *stream, {0, lanes}, values);
+    check_root(tree, values);
+    tree.clear();
+  }
+  bool differs_from_plain_order = false;
+  for (std::size_t i = 0; i < kElements; ++i) {
+    float plain = 0.0F;
+    for (const auto& lane : values) {
+      plain += lane[i];
     }
-    for (std::size_t i = 0; i < kElements; ++i) {
-      std::vector<float> column;
-      float plain = 0.0F;
-      for (const auto& lane : values) {
-        column.push_back(lane[i]);
-        plain += lane[i];
-      }
-      const float expected = sum_by_definition(column, 0, lanes);
-      REQUIRE(std::memcmp(&tree.root()[i], &expected, sizeof(float)) == 0);
-      differs_from_plain_order = differs_from_plain_order || plain != expected;
-    }
+    differs_from_plain_order = differs_from_plain_order || plain != tree.root()[i];
   }
   // Otherwise this test could not tell one order from another.
   CHECK(differs_from_plain_order == (lanes > 3));
 }
 
-TEST_CASE("lane tree: needs floor(log2(lanes)) + 1 buffers", "[engine][lane_tree]") {
-  for (std::int64_t lanes = 1; lanes < 40; ++lanes) {
-    const LaneTree tree(kernels::cpu_backend(), 16, lanes, "test");
-    const auto buffers = static_cast<std::size_t>(std::floor(std::log2(lanes))) + 1;
-    CHECK(tree.size_bytes() == buffers * 16 * sizeof(float));
+TEST_CASE("lane tree: whoever adds which lanes, the sum is the same", "[engine][lane_tree][EN-1]") {
+  const std::int64_t lanes = GENERATE(1, 2, 5, 8, 13, 16);
+  const auto stream = kernels::make_inline_stream(1);
+  const auto values = random_lanes(static_cast<std::size_t>(lanes), kElements);
+  std::mt19937 generator(5);
+  for (int repeat = 0; repeat < 12; ++repeat) {
+    // Ranks take runs of any length, add what they can, and send subtrees to the owner.
+    std::vector<LaneRange> runs;
+    std::vector<LaneRange> arrivals;
+    for (std::int64_t first = 0; first < lanes;) {
+      const auto most = static_cast<int>(lanes - first);
+      const LaneRange run{first, std::uniform_int_distribution<int>(1, most)(generator)};
+      runs.push_back(run);
+      for (const LaneRange sum : subtrees(run, lanes)) {
+        arrivals.push_back(sum);
+      }
+      first = run.end();
+    }
+    const auto buffers = lane_tree_buffers(arrivals, lanes, SumOrder::canonical);
+    LaneTree owner(kernels::cpu_backend(), kElements, lanes, SumOrder::canonical, buffers, "owner");
+    for (const LaneRange run : runs) {
+      const auto own = lane_tree_buffers(single_lanes(run), lanes, SumOrder::canonical);
+      LaneTree rank(kernels::cpu_backend(), kElements, lanes, SumOrder::canonical, own, "rank");
+      compute_lanes(rank, *stream, run, values);
+      const auto held = rank.held();
+      const auto expected = subtrees(run, lanes);
+      REQUIRE(held.size() == expected.size());
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        REQUIRE(held[i].first == expected[i]);
+        owner.add(*stream, held[i].first, held[i].second);
+      }
+    }
+    REQUIRE(owner.held().size() == 1);
+    check_root(owner, values);
   }
 }
 
-TEST_CASE("lane tree: lanes out of order are refused", "[engine][lane_tree]") {
+TEST_CASE("lane tree: in the order of arrival it is one running sum", "[engine][lane_tree]") {
   const auto stream = kernels::make_inline_stream(1);
-  LaneTree tree(kernels::cpu_backend(), 16, 3, "test");
-  CHECK_THROWS_AS(tree.leaf(1), CheckFailed);
-  CHECK(tree.leaf(0) == tree.leaf(0));
-  tree.finish_leaf(*stream, 0);
-  CHECK_THROWS_AS(tree.root(), CheckFailed);
-  CHECK_THROWS_AS(tree.leaf(0), CheckFailed);
+  const auto values = random_lanes(6, kElements);
+  const auto buffers = lane_tree_buffers(single_lanes({0, 6}), 6, SumOrder::arrival);
+  REQUIRE(buffers == 1);
+  LaneTree tree(kernels::cpu_backend(), kElements, 6, SumOrder::arrival, buffers, "test");
+  compute_lanes(tree, *stream, {0, 6}, values);
+  CHECK(tree.held().size() == 1);
+  for (std::size_t i = 0; i < kElements; ++i) {
+    float plain = values[0][i];
+    for (std::size_t lane = 1; lane < 6; ++lane) {
+      plain += values[lane][i];
+    }
+    REQUIRE(tree.root()[i] == plain);
+  }
+}
+
+TEST_CASE("lane tree: the lane that completes a sum needs no buffer", "[engine][lane_tree]") {
+  for (std::int64_t lanes = 2; lanes < 40; ++lanes) {
+    const auto buffers = lane_tree_buffers(single_lanes({0, lanes}), lanes, SumOrder::canonical);
+    CHECK(buffers == static_cast<std::int64_t>(std::floor(std::log2(lanes))));
+    const LaneTree tree(kernels::cpu_backend(), 16, lanes, SumOrder::canonical, buffers, "test");
+    CHECK(tree.size_bytes() == static_cast<std::size_t>(buffers) * 16 * sizeof(float));
+  }
+}
+
+TEST_CASE("lane tree: what is no subtree, or comes too late, is refused", "[engine][lane_tree]") {
+  const auto stream = kernels::make_inline_stream(1);
+  LaneTree tree(kernels::cpu_backend(), 16, 4, SumOrder::canonical, 2, "test");
+  std::vector<float> elsewhere(16);
+  CHECK_THROWS_AS(tree.place({1, 2}, nullptr), CheckFailed);
+  CHECK_THROWS_AS(tree.settle(*stream, {0, 1}, elsewhere.data()), CheckFailed);
+  tree.add(*stream, {1, 1}, elsewhere.data());
+  CHECK_THROWS_AS(tree.add(*stream, {0, 1}, elsewhere.data()), CheckFailed);
+  tree.add(*stream, {2, 1}, elsewhere.data());
+  CHECK(tree.held().size() == 2);
+  CHECK_THROWS_AS(LaneTree(kernels::cpu_backend(), 16, 4, SumOrder::canonical, 0, "test"),
+                  CheckFailed);
 }
 
 TEST_CASE("lane tree: the host's sum of doubles is the same tree", "[engine][lane_tree][EN-1]") {

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/train_step.hpp"
+#include "engine/world_step.hpp"
+#include "tests/engine/small_model.hpp"
 
 namespace train::engine {
 namespace {
@@ -42,11 +43,12 @@ ModelShape read_shape(const Json& json) {
   shape.z_loss_coeff = json.at("z_loss_coeff");
   shape.qk_norm = json.at("qk_norm");
   shape.output_gate = json.at("output_gate");
+  shape.tie_embeddings = json.value("tie_embeddings", false);
   return shape;
 }
 
-TrainStep::Options read_options(const Json& fixture) {
-  TrainStep::Options options;
+WorldStep::Options read_options(const Json& fixture) {
+  WorldStep::Options options;
   options.shape = read_shape(fixture.at("shape"));
   options.batch.lanes = fixture.at("lanes");
   options.batch.micro_batch = fixture.at("sequences");
@@ -65,7 +67,7 @@ TrainStep::Options read_options(const Json& fixture) {
   return options;
 }
 
-TrainStep::ReadLane read_lanes(const Json& fixture) {
+WorldStep::ReadLane read_lanes(const Json& fixture) {
   const auto tokens = fixture.at("tokens").get<std::vector<std::int32_t>>();
   const auto targets = fixture.at("targets").get<std::vector<std::int32_t>>();
   const std::int64_t rows =
@@ -76,18 +78,20 @@ TrainStep::ReadLane read_lanes(const Json& fixture) {
   };
 }
 
-void set_weights(const UnitState& state, const Json& weights) {
-  for (const Parameter& parameter : state.unit().parameters) {
-    const auto values = weights.at(parameter.name).get<std::vector<int>>();
-    REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
-    std::transform(values.begin(), values.end(), state.weights() + parameter.offset,
-                   [](int value) { return static_cast<float>(value) / 1024.0F; });
-  }
+void read_weights(const Json& weights, const Parameter& parameter, float* out) {
+  const auto values = weights.at(parameter.name).get<std::vector<int>>();
+  REQUIRE(static_cast<std::int64_t>(values.size()) == parameter.count());
+  std::transform(values.begin(), values.end(), out,
+                 [](int value) { return static_cast<float>(value) / 1024.0F; });
 }
 
 void set_weights(const RankEngine& rank, const Json& weights) {
-  for (std::size_t u = 0; u < rank.unit_count(); ++u) {
-    set_weights(rank.state(u), weights);
+  for (const UnitParameters& unit : rank.plan().units()) {
+    for (const Parameter& parameter : unit.parameters) {
+      const auto out = testing::state_of(rank, "model." + parameter.name);
+      REQUIRE(static_cast<std::int64_t>(out.size()) == parameter.count());
+      read_weights(weights, parameter, out.data());
+    }
   }
 }
 
@@ -107,8 +111,9 @@ double relative_error(const float* actual, const Json& expected_json) {
   return difference / largest;
 }
 
-const std::vector<std::string> kCases = {"enoki", "enoki_no_qk_norm", "enoki_residual_scale",
-                                         "qwen3", "qwen3_no_gate",    "qwen3_wide_heads"};
+const std::vector<std::string> kCases = {"enoki",     "enoki_no_qk_norm", "enoki_residual_scale",
+                                         "qwen3",     "qwen3_no_gate",    "qwen3_wide_heads",
+                                         "enoki_tied"};
 
 }  // namespace
 
@@ -131,19 +136,16 @@ TEST_CASE("parity: loss and every gradient equal PyTorch's", "[engine][parity]")
   const std::string name = GENERATE(from_range(kCases));
   const Json fixture = load_fixture(name);
   const auto stream = kernels::make_inline_stream(1);
-  TrainStep step(kernels::cpu_backend(), read_options(fixture));
-  set_weights(step.rank(), fixture.at("weights_1024ths"));
+  WorldStep step(kernels::cpu_backend(), read_options(fixture));
+  set_weights(step.rank(0), fixture.at("weights_1024ths"));
   const StepResult result = step.run(*stream, 0, read_lanes(fixture));
 
   CHECK(result.loss == Approx(fixture.at("loss").get<double>()).epsilon(kTolerance));
   CHECK(result.cross_entropy ==
         Approx(fixture.at("cross_entropy").get<double>()).epsilon(kTolerance));
-  for (std::size_t u = 0; u < step.rank().unit_count(); ++u) {
-    for (const Parameter& parameter : step.rank().state(u).unit().parameters) {
-      CAPTURE(name, parameter.name);
-      CHECK(relative_error(step.rank().gradient(u) + parameter.offset,
-                           fixture.at("gradients").at(parameter.name)) < kTolerance);
-    }
+  for (const GradientShard& shard : step.rank(0).gradients().shards()) {
+    CAPTURE(name, shard.name);
+    CHECK(relative_error(shard.data, fixture.at("gradients").at(shard.name)) < kTolerance);
   }
 }
 
@@ -152,23 +154,20 @@ TEST_CASE("parity: three clipped AdamW steps equal PyTorch's", "[engine][parity]
   const Json fixture = load_fixture(name);
   const Json& adamw = fixture.at("adamw");
   const auto stream = kernels::make_inline_stream(1);
-  TrainStep step(kernels::cpu_backend(), read_options(fixture));
-  set_weights(step.rank(), fixture.at("weights_1024ths"));
+  WorldStep step(kernels::cpu_backend(), read_options(fixture));
+  set_weights(step.rank(0), fixture.at("weights_1024ths"));
   for (std::int64_t s = 0; s < 3; ++s) {
     const StepResult result = step.run(*stream, s, read_lanes(fixture));
     const auto at = static_cast<std::size_t>(s);
     CHECK(result.loss == Approx(adamw.at("losses")[at].get<double>()).epsilon(kTolerance));
     CHECK(result.grad_norm == Approx(adamw.at("grad_norms")[at].get<double>()).epsilon(kTolerance));
   }
-  for (std::size_t u = 0; u < step.rank().unit_count(); ++u) {
-    const UnitState& state = step.rank().state(u);
-    for (const Parameter& parameter : state.unit().parameters) {
-      CAPTURE(name, parameter.name);
-      // Adam divides by the root of the second moment: where a gradient is all but zero, rounding
-      // decides the update, so the weights agree less closely than the gradients.
-      CHECK(relative_error(state.weights() + parameter.offset,
-                           adamw.at("weights").at(parameter.name)) < 1e-4);
-    }
+  for (const GradientShard& shard : step.rank(0).gradients().shards()) {
+    CAPTURE(name, shard.name);
+    // Adam divides by the root of the second moment: where a gradient is all but zero, rounding
+    // decides the update, so the weights agree less closely than the gradients.
+    CHECK(relative_error(testing::state_of(step.rank(0), "model." + shard.name).data(),
+                         adamw.at("weights").at(shard.name)) < 1e-4);
   }
 }
 
@@ -182,17 +181,24 @@ TEST_CASE("parity: the logits of the last position equal PyTorch's", "[engine][p
   const auto stream = kernels::make_inline_stream(1);
   // Room for more than the lane has: a prompt is shorter than the longest text.
   Model model(shape, kernels::cpu_backend(), 1, seq_len + 3, /*with_gradient=*/false);
-  std::vector<UnitState> units;
+  std::vector<std::vector<float>> weights;
   for (const UnitParameters& unit : describe_units(shape)) {
-    set_weights(units.emplace_back(unit), fixture.at("weights_1024ths"));
+    weights.emplace_back(static_cast<std::size_t>(unit.element_count));
+    for (const Parameter& parameter : unit.parameters) {
+      read_weights(fixture.at("weights_1024ths"), parameter,
+                   weights.back().data() + parameter.offset);
+    }
   }
+  const auto memory_of = [&](std::size_t unit) {
+    return UnitMemory{.weights = weights[unit].data(), .tied_weights = weights.front().data()};
+  };
   const Lane lane{
       .sequences = 1, .seq_len = seq_len, .tokens = tokens.data(), .with_gradient = false};
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    model.unit(u).forward(*stream, units[u].weights(), lane, nullptr);
+  for (std::size_t u = 0; u < weights.size(); ++u) {
+    model.unit(u).forward(*stream, memory_of(u), lane);
   }
   std::vector<float> logits(static_cast<std::size_t>(shape.vocab_size));
-  model.last_logits(*stream, units.back().weights(), lane, logits.data());
+  model.last_logits(*stream, memory_of(weights.size() - 1), lane, logits.data());
   stream->synchronize();
   CHECK(relative_error(logits.data(), fixture.at("last_logits")) < kTolerance);
 }

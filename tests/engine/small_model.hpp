@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "engine/train_step.hpp"
+#include "engine/base/check.hpp"
+#include "engine/world_step.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine::testing {
@@ -24,8 +26,8 @@ inline ModelShape small_shape(Architecture architecture) {
   return shape;
 }
 
-inline TrainStep::Options small_options(Architecture architecture) {
-  TrainStep::Options options;
+inline WorldStep::Options small_options(Architecture architecture) {
+  WorldStep::Options options;
   options.shape = small_shape(architecture);
   options.init.seed = 7;
   options.batch.lanes = 3;
@@ -38,7 +40,7 @@ inline TrainStep::Options small_options(Architecture architecture) {
 }
 
 /// Text that repeats every 7 tokens, another phase for each sequence.
-inline TrainStep::ReadLane repeating_text(const TrainStep::Options& options) {
+inline WorldStep::ReadLane repeating_text(const WorldStep::Options& options) {
   return
       [options](std::int64_t step, std::int64_t lane, std::int32_t* tokens, std::int32_t* targets) {
         for (std::int64_t s = 0; s < options.batch.micro_batch; ++s) {
@@ -49,6 +51,31 @@ inline TrainStep::ReadLane repeating_text(const TrainStep::Options& options) {
           }
         }
       };
+}
+
+/// The rows that `rank` keeps of the tensor called `name` ("model.lm_head.weight").
+inline std::span<float> state_of(const RankEngine& rank, const std::string& name) {
+  for (const StateView& view : rank.state_views()) {
+    if (view.name == name) {
+      return {reinterpret_cast<float*>(view.data), view.size_bytes / sizeof(float)};
+    }
+  }
+  TRAIN_CHECK(false, "no {}", name);
+  return {};
+}
+
+/// The weights that `rank` keeps of all parameters, one after the other.
+inline std::vector<std::span<float>> weights_of(const RankEngine& rank) {
+  std::vector<std::span<float>> weights;
+  for (const GradientShard& shard : const_cast<RankEngine&>(rank).gradients().shards()) {
+    weights.push_back(state_of(rank, "model." + shard.name));
+  }
+  return weights;
+}
+
+/// The reduced gradient of the rows that `rank` owns of a parameter.
+inline std::span<const float> values_of(const GradientShard& shard) {
+  return {shard.data, static_cast<std::size_t>(shard.rows * shard.cols)};
 }
 
 }  // namespace train::engine::testing

@@ -1,9 +1,11 @@
-#include "engine/train_step.hpp"
+#include "engine/world_step.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "tests/engine/small_model.hpp"
@@ -11,33 +13,32 @@
 namespace train::engine {
 namespace {
 
-std::vector<std::vector<float>> copy_weights(const TrainStep& step) {
-  std::vector<std::vector<float>> copies;
-  for (std::size_t u = 0; u < step.rank().unit_count(); ++u) {
-    const UnitState& state = step.rank().state(u);
-    copies.emplace_back(state.weights(), state.weights() + state.unit().element_count);
+std::vector<std::vector<float>> copies(const std::vector<std::span<float>>& values) {
+  std::vector<std::vector<float>> copied;
+  for (const std::span<float> each : values) {
+    copied.emplace_back(each.begin(), each.end());
   }
-  return copies;
+  return copied;
 }
 
-std::vector<std::uint64_t> digests_of_steps(const TrainStep::Options& options, int threads,
+std::vector<std::uint64_t> digests_of_steps(const WorldStep::Options& options, int threads,
                                             int steps) {
   const auto stream = kernels::make_thread_stream("device", threads);
-  TrainStep step(kernels::cpu_backend(), options);
-  std::vector<std::uint64_t> digests = {step.rank().digest()};
+  WorldStep step(kernels::cpu_backend(), options);
+  std::vector<std::uint64_t> digests = {step.digest()};
   for (int s = 0; s < steps; ++s) {
     CHECK_FALSE(step.run(*stream, s, testing::repeating_text(options)).poisoned);
-    digests.push_back(step.rank().digest());
+    digests.push_back(step.digest());
   }
   return digests;
 }
 
 }  // namespace
 
-TEST_CASE("train step: the loss falls on text that repeats", "[engine][train_step]") {
+TEST_CASE("world step: the loss falls on text that repeats", "[engine][world_step]") {
   const auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::qwen3));
   const auto stream = kernels::make_inline_stream(1);
-  TrainStep step(kernels::cpu_backend(), options);
+  WorldStep step(kernels::cpu_backend(), options);
   const double first = step.run(*stream, 0, testing::repeating_text(options)).loss;
   CHECK(first == Approx(std::log(41.0)).margin(1.0));
   double last = first;
@@ -47,8 +48,8 @@ TEST_CASE("train step: the loss falls on text that repeats", "[engine][train_ste
   CHECK(last < 0.1 * first);
 }
 
-TEST_CASE("train step: weights do not depend on the number of threads",
-          "[engine][train_step][EN-1]") {
+TEST_CASE("world step: weights do not depend on the number of threads",
+          "[engine][world_step][EN-1]") {
   auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::qwen3));
   options.shape.head_dim = 32;
   options.shape.embedding_dim = 64;
@@ -60,15 +61,15 @@ TEST_CASE("train step: weights do not depend on the number of threads",
   CHECK(std::adjacent_find(one.begin(), one.end()) == one.end());
 }
 
-TEST_CASE("train step: evaluation measures and changes nothing", "[engine][train_step]") {
+TEST_CASE("world step: evaluation measures and changes nothing", "[engine][world_step]") {
   auto options = testing::small_options(Architecture::qwen3);
   options.eval_lanes = 5;  // More than there are slots.
   const auto stream = kernels::make_thread_stream("device", 1);
-  TrainStep step(kernels::cpu_backend(), options);
+  WorldStep step(kernels::cpu_backend(), options);
   const auto text = testing::repeating_text(options);
-  const std::uint64_t start = step.rank().digest();
+  const std::uint64_t start = step.digest();
   const EvaluationResult before = step.evaluate(*stream, text);
-  CHECK(step.rank().digest() == start);
+  CHECK(step.digest() == start);
   CHECK(before.targets == 5.0 * 2.0 * 24.0);
   CHECK(before.cross_entropy == Approx(std::log(41.0)).margin(1.0));
   for (std::int64_t s = 0; s < 40; ++s) {
@@ -79,27 +80,14 @@ TEST_CASE("train step: evaluation measures and changes nothing", "[engine][train
   CHECK(after.accuracy > 0.95);
 }
 
-TEST_CASE("train step: a probe finds where values stop being finite", "[engine][train_step]") {
+TEST_CASE("world step: a probe finds where values stop being finite", "[engine][world_step]") {
   auto options = testing::small_options(Architecture::enoki);
   const auto stream = kernels::make_inline_stream(1);
-  TrainStep step(kernels::cpu_backend(), options);
-  RankEngine& rank = step.rank();
-  const auto probe = [&] {
-    for (std::int64_t lane = 0; lane < options.batch.lanes; ++lane) {
-      const LaneWork work{.purpose = LanePurpose::probe, .step = 0, .lane = lane, .slot = 0};
-      testing::repeating_text(options)(0, lane, rank.slot_tokens(0), rank.slot_targets(0));
-      for (std::size_t u = 0; u < rank.unit_count(); ++u) {
-        rank.forward(*stream, u, work);
-      }
-      for (std::size_t u = rank.unit_count(); u-- > 0;) {
-        rank.backward(*stream, u, work);
-      }
-    }
-    stream->synchronize();
-    return rank.nonfinite_origin();
-  };
+  WorldStep step(kernels::cpu_backend(), options);
+  const auto probe = [&] { return step.diagnose(*stream, 0, testing::repeating_text(options)); };
   CHECK_FALSE(probe().found);
-  rank.state(2).weights()[5] = std::numeric_limits<float>::quiet_NaN();
+  testing::state_of(step.rank(0), "model.transformer.h.1.attn.c_attn.weight")[5] =
+      std::numeric_limits<float>::quiet_NaN();
   const NonfiniteOrigin origin = probe();
   CHECK(origin.found);
   CHECK(origin.lane == 0);
@@ -107,25 +95,26 @@ TEST_CASE("train step: a probe finds where values stop being finite", "[engine][
   CHECK_FALSE(origin.backward);
 }
 
-TEST_CASE("train step: the gradient is the slope of the loss", "[engine][train_step]") {
+TEST_CASE("world step: the gradient is the slope of the loss", "[engine][world_step]") {
   auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::qwen3));
   options.optimizer.lr = 0.0;  // run() then only measures.
   options.shape.z_loss_coeff = 0.05F;
   const auto stream = kernels::make_inline_stream(1);
-  TrainStep step(kernels::cpu_backend(), options);
+  WorldStep step(kernels::cpu_backend(), options);
   const auto text = testing::repeating_text(options);
   const double norm = step.run(*stream, 0, text).grad_norm;
-  const auto start = copy_weights(step);
+  const auto weights = testing::weights_of(step.rank(0));
+  const auto start = copies(weights);
   std::vector<std::vector<float>> gradient;
-  for (std::size_t u = 0; u < start.size(); ++u) {
-    gradient.emplace_back(step.rank().gradient(u), step.rank().gradient(u) + start[u].size());
+  for (const GradientShard& shard : step.rank(0).gradients().shards()) {
+    const auto values = testing::values_of(shard);
+    gradient.emplace_back(values.begin(), values.end());
   }
   // Along the gradient itself, 0.01 to either side.
   const auto loss_at = [&](double distance) {
-    for (std::size_t u = 0; u < start.size(); ++u) {
-      for (std::size_t i = 0; i < start[u].size(); ++i) {
-        step.rank().state(u).weights()[i] =
-            start[u][i] + static_cast<float>(distance / norm) * gradient[u][i];
+    for (std::size_t p = 0; p < start.size(); ++p) {
+      for (std::size_t i = 0; i < start[p].size(); ++i) {
+        weights[p][i] = start[p][i] + static_cast<float>(distance / norm) * gradient[p][i];
       }
     }
     return step.run(*stream, 0, text).loss;
@@ -134,50 +123,58 @@ TEST_CASE("train step: the gradient is the slope of the loss", "[engine][train_s
   CHECK(slope == Approx(norm).epsilon(2e-3));
 }
 
-TEST_CASE("train step: a poisoned step changes no weight", "[engine][train_step]") {
+TEST_CASE("world step: a poisoned step changes no weight", "[engine][world_step]") {
   const auto options = testing::small_options(Architecture::enoki);
   const auto stream = kernels::make_inline_stream(1);
-  TrainStep step(kernels::cpu_backend(), options);
+  WorldStep step(kernels::cpu_backend(), options);
   CHECK_FALSE(step.run(*stream, 0, testing::repeating_text(options)).poisoned);
-  step.rank().state(1).weights()[20] = std::numeric_limits<float>::infinity();
-  const std::uint64_t before = step.rank().digest();
-  const float moment = step.rank().state(2).exp_avg()[40];
+  testing::state_of(step.rank(0), "model.transformer.h.0.mlp.c_proj.weight")[20] =
+      std::numeric_limits<float>::infinity();
+  const std::uint64_t before = step.digest();
+  const auto moments =
+      testing::state_of(step.rank(0), "optimizer.exp_avg.transformer.h.1.mlp.c_fc.weight");
+  const float moment = moments[40];
   const StepResult result = step.run(*stream, 1, testing::repeating_text(options));
   CHECK(result.poisoned);
-  CHECK(step.rank().digest() == before);
-  CHECK(step.rank().state(2).exp_avg()[40] == moment);
+  CHECK(step.digest() == before);
+  CHECK(moments[40] == moment);
 }
 
-TEST_CASE("train step: clipping bounds what the optimizer sees, not what is reported",
-          "[engine][train_step]") {
+TEST_CASE("world step: clipping bounds what the optimizer sees, not what is reported",
+          "[engine][world_step]") {
   auto options = testing::small_options(Architecture::enoki);
   const auto stream = kernels::make_inline_stream(1);
   options.optimizer.grad_clip = 0.0;
-  TrainStep free_step(kernels::cpu_backend(), options);
+  WorldStep free_step(kernels::cpu_backend(), options);
   options.optimizer.grad_clip = 1e-3;
-  TrainStep clipped(kernels::cpu_backend(), options);
+  WorldStep clipped(kernels::cpu_backend(), options);
   const auto text = testing::repeating_text(options);
   const double norm = free_step.run(*stream, 0, text).grad_norm;
   CHECK(clipped.run(*stream, 0, text).grad_norm == norm);
   REQUIRE(norm > 1e-2);
-  const float unclipped_moment = free_step.rank().state(1).exp_avg()[100];
-  const float clipped_moment = clipped.rank().state(1).exp_avg()[100];
+  const std::string kMoment = "optimizer.exp_avg.transformer.h.1.mlp.c_fc.weight";
+  const float unclipped_moment = testing::state_of(free_step.rank(0), kMoment)[40];
+  const float clipped_moment = testing::state_of(clipped.rank(0), kMoment)[40];
   REQUIRE(unclipped_moment != 0.0F);
   CHECK(clipped_moment / unclipped_moment == Approx(1e-3 / (norm + 1e-6)).epsilon(1e-4));
 }
 
-TEST_CASE("train step: the reported norm is that of all gradients", "[engine][gradient_norm]") {
+TEST_CASE("world step: the reported norm is that of all gradients", "[engine][gradient_norm]") {
   const auto options = testing::small_options(Architecture::qwen3);
   const auto stream = kernels::make_inline_stream(1);
-  TrainStep step(kernels::cpu_backend(), options);
+  WorldStep step(kernels::cpu_backend(), options);
   const StepResult result = step.run(*stream, 0, testing::repeating_text(options));
   double squares = 0.0;
-  for (std::size_t u = 0; u < step.rank().unit_count(); ++u) {
-    for (const Parameter& parameter : step.rank().state(u).unit().parameters) {
-      for (std::int64_t i = 0; i < parameter.count(); ++i) {
-        squares += std::pow(static_cast<double>(step.rank().gradient(u)[parameter.offset + i]), 2);
-      }
+  std::vector<double> of_units(step.rank(0).unit_count());
+  for (const GradientShard& shard : step.rank(0).gradients().shards()) {
+    for (const float value : testing::values_of(shard)) {
+      of_units[shard.unit] += static_cast<double>(value) * static_cast<double>(value);
     }
+  }
+  REQUIRE(result.unit_grad_norms.size() == of_units.size());
+  for (std::size_t unit = 0; unit < of_units.size(); ++unit) {
+    CHECK(result.unit_grad_norms[unit] == Approx(std::sqrt(of_units[unit])).epsilon(1e-9));
+    squares += of_units[unit];
   }
   CHECK(result.grad_norm == Approx(std::sqrt(squares)).epsilon(1e-6));
 }
