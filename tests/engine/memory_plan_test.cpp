@@ -100,7 +100,7 @@ TEST_CASE("memory plan: so it is with other element types, wrappings and reshard
     options.parallel.reshard = "never";
     options.parallel.wrapping = {"block *"};
     check_prediction(options);
-    options.parallel.reshard = "2";
+    options.parallel.reshard = std::string("2");  // GCC 12 warns of a literal of one character.
     options.parallel.gather_credits = 1;
     check_prediction(options);
     options.shape.tie_embeddings = true;
