@@ -9,7 +9,7 @@
 // processes, so every message has an inspect, and none has a float.
 namespace train::actors {
 
-/// Worker -> head: the first message, answered by Welcome or Refused.
+/// Worker -> head: the first message, answered by Assignment or Refused.
 struct JoinCluster {
   std::int32_t rank = 0;
   std::int32_t pid = 0;
@@ -17,14 +17,6 @@ struct JoinCluster {
   std::string version;              ///< Of the program.
   std::uint64_t plan_digest = 0;    ///< Of what all ranks must agree on; 0 before it is known.
   std::uint64_t config_digest = 0;  ///< Of the resolved configuration; 0 before it is known.
-};
-
-/// Head -> worker: what this rank takes part in.
-struct Welcome {
-  std::uint32_t generation = 0;
-  std::int32_t ranks = 1;
-  std::string run_directory;
-  std::string config_text;  ///< Resolved, as TOML.
 };
 
 /// Head -> worker: it may not take part, and ends with this text.
@@ -77,10 +69,6 @@ template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, JoinCluster& x) {
   return f(caf::meta::type_name("JoinCluster"), x.rank, x.pid, x.host, x.version, x.plan_digest,
            x.config_digest);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, Welcome& x) {
-  return f(caf::meta::type_name("Welcome"), x.generation, x.ranks, x.run_directory, x.config_text);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Refused& x) {

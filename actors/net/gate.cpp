@@ -70,6 +70,7 @@ void Gate::serve() {
     const auto now = Clock::now();
     for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++index) {
       if (ready > 0 && watched[index].revents != 0) {
+        stranger->spoke = true;
         stranger = go_on(stranger);
       } else if (stranger->deadline <= now) {
         stranger = refuse(stranger);
@@ -95,7 +96,7 @@ void Gate::accept_all() {
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (strangers_.size() == options_.most_waiting) {
-      refuse(strangers_.begin());
+      make_room();
     }
     TlsSession session(context_, socket.get());
     strangers_.push_back({.socket = std::move(socket),
@@ -116,6 +117,12 @@ Gate::Strangers::iterator Gate::go_on(Strangers::iterator stranger) {
   ++admitted_;
   admit_(std::move(stranger->socket), std::move(stranger->session));
   return strangers_.erase(stranger);
+}
+
+void Gate::make_room() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const Stranger& stranger) { return !stranger.spoke; });
+  refuse(silent != strangers_.end() ? silent : strangers_.begin());
 }
 
 Gate::Strangers::iterator Gate::refuse(Strangers::iterator stranger) {

@@ -15,8 +15,8 @@ namespace train::actors {
 
 /// Stands before the actor system: accepts connections, shakes hands, and lets in only who holds a
 /// certificate of this run. Whoever is silent, talks nonsense or holds no certificate is closed and
-/// costs at most one of `most_waiting` places for `patience`; when all are taken, who has waited
-/// longest makes room.
+/// costs at most one of `most_waiting` places for `patience`. When all are taken, who has been
+/// silent longest makes room, or else who has waited longest.
 ///
 /// Threading: one thread of its own, which alone calls `admit`.
 class Gate {
@@ -44,6 +44,7 @@ class Gate {
     TlsSession session;
     Clock::time_point deadline;
     TlsSession::State wants = TlsSession::State::wants_read;
+    bool spoke = false;  ///< Has sent something, as a worker does at once.
   };
   using Strangers = std::list<Stranger>;  // oldest first
 
@@ -53,6 +54,7 @@ class Gate {
   /// The one that follows in the list.
   Strangers::iterator go_on(Strangers::iterator stranger);
   Strangers::iterator refuse(Strangers::iterator stranger);
+  void make_room();
 
   Descriptor listening_;
   TlsContext context_;

@@ -46,7 +46,6 @@ void add_cluster(caf::actor_system_config& config) {
   config.add_message_type<Assignment>("Assignment");
   config.add_message_type<WorkerReady>("WorkerReady");
   config.add_message_type<WorkerFailed>("WorkerFailed");
-  config.add_message_type<Welcome>("Welcome");
   config.add_message_type<Refused>("Refused");
   config.add_message_type<WorkerExited>("WorkerExited");
   config.add_message_type<GoAway>("GoAway");

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -20,6 +19,10 @@
 #include <system_error>
 
 #include "engine/base/check.hpp"
+
+extern "C" {  // the C library's header leaves this to us before version 2.37
+#include <sys/pidfd.h>
+}
 
 namespace train::actors {
 namespace {

@@ -25,7 +25,7 @@ TEST_CASE("cluster: every message that has an inspect is known by name", "[actor
   caf::actor_system system(config);
   std::set<std::string> names;
   static const std::regex kInspect("inspect\\(Inspector& f, (\\w+)& x\\)");
-  for (const char* file : {"command", "event", "cluster"}) {
+  for (const char* file : {"command", "event", "cluster", "worker"}) {
     const std::string text = test::read_bytes(std::string(ACTORTRAIN_SOURCE_DIR) +
                                               "/actors/messages/" + file + "_messages.hpp");
     for (std::sregex_iterator match(text.begin(), text.end(), kInspect), end; match != end;
