@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "kernels/device/signals_blocked.hpp"
 #include "kernels/thread_team.hpp"
 
 namespace train::engine {
@@ -41,16 +42,22 @@ void fill_rows(const std::vector<RowFill>& fills, const ModelShape& shape,
   for (const RowFill& fill : fills) {
     elements += fill.rows * fill.parameter->cols;
   }
+  const auto fill = [&](std::int64_t i, int /*worker*/) {
+    const RowFill& rows = fills[static_cast<std::size_t>(i)];
+    const auto count = static_cast<std::size_t>(rows.rows * rows.parameter->cols);
+    fill_initial_rows(*rows.parameter, shape, options, rows.first_row, rows.rows,
+                      std::span<float>(rows.out, count));
+  };
   constexpr std::int64_t kWorthThreads = std::int64_t{1} << 18;
-  const int threads =
-      elements < kWorthThreads ? 1 : static_cast<int>(std::thread::hardware_concurrency());
-  kernels::cpu::parallel_for(
-      std::max(1, threads), static_cast<std::int64_t>(fills.size()), [&](std::int64_t i, int) {
-        const RowFill& fill = fills[static_cast<std::size_t>(i)];
-        const auto count = static_cast<std::size_t>(fill.rows * fill.parameter->cols);
-        fill_initial_rows(*fill.parameter, shape, options, fill.first_row, fill.rows,
-                          std::span<float>(fill.out, count));
-      });
+  const auto threads = static_cast<int>(std::thread::hardware_concurrency());
+  const auto count = static_cast<std::int64_t>(fills.size());
+  if (elements < kWorthThreads || threads <= 1) {
+    kernels::cpu::parallel_for(1, count, fill);
+    return;
+  }
+  // A team ends with the thread that started it; the caller shall not keep one for a single use.
+  const kernels::SignalsBlocked no_signals;
+  std::thread([&] { kernels::cpu::parallel_for(threads, count, fill); }).join();
 }
 
 /// Appends rows in pieces that are worth a thread's while.

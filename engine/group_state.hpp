@@ -20,8 +20,7 @@ namespace train::engine {
 /// Ownership: owns its memory, borrows the layout. Threading: one owner.
 class GroupState {
  public:
-  /// `group` and `layout` must outlive this. `rounding`: shared scratch of
-  /// RankLayout::rounding_elements() elements.
+  /// `group` and `layout` must outlive this.
   GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
              const GroupLayout& layout, bool compute_bf16);
 
@@ -38,7 +37,8 @@ class GroupState {
   /// The packed state part as gathers send it: fp32 or bf16.
   [[nodiscard]] const std::byte* shard() const;
 
-  /// Enqueues what makes compute weights of masters; nothing with fp32 compute.
+  /// Enqueues what makes compute weights of masters; nothing with fp32 compute. `rounding`: scratch
+  /// of RankLayout::rounding_elements() elements.
   void settle(kernels::Stream& stream, const kernels::Buffer& rounding) const;
   /// Enqueues the rounding of all whole compute weights, also of rows whose masters are elsewhere.
   void round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const;

@@ -79,7 +79,8 @@ struct UnitPlace {
 /// A collective op takes three calls: pack() enqueues what fills the bytes to send; when the stream
 /// has run that, transfer() says which bytes go where; when they have arrived, unpack() enqueues
 /// what takes them in. Op i of a channel uses staging slot i % kStagingSlots: its pack() may be
-/// enqueued when the unpack() of op i - kStagingSlots has run. The device memory of leases is safe
+/// enqueued when the unpack() of op i - kStagingSlots has run; the first ops of a command, when
+/// those of the command before have. The device memory of leases is safe
 /// by the order of the one compute stream: a lease may begin when the last use of the one before it
 /// is enqueued (for a leaf: when the pack() of its group's reduce is).
 ///
@@ -129,9 +130,13 @@ class RankEngine {
   void forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
   void backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
 
+  /// A reduce is packed after the group's last visit of the sync on this rank (if it has one), a
+  /// spread after finish_gradient(), a refresh after settle_weights().
   void pack(kernels::Stream& stream, const CollectiveOp& op);
   /// True if pack() only waits for nothing on the stream: the op may start at once.
   [[nodiscard]] bool packed_already(const CollectiveOp& op) const;
+  /// Ranges of this rank's own are empty on both sides: unpack() takes its own rows from where they
+  /// are. What needs no conversion is sent from, or received, where it lies; else in the slot.
   [[nodiscard]] Transfer transfer(const CollectiveOp& op) const;
   void unpack(kernels::Stream& stream, const CollectiveOp& op);
   /// reshard = N: enqueues the copy of the rows this rank keeps of a gathered group. Call it when a
