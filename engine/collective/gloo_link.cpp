@@ -87,8 +87,10 @@ std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
 
 }  // namespace
 
-GlooLink::GlooLink(std::shared_ptr<gloo::Context> context, Milliseconds timeout)
-    : context_(std::move(context)),
+GlooLink::GlooLink(std::shared_ptr<gloo::transport::Device> device,
+                   std::shared_ptr<gloo::Context> context, Milliseconds timeout)
+    : device_(std::move(device)),
+      context_(std::move(context)),
       rank_(context_->rank),
       world_size_(context_->size),
       timeout_(timeout),
@@ -383,6 +385,7 @@ void GlooLink::release_memory() {
 void GlooLink::disconnect() {
   release_memory();
   context_.reset();
+  device_.reset();
 }
 
 void GlooLink::post_receive(int peer, std::uint64_t slot, const std::byte* place,

@@ -16,8 +16,9 @@
 namespace gloo {
 class Context;
 namespace transport {
+class Device;
 class UnboundBuffer;
-}
+}  // namespace transport
 }  // namespace gloo
 
 namespace train::engine {
@@ -41,8 +42,10 @@ class GlooLink {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// `context` is connected to all ranks. `timeout`: longest time in which nothing arrives.
-  GlooLink(std::shared_ptr<gloo::Context> context, Milliseconds timeout);
+  /// `context` is connected to all ranks, through `device`, which lives as long as any of its
+  /// links. `timeout`: longest time in which nothing arrives.
+  GlooLink(std::shared_ptr<gloo::transport::Device> device, std::shared_ptr<gloo::Context> context,
+           Milliseconds timeout);
   GlooLink(const GlooLink&) = delete;
   GlooLink& operator=(const GlooLink&) = delete;
   ~GlooLink();
@@ -103,6 +106,7 @@ class GlooLink {
   [[nodiscard]] std::byte* received_header(int peer);
   [[nodiscard]] const std::byte* received_header(int peer) const;
 
+  std::shared_ptr<gloo::transport::Device> device_;  ///< Before the context, which uses it.
   std::shared_ptr<gloo::Context> context_;
   int rank_;
   int world_size_;

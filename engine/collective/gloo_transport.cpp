@@ -1,14 +1,20 @@
 #include "engine/collective/gloo_transport.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/device.h>
 #include <gloo/transport/tcp/device.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 #include <map>
 #include <stdexcept>
@@ -96,14 +102,35 @@ class StoreOfChannel final : public gloo::rendezvous::Store {
 
 using Device = std::shared_ptr<gloo::transport::Device>;
 
-Device make_device(const GlooOptions& options) {
-  gloo::transport::tcp::attr where;
-  if (options.interface.empty()) {
-    where.hostname = "127.0.0.1";
-  } else {
-    where.iface = options.interface;
-    where.ai_family = AF_INET;
+/// The IPv4 address of a network interface. Gloo's own search forgets memory when it fails.
+Result<std::string> address_of(const std::string& interface) {
+  if (interface.empty()) {
+    return std::string("127.0.0.1");
   }
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) {
+    return failure(fmt::format("network interfaces cannot be listed: {}", std::strerror(errno)));
+  }
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (interface == entry->ifa_name && entry->ifa_addr != nullptr &&
+        entry->ifa_addr->sa_family == AF_INET) {
+      sockaddr_in address = {};
+      std::memcpy(&address, entry->ifa_addr, sizeof(address));
+      char text[INET_ADDRSTRLEN] = {};
+      ::inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
+      return std::string(text);
+    }
+  }
+  return user_error(fmt::format(
+      "parallel.interface: there is no network interface \"{}\" with an IPv4 address: name one "
+      "that `ip address` lists",
+      interface));
+}
+
+Device make_device(const std::string& address) {
+  gloo::transport::tcp::attr where;
+  where.hostname = address;
   return gloo::transport::tcp::CreateDevice(where);
 }
 
@@ -116,7 +143,7 @@ Result<std::unique_ptr<GlooLink>> connect(RendezvousStore& store, Device& device
   // While it connects, Gloo waits five times as long as it is told.
   context->setTimeout(std::max(options.timeout / 5, std::chrono::milliseconds(1)));
   context->connectFullMesh(keys, device);
-  auto link = std::make_unique<GlooLink>(context, options.timeout);
+  auto link = std::make_unique<GlooLink>(device, context, options.timeout);
   TRAIN_RETURN_IF_ERROR(link->open());
   // Connecting is no barrier: a rank that went on and closed would fail a slower one.
   TRAIN_RETURN_IF_ERROR(link->barrier({.generation = options.generation,
@@ -157,20 +184,13 @@ Result<ChannelTransports> make_gloo(RendezvousStore& store, const GlooOptions& o
     }
     return alone;
   }
-  const WithoutSigpipe without_sigpipe;
-  Device device;
-  try {
-    device = make_device(options);
-  } catch (const std::exception& error) {
-    if (options.interface.empty()) {
-      return failure(fmt::format("127.0.0.1 cannot be used: {}", error.what()));
-    }
-    return user_error(fmt::format(
-        "parallel.interface: there is no network interface \"{}\" with an IPv4 address: name one "
-        "that `ip address` lists",
-        options.interface));
+  const Result<std::string> address = address_of(options.interface);
+  if (!address) {
+    return address.error();
   }
+  const WithoutSigpipe without_sigpipe;
   try {
+    Device device = make_device(*address);
     return connect_all(store, device, options);
   } catch (const std::exception& error) {
     return failure(fmt::format("generation {}: rank {} cannot connect to the others: {}",
