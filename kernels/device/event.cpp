@@ -5,6 +5,7 @@
 
 #include "kernels/device/device_error.hpp"
 #include "kernels/device/stream.hpp"
+#include "kernels/device/trace.hpp"
 
 namespace train::kernels {
 
@@ -25,6 +26,9 @@ struct Event::State {
   /// Blocks. False when the recording stream failed before it came here.
   bool wait() {
     std::unique_lock lock(mutex);
+    if (phase.load() == Phase::pending) {
+      note_wait();
+    }
     changed.wait(lock, [this] { return phase.load() != Phase::pending; });
     return phase.load() == Phase::reached;
   }

@@ -4,9 +4,16 @@
 
 #include "engine/base/check.hpp"
 #include "kernels/device/stream.hpp"
+#include "kernels/device/trace.hpp"
 
 namespace train::kernels {
 namespace {
+
+std::int64_t steady_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 class InlineStream final : public Stream {
  public:
@@ -62,6 +69,19 @@ class InlineStream final : public Stream {
 
   [[nodiscard]] int threads() const override { return threads_; }
 
+  void start_trace(std::size_t capacity) override {
+    // Between two pieces of work, so that every beginning has its end.
+    const std::lock_guard running(running_);
+    const std::lock_guard lock(mutex_);
+    TRAIN_CHECK(!tracer_ && depth_ == 0, "a stream's trace is started once, not from its work");
+    tracer_ = std::make_unique<StreamTracer>(capacity);
+  }
+
+  [[nodiscard]] Trace trace() const override {
+    const std::lock_guard lock(mutex_);
+    return tracer_ ? tracer_->trace(steady_now_ns()) : Trace();
+  }
+
  private:
   /// False when the stream has failed and the work must be dropped.
   bool begin() {
@@ -70,9 +90,10 @@ class InlineStream final : public Stream {
       return false;
     }
     if (depth_++ == 0) {
-      since_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                      std::chrono::steady_clock::now().time_since_epoch())
-                      .count();
+      since_ns_ = steady_now_ns();
+      if (tracer_) {
+        tracer_->begin(current_, since_ns_);
+      }
     }
     return true;
   }
@@ -82,6 +103,10 @@ class InlineStream final : public Stream {
       const std::lock_guard lock(mutex_);
       if (--depth_ == 0) {
         since_ns_ = 0;
+        if (tracer_) {
+          tracer_->end(steady_now_ns());
+          tracer_->pause();
+        }
       }
       if (error && !failure_) {
         failure_ = std::make_unique<StreamFailure>(StreamFailure{current_, error});
@@ -112,6 +137,7 @@ class InlineStream final : public Stream {
   std::int64_t since_ns_ = 0;
   std::unique_ptr<StreamFailure> failure_;
   FailureHandler handler_;
+  std::unique_ptr<StreamTracer> tracer_;  // None: nothing is kept.
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -7,6 +8,8 @@
 #include <string>
 
 namespace train::kernels {
+
+struct Trace;  // trace.hpp
 
 /// What a stream is busy with: for error reports and for the watchdog.
 /// `what` points to a string literal.
@@ -51,6 +54,11 @@ class Stream {
   virtual void on_failure(FailureHandler handler) = 0;
   /// Threads that a kernel on this stream may use; never changes a result.
   [[nodiscard]] virtual int threads() const = 0;
+  /// From here on the stream keeps what it ran when, the newest `capacity` stretches of it
+  /// (trace.hpp); it costs nothing before. Streams that cannot keep none. REQUIRES: called once.
+  virtual void start_trace(std::size_t capacity);
+  /// What was kept so far. Safe from any thread, also while work runs.
+  [[nodiscard]] virtual Trace trace() const;
 
  protected:
   Stream() = default;

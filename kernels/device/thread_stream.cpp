@@ -10,6 +10,7 @@
 #include "engine/base/check.hpp"
 #include "kernels/device/signals_blocked.hpp"
 #include "kernels/device/stream.hpp"
+#include "kernels/device/trace.hpp"
 
 namespace train::kernels {
 namespace {
@@ -79,6 +80,17 @@ class ThreadStream final : public Stream {
 
   [[nodiscard]] int threads() const override { return threads_; }
 
+  void start_trace(std::size_t capacity) override {
+    const std::lock_guard lock(mutex_);
+    TRAIN_CHECK(!tracer_, "a stream's trace is started once");
+    tracer_ = std::make_unique<StreamTracer>(capacity);
+  }
+
+  [[nodiscard]] Trace trace() const override {
+    const std::lock_guard lock(mutex_);
+    return tracer_ ? tracer_->trace(steady_now_ns()) : Trace();
+  }
+
  private:
   static constexpr std::size_t max_thread_name = 15;  // The kernel's limit, without the zero.
 
@@ -108,6 +120,9 @@ class ThreadStream final : public Stream {
         return;
       } else {
         since_ns_ = 0;
+        if (tracer_) {
+          tracer_->pause();
+        }
         waiting_ = true;
         wake_.wait(lock, [this] { return stopping_ || report_due() || !queue_.empty(); });
         waiting_ = false;
@@ -125,26 +140,40 @@ class ThreadStream final : public Stream {
     } else if (!item.work) {
       current_ = item.mark;
       since_ns_ = steady_now_ns();
+      if (tracer_) {
+        tracer_->pause();
+      }
     } else {
-      if (since_ns_ == 0) {
-        since_ns_ = steady_now_ns();
-      }
-      lock.unlock();
-      std::exception_ptr error;
-      try {
-        item.work();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      item.work = nullptr;
-      lock.lock();
-      if (error) {
-        failure_ = std::make_unique<StreamFailure>(StreamFailure{current_, error});
-      }
+      run_work(lock, item);
     }
     ++finished_;
     if (synchronizing_ > 0) {
       done_.notify_all();
+    }
+  }
+
+  void run_work(std::unique_lock<std::mutex>& lock, Item& item) {
+    if (since_ns_ == 0) {
+      since_ns_ = steady_now_ns();
+    }
+    const bool traced = tracer_ != nullptr;
+    if (traced) {
+      tracer_->begin(current_, steady_now_ns());
+    }
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      item.work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    item.work = nullptr;
+    lock.lock();
+    if (traced) {
+      tracer_->end(steady_now_ns());
+    }
+    if (error) {
+      failure_ = std::make_unique<StreamFailure>(StreamFailure{current_, error});
     }
   }
 
@@ -172,6 +201,7 @@ class ThreadStream final : public Stream {
   std::int64_t since_ns_ = 0;
   std::unique_ptr<StreamFailure> failure_;
   FailureHandler handler_;
+  std::unique_ptr<StreamTracer> tracer_;  // None: nothing is kept.
   std::thread thread_;
 };
 

@@ -1,0 +1,57 @@
+#include "kernels/device/trace.hpp"
+
+namespace train::kernels {
+namespace {
+
+thread_local bool waited = false;
+
+}  // namespace
+
+void note_wait() { waited = true; }
+
+bool take_wait_note() { return std::exchange(waited, false); }
+
+void StreamTracer::begin(const Mark& mark, std::int64_t now_ns) {
+  if (!has_open_) {
+    open_ = {.mark = mark, .waited = false, .begin_ns = now_ns, .end_ns = now_ns};
+    has_open_ = true;
+  }
+  working_ = true;
+}
+
+void StreamTracer::end(std::int64_t now_ns) {
+  working_ = false;
+  if (!take_wait_note()) {
+    open_.end_ns = now_ns;
+    return;
+  }
+  // Not one stretch with the work around it. What was done since `end_ns` was the waiting.
+  TraceRecord wait = open_;
+  wait.waited = true;
+  wait.begin_ns = open_.end_ns;
+  wait.end_ns = now_ns;
+  pause();
+  ring_.add(wait);
+}
+
+void StreamTracer::pause() {
+  if (has_open_ && open_.end_ns > open_.begin_ns) {
+    ring_.add(open_);
+  }
+  has_open_ = false;
+}
+
+Trace StreamTracer::trace(std::int64_t now_ns) const {
+  Trace trace{.records = ring_.records(), .dropped = ring_.dropped()};
+  if (has_open_) {
+    trace.records.push_back(open_);
+    trace.records.back().end_ns = working_ ? now_ns : open_.end_ns;
+  }
+  return trace;
+}
+
+void Stream::start_trace(std::size_t /*capacity*/) {}
+
+Trace Stream::trace() const { return {}; }
+
+}  // namespace train::kernels
