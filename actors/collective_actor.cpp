@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
@@ -30,6 +31,13 @@ struct Operation {
   CollectiveIdentity identity;
   CollectiveOp op;
   Progress progress = Progress::due;
+  std::int64_t begin_ns = 0;  // for the profile: handed to the transport
+  std::uint64_t sent_bytes = 0;
+};
+
+struct Wanted {
+  Promise promise;
+  std::int64_t requested_ns = 0;
 };
 
 struct ChannelState {
@@ -40,7 +48,7 @@ struct ChannelState {
 struct CollectiveState {
   static inline const char* name = "collective";
   std::optional<engine::ChannelOrder> order;
-  std::map<std::string, Promise> promises;                // by the identity's text
+  std::map<std::string, Wanted> wanted;                   // by the identity's text
   std::map<std::uint64_t, engine::CommandKind> commands;  // begun; the newest few
   std::array<ChannelState, engine::kChannelCount> channels;
   ConnectCollective peers;
@@ -65,6 +73,8 @@ struct Collective {
   void move(engine::Channel which) const;
   void moved(const BytesMoved& message) const;
   void note_waiting() const;
+  void mark(const char* what, const CollectiveOp& op) const;
+  void record(const Operation& operation, std::int64_t requested_ns) const;
 };
 
 CollectiveOp Collective::op_of(const CollectiveIdentity& identity) const {
@@ -108,6 +118,7 @@ void Collective::start(engine::Channel which) const {
 
 void Collective::pack(Operation& operation) const {
   const bool at_once = context->engine->packed_already(operation.op);
+  mark("pack", operation.op);
   context->engine->pack(*context->compute, operation.op);
   if (operation.op.kind == engine::CollectiveKind::reduce) {
     self->send(state().peers.buffers,
@@ -144,8 +155,13 @@ void Collective::move(engine::Channel which) const {
     }
     operation.progress = Progress::moving;
     engine::Collectives& transport = *context->transports[static_cast<std::size_t>(which)];
+    engine::Transfer transfer = context->engine->transfer(operation.op);
+    if (context->trace) {
+      operation.begin_ns = steady_now_ns();
+      operation.sent_bytes = transfer.sent_bytes(context->rank);
+    }
     transport.exchange(
-        operation.identity, context->engine->transfer(operation.op),
+        operation.identity, std::move(transfer),
         [me = caf::actor_cast<CollectiveActor>(self),
          identity = operation.identity](const Status& status) {
           caf::anon_send(
@@ -170,16 +186,18 @@ void Collective::moved(const BytesMoved& message) const {
                   operation.identity.index == message.identity.index,
               "{} before {}", to_string(message.identity), to_string(operation.identity));
   operations.pop_front();
+  mark("unpack", operation.op);
   context->engine->unpack(*context->compute, operation.op);
   context->compute->enqueue(
       [me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel] {
         caf::anon_send(me, OperationUnpacked{which});
       });
-  const auto found = state().promises.find(to_string(message.identity));
-  TRAIN_CHECK(found != state().promises.end(), "nobody asked for {}", to_string(message.identity));
-  Promise promise = found->second;
-  state().promises.erase(found);
-  promise.deliver(CollectiveFinished{message.identity});
+  const auto found = state().wanted.find(to_string(message.identity));
+  TRAIN_CHECK(found != state().wanted.end(), "nobody asked for {}", to_string(message.identity));
+  Wanted wanted = found->second;
+  state().wanted.erase(found);
+  record(operation, wanted.requested_ns);
+  wanted.promise.deliver(CollectiveFinished{message.identity});
   note_waiting();
 }
 
@@ -190,10 +208,34 @@ void Collective::note_waiting() const {
       });
   if (moving) {
     state().wait->begin("the bytes of a collective", -1);
-  } else if (!state().promises.empty()) {
+  } else if (!state().wanted.empty()) {
     state().wait->begin("the turn of a parked collective", -1);
   } else {
     state().wait->end();
+  }
+}
+
+void Collective::mark(const char* what, const CollectiveOp& op) const {
+  const auto& groups = context->engine->plan().groups();
+  const std::int32_t unit =
+      op.group < 0
+          ? -1
+          : static_cast<std::int32_t>(groups[static_cast<std::size_t>(op.group)].first_unit());
+  context->compute->mark({.what = what, .step = -1, .unit = unit, .lane = -1});
+}
+
+void Collective::record(const Operation& operation, std::int64_t requested_ns) const {
+  if (context->trace) {
+    context->trace->add({.channel = operation.op.channel,
+                         .kind = operation.op.kind,
+                         .command = static_cast<std::uint64_t>(operation.identity.command),
+                         .index = operation.op.index,
+                         .group = operation.op.group,
+                         .part = operation.op.part,
+                         .requested_ns = requested_ns,
+                         .begin_ns = operation.begin_ns,
+                         .end_ns = steady_now_ns(),
+                         .sent_bytes = operation.sent_bytes});
   }
 }
 
@@ -220,7 +262,8 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
         if (message.identity.generation < collective.context->generation) {
           return promise;  // whoever asked is of a generation that is over: nobody hears an answer
         }
-        collective.state().promises.emplace(to_string(message.identity), promise);
+        collective.state().wanted.emplace(to_string(message.identity),
+                                          Wanted{promise, steady_now_ns()});
         collective.take_due(collective.state().order->request(message.identity));
         return promise;
       },

@@ -65,6 +65,7 @@ struct Rank {
   void report_step(const TrainStep& command) const;
   void report_evaluation(const Evaluate& command) const;
   void report_nonfinite(const FindNonfinite& command) const;
+  void mark(const char* what) const;
   void finish_on_stream(std::uint64_t sequence) const;
   void leave() const;
   void fail(const std::string& text, int exit_code, bool consequence = false) const;
@@ -129,6 +130,9 @@ void Rank::advance() const {
 }
 
 void Rank::begin(const Command& command) const {
+  const auto* trained = std::get_if<TrainStep>(&command);
+  context->trace_begin(kind_of(command), sequence_of(command),
+                       trained != nullptr ? trained->step : -1);
   std::visit(
       Overloaded{
           [this](const TrainStep& step) { begin_training(step); },
@@ -214,6 +218,7 @@ void Rank::control_collective(engine::CollectiveKind kind) const {
 
 void Rank::control_finished() const {
   std::visit(Overloaded{[this](const TrainStep&) {
+                          mark("loss and clip");
                           context->engine->combine(*context->compute);
                           state().combined = true;
                           update_if_ready();
@@ -250,7 +255,13 @@ void Rank::update_enqueued() const {
   }
 }
 
+void Rank::mark(const char* what) const {
+  const auto* step = std::get_if<TrainStep>(&*state().current);
+  context->compute->mark({.what = what, .step = step != nullptr ? step->step : -1});
+}
+
 void Rank::report_step(const TrainStep& command) const {
+  mark("report");
   const std::int64_t done = command.step + 1;
   const std::int64_t interval = reporting.digest_interval;
   const bool with_digest =
@@ -278,6 +289,7 @@ void Rank::report_step(const TrainStep& command) const {
 }
 
 void Rank::report_evaluation(const Evaluate& command) const {
+  mark("report");
   context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
                              command] {
     const engine::EvaluationResult result = runtime->engine->evaluation_result();
@@ -305,6 +317,7 @@ void Rank::report_nonfinite(const FindNonfinite& command) const {
 }
 
 void Rank::finish_on_stream(std::uint64_t sequence) const {
+  context->trace_end();
   context->compute->enqueue([conductor = state().peers.conductor, sequence, rank = context->rank] {
     caf::anon_send(conductor, CommandFinished{sequence, rank});
   });

@@ -54,6 +54,33 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
            .micro_batch = static_cast<std::uint64_t>(engine->options().batch.micro_batch)};
 }
 
+void RankRuntime::start_trace() {
+  trace = std::make_unique<RankTrace>(kTraceCapacity);
+  waits.record(kTraceCapacity);
+  for (kernels::Stream* stream : {compute.get(), copy.get(), input.get(), disk.get()}) {
+    stream->start_trace(kTraceCapacity);
+  }
+}
+
+void RankRuntime::trace_begin(engine::CommandKind kind, std::uint64_t sequence,
+                              std::int64_t step) const {
+  if (trace) {
+    compute->enqueue([to = trace.get(), kind, sequence, step] {
+      to->begin_command({.kind = kind,
+                         .command = sequence,
+                         .step = step,
+                         .begin_ns = steady_now_ns(),
+                         .end_ns = 0});
+    });
+  }
+}
+
+void RankRuntime::trace_end() const {
+  if (trace) {
+    compute->enqueue([to = trace.get()] { to->end_command(steady_now_ns()); });
+  }
+}
+
 Status RankRuntime::read_lane(const engine::LaneWork& work) const {
   const auto length = static_cast<std::size_t>(engine->options().seq_len);
   const bool validation = work.purpose == engine::LanePurpose::evaluate;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/profile/rank_trace.hpp"
 #include "actors/wait_board.hpp"
 #include "configs/data_section.hpp"
 #include "engine/collective/collective.hpp"
@@ -56,12 +57,19 @@ struct RankRuntime {
   storage::TokenDataset dataset;
   storage::LaneOrder order;
   WaitBoard waits;
+  std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
   std::unique_ptr<kernels::Stream> compute;  ///< Kernels; `threads` threads.
   std::unique_ptr<kernels::Stream> copy;     ///< Snapshot copies.
   std::unique_ptr<kernels::Stream> input;    ///< Token reads.
   std::unique_ptr<kernels::Stream> disk;     ///< Checkpoints and their index.
 
+  /// From here on keeps what runs when (actors/profile). REQUIRES: before the actors are spawned.
+  void start_trace();
+  /// Enqueues on `compute` that a command begins there, or that the newest has run; nothing if the
+  /// run is not profiled. `step`: of a training step, else -1.
+  void trace_begin(engine::CommandKind kind, std::uint64_t sequence, std::int64_t step) const;
+  void trace_end() const;
   /// Reads the tokens of a lane into its slot. Blocking (disk): call it on `input`.
   [[nodiscard]] Status read_lane(const engine::LaneWork& work) const;
   /// "block 3 (backward) of step 12, lane 0", for people; steps counted from 1.

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
+
+#include "kernels/device/trace.hpp"
 
 namespace train::actors {
 
@@ -20,6 +25,21 @@ class WaitBoard {
     std::int64_t since_ns = 0;  ///< Steady clock.
   };
 
+  /// A wait that is over. Steady clock, ns.
+  struct Past {
+    const char* what = "";
+    std::int64_t step = -1;
+    std::int64_t begin_ns = 0;
+    std::int64_t end_ns = 0;
+  };
+
+  /// The waits of one actor; they follow one another.
+  struct History {
+    std::string who;
+    std::vector<Past> waits;
+    std::uint64_t dropped = 0;  ///< Older ones that there was no room for.
+  };
+
   /// One actor's line. Copyable handle; the board outlives it.
   class Line {
    public:
@@ -30,20 +50,32 @@ class WaitBoard {
 
    private:
     friend class WaitBoard;
+    struct Record {
+      explicit Record(std::size_t capacity) : ring(capacity) {}
+      std::mutex mutex;  // the owner writes, whoever wants the history reads
+      kernels::TraceRing<Past> ring;
+    };
     struct State {
       std::string who;
+      std::unique_ptr<Record> record;  // none: what is over is forgotten
       std::atomic<const char*> what{nullptr};
       std::atomic<std::int64_t> step{-1};
       std::atomic<std::int64_t> since_ns{0};
     };
     explicit Line(State* state) : state_(state) {}
+    void keep() const;
     State* state_;
   };
 
+  /// Lines added from here on keep their newest `capacity` waits.
+  void record(std::size_t capacity) { capacity_ = capacity; }
   [[nodiscard]] Line add(std::string who);
   [[nodiscard]] std::vector<Wait> waiting() const;
+  /// Of the recorded lines; a wait under way ends at `now_ns`. From any thread.
+  [[nodiscard]] std::vector<History> history(std::int64_t now_ns) const;
 
  private:
+  std::size_t capacity_ = 0;
   std::deque<Line::State> lines_;  // a deque: lines never move
 };
 
