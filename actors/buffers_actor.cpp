@@ -62,8 +62,8 @@ void Buffers::open(const OpenCommand& command) const {
   state().commands.push_back(command);
   if (state().commands.size() == 1) {
     begin_front();
-    proceed();
   }
+  proceed();  // also where the one before is over: nobody else may ever ask
 }
 
 void Buffers::begin_front() const {
