@@ -248,13 +248,16 @@ TEST_CASE("world step: a probe of many ranks finds the lane and the unit", "[eng
   WorldStep world(kernels::cpu_backend(), options);
   const auto text = testing::repeating_text(options);
   CHECK_FALSE(world.diagnose(*stream, 0, text).found);
-  for (std::int64_t rank = 0; rank < 3; ++rank) {
-    for (const StateView& view : world.rank(rank).state_views()) {
-      if (view.name == "model.transformer.h.1.mlp.c_fc.weight" && view.first_row == 0) {
-        reinterpret_cast<float*>(view.data)[5] = INFINITY;
+  const auto set_weight = [&](float value) {
+    for (std::int64_t rank = 0; rank < 3; ++rank) {
+      for (const StateView& view : world.rank(rank).state_views()) {
+        if (view.name == "model.transformer.h.1.mlp.c_fc.weight" && view.first_row == 0) {
+          reinterpret_cast<float*>(view.data)[5] = value;
+        }
       }
     }
-  }
+  };
+  set_weight(INFINITY);
   const NonfiniteOrigin origin = world.diagnose(*stream, 0, text);
   CHECK(origin.found);
   CHECK(origin.lane == 0);
@@ -263,6 +266,9 @@ TEST_CASE("world step: a probe of many ranks finds the lane and the unit", "[eng
   const std::uint64_t before = world.digest();
   CHECK(world.run(*stream, 0, text).poisoned);
   CHECK(world.digest() == before);
+  // The NaN that this left in shared memory is no finding.
+  set_weight(0.0F);
+  CHECK_FALSE(world.diagnose(*stream, 0, text).found);
 }
 
 TEST_CASE("world step: each strategy splits what it says, to within a twentieth",
