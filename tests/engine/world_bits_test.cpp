@@ -1,6 +1,7 @@
 // The same bits at any number of ranks, strategy, gating and wrapping: loss, gradient norms and
 // weights after each of three steps, and the evaluation after them.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -266,8 +267,26 @@ TEST_CASE("world step: a probe of many ranks finds the lane and the unit", "[eng
   const std::uint64_t before = world.digest();
   CHECK(world.run(*stream, 0, text).poisoned);
   CHECK(world.digest() == before);
-  // The NaN that this left in shared memory is no finding.
-  set_weight(0.0F);
+}
+
+TEST_CASE("world step: what a failure left in shared memory is no finding",
+          "[engine][world_step]") {
+  auto options = world_options();
+  options.shape.head_dim = 12;
+  options.shape.embedding_dim = 24;  // The head's norm is followed by padding,
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep world(kernels::cpu_backend(), options);
+  // which in the leaf is the place of token 1 of the embedding, the last group of a lane.
+  const auto text = [&](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
+                        std::int32_t* targets) {
+    testing::repeating_text(options)(step, lane, tokens, targets);
+    std::fill_n(tokens, options.seq_len, 1);
+  };
+  const auto weights = testing::state_of(world.rank(0), "model.transformer.h.0.mlp.c_fc.weight");
+  const float before = weights[5];
+  weights[5] = INFINITY;
+  CHECK(world.run(*stream, 0, text).poisoned);
+  weights[5] = before;
   CHECK_FALSE(world.diagnose(*stream, 0, text).found);
 }
 
