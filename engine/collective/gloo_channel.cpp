@@ -31,6 +31,7 @@ void GlooChannel::end(const std::string& reason, bool closing) {
   closing_ = closing_ || closing;
   if (!cancelled_) {
     cancelled_ = reason;
+    in_order_ = closing;
     link_->abort(reason);
   }
   changed_.notify_one();
@@ -47,8 +48,9 @@ bool GlooChannel::next(std::optional<Request>& request) {
   }
   if (cancelled_ && !failed_) {
     failed_ = "cancelled: " + *cancelled_;
+    const bool in_order = in_order_;
     lock.unlock();
-    link_->disconnect();  // so that the others need not wait for an exchange to notice
+    link_->disconnect(in_order);  // now, so that the others need not wait for an exchange to notice
   }
   return !closing_;
 }
@@ -77,7 +79,7 @@ void GlooChannel::loop() {
     }
     if (!why.empty() && !failed_) {
       failed_ = why;
-      link_->disconnect();
+      link_->disconnect(false);
     }
   }
 }

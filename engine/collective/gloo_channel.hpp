@@ -46,6 +46,7 @@ class GlooChannel final : public Collectives {
   std::deque<Request> queue_;
   std::optional<std::string> cancelled_;
   bool closing_ = false;
+  bool in_order_ = false;  ///< Ended by the destructor alone, not by cancel().
 
   std::optional<std::string> failed_;  ///< Of the thread alone: why the link is of no use any more.
   std::thread thread_;                 ///< Last: starts when all else is there.

@@ -6,6 +6,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -21,9 +22,10 @@ constexpr std::size_t kSmallBytes = 4096;
 /// A large message is cut so that its progress shows, and the timeout is one of silence. Gloo
 /// itself has no limit.
 constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
-constexpr std::uint64_t kUnansweredSlot = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t kProbeSlot = kUnansweredSlot - 1;
+constexpr std::uint64_t kFarewellSlot = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kProbeSlot = kFarewellSlot - 1;
 constexpr int kChunkBits = 24;
+constexpr auto kFarewellLimit = std::chrono::milliseconds(50);
 
 constexpr std::uint64_t kArrived = 0x6163746f72747261ULL;
 
@@ -96,16 +98,18 @@ GlooLink::GlooLink(std::shared_ptr<gloo::transport::Device> device,
       timeout_(timeout),
       exchanges_(as_index(world_size_), 0),
       headers_(2 * kAreaBytes * as_index(world_size_)),
+      farewells_(as_index(world_size_), 0),
       everything_(context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max())) {
 }
 
-GlooLink::~GlooLink() { disconnect(); }
+GlooLink::~GlooLink() { disconnect(true); }
 
 Status GlooLink::open() {
   try {
     for (int peer = 0; peer < world_size_; ++peer) {
       if (peer != rank_) {
-        everything_->recv(peer, kUnansweredSlot, 0, 0);
+        everything_->recv(peer, kFarewellSlot,
+                          reinterpret_cast<std::uintptr_t>(&farewells_[as_index(peer)]), 1);
       }
     }
   } catch (const std::exception& error) {
@@ -240,6 +244,11 @@ Status GlooLink::compare(const Exchange& exchange, int peer) const {
   return agree(own, theirs) ? Status() : Status(disagreement(own, theirs));
 }
 
+Status GlooLink::compare_if_arrived(const Exchange& exchange, int peer) const {
+  const bool arrived = read_header(received_header(peer)).arrived == kArrived;
+  return arrived ? compare(exchange, peer) : Status();
+}
+
 void GlooLink::take_small(const Exchange& exchange, int peer) const {
   const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
   if (!place.empty() && place.size() <= kSmallBytes) {
@@ -248,7 +257,10 @@ void GlooLink::take_small(const Exchange& exchange, int peer) const {
 }
 
 Status GlooLink::wait_receives(Exchange& exchange, std::size_t count) {
-  for (; count > 0; --count) {
+  expected_ += count;
+  // A farewell is a receive that ended, too. It is seen here no later than Gloo counts it; seen
+  // earlier it only makes this wait for what is about to be counted.
+  for (; completed_ < expected_ + farewells(); ++completed_) {
     const auto begin = std::chrono::steady_clock::now();
     int peer = -1;
     try {
@@ -261,13 +273,13 @@ Status GlooLink::wait_receives(Exchange& exchange, std::size_t count) {
     // Of several that came at once Gloo names only the last: a rank named here has sent something,
     // one not named may have.
     std::size_t& left = exchange.to_receive[as_index(peer)];
-    left -= left > 0 ? 1 : 0;
-    if (!exchange.headers_done) {
-      if (Status same = compare(exchange, peer); !same) {
+    if (left > 0 && !exchange.headers_done) {
+      if (Status same = compare_if_arrived(exchange, peer); !same) {
         release_memory();
         return same;
       }
     }
+    left -= left > 0 ? 1 : 0;
   }
   return {};
 }
@@ -295,15 +307,14 @@ Status GlooLink::wait_sends(Exchange& exchange) {
 }
 
 Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
-  const std::string broken = timed_out ? std::string() : broken_ranks();
+  const std::string broken = timed_out ? std::string() : broken_ranks(exchange);
   release_memory();
   if (const std::optional<std::string> reason = aborted()) {
     return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
   }
   // A peer that differs says so and closes; the news of the closing may overtake the header.
   for (const int peer : exchange.peers) {
-    const bool arrived = read_header(received_header(peer)).arrived == kArrived;
-    if (Status same = compare(exchange, peer); arrived && !same) {
+    if (Status same = compare_if_arrived(exchange, peer); !same) {
       return same.error();
     }
   }
@@ -341,11 +352,12 @@ std::string GlooLink::silent_ranks(const Exchange& exchange) const {
   return name_ranks(silent) + " to take its data";
 }
 
-std::string GlooLink::broken_ranks() {
+std::string GlooLink::broken_ranks(const Exchange& exchange) {
   std::vector<int> broken;
   std::string why;
   for (int peer = 0; peer < world_size_; ++peer) {
-    if (peer == rank_) {
+    const bool needed = std::binary_search(exchange.peers.begin(), exchange.peers.end(), peer);
+    if (peer == rank_ || (!needed && has_left(peer))) {
       continue;
     }
     try {
@@ -382,7 +394,44 @@ void GlooLink::release_memory() {
   }
 }
 
-void GlooLink::disconnect() {
+std::size_t GlooLink::farewells() {
+  std::size_t count = 0;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    count += has_left(peer) ? 1 : 0;
+  }
+  return count;
+}
+
+bool GlooLink::has_left(int peer) {
+  return std::atomic_ref(farewells_[as_index(peer)]).load(std::memory_order_acquire) != 0;
+}
+
+void GlooLink::say_farewell() {
+  std::size_t said = 0;
+  farewell_ = 1;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    try {
+      if (peer != rank_) {
+        everything_->send(peer, kFarewellSlot, reinterpret_cast<std::uintptr_t>(&farewell_), 1);
+        ++said;
+      }
+    } catch (const std::exception&) {
+      // It has gone already.
+    }
+  }
+  try {
+    while (said > 0) {
+      said -= everything_->waitSend(nullptr, kFarewellLimit) ? 1 : 0;  // not: an abort, once
+    }
+  } catch (const std::exception&) {
+    // Its receive has been posted since it connected: one that has not taken a byte by now is lost.
+  }
+}
+
+void GlooLink::disconnect(bool farewell) {
+  if (farewell && everything_) {
+    say_farewell();
+  }
   release_memory();
   context_.reset();
   device_.reset();

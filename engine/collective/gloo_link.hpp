@@ -33,9 +33,10 @@ namespace train::engine {
 ///
 /// One Gloo buffer stands for the whole address space: all messages are offsets in it, so one wait
 /// sees whichever comes first, one abort ends it, and when it is destroyed no thread of Gloo
-/// touches borrowed memory any more. On it lies a receive from each peer that is never answered:
-/// Gloo tells only waiting operations that a connection broke, and forgets those it has begun to
-/// read.
+/// touches borrowed memory any more. On it lies a receive from each peer that only the peer's
+/// farewell answers: Gloo tells nobody but pending operations that a connection broke, and counts a
+/// receive that it has begun as no longer pending. So a death wakes every wait, whoever it is for,
+/// and a rank that leaves in order disturbs none.
 ///
 /// Threading: one owner; abort() is safe from any thread.
 class GlooLink {
@@ -50,7 +51,7 @@ class GlooLink {
   GlooLink& operator=(const GlooLink&) = delete;
   ~GlooLink();
 
-  /// Posts the unanswered receives. Errors: failure (a connection is broken).
+  /// Posts the receives of farewells. Errors: failure (a connection is broken).
   [[nodiscard]] Status open();
 
   /// Runs one exchange to its end; blocks. After a failure the memory of the transfer is not
@@ -62,8 +63,9 @@ class GlooLink {
 
   /// Ends a run() under way, and later ones, with `reason`.
   void abort(const std::string& reason);
-  /// Closes the connections: peers notice. May take a few milliseconds per rank.
-  void disconnect();
+  /// Closes the connections; may take a few milliseconds per rank. Peers that wait for this rank
+  /// fail; without a farewell all do that wait for anybody.
+  void disconnect(bool farewell);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int world_size() const { return world_size_; }
@@ -85,6 +87,7 @@ class GlooLink {
   void post_header(Exchange& exchange, int peer);
   void post_chunks(Exchange& exchange, int peer, bool receive);
   [[nodiscard]] Status compare(const Exchange& exchange, int peer) const;
+  [[nodiscard]] Status compare_if_arrived(const Exchange& exchange, int peer) const;
   void take_small(const Exchange& exchange, int peer) const;
   [[nodiscard]] PairClaim own_claim(const Exchange& exchange, int peer) const;
 
@@ -95,8 +98,12 @@ class GlooLink {
   /// After an exception of Gloo: who is to blame, in words. Lets go of the memory.
   [[nodiscard]] Error blame(const Exchange& exchange, const std::string& what, bool timed_out);
   [[nodiscard]] std::string silent_ranks(const Exchange& exchange) const;
-  [[nodiscard]] std::string broken_ranks();
+  [[nodiscard]] std::string broken_ranks(const Exchange& exchange);
   void release_memory();
+  void say_farewell();
+  /// Farewells that have come, counted or about to be.
+  [[nodiscard]] std::size_t farewells();
+  [[nodiscard]] bool has_left(int peer);
 
   void post_receive(int peer, std::uint64_t slot, const std::byte* place, std::size_t bytes);
   void post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes);
@@ -113,6 +120,10 @@ class GlooLink {
   Milliseconds timeout_;
   std::vector<std::uint64_t> exchanges_;  ///< By rank: exchanges had with it.
   std::vector<std::byte> headers_;        ///< For each rank one to send and one to receive.
+  std::vector<std::uint8_t> farewells_;   ///< By rank: 1 when it has left.
+  std::uint8_t farewell_ = 0;             ///< What is sent.
+  std::size_t expected_ = 0;              ///< Messages asked for so far, farewells left out.
+  std::size_t completed_ = 0;             ///< Receives that have ended so far, farewells included.
 
   mutable std::mutex mutex_;  ///< Guards what follows against abort().
   std::unique_ptr<gloo::transport::UnboundBuffer> everything_;
