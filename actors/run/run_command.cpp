@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <caf/all.hpp>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <utility>
 
 #include "actors/exit_codes.hpp"
 #include "actors/messages/event_messages.hpp"
+#include "actors/profile/run_profile.hpp"
 #include "actors/run/prepared_run.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/sample.hpp"
@@ -37,6 +39,9 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
   }
   std::vector<RankParts> ranks;
   for (const RankContext& context : *contexts) {
+    if (run.profile) {
+      context->start_trace();
+    }
     ranks.push_back({.context = context,
                      .write = shard_writer(run.directory.checkpoints(), run.home->tag(),
                                            context->rank, run.config().parallel.ranks),
@@ -76,7 +81,34 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     stop_training(actors);
   }
   system.await_all_actors_done();
+  for (const RankContext& context : *contexts) {
+    if (!run.profile) {
+      continue;
+    }
+    if (const Status written = write_rank_profile(profile_directory(run.directory.root), *context);
+        !written) {
+      log_error(written.error().message);  // the run's own end comes first
+    }
+  }
   return outcome;
+}
+
+/// Joins what the ranks left and shows the table; false if that failed.
+bool show_profile(const PreparedRun& run) {
+  const auto directory = profile_directory(run.directory.root);
+  // Those of this node have ended.
+  const auto patience = std::chrono::seconds(run.config().parallel.nodes > 1 ? 10 : 0);
+  const auto table = join_profiles(directory, run.config().parallel.ranks, patience);
+  if (!table) {
+    report_error(table.error());
+    return false;
+  }
+  std::fputs(table->c_str(), stdout);
+  std::fputs(fmt::format("profile: {} (open it in ui.perfetto.dev or chrome://tracing)\n",
+                         (directory / "trace.json").string())
+                 .c_str(),
+             stdout);
+  return true;
 }
 
 int finish(const PreparedRun& run, const RunFinished& outcome) {
@@ -109,9 +141,19 @@ int run_to_end(PreparedRun& run) {
         "precision.reduce = \"bf16\": the result now depends on the number of ranks; it stays the "
         "same for one number");
   }
+  if (run.profile) {
+    if (const Status made = prepare_profile(profile_directory(run.directory.root)); !made) {
+      return report_error(made.error());
+    }
+  }
   const Result<RunFinished> outcome = processes ? run_in_processes(run, std::move(report).value())
                                                 : run_here(run, std::move(report).value());
-  return outcome ? finish(run, *outcome) : report_error(outcome.error());
+  if (!outcome) {
+    return report_error(outcome.error());
+  }
+  const bool shown = !run.profile || show_profile(run);
+  const int exit_code = finish(run, *outcome);
+  return exit_code == kExitFinished && !shown ? kExitFailure : exit_code;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "actors/net/rendezvous.hpp"
 #include "actors/net/system_config.hpp"
 #include "actors/net/worker_process.hpp"
+#include "actors/profile/run_profile.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/signal_watcher.hpp"
@@ -141,6 +142,9 @@ int Worker::follow(const Assignment& assignment) const {
     self->send(head, WorkerFailed{rank, context.error().message, context.error().exit_code()});
     return wait_for_end();
   }
+  if (!assignment.trace_directory.empty()) {
+    (*context)->start_trace();
+  }
   RankActors actors =
       start_rank(system,
                  {.context = *context,
@@ -157,6 +161,12 @@ int Worker::follow(const Assignment& assignment) const {
   const int exit_code = wait_for_end();
   for (const auto& transport : (*context)->transports) {
     transport->cancel("the run is over");
+  }
+  if (!assignment.trace_directory.empty()) {
+    if (const Status written = write_rank_profile(assignment.trace_directory, **context);
+        !written) {
+      log_error(fmt::format("rank {}: {}", rank, written.error().message));
+    }
   }
   if (exit_code != kExitFinished && exit_code != kExitStopped) {
     // Streams may be in the middle of long work that nobody needs any more; nothing of this process

@@ -17,6 +17,7 @@
 #include "actors/net/rendezvous.hpp"
 #include "actors/net/system_config.hpp"
 #include "actors/net/worker_process.hpp"
+#include "actors/profile/run_profile.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/supervision.hpp"
@@ -43,7 +44,8 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
           .checkpoints = fs::absolute(run.directory.checkpoints()).string(),
           .checkpoint_tag = run.home->tag(),
-          .trace_directory = {},
+          .trace_directory =
+              run.profile ? fs::absolute(profile_directory(run.directory.root)).string() : "",
           .threads = threads_per_rank(config.runtime.threads,
                                       config.parallel.ranks / config.parallel.nodes),
           .conductor = caf::actor_cast<caf::strong_actor_ptr>(head.conductor),
@@ -194,8 +196,10 @@ Result<RunFinished> Head::run() {
   over = true;
   const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
   send_away(ready->processes, orderly ? kExitFinished : kExitFailure);
-  if (const std::size_t killed = workers.terminate_all(orderly ? kOrderlyEnd : kEndAfterFailure);
-      killed > 0 && orderly) {
+  // Ranks that have a profile to write get the time for it also after a failure.
+  const auto time = orderly || run_.profile ? std::chrono::milliseconds(kOrderlyEnd)
+                                            : std::chrono::milliseconds(kEndAfterFailure);
+  if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
     log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
   }
   return outcome;
