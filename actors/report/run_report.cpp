@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -41,6 +43,11 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t first_ste
     }
   }
   return kept;
+}
+
+/// Norms that have a name.
+std::size_t unit_norm_count(const StepFinished& event, const ReportOptions& options) {
+  return std::min(event.unit_grad_norms.size(), options.units.size());
 }
 
 }  // namespace
@@ -113,6 +120,15 @@ Status RunReport::scalars(std::int64_t step,
   return {};
 }
 
+Status RunReport::unit_norms(const StepFinished& event) {
+  for (std::size_t unit = 0; tensorboard_ && unit < unit_norm_count(event, options_); ++unit) {
+    const double norm = std::bit_cast<double>(event.unit_grad_norms[unit]);
+    TRAIN_RETURN_IF_ERROR(tensorboard_->scalar("grad_norm/" + options_.units[unit], event.step,
+                                               static_cast<float>(norm)));
+  }
+  return {};
+}
+
 Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   const double seconds = static_cast<double>(now_ns - last_ns_) * 1e-9;
   tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
@@ -127,6 +143,10 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   line["step"] = event.step;
   line["loss"] = event.loss.value();
   line["grad_norm"] = event.grad_norm.value();
+  for (std::size_t unit = 0; unit < unit_norm_count(event, options_); ++unit) {
+    line["unit_grad_norm"][options_.units[unit]] =
+        std::bit_cast<double>(event.unit_grad_norms[unit]);
+  }
   line["lr"] = event.lr.value();
   line["tokens"] = event.step * options_.tokens_per_step;
   line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
@@ -134,6 +154,7 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
     line["weights_digest"] = fmt::format("{:016x}", event.weights_digest);
   }
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
+  TRAIN_RETURN_IF_ERROR(unit_norms(event));
   return scalars(event.step, {{"train/loss", event.loss.value()},
                               {"train/grad_norm", event.grad_norm.value()},
                               {"train/lr", event.lr.value()},

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/messages/event_messages.hpp"
 #include "engine/base/result.hpp"
@@ -22,6 +23,7 @@ struct ReportOptions {
   double flops_per_token = 0.0;
   double peak_flops = 0.0;                     ///< Measured GEMM peak, for MFU; 0: unknown.
   std::optional<double> bytes_per_token = {};  ///< For bits per byte.
+  std::vector<std::string> units = {};         ///< Names, for the norms of their gradients.
   bool tensorboard = true;
   bool terminal = false;  ///< A live line instead of plain ones.
   std::FILE* out = nullptr;
@@ -54,6 +56,7 @@ class RunReport {
   explicit RunReport(const ReportOptions& options) : options_(options) {}
   Status append(const std::string& line);
   Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
+  Status unit_norms(const StepFinished& event);
   void show(const StepFinished& event);
   void print_line(const std::string& text);
 

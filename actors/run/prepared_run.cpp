@@ -41,6 +41,16 @@ int node_threads(const configs::RunConfig& config) {
   return std::min(all, resolve_threads(0));
 }
 
+std::vector<std::string> unit_names(const engine::RankEngine::Options& options) {
+  const auto plan = engine::plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
+  std::vector<std::string> names;
+  for (const auto& unit : plan->units()) {
+    names.push_back(unit.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 bool PreparedRun::nothing_to_do() const {
@@ -85,6 +95,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .flops_per_token = engine::flops_per_token(options.shape, options.seq_len),
        .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
        .bytes_per_token = run.plan.dataset.bytes_per_token(),
+       .units = unit_names(options),
        .tensorboard = run.config().run.tensorboard,
        .terminal = isatty(STDOUT_FILENO) != 0,
        .out = stdout});
