@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <caf/all.hpp>
+#include <exception>
 #include <map>
 #include <optional>
 #include <utility>
@@ -53,6 +54,17 @@ void Index::arrived(std::int64_t step) const {
   }
 }
 
+/// What `work` says, or threw: the disk stream must live on, or no later save would ever be done
+/// with.
+template <class Work>
+Status attempt(const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    return failure(exception_text(std::current_exception()));
+  }
+}
+
 CheckpointWritten written_event(std::int64_t step, const WrittenCheckpoint& written,
                                 const std::vector<ShardWritten>& shards) {
   CheckpointWritten event{step, written.directory, written.size_bytes, 0};
@@ -69,10 +81,14 @@ void Index::publish(std::int64_t step, Arrivals arrivals) const {
   disk->enqueue([me = caf::actor_cast<IndexActor>(self), conductor = self->state.peers.conductor,
                  work = work, step, shards = std::move(arrivals.shards)] {
     const std::int64_t begin_ns = steady_now_ns();
-    const auto written = work.publish(step, shards);
-    const Status recorded = written ? work.record(step) : Status(written.error());
+    CheckpointWritten event;
+    const Status recorded = attempt([&]() -> Status {
+      const auto written = work.publish(step, shards);
+      TRAIN_RETURN_IF_ERROR(written);
+      event = written_event(step, *written, shards);
+      return work.record(step);
+    });
     if (recorded.ok()) {
-      CheckpointWritten event = written_event(step, *written, shards);
       event.elapsed_ns += steady_now_ns() - begin_ns;
       caf::anon_send(conductor, event);
     } else {
@@ -88,8 +104,19 @@ void Index::give_up(std::int64_t step, const Arrivals& arrivals) const {
   } else {
     self->send(self->state.peers.conductor, *arrivals.skipped);
   }
-  disk->enqueue([me = caf::actor_cast<IndexActor>(self), work = work, step] {
-    work.discard(step);
+  if (!arrivals.failed && arrivals.shards.empty()) {  // nothing was written
+    self->send(caf::actor_cast<IndexActor>(self), CheckpointIndexed{step});
+    return;
+  }
+  disk->enqueue([me = caf::actor_cast<IndexActor>(self), conductor = self->state.peers.conductor,
+                 work = work, step] {
+    const Status discarded = attempt([&]() -> Status {
+      work.discard(step);
+      return {};
+    });
+    if (!discarded.ok()) {
+      caf::anon_send(conductor, CheckpointFailed{step, -1, discarded.error().message});
+    }
     caf::anon_send(me, CheckpointIndexed{step});
   });
 }
