@@ -1,8 +1,12 @@
 #include "actors/collective_actor.hpp"
 
 #include <catch2/catch.hpp>
+#include <deque>
+#include <utility>
 
 #include "actors/messages/collective_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
 #include "tests/support/actor_fixture.hpp"
 
@@ -10,27 +14,69 @@ namespace train::actors {
 namespace {
 
 using engine::Channel;
+using engine::CollectiveKind;
 using engine::CommandKind;
+using Texts = std::vector<std::string>;
 
-/// A collective actor of a model with four units, and somebody who asks.
-struct Fixture {
-  test::TrainingRun run{{}};
-  RankContext context = [this] {
-    run.context()->generation = 1;
-    return run.context();
-  }();
+/// A transport that moves nothing: exchanges end when the test says so, or at once.
+class IdleTransport final : public engine::Collectives {
+ public:
+  explicit IdleTransport(Texts* log) : log_(log) {}
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int world_size() const override { return 2; }
+  void exchange(const engine::CollectiveIdentity& identity, engine::Transfer, Done done) override {
+    log_->push_back(to_string(identity));
+    under_way_.push_back(std::move(done));
+    if (!slow) {
+      finish({});
+    }
+  }
+  void cancel(const std::string&) override { under_way_.clear(); }
+  void finish(const Status& status) {
+    const Done done = std::move(under_way_.front());
+    under_way_.pop_front();
+    done(status);
+  }
+
+  bool slow = false;
+
+ private:
+  Texts* log_;
+  std::deque<Done> under_way_;
+};
+
+test::RunSetup setup_of(const char* strategy) {
+  test::RunSetup setup{.manual_streams = true};
+  setup.parallel = test::split_over(2, strategy);
+  return setup;
+}
+
+/// A rank's collective actor and somebody who asks it. The model has four units, which are the
+/// groups 0 to 3.
+struct Asked {
+  test::TrainingRun& run;
+  RankContext context;
   CollectiveActor collective = run.world().keep(spawn_collective(run.world().system(), context));
   test::Obituary obituary{run.world().system(), collective};
-  test::Recorder asker{run.world().system()};
-  std::vector<std::string> answered;
+  test::Recorder rank{run.world().system()};
+  test::Recorder buffers{run.world().system()};
+  Texts answered;
 
-  engine::CollectiveIdentity identity(std::uint64_t sequence, CommandKind kind, Channel channel,
-                                      std::int32_t unit, std::uint32_t generation = 1) const {
-    return identity_of(generation, sequence, {.kind = kind, .units = 4}, channel, unit);
+  Asked(test::TrainingRun& one, RankContext of_rank) : run(one), context(std::move(of_rank)) {
+    context->generation = 1;
+    caf::anon_send(collective, ConnectCollective{rank.as<RankActor>(), buffers.as<BuffersActor>()});
   }
-  void open(std::uint64_t sequence, CommandKind kind) {
+  [[nodiscard]] engine::CollectiveIdentity identity(std::uint64_t sequence, CollectiveKind kind,
+                                                    std::int32_t group,
+                                                    std::int32_t part = -1) const {
+    const engine::CollectiveOp* op =
+        context->collectives.find(CommandKind::train_step, kind, group, part);
+    REQUIRE(op != nullptr);
+    return context->identity(*op, sequence);
+  }
+  void open(std::uint64_t sequence, CommandKind kind = CommandKind::train_step) {
     caf::anon_send(collective, OpenCommand{sequence, kind});
-    run.world().run_actors();
+    run.run();
   }
   void ask(const engine::CollectiveIdentity& identity) {
     run.world().keep(
@@ -43,71 +89,185 @@ struct Fixture {
                   [](const caf::error&) {});
           return {[](int) {}};
         }));
-    run.world().run_actors();
+    run.run();
   }
   std::string end_text() {
-    run.world().run_actors();
+    run.run();
     REQUIRE(obituary.died());
     return failure_text(obituary.reason());
+  }
+};
+
+/// Rank 0 of two, with idle transports. The gather channel of a step has the four refreshes.
+struct Fixture {
+  test::TrainingRun run{setup_of("optimizer")};
+  Texts exchanged;
+  IdleTransport* gather = nullptr;
+  RankContext context = with_idle_transports();
+  Asked asked{run, context};
+
+  RankContext with_idle_transports() {
+    for (auto& transport : run.context()->transports) {
+      transport = std::make_unique<IdleTransport>(&exchanged);
+    }
+    gather = static_cast<IdleTransport*>(run.context()->transports.front().get());
+    return run.context();
+  }
+  engine::CollectiveIdentity refresh(std::int32_t group, std::uint64_t sequence = 0) const {
+    return asked.identity(sequence, CollectiveKind::refresh, group);
   }
 };
 
 TEST_CASE("an early request is parked and answered in its turn", "[actors][EX-2]") {
   Fixture f;
   REQUIRE(f.context->engine->unit_count() == 4);
-  const auto head = f.identity(0, CommandKind::train_step, Channel::reduce, 3);
-  const auto block = f.identity(0, CommandKind::train_step, Channel::reduce, 2);
-  f.ask(block);
-  CHECK(f.answered.empty());  // its command has not begun
-  f.open(0, CommandKind::train_step);
-  CHECK(f.answered.empty());  // it is the head's turn
+  f.asked.ask(f.refresh(1));
+  CHECK(f.asked.answered.empty());  // its command has not begun
+  f.asked.open(0);
+  CHECK(f.asked.answered.empty());  // it is the turn of group 0
+  CHECK(f.exchanged.empty());
   CHECK(f.context->waits.waiting().size() == 1);
-  f.ask(head);
-  CHECK(f.answered == std::vector<std::string>{to_string(head), to_string(block)});
+  f.asked.ask(f.refresh(0));
+  CHECK(f.asked.answered == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
+  CHECK(f.exchanged == f.asked.answered);
   CHECK(f.context->waits.waiting().empty());
 }
 
 TEST_CASE("channels do not wait for each other", "[actors][EX-2]") {
   Fixture f;
-  f.open(0, CommandKind::train_step);
-  f.ask(f.identity(0, CommandKind::train_step, Channel::control, -1));
-  CHECK(f.answered.size() == 1);
+  f.asked.open(0);
+  f.asked.ask(f.asked.identity(0, CollectiveKind::loss_and_norm, -1));
+  CHECK(f.asked.answered.size() == 1);
+  f.gather->slow = true;
+  f.asked.ask(f.refresh(0));
+  CHECK(f.asked.answered.size() == 1);
+  f.asked.open(1);
+  f.asked.ask(f.asked.identity(1, CollectiveKind::loss_and_norm, -1));
+  CHECK(f.asked.answered.size() == 2);
 }
 
 TEST_CASE("a request that nothing expects names both sides", "[actors][EX-2]") {
   Fixture f;
-  f.open(0, CommandKind::train_step);
-  auto wrong = f.identity(0, CommandKind::train_step, Channel::reduce, 3);
+  f.asked.open(0);
+  auto wrong = f.refresh(0);
   wrong.hash += 1;
-  f.ask(wrong);
-  const std::string text = f.end_text();
+  f.asked.ask(wrong);
+  const std::string text = f.asked.end_text();
   CHECK_THAT(text, Catch::Contains("collective"));
   CHECK_THAT(text, Catch::Contains(to_string(wrong)));
   CHECK_THAT(text, Catch::Contains("expected"));
-  CHECK(f.answered.empty());
+  CHECK(f.asked.answered.empty());
+  CHECK(f.exchanged.empty());
 }
 
 TEST_CASE("a request made twice ends the actor", "[actors][EX-2]") {
   Fixture f;
-  f.open(0, CommandKind::train_step);
-  const auto parked = f.identity(0, CommandKind::train_step, Channel::reduce, 0);
-  f.ask(parked);
-  CHECK_FALSE(f.obituary.died());
-  f.ask(parked);
-  CHECK_THAT(f.end_text(), Catch::Contains("twice"));
+  f.asked.open(0);
+  f.asked.ask(f.refresh(3));
+  CHECK_FALSE(f.asked.obituary.died());
+  f.asked.ask(f.refresh(3));
+  CHECK_THAT(f.asked.end_text(), Catch::Contains("twice"));
 }
 
 TEST_CASE("a newer generation is an error, an older one is dropped", "[actors][EX-2]") {
   Fixture f;
-  f.open(0, CommandKind::train_step);
-  f.ask(f.identity(0, CommandKind::train_step, Channel::reduce, 3, /*generation=*/0));
-  CHECK_FALSE(f.obituary.died());
-  CHECK(f.answered.empty());
+  f.asked.open(0);
+  auto old = f.refresh(0);
+  old.generation = 0;
+  f.asked.ask(old);
+  CHECK_FALSE(f.asked.obituary.died());
+  CHECK(f.asked.answered.empty());
   CHECK(f.context->waits.waiting().empty());
-  f.ask(f.identity(0, CommandKind::train_step, Channel::reduce, 3));
-  CHECK(f.answered.size() == 1);  // the old one took nobody's turn
-  f.ask(f.identity(0, CommandKind::train_step, Channel::reduce, 2, /*generation=*/2));
-  CHECK_THAT(f.end_text(), Catch::Contains("newer generation"));
+  f.asked.ask(f.refresh(0));
+  CHECK(f.asked.answered.size() == 1);  // the old one took nobody's turn
+  auto newer = f.refresh(1);
+  newer.generation = 2;
+  f.asked.ask(newer);
+  CHECK_THAT(f.asked.end_text(), Catch::Contains("newer generation"));
+}
+
+TEST_CASE("staging slots bound what is under way on a channel", "[actors][EX-4]") {
+  Fixture f;
+  f.gather->slow = true;
+  f.asked.open(0);
+  for (const std::int32_t group : {3, 2, 1, 0}) {
+    f.asked.ask(f.refresh(group));
+  }
+  CHECK(f.exchanged == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
+  REQUIRE(f.exchanged.size() == engine::kStagingSlots);
+  f.run.compute().held = true;
+  f.gather->finish({});
+  f.run.run();
+  CHECK(f.asked.answered.size() == 1);  // what takes it in is on the stream
+  CHECK(f.exchanged.size() == 2);       // but it has not run: the slot is not free
+  f.run.compute().held = false;
+  f.run.run();
+  CHECK(f.exchanged.size() == 3);
+  f.gather->finish({});
+  f.gather->finish({});
+  f.run.run();
+  f.gather->finish({});
+  f.run.run();
+  CHECK(f.asked.answered.size() == 4);
+  CHECK(f.context->waits.waiting().empty());
+}
+
+TEST_CASE("no exchange overtakes one that is still being packed", "[actors][EX-2]") {
+  Fixture f;
+  f.asked.open(0);
+  f.run.compute().held = true;
+  f.asked.ask(f.refresh(0));
+  f.asked.ask(f.refresh(1));
+  // As if the device were done with the second one first.
+  caf::anon_send(f.asked.collective, OperationPacked{f.refresh(1)});
+  f.run.run();
+  CHECK(f.exchanged.empty());
+  f.run.compute().held = false;
+  f.run.run();
+  CHECK(f.exchanged == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
+}
+
+TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]") {
+  Fixture f;
+  f.gather->slow = true;
+  f.asked.open(0);
+  f.asked.ask(f.refresh(0));
+  f.gather->finish(failure("rank 1 is gone"));
+  f.run.run();
+  CHECK(f.asked.answered.empty());
+  REQUIRE(f.asked.rank.count<WorkFailed>() == 1);
+  const WorkFailed failed = f.asked.rank.all<WorkFailed>().front();
+  CHECK(failed.consequence);
+  CHECK(failed.exit_code == 1);
+  CHECK_THAT(failed.text, Catch::Contains("rank 1 is gone"));
+  CHECK_THAT(failed.text, Catch::Contains(to_string(f.refresh(0))));
+  CHECK_THAT(failed.text, Catch::Contains("refresh of embedding"));
+  CHECK_FALSE(f.asked.obituary.died());  // the rank ends it
+}
+
+TEST_CASE("two ranks that are at different collectives are both named", "[actors][EX-2]") {
+  test::TrainingRun run(setup_of("full"));
+  Asked first{run, run.context(0)};
+  Asked second{run, run.context(1)};
+  const bool other_command = GENERATE(false, true);
+  first.open(3);
+  second.open(other_command ? 4 : 3);
+  first.ask(first.identity(3, CollectiveKind::gather, 0, 0));
+  CHECK(first.answered.empty());
+  second.ask(second.identity(other_command ? 4 : 3, CollectiveKind::gather, 0, 0));
+  if (!other_command) {
+    CHECK(first.answered.size() == 1);
+    CHECK(second.answered == first.answered);
+    return;
+  }
+  for (const Asked* asked : {&first, &second}) {
+    CHECK(asked->answered.empty());
+    REQUIRE(asked->rank.count<WorkFailed>() == 1);
+    const WorkFailed failed = asked->rank.all<WorkFailed>().front();
+    CHECK(failed.consequence);
+    CHECK_THAT(failed.text, Catch::Contains("rank 0 is at generation 1 command 3 gather 0"));
+    CHECK_THAT(failed.text, Catch::Contains("rank 1 is at generation 1 command 4 gather 0"));
+  }
 }
 
 }  // namespace

@@ -22,10 +22,11 @@ struct Fixture {
   test::Recorder reporter{world.system()};
   test::Recorder waiter{world.system()};
   ConductorActor conductor;
+  std::uint64_t finished = 0;  // commands
 
   explicit Fixture(const RunProgram::Options& program)
       : conductor(world.keep(spawn_conductor(world.system(), waits, program))) {
-    tell(ConnectConductor{rank.as<RankActor>(), reporter.as<ReporterActor>(), waiter.actor()});
+    tell(ConnectConductor{{rank.as<RankActor>()}, reporter.as<ReporterActor>(), waiter.actor()});
   }
   template <class Message>
   void tell(const Message& message) {
@@ -35,12 +36,17 @@ struct Fixture {
   void finish_step(std::int64_t step, double loss = 1.0) {
     const bool poisoned = !(loss < std::numeric_limits<double>::infinity());
     tell(StepFinished{.step = step,
+                      .rank = 0,
                       .loss = FloatBits(loss),
                       .grad_norm = FloatBits(1.0),
                       .lr = FloatBits(0.1),
-                      .poisoned = poisoned});
-    tell(CommandFinished{});
+                      .poisoned = poisoned,
+                      .has_digest = false,
+                      .weights_digest = 0,
+                      .unit_grad_norms = {}});
+    finish_command();
   }
+  void finish_command() { tell(CommandFinished{finished++, 0}); }
   /// The rank stops, the reporter is done; what the waiter hears.
   RunFinished end() {
     tell(RankStopped{0});
@@ -70,7 +76,7 @@ TEST_CASE("a run to the end stops the rank, closes the report, says so", "[actor
   Fixture f({.total_steps = 1});
   CHECK(f.rank.count<TakeSnapshot>() == 1);
   f.finish_step(1);
-  f.tell(CommandFinished{});
+  f.finish_command();
   CHECK(f.rank.count<StopRank>() == 1);
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitFinished);
@@ -89,7 +95,7 @@ TEST_CASE("a signal during a step: the steps given out are finished and saved", 
   CHECK(f.rank.count<TrainStep>() == 2);
   REQUIRE(f.rank.count<TakeSnapshot>() == 1);
   CHECK(f.rank.all<TakeSnapshot>().front().step == 2);
-  f.tell(CommandFinished{});
+  f.finish_command();
   CHECK(f.rank.count<StopRank>() == 1);
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitStopped);
@@ -101,10 +107,10 @@ TEST_CASE("a signal before the first step is over saves that step", "[actors][P3
   Fixture f({.total_steps = 100, .eval_interval = 10, .checkpoint_interval = 10});
   f.tell(StopRequested{SIGTERM});
   f.tell(StopRequested{SIGTERM});
-  f.tell(CommandFinished{});  // the evaluation
+  f.finish_command();  // the evaluation
   f.finish_step(1);
   REQUIRE(f.rank.count<TakeSnapshot>() == 1);
-  f.tell(CommandFinished{});
+  f.finish_command();
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitStopped);
   CHECK_THAT(end.text, Catch::Contains("after step 1, saved"));
@@ -114,11 +120,11 @@ TEST_CASE("a signal during an evaluation", "[actors][P3]") {
   Fixture f({.total_steps = 100, .eval_interval = 10});
   CHECK(f.rank.count<Evaluate>() == 1);
   f.tell(StopRequested{SIGTERM});
-  f.tell(CommandFinished{});
+  f.finish_command();
   f.finish_step(1);
   CHECK(f.rank.count<TrainStep>() == 1);
   CHECK(f.rank.count<TakeSnapshot>() == 1);
-  f.tell(CommandFinished{});
+  f.finish_command();
   CHECK(f.end().exit_code == kExitStopped);
 }
 
@@ -128,11 +134,11 @@ TEST_CASE("a signal during a snapshot saves the steps after it too", "[actors][P
   REQUIRE(f.rank.count<TakeSnapshot>() == 1);
   REQUIRE(f.rank.count<TrainStep>() == 2);
   f.tell(StopRequested{SIGTERM});
-  f.tell(CommandFinished{});
+  f.finish_command();
   f.finish_step(2);
   CHECK(f.rank.count<TrainStep>() == 2);
   CHECK(f.rank.count<TakeSnapshot>() == 2);
-  f.tell(CommandFinished{});
+  f.finish_command();
   CHECK(f.end().exit_code == kExitStopped);
 }
 
@@ -140,7 +146,7 @@ TEST_CASE("a signal after the last step is a run that finished", "[actors]") {
   Fixture f({.total_steps = 1});
   f.finish_step(1);
   f.tell(StopRequested{SIGTERM});
-  f.tell(CommandFinished{});
+  f.finish_command();
   CHECK(f.end().exit_code == kExitFinished);
 }
 
@@ -153,8 +159,8 @@ TEST_CASE("a step that is not finite: find the origin, save nothing more", "[act
   REQUIRE(f.rank.count<FindNonfinite>() == 1);
   CHECK(f.rank.all<FindNonfinite>().front().step == 1);
   CHECK(f.rank.count<TakeSnapshot>() == 0);
-  f.tell(NonfiniteFound{2, "in block 1 (backward), lane 0"});
-  f.tell(CommandFinished{});
+  f.tell(NonfiniteFound{2, 0, "in block 1 (backward), lane 0"});
+  f.finish_command();
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitFailure);
   CHECK(end.step == 1);
@@ -165,12 +171,12 @@ TEST_CASE("a step that is not finite: find the origin, save nothing more", "[act
 TEST_CASE("a failed save ends in exit code 1 unless a later one succeeded", "[actors]") {
   const bool later = GENERATE(false, true);
   Fixture f({.total_steps = 1});
-  f.tell(CheckpointFailed{1, "disk full"});
+  f.tell(CheckpointFailed{1, -1, "disk full"});
   if (later) {
     f.tell(CheckpointWritten{1, "directory", 1, 1});
   }
   f.finish_step(1);
-  f.tell(CommandFinished{});
+  f.finish_command();
   const RunFinished end = f.end();
   CHECK(end.exit_code == (later ? kExitFinished : kExitFailure));
   CHECK((end.text.find("disk full") == std::string::npos) == later);
@@ -180,7 +186,7 @@ TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") 
   Fixture f({.total_steps = 1});
   f.tell(ReportFailed{"metrics.jsonl: disk full"});
   f.finish_step(1);
-  f.tell(CommandFinished{});
+  f.finish_command();
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitFailure);
   CHECK_THAT(end.text, Catch::Contains("metrics.jsonl"));
@@ -188,8 +194,8 @@ TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") 
 
 TEST_CASE("a failed rank ends the run with its text and its code", "[actors]") {
   Fixture f({.total_steps = 5});
-  f.tell(RankFailed{0, "train.bin: token 99 at position 3", kExitUserError});
-  f.tell(RankFailed{0, "something that followed", kExitFailure});
+  f.tell(RankFailed{0, "train.bin: token 99 at position 3", kExitUserError, false});
+  f.tell(RankFailed{0, "something that followed", kExitFailure, false});
   CHECK(f.reporter.count<CloseReport>() == 1);
   f.tell(ReportDrained{});
   REQUIRE(f.waiter.count<RunFinished>() == 1);

@@ -85,7 +85,7 @@ TEST_CASE("whoever dies, the run ends with the reason", "[actors]") {
       GENERATE(std::pair{"rank", 0}, std::pair{"batch", 0}, std::pair{"evaluator", 0},
                std::pair{"collective", 0}, std::pair{"snapshot", 0}, std::pair{"optimizer", 0},
                std::pair{"optimizer", 1}, std::pair{"layer", 0}, std::pair{"layer", 3},
-               std::pair{"index", 0}, std::pair{"reporter", 0});
+               std::pair{"buffers", 0}, std::pair{"index", 0}, std::pair{"reporter", 0});
   for (int after = 5; after < 400; after += 37) {
     INFO(part.first << " dies after " << after << " events");
     TrainingRun run({.manual_streams = true});
@@ -134,7 +134,7 @@ TEST_CASE("a weight that is no number: the text names the layer, nothing is save
     }
     run.disk().held = seed % 2 == 0;  // a snapshot may still be waiting for the disk
     const std::size_t good_steps = run.steps.size();
-    run.runtime().engine->state(2).weights()[3] = std::numeric_limits<float>::quiet_NaN();
+    state_of(*run.runtime().engine, kWeightOfBlock1)[3] = std::numeric_limits<float>::quiet_NaN();
     run.run(random);
     run.disk().held = false;
     run.run(random);

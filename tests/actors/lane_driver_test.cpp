@@ -7,7 +7,7 @@
 namespace train::actors {
 namespace {
 
-engine::LaneWork lane(std::int64_t index) { return {.lane = index, .slot = 0}; }
+engine::LaneWork lane(std::int64_t index) { return {.lane = index, .round = index}; }
 
 TEST_CASE("a lane goes down the chain when its tokens are there", "[actors]") {
   LaneDriver driver;
@@ -54,15 +54,26 @@ TEST_CASE("lanes on the stream are bounded, across commands too", "[actors][EX-4
   CHECK(driver.launch().has_value());
 }
 
+TEST_CASE("a rank without a lane in a command has nothing to do", "[actors][EX-1]") {
+  LaneDriver driver;
+  driver.start(0);
+  CHECK(driver.all_enqueued());
+  CHECK_FALSE(driver.launch().has_value());
+  CHECK_FALSE(driver.wants_tokens());
+  driver.start(1);  // and its rounds may begin anywhere
+  driver.ready(lane(3));
+  CHECK(driver.launch()->round == 3);
+}
+
 TEST_CASE("what cannot happen is not passed over", "[actors]") {
   LaneDriver driver;
   CHECK_THROWS_AS(driver.finished(), CheckFailed);
   CHECK_THROWS_AS(driver.enqueued(), CheckFailed);
   driver.start(2);
   CHECK_THROWS_AS(driver.start(2), CheckFailed);
-  CHECK_THROWS_AS(driver.ready(lane(2)), CheckFailed);
   driver.ready(lane(1));
-  CHECK_THROWS_AS(driver.launch(), CheckFailed);  // out of order
+  CHECK_THROWS_AS(driver.ready(lane(1)), CheckFailed);
+  CHECK_THROWS_AS(driver.ready(lane(0)), CheckFailed);  // out of order
 }
 
 }  // namespace

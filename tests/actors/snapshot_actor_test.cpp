@@ -23,15 +23,18 @@ struct Fixture {
   test::Recorder rank{run.world().system()};
   test::Recorder conductor{run.world().system()};
   IndexActor index =
-      run.world().keep(spawn_index(run.world().system(), run.context(),
-                                   [this](std::int64_t step) { return disk.record(step); }));
-  SnapshotActor snapshot = run.world().keep(
-      spawn_snapshot(run.world().system(), run.context(),
-                     [this](std::int64_t step, auto state) { return disk.write(step, state); }));
+      run.world().keep(spawn_index(run.world().system(), run.publish_stream(), disk.index_work()));
+  SnapshotActor snapshot =
+      run.world().keep(spawn_snapshot(run.world().system(), run.context(), disk.shard_writer(0)));
+  caf::actor confirm = run.world().keep(run.world().system().spawn(
+      [to = snapshot](caf::event_based_actor* self) -> caf::behavior {  // as the rank does
+        return {[self, to](const CheckpointIndexed& message) { self->send(to, message); }};
+      }));
 
   Fixture() {
     tell(ConnectSnapshot{rank.as<RankActor>(), conductor.as<ConductorActor>(), index});
-    caf::anon_send(index, ConnectIndex{snapshot, conductor.as<ConductorActor>()});
+    caf::anon_send(
+        index, ConnectIndex{{caf::actor_cast<RankActor>(confirm)}, conductor.as<ConductorActor>()});
     run.disk().held = true;  // a slow disk, until finish()
   }
   template <class Message>
@@ -60,9 +63,11 @@ struct Fixture {
   /// The compute stream finds a loss that is no number; the gate stays shut from then on.
   void poison() {
     engine::RankEngine& engine = *run.runtime().engine;
-    engine.state(0).weights()[0] = std::numeric_limits<float>::quiet_NaN();
+    test::state_of(engine, test::kWeightOfBlock1)[0] = std::numeric_limits<float>::quiet_NaN();
+    const auto& schedule = engine.schedule(engine::CommandKind::train_step);
     for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
-      engine.forward(run.compute(), unit, {});
+      const std::int32_t leaf = schedule.leaf_of(schedule.visit(0, true, unit));
+      engine.forward(run.compute(), unit, {}, {.leaf = leaf});
     }
     engine.combine(run.compute());
     run.compute().run_all();

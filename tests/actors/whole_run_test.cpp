@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <set>
 
 #include "actors/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
@@ -87,44 +88,60 @@ TEST_CASE("one lane, one slot and no evaluation also work", "[actors][EX-4]") {
   require_same(run, PlainRun(setup));
 }
 
+/// A run on threads, with a real scheduler; what it says at its end.
+actors::RunFinished run_on_threads(const RunSetup& setup,
+                                   const std::vector<actors::RankContext>& contexts,
+                                   const std::filesystem::path& directory,
+                                   MemoryCheckpoints& checkpoints) {
+  auto report = actors::RunReport::open(
+      {.directory = directory, .total_steps = setup.steps, .tensorboard = false});
+  REQUIRE(report.ok());
+  std::vector<actors::RankParts> ranks;
+  for (const actors::RankContext& context : contexts) {
+    ranks.push_back({.context = context, .write = checkpoints.shard_writer(context->rank)});
+  }
+  const auto waits = std::make_shared<actors::WaitBoard>();
+  actors::RunFinished end;
+  caf::actor_system_config config;
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", std::size_t{2});
+  caf::actor_system system(config);
+  caf::scoped_actor self(system);
+  actors::TrainingActors running = actors::start_training(
+      system, ranks,
+      {.report = std::move(report).value(),
+       .disk = kernels::make_thread_stream("disk", 1),
+       .index = checkpoints.index_work(),
+       .program = {.total_steps = setup.steps, .eval_interval = 2, .checkpoint_interval = 1},
+       .waits = waits},
+      caf::actor_cast<caf::actor>(self));
+  self->receive([&end](const actors::RunFinished& finished) { end = finished; },
+                caf::after(std::chrono::seconds(60)) >> [&end] { end.exit_code = -1; });
+  actors::stop_training(running);
+  return end;
+}
+
 TEST_CASE("with threads for streams and a real scheduler it is the same run",
           "[actors][EX-1][P1]") {
-  const RunSetup setup{.steps = 6, .lanes = 5};
+  RunSetup setup{.steps = 6, .lanes = 5};
+  setup.parallel =
+      GENERATE(split_over(1, "none"), split_over(2, "gradient"), split_over(3, "full"));
   const PlainRun plain(setup);
   const TempDirectory directory;
   write_tokens(directory.path(), setup);
-  const auto context = std::make_shared<actors::RankRuntime>(
-      std::make_unique<engine::RankEngine>(kernels::cpu_backend(), engine_options(setup)),
-      open_tokens(directory.path()), setup.seed, actors::StreamKind::threads, 2);
-  auto report = actors::RunReport::open(
-      {.directory = directory.path(), .total_steps = setup.steps, .tensorboard = false});
-  REQUIRE(report.ok());
-  MemoryCheckpoints checkpoints;
-  actors::RunFinished end;
-  {
-    caf::actor_system_config config;
-    config.set("scheduler.policy", caf::atom("sharing"));
-    config.set("scheduler.max-threads", std::size_t{2});
-    caf::actor_system system(config);
-    caf::scoped_actor self(system);
-    actors::TrainingActors running = actors::start_training(
-        system,
-        {.context = context,
-         .report = std::move(report).value(),
-         .write = [&](std::int64_t step, auto state) { return checkpoints.write(step, state); },
-         .record = [&](std::int64_t step) { return checkpoints.record(step); },
-         .program = {.total_steps = setup.steps, .eval_interval = 2, .checkpoint_interval = 1}},
-        caf::actor_cast<caf::actor>(self));
-    self->receive([&end](const actors::RunFinished& finished) { end = finished; },
-                  caf::after(std::chrono::seconds(60)) >> [&end] { end.exit_code = -1; });
-    actors::stop_training(running);
-  }
+  const auto ranks = make_ranks(setup, directory.path(), actors::StreamKind::threads, 2);
+  MemoryCheckpoints checkpoints;  // written by every rank's disk stream
+  const actors::RunFinished end = run_on_threads(setup, ranks, directory.path(), checkpoints);
   CHECK(end.exit_code == actors::kExitFinished);
   CHECK(end.step == setup.steps);
-  CHECK(context->engine->digest() == plain.digests.back());
+  std::uint64_t digest = 0;
+  for (const actors::RankContext& rank : ranks) {
+    digest += rank->engine->digest();
+  }
+  CHECK(digest == plain.digests.back());
   CHECK(checkpoints.written.contains(setup.steps));
-  for (const auto& [step, digest] : checkpoints.written) {
-    CHECK(digest == plain.digests.at(static_cast<std::size_t>(step)));
+  for (const auto& [step, written] : checkpoints.written) {
+    CHECK(written == plain.digests.at(static_cast<std::size_t>(step)));
   }
 }
 

@@ -1,116 +1,113 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "actors/messages/event_messages.hpp"
 #include "actors/run/training_system.hpp"
-#include "engine/unit_state.hpp"
-#include "kernels/backend.hpp"
 #include "tests/support/actor_world.hpp"
+#include "tests/support/joined_ranks.hpp"
 #include "tests/support/manual_stream.hpp"
+#include "tests/support/memory_checkpoints.hpp"
 #include "tests/support/plain_run.hpp"
+#include "tests/support/run_events.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::test {
 
-/// Checkpoints in memory, which fail when told to.
-struct MemoryCheckpoints {
-  std::map<std::int64_t, std::uint64_t> written;  ///< Step -> digest of the weights in it.
-  std::vector<std::int64_t> recorded;
-  std::set<std::int64_t> fail_write;
-  std::set<std::int64_t> fail_record;
-
-  Result<actors::WrittenCheckpoint> write(std::int64_t step,
-                                          std::span<const engine::StateView> state) {
-    if (fail_write.contains(step)) {
-      return failure("disk full");
-    }
-    written[step] = engine::weights_digest(state);
-    return actors::WrittenCheckpoint{.directory = std::to_string(step), .size_bytes = 1};
-  }
-  Status record(std::int64_t step) {
-    if (fail_record.contains(step)) {
-      return failure("index full");
-    }
-    recorded.push_back(step);
-    return {};
-  }
-};
-
 /// All actors of a run, its streams and its checkpoints, driven by the test.
-class TrainingRun {
+class TrainingRun : public RunEvents {
  public:
   explicit TrainingRun(const RunSetup& setup) : setup_(setup) {
     write_tokens(directory_.path(), setup);
-    context_ = std::make_shared<actors::RankRuntime>(
-        std::make_unique<engine::RankEngine>(kernels::cpu_backend(), engine_options(setup)),
-        open_tokens(directory_.path()), setup.seed, actors::StreamKind::inline_, 1);
+    contexts_ = make_ranks(setup, directory_.path(), actors::StreamKind::inline_, 1);
     if (setup.manual_streams) {
-      const auto clock = std::make_shared<std::uint64_t>(0);
-      for (auto* stream :
-           {&context_->compute, &context_->copy, &context_->input, &context_->disk}) {
-        auto manual = std::make_unique<ManualStream>(clock);
-        manual_.push_back(manual.get());
-        *stream = std::move(manual);
-      }
+      use_manual_streams();
+    } else {
+      publish_ = kernels::make_inline_stream(1);
     }
+    expect_ranks(contexts_.size());
     world_.observe([this](std::string_view actor, const caf::type_erased_tuple& message) {
       if (actor == "conductor") {
-        keep_event(message);
+        keep(message);
       }
     });
   }
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
-  ~TrainingRun() { actors::stop_training(actors_); }
+  ~TrainingRun() {
+    for (const actors::RankContext& context : contexts_) {
+      for (const auto& transport : context->transports) {
+        if (transport) {
+          transport->cancel("the test is over");
+        }
+      }
+    }
+    actors::stop_training(actors_);
+  }
 
   ActorWorld& world() { return world_; }
-  actors::RankRuntime& runtime() { return *context_; }
-  const actors::RankContext& context() { return context_; }
+  std::size_t ranks() const { return contexts_.size(); }
+  actors::RankRuntime& runtime(std::size_t rank = 0) { return *contexts_.at(rank); }
+  const actors::RankContext& context(std::size_t rank = 0) { return contexts_.at(rank); }
   const std::filesystem::path& directory() const { return directory_.path(); }
   // Of a run with manual streams.
-  ManualStream& compute() { return *manual_.at(0); }
-  ManualStream& copy() { return *manual_.at(1); }
-  ManualStream& input() { return *manual_.at(2); }
-  ManualStream& disk() { return *manual_.at(3); }
+  ManualStream& compute(std::size_t rank = 0) { return *manual_.at(4 * rank); }
+  ManualStream& copy(std::size_t rank = 0) { return *manual_.at(4 * rank + 1); }
+  ManualStream& input(std::size_t rank = 0) { return *manual_.at(4 * rank + 2); }
+  ManualStream& disk(std::size_t rank = 0) { return *manual_.at(4 * rank + 3); }
+  ManualStream& publish() { return *manual_.back(); }
+  const std::shared_ptr<kernels::Stream>& publish_stream() { return publish_; }
+  /// Four of each rank, and the last one, on which checkpoints are published.
+  const std::vector<ManualStream*>& manual() { return manual_; }
+
+  /// Of all weights.
+  std::uint64_t digest() const {
+    std::uint64_t sum = 0;
+    for (const actors::RankContext& context : contexts_) {
+      sum += context->engine->digest();
+    }
+    return sum;
+  }
 
   /// Spawns and wires the actors; nothing has run on return.
   void start() {
     auto report = actors::RunReport::open({.directory = directory_.path(),
                                            .total_steps = setup_.steps,
-                                           .tokens_per_step = context_->engine->tokens_per_step(),
+                                           .tokens_per_step = runtime().engine->tokens_per_step(),
                                            .tensorboard = false});
     REQUIRE(report.ok());
     waiter_ = std::make_unique<Recorder>(world_.system());
-    actors_ = actors::start_training(
-        world_.system(),
-        {.context = context_,
-         .report = std::move(report).value(),
-         .report_stream = actors::StreamKind::inline_,
-         .write = [this](std::int64_t step, auto state) { return checkpoints.write(step, state); },
-         .record = [this](std::int64_t step) { return checkpoints.record(step); },
-         .program = {.total_steps = setup_.steps,
-                     .eval_interval = setup_.eval_interval,
-                     .checkpoint_interval = setup_.checkpoint_interval}},
-        waiter_->actor());
+    std::vector<actors::RankParts> ranks;
+    for (const actors::RankContext& context : contexts_) {
+      ranks.push_back({.context = context,
+                       .write = checkpoints.shard_writer(context->rank),
+                       .reporting = {.digest_interval = setup_.digest_interval}});
+    }
+    actors_ =
+        actors::start_training(world_.system(), ranks,
+                               {.report = std::move(report).value(),
+                                .report_stream = actors::StreamKind::inline_,
+                                .disk = publish_,
+                                .index = checkpoints.index_work(),
+                                .program = {.total_steps = setup_.steps,
+                                            .eval_interval = setup_.eval_interval,
+                                            .checkpoint_interval = setup_.checkpoint_interval},
+                                .waits = waits},
+                               waiter_->actor());
     for (const caf::actor& actor : actors_.all) {
       world_.keep(actor);
     }
   }
 
-  /// One message of an actor or one piece of stream work, chosen by `random`. False: nothing to do.
+  /// One message of an actor or one piece of stream work of any rank, chosen by `random`. False:
+  /// nothing to do.
   bool step(Random& random) {
     std::vector<ManualStream*> streams;
-    for (ManualStream* stream : manual_) {
-      if (may_run(*stream)) {
-        streams.push_back(stream);
+    for (std::size_t index = 0; index < manual_.size(); ++index) {
+      if (may_run(index)) {
+        streams.push_back(manual_[index]);
       }
     }
     const std::size_t choices = world_.runnable() + streams.size();
@@ -156,47 +153,58 @@ class TrainingRun {
     FAIL("no actor " << name);
     return {};
   }
+  /// The `index`-th actor of that name among those of `rank`.
+  caf::actor part_of(std::size_t rank, std::string_view name, std::size_t index = 0) {
+    const std::size_t of_a_rank = name == "layer"       ? runtime().engine->unit_count()
+                                  : name == "optimizer" ? 2
+                                                        : 1;
+    return part(name, rank * of_a_rank + index);
+  }
 
   MemoryCheckpoints checkpoints;
-  // What reached the conductor.
-  std::vector<actors::StepFinished> steps;
-  std::vector<actors::EvaluationFinished> evaluations;
-  std::vector<std::int64_t> saved, skipped, save_failed;
+  std::shared_ptr<actors::WaitBoard> waits =
+      std::make_shared<actors::WaitBoard>();  ///< The head's.
 
  private:
-  // Work that waits for an event would block the one thread there is. On these two streams it only
-  // runs in the order of enqueuing; all other work of the compute stream may overtake the copies.
-  bool may_run(const ManualStream& stream) const {
+  void use_manual_streams() {
+    const auto clock = std::make_shared<std::uint64_t>(0);
+    for (const actors::RankContext& context : contexts_) {
+      for (auto* stream : {&context->compute, &context->copy, &context->input, &context->disk}) {
+        auto manual = std::make_unique<ManualStream>(clock);
+        manual_.push_back(manual.get());
+        *stream = std::move(manual);
+      }
+    }
+    auto manual = std::make_shared<ManualStream>(clock);
+    manual_.push_back(manual.get());
+    publish_ = std::move(manual);
+  }
+
+  // Work that waits for an event would block the one thread there is. On these two streams of a
+  // rank it only runs in the order of enqueuing; all other work of the compute stream may overtake
+  // the copies.
+  bool may_run(std::size_t index) const {
+    const ManualStream& stream = *manual_[index];
     if (stream.pending() == 0 || stream.held) {
       return false;
     }
-    const ManualStream& compute = *manual_[0];
-    const ManualStream& copy = *manual_[1];
+    if (index + 1 == manual_.size() || index % 4 > 1) {
+      return true;
+    }
+    const ManualStream& compute = *manual_[index - index % 4];
+    const ManualStream& copy = *manual_[index - index % 4 + 1];
     if (&stream == &copy) {
       return compute.pending() == 0 || compute.next_ticket() > copy.next_ticket();
     }
-    const bool may_wait = &stream == &compute && compute.next_is("optimizer update");
+    const bool may_wait = compute.next_is("optimizer update");
     return !may_wait || copy.pending() == 0 || copy.next_ticket() > compute.next_ticket();
-  }
-
-  void keep_event(const caf::type_erased_tuple& message) {
-    if (message.match_elements<actors::StepFinished>()) {
-      steps.push_back(message.get_as<actors::StepFinished>(0));
-    } else if (message.match_elements<actors::EvaluationFinished>()) {
-      evaluations.push_back(message.get_as<actors::EvaluationFinished>(0));
-    } else if (message.match_elements<actors::CheckpointWritten>()) {
-      saved.push_back(message.get_as<actors::CheckpointWritten>(0).step);
-    } else if (message.match_elements<actors::CheckpointSkipped>()) {
-      skipped.push_back(message.get_as<actors::CheckpointSkipped>(0).step);
-    } else if (message.match_elements<actors::CheckpointFailed>()) {
-      save_failed.push_back(message.get_as<actors::CheckpointFailed>(0).step);
-    }
   }
 
   RunSetup setup_;
   TempDirectory directory_;
   std::vector<ManualStream*> manual_;
-  actors::RankContext context_;
+  std::shared_ptr<kernels::Stream> publish_;
+  std::vector<actors::RankContext> contexts_;
   ActorWorld world_;
   std::unique_ptr<Recorder> waiter_;
   actors::TrainingActors actors_;

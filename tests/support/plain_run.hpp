@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/train_step.hpp"
+#include "configs/parallel_section.hpp"
+#include "engine/world_step.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
 #include "storage/lane_order.hpp"
@@ -31,9 +32,24 @@ struct RunSetup {
   std::uint64_t seed = 5;
   std::int64_t bad_token_at = -1;  ///< Position in train.bin of a token outside the vocabulary.
   bool manual_streams = false;     ///< Else work runs inside enqueue().
+  std::int64_t digest_interval = 0;
+  configs::ParallelSection parallel = {};
 };
 
-inline engine::RankEngine::Options engine_options(const RunSetup& setup) {
+/// [parallel] of `ranks` ranks; "hybrid": two copies where the number allows it, else one.
+inline configs::ParallelSection split_over(std::int64_t ranks, const std::string& strategy,
+                                           const std::string& sync = "auto") {
+  configs::ParallelSection parallel;
+  parallel.ranks = ranks;
+  parallel.strategy = strategy;
+  parallel.sync = sync;
+  if (strategy == "hybrid") {
+    parallel.group = ranks % 2 == 0 && ranks > 2 ? ranks / 2 : ranks;
+  }
+  return parallel;
+}
+
+inline engine::RankEngine::Options engine_options(const RunSetup& setup, std::int64_t rank = 0) {
   engine::RankEngine::Options options;
   options.shape.architecture = engine::Architecture::enoki;
   options.shape.layers = 2;
@@ -51,6 +67,8 @@ inline engine::RankEngine::Options engine_options(const RunSetup& setup) {
   options.lane_slots = setup.lane_slots;
   options.optimizer.lr = 1e-2;
   options.schedule.name = "constant";
+  options.parallel = setup.parallel;
+  options.rank = rank;
   return options;
 }
 
@@ -75,7 +93,8 @@ inline storage::TokenDataset open_tokens(const std::filesystem::path& directory)
   return std::move(dataset).value();
 }
 
-/// The same run as a plain loop over engine::TrainStep: what every schedule has to reproduce.
+/// The same run of one rank alone, as a plain loop over engine::WorldStep: what every schedule has
+/// to reproduce at any number of ranks.
 struct PlainRun {
   std::vector<engine::StepResult> steps;
   std::map<std::int64_t, engine::EvaluationResult> evaluations;  ///< By finished steps.
@@ -85,7 +104,9 @@ struct PlainRun {
     const TempDirectory data;
     write_tokens(data.path(), setup);
     const auto tokens = open_tokens(data.path());
-    engine::TrainStep loop(kernels::cpu_backend(), engine_options(setup));
+    RunSetup alone = setup;
+    alone.parallel = {};
+    engine::WorldStep loop(kernels::cpu_backend(), engine_options(alone));
     const auto stream = kernels::make_inline_stream(1);
     const storage::LaneOrder order{.seed = setup.seed,
                                    .sequences = tokens.train().sequences(),
@@ -105,7 +126,7 @@ struct PlainRun {
             }
           });
     };
-    digests.push_back(loop.rank().digest());
+    digests.push_back(loop.digest());
     evaluate(0);
     for (std::int64_t step = 0; step < setup.steps; ++step) {
       steps.push_back(loop.run(
@@ -117,7 +138,7 @@ struct PlainRun {
               read(tokens.train(), sequence, row, to, targets);
             }
           }));
-      digests.push_back(loop.rank().digest());
+      digests.push_back(loop.digest());
       evaluate(step + 1);
     }
   }

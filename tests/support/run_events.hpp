@@ -1,0 +1,86 @@
+#pragma once
+
+#include <caf/all.hpp>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <vector>
+
+#include "actors/messages/event_messages.hpp"
+
+namespace train::test {
+
+/// What reached the conductor; of steps and evaluations, once all ranks have said the same.
+class RunEvents {
+ public:
+  std::vector<actors::StepFinished> steps;
+  std::vector<actors::EvaluationFinished> evaluations;
+  std::vector<std::int64_t> saved, skipped, save_failed;
+  std::vector<actors::RankFailed> failures;
+  std::vector<actors::NonfiniteFound> nonfinite;
+
+ protected:
+  void expect_ranks(std::size_t ranks) { heard_.resize(ranks); }
+  void keep(const caf::type_erased_tuple& message) {
+    if (message.match_elements<actors::StepFinished>()) {
+      keep_step(message.get_as<actors::StepFinished>(0));
+    } else if (message.match_elements<actors::EvaluationFinished>()) {
+      keep_evaluation(message.get_as<actors::EvaluationFinished>(0));
+    } else if (message.match_elements<actors::CheckpointWritten>()) {
+      saved.push_back(message.get_as<actors::CheckpointWritten>(0).step);
+    } else if (message.match_elements<actors::CheckpointSkipped>()) {
+      skipped.push_back(message.get_as<actors::CheckpointSkipped>(0).step);
+    } else if (message.match_elements<actors::CheckpointFailed>()) {
+      save_failed.push_back(message.get_as<actors::CheckpointFailed>(0).step);
+    } else if (message.match_elements<actors::RankFailed>()) {
+      failures.push_back(message.get_as<actors::RankFailed>(0));
+    } else if (message.match_elements<actors::NonfiniteFound>()) {
+      nonfinite.push_back(message.get_as<actors::NonfiniteFound>(0));
+    }
+  }
+
+ private:
+  // Every rank reports its steps in order; the slowest one completes a step.
+  void keep_step(const actors::StepFinished& event) {
+    auto& own = heard_.at(static_cast<std::size_t>(event.rank)).steps;
+    REQUIRE(event.step == static_cast<std::int64_t>(own.size()) + 1);
+    own.push_back(event);
+    actors::StepFinished all = event;
+    all.weights_digest = 0;
+    for (const Heard& rank : heard_) {
+      if (rank.steps.size() < own.size()) {
+        return;
+      }
+      const actors::StepFinished& other = rank.steps[own.size() - 1];
+      REQUIRE(other.loss.bits == all.loss.bits);
+      REQUIRE(other.grad_norm.bits == all.grad_norm.bits);
+      REQUIRE(other.unit_grad_norms == all.unit_grad_norms);
+      REQUIRE(other.poisoned == all.poisoned);
+      REQUIRE(other.has_digest == all.has_digest);
+      all.weights_digest += other.weights_digest;
+    }
+    steps.push_back(all);
+  }
+  void keep_evaluation(const actors::EvaluationFinished& event) {
+    auto& own = heard_.at(static_cast<std::size_t>(event.rank)).evaluations;
+    own.push_back(event);
+    for (const Heard& rank : heard_) {
+      if (rank.evaluations.size() < own.size()) {
+        return;
+      }
+      const actors::EvaluationFinished& other = rank.evaluations[own.size() - 1];
+      REQUIRE(other.step == event.step);
+      REQUIRE(other.cross_entropy.bits == event.cross_entropy.bits);
+      REQUIRE(other.accuracy.bits == event.accuracy.bits);
+    }
+    evaluations.push_back(event);
+  }
+
+  struct Heard {
+    std::vector<actors::StepFinished> steps;
+    std::vector<actors::EvaluationFinished> evaluations;
+  };
+
+  std::vector<Heard> heard_;  // by rank
+};
+
+}  // namespace train::test
