@@ -42,7 +42,10 @@ struct Wanted {
 
 struct ChannelState {
   std::deque<Operation> operations;  // due or under way, in order; gone when the bytes have arrived
-  std::uint32_t staged = 0;          // from pack() until what unpack() enqueued has run
+  // Slots in use: from pack() until what unpack() enqueued has run. An operation has the slot of
+  // its index in its command, so the first ones of a command may have to wait for the last of
+  // another.
+  std::array<bool, engine::kStagingSlots> staged{};
 };
 
 struct CollectiveState {
@@ -105,13 +108,15 @@ void Collective::take_due(const Result<engine::ChannelOrder::Due>& due) const {
 // Operations enter their staging slots in the order of the channel.
 void Collective::start(engine::Channel which) const {
   for (Operation& operation : channel(which).operations) {
-    if (channel(which).staged == engine::kStagingSlots) {
+    if (operation.progress != Progress::due) {
+      continue;
+    }
+    bool& staged = channel(which).staged[operation.op.index % engine::kStagingSlots];
+    if (staged) {
       break;
     }
-    if (operation.progress == Progress::due) {
-      ++channel(which).staged;
-      pack(operation);
-    }
+    staged = true;
+    pack(operation);
   }
   move(which);
 }
@@ -188,10 +193,11 @@ void Collective::moved(const BytesMoved& message) const {
   operations.pop_front();
   mark("unpack", operation.op);
   context->engine->unpack(*context->compute, operation.op);
-  context->compute->enqueue(
-      [me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel] {
-        caf::anon_send(me, OperationUnpacked{which});
-      });
+  context->compute->enqueue([me = caf::actor_cast<CollectiveActor>(self),
+                             which = message.identity.channel,
+                             slot = message.identity.index % engine::kStagingSlots] {
+    caf::anon_send(me, OperationUnpacked{which, slot});
+  });
   const auto found = state().wanted.find(to_string(message.identity));
   TRAIN_CHECK(found != state().wanted.end(), "nobody asked for {}", to_string(message.identity));
   Wanted wanted = found->second;
@@ -269,7 +275,7 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
       },
       [collective](const OperationPacked& message) { collective.packed(message.identity); },
       [collective](const OperationUnpacked& message) {
-        --collective.channel(message.channel).staged;
+        collective.channel(message.channel).staged.at(message.slot) = false;
         collective.start(message.channel);
       },
       [collective](const BytesMoved& message) { collective.moved(message); },

@@ -33,6 +33,7 @@ struct OperationPacked {
 };
 struct OperationUnpacked {
   engine::Channel channel = engine::Channel::control;
+  std::uint32_t slot = 0;
 };
 
 /// Transport -> collective: the bytes of an operation have arrived (empty text), or never will.
