@@ -68,8 +68,9 @@ class ChromeTrace {
     if (text_.size() < from_bytes) {
       return {};
     }
-    const std::string piece = std::exchange(text_, {});
-    return write_(piece);
+    const Status written = write_(text_);
+    text_.clear();
+    return written;
   }
 
   const std::vector<RankProfile>& profiles_;
