@@ -102,8 +102,8 @@ class GlooLink {
   void release_memory();
   void say_farewell();
   /// Farewells that have come, counted or about to be.
-  [[nodiscard]] std::size_t farewells();
-  [[nodiscard]] bool has_left(int peer);
+  [[nodiscard]] std::size_t farewells() const;
+  [[nodiscard]] bool has_left(int peer) const;
 
   void post_receive(int peer, std::uint64_t slot, const std::byte* place, std::size_t bytes);
   void post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes);

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "engine/collective/transfer.hpp"
+
+namespace train::engine {
+
+inline constexpr std::uint64_t kHeaderArrived = 0x6163746f72747261ULL;
+
+/// What one side says first. Only between processes of one program: native layout.
+struct GlooHeader {
+  std::uint64_t generation = 0;
+  std::int64_t command = 0;
+  std::uint64_t hash = 0;
+  std::uint32_t channel = 0;
+  std::uint32_t index = 0;
+  std::uint64_t sent_bytes = 0;            ///< By the side that says it.
+  std::uint64_t received_bytes = 0;        ///< By the side that says it.
+  std::uint64_t arrived = kHeaderArrived;  ///< Last, so that it tells a whole header from none.
+};
+
+[[nodiscard]] inline GlooHeader gloo_header_of(const PairClaim& claim) {
+  const CollectiveIdentity& identity = claim.identity;
+  return {.generation = identity.generation,
+          .command = identity.command,
+          .hash = identity.hash,
+          .channel = static_cast<std::uint32_t>(identity.channel),
+          .index = identity.index,
+          .sent_bytes = claim.sent_bytes,
+          .received_bytes = claim.received_bytes};
+}
+
+[[nodiscard]] inline GlooHeader read_gloo_header(const std::byte* bytes) {
+  GlooHeader header;
+  std::memcpy(&header, bytes, sizeof(header));
+  return header;
+}
+
+[[nodiscard]] inline PairClaim claim_of(const GlooHeader& header, int rank) {
+  return {.rank = rank,
+          .identity = {.generation = header.generation,
+                       .command = header.command,
+                       .channel = static_cast<Channel>(header.channel),
+                       .index = header.index,
+                       .hash = header.hash},
+          .sent_bytes = header.sent_bytes,
+          .received_bytes = header.received_bytes};
+}
+
+}  // namespace train::engine
