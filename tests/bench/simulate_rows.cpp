@@ -1,0 +1,114 @@
+// The model of a step, first against runs on this machine, then of ranks that are not here.
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "actors/run/run_plan.hpp"
+#include "configs/load_config.hpp"
+#include "tests/bench/ranks_rows.hpp"
+#include "tests/bench/simulate_measure.hpp"
+
+namespace train::bench {
+namespace {
+
+using Options = engine::RankEngine::Options;
+
+constexpr int kCores = 2;  // of the machine that the rows are meant for
+
+Options options_of(const Workplace& place, const Words& keys) {
+  const auto config = configs::load_config(ACTORTRAIN_SOURCE_DIR "/configs/quickstart.toml",
+                                           joined(place.keys(), keys));
+  if (!config) {
+    throw std::runtime_error(config.error().message);
+  }
+  const auto options = actors::engine_options(*config, 0);
+  if (!options) {
+    throw std::runtime_error(options.error().message);
+  }
+  return *options;
+}
+
+Words plan_keys(std::int64_t ranks, std::int64_t lanes, const std::string& strategy) {
+  return {fmt::format("parallel.ranks={}", ranks), fmt::format("batch.lanes={}", lanes),
+          fmt::format("parallel.strategy=\"{}\"", strategy)};
+}
+
+void validate(const Workplace& place, const Shape& shape) {
+  const Options base = options_of(place, joined(shape.keys, plan_keys(1, 8, "none")));
+  const engine::KernelTimes alone = measure_kernels(base, 1);
+  const engine::KernelTimes together = measure_kernels(base, kCores);
+  const engine::LinkModel link = measure_loopback();
+  print_result("loopback: exchange of 64 B; 1 MB; processor",
+               fmt::format("{:.0f} us; {:.2f} GB/s; {:.2f} ns/B", 2e6 * link.latency_seconds,
+                           1e-9 * link.bytes_per_second, 1e9 * link.processor_per_byte));
+  struct Case {
+    int ranks;
+    const char* strategy;
+  };
+  for (const Case& one : {Case{1, "none"}, Case{2, "none"}, Case{2, "full"}, Case{4, "full"}}) {
+    const Words keys = joined(shape.keys, plan_keys(one.ranks, 8, one.strategy));
+    const engine::ModelledStep step = engine::model_step(
+        options_of(place, keys), {.kernels = one.ranks == 1 ? alone : together,
+                                  .link = link,
+                                  .slowdown = one.ranks <= kCores ? 1.0 : one.ranks / 2.0});
+    const RunOutcome real = run_program(place, {joined(keys, {"run.steps=12"})});
+    print_result(fmt::format("{}, {} rank{} of 1 thread on {} cores, {}: model; real", shape.name,
+                             one.ranks, one.ranks > 1 ? "s" : "", kCores, one.strategy),
+                 fmt::format("{:.1f} ms; {:.1f} ms; model / real {:.3f}", step.step_seconds * 1e3,
+                             real.step_seconds * 1e3, step.step_seconds / real.step_seconds));
+  }
+  print_result("(ranks on too few cores take turns: 4 ranks on 2 cores", "each at half the speed)");
+}
+
+/// Speed of `ranks` against one: weak scaling if lanes grow with ranks.
+void project(const Workplace& place, const Shape& shape, const char* strategy,
+             const engine::StepModelOptions& model) {
+  constexpr std::int64_t kStrongLanes = 512;
+  const auto step = [&](std::int64_t ranks, std::int64_t lanes) {
+    const char* used = ranks == 1 ? "none" : strategy;
+    return engine::model_step(options_of(place, joined(shape.keys, plan_keys(ranks, lanes, used))),
+                              model)
+        .step_seconds;
+  };
+  const double weak_base = step(1, 8);
+  const double strong_base = step(1, kStrongLanes);
+  struct Case {
+    std::int64_t ranks;
+    double target;
+  };
+  for (const Case& one : {Case{8, 7.7}, Case{64, 60.0}, Case{512, 450.0}}) {
+    const auto ranks = static_cast<double>(one.ranks);
+    print_at_least(fmt::format("{}, {}, {} ranks, 8 lanes each", shape.name, strategy, one.ranks),
+                   Values{{ranks * weak_base / step(one.ranks, 8 * one.ranks)}}, one.target);
+    print_result(fmt::format("{}, {}, {} ranks, {} lanes together (no target)", shape.name,
+                             strategy, one.ranks, kStrongLanes),
+                 fmt::format("{:.1f}", strong_base / step(one.ranks, kStrongLanes)));
+  }
+}
+
+}  // namespace
+
+void simulate_row(const Workplace& place) {
+  validate(place, quickstart_shape());
+  const engine::LinkModel fabric{.latency_seconds = 5e-6,
+                                 .bytes_per_second = 12.5e9,
+                                 .message_seconds = 1e-6,
+                                 .processor_per_byte = 0.0};
+  fmt::print(
+      "  Assumed: kernels as measured here on 1 thread, the same on every rank, no jitter; each "
+      "rank\n  has a core for the transport and a link of its own of 100 Gbit/s each way, 5 us, "
+      "1 us more for\n  each peer of an exchange; no congestion between links; what actors say "
+      "to each other is free.\n");
+  const Options quickstart = options_of(place, plan_keys(1, 8, "none"));
+  const engine::StepModelOptions small{.kernels = measure_kernels(quickstart, 1), .link = fabric};
+  const Options shallow = options_of(
+      place, joined(gpt2_shape().keys, joined({"model.layers=2"}, plan_keys(1, 8, "none"))));
+  const engine::StepModelOptions large{.kernels = with_layers(measure_kernels(shallow, 1), 12),
+                                       .link = fabric};
+  for (const char* strategy : {"none", "full"}) {
+    project(place, quickstart_shape(), strategy, small);
+    project(place, gpt2_shape(), strategy, large);
+  }
+}
+
+}  // namespace train::bench
