@@ -14,7 +14,7 @@ namespace train::actors {
 namespace {
 
 constexpr std::chrono::milliseconds kHeartbeat{200};
-constexpr std::chrono::milliseconds kLostAfter{2000};
+constexpr std::chrono::milliseconds kLostAfter{4000};
 
 void add_commands(caf::actor_system_config& config) {
   config.add_message_type<TrainStep>("TrainStep");

@@ -5,7 +5,7 @@
 namespace train::actors {
 
 /// The actor system of a launcher or worker: one thread for handlers that never wait, one for the
-/// network, a lost peer noticed within two seconds, and every message that crosses processes known
+/// network, a lost peer noticed within four seconds, and every message that crosses processes known
 /// by its name on both sides.
 ///
 /// The framework never listens or connects by itself here: HeadDoor and knock() bring it
