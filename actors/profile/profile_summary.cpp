@@ -108,13 +108,13 @@ void add_kernels(const RankProfile& profile, std::map<KernelKey, std::int64_t>& 
     while (step < steps.size() && steps[step].end_ns <= one.begin_ns) {
       ++step;
     }
-    if (step == steps.size()) {
-      return;
-    }
-    const std::int64_t begin = std::max(one.begin_ns, steps[step].begin_ns);
-    const std::int64_t end = std::min(one.end_ns, steps[step].end_ns);
-    if (!one.waited && begin < end) {
-      kernels[{profile.names.at(one.name), unit_kind(profile, one.unit)}] += end - begin;
+    // The end of a step and the begin of the next may be one stretch.
+    for (std::size_t at = step; at < steps.size() && steps[at].begin_ns < one.end_ns; ++at) {
+      const std::int64_t begin = std::max(one.begin_ns, steps[at].begin_ns);
+      const std::int64_t end = std::min(one.end_ns, steps[at].end_ns);
+      if (!one.waited && begin < end) {
+        kernels[{profile.names.at(one.name), unit_kind(profile, one.unit)}] += end - begin;
+      }
     }
   }
 }
