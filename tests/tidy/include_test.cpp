@@ -107,6 +107,8 @@ const std::vector<Confinement>& confinements() {
       {"catch2/", {"tests/.*"}},
       {"hwy/", {"kernels/.*"}},
       {"dnnl", {"kernels/.*\\.cpp"}},
+      {"gloo/", {"engine/collective/gloo_.*\\.(cpp|hpp)", "tests/bench/.*\\.cpp"}},
+      {"openssl/", {"actors/net/.*\\.(cpp|hpp)", "tests/.*"}},
       {"oneapi/", {"kernels/.*\\.cpp"}},
       {"spdlog/", {"engine/base/.*\\.cpp"}},
       {"cuda", {".*\\.cu", "kernels/device/.*\\.cpp", "engine/collective/nccl\\.cpp"}},
@@ -253,6 +255,7 @@ TEST_CASE("include: every stray third-party header is found", "[tidy][include]")
       {"engine/a.cpp", "<cuda_runtime.h>"},       {"engine/a.cpp", "<hwy/highway.h>"},
       {"engine/a.cpp", "<oneapi/dnnl/dnnl.h>"},   {"storage/a.cpp", "<spdlog/spdlog.h>"},
       {"engine/a.cpp", "<catch2/catch.hpp>"},     {"engine/a.cpp", "\"configs/run_config.hpp\""},
+      {"actors/net/a.cpp", "<gloo/context.h>"},   {"engine/a.cpp", "<openssl/ssl.h>"},
       {"kernels/a.cpp", "\"kernels/reduce.cuh\""}};
   for (const auto& [path, include] : wrong) {
     INFO(path << " includes " << include);

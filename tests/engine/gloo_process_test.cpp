@@ -1,0 +1,148 @@
+#include "tests/engine/gloo_fixture.hpp"
+
+#include <catch2/catch.hpp>
+
+namespace train::engine {
+
+TEST_CASE("gloo: processes exchange, with the interface named",
+          "[engine][collective][gloo][fork]") {
+  const int world_size = GENERATE(2, 3, 4);
+  const TempDirectory directory;
+  Processes processes(directory, world_size, [&](int rank, RendezvousStore& store) {
+    GlooOptions options = options_of(rank, world_size);
+    options.interface = "lo";
+    auto channels = make_gloo(store, options);
+    if (!channels) {
+      return channels.error().message;
+    }
+    for (int i = 0; i < 50; ++i) {
+      const auto size_of = [i](int from, int to) { return (from * 10 + to) * i * i; };
+      Parcel parcel(rank, world_size, size_of, i);
+      auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+      if (const std::string text = end_of(end); !text.empty() || !parcel.whole()) {
+        return fmt::format("exchange {}: {}", i, text);
+      }
+    }
+    return std::string("good");
+  });
+  for (int rank = 0; rank < world_size; ++rank) {
+    CHECK(processes.report(rank) == "good");
+  }
+}
+
+TEST_CASE("gloo: kill -9 of one of three fails both others within a second",
+          "[engine][collective][gloo][fork]") {
+  const bool in_data = GENERATE(false, true);
+  const TempDirectory directory;
+  Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
+    auto channels = make_gloo(store, options_of(rank, 3));
+    if (!channels) {
+      return channels.error().message;
+    }
+    if (rank == 2 && !in_data) {
+      leave_note(directory, "ready2");
+      ::pause();
+    }
+    // Large ones, one after the other, are still under way when the signal comes.
+    std::string text;
+    for (int i = 0; text.empty() && i < 1000; ++i) {
+      Parcel parcel(rank, 3, [](int, int) { return std::size_t{4} << 20; });
+      auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+      if (i == 2 || !in_data) {
+        leave_note(directory, fmt::format("ready{}", rank));
+      }
+      text = end_of(end);
+    }
+    return text;
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ignore = processes.await(fmt::format("ready{}", rank));
+  }
+  const auto begin = Clock::now();
+  processes.send(2, SIGKILL);
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK_THAT(processes.report(rank), Catch::Contains("lost rank"));
+  }
+  CHECK(milliseconds_since(begin) < 1000);
+}
+
+TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
+          "[engine][collective][gloo][fork]") {
+  const bool in_data = GENERATE(false, true);
+  const TempDirectory directory;
+  Processes processes(directory, 2, [&](int rank, RendezvousStore& store) {
+    auto channels = make_gloo(store, options_of(rank, 2));
+    if (!channels) {
+      return channels.error().message;
+    }
+    if (rank == 1 && !in_data) {
+      leave_note(directory, "ready");
+      ::pause();
+    }
+    Parcel parcel(rank, 2, large);
+    std::string text;
+    if (rank == 1) {
+      for (int i = 0; text.empty(); ++i) {
+        auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+        if (i == 1) {
+          leave_note(directory, "ready");
+        }
+        text = end_of(end);
+      }
+      return text;
+    }
+    for (int i = 0;; ++i) {
+      auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+      if (end.wait_for(500ms) == std::future_status::ready && in_data && i < 1000) {
+        continue;
+      }
+      auto begin = Clock::now();
+      (*channels)[kReduce]->cancel("enough");
+      const std::string cancelled = end_of(end);
+      const double cancel_ms = milliseconds_since(begin);
+      begin = Clock::now();
+      for (auto& channel : *channels) {
+        channel.reset();
+      }
+      const double close_ms = milliseconds_since(begin);
+      return fmt::format("{} cancel {} close {}", cancelled, cancel_ms < 100 ? "quick" : "slow",
+                         close_ms < 500 ? "quick" : "slow");
+    }
+  });
+  std::ignore = processes.await("ready");
+  processes.send(1, SIGSTOP);
+  CHECK_THAT(processes.report(0),
+             Catch::Contains("cancelled: enough") && Catch::Contains("cancel quick close quick"));
+}
+
+TEST_CASE("gloo: a second generation after the first died, in the same process",
+          "[engine][collective][gloo][fork]") {
+  const TempDirectory directory;
+  // Rank 2 of generation 1 dies; the others go on with process 3 in its place.
+  Processes processes(directory, 4, [&](int process, RendezvousStore& store) {
+    const int rank = process == 3 ? 2 : process;
+    std::string text;
+    for (std::uint64_t generation = process == 3 ? 2 : 1; generation <= 2; ++generation) {
+      auto channels = make_gloo(store, options_of(rank, 3, generation));
+      if (!channels) {
+        text += "failed;";  // the death may have come before it was through
+        continue;
+      }
+      if (process == 2) {
+        ::kill(::getpid(), SIGKILL);
+      }
+      CollectiveIdentity identity = identity_of(0);
+      identity.generation = generation;
+      Parcel parcel(rank, 3, [](int from, int to) { return 100000 + from * 10 + to; });
+      auto end = start(*(*channels)[kReduce], identity, parcel.transfer());
+      const std::string ended = end_of(end);
+      text += ended.empty() && parcel.whole() ? "good;" : "failed;";
+    }
+    return text;
+  });
+  CHECK(processes.report(0) == "failed;good;");
+  CHECK(processes.report(1) == "failed;good;");
+  CHECK(processes.report(3) == "good;");
+}
+
+}  // namespace train::engine
