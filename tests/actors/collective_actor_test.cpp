@@ -212,6 +212,26 @@ TEST_CASE("staging slots bound what is under way on a channel", "[actors][EX-4]"
   CHECK(f.context->waits.waiting().empty());
 }
 
+TEST_CASE("an operation waits for its own slot, also behind another command's", "[actors][EX-4]") {
+  Fixture f;
+  auto& control = static_cast<IdleTransport&>(*f.context->transports.back());
+  control.slow = true;
+  const auto norm = [&](std::uint64_t sequence) {
+    return f.asked.identity(sequence, CollectiveKind::loss_and_norm, -1);
+  };
+  f.asked.open(0);
+  f.asked.open(1);
+  f.asked.ask(norm(1));
+  f.asked.ask(norm(0));
+  CHECK(f.exchanged == Texts{to_string(norm(0))});  // both have index 0
+  control.finish({});
+  f.run.run();
+  CHECK(f.exchanged == Texts{to_string(norm(0)), to_string(norm(1))});
+  control.finish({});
+  f.run.run();
+  CHECK(f.asked.answered == f.exchanged);
+}
+
 TEST_CASE("no exchange overtakes one that is still being packed", "[actors][EX-2]") {
   Fixture f;
   f.asked.open(0);

@@ -1,6 +1,7 @@
 #include "actors/conductor_actor.hpp"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
 #include <limits>
 
@@ -204,6 +205,100 @@ TEST_CASE("a failed rank ends the run with its text and its code", "[actors]") {
   CHECK_THAT(end.text, Catch::Contains("rank 0") && Catch::Contains("position 3"));
   f.tell(StopRequested{SIGTERM});
   CHECK(f.waiter.count<RunFinished>() == 1);
+}
+
+/// A conductor of two ranks.
+struct TwoRanks {
+  test::ActorWorld world;
+  WaitBoard waits;
+  test::Recorder rank[2] = {test::Recorder(world.system()), test::Recorder(world.system())};
+  test::Recorder reporter{world.system()};
+  test::Recorder waiter{world.system()};
+  ConductorActor conductor;
+
+  explicit TwoRanks(const RunProgram::Options& program)
+      : conductor(world.keep(spawn_conductor(world.system(), waits, program))) {
+    tell(ConnectConductor{{rank[0].as<RankActor>(), rank[1].as<RankActor>()},
+                          reporter.as<ReporterActor>(),
+                          waiter.actor()});
+  }
+  template <class Message>
+  void tell(const Message& message) {
+    caf::anon_send(conductor, message);
+    world.run_actors();
+  }
+  void finish_step(std::int32_t number, std::int64_t step, double loss = 1.0) {
+    StepFinished event;
+    event.step = step;
+    event.rank = number;
+    event.loss = FloatBits(loss);
+    tell(event);
+    tell(CommandFinished{static_cast<std::uint64_t>(step - 1), number});
+  }
+  void wait() {
+    world.advance(std::chrono::seconds(1));
+    world.run_actors();
+  }
+  RunFinished end() {
+    tell(ReportDrained{});
+    REQUIRE(waiter.count<RunFinished>() == 1);
+    return waiter.all<RunFinished>().front();
+  }
+};
+
+TEST_CASE("a command is finished when every rank has finished it", "[actors][EX-1][EX-4]") {
+  TwoRanks f({.total_steps = 5});
+  f.finish_step(0, 1);
+  f.finish_step(0, 2);
+  CHECK(f.rank[0].count<TrainStep>() == kCommandWindow);  // the slow one sets the pace
+  CHECK(f.reporter.count<StepFinished>() == 0);
+  f.finish_step(1, 1);
+  CHECK(f.rank[0].count<TrainStep>() == kCommandWindow + 1);
+  CHECK(f.rank[1].count<TrainStep>() == kCommandWindow + 1);
+  CHECK(f.reporter.count<StepFinished>() == 1);  // once for all
+}
+
+TEST_CASE("the run ends when every rank has stopped", "[actors][EX-1]") {
+  TwoRanks f({.total_steps = 0});
+  CHECK(f.rank[0].count<StopRank>() == 1);
+  CHECK(f.rank[1].count<StopRank>() == 1);
+  f.tell(RankStopped{1});
+  CHECK(f.reporter.count<CloseReport>() == 0);
+  f.tell(RankStopped{0});
+  CHECK(f.reporter.count<CloseReport>() == 1);
+  CHECK(f.end().exit_code == kExitFinished);
+}
+
+TEST_CASE("ranks that differ by a bit end the run, which names both", "[actors][P1]") {
+  TwoRanks f({.total_steps = 5});
+  f.finish_step(1, 1, 2.5);
+  f.finish_step(0, 1, 2.25);
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == kExitFailure);
+  CHECK_THAT(end.text, Catch::Contains("step 1") && Catch::Contains("of rank 1 is 2.5 ") &&
+                           Catch::Contains("of rank 0 2.25 "));
+}
+
+TEST_CASE("a rank that lost another one is not named when the cause follows", "[actors]") {
+  TwoRanks f({.total_steps = 5});
+  f.tell(RankFailed{0, "gather of block 1: rank 1 has closed its transport", kExitFailure, true});
+  CHECK(f.reporter.count<CloseReport>() == 0);  // the cause may be on its way
+  f.tell(RankFailed{1, "block 1, step 2: out of memory", kExitFailure, false});
+  f.wait();
+  const RunFinished end = f.end();
+  CHECK(end.text == "rank 1 failed: block 1, step 2: out of memory");
+}
+
+TEST_CASE("a rank that lost another one is named when no cause comes", "[actors]") {
+  TwoRanks f({.total_steps = 5});
+  f.tell(RankFailed{0, "gather of block 1: the cable is cut", kExitFailure, true});
+  f.tell(RankFailed{1, "gather of block 1: rank 0 takes part no more", kExitFailure, true});
+  CHECK(f.reporter.count<CloseReport>() == 0);
+  f.wait();
+  CHECK(f.reporter.count<CloseReport>() == 1);
+  const RunFinished end = f.end();
+  CHECK(end.exit_code == kExitFailure);
+  CHECK(end.text == "rank 0 failed: gather of block 1: the cable is cut");
 }
 
 }  // namespace

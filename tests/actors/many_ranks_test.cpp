@@ -72,7 +72,7 @@ TEST_CASE("any order of the messages and the stream work of all ranks: the same 
   const PlainRun plain(base);
   const std::vector<configs::ParallelSection> all = splits({2, 3, 4});
   const std::uint64_t first = Catch::rngSeed();
-  for (std::uint64_t seed = first; seed < first + 1000; ++seed) {
+  for (std::uint64_t seed = first; seed < first + 1500; ++seed) {
     RunSetup setup = base;
     setup.parallel = all[seed % all.size()];
     require_run(setup, plain, seed);

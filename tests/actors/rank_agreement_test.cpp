@@ -1,0 +1,84 @@
+#include "actors/rank_agreement.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+namespace train::actors {
+namespace {
+
+StepFinished step_of(std::int32_t rank, std::int64_t step, double loss, double norm = 1.0) {
+  StepFinished event;
+  event.step = step;
+  event.rank = rank;
+  event.loss = FloatBits(loss);
+  event.grad_norm = FloatBits(norm);
+  event.weights_digest = 1ULL << rank;
+  return event;
+}
+
+EvaluationFinished evaluation_of(std::int32_t rank, std::int64_t step, double cross_entropy) {
+  return {step, rank, FloatBits(cross_entropy), FloatBits(0.5)};
+}
+
+TEST_CASE("rank agreement: the last rank completes a step; digests add up", "[actors][P1]") {
+  RankAgreement agreement;
+  CHECK_FALSE(agreement.hear(step_of(2, 1, 0.5), 3)->has_value());
+  CHECK_FALSE(agreement.hear(step_of(0, 1, 0.5), 3)->has_value());
+  const auto all = agreement.hear(step_of(1, 1, 0.5), 3);
+  REQUIRE((all.ok() && all->has_value()));
+  CHECK((*all)->step == 1);
+  CHECK((*all)->weights_digest == 7);
+}
+
+TEST_CASE("rank agreement: a rank may be a step ahead", "[actors]") {
+  RankAgreement agreement;
+  CHECK_FALSE(agreement.hear(step_of(0, 1, 0.5), 2)->has_value());
+  CHECK_FALSE(agreement.hear(step_of(0, 2, 0.25), 2)->has_value());
+  CHECK((*agreement.hear(step_of(1, 1, 0.5), 2))->step == 1);
+  CHECK((*agreement.hear(step_of(1, 2, 0.25), 2))->step == 2);
+}
+
+TEST_CASE("rank agreement: one bit of difference names both ranks, the step and the values",
+          "[actors][P1]") {
+  RankAgreement agreement;
+  const bool in_norm = GENERATE(false, true);
+  const double other = std::nextafter(1.5, 2.0);
+  REQUIRE(agreement.hear(step_of(3, 9, 1.5, 1.5), 8).ok());
+  const auto heard = agreement.hear(step_of(5, 9, in_norm ? 1.5 : other, in_norm ? other : 1.5), 8);
+  REQUIRE_FALSE(heard.ok());
+  CHECK_THAT(heard.error().message, Catch::Contains("step 9"));
+  CHECK_THAT(heard.error().message,
+             Catch::Contains(in_norm ? "the gradient norm of rank 3" : "the loss of rank 3"));
+  CHECK_THAT(heard.error().message, Catch::Contains("of rank 5"));
+  CHECK_THAT(heard.error().message,
+             Catch::Contains("3ff8000000000000") && Catch::Contains("3ff8000000000001"));
+}
+
+TEST_CASE("rank agreement: a NaN agrees with itself, and 0 not with -0", "[actors]") {
+  RankAgreement agreement;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  REQUIRE(agreement.hear(step_of(0, 1, nan), 2).ok());
+  CHECK(agreement.hear(step_of(1, 1, nan), 2)->has_value());
+  REQUIRE(agreement.hear(step_of(0, 2, 0.0), 2).ok());
+  CHECK_FALSE(agreement.hear(step_of(1, 2, -0.0), 2).ok());
+}
+
+TEST_CASE("rank agreement: evaluations are compared as steps are", "[actors][P1]") {
+  RankAgreement agreement;
+  CHECK_FALSE(*agreement.hear(evaluation_of(1, 0, 4.0), 2));
+  CHECK(*agreement.hear(evaluation_of(0, 0, 4.0), 2));
+  CHECK_FALSE(*agreement.hear(evaluation_of(0, 2, 4.0), 2));
+  const auto heard = agreement.hear(evaluation_of(1, 2, 4.5), 2);
+  REQUIRE_FALSE(heard.ok());
+  CHECK_THAT(heard.error().message, Catch::Contains("the evaluation of rank 0 is 4 "));
+}
+
+TEST_CASE("rank agreement: one rank alone agrees at once", "[actors]") {
+  RankAgreement agreement;
+  CHECK(agreement.hear(step_of(0, 1, 0.5), 1)->has_value());
+  CHECK(*agreement.hear(evaluation_of(0, 1, 0.5), 1));
+}
+
+}  // namespace
+}  // namespace train::actors
