@@ -22,7 +22,7 @@
 #include "actors/run/run_plan.hpp"
 #include "actors/run/training_system.hpp"
 #include "configs/load_config.hpp"
-#include "engine/train_step.hpp"
+#include "engine/world_step.hpp"
 
 namespace {
 
@@ -77,24 +77,36 @@ actors::RankContext make_context(const configs::RunConfig& config, actors::Strea
   actors::RunPlan plan = actors::plan_run(config).value();
   auto engine = engine::make_rank_engine("cpu", plan.engine).value();
   return std::make_shared<actors::RankRuntime>(std::move(engine), std::move(plan.dataset),
-                                               config.run.seed, streams, plan.threads);
+                                               config.run.seed, streams,
+                                               actors::resolve_threads(config.runtime.threads));
 }
 
-actors::TrainingParts make_parts(const Workplace& place, const actors::RankContext& context,
-                                 actors::StreamKind streams) {
+actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
+                             const actors::RankContext& context, actors::StreamKind streams,
+                             const std::shared_ptr<actors::WaitBoard>& waits,
+                             const caf::actor& waiter) {
   fs::remove(place.directory / "run" / "metrics.jsonl");
   auto report = actors::RunReport::open({.directory = place.directory / "run",
                                          .total_steps = place.config.run.steps,
                                          .tokens_per_step = context->engine->tokens_per_step(),
                                          .tensorboard = false})
                     .value();
-  return {.context = context,
-          .report = std::move(report),
-          .report_stream = streams,
-          .write = [](std::int64_t, std::span<const engine::StateView>)
-              -> Result<actors::WrittenCheckpoint> { return actors::WrittenCheckpoint{}; },
-          .record = [](std::int64_t) { return Status(); },
-          .program = {.total_steps = place.config.run.steps}};
+  const actors::RankParts rank{
+      .context = context,
+      .write = [](std::int64_t, std::span<const engine::StateView>) -> Result<std::string> {
+        return std::string();
+      }};
+  const actors::HeadParts head{
+      .report = std::move(report),
+      .report_stream = streams,
+      .disk = std::shared_ptr<kernels::Stream>(context, context->disk.get()),
+      .index = {.publish = [](std::int64_t, const std::vector<actors::ShardWritten>&)
+                    -> Result<actors::WrittenCheckpoint> { return actors::WrittenCheckpoint{}; },
+                .record = [](std::int64_t) { return Status(); },
+                .discard = [](std::int64_t) {}},
+      .program = {.total_steps = place.config.run.steps},
+      .waits = waits};
+  return actors::start_training(system, {rank}, head, waiter);
 }
 
 struct Hops {
@@ -147,15 +159,15 @@ ActorRun run_actors(const Workplace& place, bool with_hops) {
   config.set("scheduler.policy", caf::atom("sharing"));
   config.set("scheduler.max-threads", std::size_t{1});
   caf::actor_system system(config);
+  const auto waits = std::make_shared<actors::WaitBoard>();
   ActorRun result;
   std::atomic<bool> stop{false};
   std::thread prober;
   {
     caf::scoped_actor self(system);
     const auto begin = Clock::now();
-    auto training =
-        actors::start_training(system, make_parts(place, context, actors::StreamKind::threads),
-                               caf::actor_cast<caf::actor>(self));
+    auto training = start(system, place, context, actors::StreamKind::threads, waits,
+                          caf::actor_cast<caf::actor>(self));
     if (with_hops) {
       prober = std::thread([&] { result.hops = measure_hops(system, stop); });
     }
@@ -177,7 +189,7 @@ ActorRun run_actors(const Workplace& place, bool with_hops) {
 ActorRun run_plain_loop(const Workplace& place) {
   const auto context = make_context(place.config, actors::StreamKind::threads);
   const auto plan = actors::plan_run(place.config).value();
-  engine::TrainStep loop(engine::kernels_of("cpu"), plan.engine);
+  engine::WorldStep loop(engine::kernels_of("cpu"), plan.engine);
   const auto length = static_cast<std::size_t>(plan.engine.seq_len);
   const auto read = [&](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
                         std::int32_t* targets) {
@@ -194,7 +206,7 @@ ActorRun run_plain_loop(const Workplace& place) {
   for (std::int64_t step = 0; step < place.config.run.steps; ++step) {
     (void)loop.run(*context->compute, step, read);
   }
-  return {.seconds = seconds_since(begin), .digest = loop.rank().digest(), .hops = {}};
+  return {.seconds = seconds_since(begin), .digest = loop.digest(), .hops = {}};
 }
 
 /// Messages handled by all actors per training step, counted on the deterministic scheduler.
@@ -207,9 +219,9 @@ double messages_per_step(std::int64_t steps) {
     caf::actor_system system(config);
     auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
     caf::scoped_actor waiter(system);
-    auto training =
-        actors::start_training(system, make_parts(place, context, actors::StreamKind::inline_),
-                               caf::actor_cast<caf::actor>(waiter));
+    const auto waits = std::make_shared<actors::WaitBoard>();
+    auto training = start(system, place, context, actors::StreamKind::inline_, waits,
+                          caf::actor_cast<caf::actor>(waiter));
     std::size_t messages = 0;
     while (waiter->mailbox().empty() && scheduler.try_run_once()) {
       ++messages;
