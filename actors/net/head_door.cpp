@@ -66,6 +66,11 @@ Result<std::pair<Descriptor, std::uint16_t>> listen_on(const HeadDoor::Options& 
 
 }  // namespace
 
+Status HeadDoor::check(const Options& options) {
+  const auto listening = listen_on(options);
+  return listening ? Status() : Status(listening.error());
+}
+
 Result<std::unique_ptr<HeadDoor>> HeadDoor::open(caf::actor_system& system,
                                                  const caf::actor& published,
                                                  const CredentialFiles& credentials,

@@ -30,6 +30,10 @@ class HeadDoor {
     Gate::Options gate = {};
   };
 
+  /// Whether the address and the port of `options` are free to listen on, without doing so: to say
+  /// so before anything is begun. Errors (user): as open().
+  [[nodiscard]] static Status check(const Options& options);
+
   /// On return the port listens and the endpoint file is durable.
   /// Errors: port taken or not allowed, address not of this node (user); files as credentials say.
   /// REQUIRES: `system` is configured by ControlConfig and outlives this.

@@ -123,13 +123,17 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
   return outcome.exit_code;
 }
 
+bool in_processes(const configs::ParallelSection& parallel) {
+  return parallel.ranks > 1 && parallel.transport != "inproc";
+}
+
 int run_to_end(PreparedRun& run) {
   auto report = open_report(run);
   if (!report) {
     return report_error(report.error());
   }
   const configs::ParallelSection& parallel = run.config().parallel;
-  const bool processes = parallel.ranks > 1 && parallel.transport != "inproc";
+  const bool processes = in_processes(parallel);
   log_info(fmt::format(
       "run_started directory={} step={} steps={} ranks={} strategy={} threads={} peak={}FLOP/s",
       run.directory.root.string(), run.first_step(), run.config().run.steps, parallel.ranks,
@@ -181,6 +185,11 @@ int run_command(const cli::RunOptions& options) {
   }
   if (!place->head()) {
     return run_node(*plan, *place);
+  }
+  if (in_processes(config->parallel)) {
+    if (const Status free = check_network(config->parallel); !free) {
+      return report_error(free.error());
+    }
   }
   auto run = prepare_run(std::move(plan).value(), options.fresh);
   if (!run) {

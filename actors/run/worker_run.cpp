@@ -53,6 +53,16 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .rendezvous = caf::actor_cast<caf::strong_actor_ptr>(rendezvous)};
 }
 
+/// Where the head listens.
+Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel) {
+  auto address = interface_address(parallel.interface);
+  if (!address) {
+    return address.error();
+  }
+  return HeadDoor::Options{.address = std::move(address).value(),
+                           .port = static_cast<std::uint16_t>(parallel.port)};
+}
+
 void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_t ranks,
                    const Endpoint& endpoint, const fs::path& root) {
   const auto [first, end] = place.ranks(ranks);
@@ -68,10 +78,10 @@ class Head {
  public:
   Head(const PreparedRun& run, std::shared_ptr<RunReport> report)
       : run_(run),
+        parts_(head_parts(run, std::move(report), kernels::make_thread_stream("disk", 1))),
         system_(config_),
         self_(system_),
-        disk_(kernels::make_thread_stream("disk", 1)),
-        actors_(start_head(system_, head_parts(run, std::move(report), disk_))),
+        actors_(start_head(system_, parts_)),
         rendezvous_(spawn_rendezvous(system_)) {
     cluster_ = spawn_cluster(system_, {.ranks = run.config().parallel.ranks,
                                        .version = ACTORTRAIN_VERSION,
@@ -86,6 +96,7 @@ class Head {
     stop_actors(actors_.all);
     caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(rendezvous_, caf::exit_reason::user_shutdown);
+    parts_.disk.reset();  // what it still does speaks to actors: done before their system ends
   }
 
   Result<RunFinished> run();
@@ -98,9 +109,9 @@ class Head {
 
   const PreparedRun& run_;
   ControlConfig config_;
+  HeadParts parts_;  // before the system: actors keep lines of its wait board
   caf::actor_system system_;
   caf::scoped_actor self_;
-  std::shared_ptr<kernels::Stream> disk_;
   HeadActors actors_;
   caf::actor rendezvous_, cluster_;
 };
@@ -111,16 +122,13 @@ Result<std::unique_ptr<HeadDoor>> Head::open_door() {
   if (!credentials) {
     return credentials.error();
   }
-  const configs::ParallelSection& parallel = run_.config().parallel;
-  const auto address = interface_address(parallel.interface);
-  if (!address) {
-    return address.error();
+  auto options = door_options(run_.config().parallel);
+  if (!options) {
+    return options.error();
   }
-  return HeadDoor::open(system_, cluster_, *credentials,
-                        {.address = *address,
-                         .port = static_cast<std::uint16_t>(parallel.port),
-                         .endpoint_file = endpoint_file(root),
-                         .start = run_.place.start});
+  options->endpoint_file = endpoint_file(root);
+  options->start = run_.place.start;
+  return HeadDoor::open(system_, cluster_, *credentials, *options);
 }
 
 Result<ClusterReady> Head::wait_for_ranks(std::optional<int>& stopped) {
@@ -206,6 +214,11 @@ Result<RunFinished> Head::run() {
 }
 
 }  // namespace
+
+Status check_network(const configs::ParallelSection& parallel) {
+  const auto options = door_options(parallel);
+  return options ? HeadDoor::check(*options) : Status(options.error());
+}
 
 Result<RunFinished> run_in_processes(const PreparedRun& run, std::shared_ptr<RunReport> report) {
   return Head(run, std::move(report)).run();
