@@ -213,7 +213,8 @@ void Rank::control_collective(engine::CollectiveKind kind) const {
   }
   const auto identity = context->identity(*op, sequence_of(*state().current));
   self->request(state().peers.collective, caf::infinite, RequestCollective{identity})
-      .then([rank = *this](const CollectiveFinished&) { rank.control_finished(); });
+      .then([rank = *this](const CollectiveFinished&) { rank.control_finished(); },
+            [](const caf::error&) {});  // the end of the collective actor says why
 }
 
 void Rank::control_finished() const {
@@ -370,9 +371,14 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
   watch_streams(rank);
   report_exceptions(self, "rank", [] { return std::int64_t{-1}; });
   self->set_down_handler([rank](caf::down_msg& down) {
+    if (down.reason == caf::sec::request_receiver_down) {
+      return;  // whom it had asked is another part: that one's own end says why
+    }
     const std::string text = failure_text(down.reason);
     const auto part = rank.state().parts.find(down.source);
-    rank.fail(text.empty() ? fmt::format("{} ended unasked", part->second) : text, 1);
+    // It has lost its peer in another process: the cause is there.
+    const bool consequence = down.reason == caf::exit_reason::remote_link_unreachable;
+    rank.fail(text.empty() ? fmt::format("{} ended unasked", part->second) : text, 1, consequence);
   });
   return {
       [rank](const ConnectRank& peers) { rank.connect(peers); },

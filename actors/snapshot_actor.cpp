@@ -182,6 +182,7 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
                                                WriteShard write, WaitBoard::Line wait) {
   report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
   self->state.wait = wait;
+  self->set_down_handler([self](caf::down_msg& down) { self->quit(std::move(down.reason)); });
   for (auto& staging : self->state.staging) {
     staging = std::make_shared<Staging>();
   }
@@ -189,7 +190,9 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
   return {
       [self](const ConnectSnapshot& peers) {
         self->state.peers = peers;
-        self->link_to(peers.index);  // without it no save would ever be done with
+        // Without it no save would ever be done with. Not a link: the index serves other ranks, too,
+        // and does not end with this one.
+        self->monitor(peers.index);
       },
       [snapshot](const CopyState& message) { snapshot.copy(message.step); },
       [snapshot](const StateCopied& message) { snapshot.copied(message); },
