@@ -165,6 +165,10 @@ Status evaluate_run(const cli::EvalOptions& options) {
   if (!stored) {
     return stored.error();
   }
+  if (options.ranks > stored->batch.lanes) {
+    return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
+                                  options.ranks, stored->batch.lanes));
+  }
   const configs::RunConfig config = evaluation_config(*stored, options.ranks);
   if (options.follow) {
     return follow(config, run / "checkpoints");
