@@ -8,38 +8,8 @@ using namespace train::test;
 
 namespace {
 
-// One line on stderr, which holds every one of `parts`.
-void check_one_line(const Ended& ended, int exit_code, const Words& parts) {
-  INFO("stderr: " << ended.err);
-  CHECK(ended.signal == 0);
-  CHECK(ended.exit_code == exit_code);
-  REQUIRE(lines_of(ended.err).size() == 1);
-  CHECK(ended.err.starts_with("error "));
-  for (const std::string& part : parts) {
-    INFO("wanted: " << part);
-    CHECK(has(ended.err, part));
-  }
-}
-
-// The command fails as check_one_line says, writes nothing to standard output, changes no file.
-void check_mistake(const RunSite& site, const Words& words, const Words& parts, int exit_code = 2) {
-  const auto before = tree_of(site.path());
-  const Ended ended = site.call(words);
-  check_one_line(ended, exit_code, parts);
-  CHECK(ended.out.empty());
-  CHECK(tree_of(site.path()) == before);
-}
-
 void append(const fs::path& file, const std::string& text) {
   write_bytes(file, read_bytes(file) + text);
-}
-
-// data/ with a train.bin and a val.bin of the given bytes.
-void write_tokens(const RunSite& site, const std::string& train) {
-  fs::create_directories(site / "data");
-  write_bytes(site / "data/train.bin", train);
-  write_bytes(site / "data/val.bin", std::string(2000, '\0'));
-  site.write_config("data");
 }
 
 }  // namespace

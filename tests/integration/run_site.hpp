@@ -110,23 +110,28 @@ threads = 1
   }
 
   /// Starts the program in this directory.
-  [[nodiscard]] std::unique_ptr<Process> start(Words words) const {
+  [[nodiscard]] std::unique_ptr<Process> start(
+      Words words, Process::Group group = Process::Group::of_the_test) const {
     words.insert(words.begin(), program());
-    return std::make_unique<Process>(std::move(words), home_.path());
+    return std::make_unique<Process>(std::move(words), home_.path(), group);
   }
-  /// Starts `actortrain run tiny.toml` with `keys` as --set.
-  [[nodiscard]] std::unique_ptr<Process> start_run(const Words& keys = {}) const {
+  /// The words of `actortrain run tiny.toml` with `keys` as --set, without the program.
+  [[nodiscard]] static Words run_words(const Words& keys) {
     Words words = {"run", "tiny.toml"};
     for (const std::string& key : keys) {
       words.insert(words.end(), {"--set", key});
     }
-    return start(std::move(words));
+    return words;
+  }
+  [[nodiscard]] std::unique_ptr<Process> start_run(const Words& keys = {}) const {
+    return start(run_words(keys));
   }
   [[nodiscard]] Ended call(Words words) const { return start(std::move(words))->wait(); }
   /// Trains to the end.
   Ended train(const Words& keys = {}) const {
     Ended ended = start_run(keys)->wait();
     INFO(ended.err);
+    CHECK(ended.signal == 0);
     REQUIRE(ended.exit_code == 0);
     return ended;
   }
@@ -180,6 +185,19 @@ inline void forget_after(const fs::path& run, std::int64_t step) {
   }
 }
 
+/// One line on stderr, which holds every one of `parts`.
+inline void check_one_line(const Ended& ended, int exit_code, const Words& parts) {
+  INFO("stderr: " << ended.err);
+  CHECK(ended.signal == 0);
+  CHECK(ended.exit_code == exit_code);
+  REQUIRE(lines_of(ended.err).size() == 1);
+  CHECK(ended.err.starts_with("error "));
+  for (const std::string& part : parts) {
+    INFO("wanted: " << part);
+    CHECK(has(ended.err, part));
+  }
+}
+
 /// Every file below a directory, with its bytes; but for run.lock, which names its last owner.
 inline std::map<std::string, std::string> tree_of(const fs::path& directory) {
   std::map<std::string, std::string> files;
@@ -190,6 +208,24 @@ inline std::map<std::string, std::string> tree_of(const fs::path& directory) {
     files[entry.path().string()] = entry.is_regular_file() ? read_bytes(entry.path()) : "directory";
   }
   return files;
+}
+
+/// The command fails as check_one_line says, writes nothing to standard output, changes no file.
+inline void check_mistake(const RunSite& site, const Words& words, const Words& parts,
+                          int exit_code = 2) {
+  const auto before = tree_of(site.path());
+  const Ended ended = site.call(words);
+  check_one_line(ended, exit_code, parts);
+  CHECK(ended.out.empty());
+  CHECK(tree_of(site.path()) == before);
+}
+
+/// data/ with a train.bin and a val.bin of the given bytes, which the run file names.
+inline void write_tokens(const RunSite& site, const std::string& train) {
+  fs::create_directories(site / "data");
+  write_bytes(site / "data/train.bin", train);
+  write_bytes(site / "data/val.bin", std::string(2000, '\0'));
+  site.write_config("data");
 }
 
 }  // namespace train::test

@@ -34,9 +34,20 @@ struct Ended {
 /// Threading: one owner. wait() blocks.
 class Process {
  public:
+  /// With a group of its own a process can be signalled together with its children (the group's
+  /// id is its pid), as a terminal or a batch system does.
+  enum class Group { of_the_test, own };
+
   /// REQUIRES: words.front() is the path of a program.
-  explicit Process(std::vector<std::string> words, const std::filesystem::path& directory = ".")
+  explicit Process(std::vector<std::string> words, const std::filesystem::path& directory = ".",
+                   Group group = Group::of_the_test)
       : words_(std::move(words)), out_(anonymous_file("out")), err_(anonymous_file("err")) {
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    if (group == Group::own) {
+      posix_spawnattr_setpgroup(&attributes, 0);
+      posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    }
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
@@ -49,8 +60,9 @@ class Process {
     }
     arguments.push_back(nullptr);
     const int failed =
-        posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
+        posix_spawn(&pid_, arguments[0], &actions, &attributes, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
     REQUIRE(failed == 0);
   }
   Process(const Process&) = delete;

@@ -1,0 +1,84 @@
+// Several nodes: a launcher each, which a Slurm step would start. Here both are on this machine,
+// told their places by the variables that Slurm sets.
+
+#include "tests/integration/rank_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+const Words kShort = {"run.steps=6", "run.digest_interval_steps=1", "batch.lanes=5",
+                      "schedule.warmup_steps=2"};
+
+std::unique_ptr<Process> start_node(const RunSite& site, int node, int job, const Words& keys) {
+  Words words = {"/usr/bin/env",
+                 "SLURM_STEP_NODELIST=localhost,localhost",
+                 "SLURM_STEP_NUM_TASKS=2",
+                 "SLURM_STEP_ID=0",
+                 fmt::format("SLURM_JOB_ID={}", job),
+                 fmt::format("SLURM_NODEID={}", node),
+                 program()};
+  for (const std::string& word :
+       RunSite::run_words(rank_keys(4, "hybrid", joined(keys, {"parallel.nodes=2"})))) {
+    words.push_back(word);
+  }
+  return std::make_unique<Process>(words, site.path());
+}
+
+}  // namespace
+
+TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank",
+          "[integration][ranks][nodes][P1]") {
+  const RunSite site;
+  const auto other = start_node(site, 1, 7, kShort);  // it waits for the head
+  const auto head = start_node(site, 0, 7, kShort);
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  const Ended other_ended = other->wait();
+  INFO(other_ended.err);
+  CHECK(other_ended.exit_code == 0);
+  CHECK(other_ended.out.empty());  // the head speaks for all
+  CHECK(other_ended.err.empty());
+  site.train(joined(kShort, {"run.name=one"}));
+  CHECK(results_of(site.run()) == results_of(site.run("one")));
+}
+
+TEST_CASE("nodes: a lost node ends the run on all others, and the next start goes on",
+          "[integration][ranks][nodes][failure]") {
+  const RunSite site;
+  const Words keys = joined(
+      kShort, {"run.steps=1000000", "checkpoint.interval_steps=5", "checkpoint.keep_last=2"});
+  int job = 20;
+  for (const int lost : {1, 0}) {
+    INFO("node " << lost << " is lost");
+    const std::int64_t done = job == 20 ? 0 : checkpoint_steps(site.run()).back();
+    const std::unique_ptr<Process> nodes[] = {start_node(site, 0, job, keys),
+                                              start_node(site, 1, job, keys)};
+    ++job;
+    wait_for_output(*nodes[0], fmt::format("step {}/", done + 1));
+    wait_for_output(*nodes[0], "checkpoint ");
+    const auto killed = std::chrono::steady_clock::now();
+    nodes[lost]->send(SIGKILL);
+    const Ended ended = nodes[1 - lost]->wait(std::chrono::seconds(20));
+    const std::int64_t took_ms = elapsed_ms(killed);
+    fmt::print("node {} killed: the other ended after {} ms\n", lost, took_ms);
+    INFO(ended.err);
+    CHECK(took_ms < 5000);
+    CHECK(ended.exit_code == 1);
+    CHECK(has(ended.err, "error "));
+    CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
+  }
+  const std::int64_t done = checkpoint_steps(site.run()).back();
+  const auto head = start_node(site, 0, job, keys);
+  const auto other = start_node(site, 1, job, keys);
+  wait_for_output(*head, fmt::format("step {}/", done + 1));
+  // As a batch system does it: every task of the step is told.
+  other->send(SIGTERM);
+  head->send(SIGTERM);
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK(has(ended.err, "resumed step="));
+  CHECK(other->wait().exit_code == 0);
+}

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "tests/integration/run_site.hpp"
+
+// Runs whose ranks are processes: who they are, and how to wait for them.
+namespace train::test {
+
+/// Keys for `ranks` processes, then `more`.
+inline Words rank_keys(int ranks, const std::string& strategy, const Words& more = {}) {
+  Words keys = {fmt::format("parallel.ranks={}", ranks),
+                fmt::format("parallel.strategy={}", strategy)};
+  if (strategy == "hybrid") {
+    keys.push_back("parallel.group=2");
+  }
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+inline Words joined(Words keys, const Words& more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+/// The command line of a process, words parted by zero bytes; empty once it has ended.
+inline std::string command_line(const fs::path& process) {
+  std::ifstream file(process / "cmdline", std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The workers of runs in `directory`, by rank: where their credentials are tells them from any
+/// other's. One that has ended is not among them, whether its parent knows yet or not.
+inline std::map<int, pid_t> workers_of(const fs::path& directory) {
+  std::map<int, pid_t> workers;
+  std::error_code ended;  // processes come and go while the directory is read
+  for (fs::directory_iterator entry("/proc", ended), end; !ended && entry != end;
+       entry.increment(ended)) {
+    const std::string name = entry->path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) {
+      continue;
+    }
+    const std::string words = command_line(entry->path());
+    const std::string option("--rank\0", 7);
+    const std::size_t rank = words.find(option);
+    if (rank != std::string::npos && has(words, directory.string() + "/")) {
+      workers[std::stoi(words.substr(rank + option.size()))] = std::stoi(name);
+    }
+  }
+  return workers;
+}
+
+/// Waits until `condition` holds; false if it does not within `limit`.
+template <class Condition>
+bool comes_true(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+/// Waits until the launcher has started all of its ranks.
+inline std::map<int, pid_t> started_workers(const RunSite& site, Process& launcher,
+                                            std::size_t ranks) {
+  std::map<int, pid_t> workers;
+  const bool all = launcher.until([&] {
+    workers = workers_of(site.path());
+    return workers.size() == ranks;
+  });
+  INFO(launcher.err());
+  REQUIRE(all);
+  return workers;
+}
+
+/// Waits until the launcher has printed `text`.
+inline void wait_for_output(Process& launcher, const std::string& text) {
+  const bool printed = launcher.until([&] { return has(launcher.out(), text); });
+  INFO(launcher.err());
+  REQUIRE(printed);
+}
+
+inline std::int64_t last_step(const fs::path& run) {
+  std::int64_t step = 0;
+  for (const nlohmann::json& entry : metrics_of(run)) {
+    step = std::max(step, entry.at("step").get<std::int64_t>());
+  }
+  return step;
+}
+
+/// The table of contents of a checkpoint, which must be whole.
+inline checkpoint::Manifest manifest_of(const fs::path& run, std::int64_t step) {
+  const auto verified =
+      checkpoint::verify_checkpoint(run / "checkpoints" / checkpoint::checkpoint_name(step));
+  REQUIRE(verified.ok());
+  INFO(verified->damage);
+  REQUIRE(verified->whole());
+  return *verified->manifest;
+}
+
+inline std::int64_t elapsed_ms(std::chrono::steady_clock::time_point since) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                               since)
+      .count();
+}
+
+}  // namespace train::test

@@ -1,0 +1,201 @@
+// What the world does to a run in processes. A lost rank ends the run within a second, and says
+// which it was; nothing is left running; the next start goes on.
+
+#include "tests/integration/rank_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+// One second is the promise; a loaded machine gets slack.
+constexpr std::int64_t kEndLimit_ms = 5000;
+
+const Words kEndless = {"run.steps=1000000", "batch.micro_batch=1", "checkpoint.interval_steps=1",
+                        "checkpoint.keep_last=2"};
+
+std::string first_error(const Ended& ended) {
+  for (const std::string& line : lines_of(ended.err)) {
+    if (line.starts_with("error ")) {
+      return line;
+    }
+  }
+  return "no error line";
+}
+
+// The end of a launcher whose rank `rank` has been killed at `killed`.
+void check_lost_rank(const RunSite& site, Process& launcher, int rank, const char* moment,
+                     std::chrono::steady_clock::time_point killed) {
+  const Ended ended = launcher.wait();
+  const std::int64_t took_ms = elapsed_ms(killed);
+  fmt::print("rank {} killed {}: the launcher ended after {} ms\n", rank, moment, took_ms);
+  INFO(moment << ": " << ended.err);
+  CHECK(took_ms < kEndLimit_ms);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(first_error(ended), fmt::format("rank {} ", rank)));
+  CHECK(has(first_error(ended), "SIGKILL"));
+  CHECK(workers_of(site.path()).empty());
+}
+
+// The same command goes on from the newest checkpoint, trains, and stops in good order.
+void check_goes_on(const RunSite& site, const Words& keys) {
+  const auto steps = fs::exists(site.run() / "checkpoints") ? checkpoint_steps(site.run())
+                                                            : std::vector<std::int64_t>{};
+  const std::int64_t from = steps.empty() ? 0 : steps.back();
+  const auto launcher = site.start_run(keys);
+  wait_for_output(*launcher, fmt::format("step {}/", from + 1));
+  launcher->send(SIGTERM);
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK((from == 0 || has(ended.err, fmt::format("resumed step={} ", from))));
+  CHECK_FALSE(has(ended.err, "set_aside"));  // what has a checkpoint's name is whole
+  CHECK(checkpoint_steps(site.run()).back() == last_step(site.run()));
+}
+
+bool being_saved(const RunSite& site) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(site.run() / "checkpoints", ignored), end;
+       !ignored && entry != end; entry.increment(ignored)) {
+    if (entry->path().filename().string().starts_with(".incoming")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Moment {
+  const char* name;
+  int rank;
+  Words keys;
+  std::function<bool(const RunSite&, Process&)> reached;
+};
+
+}  // namespace
+
+TEST_CASE("ranks: kill -9 of a worker ends the run at once and names it; the next start goes on",
+          "[integration][ranks][failure][P3]") {
+  const auto trains = [](const RunSite&, Process& launcher) {
+    return has(launcher.out(), "step 1/");
+  };
+  const Moment moments[] = {
+      {"right after its start", 1, {}, [](const RunSite&, Process&) { return true; }},
+      {"in training", 1, {"checkpoint.interval_steps=7"}, trains},
+      {"in an evaluation", 0, {"eval.interval_steps=1", "eval.lanes=3000"}, trains},
+      {"while saving",
+       0,
+       {"model.layers=8", "model.head_dim=32"},
+       [&](const RunSite& site, Process&) { return being_saved(site); }}};
+  for (const Moment& moment : moments) {
+    const RunSite site;
+    const Words keys = rank_keys(2, "full", joined(kEndless, moment.keys));
+    const auto launcher = site.start_run(keys);
+    const auto workers = started_workers(site, *launcher, 2);
+    INFO(moment.name << launcher->err());
+    REQUIRE(launcher->until([&] { return moment.reached(site, *launcher); }));
+    REQUIRE(::kill(workers.at(moment.rank), SIGKILL) == 0);
+    check_lost_rank(site, *launcher, moment.rank, moment.name, std::chrono::steady_clock::now());
+    if (moment.rank == 1) {
+      check_goes_on(site, keys);
+    }
+  }
+}
+
+TEST_CASE("ranks: a worker that is stopped and then killed is a lost rank",
+          "[integration][ranks][failure]") {
+  const RunSite site;
+  const auto launcher = site.start_run(rank_keys(3, "gradient", kEndless));
+  const auto workers = started_workers(site, *launcher, 3);
+  wait_for_output(*launcher, "step 1/");
+  REQUIRE(::kill(workers.at(2), SIGSTOP) == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(launcher->running());  // slow is not dead
+  REQUIRE(::kill(workers.at(2), SIGKILL) == 0);
+  check_lost_rank(site, *launcher, 2, "while stopped", std::chrono::steady_clock::now());
+}
+
+TEST_CASE("ranks: a stopped worker that goes on loses nothing", "[integration][ranks][P1]") {
+  const RunSite site;
+  const Words keys = {"run.steps=60", "run.digest_interval_steps=1"};
+  const auto launcher = site.start_run(rank_keys(2, "full", keys));
+  const auto workers = started_workers(site, *launcher, 2);
+  wait_for_output(*launcher, "step 1/");
+  REQUIRE(::kill(workers.at(0), SIGSTOP) == 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  REQUIRE(::kill(workers.at(0), SIGCONT) == 0);
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  site.train(joined(keys, {"run.name=one"}));
+  CHECK(results_of(site.run()) == results_of(site.run("one")));
+}
+
+TEST_CASE("ranks: what one rank finds wrong in the data is said once",
+          "[integration][ranks][mistakes]") {
+  const RunSite site;
+  std::string tokens(8000, '\0');
+  tokens[5000] = '\1';  // token 2500 is 257, and only the rank that gets there sees it
+  tokens[5001] = '\1';
+  write_tokens(site, tokens);
+  const Ended ended = site.call(site.run_words(
+      rank_keys(3, "full", {"model.vocab_size=257", "eval.interval_steps=0", "run.steps=1000"})));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(first_error(ended), "data/train.bin"));
+  CHECK(has(first_error(ended), "token 257 at position 2500"));
+  CHECK(lines_of(ended.err).back() == first_error(ended));
+  CHECK(workers_of(site.path()).empty());
+}
+
+TEST_CASE("ranks: workers do not outlive their launcher", "[integration][ranks][failure]") {
+  const RunSite site;
+  const auto launcher = site.start_run(rank_keys(3, "full", kEndless));
+  started_workers(site, *launcher, 3);
+  if (GENERATE(false, true)) {  // while they join, or while they train
+    wait_for_output(*launcher, "step 1/");
+  }
+  const auto killed = std::chrono::steady_clock::now();
+  launcher->send(SIGKILL);
+  CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
+  const std::int64_t took_ms = elapsed_ms(killed);
+  fmt::print("the launcher killed: its workers were gone after {} ms\n", took_ms);
+  CHECK(took_ms < kEndLimit_ms);
+  CHECK(launcher->wait().signal == SIGKILL);
+}
+
+TEST_CASE("ranks: SIGTERM and SIGINT save and say 75, whoever receives them",
+          "[integration][ranks][resume][P1]") {
+  const RunSite site;
+  int stops = 0;
+  for (const int signal : {SIGTERM, SIGINT}) {
+    for (const bool to_group : {false, true}) {
+      const auto launcher =
+          site.start(RunSite::run_words(rank_keys(2, "full", kEndless)), Process::Group::own);
+      started_workers(site, *launcher, 2);
+      const std::int64_t done = stops++ == 0 ? 0 : checkpoint_steps(site.run()).back();
+      wait_for_output(*launcher, fmt::format("step {}/", done + 1));
+      REQUIRE(::kill(to_group ? -launcher->pid() : launcher->pid(), signal) == 0);
+      const Ended ended = launcher->wait();
+      INFO(fmt::format("signal {}, to the group {}: {}", signal, to_group, ended.err));
+      CHECK(ended.exit_code == 75);
+      CHECK(has(ended.err, "run it again"));
+      CHECK_FALSE(has(ended.err, "error"));
+      CHECK_FALSE(has(ended.err, "warning"));
+      REQUIRE(checkpoint_steps(site.run()).back() == last_step(site.run()));
+      CHECK(last_step(site.run()) > done);
+      CHECK(workers_of(site.path()).empty());
+    }
+  }
+}
+
+TEST_CASE("ranks: SIGTERM while workers start ends the run in good order",
+          "[integration][ranks][resume]") {
+  const RunSite site;
+  const auto launcher = site.start_run(rank_keys(3, "full", kEndless));
+  started_workers(site, *launcher, 3);
+  launcher->send(SIGTERM);
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK_FALSE(has(ended.err, "error"));
+  CHECK(workers_of(site.path()).empty());
+}

@@ -1,0 +1,106 @@
+// P1 over processes: however many ranks, whatever they split and whenever they send gradients, the
+// run's numbers are those of one rank. The whole matrix runs in one process (world_bits_test.cpp);
+// here a part of it runs as a user runs it.
+
+#include "tests/integration/rank_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+// 5 lanes: no number of ranks here divides them.
+const Words kShort = {"run.steps=6",
+                      "run.digest_interval_steps=1",
+                      "batch.lanes=5",
+                      "batch.micro_batch=1",
+                      "eval.interval_steps=3",
+                      "eval.lanes=4",
+                      "schedule.warmup_steps=2",
+                      "checkpoint.interval_steps=3"};
+
+struct Case {
+  int ranks;
+  const char* strategy;
+  const char* sync;
+};
+
+std::string name_of(const Case& one) {
+  return fmt::format("{}-{}-{}", one.ranks, one.strategy, one.sync);
+}
+
+}  // namespace
+
+TEST_CASE("ranks: processes compute the bits of one rank", "[integration][ranks][P1]") {
+  const RunSite site;
+  site.train(joined(kShort, {"run.name=one"}));
+  const Words one = results_of(site.run("one"));
+  REQUIRE(one.size() == 6 + 3);
+  for (const Case& each : {Case{2, "none", "last_lane"}, Case{2, "full", "every_lane"},
+                           Case{3, "gradient", "every_lane"}, Case{3, "none", "every_lane"},
+                           Case{3, "full", "last_lane"}, Case{4, "hybrid", "every_lane"},
+                           Case{4, "hybrid", "last_lane"}, Case{4, "gradient", "last_lane"}}) {
+    const std::string name = name_of(each);
+    INFO(name);
+    const Ended ended = site.train(rank_keys(
+        each.ranks, each.strategy,
+        joined(kShort, {"run.name=" + name, fmt::format("parallel.sync={}", each.sync)})));
+    CHECK(has(ended.err, fmt::format("ranks={} strategy={}", each.ranks, each.strategy)));
+    CHECK_FALSE(has(ended.err, "warning"));
+    CHECK(results_of(site.run(name)) == one);
+    for (const std::int64_t step : {3, 6}) {
+      const auto manifest = manifest_of(site.run(name), step);
+      CHECK(manifest.files.size() == static_cast<std::size_t>(each.ranks));
+      CHECK(manifest.fields.weights_digest ==
+            manifest_of(site.run("one"), step).fields.weights_digest);
+    }
+  }
+  CHECK(workers_of(site.path()).empty());
+}
+
+TEST_CASE("ranks: threads in one process compute the bits of processes",
+          "[integration][ranks][P1]") {
+  const RunSite site;
+  site.train(rank_keys(3, "full", joined(kShort, {"run.name=processes"})));
+  const Ended ended = site.train(
+      rank_keys(3, "full", joined(kShort, {"run.name=threads", "parallel.transport=inproc"})));
+  CHECK_FALSE(has(ended.err, "warning"));
+  CHECK(results_of(site.run("threads")) == results_of(site.run("processes")));
+}
+
+TEST_CASE("ranks: more ranks than an evaluation has lanes", "[integration][ranks][P1]") {
+  const RunSite site;
+  const Words keys = joined(kShort, {"eval.lanes=1"});
+  site.train(joined(keys, {"run.name=one"}));
+  site.train(rank_keys(3, "full", joined(keys, {"run.name=three"})));
+  CHECK(results_of(site.run("three")) == results_of(site.run("one")));
+}
+
+TEST_CASE("ranks: frozen weights stay as they are, the others learn", "[integration][ranks][P1]") {
+  const RunSite site;
+  const Words keys = joined(kShort, {"train.freeze=[\"block 0\"]", "checkpoint.interval_steps=1"});
+  site.train(joined(keys, {"run.name=one"}));
+  site.train(rank_keys(3, "full", joined(keys, {"run.name=three"})));
+  CHECK(results_of(site.run("three")) == results_of(site.run("one")));
+  const auto first = manifest_of(site.run("three"), 1);
+  const auto last = manifest_of(site.run("three"), 6);
+  REQUIRE(first.tensors.size() == last.tensors.size());
+  int frozen = 0;
+  int learned = 0;
+  for (std::size_t i = 0; i < first.tensors.size(); ++i) {
+    const auto& before = first.tensors[i];
+    const auto& after = last.tensors[i];
+    REQUIRE(before.name == after.name);
+    REQUIRE(before.first_row == after.first_row);
+    if (!before.name.starts_with("model.")) {
+      continue;
+    }
+    INFO(before.name << " from row " << before.first_row);
+    const bool in_block = has(before.name, ".h.0.");
+    const bool same = before.digest == after.digest;
+    CHECK((same || !in_block));
+    frozen += in_block ? 1 : 0;
+    learned += same ? 0 : 1;
+  }
+  CHECK(frozen > 0);
+  CHECK(learned > frozen);
+}

@@ -1,0 +1,92 @@
+// Whoever finds the control port of a run learns nothing, changes nothing and costs nothing.
+
+#include "tests/support/stranger.hpp"
+#include "actors/net/endpoint.hpp"
+#include "tests/integration/rank_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+const Words kRun = {"run.steps=150", "run.digest_interval_steps=1", "batch.micro_batch=4"};
+constexpr std::int64_t kGrowthLimit_kib = 16 * 1024;
+
+std::int64_t resident_kib(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) {
+      return std::stoll(line.substr(6));
+    }
+  }
+  return -1;
+}
+
+// Mostly what would pass for a length, and never a handshake.
+std::string garbage(std::mt19937& random) {
+  std::string bytes(1 + random() % 5000, '\0');
+  for (char& byte : bytes) {
+    byte = static_cast<char>(random());
+  }
+  bytes.front() = 'x';  // 0x16 would begin a TLS record
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("strangers: 100 of them at the control port change no bit and cost no memory",
+          "[integration][ranks][stranger][P1]") {
+  const RunSite site;
+  const auto launcher = site.start_run(rank_keys(2, "full", kRun));
+  wait_for_output(*launcher, "step 1/");
+  const auto endpoint = train::actors::wait_for_endpoint(site.run() / "control/endpoint", "..",
+                                                         std::chrono::seconds(5));
+  INFO((endpoint.ok() ? "" : endpoint.error().message));
+  REQUIRE(endpoint.ok());
+  const std::int64_t before_kib = resident_kib(launcher->pid());
+  REQUIRE(before_kib > 0);
+
+  std::mt19937 random(11);
+  std::vector<train::actors::Descriptor> silent;
+  for (int i = 0; i < 40; ++i) {
+    silent.push_back(connect_to(*endpoint));
+    REQUIRE(silent.back());
+  }
+  for (int i = 0; i < 40; ++i) {
+    const auto socket = connect_to(*endpoint);
+    REQUIRE(socket);
+    const std::string bytes = garbage(random);
+    ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    CHECK(read_to_end(socket, std::chrono::seconds(5)).has_value());  // it is closed
+  }
+  for (int i = 0; i < 20; ++i) {
+    CHECK_FALSE(tls_gets_in(*endpoint, nullptr, nullptr));
+  }
+  REQUIRE(launcher->running());
+  const std::int64_t growth_kib = resident_kib(launcher->pid()) - before_kib;
+  fmt::print("100 strangers cost the head {} KiB\n", growth_kib);
+  CHECK(growth_kib <= kGrowthLimit_kib);
+
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK_FALSE(has(ended.err, "warning"));
+  site.train(joined(kRun, {"run.name=undisturbed"}));
+  CHECK(results_of(site.run()) == results_of(site.run("undisturbed")));
+}
+
+TEST_CASE("strangers: keys are made anew at every start and readable by their owner alone",
+          "[integration][ranks][stranger]") {
+  const RunSite site;
+  const auto key_of = [&] { return read_bytes(site.run() / "control/worker.key"); };
+  const Words keys = rank_keys(2, "none", {"run.steps=2", "schedule.warmup_steps=0"});
+  site.train(keys);
+  for (const auto& entry : fs::directory_iterator(site.run() / "control")) {
+    INFO(entry.path().string());
+    const fs::perms open_to_others = fs::perms::group_all | fs::perms::others_all;
+    CHECK((fs::status(entry.path()).permissions() & open_to_others) == fs::perms::none);
+  }
+  CHECK_FALSE(fs::exists(site.run() / "control/endpoint"));  // nobody listens any more
+  const std::string first = key_of();
+  site.train(joined(keys, {"run.steps=3"}));
+  CHECK(key_of() != first);
+}
