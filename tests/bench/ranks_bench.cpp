@@ -21,6 +21,7 @@ struct Row {
 };
 constexpr Row kRows[] = {
     {"memory", "memory of a rank, and its ratio to N or N/P", memory_row},
+    {"ceiling", "what 2 cores of this machine give kernels alone", ceiling_row},
     {"speed", "2 ranks of 1 thread on 2 cores against 1 rank of 1 thread, 8 lanes", speed_row},
     {"exposed", "communication that no kernel hides, 2 ranks on loopback, 8 lanes", exposed_row},
     {"gating", "2 ranks, 8 lanes, 1 Gbit/s between them (6 layers x 384, lanes of 128 tokens)",

@@ -8,6 +8,8 @@ namespace train::bench {
 
 /// Memory of a rank against N and N/P, for every strategy on 2 and 4 ranks.
 void memory_row(const Workplace& place);
+/// What two cores of this machine give: two processes of kernels against one.
+void ceiling_row(const Workplace& place);
 /// Two ranks of one thread against one.
 void speed_row(const Workplace& place);
 /// Communication that kernels do not hide, on loopback.

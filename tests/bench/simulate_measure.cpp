@@ -301,6 +301,11 @@ KernelTimes with_layers(KernelTimes times, std::int64_t layers) {
   return times;
 }
 
+double lane_seconds(const KernelTimes& times) {
+  return std::accumulate(times.forward.begin(), times.forward.end(), 0.0) +
+         std::accumulate(times.backward.begin(), times.backward.end(), 0.0);
+}
+
 LinkModel measure_loopback() {
   const fs::path directory =
       fs::temp_directory_path() / fmt::format("ranks_bench_link_{}", ::getpid());

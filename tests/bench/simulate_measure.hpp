@@ -14,6 +14,9 @@ namespace train::bench {
 /// The times of a model of `layers` blocks, from those of a shallower one.
 [[nodiscard]] engine::KernelTimes with_layers(engine::KernelTimes times, std::int64_t layers);
 
+/// A lane's time: forward and backward of all units.
+[[nodiscard]] double lane_seconds(const engine::KernelTimes& times);
+
 /// Two processes over loopback TCP, nothing else running.
 [[nodiscard]] engine::LinkModel measure_loopback();
 

@@ -1,6 +1,7 @@
 // The model of a step, first against runs on this machine, then of ranks that are not here.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "actors/run/run_plan.hpp"
@@ -33,31 +34,50 @@ Words plan_keys(std::int64_t ranks, std::int64_t lanes, const std::string& strat
           fmt::format("parallel.strategy=\"{}\"", strategy)};
 }
 
-void validate(const Workplace& place, const Shape& shape) {
-  const Options base = options_of(place, joined(shape.keys, plan_keys(1, 8, "none")));
-  const engine::KernelTimes alone = measure_kernels(base, 1);
-  const engine::KernelTimes together = measure_kernels(base, kCores);
+struct Case {
+  int ranks;
+  const char* strategy;
+};
+
+/// Kernels are measured right before the run that they are compared with, with as many processes
+/// at work as cores can be.
+void validate(const Workplace& place, const Shape& shape, const Case& one,
+              const engine::LinkModel& link) {
+  const Words keys = joined(shape.keys, plan_keys(one.ranks, 8, one.strategy));
+  Values ratios;
+  Values modelled_ms;
+  Values real_ms;
+  Values exposed;
+  for (int i = 0; i < 2; ++i) {
+    const engine::ModelledStep step = engine::model_step(
+        options_of(place, keys),
+        {.kernels = measure_kernels(options_of(place, joined(shape.keys, plan_keys(1, 8, "none"))),
+                                    std::min(one.ranks, kCores)),
+         .link = link,
+         .slowdown = std::max(1.0, static_cast<double>(one.ranks) / kCores)});
+    const RunOutcome real = run_program(place, {joined(keys, {"run.steps=12"})});
+    modelled_ms.add(step.step_seconds * 1e3);
+    real_ms.add(real.step_seconds * 1e3);
+    ratios.add(step.step_seconds / real.step_seconds);
+    exposed.add(step.exposed_seconds / step.step_seconds);
+  }
+  print_result(
+      fmt::format("{}, {} ranks, {}: a step, model; real, ms", shape.name, one.ranks, one.strategy),
+      fmt::format("{}; {}", modelled_ms.text(1), real_ms.text(1)));
+  print_result("    model / real; exposed in the model / step",
+               fmt::format("{}; {}", ratios.text(3), exposed.text(3)));
+}
+
+void validate_all(const Workplace& place) {
   const engine::LinkModel link = measure_loopback();
   print_result("loopback: exchange of 64 B; 1 MB; processor",
                fmt::format("{:.0f} us; {:.2f} GB/s; {:.2f} ns/B", 2e6 * link.latency_seconds,
                            1e-9 * link.bytes_per_second, 1e9 * link.processor_per_byte));
-  struct Case {
-    int ranks;
-    const char* strategy;
-  };
   for (const Case& one : {Case{1, "none"}, Case{2, "none"}, Case{2, "full"}, Case{4, "full"}}) {
-    const Words keys = joined(shape.keys, plan_keys(one.ranks, 8, one.strategy));
-    const engine::ModelledStep step = engine::model_step(
-        options_of(place, keys), {.kernels = one.ranks == 1 ? alone : together,
-                                  .link = link,
-                                  .slowdown = one.ranks <= kCores ? 1.0 : one.ranks / 2.0});
-    const RunOutcome real = run_program(place, {joined(keys, {"run.steps=12"})});
-    print_result(fmt::format("{}, {} rank{} of 1 thread on {} cores, {}: model; real", shape.name,
-                             one.ranks, one.ranks > 1 ? "s" : "", kCores, one.strategy),
-                 fmt::format("{:.1f} ms; {:.1f} ms; model / real {:.3f}", step.step_seconds * 1e3,
-                             real.step_seconds * 1e3, step.step_seconds / real.step_seconds));
+    validate(place, quickstart_shape(), one, link);
   }
-  print_result("(ranks on too few cores take turns: 4 ranks on 2 cores", "each at half the speed)");
+  fmt::print("  Ranks have one thread each; on {} cores 4 ranks take turns, each at half speed.\n",
+             kCores);
 }
 
 /// Speed of `ranks` against one: weak scaling if lanes grow with ranks.
@@ -72,11 +92,11 @@ void project(const Workplace& place, const Shape& shape, const char* strategy,
   };
   const double weak_base = step(1, 8);
   const double strong_base = step(1, kStrongLanes);
-  struct Case {
+  struct World {
     std::int64_t ranks;
     double target;
   };
-  for (const Case& one : {Case{8, 7.7}, Case{64, 60.0}, Case{512, 450.0}}) {
+  for (const World& one : {World{8, 7.7}, World{64, 60.0}, World{512, 450.0}}) {
     const auto ranks = static_cast<double>(one.ranks);
     print_at_least(fmt::format("{}, {}, {} ranks, 8 lanes each", shape.name, strategy, one.ranks),
                    Values{{ranks * weak_base / step(one.ranks, 8 * one.ranks)}}, one.target);
@@ -88,8 +108,18 @@ void project(const Workplace& place, const Shape& shape, const char* strategy,
 
 }  // namespace
 
+void ceiling_row(const Workplace& place) {
+  const Options options = options_of(place, plan_keys(1, 8, "none"));
+  Values ratios;
+  for (int i = 0; i < 3; ++i) {
+    const double alone = lane_seconds(measure_kernels(options, 1));
+    ratios.add(2.0 * alone / lane_seconds(measure_kernels(options, 2)));
+  }
+  print_result("quickstart: lanes of 2 processes that never talk / of 1", ratios.text(3));
+}
+
 void simulate_row(const Workplace& place) {
-  validate(place, quickstart_shape());
+  validate_all(place);
   const engine::LinkModel fabric{.latency_seconds = 5e-6,
                                  .bytes_per_second = 12.5e9,
                                  .message_seconds = 1e-6,
