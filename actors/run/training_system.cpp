@@ -68,6 +68,8 @@ RankActors start_rank(caf::actor_system& system, const RankParts& parts,
                       const ConductorActor& conductor, const IndexActor& index) {
   const Status credits = check_credits(credits_of_run(parts.context->engine->options().lane_slots));
   TRAIN_CHECK(credits.ok(), "{}", credits.error().message);
+  TRAIN_CHECK(system.scheduler().num_workers() == 1, "actors of a rank on {} threads",
+              system.scheduler().num_workers());
   RankActors actors;
   actors.rank = spawn_rank(system, parts.context, parts.reporting);
   ConnectRank peers = spawn_parts(system, parts);

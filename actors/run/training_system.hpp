@@ -47,7 +47,9 @@ struct HeadActors {
 };
 
 /// Spawns and wires a rank; it follows the commands of `conductor` and hands its shards to `index`,
-/// which may be in another process.
+/// which may be in another process. REQUIRES: `system` runs handlers on one thread: the work that
+/// two of a rank's actors put on its stream for groups of their own shares scratch memory, and
+/// must not be mixed.
 [[nodiscard]] RankActors start_rank(caf::actor_system& system, const RankParts& parts,
                                     const ConductorActor& conductor, const IndexActor& index);
 
