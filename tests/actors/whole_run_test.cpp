@@ -3,6 +3,7 @@
 #include <set>
 
 #include "actors/exit_codes.hpp"
+#include "engine/base/check.hpp"
 #include "tests/support/actor_fixture.hpp"
 
 namespace train::test {
@@ -104,7 +105,7 @@ actors::RunFinished run_on_threads(const RunSetup& setup,
   actors::RunFinished end;
   caf::actor_system_config config;
   config.set("scheduler.policy", caf::atom("sharing"));
-  config.set("scheduler.max-threads", std::size_t{2});
+  config.set("scheduler.max-threads", std::size_t{1});
   caf::actor_system system(config);
   caf::scoped_actor self(system);
   actors::TrainingActors running = actors::start_training(
@@ -126,6 +127,7 @@ TEST_CASE("with threads for streams and a real scheduler it is the same run",
   RunSetup setup{.steps = 6, .lanes = 5};
   setup.parallel =
       GENERATE(split_over(1, "none"), split_over(2, "gradient"), split_over(3, "full"));
+  INFO(setup.parallel.strategy << " on " << setup.parallel.ranks << " ranks");
   const PlainRun plain(setup);
   const TempDirectory directory;
   write_tokens(directory.path(), setup);
@@ -143,6 +145,19 @@ TEST_CASE("with threads for streams and a real scheduler it is the same run",
   for (const auto& [step, written] : checkpoints.written) {
     CHECK(written == plain.digests.at(static_cast<std::size_t>(step)));
   }
+}
+
+TEST_CASE("the actors of a rank are not spread over threads", "[actors][P1]") {
+  caf::actor_system_config config;
+  config.set("scheduler.max-threads", std::size_t{2});
+  caf::actor_system system(config);
+  const TempDirectory directory;
+  const RunSetup setup;
+  write_tokens(directory.path(), setup);
+  const auto ranks = make_ranks(setup, directory.path(), actors::StreamKind::inline_, 1);
+  CHECK_THROWS_AS(
+      actors::start_rank(system, {.context = ranks.front(), .write = {}, .reporting = {}}, {}, {}),
+      CheckFailed);
 }
 
 TEST_CASE("a stop is served wherever it comes, and what was done is saved", "[actors][P3]") {

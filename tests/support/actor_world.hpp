@@ -78,7 +78,10 @@ class ActorWorld {
 
  private:
   struct Config : caf::actor_system_config {
-    Config() { set("scheduler.policy", caf::atom("testing")); }
+    Config() {
+      set("scheduler.policy", caf::atom("testing"));
+      set("scheduler.max-threads", std::size_t{1});
+    }
   };
   static Config testing_policy() { return {}; }
 
