@@ -216,6 +216,7 @@ double messages_per_step(std::int64_t steps) {
     const auto context = make_context(place.config, actors::StreamKind::inline_);
     caf::actor_system_config config;
     config.set("scheduler.policy", caf::atom("testing"));
+    config.set("scheduler.max-threads", std::size_t{1});
     caf::actor_system system(config);
     auto& scheduler = dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
     caf::scoped_actor waiter(system);
