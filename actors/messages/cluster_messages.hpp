@@ -22,6 +22,7 @@ struct JoinCluster {
 /// Head -> worker: it may not take part, and ends with this text.
 struct Refused {
   std::string text;
+  bool over = false;  ///< The run has failed meanwhile; the head says why.
 };
 
 /// Launcher of a node -> head: a worker process has ended.
@@ -72,7 +73,7 @@ typename Inspector::result_type inspect(Inspector& f, JoinCluster& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Refused& x) {
-  return f(caf::meta::type_name("Refused"), x.text);
+  return f(caf::meta::type_name("Refused"), x.text, x.over);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <caf/all.hpp>
+#include <chrono>
+#include <map>
 #include <set>
 
 #include "actors/handles.hpp"
@@ -14,12 +16,17 @@
 namespace train::actors {
 namespace {
 
+// A rank that could not connect may only have lost another one, whose end its node tells.
+constexpr std::chrono::milliseconds kCauseTime{300};
+
 struct ClusterState {
   static inline const char* name = "cluster";
   std::set<std::int32_t> joined;
+  std::map<caf::actor_addr, std::int32_t> processes;
   ClusterReady ready;
   std::size_t ready_count = 0;
-  bool over = false;  // the waiter has its answer
+  bool over = false;    // the waiter has its answer
+  bool failed = false;  // which is that the run cannot start
 };
 
 using ClusterSelf = caf::stateful_actor<ClusterState>*;
@@ -33,7 +40,9 @@ struct Cluster {
   [[nodiscard]] std::string disagreement(const WorkerReady& worker) const;
   void ready(const WorkerReady& worker) const;
   void exited(std::int32_t rank, const std::string& text) const;
+  void watch(std::int32_t rank) const;
   void fail(std::string text, std::int32_t exit_code) const;
+  void fail_later(const std::string& text) const;
 };
 
 std::string Cluster::refusal(const JoinCluster& worker) const {
@@ -93,9 +102,21 @@ void Cluster::exited(std::int32_t rank, const std::string& text) const {
   }
 }
 
+// A process of another node ends unseen if its launcher ends with it.
+void Cluster::watch(std::int32_t rank) const {
+  if (const caf::strong_actor_ptr process = self->current_sender()) {
+    state().processes[caf::actor_cast<caf::actor_addr>(process)] = rank;
+    self->monitor(caf::actor_cast<caf::actor>(process));
+  }
+}
+
+void Cluster::fail_later(const std::string& text) const {
+  self->delayed_send(caf::actor_cast<caf::actor>(self), kCauseTime, ClusterFailed{text, 1});
+}
+
 void Cluster::fail(std::string text, std::int32_t exit_code) const {
   if (!state().over) {
-    state().over = true;
+    state().over = state().failed = true;
     self->send(options.waiter, ClusterFailed{std::move(text), exit_code});
   }
 }
@@ -105,13 +126,18 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
   self->state.ready.ranks.resize(static_cast<std::size_t>(options.ranks));
   self->state.ready.processes.resize(static_cast<std::size_t>(options.ranks));
   const Cluster cluster{self, options};
+  self->set_down_handler([cluster](const caf::down_msg& down) {
+    cluster.fail_later(fmt::format("rank {} failed: its process is gone or cannot be reached",
+                                   cluster.state().processes.at(down.source)));
+  });
   return {
       [cluster](const JoinCluster& worker) -> caf::message {
         const std::string text = cluster.refusal(worker);
         if (!text.empty()) {
-          return caf::make_message(Refused{text});
+          return caf::make_message(Refused{text, cluster.state().failed});
         }
         cluster.state().joined.insert(worker.rank);
+        cluster.watch(worker.rank);
         return caf::make_message(cluster.options.assignment);
       },
       [cluster](const WorkerReady& worker) {
@@ -119,7 +145,14 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
           cluster.ready(worker);
         }
       },
-      [cluster](const WorkerFailed& worker) { cluster.fail(worker.text, worker.exit_code); },
+      [cluster](const WorkerFailed& worker) {
+        if (worker.exit_code == 1) {
+          cluster.fail_later(worker.text);
+        } else {
+          cluster.fail(worker.text, worker.exit_code);
+        }
+      },
+      [cluster](const ClusterFailed& verdict) { cluster.fail(verdict.text, verdict.exit_code); },
       [cluster](const WorkerExited& worker) { cluster.exited(worker.rank, worker.text); },
   };
 }

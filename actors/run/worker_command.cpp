@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "actors/exit_codes.hpp"
 #include "actors/messages/cluster_messages.hpp"
@@ -59,7 +60,7 @@ struct Worker {
   caf::scoped_actor& self;
   caf::actor head;
 
-  [[nodiscard]] Result<Assignment> join() const;
+  [[nodiscard]] std::variant<Assignment, Refused> join() const;
   [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
                                            std::int64_t& digest_interval,
                                            std::uint64_t& plan_digest) const;
@@ -72,20 +73,19 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
-Result<Assignment> Worker::join() const {
-  std::optional<Assignment> assignment;
-  std::string refused;
-  self->request(head, kJoinTime,
-                JoinCluster{.rank = static_cast<std::int32_t>(options.rank),
-                            .pid = static_cast<std::int32_t>(::getpid()),
-                            .host = host_name(),
-                            .version = ACTORTRAIN_VERSION})
-      .receive([&](const Assignment& given) { assignment = given; },
-               [&](const caf::error& error) { refused = system.render(error); });
-  if (!assignment) {
-    return user_error(fmt::format("rank {} was not taken in: {}", options.rank, refused));
-  }
-  return *assignment;
+std::variant<Assignment, Refused> Worker::join() const {
+  std::variant<Assignment, Refused> answer = Refused{"the head does not answer"};
+  self->send(head, JoinCluster{.rank = static_cast<std::int32_t>(options.rank),
+                               .pid = static_cast<std::int32_t>(::getpid()),
+                               .host = host_name(),
+                               .version = ACTORTRAIN_VERSION});
+  self->monitor(head);
+  self->receive([&](const Assignment& given) { answer = given; },
+                [&](const Refused& refused) { answer = refused; },
+                [&](const caf::down_msg&) { answer = Refused{"the head is gone"}; },
+                caf::after(kJoinTime) >> [] {});
+  self->demonitor(head);
+  return answer;
 }
 
 Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& digest_interval,
@@ -196,12 +196,14 @@ int worker_command(const cli::WorkerOptions& options) {
   }
   caf::scoped_actor self(system);
   const Worker worker{options, system, self, *head};
-  const auto assignment = worker.join();
-  if (!assignment) {
-    log_error(assignment.error().message);
-    return assignment.error().exit_code();
+  const auto answer = worker.join();
+  if (const auto* refused = std::get_if<Refused>(&answer)) {
+    if (!refused->over) {
+      log_error(fmt::format("rank {} was not taken in: {}", options.rank, refused->text));
+    }
+    std::_Exit(kExitUserError);
   }
-  const int exit_code = worker.follow(*assignment);
+  const int exit_code = worker.follow(std::get<Assignment>(answer));
   // Actors that know each other across processes would wait for one another at the end.
   std::_Exit(exit_code);
 }

@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 
 constexpr auto kOrderlyEnd = 10s;  // of workers that were told to go
 constexpr auto kEndAfterFailure = 200ms;
+constexpr auto kEndWithoutHead = 3s;  // of ranks on another node
 
 fs::path control_directory(const fs::path& root) { return root / "control"; }
 fs::path endpoint_file(const fs::path& root) { return control_directory(root) / "endpoint"; }
@@ -240,16 +241,29 @@ int run_node(const RunPlan& plan, const NodePlace& place) {
     log_error(head.error().message);
     return head.error().exit_code();
   }
+  caf::scoped_actor self(system);
+  self->monitor(*head);
   std::atomic<bool> clean{true};
-  WorkerProcesses workers([&](const WorkerEnd& end) {
+  WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self)](const WorkerEnd& end) {
+    const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text};
     if (!end.clean) {
       clean = false;
-      caf::anon_send(*head, WorkerExited{end.rank, static_cast<std::int32_t>(end.pid), end.text});
+      caf::anon_send(*head, exited);
     }
+    caf::anon_send(me, exited);
   });
   const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
   start_workers(workers, place, plan.config.parallel.ranks, *endpoint, root);
-  workers.terminate_all(std::chrono::hours(24 * 365));
+  const auto [first, end] = place.ranks(plan.config.parallel.ranks);
+  bool alone = false;
+  for (std::int64_t left = end - first; left > 0 && !alone;) {
+    self->receive([&](const WorkerExited&) { --left; },
+                  [&](const caf::down_msg&) { alone = true; });
+  }
+  // The head goes last when all is well; ranks that had joined it know that it is gone.
+  if (workers.terminate_all(kEndWithoutHead) > 0) {
+    log_error(fmt::format("node {}: the head is gone", place.node));
+  }
   return clean ? kExitFinished : kExitFailure;
 }
 
