@@ -82,3 +82,20 @@ TEST_CASE("nodes: a lost node ends the run on all others, and the next start goe
   CHECK(has(ended.err, "resumed step="));
   CHECK(other->wait().exit_code == 0);
 }
+
+TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while they join",
+          "[integration][ranks][nodes][failure]") {
+  const RunSite site;
+  const auto head = start_node(site, 0, 30, kShort);
+  const auto other = start_node(site, 1, 30, kShort);
+  started_workers(site, *other, 4);
+  head->send(SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  const Ended ended = other->wait(std::chrono::seconds(20));
+  fmt::print("the head killed while ranks join: the other node ended after {} ms\n",
+             elapsed_ms(killed));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.err, "the head is gone"));
+  CHECK(workers_of(site.path()).empty());
+}

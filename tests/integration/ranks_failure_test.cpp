@@ -1,6 +1,8 @@
 // What the world does to a run in processes. A lost rank ends the run within a second, and says
 // which it was; nothing is left running; the next start goes on.
 
+#include <functional>
+
 #include "tests/integration/rank_runs.hpp"
 
 using namespace train::test;
