@@ -239,6 +239,12 @@ Status check_nodes(const RunConfig& config, const Places& places) {
                               "process; use \"gloo\"",
                               parallel.nodes));
   }
+  if (parallel.nodes > 1 && parallel.interface.empty()) {
+    return broken(places, "parallel.interface",
+                  fmt::format("is empty, but parallel.nodes is {}: name the private network that "
+                              "joins the nodes (\"lo\" to try it on one machine)",
+                              parallel.nodes));
+  }
   return {};
 }
 

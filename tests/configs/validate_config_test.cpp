@@ -135,7 +135,9 @@ TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][
   }
   CHECK(with({"parallel.group=4"}).find("found 4") != std::string::npos);
   CHECK(with({"parallel.group=12"}).find("found 12") != std::string::npos);
-  CHECK(with({"parallel.group=3", "parallel.nodes=2"}).empty());
+  CHECK(with({"parallel.group=3", "parallel.nodes=2", "parallel.interface=lo"}).empty());
+  CHECK(with({"parallel.group=3", "parallel.nodes=2"}).find("name the private network") !=
+        std::string::npos);
   CHECK(with({"parallel.group=3", "parallel.nodes=4"}).find("must be a divisor") !=
         std::string::npos);
   CHECK(with({"parallel.group=3", "parallel.nodes=12"}).find("must be a divisor") !=

@@ -65,7 +65,7 @@ TEST_CASE("ranks: mistakes about the network", "[integration][ranks][mistakes]")
 
 TEST_CASE("ranks: nodes without Slurm", "[integration][ranks][mistakes]") {
   const RunSite site;
-  check_keys(site, {"parallel.ranks=2", "parallel.nodes=2"},
+  check_keys(site, {"parallel.ranks=2", "parallel.nodes=2", "parallel.interface=lo"},
              {"parallel.nodes = 2", "srun --ntasks-per-node=1"});
 }
 
