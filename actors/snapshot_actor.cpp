@@ -190,8 +190,8 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
   return {
       [self](const ConnectSnapshot& peers) {
         self->state.peers = peers;
-        // Without it no save would ever be done with. Not a link: the index serves other ranks, too,
-        // and does not end with this one.
+        // Without it no save would ever be done with. Not a link: the index serves other ranks,
+        // too, and does not end with this one.
         self->monitor(peers.index);
       },
       [snapshot](const CopyState& message) { snapshot.copy(message.step); },

@@ -18,8 +18,8 @@ std::unique_ptr<Process> start_node(const RunSite& site, int node, int job, cons
                  fmt::format("SLURM_JOB_ID={}", job),
                  fmt::format("SLURM_NODEID={}", node),
                  program()};
-  for (const std::string& word :
-       RunSite::run_words(rank_keys(4, "hybrid", joined(keys, {"parallel.nodes=2", "parallel.interface=lo"})))) {
+  for (const std::string& word : RunSite::run_words(
+           rank_keys(4, "hybrid", joined(keys, {"parallel.nodes=2", "parallel.interface=lo"})))) {
     words.push_back(word);
   }
   return std::make_unique<Process>(words, site.path());
