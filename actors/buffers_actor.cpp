@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "actors/lease_book.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
+#include "engine/sharding/lease_book.hpp"
 
 namespace train::actors {
 namespace {
@@ -20,8 +20,8 @@ using LeafPromise = caf::typed_response_promise<LeafLeased>;
 
 struct BuffersState {
   static inline const char* name = "buffers";
-  std::deque<OpenCommand> commands;  // the first one is open
-  std::optional<LeaseBook> book;     // of it
+  std::deque<OpenCommand> commands;       // the first one is open
+  std::optional<engine::LeaseBook> book;  // of it
   std::deque<std::pair<LeaseWeights, WeightsPromise>> weights_wanted;
   std::deque<std::pair<LeaseLeaf, LeafPromise>> leaves_wanted;
   std::vector<bool> stale;  // by group: its refresh is under way

@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <utility>
 
-#include "actors/lease_book.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
+#include "engine/sharding/lease_book.hpp"
 
 namespace train::actors {
 namespace {
@@ -217,7 +217,8 @@ LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, st
   report_exceptions(self, context->engine->unit_name(unit), [self] { return self->state.step; });
   const engine::ShardPlan& plan = context->engine->plan();
   const std::size_t group = plan.group_of(unit);
-  const Layer layer{self, context, unit, group, lends_weights(plan, group), lends_leaves(plan)};
+  const Layer layer{
+      self, context, unit, group, engine::lends_weights(plan, group), engine::lends_leaves(plan)};
   return {
       [self](const ConnectLayer& peers) { self->state.peers = peers; },
       [layer](const ForwardLane& message) { layer.forward(message.work); },

@@ -10,7 +10,6 @@
 #include <variant>
 
 #include "actors/lane_driver.hpp"
-#include "actors/lease_book.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
@@ -18,6 +17,7 @@
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
+#include "engine/sharding/lease_book.hpp"
 
 namespace train::actors {
 namespace {
@@ -122,7 +122,7 @@ void Rank::advance() const {
     if (context->engine->plan().ranks() > 1) {
       self->send(state().peers.collective, opened);
     }
-    if (lends_anything(context->engine->plan())) {
+    if (engine::lends_anything(context->engine->plan())) {
       self->send(state().peers.buffers, opened);
     }
     begin(*state().current);
@@ -249,7 +249,7 @@ void Rank::update_if_ready() const {
 void Rank::update_enqueued() const {
   if (++state().updates_enqueued == 2) {
     context->engine->settle_weights(*context->compute);
-    if (lends_anything(context->engine->plan())) {
+    if (engine::lends_anything(context->engine->plan())) {
       self->send(state().peers.buffers, RefreshWeights{sequence_of(*state().current)});
     }
     report_step(std::get<TrainStep>(*state().current));

@@ -38,7 +38,7 @@ void RankModel::begin_step(std::int64_t step) {
   next_lane_ = 0;
   gradients_ready_ = gradients_spread_ = 0;
   combined_ = false;
-  leases_.emplace(plan(), schedule(), rank_);
+  leases_.emplace(plan(), schedule(), CommandKind::train_step, rank_);
   stream_.enqueue(0.0, [this] {
     leases_->settle();
     proceed();
@@ -141,8 +141,7 @@ double RankModel::visit_seconds(const Visit& visit) const {
 }
 
 void RankModel::start_gathers() {
-  for (std::int32_t gather = leases_->start_gather(); gather >= 0;
-       gather = leases_->start_gather()) {
+  for (const std::int32_t gather : leases_->start_gathers()) {
     const Lease& lease = schedule().gathers()[static_cast<std::size_t>(gather)];
     request(CollectiveKind::gather, static_cast<std::int64_t>(lease.group), gather);
   }

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/sharding/lease_book.hpp"
 #include "engine/simulation/exchange_sizes.hpp"
-#include "engine/simulation/model_leases.hpp"
 #include "engine/simulation/model_stream.hpp"
 #include "engine/simulation/step_model.hpp"
 
@@ -95,7 +95,7 @@ class RankModel {
   std::int64_t rank_;
   ModelStream stream_;
   std::array<ChannelState, kChannelCount> channels_;
-  std::optional<ModelLeases> leases_;
+  std::optional<LeaseBook> leases_;
   std::vector<bool> stale_;           // by group: its refresh is under way
   std::vector<std::int64_t> rounds_;  // with a lane of this rank
 

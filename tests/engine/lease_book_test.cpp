@@ -1,4 +1,4 @@
-#include "actors/lease_book.hpp"
+#include "engine/sharding/lease_book.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,16 +8,12 @@
 
 #include "tests/engine/shard_options.hpp"
 
-namespace train::actors {
+namespace train::engine {
 namespace {
 
-using engine::BufferSchedule;
-using engine::CommandKind;
-using engine::Lease;
-using engine::ShardPlan;
-using engine::testing::all_strategies;
-using engine::testing::name_of;
-using engine::testing::shard_options;
+using testing::all_strategies;
+using testing::name_of;
+using testing::shard_options;
 using Gathers = std::vector<std::int32_t>;
 
 ShardPlan make(const ShardPlan::Options& options) {
@@ -75,7 +71,7 @@ class Player {
   };
 
   [[nodiscard]] bool trains() const { return kind_ == CommandKind::train_step; }
-  [[nodiscard]] const engine::LaneSchedule& lanes() const {
+  [[nodiscard]] const LaneSchedule& lanes() const {
     return kind_ == CommandKind::evaluate ? plan_.eval_lanes() : plan_.train_lanes();
   }
   void settle() {
@@ -138,13 +134,13 @@ class Player {
         return false;
       }
     }
-    const engine::Visit& one = schedule_.visits()[visit];
+    const Visit& one = schedule_.visits()[visit];
     return !leaves_ || !writes(visit) ||
            book_.gradient_free(plan_.group_of(one.unit), plan_.train_lanes().sync_of(one.round),
                                schedule_.leaf_of(visit));
   }
   [[nodiscard]] bool writes(std::size_t visit) const {
-    const engine::Visit& one = schedule_.visits()[visit];
+    const Visit& one = schedule_.visits()[visit];
     return kind_ != CommandKind::evaluate && (one.backward || one.unit + 1 == plan_.unit_count());
   }
 
@@ -163,7 +159,7 @@ class Player {
   }
   /// Nothing that is still needed lies where this visit writes its gradient.
   void check_write(std::size_t visit) const {
-    const engine::Visit& one = schedule_.visits()[visit];
+    const Visit& one = schedule_.visits()[visit];
     const std::int32_t leaf = schedule_.leaf_of(visit);
     for (std::int32_t other = 0; other < leaf; ++other) {
       const Lease& lease = schedule_.leaves()[index_of(other)];
@@ -180,7 +176,7 @@ class Player {
     }
   }
   [[nodiscard]] bool is_done_with(const Lease& lease) const {
-    const engine::Visit& first = schedule_.visits()[lease.first];
+    const Visit& first = schedule_.visits()[lease.first];
     const bool copied_by_reduction = trains() && !plan_.own_gradient(lease.group);
     if (copied_by_reduction) {
       const std::int64_t sync = plan_.train_lanes().sync_of(first.round);
@@ -200,7 +196,7 @@ class Player {
     }
     const Reduction& next = reductions_.front();
     return std::none_of(visits_.begin(), visits_.end(), [&](std::size_t visit) {
-      const engine::Visit& one = schedule_.visits()[visit];
+      const Visit& one = schedule_.visits()[visit];
       return plan_.group_of(one.unit) == next.group &&
              plan_.train_lanes().sync_of(one.round) == next.sync;
     });
@@ -251,7 +247,7 @@ class Player {
 };
 
 TEST_CASE("lease book: in any order every lease begins and ends, none uses another's memory",
-          "[actors][lease_book][EX-4]") {
+          "[engine][lease_book][EX-4]") {
   std::uint64_t seed = Catch::rngSeed();
   int played = 0;
   for (const ShardPlan::Options& base : all_strategies(4, 5)) {
@@ -293,7 +289,7 @@ struct Full {
   }();
 };
 
-TEST_CASE("lease book: weights go out when the update before has run", "[actors][lease_book]") {
+TEST_CASE("lease book: weights go out when the update before has run", "[engine][lease_book]") {
   const ShardPlan plan = make(Full().options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   LeaseBook book(plan, schedule, CommandKind::train_step, 0);
@@ -308,7 +304,7 @@ TEST_CASE("lease book: weights go out when the update before has run", "[actors]
   CHECK_FALSE(book.ready(1));
 }
 
-TEST_CASE("lease book: without prefetch a gather waits for its layer", "[actors][lease_book]") {
+TEST_CASE("lease book: without prefetch a gather waits for its layer", "[engine][lease_book]") {
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 0;
   const ShardPlan plan = make(options);
@@ -320,7 +316,7 @@ TEST_CASE("lease book: without prefetch a gather waits for its layer", "[actors]
   CHECK(book.start_gathers() == Gathers{0});
 }
 
-TEST_CASE("lease book: prefetch goes as far as buffers are free", "[actors][lease_book][EX-4]") {
+TEST_CASE("lease book: prefetch goes as far as buffers are free", "[engine][lease_book][EX-4]") {
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 100;
   const ShardPlan plan = make(options);
@@ -336,7 +332,7 @@ TEST_CASE("lease book: prefetch goes as far as buffers are free", "[actors][leas
   CHECK(book.start_gathers() == Gathers{3});
 }
 
-TEST_CASE("lease book: a rank without a lane gathers all the same", "[actors][lease_book][EX-1]") {
+TEST_CASE("lease book: a rank without a lane gathers all the same", "[engine][lease_book][EX-1]") {
   const ShardPlan plan = make(Full().options);
   const BufferSchedule schedule(plan, CommandKind::evaluate);
   REQUIRE_FALSE(plan.eval_lanes().lane(1, 0).has_value());
@@ -356,7 +352,7 @@ TEST_CASE("lease book: a rank without a lane gathers all the same", "[actors][le
 }
 
 TEST_CASE("lease book: partial sums are not overwritten before they are sent",
-          "[actors][lease_book]") {
+          "[engine][lease_book]") {
   ShardPlan::Options options = shard_options(2, "none", 0, 8);
   options.parallel.sync = "2";  // two syncs of two lanes
   const ShardPlan plan = make(options);
@@ -372,7 +368,7 @@ TEST_CASE("lease book: partial sums are not overwritten before they are sent",
   CHECK(book.gradient_free(1, 1, -1));
 }
 
-TEST_CASE("lease book: nothing is lent where everything is resident", "[actors][lease_book]") {
+TEST_CASE("lease book: nothing is lent where everything is resident", "[engine][lease_book]") {
   CHECK_FALSE(lends_anything(make(shard_options(1, "full"))));
   CHECK_FALSE(lends_leaves(make(shard_options(1, "none"))));
   ShardPlan::Options none = shard_options(4, "none");
@@ -384,7 +380,7 @@ TEST_CASE("lease book: nothing is lent where everything is resident", "[actors][
 }
 
 TEST_CASE("lease book: with reshard = N each lease that keeps rows ends before it is gathered anew",
-          "[actors][lease_book]") {
+          "[engine][lease_book]") {
   ShardPlan::Options options = shard_options(4, "full", 0, 4);
   options.parallel.reshard = "2";
   const ShardPlan plan = make(options);
@@ -418,4 +414,4 @@ TEST_CASE("lease book: with reshard = N each lease that keeps rows ends before i
 }
 
 }  // namespace
-}  // namespace train::actors
+}  // namespace train::engine

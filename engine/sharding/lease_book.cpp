@@ -1,17 +1,17 @@
-#include "actors/lease_book.hpp"
+#include "engine/sharding/lease_book.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "engine/base/check.hpp"
 
-namespace train::actors {
+namespace train::engine {
 
-bool lends_weights(const engine::ShardPlan& plan, std::size_t group) {
+bool lends_weights(const ShardPlan& plan, std::size_t group) {
   return !plan.resident(group) || plan.refreshed(group);
 }
 
-bool lends_leaves(const engine::ShardPlan& plan) {
+bool lends_leaves(const ShardPlan& plan) {
   if (plan.ranks() == 1) {
     return false;
   }
@@ -22,7 +22,7 @@ bool lends_leaves(const engine::ShardPlan& plan) {
   return !own || plan.train_lanes().syncs() > 1;
 }
 
-bool lends_anything(const engine::ShardPlan& plan) {
+bool lends_anything(const ShardPlan& plan) {
   for (std::size_t group = 0; group < plan.groups().size(); ++group) {
     if (lends_weights(plan, group)) {
       return true;
@@ -31,8 +31,8 @@ bool lends_anything(const engine::ShardPlan& plan) {
   return lends_leaves(plan);
 }
 
-LeaseBook::LeaseBook(const engine::ShardPlan& plan, const engine::BufferSchedule& schedule,
-                     engine::CommandKind kind, std::int64_t rank)
+LeaseBook::LeaseBook(const ShardPlan& plan, const BufferSchedule& schedule, CommandKind kind,
+                     std::int64_t rank)
     : plan_(&plan), schedule_(&schedule), kind_(kind), packed_sync_(plan.groups().size(), -1) {
   gather_states_ = count_visits(schedule.gathers(), rank);
   if (lends_leaves(plan)) {
@@ -45,14 +45,14 @@ LeaseBook::LeaseBook(const engine::ShardPlan& plan, const engine::BufferSchedule
   }
 }
 
-std::vector<LeaseBook::State> LeaseBook::count_visits(const std::vector<engine::Lease>& leases,
+std::vector<LeaseBook::State> LeaseBook::count_visits(const std::vector<Lease>& leases,
                                                       std::int64_t rank) const {
-  const engine::LaneSchedule& lanes =
-      kind_ == engine::CommandKind::evaluate ? plan_->eval_lanes() : plan_->train_lanes();
+  const LaneSchedule& lanes =
+      kind_ == CommandKind::evaluate ? plan_->eval_lanes() : plan_->train_lanes();
   std::vector<State> states(leases.size());
   for (std::size_t lease = 0; lease < leases.size(); ++lease) {
     for (std::size_t visit = leases[lease].first; visit <= leases[lease].last; ++visit) {
-      const engine::Visit& one = schedule_->visits()[visit];
+      const Visit& one = schedule_->visits()[visit];
       if (plan_->group_of(one.unit) == leases[lease].group && lanes.lane(rank, one.round)) {
         ++states[lease].visits;
       }
@@ -70,7 +70,7 @@ std::vector<std::int32_t> LeaseBook::start_gathers() {
     });
   };
   while (settled_ && next_gather_ < leases.size()) {
-    const engine::Lease& lease = leases[next_gather_];
+    const Lease& lease = leases[next_gather_];
     State& state = gather_states_[next_gather_];
     const auto& parallel = plan_->parallel();
     const std::int64_t prefetch =
@@ -126,13 +126,12 @@ void LeaseBook::visited(std::size_t visit) {
 std::vector<std::int32_t> LeaseBook::take_ended() { return std::exchange(ended_, {}); }
 
 std::int64_t LeaseBook::sync_of_leaf(std::size_t leaf) const {
-  const engine::Lease& lease = schedule_->leaves()[leaf];
+  const Lease& lease = schedule_->leaves()[leaf];
   return plan_->train_lanes().sync_of(schedule_->visits()[lease.first].round);
 }
 
 bool LeaseBook::ends_with_reduction(std::size_t leaf) const {
-  return kind_ == engine::CommandKind::train_step &&
-         !plan_->own_gradient(schedule_->leaves()[leaf].group);
+  return kind_ == CommandKind::train_step && !plan_->own_gradient(schedule_->leaves()[leaf].group);
 }
 
 bool LeaseBook::gradient_free(std::size_t group, std::int64_t sync, std::int32_t leaf) const {
@@ -143,7 +142,7 @@ bool LeaseBook::gradient_free(std::size_t group, std::int64_t sync, std::int32_t
     }
   }
   // Own partial sums of the sync before are still to be sent.
-  return kind_ != engine::CommandKind::train_step || !plan_->own_gradient(group) ||
+  return kind_ != CommandKind::train_step || !plan_->own_gradient(group) ||
          packed_sync_.at(group) >= sync - 1;
 }
 
@@ -162,4 +161,4 @@ bool LeaseBook::finished() const {
          std::all_of(leaf_states_.begin(), leaf_states_.end(), ended);
 }
 
-}  // namespace train::actors
+}  // namespace train::engine

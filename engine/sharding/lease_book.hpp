@@ -5,15 +5,15 @@
 
 #include "engine/sharding/buffer_schedule.hpp"
 
-namespace train::actors {
+namespace train::engine {
 
 /// What is lent by the buffers actor, if anything: else nobody has to ask.
-[[nodiscard]] bool lends_weights(const engine::ShardPlan& plan, std::size_t group);
-[[nodiscard]] bool lends_leaves(const engine::ShardPlan& plan);
-[[nodiscard]] bool lends_anything(const engine::ShardPlan& plan);
+[[nodiscard]] bool lends_weights(const ShardPlan& plan, std::size_t group);
+[[nodiscard]] bool lends_leaves(const ShardPlan& plan);
+[[nodiscard]] bool lends_anything(const ShardPlan& plan);
 
 /// The leases of one command on one rank: which gather may start, which lease may begin. A plain
-/// class; the buffers actor owns it.
+/// class; the buffers actor owns one, and the model of a step.
 ///
 /// Gathers start in the order of the schedule, as soon as their buffer is free and not more of them
 /// than the prefetch allows are ahead of the layers. A lease of a round in which this rank has no
@@ -21,8 +21,8 @@ namespace train::actors {
 /// waits for a later one, so none waits for ever.
 class LeaseBook {
  public:
-  LeaseBook(const engine::ShardPlan& plan, const engine::BufferSchedule& schedule,
-            engine::CommandKind kind, std::int64_t rank);
+  LeaseBook(const ShardPlan& plan, const BufferSchedule& schedule, CommandKind kind,
+            std::int64_t rank);
 
   /// Earlier commands have run: weights may be sent.
   void settle() { settled_ = true; }
@@ -51,7 +51,7 @@ class LeaseBook {
     std::int64_t visits = 0;  // of this rank that are still to come
     bool started = false, wanted = false, here = false, ended = false;
   };
-  [[nodiscard]] std::vector<State> count_visits(const std::vector<engine::Lease>& leases,
+  [[nodiscard]] std::vector<State> count_visits(const std::vector<Lease>& leases,
                                                 std::int64_t rank) const;
   void end_if_unused(std::int32_t gather);
   void end_leaf(std::size_t leaf) { leaf_states_[leaf].ended = true; }
@@ -59,9 +59,9 @@ class LeaseBook {
   /// The reduction of its sync copies the leaf itself, not what it was added to.
   [[nodiscard]] bool ends_with_reduction(std::size_t leaf) const;
 
-  const engine::ShardPlan* plan_;
-  const engine::BufferSchedule* schedule_;
-  engine::CommandKind kind_;
+  const ShardPlan* plan_;
+  const BufferSchedule* schedule_;
+  CommandKind kind_;
   std::vector<State> gather_states_, leaf_states_;
   std::vector<std::int64_t> packed_sync_;  // by group: the newest; -1: none
   std::vector<std::int32_t> ended_;
@@ -69,4 +69,4 @@ class LeaseBook {
   bool settled_ = false;
 };
 
-}  // namespace train::actors
+}  // namespace train::engine
