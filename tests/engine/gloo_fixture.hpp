@@ -20,7 +20,6 @@
 // Ranks that are joined by Gloo: in this process, and in processes of their own.
 namespace train::engine {
 
-using namespace std::chrono_literals;
 using test::end_of;
 using test::identity_of;
 using test::Parcel;
@@ -36,14 +35,14 @@ inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation
   options.rank = rank;
   options.world_size = world_size;
   options.generation = generation;
-  options.timeout = 20s;
+  options.timeout = std::chrono::seconds(20);
   return options;
 }
 
 /// All ranks of a world, in this process.
 inline std::vector<ChannelTransports> connect_world(const TempDirectory& directory, int world_size,
                                                     std::uint64_t generation = 1,
-                                                    std::chrono::milliseconds timeout = 20s) {
+                                                    std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   std::vector<std::future<Result<ChannelTransports>>> connecting;
   for (int rank = 0; rank < world_size; ++rank) {
     connecting.push_back(std::async(std::launch::async, [&, rank] {
@@ -123,7 +122,7 @@ class Processes {
     }
   }
   [[nodiscard]] std::string await(const std::string& name) const {
-    const auto found = make_file_store(directory_.path())->get(name, 30s);
+    const auto found = make_file_store(directory_.path())->get(name, std::chrono::seconds(30));
     REQUIRE(found.ok());
     return {found->begin(), found->end()};
   }

@@ -4,6 +4,8 @@
 
 namespace train::engine {
 
+using namespace std::chrono_literals;
+
 TEST_CASE("gloo: processes exchange, with the interface named",
           "[engine][collective][gloo][fork]") {
   const int world_size = GENERATE(2, 3, 4);

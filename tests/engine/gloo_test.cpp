@@ -4,6 +4,8 @@
 
 namespace train::engine {
 
+using namespace std::chrono_literals;
+
 TEST_CASE("gloo: every byte finds its rank", "[engine][collective][gloo]") {
   const int world_size = GENERATE(2, 3, 4);
   const TempDirectory directory;

@@ -54,7 +54,7 @@ std::vector<Options> every_strategy() {
         all.push_back(options_of(ranks, "hybrid", 9, 2));
         all.back().parallel.sync = sync;
         all.push_back(options_of(ranks, "full", 9));
-        all.back().parallel.reshard = "2";
+        all.back().parallel.reshard = std::string("2");
         all.back().parallel.sync = sync;
       }
     }
