@@ -40,9 +40,9 @@ inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation
 }
 
 /// All ranks of a world, in this process.
-inline std::vector<ChannelTransports> connect_world(const TempDirectory& directory, int world_size,
-                                                    std::uint64_t generation = 1,
-                                                    std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+inline std::vector<ChannelTransports> connect_world(
+    const TempDirectory& directory, int world_size, std::uint64_t generation = 1,
+    std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
   std::vector<std::future<Result<ChannelTransports>>> connecting;
   for (int rank = 0; rank < world_size; ++rank) {
     connecting.push_back(std::async(std::launch::async, [&, rank] {
