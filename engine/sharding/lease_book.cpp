@@ -135,6 +135,9 @@ bool LeaseBook::ends_with_reduction(std::size_t leaf) const {
 }
 
 bool LeaseBook::gradient_free(std::size_t group, std::int64_t sync, std::int32_t leaf) const {
+  if (!lends_leaves(*plan_)) {
+    return true;  // what is written is sent only after the last lane
+  }
   if (leaf >= 0) {
     const std::int32_t before = schedule_->leaves().at(static_cast<std::size_t>(leaf)).before;
     if (before >= 0 && !leaf_states_[static_cast<std::size_t>(before)].ended) {
