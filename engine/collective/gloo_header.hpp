@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/collective/gloo_direct.hpp"
 #include "engine/collective/transfer.hpp"
 
 namespace train::engine {
 
+/// Small messages travel with the header: one hop less.
+inline constexpr std::size_t kSmallBytes = 4096;
 inline constexpr std::uint64_t kHeaderArrived = 0x6163746f72747261ULL;
 
 /// What one side says first. Only between processes of one program: native layout.
@@ -19,10 +22,11 @@ struct GlooHeader {
   std::uint32_t index = 0;
   std::uint64_t sent_bytes = 0;            ///< By the side that says it.
   std::uint64_t received_bytes = 0;        ///< By the side that says it.
+  DirectOffer offer;                       ///< Of what it sends, if that is read directly.
   std::uint64_t arrived = kHeaderArrived;  ///< Last, so that it tells a whole header from none.
 };
 
-[[nodiscard]] inline GlooHeader gloo_header_of(const PairClaim& claim) {
+[[nodiscard]] inline GlooHeader gloo_header_of(const PairClaim& claim, const DirectOffer& offer) {
   const CollectiveIdentity& identity = claim.identity;
   return {.generation = identity.generation,
           .command = identity.command,
@@ -30,7 +34,8 @@ struct GlooHeader {
           .channel = static_cast<std::uint32_t>(identity.channel),
           .index = identity.index,
           .sent_bytes = claim.sent_bytes,
-          .received_bytes = claim.received_bytes};
+          .received_bytes = claim.received_bytes,
+          .offer = offer};
 }
 
 [[nodiscard]] inline GlooHeader read_gloo_header(const std::byte* bytes) {

@@ -1,7 +1,6 @@
 #include "engine/collective/gloo_link.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <gloo/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
@@ -13,37 +12,25 @@
 
 #include "engine/base/check.hpp"
 #include "engine/collective/gloo_header.hpp"
+#include "engine/collective/gloo_text.hpp"
 
 namespace train::engine {
 namespace {
 
-/// Small messages travel with the header: one hop less.
-constexpr std::size_t kSmallBytes = 4096;
 /// A large message is cut so that its progress shows, and the timeout is one of silence. Gloo
 /// itself has no limit.
 constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
 constexpr std::uint64_t kFarewellSlot = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t kProbeSlot = kFarewellSlot - 1;
 constexpr int kChunkBits = 24;
+/// In place of a chunk's number: the receiver has read the data.
+constexpr std::uint64_t kTakenChunk = (std::uint64_t{1} << kChunkBits) - 1;
 constexpr auto kFarewellLimit = std::chrono::milliseconds(50);
 
 constexpr std::size_t kAreaBytes = sizeof(GlooHeader) + kSmallBytes;
 
-/// Gloo's texts begin with "[file:line] ", of its own source.
-std::string without_place(const std::string& text) {
-  const std::size_t end = text.find("] ");
-  return text.starts_with("[") && end != std::string::npos ? text.substr(end + 2) : text;
-}
-
-std::string name_ranks(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
-}
-
 std::size_t chunks_of(std::size_t bytes) {
   return bytes <= kSmallBytes ? 0 : (bytes + kChunkBytes - 1) / kChunkBytes;
 }
-
-std::size_t as_index(int rank) { return static_cast<std::size_t>(rank); }
 
 }  // namespace
 
@@ -57,6 +44,8 @@ GlooLink::GlooLink(std::shared_ptr<gloo::transport::Device> device,
       exchanges_(as_index(world_size_), 0),
       headers_(2 * kAreaBytes * as_index(world_size_)),
       farewells_(as_index(world_size_), 0),
+      taken_(as_index(world_size_), 0),
+      direct_(world_size_),
       everything_(context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max())) {
 }
 
@@ -124,7 +113,9 @@ Status GlooLink::run_with(Exchange exchange) {
 Status GlooLink::exchange_headers(Exchange& exchange) {
   for (const int peer : exchange.peers) {  // all, before any of the calls below can fail
     std::memset(received_header(peer), 0, sizeof(GlooHeader));
+    taken_[as_index(peer)] = 0;
   }
+  direct_.begin();
   for (const int peer : exchange.peers) {
     post_receive(peer, slot(peer, 0), received_header(peer), kAreaBytes);
     exchange.to_receive[as_index(peer)] = 1;
@@ -145,12 +136,9 @@ Status GlooLink::exchange_headers(Exchange& exchange) {
 }
 
 Status GlooLink::exchange_data(Exchange& exchange) {
-  std::size_t chunks = 0;
+  std::size_t messages = 0;
   for (const int peer : exchange.peers) {
-    exchange.to_receive[as_index(peer)] =
-        chunks_of(exchange.transfer.receive[as_index(peer)].size());
-    chunks += exchange.to_receive[as_index(peer)];
-    post_chunks(exchange, peer, true);
+    messages += post_data_receives(exchange, peer);
   }
   for (const int peer : exchange.peers) {
     post_chunks(exchange, peer, false);
@@ -158,13 +146,55 @@ Status GlooLink::exchange_data(Exchange& exchange) {
   for (const int peer : exchange.peers) {
     take_small(exchange, peer);
   }
-  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, chunks));
+  TRAIN_RETURN_IF_ERROR(read_direct(exchange));
+  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, messages));
   return wait_sends(exchange);
+}
+
+std::size_t GlooLink::post_data_receives(Exchange& exchange, int peer) {
+  std::size_t& messages = exchange.to_receive[as_index(peer)];
+  const std::size_t bytes = exchange.transfer.receive[as_index(peer)].size();
+  messages = direct_.reads(peer, bytes) ? 0 : chunks_of(bytes);
+  post_chunks(exchange, peer, true);
+  if (untaken(exchange, peer)) {
+    post_receive(peer, slot(peer, kTakenChunk),
+                 reinterpret_cast<const std::byte*>(&taken_[as_index(peer)]), 1);
+    ++messages;
+  }
+  return messages;
+}
+
+Status GlooLink::read_direct(Exchange& exchange) {
+  // Each rank begins with the one after it, so that they do not all read the first one's memory.
+  std::vector<int> peers = exchange.peers;
+  std::rotate(peers.begin(), std::upper_bound(peers.begin(), peers.end(), rank_), peers.end());
+  for (const int peer : peers) {
+    const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
+    if (!direct_.reads(peer, place.size())) {
+      continue;
+    }
+    const DirectOffer offer = read_gloo_header(received_header(peer)).offer;
+    if (const std::optional<std::string> why =
+            direct_.read(peer, offer, place, [&] { return aborted().has_value(); })) {
+      return blame(exchange, *why, false);
+    }
+    post_send(peer, slot(peer, kTakenChunk), reinterpret_cast<const std::byte*>(&taking_), 1);
+    ++exchange.to_send[as_index(peer)];
+  }
+  return {};
+}
+
+// The byte is written by the kernel, for a thread of Gloo; a sanitizer knows nothing of that order.
+[[gnu::no_sanitize_thread]] bool GlooLink::untaken(const Exchange& exchange, int peer) const {
+  return direct_.lends(peer, exchange.transfer.send[as_index(peer)].size()) &&
+         __atomic_load_n(&taken_[as_index(peer)], __ATOMIC_ACQUIRE) == 0;
 }
 
 void GlooLink::post_header(Exchange& exchange, int peer) {
   const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
-  const GlooHeader header = gloo_header_of(own_claim(exchange, peer));
+  const GlooHeader header =
+      gloo_header_of(own_claim(exchange, peer),
+                     direct_.lends(peer, bytes.size()) ? direct_.offer(bytes) : DirectOffer());
   std::byte* area = sent_header(peer);
   std::memcpy(area, &header, sizeof(header));
   std::size_t small = 0;
@@ -179,6 +209,9 @@ void GlooLink::post_header(Exchange& exchange, int peer) {
 void GlooLink::post_chunks(Exchange& exchange, int peer, bool receive) {
   const std::span<const std::byte> range =
       receive ? exchange.transfer.receive[as_index(peer)] : exchange.transfer.send[as_index(peer)];
+  if (receive ? direct_.reads(peer, range.size()) : direct_.lends(peer, range.size())) {
+    return;
+  }
   for (std::size_t chunk = 0; chunk < chunks_of(range.size()); ++chunk) {
     const std::size_t begin = chunk * kChunkBytes;
     const std::size_t bytes = std::min(kChunkBytes, range.size() - begin);
@@ -264,71 +297,6 @@ Status GlooLink::wait_sends(Exchange& exchange) {
   return {};
 }
 
-Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
-  const std::string broken = timed_out ? std::string() : broken_ranks(exchange);
-  release_memory();
-  if (const std::optional<std::string> reason = aborted()) {
-    return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
-  }
-  // A peer that differs says so and closes; the news of the closing may overtake the header.
-  for (const int peer : exchange.peers) {
-    if (Status same = compare_if_arrived(exchange, peer); !same) {
-      return same.error();
-    }
-  }
-  if (timed_out) {
-    return failure(fmt::format("{}: waited {} ms for {}", to_string(exchange.identity),
-                               timeout_.count(), silent_ranks(exchange)));
-  }
-  return failure(fmt::format("{}: {}", to_string(exchange.identity),
-                             broken.empty() ? without_place(what) : broken));
-}
-
-std::string GlooLink::silent_ranks(const Exchange& exchange) const {
-  std::vector<int> silent;
-  for (const int peer : exchange.peers) {
-    if (!exchange.headers_done &&
-        read_gloo_header(received_header(peer)).arrived != kHeaderArrived) {
-      silent.push_back(peer);
-    }
-  }
-  if (!silent.empty()) {
-    return name_ranks(silent) + " to begin it";
-  }
-  for (const int peer : exchange.peers) {
-    if (exchange.to_receive[as_index(peer)] > 0) {
-      silent.push_back(peer);
-    }
-  }
-  if (!silent.empty()) {
-    return "data from " + name_ranks(silent);
-  }
-  for (const int peer : exchange.peers) {
-    if (exchange.to_send[as_index(peer)] > 0) {
-      silent.push_back(peer);
-    }
-  }
-  return name_ranks(silent) + " to take its data";
-}
-
-std::string GlooLink::broken_ranks(const Exchange& exchange) {
-  std::vector<int> broken;
-  std::string why;
-  for (int peer = 0; peer < world_size_; ++peer) {
-    const bool needed = std::binary_search(exchange.peers.begin(), exchange.peers.end(), peer);
-    if (peer == rank_ || (!needed && has_left(peer))) {
-      continue;
-    }
-    try {
-      everything_->recv(peer, kProbeSlot, 0, 0);
-    } catch (const std::exception& error) {
-      broken.push_back(peer);
-      why = without_place(error.what());
-    }
-  }
-  return broken.empty() ? std::string() : fmt::format("lost {} ({})", name_ranks(broken), why);
-}
-
 std::optional<std::string> GlooLink::aborted() const {
   const std::lock_guard lock(mutex_);
   return aborted_;
@@ -346,6 +314,7 @@ void GlooLink::abort(const std::string& reason) {
 }
 
 void GlooLink::release_memory() {
+  direct_.revoke();
   std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
   {
     const std::lock_guard lock(mutex_);
@@ -407,7 +376,7 @@ void GlooLink::post_send(int peer, std::uint64_t slot, const std::byte* from, st
 }
 
 std::uint64_t GlooLink::slot(int peer, std::uint64_t chunk) const {
-  TRAIN_CHECK(chunk < (std::uint64_t{1} << kChunkBits), "chunk {}", chunk);
+  TRAIN_CHECK(chunk <= kTakenChunk, "chunk {}", chunk);
   return exchanges_[as_index(peer)] << kChunkBits | chunk;
 }
 

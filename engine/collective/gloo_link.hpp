@@ -7,10 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/result.hpp"
 #include "engine/collective/collective.hpp"
+#include "engine/collective/gloo_direct.hpp"
 #include "engine/collective/transfer.hpp"
 
 namespace gloo {
@@ -27,9 +29,10 @@ namespace train::engine {
 ///
 /// An exchange with a peer is: each side posts a receive for the other's header and sends its own
 /// (identity, sizes, and the bytes themselves if they are few); headers are compared; what did not
-/// fit follows in chunks, into its place. Every message has a slot of its own: the pair's number of
-/// exchanges and the chunk. So the n-th exchange of one side meets the n-th of the other whatever
-/// they are, and a message that was left over meets nobody.
+/// fit follows in chunks, into its place; or, where GlooDirect works, the receiver reads it out of
+/// the sender's memory, says so, and the sender waits for that. Every message has a slot of its
+/// own: the pair's number of exchanges and the chunk. So the n-th exchange of one side meets the
+/// n-th of the other whatever they are, and a message that was left over meets nobody.
 ///
 /// One Gloo buffer stands for the whole address space: all messages are offsets in it, so one wait
 /// sees whichever comes first, one abort ends it, and when it is destroyed no thread of Gloo
@@ -58,6 +61,9 @@ class GlooLink {
   /// touched any more, and nothing but disconnect() may be called. Errors: failure naming the rank
   /// that differs, that closed the connection or was waited for.
   [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer);
+  /// Which ranks read each other's memory from the next exchange on: see agree_on_direct().
+  void set_direct(std::vector<DirectPeer> peers) { direct_.set(std::move(peers)); }
+
   /// Exchanges headers with everybody: returns when all ranks have got here.
   [[nodiscard]] Status barrier(const CollectiveIdentity& identity);
 
@@ -77,7 +83,7 @@ class GlooLink {
     const Transfer& transfer;
     std::vector<int> peers;
     bool headers_done = false;
-    std::vector<std::size_t> to_receive;  ///< By rank: chunks posted and not known to have come.
+    std::vector<std::size_t> to_receive;  ///< By rank: messages posted and not known to have come.
     std::vector<std::size_t> to_send;     ///< The same of all messages sent.
   };
 
@@ -86,9 +92,13 @@ class GlooLink {
   [[nodiscard]] Status exchange_data(Exchange& exchange);
   void post_header(Exchange& exchange, int peer);
   void post_chunks(Exchange& exchange, int peer, bool receive);
+  [[nodiscard]] std::size_t post_data_receives(Exchange& exchange, int peer);
+  [[nodiscard]] Status read_direct(Exchange& exchange);
   [[nodiscard]] Status compare(const Exchange& exchange, int peer) const;
   [[nodiscard]] Status compare_if_arrived(const Exchange& exchange, int peer) const;
   void take_small(const Exchange& exchange, int peer) const;
+  /// Whether the bytes for that peer are read by it, and it has not said yet that it has.
+  [[nodiscard]] bool untaken(const Exchange& exchange, int peer) const;
   [[nodiscard]] PairClaim own_claim(const Exchange& exchange, int peer) const;
 
   [[nodiscard]] Status wait_receives(Exchange& exchange, std::size_t count);
@@ -122,8 +132,11 @@ class GlooLink {
   std::vector<std::byte> headers_;        ///< For each rank one to send and one to receive.
   std::vector<std::uint8_t> farewells_;   ///< By rank: 1 when it has left.
   std::uint8_t farewell_ = 0;             ///< What is sent.
-  std::size_t expected_ = 0;              ///< Messages asked for so far, farewells left out.
-  std::size_t completed_ = 0;             ///< Receives that have ended so far, farewells included.
+  std::vector<std::uint8_t> taken_;       ///< By rank: 1 when it has read what was offered.
+  std::uint8_t taking_ = 1;               ///< What is sent then.
+  GlooDirect direct_;
+  std::size_t expected_ = 0;   ///< Messages asked for so far, farewells left out.
+  std::size_t completed_ = 0;  ///< Receives that have ended so far, farewells included.
 
   mutable std::mutex mutex_;  ///< Guards what follows against abort().
   std::unique_ptr<gloo::transport::UnboundBuffer> everything_;

@@ -165,6 +165,14 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
     }
     links[i] = std::move(link).value();
   }
+  const Result<std::vector<DirectPeer>> peers =
+      agree_on_direct(*links[0], options.generation, options.direct);
+  if (!peers) {
+    return peers.error();
+  }
+  for (const std::unique_ptr<GlooLink>& link : links) {
+    link->set_direct(*peers);
+  }
   ChannelTransports channels;
   for (std::size_t i = 0; i < kChannelCount; ++i) {
     channels[i] = std::make_unique<GlooChannel>(std::move(links[i]));

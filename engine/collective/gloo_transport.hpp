@@ -39,6 +39,8 @@ struct GlooOptions {
   std::uint64_t generation = 0;  ///< Part of every key, so that an older one's are never found.
   /// Longest silence: of a rank that does not appear, and of an exchange in which nothing arrives.
   std::chrono::milliseconds timeout{30000};
+  /// Let ranks on this machine read each other's memory where the kernel permits it (GlooDirect).
+  bool direct = true;
 };
 
 /// Connects the ranks of one generation over TCP: one connection per channel and pair of ranks, one
@@ -49,10 +51,12 @@ struct GlooOptions {
 /// or live side by side, in one process.
 /// Errors: user (no such interface); failure (a rank that does not appear: named; an address that
 /// cannot be reached). There is no encryption and no authentication: whoever reaches the port can
-/// join, so `interface` has to be a private one.
+/// join, so `interface` has to be a private one. Memory is read by processes of the same user only;
+/// the kernel sees to that.
 ///
-/// The transports: sizes up to 4 KiB per pair travel with the identity, larger ones after it. The
-/// death of any rank fails exchanges under way on every rank connected to it.
+/// The transports: sizes up to 4 KiB per pair travel with the identity, larger ones after it: over
+/// the connection, or copied out of the memory of a rank on the same machine. The death of any rank
+/// fails exchanges under way on every rank connected to it.
 [[nodiscard]] Result<ChannelTransports> make_gloo(RendezvousStore& store,
                                                   const GlooOptions& options);
 

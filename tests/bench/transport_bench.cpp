@@ -1,11 +1,14 @@
-// What moving bytes between two processes costs: our exchange over Gloo against Gloo's own alltoall
-// and allgather over the same connections, loopback TCP. Usage: transport_bench [rounds].
+// What moving bytes between two processes costs: our exchange over Gloo, by reads of the other's
+// memory and over loopback TCP, against Gloo's own alltoall and allgather over loopback TCP.
+// Usage: transport_bench [rounds].
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gloo/allgather.h>
 #include <gloo/alltoall.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +20,8 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -66,24 +71,38 @@ struct Way {
 };
 
 struct Rank {
-  int rank = 0;
-  ChannelTransports channels;
+  ChannelTransports direct;
+  ChannelTransports tcp;
   std::shared_ptr<gloo::rendezvous::Context> plain;
   Bytes bytes;
   std::int64_t command = 0;
 
-  void exchange(std::size_t size, bool gather) {
+  void exchange(ChannelTransports& channels, std::size_t size, bool gather) {
     Transfer transfer;
     for (std::size_t peer = 0; peer < kRanks; ++peer) {
       transfer.send.push_back(std::span(bytes.sent).subspan(gather ? 0 : peer * size, size));
       transfer.receive.push_back(std::span(bytes.received).subspan(peer * size, size));
     }
+    run(channels, std::move(transfer));
+  }
+  void run(ChannelTransports& channels, Transfer transfer) {
     std::promise<Status> ended;
     channels[0]->exchange({.generation = 1, .command = command++}, std::move(transfer),
                           [&](const Status& status) { ended.set_value(status); });
     if (const Status status = ended.get_future().get(); !status) {
       throw std::runtime_error(status.error().message);
     }
+  }
+  /// Of all ranks.
+  double sum(double own) {
+    std::vector<double> all(kRanks);
+    Transfer transfer;
+    for (double& value : all) {
+      transfer.send.push_back(std::as_bytes(std::span(&own, 1)));
+      transfer.receive.push_back(std::as_writable_bytes(std::span(&value, 1)));
+    }
+    run(direct, std::move(transfer));
+    return std::accumulate(all.begin(), all.end(), 0.0);
   }
   void alltoall(std::size_t size) {
     gloo::AlltoallOptions options(plain);
@@ -123,51 +142,101 @@ std::vector<double> measure(const std::vector<Way>& ways, std::size_t size, int 
   return medians;
 }
 
-void run_rank(int rank, const fs::path& directory, int rounds) {
-  const auto store = make_file_store(directory);
-  Rank self;
-  self.rank = rank;
+double processor_seconds() {
+  rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// Processor seconds of one collective, of all ranks together: each way alone, so that what a
+/// thread does after the end is counted where it belongs.
+std::vector<double> measure_processor(Rank& self, const std::vector<Way>& ways, std::size_t size,
+                                      int rounds) {
+  std::vector<double> seconds;
+  for (const Way& way : ways) {
+    const double begin = processor_seconds();
+    for (int round = 0; round < rounds; ++round) {
+      way.run(size);
+    }
+    seconds.push_back(self.sum((processor_seconds() - begin) / rounds));
+  }
+  return seconds;
+}
+
+ChannelTransports connect(RendezvousStore& store, int rank, bool direct) {
   GlooOptions options;
   options.rank = rank;
   options.world_size = kRanks;
-  const Clock::time_point begin = Clock::now();
-  Result<ChannelTransports> channels = make_gloo(*store, options);
+  options.generation = direct ? 1 : 2;
+  options.direct = direct;
+  Result<ChannelTransports> channels = make_gloo(store, options);
   if (!channels) {
     throw std::runtime_error(channels.error().message);
   }
-  const double connect_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  self.channels = std::move(channels).value();
+  return std::move(channels).value();
+}
+
+std::shared_ptr<gloo::rendezvous::Context> connect_plain(RendezvousStore& store, int rank) {
   gloo::transport::tcp::attr where;
   where.hostname = "127.0.0.1";
   auto device = gloo::transport::tcp::CreateDevice(where);
-  PlainStore plain_store(*store);
-  self.plain = std::make_shared<gloo::rendezvous::Context>(rank, kRanks);
-  self.plain->connectFullMesh(plain_store, device);
+  PlainStore plain_store(store);
+  auto plain = std::make_shared<gloo::rendezvous::Context>(rank, kRanks);
+  plain->connectFullMesh(plain_store, device);
+  return plain;
+}
+
+void print_head(const std::vector<Way>& ways) {
+  fmt::print("median time, bytes sent to the other rank per second, and processor time of both\n");
+  fmt::print("processes together\n\n| bytes |");
+  for (const Way& way : ways) {
+    fmt::print(" {} |", way.name);
+  }
+  fmt::print("\n|---|{}\n", fmt::join(std::vector<std::string>(ways.size(), "---|"), ""));
+}
+
+void print_row(std::size_t size, const std::vector<double>& seconds,
+               const std::vector<double>& processor) {
+  fmt::print("| {} KiB |", size >> 10);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    fmt::print(" {:.3f} ms, {:.2f} GB/s, {:.3f} ms |", seconds[i] * 1e3,
+               static_cast<double>(size) / seconds[i] * 1e-9, processor[i] * 1e3);
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+void run_rank(int rank, const fs::path& directory, int rounds) {
+  const auto store = make_file_store(directory);
+  Rank self;
+  const Clock::time_point begin = Clock::now();
+  self.direct = connect(*store, rank, true);
+  const double connect_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  self.tcp = connect(*store, rank, false);
+  self.plain = connect_plain(*store, rank);
   const std::size_t most = kRanks * std::end(kSizes)[-1];
   self.bytes = {std::vector<std::byte>(most), std::vector<std::byte>(most)};
 
-  const std::vector<Way> ways = {{"exchange", [&](std::size_t n) { self.exchange(n, false); }},
-                                 {"Gloo alltoall", [&](std::size_t n) { self.alltoall(n); }},
-                                 {"all-gather", [&](std::size_t n) { self.exchange(n, true); }},
-                                 {"Gloo allgather", [&](std::size_t n) { self.allgather(n); }}};
+  const std::vector<Way> ways = {
+      {"exchange, direct", [&](std::size_t n) { self.exchange(self.direct, n, false); }},
+      {"exchange, TCP", [&](std::size_t n) { self.exchange(self.tcp, n, false); }},
+      {"Gloo alltoall", [&](std::size_t n) { self.alltoall(n); }},
+      {"all-gather, direct", [&](std::size_t n) { self.exchange(self.direct, n, true); }},
+      {"all-gather, TCP", [&](std::size_t n) { self.exchange(self.tcp, n, true); }},
+      {"Gloo allgather", [&](std::size_t n) { self.allgather(n); }}};
   if (rank == 0) {
     fmt::print("2 ranks, 2 processes, loopback; 3 channels connected in {:.0f} ms\n", connect_ms);
-    fmt::print("median time, and bytes sent to the other rank per second\n\n| bytes |");
-    for (const Way& way : ways) {
-      fmt::print(" {} |", way.name);
-    }
-    fmt::print("\n|---|---|---|---|---|\n");
+    print_head(ways);
   }
   for (const std::size_t size : kSizes) {
     const int times = size <= (1U << 20) ? rounds * 10 : rounds;
     const std::vector<double> seconds = measure(ways, size, times);
+    const std::vector<double> processor = measure_processor(self, ways, size, times);
     if (rank == 0) {
-      fmt::print("| {} KiB |", size >> 10);
-      for (const double s : seconds) {
-        fmt::print(" {:.3f} ms, {:.2f} GB/s |", s * 1e3, static_cast<double>(size) / s * 1e-9);
-      }
-      fmt::print("\n");
-      std::fflush(stdout);
+      print_row(size, seconds, processor);
     }
   }
 }

@@ -30,12 +30,16 @@ using Clock = std::chrono::steady_clock;
 inline constexpr auto kReduce = static_cast<std::size_t>(Channel::reduce);
 inline constexpr auto kGather = static_cast<std::size_t>(Channel::gather);
 
+/// Whether the worlds of this test read each other's memory.
+inline bool direct_reads = true;
+
 inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation = 1) {
   GlooOptions options;
   options.rank = rank;
   options.world_size = world_size;
   options.generation = generation;
   options.timeout = std::chrono::seconds(20);
+  options.direct = direct_reads;
   return options;
 }
 

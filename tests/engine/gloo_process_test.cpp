@@ -8,6 +8,7 @@ using namespace std::chrono_literals;
 
 TEST_CASE("gloo: processes exchange, with the interface named",
           "[engine][collective][gloo][fork]") {
+  direct_reads = GENERATE(true, false);
   const int world_size = GENERATE(2, 3, 4);
   const TempDirectory directory;
   Processes processes(directory, world_size, [&](int rank, RendezvousStore& store) {
@@ -34,6 +35,7 @@ TEST_CASE("gloo: processes exchange, with the interface named",
 
 TEST_CASE("gloo: kill -9 of one of three fails both others within a second",
           "[engine][collective][gloo][fork]") {
+  direct_reads = GENERATE(true, false);
   const bool in_data = GENERATE(false, true);
   const TempDirectory directory;
   Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
@@ -68,8 +70,42 @@ TEST_CASE("gloo: kill -9 of one of three fails both others within a second",
   CHECK(milliseconds_since(begin) < 1000);
 }
 
+TEST_CASE("gloo: kill -9 in the middle of a range that is read fails the readers within a second",
+          "[engine][collective][gloo][fork]") {
+  direct_reads = GENERATE(true, false);
+  const TempDirectory directory;
+  Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
+    auto channels = make_gloo(store, options_of(rank, 3));
+    if (!channels) {
+      return channels.error().message;
+    }
+    Parcel parcel(rank, 3, [](int from, int to) {
+      return from == 2 && to != 2 ? std::size_t{128} << 20 : std::size_t{0};
+    });
+    std::string text;
+    for (int i = 0; text.empty() && i < 10000; ++i) {
+      auto end = start(*(*channels)[kReduce], identity_of(i), parcel.transfer());
+      if (i == 1) {
+        leave_note(directory, fmt::format("ready{}", rank));
+      }
+      text = end_of(end);
+    }
+    return text;
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ignore = processes.await(fmt::format("ready{}", rank));
+  }
+  const auto begin = Clock::now();
+  processes.send(2, SIGKILL);
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK_THAT(processes.report(rank), Catch::Contains("lost rank"));
+  }
+  CHECK(milliseconds_since(begin) < 1000);
+}
+
 TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
           "[engine][collective][gloo][fork]") {
+  direct_reads = GENERATE(true, false);
   const bool in_data = GENERATE(false, true);
   const TempDirectory directory;
   Processes processes(directory, 2, [&](int rank, RendezvousStore& store) {
@@ -119,6 +155,7 @@ TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
 
 TEST_CASE("gloo: a second generation after the first died, in the same process",
           "[engine][collective][gloo][fork]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   // Rank 2 of generation 1 dies; the others go on with process 3 in its place.
   Processes processes(directory, 4, [&](int process, RendezvousStore& store) {

@@ -7,6 +7,7 @@ namespace train::engine {
 using namespace std::chrono_literals;
 
 TEST_CASE("gloo: every byte finds its rank", "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   const int world_size = GENERATE(2, 3, 4);
   const TempDirectory directory;
   auto world = connect_world(directory, world_size);
@@ -33,6 +34,7 @@ TEST_CASE("gloo: every byte finds its rank", "[engine][collective][gloo]") {
 }
 
 TEST_CASE("gloo: more than one chunk, and one range for everybody", "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   constexpr int kRanks = 3;
   const TempDirectory directory;
   auto world = connect_world(directory, kRanks);
@@ -68,6 +70,7 @@ TEST_CASE("gloo: more than one chunk, and one range for everybody", "[engine][co
 
 TEST_CASE("gloo: a thousand exchanges keep their order, on two channels at once",
           "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   constexpr int kRanks = 3;
   constexpr std::size_t kExchanges = 1000;
   const TempDirectory directory;
@@ -103,6 +106,7 @@ TEST_CASE("gloo: a thousand exchanges keep their order, on two channels at once"
 
 TEST_CASE("gloo: two that differ fail both, with both names, and move nothing",
           "[engine][collective][gloo][EX-2]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 3);
   const std::size_t bytes = GENERATE(8, 100000);
@@ -137,6 +141,7 @@ TEST_CASE("gloo: two that differ fail both, with both names, and move nothing",
 }
 
 TEST_CASE("gloo: ranges of different length are a difference", "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 2);
   Parcel small(0, 2, [](int, int) { return 5000; });
@@ -150,6 +155,7 @@ TEST_CASE("gloo: ranges of different length are a difference", "[engine][collect
 }
 
 TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 3);
   auto parcels = parcels_of(3, [](int, int) { return 5000; });
@@ -172,6 +178,7 @@ TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collec
 }
 
 TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 3, 1, 300ms);
   auto parcels = parcels_of(3, [](int, int) { return 5000; });
@@ -183,6 +190,7 @@ TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][coll
 }
 
 TEST_CASE("gloo: destroyed with exchanges under way, it ends them", "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 2);
   auto parcels = parcels_of(2, large);
@@ -209,6 +217,7 @@ TEST_CASE("gloo: destroyed with exchanges under way, it ends them", "[engine][co
 
 TEST_CASE("gloo: the last exchange is whole when one side leaves at once",
           "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   for (int round = 0; round < 10; ++round) {
     const TempDirectory directory;
     auto world = connect_world(directory, 2);
@@ -224,6 +233,7 @@ TEST_CASE("gloo: the last exchange is whole when one side leaves at once",
 
 TEST_CASE("gloo: a rank that has had its share may leave while others go on",
           "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 3);
   // Rank 0 has little to do; 1 and 2 are busy with each other long after it has left.
@@ -254,6 +264,7 @@ TEST_CASE("gloo: a rank that has had its share may leave while others go on",
 
 TEST_CASE("gloo: an end that throws fails the channel, not the process",
           "[engine][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
   const TempDirectory directory;
   auto world = connect_world(directory, 2);
   auto parcels = parcels_of(2, [](int, int) { return 0; });
