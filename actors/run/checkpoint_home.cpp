@@ -130,8 +130,7 @@ Result<WrittenCheckpoint> CheckpointHome::publish(std::int64_t step,
 
 void CheckpointHome::discard(std::int64_t step) {
   // Removes what it does not publish.
-  const auto dropped =
-      checkpoint::IncomingCheckpoint::of_ranks(options_.checkpoints, tag_, step);
+  const auto dropped = checkpoint::IncomingCheckpoint::of_ranks(options_.checkpoints, tag_, step);
 }
 
 Status CheckpointHome::record(std::int64_t step) {
