@@ -76,7 +76,7 @@ struct Collective {
   void move(engine::Channel which) const;
   void moved(const BytesMoved& message) const;
   void note_waiting() const;
-  void mark(const char* what, const CollectiveOp& op) const;
+  void mark(kernels::Stream& stream, const char* what, const CollectiveOp& op) const;
   void record(const Operation& operation, std::int64_t requested_ns) const;
 };
 
@@ -123,8 +123,11 @@ void Collective::start(engine::Channel which) const {
 
 void Collective::pack(Operation& operation) const {
   const bool at_once = context->engine->packed_already(operation.op);
-  mark("pack", operation.op);
-  context->engine->pack(*context->compute, operation.op);
+  // What is spread was added up beside the lanes; all else comes from the compute stream.
+  const bool spread = operation.op.kind == engine::CollectiveKind::spread;
+  kernels::Stream& stream = spread ? context->reductions() : *context->compute;
+  mark(stream, "pack", operation.op);
+  context->engine->pack(stream, operation.op);
   if (operation.op.kind == engine::CollectiveKind::reduce) {
     self->send(state().peers.buffers,
                GradientPacked{static_cast<std::uint64_t>(operation.identity.command),
@@ -132,10 +135,9 @@ void Collective::pack(Operation& operation) const {
   }
   operation.progress = at_once ? Progress::packed : Progress::packing;
   if (!at_once) {
-    context->compute->enqueue(
-        [me = caf::actor_cast<CollectiveActor>(self), identity = operation.identity] {
-          caf::anon_send(me, OperationPacked{identity});
-        });
+    stream.enqueue([me = caf::actor_cast<CollectiveActor>(self), identity = operation.identity] {
+      caf::anon_send(me, OperationPacked{identity});
+    });
   }
 }
 
@@ -191,11 +193,14 @@ void Collective::moved(const BytesMoved& message) const {
                   operation.identity.index == message.identity.index,
               "{} before {}", to_string(message.identity), to_string(operation.identity));
   operations.pop_front();
-  mark("unpack", operation.op);
-  context->engine->unpack(*context->compute, operation.op);
-  context->compute->enqueue([me = caf::actor_cast<CollectiveActor>(self),
-                             which = message.identity.channel,
-                             slot = message.identity.index % engine::kStagingSlots] {
+  // Behind the lanes that the compute stream has ahead of it, a sum would keep its staging slot,
+  // and the channel would stand still until the end of the backward pass.
+  kernels::Stream& stream =
+      operation.op.channel == engine::Channel::reduce ? context->reductions() : *context->compute;
+  mark(stream, "unpack", operation.op);
+  context->engine->unpack(stream, operation.op);
+  stream.enqueue([me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel,
+                  slot = message.identity.index % engine::kStagingSlots] {
     caf::anon_send(me, OperationUnpacked{which, slot});
   });
   const auto found = state().wanted.find(to_string(message.identity));
@@ -221,13 +226,13 @@ void Collective::note_waiting() const {
   }
 }
 
-void Collective::mark(const char* what, const CollectiveOp& op) const {
+void Collective::mark(kernels::Stream& stream, const char* what, const CollectiveOp& op) const {
   const auto& groups = context->engine->plan().groups();
   const std::int32_t unit =
       op.group < 0
           ? -1
           : static_cast<std::int32_t>(groups[static_cast<std::size_t>(op.group)].first_unit());
-  context->compute->mark({.what = what, .step = -1, .unit = unit, .lane = -1});
+  stream.mark({.what = what, .step = -1, .unit = unit, .lane = -1});
 }
 
 void Collective::record(const Operation& operation, std::int64_t requested_ns) const {

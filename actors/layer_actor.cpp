@@ -196,8 +196,9 @@ void Layer::reduce(std::int64_t step, std::uint64_t command, std::int64_t sync) 
 }
 
 void Layer::reduced(std::int64_t step, std::uint64_t command) const {
-  context->compute->mark({.what = "norm", .step = step, .unit = static_cast<std::int32_t>(unit)});
-  context->engine->finish_gradient(*context->compute, group);
+  kernels::Stream& stream = context->reductions();
+  stream.mark({.what = "norm", .step = step, .unit = static_cast<std::int32_t>(unit)});
+  context->engine->finish_gradient(stream, group);
   const auto number = static_cast<std::uint32_t>(group);
   self->send(peers().rank, GradientReady{step, number});
   const engine::CollectiveOp* op = context->collectives.find(

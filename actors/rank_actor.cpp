@@ -60,6 +60,7 @@ struct Rank {
   void control_finished() const;
   void begin_training(const TrainStep& step) const;
   void gradient_ready() const;
+  void wait_for_reductions() const;
   void update_if_ready() const;
   void update_enqueued() const;
   void report_step(const TrainStep& command) const;
@@ -233,12 +234,20 @@ void Rank::control_finished() const {
 
 void Rank::gradient_ready() const {
   if (++state().gradients_ready == context->engine->plan().groups().size()) {
+    wait_for_reductions();  // the norms are sent from where they were computed
     control_collective(engine::CollectiveKind::loss_and_norm);
+  }
+}
+
+void Rank::wait_for_reductions() const {
+  if (context->reduce) {
+    kernels::Event::record(*context->reduce).wait_on(*context->compute);
   }
 }
 
 void Rank::update_if_ready() const {
   if (state().combined && state().gradients_spread == context->engine->plan().groups().size()) {
+    wait_for_reductions();
     const auto& step = std::get<TrainStep>(*state().current);
     const UpdateParameters update{step.step, state().copied};
     self->send(state().peers.decay, update);
@@ -362,6 +371,9 @@ void watch_streams(const Rank& rank) {
   watch(*rank.context->copy);
   watch(*rank.context->input);
   watch(*rank.context->disk);
+  if (rank.context->reduce) {
+    watch(*rank.context->reduce);
+  }
 }
 
 RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankReporting reporting,

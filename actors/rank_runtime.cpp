@@ -47,7 +47,8 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
       compute(make_stream(streams, "compute", threads)),
       copy(make_stream(streams, "copy", 1)),
       input(make_stream(streams, "input", 1)),
-      disk(make_stream(streams, "disk", 1)) {
+      disk(make_stream(streams, "disk", 1)),
+      reduce(engine->plan().ranks() > 1 ? make_stream(streams, "reduce", 1) : nullptr) {
   order = {.seed = seed,
            .sequences = dataset.train().sequences(),
            .lanes = static_cast<std::uint64_t>(engine->options().batch.lanes),
@@ -57,8 +58,11 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
 void RankRuntime::start_trace() {
   trace = std::make_unique<RankTrace>(kTraceCapacity);
   waits.record(kTraceCapacity);
-  for (kernels::Stream* stream : {compute.get(), copy.get(), input.get(), disk.get()}) {
-    stream->start_trace(kTraceCapacity);
+  for (kernels::Stream* stream :
+       {compute.get(), copy.get(), input.get(), disk.get(), reduce.get()}) {
+    if (stream != nullptr) {
+      stream->start_trace(kTraceCapacity);
+    }
   }
 }
 

@@ -63,6 +63,12 @@ struct RankRuntime {
   std::unique_ptr<kernels::Stream> copy;     ///< Snapshot copies.
   std::unique_ptr<kernels::Stream> input;    ///< Token reads.
   std::unique_ptr<kernels::Stream> disk;     ///< Checkpoints and their index.
+  std::unique_ptr<kernels::Stream> reduce;   ///< Sums of what other ranks send; none when alone.
+
+  /// Where gradients of several ranks are added, measured and spread: beside the lanes that the
+  /// compute stream still has ahead of it. The compute stream waits for it before the norm and the
+  /// update. One rank alone does it all on the compute stream.
+  [[nodiscard]] kernels::Stream& reductions() const { return reduce ? *reduce : *compute; }
 
   /// From here on keeps what runs when (actors/profile). REQUIRES: before the actors are spawned.
   void start_trace();

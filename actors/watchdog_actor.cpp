@@ -59,6 +59,9 @@ std::string stall_report(const RankRuntime& runtime, std::int64_t stall_ns, std:
   add_stream("copy", *runtime.copy);
   add_stream("input", *runtime.input);
   add_stream("disk", *runtime.disk);
+  if (runtime.reduce) {
+    add_stream("reduce", *runtime.reduce);
+  }
   return stalled ? fmt::format("stalled rank={} {}", runtime.rank, text) : std::string();
 }
 

@@ -214,6 +214,9 @@ RankProfile collect_profile(const RankRuntime& runtime) {
   profile.streams = {
       track_of("compute", *runtime.compute, names), track_of("copy", *runtime.copy, names),
       track_of("input", *runtime.input, names), track_of("disk", *runtime.disk, names)};
+  if (runtime.reduce) {
+    profile.streams.push_back(track_of("reduce", *runtime.reduce, names));
+  }
   for (const WaitBoard::History& history : runtime.waits.history(steady_now_ns())) {
     profile.waits.push_back(track_of(history, names));
   }

@@ -8,7 +8,7 @@ using namespace train::test;
 
 namespace {
 
-const Words kRun = {"run.steps=150", "run.digest_interval_steps=1", "batch.micro_batch=4"};
+const Words kRun = {"run.steps=700", "run.digest_interval_steps=1", "batch.micro_batch=4"};
 constexpr std::int64_t kGrowthLimit_kib = 16 * 1024;
 
 std::int64_t resident_kib(pid_t pid) {
