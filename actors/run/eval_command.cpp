@@ -58,8 +58,7 @@ ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter
 /// The ranks follow two commands: evaluate, stop.
 Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, std::int64_t step) {
   caf::actor_system_config config;
-  config.set("scheduler.policy", caf::atom("sharing"));
-  config.set("scheduler.max-threads", std::size_t{1});
+  set_up_handlers(config);
   caf::actor_system system(config);
   std::optional<EvaluationFinished> result;
   std::optional<std::string> failed;
@@ -89,13 +88,7 @@ Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, st
                     [&](const RunFinished& finished) { failed = finished.text; },
                     [&](const caf::down_msg& down) { failed = failure_text(down.reason); });
     }
-    for (const RankContext& context : contexts) {
-      for (const auto& transport : context->transports) {
-        if (transport) {
-          transport->cancel("the evaluation is over");
-        }
-      }
-    }
+    cancel_transports(contexts, "the evaluation is over");
     stop_actors(actors);
   }
   system.await_all_actors_done();

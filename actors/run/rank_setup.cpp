@@ -1,6 +1,7 @@
 #include "actors/run/rank_setup.hpp"
 
 #include <algorithm>
+#include <caf/all.hpp>
 #include <utility>
 
 #include "actors/run/checkpoint_home.hpp"
@@ -60,6 +61,23 @@ Result<std::vector<RankContext>> make_local_ranks(
     }
   }
   return contexts;
+}
+
+void set_up_handlers(caf::actor_system_config& config) {
+  // One worker keeps up, and the compute threads keep the cores; "sharing" sleeps where "stealing"
+  // would poll.
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", std::size_t{1});
+}
+
+void cancel_transports(const std::vector<RankContext>& ranks, const std::string& reason) {
+  for (const RankContext& rank : ranks) {
+    for (const auto& transport : rank->transports) {
+      if (transport) {
+        transport->cancel(reason);
+      }
+    }
+  }
 }
 
 int threads_per_rank(std::int64_t requested, std::int64_t neighbours) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <caf/fwd.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "actors/rank_runtime.hpp"
 #include "actors/run/run_plan.hpp"
@@ -28,6 +30,12 @@ namespace train::actors {
 /// needs none).
 [[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(
     const RunPlan& plan, const std::optional<std::filesystem::path>& checkpoint);
+
+/// Sets up the actor system of ranks in this process: one thread for handlers, which only enqueue.
+void set_up_handlers(caf::actor_system_config& config);
+
+/// Ranks that wait for one another's bytes do so no longer.
+void cancel_transports(const std::vector<RankContext>& ranks, const std::string& reason);
 
 /// Compute threads of a rank when `neighbours` ranks share this machine.
 [[nodiscard]] int threads_per_rank(std::int64_t requested, std::int64_t neighbours);

@@ -53,10 +53,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
                               std::shared_ptr<kernels::Stream>(first, first->disk.get()));
 
   caf::actor_system_config config;
-  // Handlers only enqueue and never wait, so one worker keeps up, and the compute threads keep the
-  // cores; "sharing" sleeps where "stealing" would poll.
-  config.set("scheduler.policy", caf::atom("sharing"));
-  config.set("scheduler.max-threads", std::size_t{1});
+  set_up_handlers(config);
   caf::actor_system system(config);
   RunFinished outcome;
   {
@@ -70,14 +67,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
                   [&outcome, &run](const caf::down_msg& down) {
                     outcome = {run.first_step(), kExitFailure, failure_text(down.reason)};
                   });
-    // Ranks that wait for one another's bytes do so no longer.
-    for (const RankContext& context : *contexts) {
-      for (const auto& transport : context->transports) {
-        if (transport) {
-          transport->cancel("the run is over");
-        }
-      }
-    }
+    cancel_transports(*contexts, "the run is over");
     stop_training(actors);
   }
   system.await_all_actors_done();
