@@ -169,6 +169,22 @@ constexpr auto kFields = std::to_array<Field>({
      checkpoint<&CheckpointSection::interval_steps>, kOptional, kFromZeroSteps},
     {"checkpoint", "keep_last", "checkpoints", "Keep the newest this many; 0: keep all.",
      checkpoint<&CheckpointSection::keep_last>, kOptional, between(0, 1e6)},
+    {"checkpoint", "keep_every", "steps",
+     "Also keep every checkpoint whose step is a multiple of this; 0: off.",
+     checkpoint<&CheckpointSection::keep_every>, kOptional, kFromZeroSteps},
+    {"checkpoint", "keep_best", "checkpoints",
+     "Also keep this many with the lowest validation loss; 0: off. Needs `eval.interval_steps` to "
+     "divide `interval_steps`.",
+     checkpoint<&CheckpointSection::keep_best>, kOptional, between(0, 1e6)},
+    {"checkpoint", "local_dir", "path",
+     "Fast directory of each node that checkpoints are written to before they are copied to the "
+     "run's directory; `auto`: $SLURM_TMPDIR where it is set; `none`: straight to the run's "
+     "directory.",
+     checkpoint<&CheckpointSection::local_dir>},
+    {"checkpoint", "drain_s", "seconds",
+     "When training has ended, wait this long for the last checkpoint to reach the run's "
+     "directory.",
+     checkpoint<&CheckpointSection::drain_s>, kOptional, between(0, 1e6)},
 
     {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},

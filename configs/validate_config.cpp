@@ -164,6 +164,22 @@ Status check_schedule(const RunConfig& config, const Places& places) {
   return {};
 }
 
+Status check_checkpoint(const RunConfig& config, const Places& places) {
+  const CheckpointSection& checkpoint = config.checkpoint;
+  if (checkpoint.local_dir.empty()) {
+    return broken(places, "checkpoint.local_dir",
+                  "is empty; \"none\" writes checkpoints straight to the run's directory");
+  }
+  const std::int64_t evaluated = config.eval.interval_steps;
+  if (checkpoint.keep_best > 0 && (evaluated == 0 || checkpoint.interval_steps % evaluated != 0)) {
+    return broken(places, "checkpoint.keep_best",
+                  fmt::format("is {}, which needs every checkpoint evaluated: eval.interval_steps "
+                              "({}) must divide checkpoint.interval_steps ({})",
+                              checkpoint.keep_best, evaluated, checkpoint.interval_steps));
+  }
+  return {};
+}
+
 /// Texts "pattern = strategy".
 Status check_strategy_by_unit(const RunConfig& config, const Places& places) {
   const std::string key = "parallel.strategy_by_unit";
@@ -292,6 +308,7 @@ Status validate_config(const RunConfig& config, const Places& places) {
   TRAIN_RETURN_IF_ERROR(check_names(config, places));
   TRAIN_RETURN_IF_ERROR(check_sizes(config, places));
   TRAIN_RETURN_IF_ERROR(check_schedule(config, places));
+  TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));
   return check_parallel(config, places);
 }
 

@@ -50,6 +50,21 @@ TEST_CASE("validate_config: values out of range are refused with the range",
   check_refused("checkpoint.keep_last=-1", "must be 0 ..");
 }
 
+TEST_CASE("validate_config: which checkpoints stay", "[configs][validate_config]") {
+  check_refused("checkpoint.keep_every=-1", "must be 0 ..");
+  check_refused("checkpoint.drain_s=-1", "must be 0 ..");
+  check_refused("checkpoint.local_dir=", "\"none\" writes checkpoints straight");
+  CHECK(verdict({"checkpoint.keep_every=7", "checkpoint.local_dir=/scratch/x"}).empty());
+  const std::string best = "checkpoint.keep_best=2";
+  CHECK(verdict({best}).empty());
+  CHECK(verdict({best, "eval.interval_steps=50", "checkpoint.interval_steps=200"}).empty());
+  for (const std::string evaluated : {"eval.interval_steps=0", "eval.interval_steps=30"}) {
+    const std::string message = verdict({best, evaluated});
+    CHECK(message.starts_with("--set checkpoint.keep_best=2: checkpoint.keep_best is 2"));
+    CHECK(message.find("must divide checkpoint.interval_steps (100)") != std::string::npos);
+  }
+}
+
 TEST_CASE("validate_config: names list what is allowed and the nearest",
           "[configs][validate_config]") {
   check_refused("model.arch=enoky", "\"enoki\", \"qwen3\"; did you mean \"enoki\"?");
