@@ -3,40 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "storage/atomic_file.hpp"
-#include "storage/digest.hpp"
 #include "storage/safetensors_header.hpp"
 
 namespace train::storage {
 namespace {
 
 constexpr std::size_t length_bytes = 8;
-
-/// Header text, padded with spaces so that the data starts at a multiple of 8.
-std::string header_text(std::span<const TensorBytes> tensors, const TensorMetadata& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) {
-    header["__metadata__"] = metadata;
-  }
-  std::uint64_t begin = 0;
-  for (const TensorBytes& tensor : tensors) {
-    const std::uint64_t end = begin + tensor.bytes.size();
-    TRAIN_CHECK(!header.contains(tensor.name), "tensor {} twice", tensor.name);
-    const auto wanted = tensor_size_bytes("F32", tensor.shape);
-    TRAIN_CHECK(wanted.has_value() && *wanted == tensor.bytes.size(),
-                "tensor {}: bytes do not fit its shape", tensor.name);
-    header[tensor.name] = {
-        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
-    begin = end;
-  }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  return text;
-}
 
 Error malformed(const MappedFile& file, std::string_view reason) {
   return failure(
@@ -70,32 +44,6 @@ std::string layout_defect(std::span<const TensorEntry> entries, std::uint64_t da
 }
 
 }  // namespace
-
-Result<WrittenFile> write_safetensors(const std::filesystem::path& path,
-                                      std::span<const TensorBytes> tensors,
-                                      const TensorMetadata& metadata) {
-  const std::string header = header_text(tensors, metadata);
-  std::array<char, length_bytes> length{};
-  for (std::size_t i = 0; i < length_bytes; ++i) {
-    length[i] = static_cast<char>(static_cast<unsigned char>(header.size() >> (8 * i)));
-  }
-  auto file = AtomicFile::create(path);
-  if (!file) {
-    return file.error();
-  }
-  StreamingDigest digest;
-  const auto append = [&](std::span<const std::byte> bytes) -> Status {
-    digest.update(bytes);
-    return file->write(bytes);
-  };
-  TRAIN_RETURN_IF_ERROR(append(std::as_bytes(std::span(length))));
-  TRAIN_RETURN_IF_ERROR(append(std::as_bytes(std::span(header))));
-  for (const TensorBytes& tensor : tensors) {
-    TRAIN_RETURN_IF_ERROR(append(tensor.bytes));
-  }
-  TRAIN_RETURN_IF_ERROR(file->commit());
-  return WrittenFile{file->size_bytes(), digest.finish()};
-}
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
   auto file = MappedFile::open(path);

@@ -14,11 +14,12 @@
 
 namespace train::storage {
 
-/// A float32 tensor to write, row-major. Borrows `bytes`.
+/// A tensor to write, row-major. Borrows `bytes`.
 struct TensorBytes {
   std::string name;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
+  std::string dtype = "F32";  ///< As in TensorEntry.
 };
 
 using TensorMetadata = std::map<std::string, std::string>;
@@ -30,7 +31,7 @@ struct WrittenFile {
 
 /// Writes `path` atomically (ST-1) in the safetensors format: tensors in the order given, header
 /// padded so that the data starts at a multiple of 8. Blocks; needs no memory beyond the header.
-/// REQUIRES: names are distinct UTF-8, bytes match shapes. Errors: as AtomicFile.
+/// REQUIRES: names are distinct UTF-8, dtypes known, bytes match shapes. Errors: as AtomicFile.
 Result<WrittenFile> write_safetensors(const std::filesystem::path& path,
                                       std::span<const TensorBytes> tensors,
                                       const TensorMetadata& metadata = {});

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "storage/atomic_file.hpp"
+#include "storage/digest.hpp"
+#include "storage/safetensors.hpp"
+
+namespace train::storage {
+
+/// What a safetensors header says of a tensor before its bytes are there.
+struct TensorHeading {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::string dtype = "F32";
+};
+
+/// Writes a safetensors file whose tensors come one after the other, in pieces of any size, so that
+/// no more than a piece need be in memory. Atomic as AtomicFile (ST-1): dropped without commit(),
+/// nothing is left. Threading: one owner. Every call blocks on the disk.
+class SafetensorsWriter {
+ public:
+  /// Writes the header; the data starts at a multiple of 8.
+  /// REQUIRES: names are distinct UTF-8, dtypes known. Errors: as AtomicFile.
+  static Result<SafetensorsWriter> create(const std::filesystem::path& path,
+                                          std::span<const TensorHeading> tensors,
+                                          const TensorMetadata& metadata = {});
+
+  /// Appends bytes of the tensors, in the order of their headings.
+  /// REQUIRES: no more than the headings announce. Errors: as AtomicFile.
+  Status write(std::span<const std::byte> bytes);
+
+  /// Makes the file durable under its name. REQUIRES: every byte announced has been written.
+  Result<WrittenFile> commit();
+
+ private:
+  SafetensorsWriter(AtomicFile file, std::uint64_t due_bytes)
+      : file_(std::move(file)), due_bytes_(due_bytes) {}
+  Status append(std::span<const std::byte> bytes);
+
+  AtomicFile file_;
+  StreamingDigest digest_;
+  std::uint64_t due_bytes_;  ///< Of tensors, not written yet.
+};
+
+}  // namespace train::storage
