@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -84,8 +83,7 @@ IncomingCheckpoint::~IncomingCheckpoint() { discard(); }
 
 void IncomingCheckpoint::discard() noexcept {
   if (!path_.empty()) {
-    std::error_code ignored;  // What cannot be removed now goes at the next start (CK-2).
-    fs::remove_all(path_, ignored);
+    std::ignore = storage::remove_tree(path_);  // the rest goes at the next start (CK-2)
     path_.clear();
   }
 }

@@ -2,13 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <system_error>
 #include <utility>
+
+#include "storage/file_calls.hpp"
 
 namespace train::storage {
 namespace {
@@ -20,18 +22,29 @@ fs::path directory_of(const fs::path& path) {
   return parent.empty() ? fs::path(".") : parent;
 }
 
-Status sync_path(const fs::path& path, int flags) {
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC);
+/// Opens what is there already, syncs it with `sync(descriptor, path)` and closes it.
+template <class Sync>
+Status sync_path(const fs::path& path, int flags, const Sync& sync) {
+  const int descriptor = ::open(path.c_str(), flags | O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) {
     return os_error(Access::write, path, errno);
   }
-  const int result = ::fsync(descriptor);
+  const int result = sync(descriptor, path);
   const int error_number = errno;
-  ::close(descriptor);
+  ::close(descriptor);  // opened to read: it has nothing of its own to lose
   if (result != 0) {
     return os_error(Access::write, path, error_number);
   }
   return {};
+}
+
+/// Has the system start writing these bytes without waiting for them. Where it cannot, fsync does
+/// all of the work.
+int start_writing(int descriptor, std::uint64_t begin, std::uint64_t end) {
+  const int result = ::sync_file_range(descriptor, static_cast<off64_t>(begin),
+                                       static_cast<off64_t>(end - begin), SYNC_FILE_RANGE_WRITE);
+  const bool unknown_here = errno == ENOSYS || errno == EINVAL || errno == ESPIPE;
+  return result != 0 && unknown_here ? 0 : result;
 }
 
 }  // namespace
@@ -69,7 +82,7 @@ Result<AtomicFile> AtomicFile::create(const fs::path& target) {
   const fs::path hidden =
       directory_of(target) /
       fmt::format(".{}.tmp-{}-{}", target.filename().string(), ::getpid(), serial++);
-  const int descriptor = ::open(hidden.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const int descriptor = disk_open(hidden, O_WRONLY | O_TRUNC | O_NOFOLLOW);
   if (descriptor < 0) {
     return os_error(Access::write, target, errno);
   }
@@ -78,11 +91,10 @@ Result<AtomicFile> AtomicFile::create(const fs::path& target) {
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : target_(std::move(other.target_)),
-      hidden_(std::move(other.hidden_)),
+      hidden_(std::exchange(other.hidden_, {})),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      size_bytes_(other.size_bytes_) {
-  other.hidden_.clear();
-}
+      size_bytes_(other.size_bytes_),
+      started_bytes_(other.started_bytes_) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   if (this != &other) {
@@ -91,6 +103,7 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
     hidden_ = std::exchange(other.hidden_, {});
     descriptor_ = std::exchange(other.descriptor_, -1);
     size_bytes_ = other.size_bytes_;
+    started_bytes_ = other.started_bytes_;
   }
   return *this;
 }
@@ -99,45 +112,54 @@ AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::discard() noexcept {
   if (descriptor_ >= 0) {
-    ::close(std::exchange(descriptor_, -1));
+    disk_close(std::exchange(descriptor_, -1), hidden_);  // of bytes that nobody wants
   }
   if (!hidden_.empty()) {
-    ::unlink(hidden_.c_str());
+    disk_unlink(AT_FDCWD, hidden_.c_str(), hidden_);
     hidden_.clear();
   }
 }
 
+Error AtomicFile::abandon(int error_number) {
+  discard();
+  return os_error(Access::write, target_, error_number);
+}
+
 Status AtomicFile::write(std::span<const std::byte> bytes) {
-  TRAIN_CHECK(descriptor_ >= 0);
+  TRAIN_CHECK(descriptor_ >= 0, "{} was committed or abandoned", target_.string());
+  // In pieces, each of which the disk works on while the next is copied: fsync then finds nearly
+  // nothing left to do.
+  constexpr std::size_t piece_bytes = std::size_t{8} << 20;
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      return os_error(Access::write, target_, errno);
+    const auto piece = bytes.first(std::min(bytes.size(), piece_bytes));
+    if (disk_write_all(descriptor_, hidden_, piece) != 0) {
+      return abandon(errno);
     }
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    size_bytes_ += static_cast<std::uint64_t>(written);
+    size_bytes_ += piece.size();
+    bytes = bytes.subspan(piece.size());
+    if (size_bytes_ - started_bytes_ >= piece_bytes) {
+      if (start_writing(descriptor_, started_bytes_, size_bytes_) != 0) {
+        return abandon(errno);
+      }
+      started_bytes_ = size_bytes_;
+    }
   }
   return {};
 }
 
 Status AtomicFile::sync() {
-  TRAIN_CHECK(descriptor_ >= 0);
-  if (::fsync(descriptor_) != 0) {
-    return os_error(Access::write, target_, errno);
+  TRAIN_CHECK(descriptor_ >= 0, "{} was committed or abandoned", target_.string());
+  if (disk_sync(descriptor_, hidden_) != 0) {
+    return abandon(errno);
   }
   return {};
 }
 
 Status AtomicFile::commit() {
   TRAIN_RETURN_IF_ERROR(sync());
-  if (::close(std::exchange(descriptor_, -1)) != 0) {
-    return os_error(Access::write, target_, errno);
-  }
-  if (::rename(hidden_.c_str(), target_.c_str()) != 0) {
-    return os_error(Access::write, target_, errno);
+  if (disk_close(std::exchange(descriptor_, -1), hidden_) != 0 ||
+      disk_rename(hidden_, target_) != 0) {
+    return abandon(errno);
   }
   hidden_.clear();
   return fsync_directory(directory_of(target_));
@@ -188,7 +210,7 @@ Status make_directory(const fs::path& path) {
   }
   const fs::path clean = path.has_filename() ? path : path.parent_path();
   TRAIN_RETURN_IF_ERROR(make_directory(clean.parent_path()));
-  if (::mkdir(clean.c_str(), 0777) != 0) {
+  if (disk_make_directory(clean) != 0) {
     if (errno == EEXIST && fs::is_directory(clean, code)) {
       return {};
     }
@@ -201,26 +223,19 @@ Status make_directory(const fs::path& path) {
   return fsync_directory(directory_of(clean));
 }
 
-Status fsync_file(const fs::path& path) { return sync_path(path, O_RDONLY); }
+Status fsync_file(const fs::path& path) { return sync_path(path, O_NOFOLLOW, disk_sync); }
 
-Status fsync_directory(const fs::path& path) { return sync_path(path, O_RDONLY | O_DIRECTORY); }
+Status fsync_directory(const fs::path& path) {
+  return sync_path(path, O_DIRECTORY, disk_sync_directory);
+}
 
 Status rename_durably(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) {
+  if (disk_rename(from, to) != 0) {
     return os_error(Access::write, to, errno);
   }
   TRAIN_RETURN_IF_ERROR(fsync_directory(directory_of(to)));
   if (directory_of(from) != directory_of(to)) {
     return fsync_directory(directory_of(from));
-  }
-  return {};
-}
-
-Status remove_tree(const fs::path& path) {
-  std::error_code code;
-  fs::remove_all(path, code);
-  if (code) {
-    return os_error(Access::write, path, code.value());
   }
   return {};
 }

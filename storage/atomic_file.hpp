@@ -22,7 +22,9 @@ enum class Access : std::uint8_t { read, write };
 ///
 /// Bytes go to a hidden name in the same directory; commit() makes them durable and renames.
 /// Threading: not thread-safe. All calls block on the disk. Dropped without commit(): the hidden
-/// file is removed.
+/// file is removed. After an error of write(), sync() or commit() it is abandoned: removed, and
+/// nothing may be called any more (a second fsync after a failed one may report success for bytes
+/// that are lost).
 class AtomicFile {
  public:
   /// Errors: directory missing or not writable (user), disk full (failure).
@@ -34,7 +36,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  /// Appends. Unbuffered: callers write in large pieces.
+  /// Appends. Unbuffered: callers write in large pieces. The disk begins with them at once.
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
 
@@ -42,7 +44,8 @@ class AtomicFile {
   Status sync();
 
   /// sync, close, rename over the target, sync the directory. On return the file survives a power
-  /// cut. REQUIRES: not committed yet.
+  /// cut. REQUIRES: not committed yet. An error of syncing the directory comes after the rename:
+  /// the file is there, but a power cut may take it back.
   Status commit();
 
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
@@ -52,11 +55,13 @@ class AtomicFile {
   AtomicFile(std::filesystem::path target, std::filesystem::path hidden, int descriptor)
       : target_(std::move(target)), hidden_(std::move(hidden)), descriptor_(descriptor) {}
   void discard() noexcept;
+  Error abandon(int error_number);
 
   std::filesystem::path target_;
   std::filesystem::path hidden_;
   int descriptor_ = -1;
   std::uint64_t size_bytes_ = 0;
+  std::uint64_t started_bytes_ = 0;  ///< Those that the disk was told to write.
 };
 
 /// Replaces or creates `path` with `content`, whole or not at all; durable on return. Blocks.
@@ -75,7 +80,8 @@ Status fsync_directory(const std::filesystem::path& path);
 /// Renames within one file system and makes both directories' entries durable.
 Status rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Removes a file or a directory tree. Missing: fine.
+/// Removes a file, or a directory and all below it, without following symbolic links. Missing:
+/// fine. What fails to go does not keep the rest from going; the first error is returned.
 Status remove_tree(const std::filesystem::path& path);
 
 }  // namespace train::storage

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "storage/atomic_file.hpp"
+#include "storage/file_calls.hpp"
 
 namespace train::storage {
 namespace {
@@ -27,7 +29,7 @@ std::string owner_of(int descriptor) {
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& directory, std::string_view name) {
   const std::filesystem::path path = directory / name;
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  const int descriptor = disk_open(path, O_RDWR);
   if (descriptor < 0) {
     return os_error(Access::write, path, errno);
   }
@@ -40,8 +42,8 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& directory, std::
     return os_error(Access::write, path, errno);
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(descriptor, 0) != 0 ||
-      ::pwrite(descriptor, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (disk_truncate(descriptor, path, 0) != 0 ||
+      disk_write_all(descriptor, path, std::as_bytes(std::span(pid))) != 0) {
     return os_error(Access::write, path, errno);
   }
   return lock;

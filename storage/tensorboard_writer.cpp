@@ -8,9 +8,11 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <span>
 #include <utility>
 
 #include "storage/atomic_file.hpp"
+#include "storage/file_calls.hpp"
 
 namespace train::storage {
 namespace {
@@ -133,7 +135,7 @@ Result<TensorboardWriter> TensorboardWriter::open(const std::filesystem::path& d
   std::filesystem::path path = directory / name;
   int descriptor = -1;
   for (int serial = 1; serial < 1000; ++serial) {
-    descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    descriptor = disk_open(path, O_WRONLY | O_EXCL | O_APPEND);
     if (descriptor >= 0 || errno != EEXIST) {
       break;
     }
@@ -176,17 +178,13 @@ Status TensorboardWriter::record(std::string_view event) {
   append_little_endian(frame, masked_crc(frame));
   frame += event;
   append_little_endian(frame, masked_crc(event));
-  ssize_t written = -1;
-  do {
-    written = ::write(descriptor_, frame.data(), frame.size());
-  } while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(frame.size())) {
-    size_bytes_ += written;
+  if (disk_write_all(descriptor_, path_, std::as_bytes(std::span(frame))) == 0) {
+    size_bytes_ += static_cast<off_t>(frame.size());
     return {};
   }
-  const int error_number = written < 0 ? errno : ENOSPC;
+  const int error_number = errno;
   // A part of a record would make everything after it unreadable.
-  if (::ftruncate(descriptor_, size_bytes_) != 0) {
+  if (disk_truncate(descriptor_, path_, static_cast<std::uint64_t>(size_bytes_)) != 0) {
     return os_error(Access::write, path_, errno);
   }
   return os_error(Access::write, path_, error_number);

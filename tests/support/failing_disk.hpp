@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "storage/file_calls.hpp"
+
+namespace train::test {
+
+/// Which of the calls that change the disk fails, and how.
+struct DiskFault {
+  int error_number = ENOSPC;
+  std::int64_t at = -1;     ///< Number of the call among those that can fail so, from 0. -1: none.
+  bool persistent = false;  ///< All later ones fail, too.
+  std::optional<storage::FileCallKind> only = {};  ///< Counts and fails no other kind.
+};
+
+/// A disk that fails while this object lives. A full one (ENOSPC) fails what takes space and still
+/// removes; a broken one (EIO) fails everything. A write that fails leaves half of its bytes.
+class FailingDisk final : public storage::FileCallHook {
+ public:
+  explicit FailingDisk(const DiskFault& fault = {})
+      : fault_(fault), outer_(storage::install_file_call_hook(this)) {}
+  ~FailingDisk() override { storage::install_file_call_hook(outer_); }
+
+  int before(storage::FileCall& call) override {
+    const std::lock_guard lock(mutex_);
+    if (!can_fail(call.kind)) {
+      return 0;
+    }
+    const std::int64_t number = seen_++;
+    ++by_kind_[call.kind];
+    if (torn_) {
+      torn_ = fault_.persistent;
+      ++failed_;
+      return fault_.error_number;
+    }
+    const bool due = fault_.at >= 0 && (number == fault_.at);
+    if (!due) {
+      return 0;
+    }
+    torn_ = fault_.persistent;
+    if (call.kind == storage::FileCallKind::write && call.bytes.size() > 1 &&
+        fault_.error_number != EINTR) {
+      call.bytes = call.bytes.first(call.bytes.size() / 2);
+      torn_ = true;  // the rest of it is the call that fails
+      return 0;
+    }
+    ++failed_;
+    return fault_.error_number;
+  }
+  void after(const storage::FileCall& /*call*/, int /*error_number*/) override {}
+
+  /// Calls so far that could have failed so.
+  [[nodiscard]] std::int64_t seen() const { return seen_; }
+  [[nodiscard]] std::int64_t seen(storage::FileCallKind kind) const {
+    const auto found = by_kind_.find(kind);
+    return found == by_kind_.end() ? 0 : found->second;
+  }
+  [[nodiscard]] std::int64_t failed() const { return failed_; }
+
+ private:
+  [[nodiscard]] bool can_fail(storage::FileCallKind kind) const {
+    using storage::FileCallKind;
+    if (kind == FileCallKind::point || (fault_.only && kind != *fault_.only)) {
+      return false;
+    }
+    const bool removes = kind == FileCallKind::unlink || kind == FileCallKind::remove_directory;
+    return !(removes && fault_.error_number == ENOSPC);
+  }
+
+  DiskFault fault_;
+  storage::FileCallHook* outer_;
+  std::mutex mutex_;
+  std::map<storage::FileCallKind, std::int64_t> by_kind_;
+  std::int64_t seen_ = 0;
+  std::int64_t failed_ = 0;
+  bool torn_ = false;
+};
+
+}  // namespace train::test
