@@ -143,6 +143,24 @@ Status check_sizes(const RunConfig& config, const Places& places) {
   return {};
 }
 
+Status check_decay(const RunConfig& config, const Places& places) {
+  const ScheduleSection& schedule = config.schedule;
+  const std::int64_t decay_steps = wsd_decay_steps(schedule, config.run.steps);
+  if (schedule.warmup_steps + decay_steps > config.run.steps) {
+    return broken(
+        places, "schedule.decay_fraction",
+        fmt::format("({}) of run.steps ({}) is {} steps, which exceed the run together "
+                    "with schedule.warmup_steps ({})",
+                    schedule.decay_fraction, config.run.steps, decay_steps, schedule.warmup_steps));
+  }
+  if (schedule.decay_shape == "exp" && schedule.decay_floor <= 0.0) {
+    return broken(places, "schedule.decay_floor",
+                  "must be above 0 where schedule.decay_shape is \"exp\": a power of it is what "
+                  "the learning rate is multiplied with");
+  }
+  return {};
+}
+
 Status check_schedule(const RunConfig& config, const Places& places) {
   const ScheduleSection& schedule = config.schedule;
   if (schedule.warmup_steps >= config.run.steps) {
@@ -161,7 +179,7 @@ Status check_schedule(const RunConfig& config, const Places& places) {
         fmt::format("({}) and schedule.warmup_steps ({}) exceed run.steps ({})",
                     schedule.constant_tail_steps, schedule.warmup_steps, config.run.steps));
   }
-  return {};
+  return schedule.name == "wsd" ? check_decay(config, places) : Status{};
 }
 
 Status check_checkpoint(const RunConfig& config, const Places& places) {

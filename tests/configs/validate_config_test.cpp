@@ -70,7 +70,9 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("model.arch=enoky", "\"enoki\", \"qwen3\"; did you mean \"enoki\"?");
   check_refused("model.init_scheme=scaled", "\"karpathy_gpt2\"");
   check_refused("optimizer.name=adam", "supports \"adamw\"");
-  check_refused("schedule.name=cosine", "\"cos\", \"cos_inf\", \"constant\"");
+  check_refused("schedule.name=cosine", "\"cos\", \"linear\", \"cos_inf\", \"wsd\", \"constant\"");
+  check_refused("schedule.decay_shape=cos", "\"linear\", \"cosine\", \"mirror_cosine\"");
+  check_refused("schedule.decay_fraction=1.5", "must be 0 <= x <= 1");
   check_refused("data.order=shuffle", "\"lanes\"");
   check_refused("parallel.strategy=ful", "did you mean \"full\"?");
   check_refused("parallel.transport=mpi", "\"gloo\", \"inproc\"");
@@ -108,6 +110,14 @@ TEST_CASE("validate_config: rules between keys", "[configs][validate_config]") {
   CHECK(verdict({"schedule.name=cos_inf", "run.steps=10", "schedule.warmup_steps=4",
                  "schedule.constant_tail_steps=7"})
             .find("exceed run.steps (10)") != std::string::npos);
+  CHECK(verdict({"schedule.name=wsd", "run.steps=10", "schedule.warmup_steps=7",
+                 "schedule.decay_fraction=0.39"})
+            .empty());
+  CHECK(verdict({"schedule.name=wsd", "run.steps=10", "schedule.warmup_steps=7",
+                 "schedule.decay_fraction=0.4"})
+            .find("is 4 steps, which exceed the run") != std::string::npos);
+  CHECK(verdict({"schedule.name=wsd", "schedule.decay_shape=exp"})
+            .find("schedule.decay_floor must be above 0") != std::string::npos);
 }
 
 TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config]") {

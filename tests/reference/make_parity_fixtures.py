@@ -126,72 +126,12 @@ def parity_case(shape, seed, with_optimizer):
     return case
 
 
-def one_cycle(total, warmup, peak, div, final_div):
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([parameter], lr=peak)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=peak, total_steps=total, pct_start=warmup / total,
-        anneal_strategy="cos", cycle_momentum=False, div_factor=div, final_div_factor=final_div,
-    )
-    values = []
-    for step in range(total):
-        values.append(schedule.get_last_lr()[0])
-        if step + 1 < total:
-            optimizer.step()
-            schedule.step()
-    return values
-
-
-def cos_inf(total, warmup, peak, div, final_div, tail):
-    floor = 1 / (div * final_div)
-
-    def multiplier(step):
-        if step < warmup:
-            return step / warmup + (1 - step / warmup) / div
-        if step < total - tail:
-            x = (step - warmup) / (total - tail - warmup)
-            return floor + 0.5 * (1 - floor) * (1 + math.cos(math.pi * x))
-        return floor
-
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([parameter], lr=peak)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, multiplier)
-    values = []
-    for _ in range(total):
-        values.append(schedule.get_last_lr()[0])
-        optimizer.step()
-        schedule.step()
-    return values
-
-
-def schedules():
-    cases = []
-    for total, warmup, peak, div, final_div in (
-        (100, 10, 0.01, 100.0, 1.0),
-        (50, 0, 3e-4, 25.0, 1e4),
-        (37, 36, 0.1, 10.0, 2.0),
-        (64, 7, 0.02, 100.0, 1.0),
-    ):
-        cases.append(
-            dict(name="cos", total=total, warmup=warmup, peak=peak, div=div, final_div=final_div,
-                 tail=0, lr=one_cycle(total, warmup, peak, div, final_div))
-        )
-    for total, warmup, peak, tail in ((100, 10, 0.01, 0), (60, 0, 0.02, 10), (40, 1, 0.01, 5)):
-        cases.append(
-            dict(name="cos_inf", total=total, warmup=warmup, peak=peak, div=100.0, final_div=0.1,
-                 tail=tail, lr=cos_inf(total, warmup, peak, 100.0, 0.1, tail))
-        )
-    return cases
-
-
 def main():
     HERE.mkdir(exist_ok=True)
     for seed, (name, shape) in enumerate(CASES.items(), start=1):
         case = parity_case(shape, seed, with_optimizer=name in ("enoki", "qwen3"))
         text = json.dumps(case, separators=(",", ":"))
         (HERE / f"{name}.json").write_text(text + "\n")
-    text = json.dumps(schedules(), separators=(",", ":"))
-    (HERE / "lr_schedules.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":
