@@ -50,7 +50,7 @@ std::string GlooLink::silent_ranks(const Exchange& exchange) const {
     return name_ranks(silent) + " to begin it";
   }
   for (const int peer : exchange.peers) {
-    if (exchange.to_receive[as_index(peer)] > (untaken(exchange, peer) ? 1U : 0U)) {
+    if (exchange.to_receive[as_index(peer)] > 0) {
       silent.push_back(peer);
     }
   }
@@ -70,7 +70,7 @@ std::string GlooLink::broken_ranks(const Exchange& exchange) {
   std::string why;
   for (int peer = 0; peer < world_size_; ++peer) {
     const bool needed = std::binary_search(exchange.peers.begin(), exchange.peers.end(), peer);
-    if (peer == rank_ || (!needed && has_left(peer))) {
+    if (peer == rank_ || (!needed && watch_->has_left(peer))) {
       continue;
     }
     try {

@@ -19,9 +19,11 @@ GlooChannel::~GlooChannel() {
 
 void GlooChannel::exchange(const CollectiveIdentity& identity, Transfer transfer, Done done) {
   check_transfer(transfer, rank(), world_size());
-  const std::lock_guard lock(mutex_);
-  queue_.push_back({identity, std::move(transfer), std::move(done)});
-  changed_.notify_one();
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({identity, std::move(transfer), std::move(done)});
+  }
+  changed_.notify_one();  // without the lock: the thread it wakes wants it
 }
 
 void GlooChannel::cancel(const std::string& reason) { end(reason, false); }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -21,35 +22,38 @@ namespace {
 
 constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
 
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
-              sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t));
+static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t));
 
 std::uint64_t random_word() {
   std::random_device random;
   return std::uint64_t{random()} << 32 | random();
 }
 
-/// 0, or the error number.
-int read_memory(pid_t process, std::uint64_t address, std::span<std::byte> place) {
-  while (!place.empty()) {
-    const iovec local = {place.data(), place.size()};
-    const iovec remote = {reinterpret_cast<void*>(address), place.size()};  // NOLINT: not ours
-    const ssize_t got = ::process_vm_readv(process, &local, 1, &remote, 1, 0);
+/// Reads `place`, then the word at `word_address` if there is a `word`, in one call unless the
+/// kernel stops early. 0, or the error number.
+int read_memory(pid_t process, std::uint64_t address, std::span<std::byte> place,
+                std::uint64_t word_address, std::uint64_t* word) {
+  const std::size_t word_bytes = word == nullptr ? 0 : sizeof(*word);
+  while (true) {
+    const std::array<iovec, 2> local = {{{place.data(), place.size()}, {word, word_bytes}}};
+    const std::array<iovec, 2> remote = {
+        {{reinterpret_cast<void*>(address), place.size()},       // NOLINT: not ours
+         {reinterpret_cast<void*>(word_address), word_bytes}}};  // NOLINT: not ours
+    const ssize_t got = ::process_vm_readv(process, local.data(), 2, remote.data(), 2, 0);
     if (got <= 0) {
       return got == 0 ? EFAULT : errno;
     }
+    const auto bytes = static_cast<std::size_t>(got);
+    if (bytes == place.size() + word_bytes) {
+      return 0;
+    }
     // Less than was asked for ends at a page that is not there: the next call says so.
-    address += static_cast<std::uint64_t>(got);
-    place = place.subspan(static_cast<std::size_t>(got));
+    address += std::min(bytes, place.size());
+    place = place.subspan(std::min(bytes, place.size()));
   }
-  return 0;
 }
 
-int read_word(pid_t process, std::uint64_t address, std::uint64_t& word) {
-  return read_memory(process, address, std::as_writable_bytes(std::span(&word, 1)));
-}
-
-DirectNote note_of(const std::uint64_t& probe) {
+DirectNote note_of(const std::uint64_t& probe, int inbox) {
   DirectNote note;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string machine;
@@ -64,13 +68,15 @@ DirectNote note_of(const std::uint64_t& probe) {
   note.process = ::getpid();
   note.address = reinterpret_cast<std::uintptr_t>(&probe);
   note.value = probe;
+  note.inbox = inbox;
   return note;
 }
 
 bool can_read(const DirectNote& own, const DirectNote& theirs) {
   std::uint64_t word = 0;
   return own.machine[0] != '\0' && own.machine == theirs.machine &&
-         read_word(static_cast<pid_t>(theirs.process), theirs.address, word) == 0 &&
+         read_memory(static_cast<pid_t>(theirs.process), theirs.address,
+                     std::as_writable_bytes(std::span(&word, 1)), 0, nullptr) == 0 &&
          word == theirs.value;
 }
 
@@ -88,71 +94,85 @@ Status tell_all(GlooLink& link, const CollectiveIdentity& identity, const std::v
 
 }  // namespace
 
-Result<std::vector<DirectPeer>> agree_on_direct(GlooLink& link, std::uint64_t generation,
-                                                bool wanted) {
+Result<LocalRanks> agree_on_local(GlooLink& link, std::uint64_t generation, bool wanted) {
   const std::size_t ranks = as_index(link.world_size());
   CollectiveIdentity identity = {.generation = generation, .command = -1, .index = 1};
   const std::uint64_t probe = random_word();
-  const DirectNote own = wanted ? note_of(probe) : DirectNote();
+  LocalRanks local;
+  local.own = wanted ? InboxMemory::make(link.world_size(), probe) : nullptr;
+  const DirectNote own = local.own ? note_of(probe, local.own->descriptor()) : DirectNote();
   std::vector<DirectNote> notes(ranks);
   TRAIN_RETURN_IF_ERROR(tell_all(link, identity, std::vector(ranks, own), notes));
 
-  std::vector<std::uint8_t> can(ranks, 0);
+  std::vector<std::uint8_t> reached(ranks, 0);
+  local.inboxes.resize(ranks);
+  local.processes.resize(ranks);
   for (std::size_t peer = 0; peer < ranks; ++peer) {
-    can[peer] = peer != as_index(link.rank()) && can_read(own, notes[peer]) ? 1 : 0;
+    local.processes[peer] = static_cast<pid_t>(notes[peer].process);
+    if (peer != as_index(link.rank()) && can_read(own, notes[peer])) {
+      local.inboxes[peer] = InboxMemory::of(local.processes[peer], notes[peer].inbox,
+                                            link.world_size(), notes[peer].value);
+      reached[peer] = local.inboxes[peer] ? 1 : 0;
+    }
   }
-  std::vector<std::uint8_t> lent(ranks, 0);
-  identity.index = 2;  // ends when all have read, so the probe lives long enough
-  TRAIN_RETURN_IF_ERROR(tell_all(link, identity, can, lent));
-  std::vector<DirectPeer> peers(ranks);
+  std::vector<std::uint8_t> reaches(ranks, 0);
+  identity.index = 2;  // ends when all have looked, so probe and descriptor live long enough
+  TRAIN_RETURN_IF_ERROR(tell_all(link, identity, reached, reaches));
   for (std::size_t peer = 0; peer < ranks; ++peer) {
-    peers[peer] = {static_cast<pid_t>(notes[peer].process), can[peer] != 0, lent[peer] != 0};
+    if (reaches[peer] == 0) {
+      local.inboxes[peer] = nullptr;
+    }
   }
-  return peers;
+  if (local.own) {
+    local.own->close_descriptor();
+  }
+  return local;
 }
 
-GlooDirect::GlooDirect(int world_size)
-    : peers_(as_index(world_size)), next_ticket_(random_word()) {}
+GlooDirect::GlooDirect() : next_ticket_(random_word()) {}
 
-bool GlooDirect::reads(int peer, std::size_t bytes) const {
-  return bytes > kSmallBytes && peers_[as_index(peer)].read;
-}
-
-bool GlooDirect::lends(int peer, std::size_t bytes) const {
-  return bytes > kSmallBytes && peers_[as_index(peer)].lent;
+void GlooDirect::set(std::atomic<std::uint64_t>& own,
+                     std::vector<const std::atomic<std::uint64_t>*> peers,
+                     std::vector<pid_t> processes) {
+  ticket_ = &own;
+  tickets_ = std::move(peers);
+  processes_ = std::move(processes);
 }
 
 void GlooDirect::begin() {
   next_ticket_ += next_ticket_ + 1 == 0 ? 2 : 1;  // never 0, which means that there is none
-  ticket_.store(next_ticket_);
+  if (ticket_ != nullptr) {
+    ticket_->store(next_ticket_);
+  }
 }
 
 DirectOffer GlooDirect::offer(std::span<const std::byte> bytes) const {
   return {.address = reinterpret_cast<std::uintptr_t>(bytes.data()),
-          .ticket_address = reinterpret_cast<std::uintptr_t>(&ticket_),
-          .ticket = ticket_.load()};
+          .ticket_address = reinterpret_cast<std::uintptr_t>(ticket_),
+          .ticket = next_ticket_};
 }
 
 void GlooDirect::revoke() {
-  ticket_.store(0);
+  if (ticket_ != nullptr) {
+    ticket_->store(0);
+  }
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 std::optional<std::string> GlooDirect::read(int peer, const DirectOffer& offer,
                                             std::span<std::byte> place,
                                             const std::function<bool()>& stop) const {
-  const pid_t process = peers_[as_index(peer)].process;
   const auto lost = [&](const char* why) { return fmt::format("lost rank {} ({})", peer, why); };
   for (std::size_t begin = 0; begin < place.size(); begin += kChunkBytes) {
     const std::size_t bytes = std::min(kChunkBytes, place.size() - begin);
     std::uint64_t ticket = 0;
-    int error = read_memory(process, offer.address + begin, place.subspan(begin, bytes));
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // the bytes, then the ticket
-    error = error == 0 ? read_word(process, offer.ticket_address, ticket) : error;
+    const int error = read_memory(processes_[as_index(peer)], offer.address + begin,
+                                  place.subspan(begin, bytes), offer.ticket_address, &ticket);
     if (error != 0) {
       return lost(std::strerror(error));
     }
-    if (ticket != offer.ticket) {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the bytes, then the ticket
+    if (ticket != offer.ticket || tickets_[as_index(peer)]->load() != offer.ticket) {
       return lost("it has given up");
     }
     if (stop()) {

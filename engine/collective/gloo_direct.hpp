@@ -7,30 +7,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "engine/collective/shared_inbox.hpp"
 
 namespace train::engine {
 
 class GlooLink;
 
-/// What a rank tells the others so that they can try to read its memory.
+/// What a rank tells the others so that they can try to reach its memory.
 struct DirectNote {
   std::array<char, 40> machine = {};  ///< The boot id; empty: this rank takes no part.
   std::int64_t process = 0;
   std::uint64_t address = 0;  ///< Of a word that holds `value`.
-  std::uint64_t value = 0;
+  std::uint64_t value = 0;    ///< Also the mark of the inbox.
+  std::int32_t inbox = -1;    ///< File descriptor, in that process.
 };
 
-/// Between this rank and one other: either direction may work without the other.
-struct DirectPeer {
-  pid_t process = 0;
-  bool read = false;  ///< This rank reads the other's memory.
-  bool lent = false;  ///< The other reads this rank's.
+/// The other ranks as this one reaches them.
+struct LocalRanks {
+  std::shared_ptr<InboxMemory> own;  ///< Null: this rank takes no part.
+  /// By rank. Null: over the connection, in both directions.
+  std::vector<std::shared_ptr<InboxMemory>> inboxes;
+  std::vector<pid_t> processes;  ///< By rank.
 };
 
 /// Where the bytes of an exchange lie in the memory of the one that sends them.
@@ -40,18 +44,18 @@ struct DirectOffer {
   std::uint64_t ticket = 0;
 };
 
-/// Finds out which ranks can read each other's memory: each tells a random word and where it lies,
-/// and a pair reads if the reader finds that word there. So a process id of another namespace, a
-/// refusal of the kernel or another machine only means that bytes go over the connection. All ranks
-/// call it at the same point; blocks for two exchanges. `wanted` false: this rank takes no part.
+/// Finds out which ranks can read each other's memory and write to each other's inbox: each tells a
+/// random word, where it lies, and where its inbox is; a pair is local if each side finds the
+/// other's word in both. So a process id of another namespace, a refusal of the kernel or another
+/// machine only means that bytes go over the connection. All ranks call it at the same point;
+/// blocks for two exchanges. `wanted` false: this rank takes no part.
 ///
-/// Who may read whom is the kernel's decision (process_vm_readv(2)): the same user, with the same
-/// privileges at most. Where Yama restricts that to ancestors this process gives the other
-/// processes of its user leave, for as long as it lives.
+/// Who may do what is the kernel's decision (process_vm_readv(2), proc(5) on /proc/PID/fd): the
+/// same user, with the same privileges at most. Where Yama restricts that to ancestors this process
+/// gives the other processes of its user leave, for as long as it lives.
 /// Errors: those of an exchange.
-[[nodiscard]] Result<std::vector<DirectPeer>> agree_on_direct(GlooLink& link,
-                                                              std::uint64_t generation,
-                                                              bool wanted);
+[[nodiscard]] Result<LocalRanks> agree_on_local(GlooLink& link, std::uint64_t generation,
+                                                bool wanted);
 
 /// Reading of ranges out of the memory of ranks on the same machine: for one link.
 ///
@@ -62,19 +66,22 @@ struct DirectOffer {
 /// is still there, nothing had been let go of when the last byte was read, in the manner of a
 /// sequence lock: sender: ticket, fence, other content; reader: content, fence, ticket. So nobody
 /// needs to confirm a confirmation, and a reader that succeeds while the sender fails has good
-/// bytes, as one whose bytes had all come over a connection. Tickets are random and never come
-/// again, so memory that is given to something else, or to another process under the number of a
-/// dead one, does not show them. A dead process has no memory: reading it is an error.
+/// bytes, as one whose bytes had all come over a connection.
+///
+/// The ticket lies in memory that both map, where a look costs nothing, but outlives the process
+/// there. So the call that reads the bytes reads it as well, out of the same process. Tickets are
+/// random and never come again: another process under the number of a dead one does not show them.
+/// A dead process has no memory: reading it is an error.
 ///
 /// Threading: one owner.
 class GlooDirect {
  public:
-  explicit GlooDirect(int world_size);
+  GlooDirect();
 
-  void set(std::vector<DirectPeer> peers) { peers_ = std::move(peers); }
-  /// Whether this rank reads `bytes` bytes of that peer directly, or the peer this rank's.
-  [[nodiscard]] bool reads(int peer, std::size_t bytes) const;
-  [[nodiscard]] bool lends(int peer, std::size_t bytes) const;
+  /// The ticket of this rank, and where this process sees that of each peer: borrowed. Null for
+  /// those that are not read.
+  void set(std::atomic<std::uint64_t>& own, std::vector<const std::atomic<std::uint64_t>*> peers,
+           std::vector<pid_t> processes);
 
   /// Before the first offer() of an exchange: a new ticket.
   void begin();
@@ -89,9 +96,10 @@ class GlooDirect {
                                                 const std::function<bool()>& stop) const;
 
  private:
-  std::vector<DirectPeer> peers_;  ///< By rank.
+  std::vector<const std::atomic<std::uint64_t>*> tickets_;  ///< By rank.
+  std::vector<pid_t> processes_;                            ///< By rank.
   std::uint64_t next_ticket_;
-  std::atomic<std::uint64_t> ticket_{0};
+  std::atomic<std::uint64_t>* ticket_ = nullptr;
 };
 
 }  // namespace train::engine

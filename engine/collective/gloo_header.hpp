@@ -55,4 +55,6 @@ struct GlooHeader {
           .received_bytes = header.received_bytes};
 }
 
+static_assert(sizeof(GlooHeader) + kSmallBytes <= kInboxMessageBytes);
+
 }  // namespace train::engine

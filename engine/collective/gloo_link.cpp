@@ -20,11 +20,7 @@ namespace {
 /// A large message is cut so that its progress shows, and the timeout is one of silence. Gloo
 /// itself has no limit.
 constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
-constexpr std::uint64_t kFarewellSlot = std::numeric_limits<std::uint64_t>::max();
 constexpr int kChunkBits = 24;
-/// In place of a chunk's number: the receiver has read the data.
-constexpr std::uint64_t kTakenChunk = (std::uint64_t{1} << kChunkBits) - 1;
-constexpr auto kFarewellLimit = std::chrono::milliseconds(50);
 
 constexpr std::size_t kAreaBytes = sizeof(GlooHeader) + kSmallBytes;
 
@@ -43,9 +39,6 @@ GlooLink::GlooLink(std::shared_ptr<gloo::transport::Device> device,
       timeout_(timeout),
       exchanges_(as_index(world_size_), 0),
       headers_(2 * kAreaBytes * as_index(world_size_)),
-      farewells_(as_index(world_size_), 0),
-      taken_(as_index(world_size_), 0),
-      direct_(world_size_),
       everything_(context_->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max())) {
 }
 
@@ -53,12 +46,10 @@ GlooLink::~GlooLink() { disconnect(true); }
 
 Status GlooLink::open() {
   try {
-    for (int peer = 0; peer < world_size_; ++peer) {
-      if (peer != rank_) {
-        everything_->recv(peer, kFarewellSlot,
-                          reinterpret_cast<std::uintptr_t>(&farewells_[as_index(peer)]), 1);
-      }
-    }
+    watch_ = std::make_unique<GlooWatch>(*context_, [this](bool lost) {
+      const std::lock_guard lock(mutex_);
+      end_waits(lost);
+    });
   } catch (const std::exception& error) {
     return failure(without_place(error.what()));
   }
@@ -69,6 +60,8 @@ Status GlooLink::run(const CollectiveIdentity& identity, const Transfer& transfe
   return run_with({.identity = identity,
                    .transfer = transfer,
                    .peers = peers_of(transfer, rank_),
+                   .local = {},
+                   .remote = {},
                    .headers_done = false,
                    .to_receive = {},
                    .to_send = {}});
@@ -87,12 +80,17 @@ Status GlooLink::barrier(const CollectiveIdentity& identity) {
   return run_with({.identity = identity,
                    .transfer = nothing,
                    .peers = std::move(peers),
+                   .local = {},
+                   .remote = {},
                    .headers_done = false,
                    .to_receive = {},
                    .to_send = {}});
 }
 
 Status GlooLink::run_with(Exchange exchange) {
+  for (const int peer : exchange.peers) {
+    (is_local(peer) ? exchange.local : exchange.remote).push_back(peer);
+  }
   exchange.to_receive.resize(as_index(world_size_), 0);
   exchange.to_send.resize(as_index(world_size_), 0);
   if (const std::optional<std::string> reason = aborted()) {
@@ -113,18 +111,21 @@ Status GlooLink::run_with(Exchange exchange) {
 Status GlooLink::exchange_headers(Exchange& exchange) {
   for (const int peer : exchange.peers) {  // all, before any of the calls below can fail
     std::memset(received_header(peer), 0, sizeof(GlooHeader));
-    taken_[as_index(peer)] = 0;
   }
   direct_.begin();
-  for (const int peer : exchange.peers) {
+  for (const int peer : exchange.remote) {
     post_receive(peer, slot(peer, 0), received_header(peer), kAreaBytes);
     exchange.to_receive[as_index(peer)] = 1;
   }
-  for (const int peer : exchange.peers) {
+  for (const int peer : exchange.remote) {
     post_header(exchange, peer);
   }
+  for (const int peer : exchange.local) {
+    send_local_header(exchange, peer);
+  }
   copy_own(exchange.transfer, rank_);
-  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, exchange.peers.size()));
+  TRAIN_RETURN_IF_ERROR(wait_local_headers(exchange));
+  TRAIN_RETURN_IF_ERROR(wait_receives(exchange, exchange.remote.size()));
   for (const int peer : exchange.peers) {
     if (Status same = compare(exchange, peer); !same) {
       release_memory();
@@ -137,64 +138,27 @@ Status GlooLink::exchange_headers(Exchange& exchange) {
 
 Status GlooLink::exchange_data(Exchange& exchange) {
   std::size_t messages = 0;
-  for (const int peer : exchange.peers) {
-    messages += post_data_receives(exchange, peer);
+  for (const int peer : exchange.remote) {
+    exchange.to_receive[as_index(peer)] =
+        chunks_of(exchange.transfer.receive[as_index(peer)].size());
+    messages += exchange.to_receive[as_index(peer)];
+    post_chunks(exchange, peer, true);
   }
-  for (const int peer : exchange.peers) {
+  for (const int peer : exchange.remote) {
     post_chunks(exchange, peer, false);
   }
   for (const int peer : exchange.peers) {
     take_small(exchange, peer);
   }
-  TRAIN_RETURN_IF_ERROR(read_direct(exchange));
+  TRAIN_RETURN_IF_ERROR(read_local(exchange));
+  TRAIN_RETURN_IF_ERROR(wait_taken(exchange));
   TRAIN_RETURN_IF_ERROR(wait_receives(exchange, messages));
   return wait_sends(exchange);
 }
 
-std::size_t GlooLink::post_data_receives(Exchange& exchange, int peer) {
-  std::size_t& messages = exchange.to_receive[as_index(peer)];
-  const std::size_t bytes = exchange.transfer.receive[as_index(peer)].size();
-  messages = direct_.reads(peer, bytes) ? 0 : chunks_of(bytes);
-  post_chunks(exchange, peer, true);
-  if (untaken(exchange, peer)) {
-    post_receive(peer, slot(peer, kTakenChunk),
-                 reinterpret_cast<const std::byte*>(&taken_[as_index(peer)]), 1);
-    ++messages;
-  }
-  return messages;
-}
-
-Status GlooLink::read_direct(Exchange& exchange) {
-  // Each rank begins with the one after it, so that they do not all read the first one's memory.
-  std::vector<int> peers = exchange.peers;
-  std::rotate(peers.begin(), std::upper_bound(peers.begin(), peers.end(), rank_), peers.end());
-  for (const int peer : peers) {
-    const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
-    if (!direct_.reads(peer, place.size())) {
-      continue;
-    }
-    const DirectOffer offer = read_gloo_header(received_header(peer)).offer;
-    if (const std::optional<std::string> why =
-            direct_.read(peer, offer, place, [&] { return aborted().has_value(); })) {
-      return blame(exchange, *why, false);
-    }
-    post_send(peer, slot(peer, kTakenChunk), reinterpret_cast<const std::byte*>(&taking_), 1);
-    ++exchange.to_send[as_index(peer)];
-  }
-  return {};
-}
-
-// The byte is written by the kernel, for a thread of Gloo; a sanitizer knows nothing of that order.
-[[gnu::no_sanitize_thread]] bool GlooLink::untaken(const Exchange& exchange, int peer) const {
-  return direct_.lends(peer, exchange.transfer.send[as_index(peer)].size()) &&
-         __atomic_load_n(&taken_[as_index(peer)], __ATOMIC_ACQUIRE) == 0;
-}
-
 void GlooLink::post_header(Exchange& exchange, int peer) {
   const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
-  const GlooHeader header =
-      gloo_header_of(own_claim(exchange, peer),
-                     direct_.lends(peer, bytes.size()) ? direct_.offer(bytes) : DirectOffer());
+  const GlooHeader header = gloo_header_of(own_claim(exchange, peer), DirectOffer());
   std::byte* area = sent_header(peer);
   std::memcpy(area, &header, sizeof(header));
   std::size_t small = 0;
@@ -209,9 +173,6 @@ void GlooLink::post_header(Exchange& exchange, int peer) {
 void GlooLink::post_chunks(Exchange& exchange, int peer, bool receive) {
   const std::span<const std::byte> range =
       receive ? exchange.transfer.receive[as_index(peer)] : exchange.transfer.send[as_index(peer)];
-  if (receive ? direct_.reads(peer, range.size()) : direct_.lends(peer, range.size())) {
-    return;
-  }
   for (std::size_t chunk = 0; chunk < chunks_of(range.size()); ++chunk) {
     const std::size_t begin = chunk * kChunkBytes;
     const std::size_t bytes = std::min(kChunkBytes, range.size() - begin);
@@ -243,20 +204,19 @@ Status GlooLink::compare_if_arrived(const Exchange& exchange, int peer) const {
 void GlooLink::take_small(const Exchange& exchange, int peer) const {
   const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
   if (!place.empty() && place.size() <= kSmallBytes) {
-    std::memcpy(place.data(), received_header(peer) + sizeof(GlooHeader), place.size());
+    const std::byte* message =
+        is_local(peer) ? inbox_->message(peer, number(peer)) : received_header(peer);
+    std::memcpy(place.data(), message + sizeof(GlooHeader), place.size());
   }
 }
 
 Status GlooLink::wait_receives(Exchange& exchange, std::size_t count) {
-  expected_ += count;
-  // A farewell is a receive that ended, too. It is seen here no later than Gloo counts it; seen
-  // earlier it only makes this wait for what is about to be counted.
-  for (; completed_ < expected_ + farewells(); ++completed_) {
+  for (; count > 0; --count) {
     const auto begin = std::chrono::steady_clock::now();
     int peer = -1;
     try {
       if (aborted() || !everything_->waitRecv(&peer, timeout_)) {
-        return blame(exchange, "", false);
+        return blame(exchange, watch_->loss(), false);
       }
     } catch (const std::exception& error) {
       return blame(exchange, error.what(), std::chrono::steady_clock::now() - begin >= timeout_);
@@ -286,7 +246,7 @@ Status GlooLink::wait_sends(Exchange& exchange) {
     int peer = -1;
     try {
       if (aborted() || !everything_->waitSend(&peer, timeout_)) {
-        return blame(exchange, "", false);
+        return blame(exchange, watch_->loss(), false);
       }
     } catch (const std::exception& error) {
       return blame(exchange, error.what(), std::chrono::steady_clock::now() - begin >= timeout_);
@@ -307,9 +267,17 @@ void GlooLink::abort(const std::string& reason) {
   if (!aborted_) {
     aborted_ = reason;
   }
-  if (everything_) {
+  is_aborted_.store(true);
+  end_waits(true);
+}
+
+void GlooLink::end_waits(bool remote) {
+  if (remote && everything_) {
     everything_->abortWaitRecv();
     everything_->abortWaitSend();
+  }
+  if (inbox_) {
+    inbox_->ring_own();
   }
 }
 
@@ -322,45 +290,11 @@ void GlooLink::release_memory() {
   }
 }
 
-std::size_t GlooLink::farewells() const {
-  std::size_t count = 0;
-  for (int peer = 0; peer < world_size_; ++peer) {
-    count += has_left(peer) ? 1 : 0;
-  }
-  return count;
-}
-
-// The byte is written by the kernel, for a thread of Gloo; a sanitizer knows nothing of that order.
-[[gnu::no_sanitize_thread]] bool GlooLink::has_left(int peer) const {
-  return __atomic_load_n(&farewells_[as_index(peer)], __ATOMIC_ACQUIRE) != 0;
-}
-
-void GlooLink::say_farewell() {
-  std::size_t said = 0;
-  farewell_ = 1;
-  for (int peer = 0; peer < world_size_; ++peer) {
-    try {
-      if (peer != rank_) {
-        everything_->send(peer, kFarewellSlot, reinterpret_cast<std::uintptr_t>(&farewell_), 1);
-        ++said;
-      }
-    } catch (const std::exception&) {
-      // It has gone already.
-    }
-  }
-  try {
-    while (said > 0) {
-      said -= everything_->waitSend(nullptr, kFarewellLimit) ? 1 : 0;  // not: an abort, once
-    }
-  } catch (const std::exception&) {
-    // Its receive has been posted since it connected: one that has not taken a byte by now is lost.
-  }
-}
-
 void GlooLink::disconnect(bool farewell) {
-  if (farewell && everything_) {
-    say_farewell();
+  if (farewell && everything_ && watch_) {
+    watch_->say_farewell();
   }
+  watch_.reset();
   release_memory();
   context_.reset();
   device_.reset();
@@ -376,7 +310,7 @@ void GlooLink::post_send(int peer, std::uint64_t slot, const std::byte* from, st
 }
 
 std::uint64_t GlooLink::slot(int peer, std::uint64_t chunk) const {
-  TRAIN_CHECK(chunk <= kTakenChunk, "chunk {}", chunk);
+  TRAIN_CHECK(chunk >> kChunkBits == 0, "chunk {}", chunk);
   return exchanges_[as_index(peer)] << kChunkBits | chunk;
 }
 

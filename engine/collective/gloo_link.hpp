@@ -1,8 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +15,8 @@
 #include "engine/base/result.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/collective/gloo_direct.hpp"
+#include "engine/collective/gloo_watch.hpp"
+#include "engine/collective/shared_inbox.hpp"
 #include "engine/collective/transfer.hpp"
 
 namespace gloo {
@@ -27,19 +31,20 @@ namespace train::engine {
 
 /// The connections of one rank on one channel, and the protocol of an exchange on them.
 ///
-/// An exchange with a peer is: each side posts a receive for the other's header and sends its own
-/// (identity, sizes, and the bytes themselves if they are few); headers are compared; what did not
-/// fit follows in chunks, into its place; or, where GlooDirect works, the receiver reads it out of
-/// the sender's memory, says so, and the sender waits for that. Every message has a slot of its
-/// own: the pair's number of exchanges and the chunk. So the n-th exchange of one side meets the
-/// n-th of the other whatever they are, and a message that was left over meets nobody.
+/// An exchange with a peer is: each side sends the other its header (identity, sizes, and the bytes
+/// themselves if they are few); headers are compared; what did not fit follows. With a peer on
+/// another machine headers and data, in chunks, go over the connection. With a local one (see
+/// agree_on_local()) the header goes through shared memory, the receiver reads the data out of the
+/// sender's memory and says so there, and the sender waits for that. Every message has a slot of
+/// its own: the pair's number of exchanges and the chunk. So the n-th exchange of one side meets
+/// the n-th of the other whatever they are, and a message that was left over meets nobody. What is
+/// for remote peers is posted first and waited for last: it travels meanwhile.
 ///
 /// One Gloo buffer stands for the whole address space: all messages are offsets in it, so one wait
 /// sees whichever comes first, one abort ends it, and when it is destroyed no thread of Gloo
-/// touches borrowed memory any more. On it lies a receive from each peer that only the peer's
-/// farewell answers: Gloo tells nobody but pending operations that a connection broke, and counts a
-/// receive that it has begun as no longer pending. So a death wakes every wait, whoever it is for,
-/// and a rank that leaves in order disturbs none.
+/// touches borrowed memory any more. A death or an abort wakes every wait, whoever it is for, and a
+/// rank that leaves in order disturbs none: GlooWatch, whose thread rings the inbox and ends waits
+/// on the buffer.
 ///
 /// Threading: one owner; abort() is safe from any thread.
 class GlooLink {
@@ -54,15 +59,16 @@ class GlooLink {
   GlooLink& operator=(const GlooLink&) = delete;
   ~GlooLink();
 
-  /// Posts the receives of farewells. Errors: failure (a connection is broken).
+  /// Starts to watch the connections. Errors: failure (one is broken).
   [[nodiscard]] Status open();
 
   /// Runs one exchange to its end; blocks. After a failure the memory of the transfer is not
   /// touched any more, and nothing but disconnect() may be called. Errors: failure naming the rank
   /// that differs, that closed the connection or was waited for.
   [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer);
-  /// Which ranks read each other's memory from the next exchange on: see agree_on_direct().
-  void set_direct(std::vector<DirectPeer> peers) { direct_.set(std::move(peers)); }
+  /// Which ranks are local from the next exchange on: see agree_on_local(). `channel` has an inbox
+  /// of its own. Once, between two exchanges.
+  void set_local(std::size_t channel, const LocalRanks& local);
 
   /// Exchanges headers with everybody: returns when all ranks have got here.
   [[nodiscard]] Status barrier(const CollectiveIdentity& identity);
@@ -81,39 +87,52 @@ class GlooLink {
   struct Exchange {
     const CollectiveIdentity& identity;
     const Transfer& transfer;
-    std::vector<int> peers;
+    std::vector<int> peers;  ///< Ascending: the next two together.
+    std::vector<int> local;
+    std::vector<int> remote;
     bool headers_done = false;
     std::vector<std::size_t> to_receive;  ///< By rank: messages posted and not known to have come.
     std::vector<std::size_t> to_send;     ///< The same of all messages sent.
   };
+  /// Whether what is waited for has come from a peer. An error ends the exchange.
+  using Arrived = std::function<Result<bool>(int peer)>;
 
   [[nodiscard]] Status run_with(Exchange exchange);
   [[nodiscard]] Status exchange_headers(Exchange& exchange);
   [[nodiscard]] Status exchange_data(Exchange& exchange);
-  void post_header(Exchange& exchange, int peer);
-  void post_chunks(Exchange& exchange, int peer, bool receive);
-  [[nodiscard]] std::size_t post_data_receives(Exchange& exchange, int peer);
-  [[nodiscard]] Status read_direct(Exchange& exchange);
   [[nodiscard]] Status compare(const Exchange& exchange, int peer) const;
   [[nodiscard]] Status compare_if_arrived(const Exchange& exchange, int peer) const;
   void take_small(const Exchange& exchange, int peer) const;
-  /// Whether the bytes for that peer are read by it, and it has not said yet that it has.
-  [[nodiscard]] bool untaken(const Exchange& exchange, int peer) const;
   [[nodiscard]] PairClaim own_claim(const Exchange& exchange, int peer) const;
 
+  // Over the connections.
+  void post_header(Exchange& exchange, int peer);
+  void post_chunks(Exchange& exchange, int peer, bool receive);
   [[nodiscard]] Status wait_receives(Exchange& exchange, std::size_t count);
   [[nodiscard]] Status wait_sends(Exchange& exchange);
 
+  // With ranks of this machine.
+  [[nodiscard]] bool is_local(int peer) const { return inbox_ && inbox_->reaches(peer); }
+  /// The number of the exchange under way with that peer.
+  [[nodiscard]] std::uint64_t number(int peer) const;
+  void send_local_header(const Exchange& exchange, int peer);
+  [[nodiscard]] bool take_local_header(int peer);
+  [[nodiscard]] Status wait_local_headers(Exchange& exchange);
+  [[nodiscard]] Status read_local(const Exchange& exchange);
+  [[nodiscard]] Status wait_taken(const Exchange& exchange);
+  [[nodiscard]] Status wait_local(const Exchange& exchange, std::vector<int> awaited,
+                                  const Arrived& arrived);
+  /// Whether that peer reads the bytes for it here, and has not said yet that it has.
+  [[nodiscard]] bool untaken(const Exchange& exchange, int peer) const;
+
   [[nodiscard]] std::optional<std::string> aborted() const;
-  /// After an exception of Gloo: who is to blame, in words. Lets go of the memory.
+  /// What went wrong: who is to blame, in words. Lets go of the memory.
   [[nodiscard]] Error blame(const Exchange& exchange, const std::string& what, bool timed_out);
   [[nodiscard]] std::string silent_ranks(const Exchange& exchange) const;
   [[nodiscard]] std::string broken_ranks(const Exchange& exchange);
   void release_memory();
-  void say_farewell();
-  /// Farewells that have come, counted or about to be.
-  [[nodiscard]] std::size_t farewells() const;
-  [[nodiscard]] bool has_left(int peer) const;
+  /// Of the owner, under way or to come: local ones look again, `remote` ones fail. With the lock.
+  void end_waits(bool remote);
 
   void post_receive(int peer, std::uint64_t slot, const std::byte* place, std::size_t bytes);
   void post_send(int peer, std::uint64_t slot, const std::byte* from, std::size_t bytes);
@@ -130,17 +149,15 @@ class GlooLink {
   Milliseconds timeout_;
   std::vector<std::uint64_t> exchanges_;  ///< By rank: exchanges had with it.
   std::vector<std::byte> headers_;        ///< For each rank one to send and one to receive.
-  std::vector<std::uint8_t> farewells_;   ///< By rank: 1 when it has left.
-  std::uint8_t farewell_ = 0;             ///< What is sent.
-  std::vector<std::uint8_t> taken_;       ///< By rank: 1 when it has read what was offered.
-  std::uint8_t taking_ = 1;               ///< What is sent then.
   GlooDirect direct_;
-  std::size_t expected_ = 0;   ///< Messages asked for so far, farewells left out.
-  std::size_t completed_ = 0;  ///< Receives that have ended so far, farewells included.
+  std::atomic<bool> is_aborted_{false};
 
-  mutable std::mutex mutex_;  ///< Guards what follows against abort().
+  mutable std::mutex mutex_;          ///< Guards what follows against abort() and the watch.
+  std::optional<SharedInbox> inbox_;  ///< None: no rank is local. Set once, by the owner.
   std::unique_ptr<gloo::transport::UnboundBuffer> everything_;
   std::optional<std::string> aborted_;
+
+  std::unique_ptr<GlooWatch> watch_;  ///< Last: its thread ends before the rest goes.
 };
 
 }  // namespace train::engine

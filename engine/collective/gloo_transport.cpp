@@ -165,13 +165,12 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
     }
     links[i] = std::move(link).value();
   }
-  const Result<std::vector<DirectPeer>> peers =
-      agree_on_direct(*links[0], options.generation, options.direct);
-  if (!peers) {
-    return peers.error();
+  const Result<LocalRanks> local = agree_on_local(*links[0], options.generation, options.direct);
+  if (!local) {
+    return local.error();
   }
-  for (const std::unique_ptr<GlooLink>& link : links) {
-    link->set_direct(*peers);
+  for (std::size_t i = 0; i < kChannelCount; ++i) {
+    links[i]->set_local(i, *local);
   }
   ChannelTransports channels;
   for (std::size_t i = 0; i < kChannelCount; ++i) {

@@ -128,7 +128,8 @@ TEST_CASE("gloo: two that differ fail both, with both names, and move nothing",
   CHECK_THAT(end_of(later), Catch::Contains("rank 1 is at"));
   // The third learns of it too, and the other channels go on.
   auto third = start(*world[2][kReduce], identity_of(7, 3), parcels[2].transfer());
-  CHECK_THAT(end_of(third), Catch::Contains("lost rank"));
+  // What rank 1 had to say may lie there still.
+  CHECK_THAT(end_of(third), Catch::Contains("lost rank") || Catch::Contains("rank 1 is at"));
   CHECK(parcels[2].untouched());
   auto fresh = parcels_of(3, [](int, int) { return 10; });
   std::vector<std::future<Status>> ends;

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/collective/gloo_header.hpp"
+#include "engine/collective/gloo_link.hpp"
+#include "engine/collective/gloo_text.hpp"
+
+// An exchange with ranks on the same machine.
+namespace train::engine {
+
+void GlooLink::set_local(std::size_t channel, const LocalRanks& local) {
+  const auto is_there = [](const std::shared_ptr<InboxMemory>& inbox) { return inbox != nullptr; };
+  if (!local.own || std::none_of(local.inboxes.begin(), local.inboxes.end(), is_there)) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.emplace(rank_, channel, local.own, local.inboxes);
+  }
+  std::vector<const std::atomic<std::uint64_t>*> tickets;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    tickets.push_back(inbox_->reaches(peer) ? &inbox_->ticket_of(peer) : nullptr);
+  }
+  direct_.set(inbox_->ticket(), std::move(tickets), local.processes);
+}
+
+std::uint64_t GlooLink::number(int peer) const { return exchanges_[as_index(peer)] + 1; }
+
+void GlooLink::send_local_header(const Exchange& exchange, int peer) {
+  const std::span<const std::byte> bytes = exchange.transfer.send[as_index(peer)];
+  const bool small = bytes.size() <= kSmallBytes;
+  const GlooHeader header =
+      gloo_header_of(own_claim(exchange, peer), small ? DirectOffer() : direct_.offer(bytes));
+  inbox_->send(peer, number(peer), std::as_bytes(std::span(&header, 1)),
+               small ? bytes : std::span<const std::byte>());
+}
+
+bool GlooLink::take_local_header(int peer) {
+  const std::byte* message = inbox_->message(peer, number(peer));
+  if (message == nullptr) {
+    return false;
+  }
+  std::memcpy(received_header(peer), message, sizeof(GlooHeader));
+  return true;
+}
+
+Status GlooLink::wait_local_headers(Exchange& exchange) {
+  return wait_local(exchange, exchange.local, [&](int peer) -> Result<bool> {
+    if (!take_local_header(peer)) {
+      return false;
+    }
+    TRAIN_RETURN_IF_ERROR(compare(exchange, peer));
+    return true;
+  });
+}
+
+Status GlooLink::read_local(const Exchange& exchange) {
+  // Each rank begins with the one after it, so that they do not all read the first one's memory.
+  std::vector<int> peers = exchange.local;
+  std::rotate(peers.begin(), std::upper_bound(peers.begin(), peers.end(), rank_), peers.end());
+  for (const int peer : peers) {
+    const std::span<std::byte> place = exchange.transfer.receive[as_index(peer)];
+    if (place.size() <= kSmallBytes) {
+      continue;
+    }
+    const DirectOffer offer = read_gloo_header(received_header(peer)).offer;
+    if (const std::optional<std::string> why =
+            direct_.read(peer, offer, place, [&] { return is_aborted_.load(); })) {
+      return blame(exchange, *why, false);
+    }
+    inbox_->say_taken(peer, number(peer));
+  }
+  return {};
+}
+
+bool GlooLink::untaken(const Exchange& exchange, int peer) const {
+  return is_local(peer) && exchange.transfer.send[as_index(peer)].size() > kSmallBytes &&
+         !inbox_->taken(peer, number(peer));
+}
+
+Status GlooLink::wait_taken(const Exchange& exchange) {
+  return wait_local(exchange, exchange.local,
+                    [&](int peer) -> Result<bool> { return !untaken(exchange, peer); });
+}
+
+Status GlooLink::wait_local(const Exchange& exchange, std::vector<int> awaited,
+                            const Arrived& arrived) {
+  const auto has_left = [&](int peer) { return watch_->has_left(peer); };
+  auto deadline = SharedInbox::Clock::now() + timeout_;
+  bool late = false;
+  while (!awaited.empty()) {
+    // Before the look at what has arrived: whoever left or failed wrote what it had to write first,
+    // and what is written after the look ends the sleep.
+    const std::uint32_t rings = inbox_->rings();
+    const bool ended = is_aborted_.load() || watch_->lost();
+    const auto left = std::find_if(awaited.begin(), awaited.end(), has_left);
+    const int gone = left == awaited.end() ? -1 : *left;
+
+    const std::size_t before = awaited.size();
+    std::vector<int> still;
+    for (const int peer : awaited) {
+      const Result<bool> here = arrived(peer);
+      if (!here) {
+        release_memory();
+        return here.error();
+      }
+      if (!*here) {
+        still.push_back(peer);
+      }
+    }
+    awaited = std::move(still);
+    if (awaited.empty()) {
+      break;
+    }
+    if (std::find(awaited.begin(), awaited.end(), gone) != awaited.end()) {
+      return blame(exchange, fmt::format("lost rank {} (it has left)", gone), false);
+    }
+    if (ended) {
+      return blame(exchange, watch_->loss(), false);
+    }
+    if (awaited.size() < before) {
+      deadline = SharedInbox::Clock::now() + timeout_;
+    } else if (late) {
+      return blame(exchange, "", true);
+    }
+    late = !inbox_->sleep(rings, deadline);
+  }
+  return {};
+}
+
+}  // namespace train::engine

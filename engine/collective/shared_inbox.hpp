@@ -1,0 +1,127 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace train::engine {
+
+/// Bytes of one message in an inbox: a header and what is short enough to travel with it.
+inline constexpr std::size_t kInboxMessageBytes = 4352;
+
+/// What one peer writes into the inbox of a rank.
+struct InboxDrawer {
+  struct Message {
+    alignas(64) std::atomic<std::uint64_t> number{0};  ///< Of the exchange; written last.
+    std::array<std::byte, kInboxMessageBytes> bytes = {};
+  };
+  std::array<Message, 2> messages;                  ///< By the lowest bit of the number.
+  alignas(64) std::atomic<std::uint64_t> taken{0};  ///< Number of the last range it has read.
+};
+
+/// Where the owner of an inbox sleeps, and what it shows its peers.
+struct InboxBell {
+  alignas(64) std::atomic<std::uint32_t> rings{0};  ///< A futex.
+  std::atomic<std::uint32_t> sleeping{0};
+  alignas(64) std::atomic<std::uint64_t> ticket{0};  ///< Written by the owner: see GlooDirect.
+};
+
+/// Memory of one rank that the ranks of its machine map: an inbox for each channel. Comes from the
+/// kernel zeroed and of a fixed size, so an access cannot fail. Unmapped when it is destroyed; the
+/// mappings of others remain.
+class InboxMemory {
+ public:
+  /// Makes this rank's. Null: the kernel gives none.
+  [[nodiscard]] static std::shared_ptr<InboxMemory> make(int world_size, std::uint64_t mark);
+  /// Maps that of another process, which has said where it is. Null: it is not there, not permitted
+  /// or something else; `mark` tells.
+  [[nodiscard]] static std::shared_ptr<InboxMemory> of(pid_t process, int descriptor,
+                                                       int world_size, std::uint64_t mark);
+  InboxMemory(const InboxMemory&) = delete;
+  InboxMemory& operator=(const InboxMemory&) = delete;
+  ~InboxMemory();
+
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  /// From here on nobody can map it any more.
+  void close_descriptor();
+
+  [[nodiscard]] InboxBell& bell(std::size_t channel) const;
+  [[nodiscard]] InboxDrawer& drawer(std::size_t channel, int peer) const;
+
+ private:
+  InboxMemory(int descriptor, void* start, std::size_t bytes, int world_size);
+  [[nodiscard]] static std::shared_ptr<InboxMemory> map(int descriptor, int world_size);
+  [[nodiscard]] std::atomic<std::uint64_t>& mark() const;
+
+  int descriptor_;
+  std::byte* start_;
+  std::size_t bytes_;
+  int world_size_;
+};
+
+/// The messages of one rank with those of its machine, on one channel.
+///
+/// The exchanges of a pair are numbered from 1 at both ends alike. In the n-th each side sends the
+/// other one message; after a range that is read out of the sender's memory the reader says taken.
+///
+/// Why a message is not overwritten before it has been read: the n-th goes where the (n-2)-th was.
+/// Whoever sends the n-th has ended its (n-1)-th exchange, so it has seen the other's (n-1)-th
+/// message; the other sent that after the end of its own (n-2)-th exchange, in which it read the
+/// (n-2)-th message. Each of these steps is a release store met by an acquire load. A failed link
+/// sends nothing any more.
+///
+/// Why no ring is missed: the owner notes rings(), looks at what it waits for, says that it sleeps
+/// and sleeps only if rings() is still the same. Who rings writes, then counts the ring, then looks
+/// whether the owner sleeps. All of these are sequentially consistent: if the ringer does not see
+/// the sleeper, the sleeper sees the ring. So a ring costs a system call only if somebody sleeps.
+///
+/// Threading: one owner; ring_own() from any thread.
+class SharedInbox {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `peers`: by rank, null for those that are not reached this way (the own included).
+  SharedInbox(int rank, std::size_t channel, std::shared_ptr<InboxMemory> own,
+              std::vector<std::shared_ptr<InboxMemory>> peers);
+
+  [[nodiscard]] bool reaches(int peer) const {
+    return peers_[static_cast<std::size_t>(peer)] != nullptr;
+  }
+  /// Writes `header` and `small`, at most kInboxMessageBytes together, into the peer's inbox.
+  void send(int peer, std::uint64_t number, std::span<const std::byte> header,
+            std::span<const std::byte> small);
+  /// That message of the peer: null until it has come. Stays until this rank's next message but
+  /// one to that peer.
+  [[nodiscard]] const std::byte* message(int peer, std::uint64_t number) const;
+
+  void say_taken(int peer, std::uint64_t number);
+  [[nodiscard]] bool taken(int peer, std::uint64_t number) const;
+
+  /// Word that peers see as ticket_of().
+  [[nodiscard]] std::atomic<std::uint64_t>& ticket() { return own_->bell(channel_).ticket; }
+  [[nodiscard]] const std::atomic<std::uint64_t>& ticket_of(int peer) const;
+
+  [[nodiscard]] std::uint32_t rings() const;
+  /// Sleeps until the inbox has been rung since rings() was `seen`; may return earlier. False: at
+  /// `deadline`.
+  [[nodiscard]] bool sleep(std::uint32_t seen, Clock::time_point deadline);
+  void ring_own();
+
+ private:
+  [[nodiscard]] InboxDrawer& at_peer(int peer) const;
+  [[nodiscard]] InboxDrawer& own_drawer(int peer) const { return own_->drawer(channel_, peer); }
+
+  int rank_;
+  std::size_t channel_;
+  std::shared_ptr<InboxMemory> own_;
+  std::vector<std::shared_ptr<InboxMemory>> peers_;
+};
+
+}  // namespace train::engine

@@ -1,0 +1,199 @@
+#include "engine/collective/shared_inbox.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace train::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = SharedInbox::Clock;
+
+constexpr std::uint64_t kMark = 0x1234567890abcdefULL;
+
+/// Ranks of one process, each with the memory of the others mapped a second time.
+struct Inboxes {
+  explicit Inboxes(int world_size, std::size_t channel = 1) {
+    std::vector<std::shared_ptr<InboxMemory>> own;
+    for (int rank = 0; rank < world_size; ++rank) {
+      own.push_back(InboxMemory::make(world_size, kMark));
+      REQUIRE(own.back() != nullptr);
+    }
+    for (int rank = 0; rank < world_size; ++rank) {
+      std::vector<std::shared_ptr<InboxMemory>> peers(own.size());
+      for (int peer = 0; peer < world_size; ++peer) {
+        const auto index = static_cast<std::size_t>(peer);
+        if (peer != rank) {
+          peers[index] = InboxMemory::of(::getpid(), own[index]->descriptor(), world_size, kMark);
+          REQUIRE(peers[index] != nullptr);
+        }
+      }
+      ranks.push_back(
+          std::make_unique<SharedInbox>(rank, channel, own[static_cast<std::size_t>(rank)], peers));
+    }
+  }
+  std::vector<std::unique_ptr<SharedInbox>> ranks;
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+bool says(const std::byte* message, std::string_view text) {
+  return message != nullptr && std::memcmp(message, text.data(), text.size()) == 0;
+}
+
+/// Waits until `is_there`. False: nothing rang for `limit`.
+template <class Condition>
+bool wait_for(SharedInbox& inbox, const Condition& is_there,
+              std::chrono::milliseconds limit = 5000ms) {
+  const auto deadline = Clock::now() + limit;
+  while (true) {
+    const std::uint32_t rings = inbox.rings();
+    if (is_there()) {
+      return true;
+    }
+    if (!inbox.sleep(rings, deadline)) {
+      return false;
+    }
+  }
+}
+
+/// One side of `count` rounds in which each sends the other a message and says taken.
+bool play(SharedInbox& inbox, int peer, std::uint64_t count) {
+  for (std::uint64_t number = 1; number <= count; ++number) {
+    const std::uint64_t told = number * 3 + static_cast<std::uint64_t>(peer);
+    inbox.send(peer, number, std::as_bytes(std::span(&told, 1)), {});
+    const auto arrived = [&] { return inbox.message(peer, number) != nullptr; };
+    if (!wait_for(inbox, arrived)) {
+      return false;
+    }
+    std::uint64_t heard = 0;
+    std::memcpy(&heard, inbox.message(peer, number), sizeof(heard));
+    if (heard != number * 3 + static_cast<std::uint64_t>(1 - peer)) {
+      return false;
+    }
+    if (number % 3 == 0) {
+      inbox.say_taken(peer, number);
+      if (!wait_for(inbox, [&] { return inbox.taken(peer, number); })) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("inbox: only what is meant is mapped", "[engine][collective][inbox]") {
+  const auto own = InboxMemory::make(3, kMark);
+  REQUIRE(own != nullptr);
+  CHECK(InboxMemory::of(::getpid(), own->descriptor(), 3, kMark) != nullptr);
+  CHECK(InboxMemory::of(::getpid(), own->descriptor(), 3, kMark + 1) == nullptr);
+  CHECK(InboxMemory::of(::getpid(), own->descriptor(), 4, kMark) == nullptr);
+  CHECK(InboxMemory::of(::getpid(), -1, 3, kMark) == nullptr);
+  int pipe[2] = {};
+  REQUIRE(::pipe(pipe) == 0);
+  CHECK(InboxMemory::of(::getpid(), pipe[0], 3, kMark) == nullptr);
+  CHECK(::ftruncate(own->descriptor(), 10) != 0);  // nobody takes the memory away from others
+  const int descriptor = own->descriptor();
+  own->close_descriptor();
+  CHECK(own->descriptor() == -1);
+  CHECK(InboxMemory::of(::getpid(), descriptor, 3, kMark) == nullptr);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+}
+
+TEST_CASE("inbox: messages find rank and channel, and two may wait",
+          "[engine][collective][inbox]") {
+  Inboxes inboxes(3);
+  SharedInbox& first = *inboxes.ranks[0];
+  SharedInbox& third = *inboxes.ranks[2];
+  CHECK(first.reaches(2));
+  CHECK_FALSE(first.reaches(0));
+  CHECK(third.message(0, 1) == nullptr);
+  first.send(2, 1, bytes_of("one"), bytes_of(" and more"));
+  first.send(2, 2, bytes_of("two"), {});
+  CHECK(says(third.message(0, 1), "one and more"));
+  CHECK(says(third.message(0, 2), "two"));
+  CHECK(third.message(0, 3) == nullptr);
+  CHECK(third.message(1, 1) == nullptr);
+  CHECK(inboxes.ranks[1]->message(0, 1) == nullptr);
+  first.send(2, 3, bytes_of("six"), {});
+  CHECK(third.message(0, 1) == nullptr);
+  CHECK(says(third.message(0, 2), "two"));
+  const std::vector<std::byte> most(kInboxMessageBytes - 3, std::byte{7});
+  first.send(2, 4, bytes_of("six"), most);
+  REQUIRE(says(third.message(0, 4), "six"));
+  CHECK(std::equal(most.begin(), most.end(), third.message(0, 4) + 3));
+
+  CHECK_FALSE(first.taken(2, 4));
+  third.say_taken(0, 4);
+  CHECK(first.taken(2, 4));
+  CHECK_FALSE(first.taken(1, 4));
+  CHECK_FALSE(third.taken(0, 4));
+  first.ticket().store(99);
+  CHECK(third.ticket_of(0).load() == 99);
+  CHECK(third.ticket_of(1).load() == 0);
+}
+
+TEST_CASE("inbox: a sleeper is woken by its peers and by itself", "[engine][collective][inbox]") {
+  Inboxes inboxes(2);
+  SharedInbox& sleeper = *inboxes.ranks[0];
+  const std::uint32_t before = sleeper.rings();
+  const auto begin = Clock::now();
+  CHECK_FALSE(sleeper.sleep(before, begin + 30ms));
+  CHECK(Clock::now() - begin >= 30ms);
+  CHECK_FALSE(sleeper.sleep(before, begin));
+
+  const int who = GENERATE(0, 1, 2);
+  std::thread other([&, who] {
+    std::this_thread::sleep_for(20ms);
+    if (who == 0) {
+      inboxes.ranks[1]->send(0, 1, bytes_of("x"), {});
+    } else if (who == 1) {
+      inboxes.ranks[1]->say_taken(0, 1);
+    } else {
+      sleeper.ring_own();
+    }
+  });
+  CHECK(wait_for(sleeper, [&] { return sleeper.rings() != before; }));
+  other.join();
+  CHECK(sleeper.sleep(before, Clock::now() + 1h));  // it has rung already
+}
+
+TEST_CASE("inbox: no ring is missed, between threads and between processes",
+          "[engine][collective][inbox]") {
+  Inboxes inboxes(2);
+  constexpr std::uint64_t kRounds = 20000;
+  SECTION("threads") {
+    auto other =
+        std::async(std::launch::async, [&] { return play(*inboxes.ranks[1], 0, kRounds); });
+    CHECK(play(*inboxes.ranks[0], 1, kRounds));
+    CHECK(other.get());
+  }
+  SECTION("processes") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(60);
+      ::_exit(play(*inboxes.ranks[1], 0, kRounds) ? 0 : 1);
+    }
+    CHECK(play(*inboxes.ranks[0], 1, kRounds));
+    int status = -1;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+}
+
+}  // namespace train::engine
