@@ -2,261 +2,407 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <system_error>
+#include <bit>
 #include <utility>
 
-#include "checkpoint/layout.hpp"
-#include "checkpoint/manifest.hpp"
-#include "storage/atomic_file.hpp"
-#include "storage/digest.hpp"
+#include "engine/base/check.hpp"
 
 namespace train::checkpoint {
 namespace {
 
-using nlohmann::json;
+namespace fs = std::filesystem;
+using storage::Durability;
 
-constexpr std::string_view entry_prefix = "checkpoint/";
-constexpr std::string_view journal_prefix = "journal/";
-/// Digest of the newest manifest at the last rebuild: its copy of the head is of the chain before.
-constexpr std::string_view rebuilt_key = "rebuilt";
-constexpr std::uint64_t manifest_limit_bytes = std::uint64_t{256} << 20;
+constexpr std::int64_t steps_kept = 100'000;
+constexpr std::int64_t events_kept = 10'000;
+/// Journals are cut this many records at a time: each cut reads where the last one ended.
+constexpr std::int64_t trim_at_once = 500;
 
-std::string entry_key(std::int64_t step) { return fmt::format("{}{:020}", entry_prefix, step); }
+/// What earlier versions kept besides the journal.
+constexpr std::string_view legacy_entry_prefix = "checkpoint/";
+constexpr std::string_view legacy_rebuilt_key = "rebuilt";
 
-std::string journal_key(std::size_t sequence) {
-  return fmt::format("{}{:020}", journal_prefix, sequence);
+/// Adds the removal of every key with `prefix` to `batch`.
+Status remove_all(storage::KvStore& store, std::string_view prefix, storage::WriteBatch& batch) {
+  return store.scan(prefix, [&batch](std::string_view key, std::string_view) {
+    batch.remove(std::string(key));
+    return true;
+  });
 }
 
-std::string entry_text(const IndexEntry& entry) {
-  const nlohmann::ordered_json object = {{"step", entry.step},
-                                         {"directory", entry.directory},
-                                         {"state", entry.state},
-                                         {"manifest_digest", entry.manifest_digest},
-                                         {"recorded_s", entry.recorded_s}};
-  return object.dump();
+std::string loss_text(double loss) {
+  return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(loss));
 }
 
-std::optional<IndexEntry> parse_entry(std::string_view text) {
-  const json object = json::parse(text, nullptr, false);
-  const auto is = [&object](const char* key, bool number) {
-    const auto found = object.find(key);
-    return found != object.end() && (number ? found->is_number_integer() : found->is_string());
-  };
-  if (!object.is_object() || !is("step", true) || !is("directory", false) || !is("state", false) ||
-      !is("manifest_digest", false) || !is("recorded_s", true)) {
-    return std::nullopt;
+std::string note_text(const IndexNote& note) {
+  return fmt::format("{} {}", state_name(note.state), note.noted_s);
+}
+
+}  // namespace
+
+Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path checkpoints) {
+  const auto placed = PlacedManifests::list(checkpoints);
+  if (!placed) {
+    return placed.error();
   }
-  return IndexEntry{object["step"], object["directory"], object["state"], object["manifest_digest"],
-                    object["recorded_s"]};
-}
-
-/// Chain digest after an entry: of the digest before it and the entry.
-std::string chained(std::span<const std::string> chain, std::string_view entry) {
-  return storage::digest_text(
-      fmt::format("{}\n{}", chain.empty() ? "" : chain.back().c_str(), entry));
-}
-
-std::int64_t now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-struct OnDisk {
-  std::string manifest_digest;
-  std::string index_head;
-};
-
-/// The checkpoints on disk with a readable manifest, by step.
-Result<std::map<std::int64_t, OnDisk>> read_manifests(const std::filesystem::path& checkpoints) {
-  const auto candidates = list_checkpoints(checkpoints);
-  if (!candidates) {
-    return candidates.error();
+  const auto newest = placed->newest();
+  if (!newest) {
+    return newest.error();
   }
-  std::map<std::int64_t, OnDisk> found;
-  for (const Candidate& candidate : *candidates) {
-    const auto path = candidate.path / manifest_file_name;
-    std::error_code code;
-    if (!std::filesystem::is_regular_file(path, code)) {
+  CheckpointIndex index(store, std::move(checkpoints));
+  index.known_ = read_index_content(store, *newest ? (*newest)->index_head : std::string());
+  if (index.known_.unreadable) {
+    return *index.known_.unreadable;
+  }
+  TRAIN_RETURN_IF_ERROR(index.load_journals());
+  TRAIN_RETURN_IF_ERROR(index.settle_notes());
+  std::string damage = index.known_.damage;
+  if (damage.empty() && *newest && !index.known_.knows_head) {
+    // A rebuild begins a new chain; what it found in place carries heads of the one before.
+    const IndexEntry* entry = index.known_.entries.find((*newest)->step);
+    if (entry == nullptr || !entry->rebuilt || entry->manifest_digest != (*newest)->digest) {
+      damage = fmt::format("{} knows of index changes that the index lost",
+                           checkpoint_name((*newest)->step));
+    }
+  }
+  TRAIN_RETURN_IF_ERROR(damage.empty() ? index.reconcile(*placed)
+                                       : index.rebuild_from(*placed, damage));
+  return index;
+}
+
+Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::path checkpoints,
+                                                   const IndexContent& remains,
+                                                   const std::string& reason) {
+  const auto placed = PlacedManifests::list(checkpoints);
+  if (!placed) {
+    return placed.error();
+  }
+  CheckpointIndex index(store, std::move(checkpoints));
+  index.known_ = remains;
+  TRAIN_RETURN_IF_ERROR(index.load_journals());
+  TRAIN_RETURN_IF_ERROR(index.settle_notes());
+  TRAIN_RETURN_IF_ERROR(index.rebuild_from(*placed, reason));
+  return index;
+}
+
+/// Where the journals of steps and events begin and end.
+Status CheckpointIndex::load_journals() {
+  bool first = true;
+  TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::step, [&](std::string_view key, auto) {
+    oldest_step_ = index_keys::number_of(index_keys::step, key).value_or(0);
+    return false;
+  }));
+  return store_->scan(index_keys::event, [&](std::string_view key, std::string_view) {
+    const std::int64_t number = index_keys::number_of(index_keys::event, key).value_or(0);
+    oldest_event_ = std::exchange(first, false) ? number : oldest_event_;
+    next_event_ = number + 1;
+    return true;
+  });
+}
+
+/// No save outlives the process that made it: what it wrote half is nothing, what was on its way is
+/// on the nodes' own disks.
+Status CheckpointIndex::settle_notes() {
+  storage::WriteBatch batch;
+  std::map<std::int64_t, IndexNote> kept;
+  for (auto [step, note] : known_.notes) {
+    if (note.state == CheckpointState::writing) {
+      batch.remove(index_keys::of(index_keys::note, step));
       continue;
     }
-    const auto text = storage::read_file(path, manifest_limit_bytes);
-    if (!text) {
-      return text.error();
+    note.state = CheckpointState::local;
+    batch.put(index_keys::of(index_keys::note, step), note_text(note));
+    kept[step] = note;
+  }
+  if (!batch.operations().empty()) {
+    TRAIN_RETURN_IF_ERROR(store_->write(batch, Durability::buffered));
+  }
+  known_.notes = std::move(kept);
+  return {};
+}
+
+/// Makes the entries those of the checkpoints in place.
+Status CheckpointIndex::reconcile(const PlacedManifests& placed) {
+  storage::WriteBatch legacy;
+  TRAIN_RETURN_IF_ERROR(remove_all(*store_, legacy_entry_prefix, legacy));
+  if (!legacy.operations().empty()) {
+    legacy.remove(std::string(legacy_rebuilt_key));
+    TRAIN_RETURN_IF_ERROR(store_->write(legacy, Durability::buffered));
+  }
+  std::vector<IndexChange> changes;
+  for (const IndexEntry& entry : known_.entries.all()) {
+    if (entry.state == CheckpointState::committed && !placed.has(entry.step)) {
+      changes.push_back({true, entry});
+      changes.back().entry.state = CheckpointState::retired;
+      report_.dropped.push_back(entry.directory);
     }
-    const auto manifest = parse_manifest(*text, path.string());
-    if (manifest && manifest->fields.step == candidate.step) {
-      found[candidate.step] = {storage::digest_text(*text), manifest->fields.index_head};
+  }
+  if (!changes.empty()) {
+    TRAIN_RETURN_IF_ERROR(write(changes, {}));
+  }
+  return adopt(placed);
+}
+
+/// Records what is in place and not recorded; forgets what is in place and no longer the same.
+Status CheckpointIndex::adopt(const PlacedManifests& placed) {
+  std::vector<IndexChange> changes;
+  for (const Candidate& candidate : placed.all()) {
+    const auto digest = PlacedManifests::digest_of(candidate);
+    if (!digest) {
+      return digest.error();
+    }
+    const IndexEntry* known = known_.entries.find(candidate.step);
+    const bool recorded = known != nullptr && known->state == CheckpointState::committed;
+    if (recorded && *digest == known->manifest_digest) {
+      continue;
+    }
+    auto entry = PlacedManifests::entry_at(candidate);
+    if (!entry) {
+      return entry.error();
+    }
+    if (recorded) {
+      report_.dropped.push_back(known->directory);
+    }
+    if (*entry) {
+      const auto loss = known_.losses.find(candidate.step);
+      if (loss != known_.losses.end()) {
+        (*entry)->validation_loss = loss->second;
+      }
+      report_.adopted.push_back((*entry)->directory);
+      changes.push_back({true, **entry});
+    } else if (recorded) {
+      changes.push_back({false, *known});
+    }
+  }
+  return changes.empty() ? Status{} : write(changes, {});
+}
+
+Status CheckpointIndex::rebuild(const std::string& reason) {
+  const auto placed = PlacedManifests::list(checkpoints_);
+  return placed ? rebuild_from(*placed, reason) : Status(placed.error());
+}
+
+Status CheckpointIndex::rebuild_from(const PlacedManifests& placed, const std::string& reason) {
+  EntryList entries;
+  ReconcileReport report;
+  report.rebuilt = true;
+  report.reason = reason;
+  for (IndexEntry entry : known_.entries.all()) {
+    if (!placed.has(entry.step)) {
+      entry.state = CheckpointState::retired;
+      entries.put(std::move(entry));
+    }
+  }
+  for (const Candidate& candidate : placed.all()) {
+    auto entry = PlacedManifests::entry_at(candidate);
+    if (!entry) {
+      return entry.error();
+    }
+    if (!*entry) {
+      continue;
+    }
+    const IndexEntry* known = known_.entries.find(candidate.step);
+    const auto loss = known_.losses.find(candidate.step);
+    if (known != nullptr && known->manifest_digest == (*entry)->manifest_digest) {
+      (*entry)->validation_loss = known->validation_loss;
+      (*entry)->recorded_s = known->recorded_s;
+    } else {
+      report.adopted.push_back((*entry)->directory);
+    }
+    if (loss != known_.losses.end()) {
+      (*entry)->validation_loss = loss->second;
+    }
+    (*entry)->rebuilt = true;
+    entries.put(**entry);
+  }
+  storage::WriteBatch batch;
+  for (const std::string_view prefix : {index_keys::journal, legacy_entry_prefix}) {
+    TRAIN_RETURN_IF_ERROR(remove_all(*store_, prefix, batch));
+  }
+  batch.remove(std::string(legacy_rebuilt_key));
+  add_event(batch, "index_rebuilt",
+            fmt::format("{}; made anew from {} checkpoints in place, {} retired ones are still "
+                        "known, others and losses of evaluations may be lost",
+                        reason, placed.all().size(), entries.all().size() - placed.all().size()));
+  std::vector<IndexChange> changes;
+  for (const IndexEntry& entry : entries.all()) {
+    changes.push_back({true, entry});
+  }
+  IndexContent before = std::exchange(known_, {});
+  known_.notes = before.notes;
+  known_.losses = before.losses;
+  const Status written = write(changes, std::move(batch));
+  if (!written) {
+    known_ = std::move(before);
+    return written;
+  }
+  report_ = std::move(report);
+  return {};
+}
+
+/// Appends `changes` to the journal, with what is in `batch`; all or nothing.
+Status CheckpointIndex::write(const std::vector<IndexChange>& changes, storage::WriteBatch batch) {
+  std::int64_t sequence = known_.sequence;
+  std::string digest = known_.digest;
+  for (const IndexChange& change : changes) {
+    ChainLink link = chain_link(digest, change);
+    batch.put(index_keys::of(index_keys::journal, ++sequence), std::move(link.record));
+    digest = std::move(link.digest);
+  }
+  TRAIN_RETURN_IF_ERROR(store_->write(batch, Durability::synced));
+  known_.sequence = sequence;
+  known_.digest = std::move(digest);
+  for (const IndexChange& change : changes) {
+    change.present ? known_.entries.put(change.entry) : known_.entries.erase(change.entry.step);
+  }
+  return {};
+}
+
+Status CheckpointIndex::note(std::int64_t step, CheckpointState state) {
+  TRAIN_CHECK(state == CheckpointState::writing || state == CheckpointState::local ||
+                  state == CheckpointState::publishing,
+              "{} is no state of a checkpoint on its way", state_name(state));
+  const IndexNote note{state, unix_now_s()};
+  TRAIN_RETURN_IF_ERROR(
+      store_->put(index_keys::of(index_keys::note, step), note_text(note), Durability::buffered));
+  known_.notes[step] = note;
+  return {};
+}
+
+Status CheckpointIndex::abandon(std::int64_t step) {
+  if (!known_.notes.contains(step)) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(
+      store_->remove(index_keys::of(index_keys::note, step), Durability::buffered));
+  known_.notes.erase(step);
+  return {};
+}
+
+Status CheckpointIndex::commit(const IndexEntry& entry) {
+  const IndexEntry* known = known_.entries.find(entry.step);
+  if (known != nullptr && known->state == CheckpointState::committed &&
+      known->manifest_digest == entry.manifest_digest) {
+    return abandon(entry.step);
+  }
+  IndexChange change{true, entry};
+  change.entry.state = CheckpointState::committed;
+  storage::WriteBatch batch;
+  batch.remove(index_keys::of(index_keys::note, entry.step));
+  const auto last_loss = known_.losses.upper_bound(entry.step);
+  for (auto loss = known_.losses.begin(); loss != last_loss; ++loss) {
+    batch.remove(index_keys::of(index_keys::loss, loss->first));
+    if (loss->first == entry.step && !change.entry.validation_loss) {
+      change.entry.validation_loss = loss->second;
+    }
+  }
+  TRAIN_RETURN_IF_ERROR(write({change}, std::move(batch)));
+  known_.notes.erase(entry.step);
+  known_.losses.erase(known_.losses.begin(), last_loss);
+  return {};
+}
+
+Status CheckpointIndex::record(std::int64_t step, const std::string& manifest_digest) {
+  IndexEntry entry;
+  entry.step = step;
+  entry.directory = checkpoint_name(step);
+  entry.manifest_digest = manifest_digest;
+  entry.recorded_s = unix_now_s();
+  return commit(entry);
+}
+
+Status CheckpointIndex::retire(std::int64_t step) {
+  const IndexEntry* known = known_.entries.find(step);
+  if (known == nullptr || known->state == CheckpointState::retired) {
+    return {};
+  }
+  IndexChange change{true, *known};
+  change.entry.state = CheckpointState::retired;
+  return write({change}, {});
+}
+
+Status CheckpointIndex::set_aside(std::int64_t step, const std::string& reason) {
+  storage::WriteBatch batch;
+  add_event(batch, "set_aside", fmt::format("step={} {}", step, reason));
+  const IndexEntry* known = known_.entries.find(step);
+  return known == nullptr ? write({}, std::move(batch))
+                          : write({{false, *known}}, std::move(batch));
+}
+
+Status CheckpointIndex::evaluated(std::int64_t step, double validation_loss) {
+  const IndexEntry* known = known_.entries.find(step);
+  if (known == nullptr) {
+    TRAIN_RETURN_IF_ERROR(store_->put(index_keys::of(index_keys::loss, step),
+                                      loss_text(validation_loss), Durability::synced));
+    known_.losses[step] = validation_loss;
+    return {};
+  }
+  const bool same =
+      known->validation_loss && loss_text(*known->validation_loss) == loss_text(validation_loss);
+  if (same || known->state != CheckpointState::committed) {
+    return {};
+  }
+  IndexChange change{true, *known};
+  change.entry.validation_loss = validation_loss;
+  return write({change}, {});
+}
+
+Status CheckpointIndex::trim(std::string_view prefix, std::int64_t& oldest, std::int64_t first_kept,
+                             storage::WriteBatch& batch) {
+  if (first_kept - oldest < trim_at_once) {
+    return {};
+  }
+  const std::string end = index_keys::of(prefix, first_kept);
+  TRAIN_RETURN_IF_ERROR(store_->scan(prefix, [&](std::string_view key, std::string_view) {
+    if (key < end) {
+      batch.remove(std::string(key));
+    }
+    return key < end;
+  }));
+  oldest = first_kept;
+  return {};
+}
+
+Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
+  if (records.empty()) {
+    return {};
+  }
+  storage::WriteBatch batch;
+  std::int64_t newest = 0;
+  for (const StepRecord& record : records) {
+    batch.put(index_keys::of(index_keys::step, record.step), step_text(record));
+    newest = std::max(newest, record.step);
+  }
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::step, oldest_step_, newest - steps_kept + 1, batch));
+  return store_->write(batch, Durability::buffered);
+}
+
+void CheckpointIndex::add_event(storage::WriteBatch& batch, std::string_view kind,
+                                std::string_view text) {
+  batch.put(index_keys::of(index_keys::event, next_event_++),
+            event_text({unix_now_s(), std::string(kind), std::string(text)}));
+}
+
+Status CheckpointIndex::log_event(std::string_view kind, std::string_view text) {
+  storage::WriteBatch batch;
+  add_event(batch, kind, text);
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::event, oldest_event_, next_event_ - events_kept, batch));
+  return store_->write(batch, Durability::buffered);
+}
+
+std::vector<IndexEntry> CheckpointIndex::committed() const {
+  std::vector<IndexEntry> found;
+  for (const IndexEntry& entry : entries()) {
+    if (entry.state == CheckpointState::committed) {
+      found.push_back(entry);
     }
   }
   return found;
 }
 
-}  // namespace
-
-Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store,
-                                              std::filesystem::path checkpoints) {
-  CheckpointIndex index(store, std::move(checkpoints));
-  TRAIN_RETURN_IF_ERROR(index.load());
-  TRAIN_RETURN_IF_ERROR(index.reconcile());
-  return index;
-}
-
-/// Reads journal and entries; `damage_` tells why they cannot be trusted, if so.
-Status CheckpointIndex::load() {
-  std::map<std::int64_t, std::string> replayed;
-  TRAIN_RETURN_IF_ERROR(
-      store_->scan(journal_prefix, [&](std::string_view key, std::string_view value) {
-        const std::size_t split = value.find('\n');
-        const std::string_view body = value.substr(0, split);
-        const std::string link = chained(chain_, body);
-        if (key != journal_key(chain_.size() + 1) || split == std::string_view::npos ||
-            value.substr(split + 1) != link) {
-          damage_ = fmt::format("journal entry {} does not continue the chain", chain_.size() + 1);
-          return false;
-        }
-        chain_.push_back(link);
-        const bool present = body.starts_with('+');
-        const auto entry = parse_entry(body.substr(1));
-        if (!entry) {
-          damage_ = fmt::format("journal entry {} is unreadable", chain_.size());
-          return false;
-        }
-        present ? void(replayed[entry->step] = body.substr(1)) : void(replayed.erase(entry->step));
-        return true;
-      }));
-  std::map<std::int64_t, std::string> stored;
-  TRAIN_RETURN_IF_ERROR(store_->scan(entry_prefix, [&](std::string_view, std::string_view value) {
-    if (const auto entry = parse_entry(value)) {
-      stored[entry->step] = value;
-      entries_.push_back(*entry);
-      return true;
-    }
-    damage_ = "an entry is unreadable";
-    return false;
-  }));
-  if (damage_.empty() && stored != replayed) {
-    damage_ = "the entries differ from the journal";
-  }
-  return {};
-}
-
-bool CheckpointIndex::holds_head(const std::string& head) const {
-  const std::size_t split = head.find(':');
-  if (head.empty() || split == 0 || split == std::string::npos || split > 18 ||
-      head.find_first_not_of("0123456789") != split) {
-    return head.empty();
-  }
-  const auto sequence = static_cast<std::size_t>(std::stoull(head.substr(0, split)));
-  return sequence == 0 || (sequence <= chain_.size() &&
-                           chain_[sequence - 1] == std::string_view(head).substr(split + 1));
-}
-
-Status CheckpointIndex::reconcile() {
-  const auto disk = read_manifests(checkpoints_);
-  if (!disk) {
-    return disk.error();
-  }
-  const auto rebuilt = store_->get(rebuilt_key);
-  if (!rebuilt) {
-    return rebuilt.error();
-  }
-  // The newest manifest knows how far the index had come when it was written.
-  if (damage_.empty() && !disk->empty() && *rebuilt != disk->rbegin()->second.manifest_digest &&
-      !holds_head(disk->rbegin()->second.index_head)) {
-    damage_ = fmt::format("{} knows of index changes that the index lost",
-                          checkpoint_name(disk->rbegin()->first));
-  }
-  if (!damage_.empty()) {
-    return rebuild(damage_);
-  }
-  const std::vector<IndexEntry> recorded = entries_;
-  for (const IndexEntry& entry : recorded) {
-    const auto found = disk->find(entry.step);
-    if (found == disk->end() || found->second.manifest_digest != entry.manifest_digest) {
-      TRAIN_RETURN_IF_ERROR(forget(entry.step));
-      report_.dropped.push_back(entry.directory);
-    }
-  }
-  for (const auto& [step, state] : *disk) {
-    const bool known = std::any_of(entries_.begin(), entries_.end(),
-                                   [step = step](const auto& entry) { return entry.step == step; });
-    if (!known) {
-      TRAIN_RETURN_IF_ERROR(record(step, state.manifest_digest));
-      report_.adopted.push_back(checkpoint_name(step));
-    }
-  }
-  return {};
-}
-
-Status CheckpointIndex::rebuild(std::string reason) {
-  const auto disk = read_manifests(checkpoints_);
-  if (!disk) {
-    return disk.error();
-  }
-  storage::WriteBatch clear;
-  for (const std::string_view prefix : {entry_prefix, journal_prefix}) {
-    TRAIN_RETURN_IF_ERROR(store_->scan(prefix, [&](std::string_view key, std::string_view) {
-      clear.remove(std::string(key));
-      return true;
-    }));
-  }
-  if (!disk->empty()) {
-    clear.put(std::string(rebuilt_key), disk->rbegin()->second.manifest_digest);
-  }
-  TRAIN_RETURN_IF_ERROR(store_->write(clear, storage::Durability::synced));
-  entries_.clear();
-  chain_.clear();
-  damage_.clear();
-  report_ = {.adopted = {}, .dropped = {}, .rebuilt = true, .reason = std::move(reason)};
-  for (const auto& [step, state] : *disk) {
-    TRAIN_RETURN_IF_ERROR(record(step, state.manifest_digest));
-    report_.adopted.push_back(checkpoint_name(step));
-  }
-  return {};
-}
-
-Status CheckpointIndex::record(std::int64_t step, const std::string& manifest_digest) {
-  const auto same = std::find_if(entries_.begin(), entries_.end(), [&](const IndexEntry& entry) {
-    return entry.step == step && entry.manifest_digest == manifest_digest;
-  });
-  if (same != entries_.end()) {
-    return {};
-  }
-  return append({step, checkpoint_name(step), "published", manifest_digest, now_s()}, true);
-}
-
-Status CheckpointIndex::forget(std::int64_t step) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [step](const IndexEntry& entry) { return entry.step == step; });
-  return found == entries_.end() ? Status{} : append(IndexEntry(*found), false);
-}
-
-Status CheckpointIndex::append(const IndexEntry& entry, bool present) {
-  const std::string text = entry_text(entry);
-  const std::string body = (present ? '+' : '-') + text;
-  const std::string link = chained(chain_, body);
-  storage::WriteBatch batch;
-  batch.put(journal_key(chain_.size() + 1), fmt::format("{}\n{}", body, link));
-  present ? batch.put(entry_key(entry.step), text) : batch.remove(entry_key(entry.step));
-  TRAIN_RETURN_IF_ERROR(store_->write(batch, storage::Durability::synced));
-  chain_.push_back(link);
-  std::erase_if(entries_, [&](const IndexEntry& other) { return other.step == entry.step; });
-  if (present) {
-    entries_.push_back(entry);
-    std::sort(entries_.begin(), entries_.end(),
-              [](const IndexEntry& a, const IndexEntry& b) { return a.step < b.step; });
-  }
-  return {};
-}
-
 std::string CheckpointIndex::head() const {
-  return chain_.empty() ? std::string() : fmt::format("{}:{}", chain_.size(), chain_.back());
+  return known_.sequence == 0 ? std::string()
+                              : fmt::format("{}:{}", known_.sequence, known_.digest);
 }
 
 }  // namespace train::checkpoint

@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/write_batch.h>
 
+#include <chrono>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "storage/atomic_file.hpp"
+#include "storage/file_calls.hpp"
 
 namespace train::storage {
 
@@ -51,6 +56,27 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
   return failure(fmt::format("index {}: {}", place, text));
 }
 
+/// Whether nothing but a new store helps. A full disk, a lock, a missing permission or a disk that
+/// cannot read are no reason to give up what is stored.
+bool means_damage(const rocksdb::Status& status) {
+  const std::string text = status.ToString();
+  for (const char* passing :
+       {"lock ", "No space left", "Permission denied", "Read-only file system",
+        "Too many open files", "Input/output error", "Cannot allocate"}) {
+    if (text.find(passing) != std::string::npos) {
+      return false;
+    }
+  }
+  return !status.ok() && !status.IsNoSpace() && !status.IsMemoryLimit();
+}
+
+/// RocksDB's own log of what it does; a reader must not write into the owner's directory.
+class SilentLogger final : public rocksdb::Logger {
+ public:
+  using rocksdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace
@@ -58,23 +84,55 @@ rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()};
 RocksStore::RocksStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 RocksStore::~RocksStore() = default;
 
-Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path& directory) {
+Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path& directory,
+                                                     bool* damaged) {
   TRAIN_RETURN_IF_ERROR(make_directory(directory));
   rocksdb::Options options;
   options.create_if_missing = true;
   options.paranoid_checks = true;
   options.max_background_jobs = 1;
-  options.write_buffer_size = std::size_t{4} << 20U;  // The index is small; so is its memory.
+  // The index is small: so is its memory, and the log that every open replays.
+  options.write_buffer_size = std::size_t{1} << 20U;
   options.keep_log_file_num = 2;
   rocksdb::DB* raw = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, directory.string(), &raw);
   auto database = std::make_unique<Database>();
   database->directory = directory;
   database->handle.reset(raw);
+  if (damaged != nullptr) {
+    *damaged = means_damage(status);
+  }
   if (!status.ok()) {
     return to_error(status, directory);
   }
   return std::unique_ptr<RocksStore>(new RocksStore(std::move(database)));
+}
+
+Result<std::unique_ptr<RocksStore>> RocksStore::open_read_only(
+    const std::filesystem::path& directory) {
+  constexpr int attempts = 20;
+  constexpr std::chrono::milliseconds pause(5);
+  std::error_code code;
+  if (!std::filesystem::exists(directory / "CURRENT", code)) {
+    return user_error(fmt::format("index {}: not there", directory.string()));
+  }
+  rocksdb::Options options;
+  options.paranoid_checks = true;
+  options.info_log = std::make_shared<SilentLogger>();
+  rocksdb::Status status;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    rocksdb::DB* raw = nullptr;
+    status = rocksdb::DB::OpenForReadOnly(options, directory.string(), &raw);
+    auto database = std::make_unique<Database>();
+    database->directory = directory;
+    database->handle.reset(raw);
+    if (status.ok()) {
+      return std::unique_ptr<RocksStore>(new RocksStore(std::move(database)));
+    }
+    // The writer removes files that it has rewritten, also between our looking and our opening.
+    std::this_thread::sleep_for(pause);
+  }
+  return to_error(status, directory);
 }
 
 Result<std::optional<std::string>> RocksStore::get(std::string_view key) {
@@ -99,7 +157,13 @@ Status RocksStore::write(const WriteBatch& batch, Durability durability) {
   }
   rocksdb::WriteOptions options;
   options.sync = durability == Durability::synced;
+  if (options.sync) {
+    file_point("index-put", database_->directory);
+  }
   const rocksdb::Status status = database_->handle->Write(options, &changes);
+  if (options.sync) {
+    file_point("index-put", database_->directory);
+  }
   return status.ok() ? Status{} : Status(to_error(status, database_->directory));
 }
 

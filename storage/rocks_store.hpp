@@ -15,7 +15,14 @@ class RocksStore final : public KvStore {
  public:
   /// Creates the directory if missing. Errors: open in another process (user); damaged (failure;
   /// says how to rebuild); not writable (user).
-  static Result<std::unique_ptr<RocksStore>> open(const std::filesystem::path& directory);
+  /// `damaged`, if given, tells whether the error is one that only a new store mends.
+  static Result<std::unique_ptr<RocksStore>> open(const std::filesystem::path& directory,
+                                                  bool* damaged = nullptr);
+
+  /// Opens what is there at this moment for reading; takes no lock and changes nothing on disk, so
+  /// it works while another process writes. Later writes of that process do not show. write() is
+  /// an error. Errors: as open(); missing (user).
+  static Result<std::unique_ptr<RocksStore>> open_read_only(const std::filesystem::path& directory);
   ~RocksStore() override;
 
   Result<std::optional<std::string>> get(std::string_view key) override;
