@@ -1,0 +1,111 @@
+#include "storage/rsync.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "storage/child_process.hpp"
+#include "storage/file_calls.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int background_nice = 10;
+
+/// The last two lines that say something, as one: the last is rsync's verdict, the one before it
+/// the cause.
+std::string last_words(std::string_view text) {
+  std::string words;
+  for (int lines = 0; lines < 2 && !text.empty();) {
+    const std::size_t end = text.find_last_not_of("\r\n \t");
+    if (end == std::string_view::npos) {
+      break;
+    }
+    text = text.substr(0, end + 1);
+    const std::size_t begin = text.find_last_of("\r\n");
+    const std::string_view line = begin == std::string_view::npos ? text : text.substr(begin + 1);
+    words = words.empty() ? std::string(line) : fmt::format("{}; {}", line, words);
+    text = begin == std::string_view::npos ? std::string_view{} : text.substr(0, begin);
+    ++lines;
+  }
+  return words.empty() ? "it said nothing" : words;
+}
+
+std::string how_it_ended(const ChildEnd& end, const RsyncOptions& options) {
+  if (end.stopped) {
+    return "stopped";
+  }
+  if (end.timed_out) {
+    return fmt::format("not done after {} s; stopped",
+                       static_cast<double>(options.timeout.count()) / 1000.0);
+  }
+  if (end.signal != 0) {
+    return fmt::format("rsync was killed by signal {}", end.signal);
+  }
+  const bool full = end.errors.find("No space left") != std::string::npos ||
+                    end.errors.find("quota exceeded") != std::string::npos;
+  return fmt::format("exit code {}: {}{}", end.exit_code, last_words(end.errors),
+                     full ? "; disk full: free space there" : "");
+}
+
+Result<fs::path> from_the_root(const fs::path& path) {
+  std::error_code code;
+  fs::path found = fs::absolute(path, code);
+  if (code) {
+    return failure(fmt::format("cannot find {}: {}", path.string(), code.message()));
+  }
+  return found;
+}
+
+bool same_size(const fs::path& a, const fs::path& b) {
+  std::error_code code;
+  const auto size = fs::file_size(a, code);
+  return !code && fs::file_size(b, code) == size && !code;
+}
+
+}  // namespace
+
+Status rsync_file(const fs::path& from, const fs::path& to_directory, const RsyncOptions& options) {
+  const char* const other = std::getenv("ACTORTRAIN_RSYNC");
+  const std::string name = other != nullptr && *other != '\0' ? other : options.program;
+  const auto program = find_program(name);
+  if (!program) {
+    return user_error(fmt::format(
+        "cannot copy {}: there is no program {}; install the package rsync, or do without a local "
+        "directory: checkpoint.local_dir = \"none\"",
+        from.string(), name));
+  }
+  // Absolute: what holds a colon before its first slash would be a host to rsync.
+  const auto source = from_the_root(from);
+  TRAIN_RETURN_IF_ERROR(source);
+  const auto directory = from_the_root(to_directory);
+  TRAIN_RETURN_IF_ERROR(directory);
+  const fs::path target = *directory / from.filename();
+  file_point("rsync-start", target);
+  const std::vector<std::string> words = {*program, "--whole-file",   "--ignore-times",
+                                          "--",     source->string(), (*directory / "").string()};
+  const auto end = run_child(words, {.nice = background_nice,
+                                     .timeout = options.timeout,
+                                     .stop = options.stop,
+                                     .started = [&] { file_point("rsync-running", target); }});
+  TRAIN_RETURN_IF_ERROR(end);
+  const auto failed = [&](const std::string& why) {
+    return failure(
+        fmt::format("cannot copy {} to {}: {}", from.string(), to_directory.string(), why));
+  };
+  if (end->exit_code != 0 || end->stopped || end->timed_out) {
+    return failed(how_it_ended(*end, options));
+  }
+  if (!same_size(*source, target)) {
+    return failed("rsync says it did, and the file is not there or of another size");
+  }
+  file_point("rsync-end", target);
+  return {};
+}
+
+}  // namespace train::storage
