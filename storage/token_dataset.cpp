@@ -124,12 +124,24 @@ Status TokenSplit::read(std::uint64_t index, std::span<std::int32_t> tokens,
                         std::span<std::int32_t> targets) const {
   const auto length = static_cast<std::uint64_t>(layout_.sequence_length);
   TRAIN_CHECK(index < sequences_, "sequence {} of {}", index, sequences_);
-  TRAIN_CHECK(tokens.size() == length && targets.size() == length);
   const auto after = std::upper_bound(
       files_.begin(), files_.end(), index,
       [](std::uint64_t wanted, const File& file) { return wanted < file.first_sequence; });
-  const File& file = *std::prev(after);
-  const std::uint64_t first = (index - file.first_sequence) * length;
+  const auto file = std::prev(after);
+  return read_at(static_cast<std::size_t>(file - files_.begin()),
+                 (index - file->first_sequence) * length, tokens, targets);
+}
+
+const fs::path& TokenSplit::path(std::size_t file) const { return files_[file].bytes.path(); }
+
+Status TokenSplit::read_at(std::size_t index, std::uint64_t first, std::span<std::int32_t> tokens,
+                           std::span<std::int32_t> targets) const {
+  const auto length = static_cast<std::uint64_t>(layout_.sequence_length);
+  TRAIN_CHECK(index < files_.size(), "file {} of {}", index, files_.size());
+  const File& file = files_[index];
+  TRAIN_CHECK(file.tokens > length && first < file.tokens - length, "token {} of {}", first,
+              file.tokens);
+  TRAIN_CHECK(tokens.size() == length && targets.size() == length);
   const std::uint32_t limit = layout_.vocab_size > 0 && layout_.vocab_size < 0x7fffffff
                                   ? static_cast<std::uint32_t>(layout_.vocab_size)
                                   : 0x7fffffffU;

@@ -41,6 +41,16 @@ class TokenSplit {
   Status read(std::uint64_t index, std::span<std::int32_t> tokens,
               std::span<std::int32_t> targets) const;
 
+  /// One file of the split, in the order in which they were opened.
+  [[nodiscard]] std::size_t file_count() const { return files_.size(); }
+  [[nodiscard]] const std::filesystem::path& path(std::size_t file) const;
+  [[nodiscard]] std::uint64_t tokens_of(std::size_t file) const { return files_[file].tokens; }
+
+  /// The same from the token at `first` of a file on, at any multiple or none of T.
+  /// REQUIRES: first + T < tokens_of(file).
+  Status read_at(std::size_t file, std::uint64_t first, std::span<std::int32_t> tokens,
+                 std::span<std::int32_t> targets) const;
+
  private:
   struct File {
     MappedFile bytes;

@@ -1,5 +1,7 @@
 #include "storage/token_dataset.hpp"
 
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -56,6 +58,31 @@ TEST_CASE("token_dataset: cuts files into sequences and next tokens", "[storage]
   }
   std::vector<std::int32_t> tokens(4), targets(4);
   REQUIRE_THROWS_AS(dataset->train().read(4, tokens, targets), CheckFailed);
+}
+
+TEST_CASE("token_dataset: reads from any token of any file", "[storage][token_dataset]") {
+  const TempDirectory directory;
+  const unsigned width = GENERATE(2U, 4U);
+  write_bytes(directory / "train_0000.bin", tokens_from(0, 9, width));
+  write_bytes(directory / "train_0001.bin", tokens_from(100, 4, width));
+  write_bytes(directory / "val.bin", tokens_from(300, 5, width));
+  write_bytes(directory / "meta.json", fmt::format("{{\"dtype\": \"uint{}\"}}", 8 * width));
+  const auto dataset = TokenDataset::open(directory.path(), {.sequence_length = 4});
+  REQUIRE(dataset);
+  const TokenSplit& train = dataset->train();
+  REQUIRE(train.file_count() == 2);
+  CHECK(train.tokens_of(0) == 9);
+  CHECK(train.tokens_of(1) == 4);
+  CHECK(train.path(1).filename() == "train_0001.bin");
+  std::vector<std::int32_t> tokens(4), targets(4);
+  for (std::int32_t first = 0; first < 5; ++first) {
+    REQUIRE(train.read_at(0, static_cast<std::uint64_t>(first), tokens, targets));
+    CHECK(tokens == std::vector<std::int32_t>{first, first + 1, first + 2, first + 3});
+    CHECK(targets == std::vector<std::int32_t>{first + 1, first + 2, first + 3, first + 4});
+  }
+  CHECK_THROWS_AS(train.read_at(0, 5, tokens, targets), CheckFailed);
+  CHECK_THROWS_AS(train.read_at(1, 0, tokens, targets), CheckFailed);
+  CHECK_THROWS_AS(train.read_at(2, 0, tokens, targets), CheckFailed);
 }
 
 TEST_CASE("token_dataset: reads uint32 when meta.json says so", "[storage][token_dataset]") {
