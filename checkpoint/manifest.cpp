@@ -2,30 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-#include <nlohmann/json.hpp>
+#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "checkpoint/blocks.hpp"
+#include "checkpoint/record_text.hpp"
 #include "storage/digest.hpp"
+#include "storage/untrusted_text.hpp"
 
 namespace train::checkpoint {
 namespace {
 
-using nlohmann::json;
-
+constexpr std::string_view format_name = "actortrain checkpoint";
 constexpr std::string_view digest_key = "\"manifest_digest\": \"";
 constexpr std::string_view blank_digest = "xxh3-128:00000000000000000000000000000000";
-
-nlohmann::ordered_json to_json(const FileRecord& file) {
-  return {{"name", file.name}, {"size", file.size_bytes}, {"digest", file.digest}};
-}
-
-nlohmann::ordered_json to_json(const TensorRecord& tensor) {
-  return {{"name", tensor.name},    {"dtype", tensor.dtype},         {"shape", tensor.shape},
-          {"file", tensor.file},    {"first_row", tensor.first_row}, {"rows", tensor.rows},
-          {"digest", tensor.digest}};
-}
 
 /// Where the 41 characters of the manifest's own digest stand; npos if nowhere.
 std::size_t own_digest_position(std::string_view text) {
@@ -42,121 +33,28 @@ bool own_digest_holds(std::string_view text) {
   if (position == std::string_view::npos) {
     return false;
   }
-  std::string blank(text);
-  blank.replace(position, blank_digest.size(), blank_digest);
-  return storage::digest_text(blank) == text.substr(position, blank_digest.size());
+  storage::StreamingDigest digest;
+  digest.update(text.substr(0, position));
+  digest.update(blank_digest);
+  digest.update(text.substr(position + blank_digest.size()));
+  return digest.finish() == text.substr(position, blank_digest.size());
 }
 
-/// Reads members of one JSON object; the first that is missing or of the wrong type is remembered.
-class Members {
- public:
-  Members(const json& object, std::string place, std::string& defect)
-      : object_(object), place_(std::move(place)), defect_(defect) {
-    if (!object.is_object()) {
-      note("", "is not an object");
-    }
-  }
-
-  void read(const char* key, std::string& value) const {
-    if (const json* member = find(key)) {
-      member->is_string() ? void(value = member->get<std::string>()) : note(key, "is no string");
-    }
-  }
-  void read(const char* key, std::int64_t& value) const {
-    if (const json* member = find(key)) {
-      is_count(*member) ? void(value = member->get<std::int64_t>())
-                        : note(key, "is no whole number >= 0");
-    }
-  }
-  void read(const char* key, std::uint64_t& value) const {
-    std::int64_t count = 0;
-    read(key, count);
-    value = static_cast<std::uint64_t>(count);
-  }
-  void read(const char* key, std::vector<std::int64_t>& value) const {
-    for (const json& element : array(key)) {
-      is_count(element) ? value.push_back(element.get<std::int64_t>())
-                        : note(key, "holds no whole number >= 0");
-    }
-  }
-  /// Empty if it is not an array.
-  [[nodiscard]] const json& array(const char* key) const {
-    static const json none = json::array();
-    const json* member = find(key);
-    if (member != nullptr && !member->is_array()) {
-      note(key, "is no array");
-    }
-    return member != nullptr && member->is_array() ? *member : none;
-  }
-
- private:
-  [[nodiscard]] const json* find(const char* key) const {
-    if (!object_.is_object()) {
-      return nullptr;
-    }
-    const auto found = object_.find(key);
-    if (found == object_.end()) {
-      note(key, "is missing");
-      return nullptr;
-    }
-    return &*found;
-  }
-  static bool is_count(const json& value) {
-    return value.is_number_unsigned() &&
-           value.get<std::uint64_t>() <=
-               static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  }
-  void note(const char* key, const char* what) const {
-    if (defect_.empty()) {
-      defect_ = fmt::format("{}{} {}", place_, key, what);
-    }
-  }
-
-  const json& object_;
-  std::string place_;
-  std::string& defect_;
-};
-
-void read_fields(const Members& members, Manifest& manifest) {
-  members.read("step", manifest.fields.step);
-  members.read("tokens", manifest.fields.tokens);
-  members.read("lanes", manifest.fields.lanes);
-  members.read("micro_batch", manifest.fields.micro_batch);
-  members.read("kernel_set", manifest.fields.kernel_set);
-  members.read("config_text", manifest.fields.config_text);
-  members.read("config_digest", manifest.config_digest);
-  members.read("weights_digest", manifest.fields.weights_digest);
-  members.read("index_head", manifest.fields.index_head);
-}
-
-void read_records(const Members& members, Manifest& manifest, std::string& defect) {
-  for (const json& element : members.array("files")) {
-    const Members file(element, fmt::format("files[{}].", manifest.files.size()), defect);
-    FileRecord& record = manifest.files.emplace_back();
-    file.read("name", record.name);
-    file.read("size", record.size_bytes);
-    file.read("digest", record.digest);
-  }
-  for (const json& element : members.array("tensors")) {
-    const Members tensor(element, fmt::format("tensors[{}].", manifest.tensors.size()), defect);
-    TensorRecord& record = manifest.tensors.emplace_back();
-    tensor.read("name", record.name);
-    tensor.read("dtype", record.dtype);
-    tensor.read("shape", record.shape);
-    tensor.read("file", record.file);
-    tensor.read("first_row", record.first_row);
-    tensor.read("rows", record.rows);
-    tensor.read("digest", record.digest);
-  }
+/// A name is opened below the checkpoint's directory and must not lead out of it.
+bool is_plain_name(std::string_view name) {
+  const auto plain = [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+           (letter >= '0' && letter <= '9') || letter == '-' || letter == '_' || letter == '.';
+  };
+  return !name.empty() && name.size() <= 255 && name.front() != '.' && name != manifest_file_name &&
+         std::all_of(name.begin(), name.end(), plain);
 }
 
 std::string files_defect(const Manifest& manifest) {
-  std::set<std::string> names;
+  std::set<std::string_view> names;
   for (const FileRecord& file : manifest.files) {
-    // A name is opened below the checkpoint's directory and must not lead out of it.
-    if (file.name.empty() || file.name.find('/') != std::string::npos || file.name == "." ||
-        file.name == "..") {
-      return fmt::format("file name \"{}\" is not allowed", file.name);
+    if (!is_plain_name(file.name)) {
+      return fmt::format("file name {} is not allowed", storage::shown(file.name));
     }
     if (!names.insert(file.name).second) {
       return fmt::format("file {} is listed twice", file.name);
@@ -164,97 +62,161 @@ std::string files_defect(const Manifest& manifest) {
   }
   for (const TensorRecord& tensor : manifest.tensors) {
     if (!names.contains(tensor.file)) {
-      return fmt::format("tensor {} is in the unlisted file {}", tensor.name, tensor.file);
+      return fmt::format("tensor {} is in the unlisted file {}", storage::shown(tensor.name),
+                         storage::shown(tensor.file));
     }
   }
   return {};
 }
 
+std::string all_blocks_defect(const Manifest& manifest) {
+  for (const TensorRecord& tensor : manifest.tensors) {
+    if ((tensor.block_bytes > 0) != (manifest.version > 1)) {
+      return fmt::format("tensor {}: block_bytes {} in version {}", storage::shown(tensor.name),
+                         tensor.block_bytes, manifest.version);
+    }
+    if (std::string defect = blocks_defect(tensor); !defect.empty()) {
+      return defect;
+    }
+  }
+  return {};
+}
+
+/// These are shown to people and compared; nothing else is in them.
+std::string fields_defect(const Manifest& manifest) {
+  const ManifestFields& fields = manifest.fields;
+  for (const std::string* text : {&fields.kernel_set, &fields.weights_digest, &fields.index_head}) {
+    const bool printable = std::all_of(text->begin(), text->end(),
+                                       [](char letter) { return letter >= ' ' && letter < 127; });
+    if (!printable || text->size() > 1000) {
+      return fmt::format("{} is not a line of plain text", storage::shown(*text));
+    }
+  }
+  if (storage::digest_text(fields.config_text) != manifest.config_digest) {
+    return "config_text does not match config_digest";
+  }
+  return {};
+}
+
+std::string content_defect(const Manifest& manifest) {
+  std::string defect = files_defect(manifest);
+  if (defect.empty()) {
+    defect = coverage_defect(manifest.tensors);
+  }
+  if (defect.empty()) {
+    defect = all_blocks_defect(manifest);
+  }
+  return defect.empty() ? fields_defect(manifest) : defect;
+}
+
+/// One record a line, in an array.
+template <class Record>
+std::string lines_of(const std::vector<Record>& records) {
+  std::string text = "[";
+  for (const Record& record : records) {
+    text += fmt::format("{}\n  {}", &record == records.data() ? "" : ",", record_text(record));
+  }
+  return text + "\n ]";
+}
+
 }  // namespace
 
 std::string coverage_defect(std::span<const TensorRecord> tensors) {
+  if (tensors.size() > tensor_record_limit) {
+    return fmt::format("more than {} tensors", tensor_record_limit);
+  }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorRecord& record = tensors[i];
+    const std::string name = storage::shown(record.name);
     const bool continues = i > 0 && tensors[i - 1].name == record.name;
+    if (i > 0 && tensors[i - 1].name > record.name) {
+      return fmt::format("tensor {} is out of order", name);
+    }
     if (continues &&
         (tensors[i - 1].shape != record.shape || tensors[i - 1].dtype != record.dtype)) {
-      return fmt::format("tensor {} has two shapes", record.name);
+      return fmt::format("tensor {} has two shapes", name);
     }
     const std::int64_t due = continues ? tensors[i - 1].first_row + tensors[i - 1].rows : 0;
     const std::int64_t all = record.shape.empty() ? 1 : record.shape.front();
-    if (record.first_row != due || record.rows < 0 || record.rows > all - due) {
-      return fmt::format("tensor {}: {} rows from row {} on, where row {} of {} was due",
-                         record.name, record.rows, record.first_row, due, all);
+    if (record.first_row != due || record.rows < 0 || record.rows > all - due ||
+        (record.shape.empty() && record.rows == 0)) {
+      return fmt::format("tensor {}: {} rows from row {} on, where row {} of {} was due", name,
+                         record.rows, record.first_row, due, all);
     }
     const bool last = i + 1 == tensors.size() || tensors[i + 1].name != record.name;
     if (last && due + record.rows != all) {
-      return fmt::format("tensor {}: rows from {} on of {} are missing", record.name,
-                         due + record.rows, all);
+      return fmt::format("tensor {}: rows from {} on of {} are missing", name, due + record.rows,
+                         all);
     }
   }
   return {};
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  nlohmann::ordered_json object;
-  object["format"] = "actortrain checkpoint";
-  object["version"] = manifest_version;
-  object["step"] = manifest.fields.step;
-  object["tokens"] = manifest.fields.tokens;
-  object["lanes"] = manifest.fields.lanes;
-  object["micro_batch"] = manifest.fields.micro_batch;
-  object["kernel_set"] = manifest.fields.kernel_set;
-  object["config_text"] = manifest.fields.config_text;
-  object["config_digest"] = manifest.config_digest;
-  object["weights_digest"] = manifest.fields.weights_digest;
-  object["index_head"] = manifest.fields.index_head;
-  object["files"] = json::array();
-  for (const FileRecord& file : manifest.files) {
-    object["files"].push_back(to_json(file));
-  }
-  object["tensors"] = json::array();
-  for (const TensorRecord& tensor : manifest.tensors) {
-    object["tensors"].push_back(to_json(tensor));
-  }
-  object["manifest_digest"] = blank_digest;
-  std::string text = object.dump(1) + "\n";
+  const ManifestFields& fields = manifest.fields;
+  std::string text = "{\n \"format\": " + json_string(format_name);
+  const auto add = [&text](std::string_view key, const std::string& value) {
+    text += fmt::format(",\n \"{}\": {}", key, value);
+  };
+  add("version", std::to_string(manifest.version));
+  add("step", std::to_string(fields.step));
+  add("tokens", std::to_string(fields.tokens));
+  add("lanes", std::to_string(fields.lanes));
+  add("micro_batch", std::to_string(fields.micro_batch));
+  add("kernel_set", json_string(fields.kernel_set));
+  add("config_text", json_string(fields.config_text));
+  add("config_digest", json_string(manifest.config_digest));
+  add("weights_digest", json_string(fields.weights_digest));
+  add("index_head", json_string(fields.index_head));
+  add("files", lines_of(manifest.files));
+  add("tensors", lines_of(manifest.tensors));
+  add("manifest_digest", json_string(blank_digest));
+  text += "\n}\n";
   text.replace(own_digest_position(text), blank_digest.size(), storage::digest_text(text));
   return text;
 }
 
 Result<Manifest> parse_manifest(std::string_view text, std::string_view place) {
-  const json object = json::parse(text, nullptr, false);
-  if (!object.is_object()) {
-    return failure(fmt::format("{} is not a JSON object: cut short or overwritten", place));
+  if (own_digest_position(text) == std::string_view::npos) {
+    return failure(fmt::format("{} is no manifest: cut short or overwritten", place));
   }
   if (!own_digest_holds(text)) {
     return failure(fmt::format("{}: its bytes do not match its own digest", place));
   }
-  std::string defect;
-  const Members members(object, "", defect);
-  std::int64_t version = 0;
-  members.read("version", version);
-  if (defect.empty() && version != manifest_version) {
-    return user_error(fmt::format(
-        "{}: format version {}, but this program reads version {}; use the program that wrote it",
-        place, version, manifest_version));
-  }
   Manifest manifest;
-  read_fields(members, manifest);
-  read_records(members, manifest, defect);
-  if (defect.empty()) {
-    defect = files_defect(manifest);
+  manifest.version = 0;
+  std::string format;
+  const WantedMember wanted[] = {{"format", &format},
+                                 {"version", &manifest.version},
+                                 {"step", &manifest.fields.step},
+                                 {"tokens", &manifest.fields.tokens},
+                                 {"lanes", &manifest.fields.lanes},
+                                 {"micro_batch", &manifest.fields.micro_batch},
+                                 {"kernel_set", &manifest.fields.kernel_set},
+                                 {"config_text", &manifest.fields.config_text},
+                                 {"config_digest", &manifest.config_digest},
+                                 {"weights_digest", &manifest.fields.weights_digest},
+                                 {"index_head", &manifest.fields.index_head}};
+  RecordsFound found = read_records(text, wanted);
+  if (manifest.version > manifest_version && format == format_name) {
+    return user_error(fmt::format(
+        "{}: format version {}, but this program reads versions 1 to {}; use the program that "
+        "wrote it",
+        place, manifest.version, manifest_version));
   }
-  if (defect.empty()) {
-    defect = coverage_defect(manifest.tensors);
+  if (found.defect.empty() && (format != format_name || manifest.version < 1)) {
+    found.defect = fmt::format("format {} version {} is none of a checkpoint",
+                               storage::shown(format), manifest.version);
   }
-  if (defect.empty() &&
-      storage::digest_text(manifest.fields.config_text) != manifest.config_digest) {
-    defect = "config_text does not match config_digest";
+  manifest.files = std::move(found.files);
+  manifest.tensors = std::move(found.tensors);
+  if (found.defect.empty()) {
+    found.defect = content_defect(manifest);
   }
-  if (!defect.empty()) {
-    return failure(fmt::format("{}: {}", place, defect));
+  if (!found.defect.empty()) {
+    return failure(fmt::format("{}: {}", place, found.defect));
   }
+  manifest.text_digest = storage::digest_text(text);
   return manifest;
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,13 +13,18 @@
 
 namespace train::checkpoint {
 
-inline constexpr std::int64_t manifest_version = 1;
+inline constexpr std::int64_t manifest_version = 2;  ///< Written; 1 is still read.
 inline constexpr const char* manifest_file_name = "manifest.json";
+
+/// What is read of a manifest, so that a hostile one takes neither time nor memory.
+inline constexpr std::uint64_t manifest_text_limit = std::uint64_t{60} << 20;
+inline constexpr std::size_t file_record_limit = 65'536;
+inline constexpr std::size_t tensor_record_limit = 131'072;
 
 struct FileRecord {
   std::string name;  ///< Within the checkpoint's directory.
   std::uint64_t size_bytes = 0;
-  std::string digest;
+  std::string digest{};
 };
 
 /// Rows [first_row, first_row + rows) of dimension 0 of a tensor, as one file holds them. A scalar
@@ -28,7 +36,9 @@ struct TensorRecord {
   std::string file;
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::string digest;  ///< Of the bytes of these rows.
+  std::string digest{};           ///< Of the bytes of these rows.
+  std::uint64_t block_bytes = 0;  ///< 0: no blocks (version 1).
+  std::string blocks{};           ///< Digests of blocks of so many of these bytes (blocks.hpp).
 };
 
 /// What is known of a run at a step; the caller's part of a manifest.
@@ -46,22 +56,39 @@ struct ManifestFields {
 /// The table of contents of a checkpoint; written last, so its presence says that the rest is there
 /// (CK-1).
 struct Manifest {
+  std::int64_t version = manifest_version;
   ManifestFields fields;
-  std::string config_digest;  ///< Of fields.config_text.
-  std::vector<FileRecord> files;
+  std::string config_digest;          ///< Of fields.config_text.
+  std::vector<FileRecord> files;      ///< One per rank that wrote.
   std::vector<TensorRecord> tensors;  ///< Sorted by name, then first_row.
+  std::string text_digest;            ///< Of the text it was read from; empty if of none.
 };
 
 /// The text of manifest.json: JSON that carries a digest of its own bytes (CK-5).
 [[nodiscard]] std::string manifest_text(const Manifest& manifest);
 
-/// `place` names the file in errors. Errors (failure): damaged, fields missing or of the wrong
-/// type, rows of a tensor not covered exactly once; (user) an intact manifest of another format
-/// version.
+/// `place` names the file in errors. Whatever the text: no recursion, memory of its order.
+/// Errors (failure): damaged, members missing or of the wrong type, names that are no plain file
+/// names, rows of a tensor not covered exactly once, blocks that do not fit; (user) an intact
+/// manifest of another format version.
 Result<Manifest> parse_manifest(std::string_view text, std::string_view place);
 
-/// Empty if `tensors`, sorted by name and first_row, cover each tensor's rows exactly once; else
-/// the first defect.
+/// Empty if `tensors` keep the limits and, sorted by name and first_row, cover each tensor's rows
+/// exactly once; else the first defect.
 [[nodiscard]] std::string coverage_defect(std::span<const TensorRecord> tensors);
+
+/// The manifest of a directory, or what is wrong with it (one line).
+struct ManifestFinding {
+  std::optional<Manifest> manifest;
+  std::string damage;
+};
+
+/// Reads the manifest of a checkpoint's directory, not its tensors. One that is missing, damaged or
+/// of another step than the directory's name says is a finding, not an error. Follows no link.
+/// Blocks. Errors: no permission or another format version (user), the disk (failure).
+Result<ManifestFinding> examine_manifest(const std::filesystem::path& checkpoint);
+
+/// The same for who needs it: damage is a failure that names the directory.
+Result<Manifest> read_manifest(const std::filesystem::path& checkpoint);
 
 }  // namespace train::checkpoint

@@ -3,162 +3,143 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <map>
-#include <set>
-#include <system_error>
+#include <string_view>
 #include <utility>
 
-#include "storage/atomic_file.hpp"
+#include "checkpoint/blocks.hpp"
+#include "checkpoint/stored_file.hpp"
 #include "storage/digest.hpp"
 #include "storage/safetensors.hpp"
+#include "storage/untrusted_text.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t manifest_limit_bytes = std::uint64_t{256} << 20;
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 
 Verification damaged(std::string text) {
   return {.manifest = {}, .manifest_digest = {}, .damage = std::move(text)};
 }
 
-/// Whether a file is there; an error that does not say "missing" is not taken for it.
-Result<bool> is_there(const fs::path& path) {
-  std::error_code code;
-  const bool there = fs::is_regular_file(path, code);
-  if (code && code != std::errc::no_such_file_or_directory && code != std::errc::not_a_directory) {
-    return storage::os_error(storage::Access::read, path, code.value());
-  }
-  return there;
-}
+using RecordsByName = std::map<std::string_view, const TensorRecord*>;
 
-/// Empty if `file` holds the tensor as the manifest describes it.
-std::string tensor_defect(const storage::SafetensorsFile& file, const TensorRecord& record) {
-  const storage::TensorEntry* entry = file.find(record.name);
-  if (entry == nullptr) {
-    return fmt::format("{} lacks tensor {}", record.file, record.name);
+/// Reads one file of a checkpoint from front to back. Every method returns what is wrong.
+class FileCheck {
+ public:
+  FileCheck(const FileRecord& record, const RecordsByName& tensors)
+      : record_(record), tensors_(tensors), piece_(piece_bytes) {}
+
+  std::string defect(storage::InputFile input) {
+    if (input.size_bytes() != record_.size_bytes) {
+      return fmt::format("{} has {} bytes of {}", record_.name, input.size_bytes(),
+                         record_.size_bytes);
+    }
+    const auto file = storage::SafetensorsFile::parse(std::move(input));
+    if (!file) {
+      return file.error().message;
+    }
+    if (std::string text = read(file->file(), 0, file->data_start(), {}); !text.empty()) {
+      return text;
+    }
+    std::size_t found = 0;
+    for (const storage::TensorEntry& entry : file->entries()) {
+      const auto tensor = tensors_.find(entry.name);
+      found += tensor != tensors_.end() ? 1 : 0;
+      if (std::string text =
+              tensor_defect(*file, entry, tensor != tensors_.end() ? tensor->second : nullptr);
+          !text.empty()) {
+        return text;
+      }
+    }
+    if (found != tensors_.size()) {
+      return missing_tensor(*file);
+    }
+    return whole_.finish() == record_.digest
+               ? std::string()
+               : fmt::format("{} does not match its digest", record_.name);
   }
-  std::vector<std::int64_t> shape = record.shape;
-  if (!shape.empty()) {
-    shape.front() = record.rows;
+
+ private:
+  [[nodiscard]] std::string missing_tensor(const storage::SafetensorsFile& file) const {
+    for (const auto& [name, tensor] : tensors_) {
+      if (file.find(name) == nullptr) {
+        return fmt::format("{} lacks tensor {}", record_.name, storage::shown(name));
+      }
+    }
+    return {};
   }
-  if (entry->dtype != record.dtype || entry->shape != shape) {
-    return fmt::format("{}: tensor {} is {} {}, the manifest says {} {}", record.file, record.name,
-                       entry->dtype, shape_text(entry->shape), record.dtype, shape_text(shape));
+
+  /// `tensor` is nullptr for one that the manifest does not list.
+  std::string tensor_defect(const storage::SafetensorsFile& file, const storage::TensorEntry& entry,
+                            const TensorRecord* tensor) {
+    const std::uint64_t begin = file.data_start() + entry.begin;
+    const std::uint64_t bytes = entry.end - entry.begin;
+    if (tensor == nullptr) {
+      return read(file.file(), begin, bytes, {});
+    }
+    if (const std::string text = entry_defect(entry, *tensor); !text.empty()) {
+      return fmt::format("{}: {}", record_.name, text);
+    }
+    storage::StreamingDigest rows;
+    std::uint64_t block = 0;
+    bool blocks_good = true;
+    std::string text = read(
+        file.file(), begin, bytes,
+        [&](std::span<const std::byte> piece) {
+          rows.update(piece);
+          if (tensor->block_bytes > 0) {
+            blocks_good = blocks_good && blocks_match(*tensor, block, piece);
+            block += piece.size() / tensor->block_bytes;
+          }
+        },
+        tensor->block_bytes);
+    if (text.empty() && (rows.finish() != tensor->digest || !blocks_good)) {
+      return fmt::format("{}: tensor {} does not match its digest", record_.name,
+                         storage::shown(entry.name));
+    }
+    return text;
   }
-  if (storage::digest_bytes(file.bytes(*entry)) != record.digest) {
-    return fmt::format("{}: tensor {} does not match its digest", record.file, record.name);
+
+  /// Reads in pieces of whole blocks.
+  std::string read(const storage::InputFile& file, std::uint64_t begin, std::uint64_t bytes,
+                   const std::function<void(std::span<const std::byte>)>& take,
+                   std::uint64_t block_bytes = 1) {
+    const std::uint64_t longest =
+        block_bytes > 0 ? piece_bytes / block_bytes * block_bytes : piece_bytes;
+    while (bytes > 0) {
+      const auto piece = std::span(piece_).first(std::min(longest, bytes));
+      if (const Status status = file.read(begin, piece); !status) {
+        return status.error().message;
+      }
+      whole_.update(piece);
+      if (take) {
+        take(piece);
+      }
+      begin += piece.size();
+      bytes -= piece.size();
+    }
+    return {};
   }
-  return {};
-}
+
+  const FileRecord& record_;
+  const RecordsByName& tensors_;
+  std::vector<std::byte> piece_;
+  storage::StreamingDigest whole_;
+};
 
 /// The finding about one file: empty if it is what the manifest says.
 Result<std::string> file_defect(const fs::path& directory, const FileRecord& record,
-                                std::span<const TensorRecord> tensors) {
-  const fs::path path = directory / record.name;
-  const auto there = is_there(path);
-  if (!there) {
-    return there.error();
+                                const RecordsByName& tensors) {
+  auto stored = open_stored(directory, record.name);
+  if (!stored) {
+    return stored.error();
   }
-  if (!*there) {
-    return fmt::format("{} is missing", record.name);
-  }
-  auto mapped = storage::MappedFile::open(path);
-  if (!mapped) {
-    return mapped.error();
-  }
-  if (mapped->bytes().size() != record.size_bytes) {
-    return fmt::format("{} has {} bytes of {}", record.name, mapped->bytes().size(),
-                       record.size_bytes);
-  }
-  if (storage::digest_bytes(mapped->bytes()) != record.digest) {
-    return fmt::format("{} does not match its digest", record.name);
-  }
-  auto file = storage::SafetensorsFile::parse(std::move(*mapped));
-  if (!file) {
-    return file.error().message;
-  }
-  for (const TensorRecord& tensor : tensors) {
-    if (tensor.file == record.name) {
-      if (std::string defect = tensor_defect(*file, tensor); !defect.empty()) {
-        return defect;
-      }
-    }
-  }
-  return std::string();
-}
-
-/// Records of the manifest by tensor name, in row order.
-using RecordsByName = std::map<std::string_view, std::vector<const TensorRecord*>>;
-
-RecordsByName by_name(const Manifest& manifest) {
-  RecordsByName records;
-  for (const TensorRecord& record : manifest.tensors) {
-    records[record.name].push_back(&record);
-  }
-  return records;
-}
-
-Error another_model(const fs::path& checkpoint, std::string_view text) {
-  return user_error(
-      fmt::format("{} is of another model: {}; use the configuration it was made with, or another "
-                  "run.name",
-                  checkpoint.string(), text));
-}
-
-Status check_fit(const fs::path& checkpoint, const RecordsByName& records,
-                 std::span<const engine::StateView> state, Restore which) {
-  std::set<std::string_view> asked;
-  for (const engine::StateView& view : state) {
-    const auto found = records.find(view.name);
-    if (found == records.end()) {
-      return another_model(checkpoint, fmt::format("tensor {}: wanted shape {}, found none",
-                                                   view.name, shape_text(view.global_shape)));
-    }
-    const TensorRecord& record = *found->second.front();
-    const std::int64_t all = record.shape.empty() ? 1 : record.shape.front();
-    if (record.shape != view.global_shape || record.dtype != "F32") {
-      return another_model(checkpoint, fmt::format("tensor {}: wanted shape {} F32, found {} {}",
-                                                   view.name, shape_text(view.global_shape),
-                                                   shape_text(record.shape), record.dtype));
-    }
-    TRAIN_CHECK(view.first_row >= 0 && view.rows >= 0 && view.rows <= all - view.first_row,
-                "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
-    asked.insert(view.name);
-  }
-  if (which == Restore::every_tensor) {
-    for (const auto& [name, parts] : records) {
-      if (!asked.contains(name)) {
-        return another_model(checkpoint, fmt::format("tensor {}: wanted none, found shape {}", name,
-                                                     shape_text(parts.front()->shape)));
-      }
-    }
-  }
-  return {};
-}
-
-/// Copies what `view` wants of the rows that `record` has. The bytes' size fits the shape: checked.
-void copy_rows(std::span<const std::byte> bytes, const TensorRecord& record,
-               const engine::StateView& view) {
-  if (record.rows == 0 || view.rows == 0) {
-    return;
-  }
-  const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(record.rows);
-  TRAIN_CHECK(view.size_bytes == row_bytes * static_cast<std::size_t>(view.rows),
-              "tensor {}: {} bytes for {} rows", view.name, view.size_bytes, view.rows);
-  const std::int64_t first = std::max(record.first_row, view.first_row);
-  const std::int64_t last = std::min(record.first_row + record.rows, view.first_row + view.rows);
-  if (first < last && row_bytes > 0) {
-    std::memcpy(view.data + static_cast<std::size_t>(first - view.first_row) * row_bytes,
-                bytes.data() + static_cast<std::size_t>(first - record.first_row) * row_bytes,
-                static_cast<std::size_t>(last - first) * row_bytes);
-  }
+  return stored->file ? FileCheck(record, tensors).defect(std::move(*stored->file))
+                      : stored->damage;
 }
 
 Result<SearchReport> search(const fs::path& checkpoints, bool change_disk) {
@@ -204,30 +185,22 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk) {
 }  // namespace
 
 Result<Verification> verify_checkpoint(const fs::path& checkpoint) {
-  const fs::path path = checkpoint / manifest_file_name;
-  const auto there = is_there(path);
-  if (!there) {
-    return there.error();
+  auto finding = examine_manifest(checkpoint);
+  if (!finding) {
+    return finding.error();
   }
-  if (!*there) {
-    return damaged(fmt::format("{} is missing", manifest_file_name));
+  if (!finding->manifest) {
+    return damaged(std::move(finding->damage));
   }
-  const auto text = storage::read_file(path, manifest_limit_bytes);
-  if (!text) {
-    return text.error();
+  std::map<std::string_view, RecordsByName> by_file;
+  for (const TensorRecord& tensor : finding->manifest->tensors) {
+    if (!by_file[tensor.file].emplace(tensor.name, &tensor).second) {
+      return damaged(
+          fmt::format("{}: tensor {} is listed twice", tensor.file, storage::shown(tensor.name)));
+    }
   }
-  auto manifest = parse_manifest(*text, path.string());
-  if (!manifest) {
-    return manifest.error().kind == ErrorKind::user
-               ? Result<Verification>(manifest.error())
-               : Result<Verification>(damaged(manifest.error().message));
-  }
-  const std::string name = checkpoint.filename().string();
-  if (const auto step = checkpoint_step(name); step && *step != manifest->fields.step) {
-    return damaged(fmt::format("its manifest is of step {}", manifest->fields.step));
-  }
-  for (const FileRecord& record : manifest->files) {
-    const auto defect = file_defect(checkpoint, record, manifest->tensors);
+  for (const FileRecord& record : finding->manifest->files) {
+    const auto defect = file_defect(checkpoint, record, by_file[record.name]);
     if (!defect) {
       return defect.error();
     }
@@ -235,36 +208,10 @@ Result<Verification> verify_checkpoint(const fs::path& checkpoint) {
       return damaged(*defect);
     }
   }
-  return Verification{.manifest = std::move(*manifest),
-                      .manifest_digest = storage::digest_text(*text),
+  std::string digest = finding->manifest->text_digest;
+  return Verification{.manifest = std::move(*finding->manifest),
+                      .manifest_digest = std::move(digest),
                       .damage = {}};
-}
-
-Status restore(const fs::path& checkpoint, const Manifest& manifest,
-               std::span<engine::StateView> state, Restore which) {
-  const RecordsByName records = by_name(manifest);
-  TRAIN_RETURN_IF_ERROR(check_fit(checkpoint, records, state, which));
-  for (const FileRecord& file_record : manifest.files) {
-    auto file = storage::SafetensorsFile::open(checkpoint / file_record.name);
-    if (!file) {
-      return file.error();
-    }
-    std::set<std::string_view> checked;
-    for (const engine::StateView& view : state) {
-      for (const TensorRecord* record : records.at(view.name)) {
-        if (record->file != file_record.name) {
-          continue;
-        }
-        if (checked.insert(record->name).second) {
-          if (const std::string defect = tensor_defect(*file, *record); !defect.empty()) {
-            return failure(fmt::format("{}: {}", checkpoint.string(), defect));
-          }
-        }
-        copy_rows(file->bytes(*file->find(record->name)), *record, view);
-      }
-    }
-  }
-  return {};
 }
 
 Result<SearchReport> find_newest(const fs::path& checkpoints) {

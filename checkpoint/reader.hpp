@@ -23,9 +23,10 @@ struct Verification {
   [[nodiscard]] bool whole() const { return manifest.has_value(); }
 };
 
-/// Reads every byte of the checkpoint and compares sizes and digests. Blocks.
-/// Damage is a finding, not an error. Errors: no permission or a newer format (user), out of
-/// memory or descriptors (failure).
+/// Reads every byte of the checkpoint, in pieces of 1 MiB, and compares sizes and digests: what is
+/// whole, restore() restores. Follows no link. Blocks.
+/// Damage, unreadable bytes among it, is a finding, not an error. Errors: no permission or a newer
+/// format (user), out of memory or descriptors (failure).
 Result<Verification> verify_checkpoint(const std::filesystem::path& checkpoint);
 
 /// Which tensors of the checkpoint the caller has to ask for.
@@ -34,12 +35,24 @@ enum class Restore : std::uint8_t {
   subset,        ///< Those in `state`: to use the weights.
 };
 
+/// What restore() read, in bytes.
+struct RestoreStatistics {
+  std::uint64_t kept_bytes = 0;    ///< What the views asked for.
+  std::uint64_t tensor_bytes = 0;  ///< Read of tensors: what was kept and the rest of its blocks.
+  std::uint64_t header_bytes = 0;  ///< Read of the files' headers.
+  std::int64_t files = 0;          ///< Opened, each once.
+};
+
 /// Copies the rows that each view asks for into its bytes, however the checkpoint is sharded
-/// (CK-4). Names and shapes are checked before anything is copied, digests before the caller sees
-/// success. Errors: (user) a tensor missing, left over, or of another shape: names the first in the
-/// order of `state`, wanted and found; (failure) damage: `state` is then undefined. Blocks.
+/// (CK-4). Opens only the files, and reads only the blocks, that hold them; of a checkpoint of
+/// version 1 the whole record. Names and shapes are checked before anything is copied, the digest
+/// of all that was read before the caller sees success: no verify_checkpoint() is needed before.
+/// Memory: the largest header and 1 MiB. Errors: (user) a tensor missing, left over, or of another
+/// shape: names the first in the order of `state`, wanted and found; (failure) damage: `state` is
+/// then undefined. Blocks.
 Status restore(const std::filesystem::path& checkpoint, const Manifest& manifest,
-               std::span<engine::StateView> state, Restore which = Restore::every_tensor);
+               std::span<engine::StateView> state, Restore which = Restore::every_tensor,
+               RestoreStatistics* statistics = nullptr);
 
 struct FoundCheckpoint {
   Candidate candidate;

@@ -7,11 +7,13 @@
 #include <tuple>
 #include <utility>
 
+#include "checkpoint/blocks.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/reader.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/digest.hpp"
 #include "storage/safetensors.hpp"
+#include "storage/safetensors_header.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -118,13 +120,17 @@ Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine
       continue;
     }
     tensors.push_back({view.name, local_shape(view), bytes_of(view)});
+    const std::uint64_t block_bytes =
+        block_size(storage::tensor_size_bytes("F32", view.global_shape).value());
     record.tensors.push_back({.name = view.name,
                               .dtype = "F32",
                               .shape = view.global_shape,
                               .file = record.file.name,
                               .first_row = view.first_row,
                               .rows = view.rows,
-                              .digest = storage::digest_bytes(bytes_of(view))});
+                              .digest = storage::digest_bytes(bytes_of(view)),
+                              .block_bytes = block_bytes,
+                              .blocks = block_digests(bytes_of(view), block_bytes)});
   }
   const auto written = storage::write_safetensors(incoming / record.file.name, tensors);
   if (!written) {
@@ -145,6 +151,10 @@ Result<WriteOutcome> IncomingCheckpoint::publish(const ManifestFields& fields,
     return failure(fmt::format("cannot publish {}: {}", target_.string(), defect));
   }
   const std::string text = manifest_text(outcome.manifest);
+  if (text.size() > manifest_text_limit) {
+    return failure(fmt::format("cannot publish {}: its manifest would have {} bytes of {}",
+                               target_.string(), text.size(), manifest_text_limit));
+  }
   outcome.manifest_digest = storage::digest_text(text);
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / manifest_file_name, text));
   std::error_code code;

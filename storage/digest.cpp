@@ -36,6 +36,10 @@ std::string digest_text(std::string_view text) {
   return digest_bytes(std::as_bytes(std::span(text)));
 }
 
+std::uint64_t short_digest(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 StreamingDigest::StreamingDigest() : state_(std::make_unique<State>()) {
   TRAIN_CHECK(state_->hash != nullptr);
   XXH3_128bits_reset(state_->hash.get());

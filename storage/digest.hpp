@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,7 +14,10 @@ namespace train::storage {
 [[nodiscard]] std::string digest_bytes(std::span<const std::byte> bytes);
 [[nodiscard]] std::string digest_text(std::string_view text);
 
-/// The same digest of bytes that come in pieces.
+/// XXH3-64: for blocks, of which there are many.
+[[nodiscard]] std::uint64_t short_digest(std::span<const std::byte> bytes);
+
+/// The digest of digest_bytes() of bytes that come in pieces.
 class StreamingDigest {
  public:
   StreamingDigest();

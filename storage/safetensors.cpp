@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "storage/safetensors_header.hpp"
+#include "storage/untrusted_text.hpp"
 
 namespace train::storage {
 namespace {
 
 constexpr std::size_t length_bytes = 8;
 
-Error malformed(const MappedFile& file, std::string_view reason) {
+Error malformed(const InputFile& file, std::string_view reason) {
   return failure(
       fmt::format("{} is not a usable safetensors file: {}", file.path().string(), reason));
 }
@@ -23,16 +27,16 @@ std::string layout_defect(std::span<const TensorEntry> entries, std::uint64_t da
   for (const TensorEntry& entry : entries) {
     const auto wanted = tensor_size_bytes(entry.dtype, entry.shape);
     if (!wanted) {
-      return fmt::format("tensor \"{}\": dtype \"{}\" unknown, or shape negative or too large",
-                         entry.name, entry.dtype);
+      return fmt::format("tensor {}: dtype {} unknown, or shape negative or too large",
+                         shown(entry.name), shown(entry.dtype));
     }
     if (entry.begin != expected || entry.end < entry.begin || entry.end > data_bytes) {
-      return fmt::format("tensor \"{}\": bytes {} to {}, where {} was due of {}: {}", entry.name,
+      return fmt::format("tensor {}: bytes {} to {}, where {} was due of {}: {}", shown(entry.name),
                          entry.begin, entry.end, expected, data_bytes,
                          entry.begin < expected ? "overlap" : "hole or past the end");
     }
     if (entry.end - entry.begin != *wanted) {
-      return fmt::format("tensor \"{}\": {} bytes, but its shape needs {}", entry.name,
+      return fmt::format("tensor {}: {} bytes, but its shape needs {}", shown(entry.name),
                          entry.end - entry.begin, *wanted);
     }
     expected = entry.end;
@@ -45,57 +49,77 @@ std::string layout_defect(std::span<const TensorEntry> entries, std::uint64_t da
 
 }  // namespace
 
-Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
-  auto file = MappedFile::open(path);
+Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path, Links links) {
+  auto file = InputFile::open(path, links);
   if (!file) {
     return file.error();
   }
   return parse(std::move(*file));
 }
 
-Result<SafetensorsFile> SafetensorsFile::parse(MappedFile file) {
-  const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.size() < length_bytes) {
-    return malformed(file, fmt::format("{} bytes, too few for a header", bytes.size()));
+Result<SafetensorsFile> SafetensorsFile::parse(InputFile file) {
+  if (file.size_bytes() < length_bytes) {
+    return malformed(file, fmt::format("{} bytes, too few for a header", file.size_bytes()));
   }
+  std::array<std::byte, length_bytes> length{};
+  TRAIN_RETURN_IF_ERROR(file.read(0, length));
   std::uint64_t header_bytes = 0;
   for (std::size_t i = 0; i < length_bytes; ++i) {
-    header_bytes |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
+    header_bytes |= std::to_integer<std::uint64_t>(length[i]) << (8 * i);
   }
-  if (header_bytes > header_limit_bytes || header_bytes > bytes.size() - length_bytes) {
+  if (header_bytes > header_limit_bytes || header_bytes > file.size_bytes() - length_bytes) {
     return malformed(file, fmt::format("header of {} bytes in a file of {} (limit {})",
-                                       header_bytes, bytes.size(), header_limit_bytes));
-  }
-  const auto header = bytes.subspan(length_bytes, header_bytes);
-  auto parsed =
-      parse_safetensors_header({reinterpret_cast<const char*>(header.data()), header.size()});
-  if (!parsed) {
-    return malformed(file, parsed.error().message);
+                                       header_bytes, file.size_bytes(), header_limit_bytes));
   }
   SafetensorsFile result(std::move(file));
   result.data_start_ = length_bytes + header_bytes;
-  result.entries_ = std::move(parsed->entries);
-  result.metadata_ = std::move(parsed->metadata);
-  std::sort(result.entries_.begin(), result.entries_.end(),
-            [](const TensorEntry& a, const TensorEntry& b) {
-              return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
-            });
-  if (const std::string defect =
-          layout_defect(result.entries_, result.file_.bytes().size() - result.data_start_);
-      !defect.empty()) {
-    return malformed(result.file_, defect);
-  }
+  TRAIN_RETURN_IF_ERROR(result.read_table(static_cast<std::size_t>(header_bytes)));
   return result;
 }
 
-const TensorEntry* SafetensorsFile::find(std::string_view name) const {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [name](const TensorEntry& entry) { return entry.name == name; });
-  return found == entries_.end() ? nullptr : &*found;
+Status SafetensorsFile::read_table(std::size_t header_bytes) {
+  std::string header(header_bytes, '\0');
+  TRAIN_RETURN_IF_ERROR(file_.read(length_bytes, std::as_writable_bytes(std::span(header))));
+  auto parsed = parse_safetensors_header(header);
+  if (!parsed) {
+    return malformed(file_, parsed.error().message);
+  }
+  entries_ = std::move(parsed->entries);
+  metadata_ = std::move(parsed->metadata);
+  std::sort(entries_.begin(), entries_.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  if (const std::string defect = layout_defect(entries_, file_.size_bytes() - data_start_);
+      !defect.empty()) {
+    return malformed(file_, defect);
+  }
+  by_name_.resize(entries_.size());
+  std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});
+  std::sort(by_name_.begin(), by_name_.end(), [this](std::uint32_t a, std::uint32_t b) {
+    return entries_[a].name < entries_[b].name;
+  });
+  return {};
 }
 
-std::span<const std::byte> SafetensorsFile::bytes(const TensorEntry& entry) const {
-  return file_.bytes().subspan(data_start_ + entry.begin, entry.end - entry.begin);
+const TensorEntry* SafetensorsFile::find(std::string_view name) const {
+  const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                      [this](std::uint32_t place, std::string_view wanted) {
+                                        return entries_[place].name < wanted;
+                                      });
+  return found == by_name_.end() || entries_[*found].name != name ? nullptr : &entries_[*found];
+}
+
+Status SafetensorsFile::read(const TensorEntry& entry, std::uint64_t offset,
+                             std::span<std::byte> out) const {
+  const std::uint64_t size = entry.end - entry.begin;
+  TRAIN_CHECK(offset <= size && out.size() <= size - offset);
+  return file_.read(data_start_ + entry.begin + offset, out);
+}
+
+Result<std::vector<std::byte>> SafetensorsFile::read_all(const TensorEntry& entry) const {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.end - entry.begin));
+  TRAIN_RETURN_IF_ERROR(read(entry, 0, bytes));
+  return bytes;
 }
 
 }  // namespace train::storage

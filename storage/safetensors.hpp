@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
-#include "storage/mapped_file.hpp"
+#include "storage/input_file.hpp"
 
 namespace train::storage {
 
@@ -44,29 +44,41 @@ struct TensorEntry {
   std::uint64_t end = 0;
 };
 
-/// A safetensors file that passed every check (ST-3): whatever the bytes, parse() returns an error
-/// or a table whose entries lie inside the file, cover it exactly once and fit their shapes. It
-/// needs memory of the order of the header, which is at most 100 MB and at most the file.
+/// A safetensors file whose header passed every check (ST-3): whatever the bytes, parse() returns
+/// an error or a table whose entries lie inside the file, cover it exactly once and fit their
+/// shapes. It needs memory of the order of the header, which is limited (safetensors_header.hpp).
+/// The tensors' bytes stay on disk.
 class SafetensorsFile {
  public:
-  /// Errors: those of MappedFile::open; a malformed file (failure; names file and reason).
-  static Result<SafetensorsFile> open(const std::filesystem::path& path);
-  static Result<SafetensorsFile> parse(MappedFile file);
+  /// Errors: those of InputFile::open; a malformed file (failure; names file and reason). Blocks.
+  static Result<SafetensorsFile> open(const std::filesystem::path& path,
+                                      Links links = Links::follow);
+  static Result<SafetensorsFile> parse(InputFile file);
 
   /// In the order of their bytes in the file.
   [[nodiscard]] std::span<const TensorEntry> entries() const { return entries_; }
   [[nodiscard]] const TensorMetadata& metadata() const { return metadata_; }
   /// nullptr if there is none of that name.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
-  /// A view into the mapped file: valid while this object lives.
-  [[nodiscard]] std::span<const std::byte> bytes(const TensorEntry& entry) const;
+
+  /// Fills `out` with bytes of a tensor, from its byte `offset` on. Blocks.
+  /// REQUIRES: an entry of this file, which has so many. Errors: those of InputFile::read.
+  Status read(const TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) const;
+
+  /// All bytes of a tensor. REQUIRES, errors: as read().
+  [[nodiscard]] Result<std::vector<std::byte>> read_all(const TensorEntry& entry) const;
+
+  [[nodiscard]] const InputFile& file() const { return file_; }
+  [[nodiscard]] std::uint64_t data_start() const { return data_start_; }  ///< Bytes before tensors.
 
  private:
-  explicit SafetensorsFile(MappedFile file) : file_(std::move(file)) {}
+  explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
+  Status read_table(std::size_t header_bytes);
 
-  MappedFile file_;
+  InputFile file_;
   std::uint64_t data_start_ = 0;
   std::vector<TensorEntry> entries_;
+  std::vector<std::uint32_t> by_name_;  ///< Places in entries_, in the order of the names.
   TensorMetadata metadata_;
 };
 

@@ -2,16 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <utility>
+
+#include "storage/untrusted_text.hpp"
 
 namespace train::storage {
 namespace {
 
 constexpr std::size_t rank_limit = 32;
+constexpr std::size_t metadata_limit = 10'000;
+constexpr JsonLimits header_limits = {.bytes = header_limit_bytes,
+                                      .values = tensor_count_limit * 24,
+                                      .run = std::size_t{1} << 20,
+                                      .depth = 3};
+
+enum class TensorKey : std::uint8_t { dtype = 1, shape = 2, data_offsets = 4 };
+constexpr unsigned all_tensor_keys = 7;
+
+std::optional<TensorKey> tensor_key(std::string_view key) {
+  if (key == "dtype") {
+    return TensorKey::dtype;
+  }
+  if (key == "shape") {
+    return TensorKey::shape;
+  }
+  return key == "data_offsets" ? std::optional(TensorKey::data_offsets) : std::nullopt;
+}
 
 /// Receives the events of nlohmann's SAX parser; returning false stops it with `defect` set.
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
@@ -41,9 +61,9 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& value) override {
     if (place_ == Place::metadata) {
       header_.metadata[key_] = value;
-      return true;
+      return header_.metadata.size() <= metadata_limit || stop("more metadata");
     }
-    if (place_ == Place::tensor && key_ == "dtype") {
+    if (place_ == Place::tensor && field_ == TensorKey::dtype) {
       header_.entries.back().dtype = value;
       return true;
     }
@@ -58,34 +78,43 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::top) {
       return stop("an object");
     }
-    keys_.clear();
-    place_ = key_ == "__metadata__" ? Place::metadata : Place::tensor;
-    if (place_ == Place::tensor) {
-      header_.entries.emplace_back().name = key_;
+    if (key_ == "__metadata__") {
+      place_ = Place::metadata;
+      return !std::exchange(metadata_seen_, true) || stop("metadata again");
     }
+    place_ = Place::tensor;
+    seen_ = 0;
+    if (header_.entries.size() == tensor_count_limit) {
+      return stop(fmt::format("more than {} tensors", tensor_count_limit));
+    }
+    header_.entries.emplace_back().name = key_;
     return true;
   }
 
   bool key(string_t& value) override {
-    auto& seen = place_ == Place::top ? names_ : keys_;
-    if (!seen.insert(value).second) {
-      defect_ = fmt::format("\"{}\" twice", value);
-      return false;
-    }
-    if (place_ == Place::tensor && value != "dtype" && value != "shape" &&
-        value != "data_offsets") {
-      defect_ =
-          fmt::format("unknown key \"{}\" in tensor \"{}\"", value, header_.entries.back().name);
-      return false;
-    }
     key_ = value;
+    if (place_ == Place::metadata && header_.metadata.contains(value)) {
+      return stop("a key twice");
+    }
+    if (place_ == Place::tensor) {
+      const auto field = tensor_key(value);
+      if (!field) {
+        return stop("an unknown key");
+      }
+      field_ = *field;
+      const auto bit = static_cast<unsigned>(field_);
+      if ((seen_ & bit) != 0) {
+        return stop("a key twice");
+      }
+      seen_ |= bit;
+    }
     return true;
   }
 
   bool end_object() override {
-    if (place_ == Place::tensor && keys_.size() != 3) {
-      defect_ = fmt::format("tensor \"{}\" lacks dtype, shape or data_offsets",
-                            header_.entries.back().name);
+    if (place_ == Place::tensor && seen_ != all_tensor_keys) {
+      defect_ = fmt::format("tensor {} lacks dtype, shape or data_offsets",
+                            shown(header_.entries.back().name));
       return false;
     }
     place_ = place_ == Place::top ? Place::outside : Place::top;
@@ -93,7 +122,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(std::size_t) override {
-    if (place_ != Place::tensor || key_ == "dtype") {
+    if (place_ != Place::tensor || field_ == TensorKey::dtype) {
       return stop("an array");
     }
     numbers_.clear();
@@ -104,12 +133,12 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override {
     TensorEntry& entry = header_.entries.back();
     place_ = Place::tensor;
-    if (key_ == "shape") {
+    if (field_ == TensorKey::shape) {
       entry.shape = numbers_;
       return true;
     }
     if (numbers_.size() != 2) {
-      defect_ = fmt::format("data_offsets of tensor \"{}\" are not two numbers", entry.name);
+      defect_ = fmt::format("data_offsets of tensor {} are not two numbers", shown(entry.name));
       return false;
     }
     entry.begin = static_cast<std::uint64_t>(numbers_[0]);
@@ -130,18 +159,35 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   enum class Place : std::uint8_t { outside, top, metadata, tensor, array };
 
   bool stop(std::string_view what) {
-    defect_ = fmt::format("{} where the format has none (at \"{}\")", what, key_);
+    defect_ = fmt::format("{} where the format has none (at {})", what, shown(key_));
     return false;
   }
 
   SafetensorsHeader header_;
   Place place_ = Place::outside;
   std::string key_;
-  std::set<std::string> names_;
-  std::set<std::string> keys_;
+  TensorKey field_ = TensorKey::dtype;
+  unsigned seen_ = 0;  ///< Keys of the tensor at hand.
+  bool metadata_seen_ = false;
   std::vector<std::int64_t> numbers_;
   std::string defect_;
 };
+
+/// Empty if no two entries have one name. Memory: a number per entry.
+std::string name_defect(std::span<const TensorEntry> entries) {
+  std::vector<std::uint32_t> order(entries.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = static_cast<std::uint32_t>(i);
+  }
+  std::sort(order.begin(), order.end(), [entries](std::uint32_t a, std::uint32_t b) {
+    return entries[a].name < entries[b].name;
+  });
+  const auto twice = std::adjacent_find(
+      order.begin(), order.end(),
+      [entries](std::uint32_t a, std::uint32_t b) { return entries[a].name == entries[b].name; });
+  return twice == order.end() ? std::string()
+                              : fmt::format("tensor {} twice", shown(entries[*twice].name));
+}
 
 std::uint64_t element_bytes(std::string_view dtype) {
   static constexpr std::pair<std::string_view, std::uint64_t> sizes[] = {
@@ -163,9 +209,15 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view text) {
   if (text.empty() || text.front() != '{') {
     return failure("header does not begin with {");
   }
+  if (std::string excess = json_excess(text, header_limits); !excess.empty()) {
+    return failure(std::move(excess));
+  }
   HeaderHandler handler;
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &handler)) {
     return failure(handler.defect());
+  }
+  if (std::string defect = name_defect(handler.header().entries); !defect.empty()) {
+    return failure(std::move(defect));
   }
   return std::move(handler.header());
 }

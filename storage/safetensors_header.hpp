@@ -11,8 +11,10 @@
 
 namespace train::storage {
 
-/// Longest header the format allows.
-inline constexpr std::uint64_t header_limit_bytes = 100'000'000;
+/// What is read of a header, so that a hostile one takes neither time nor memory. The format itself
+/// allows 100,000,000 bytes.
+inline constexpr std::uint64_t header_limit_bytes = std::uint64_t{32} << 20;
+inline constexpr std::size_t tensor_count_limit = 250'000;
 
 struct SafetensorsHeader {
   std::vector<TensorEntry> entries;  ///< In the order of the text; offsets not checked yet.
@@ -22,7 +24,7 @@ struct SafetensorsHeader {
 /// Parses the JSON header of a safetensors file, accepting nothing but its grammar: one object of
 /// {dtype, shape, data_offsets} objects and an optional __metadata__ of strings; no name twice, no
 /// unknown key. Never recurses; memory of the order of the text. Errors (failure): the reason
-/// alone, without the file.
+/// alone, on one short line, without the file.
 Result<SafetensorsHeader> parse_safetensors_header(std::string_view text);
 
 /// Bytes of a tensor; empty if the dtype is unknown, a dimension negative, or the product does not

@@ -19,9 +19,10 @@ Manifest example() {
   manifest.fields.index_head = "3:abc";
   manifest.config_digest = storage::digest_text(manifest.fields.config_text);
   manifest.files = {{"shard-0", 100, "d0"}, {"shard-1", 200, "d1"}};
-  manifest.tensors = {{"a", "F32", {4, 2}, "shard-0", 0, 3, "x"},
-                      {"a", "F32", {4, 2}, "shard-1", 3, 1, "y"},
-                      {"b", "F32", {}, "shard-0", 0, 1, "z"}};
+  const std::string block(16, '0');
+  manifest.tensors = {{"a", "F32", {4, 2}, "shard-0", 0, 3, "x", 16, block + block},
+                      {"a", "F32", {4, 2}, "shard-1", 3, 1, "y", 16, block},
+                      {"b", "F32", {}, "shard-0", 0, 1, "z", 4096, block}};
   return manifest;
 }
 
@@ -53,6 +54,25 @@ TEST_CASE("manifest: what is written is read", "[checkpoint][manifest]") {
   REQUIRE(parsed->files[1].size_bytes == 200);
   REQUIRE(parsed->tensors[1].first_row == 3);
   REQUIRE(parsed->tensors[0].shape == std::vector<std::int64_t>{4, 2});
+  REQUIRE(parsed->tensors[0].block_bytes == 16);
+  REQUIRE(parsed->tensors[0].blocks.size() == 32);
+  REQUIRE(parsed->text_digest == storage::digest_text(manifest_text(manifest)));
+}
+
+TEST_CASE("manifest: version 1, without blocks, is read", "[checkpoint][manifest]") {
+  Manifest old = example();
+  old.version = 1;
+  for (TensorRecord& tensor : old.tensors) {
+    tensor.block_bytes = 0;
+    tensor.blocks.clear();
+  }
+  const std::string text = manifest_text(old);
+  REQUIRE(text.find("block") == std::string::npos);
+  const auto parsed = parse_manifest(text, "m");
+  REQUIRE(parsed);
+  REQUIRE(parsed->version == 1);
+  REQUIRE(parsed->tensors[0].block_bytes == 0);
+  REQUIRE(manifest_text(*parsed) == text);
 }
 
 TEST_CASE("manifest: any changed byte and any cut is found", "[checkpoint][manifest][CK-5]") {
@@ -72,11 +92,18 @@ TEST_CASE("manifest: any changed byte and any cut is found", "[checkpoint][manif
   REQUIRE_FALSE(parse_manifest("", "m"));
 }
 
-TEST_CASE("manifest: another version is the user's, named", "[checkpoint][manifest]") {
-  const auto parsed = parse_manifest(changed([](auto& json) { json["version"] = 2; }), "m.json");
+TEST_CASE("manifest: a newer version is the user's, named, whatever else it holds",
+          "[checkpoint][manifest]") {
+  const auto text = changed([](auto& json) {
+    json["version"] = 3;
+    json["files"] = {{"a", {{"b", {1, 2, {3}}}}}};
+    json["tensors"][0]["shape"] = "any";
+    json.erase("step");
+  });
+  const auto parsed = parse_manifest(text, "m.json");
   REQUIRE_FALSE(parsed);
   REQUIRE(parsed.error().exit_code() == 2);
-  REQUIRE_THAT(parsed.error().message, Catch::Contains("m.json: format version 2"));
+  REQUIRE_THAT(parsed.error().message, Catch::Contains("m.json: format version 3"));
 }
 
 TEST_CASE("manifest: intact but wrong content is named", "[checkpoint][manifest]") {
@@ -104,6 +131,17 @@ TEST_CASE("manifest: intact but wrong content is named", "[checkpoint][manifest]
        [](Json& json) {
          json["tensors"][1]["shape"] = {4, 3};
        }},
+      {"out of order", [](Json& json) { json["tensors"][2]["name"] = "A"; }},
+      {"none of a checkpoint", [](Json& json) { json["version"] = 0; }},
+      {"none of a checkpoint", [](Json& json) { json["format"] = "other"; }},
+      {"block_bytes 0 in version 2", [](Json& json) { json["tensors"][0].erase("block_bytes"); }},
+      {"block_bytes 16 in version 1", [](Json& json) { json["version"] = 1; }},
+      {"more than 1048576", [](Json& json) { json["tensors"][2]["block_bytes"] = 1 << 21; }},
+      {"32 digits for 3 blocks", [](Json& json) { json["tensors"][0]["block_bytes"] = 8; }},
+      {"16 digits for 2 blocks",
+       [](Json& json) { json["tensors"][0]["blocks"] = std::string(16, '0'); }},
+      {"dtype \"F31\" unknown", [](Json& json) { json["tensors"][2]["dtype"] = "F31"; }},
+      {"plain text", [](Json& json) { json["kernel_set"] = "a\nb"; }},
       {"config_text does not match", [](Json& json) { json["config_text"] = "other"; }},
   };
   for (const auto& [wanted, change] : cases) {

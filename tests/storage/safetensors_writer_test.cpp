@@ -56,8 +56,9 @@ TEST_CASE("safetensors writer: pieces of any size make the file that whole tenso
     REQUIRE(entry != nullptr);
     CHECK(entry->dtype == tensor.dtype);
     CHECK(entry->shape == tensor.shape);
-    const auto found = read->bytes(*entry);
-    CHECK(std::equal(found.begin(), found.end(), tensor.bytes.begin(), tensor.bytes.end()));
+    const auto found = read->read_all(*entry);
+    REQUIRE(found);
+    CHECK(std::equal(found->begin(), found->end(), tensor.bytes.begin(), tensor.bytes.end()));
   }
 }
 
