@@ -17,10 +17,10 @@ namespace train::test {
 /// The state of a small model: tensors of several ranks, and the views a checkpoint takes of them.
 class SmallState {
  public:
-  explicit SmallState(float base = 1.0F) {
-    add("model.embedding", {7, 3}, base);
+  explicit SmallState(float base = 1.0F, std::int64_t rows = 7) {
+    add("model.embedding", {rows, 3}, base);
     add("model.norm", {5}, base + 100);
-    add("optimizer.exp_avg.model.embedding", {7, 3}, base + 200);
+    add("optimizer.exp_avg.model.embedding", {rows, 3}, base + 200);
     add("optimizer.step", {}, base + 300);
   }
 

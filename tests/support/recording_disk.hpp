@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "storage/file_calls.hpp"
+
+namespace train::test {
+
+/// A call that changed the disk, with what it needs to be made again. Paths are relative to the
+/// directory that was watched.
+struct RecordedCall {
+  storage::FileCallKind kind = storage::FileCallKind::point;
+  std::string path;
+  std::string to;  ///< rename: the new name. point: the name of the point.
+  std::string bytes;
+  std::uint64_t size_bytes = 0;
+  bool empties = false;
+};
+
+/// Records the calls on `root` and below that succeed, in their order, while it lives.
+class RecordingDisk final : public storage::FileCallHook {
+ public:
+  explicit RecordingDisk(std::filesystem::path root)
+      : root_(std::move(root)), outer_(storage::install_file_call_hook(this)) {}
+  ~RecordingDisk() override { storage::install_file_call_hook(outer_); }
+
+  int before(storage::FileCall& /*call*/) override { return 0; }
+
+  void after(const storage::FileCall& call, int error_number) override {
+    const std::string path = below_root(call.path);
+    if (error_number != 0 || path.empty()) {
+      return;
+    }
+    const bool renames = call.kind == storage::FileCallKind::rename;
+    const auto* const bytes = reinterpret_cast<const char*>(call.bytes.data());
+    const std::lock_guard lock(mutex_);
+    calls_.push_back({.kind = call.kind,
+                      .path = path,
+                      .to = renames ? below_root(call.to) : std::string(call.to),
+                      .bytes = std::string(bytes, bytes + call.bytes.size()),
+                      .size_bytes = call.size_bytes,
+                      .empties = call.empties});
+  }
+
+  [[nodiscard]] const std::vector<RecordedCall>& calls() const { return calls_; }
+
+ private:
+  /// Empty: elsewhere.
+  [[nodiscard]] std::string below_root(std::string_view path) const {
+    const std::string relative =
+        std::filesystem::path(path).lexically_normal().lexically_relative(root_).string();
+    return relative.starts_with("..") ? "" : relative;
+  }
+
+  std::filesystem::path root_;
+  storage::FileCallHook* outer_;
+  std::mutex mutex_;
+  std::vector<RecordedCall> calls_;
+};
+
+}  // namespace train::test
