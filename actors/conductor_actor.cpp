@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
@@ -17,6 +18,7 @@
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/report_messages.hpp"
 #include "actors/rank_agreement.hpp"
+#include "actors/save_schedule.hpp"
 #include "actors/supervision.hpp"
 #include "engine/base/log.hpp"
 
@@ -34,6 +36,11 @@ struct ConductorState {
   // Commands given out and not finished (stop not counted): ranks that still have to.
   std::map<std::uint64_t, std::size_t> outstanding;
   RankAgreement agreement;
+  SaveDrain drain;
+  SaveSchedule saves;
+  std::optional<std::int64_t> local;      // the save under way is whole in the local place
+  std::optional<std::int64_t> published;  // the newest
+  bool draining = false;
   std::int64_t steps_finished = 0;
   bool poisoned = false;
   std::size_t ranks_stopped = 0;
@@ -56,6 +63,15 @@ struct Conductor {
   [[nodiscard]] ConductorState& state() const { return self->state; }
   void pump() const;
   void give(const NumberedCommand& command) const;
+  void take_snapshot(const NumberedCommand& command) const;
+  void grant(std::optional<std::int64_t> step) const;
+  void announce_skipped() const;
+  void save_finished(std::int64_t step) const;
+  void drain_over() const;
+  template <class Message>
+  void tell_ranks(const Message& message) const;
+  template <class Message>
+  void tell_index(const Message& message) const;
   void step_heard(const StepFinished& event) const;
   void step_finished(const StepFinished& event) const;
   void stop_requested(std::int32_t signal) const;
@@ -68,32 +84,66 @@ struct Conductor {
   [[nodiscard]] RunFinished outcome() const;
 };
 
+template <class Message>
+void Conductor::tell_ranks(const Message& message) const {
+  for (const RankActor& rank : state().peers.ranks) {
+    self->send(rank, message);
+  }
+}
+
+template <class Message>
+void Conductor::tell_index(const Message& message) const {
+  if (state().peers.index) {
+    self->send(state().peers.index, message);
+  }
+}
+
 void Conductor::give(const NumberedCommand& command) const {
   if (command.command != RunCommand::stop) {
     state().outstanding[command.sequence] = state().peers.ranks.size();
   }
-  const auto to_all = [this](const auto& message) {
-    for (const RankActor& rank : state().peers.ranks) {
-      self->send(rank, message);
-    }
-  };
   switch (command.command) {
     case RunCommand::train_step:
-      to_all(TrainStep{command.sequence, command.step});
-      break;
+      return tell_ranks(TrainStep{command.sequence, command.step});
     case RunCommand::evaluate:
-      to_all(Evaluate{command.sequence, command.step});
-      break;
+      return tell_ranks(Evaluate{command.sequence, command.step});
     case RunCommand::snapshot:
-      to_all(TakeSnapshot{command.sequence, command.step});
-      break;
+      return take_snapshot(command);
     case RunCommand::find_nonfinite:
-      to_all(FindNonfinite{command.sequence, command.step});
-      break;
+      return tell_ranks(FindNonfinite{command.sequence, command.step});
     case RunCommand::stop:
-      to_all(StopRank{command.sequence});
-      break;
+      return tell_ranks(StopRank{command.sequence});
   }
+}
+
+void Conductor::take_snapshot(const NumberedCommand& command) const {
+  const SaveSchedule::Take take = state().saves.take(command.step);
+  tell_ranks(TakeSnapshot{command.sequence, command.step, take.replaces, take.write_now});
+  if (take.write_now) {
+    tell_index(WriteSnapshot{command.step});
+  }
+  announce_skipped();
+}
+
+/// Every rank saves the same step next.
+void Conductor::grant(std::optional<std::int64_t> step) const {
+  if (step) {
+    tell_index(WriteSnapshot{*step});
+    tell_ranks(WriteSnapshot{*step});
+  }
+}
+
+void Conductor::announce_skipped() const {
+  for (const std::int64_t step : state().saves.skipped()) {
+    self->send(state().peers.reporter, CheckpointSkipped{step});
+    tell_index(CheckpointSkipped{step});
+  }
+}
+
+void Conductor::save_finished(std::int64_t step) const {
+  grant(state().saves.over(step));
+  announce_skipped();
+  finish_if_done();
 }
 
 void Conductor::pump() const {
@@ -130,11 +180,16 @@ void Conductor::step_finished(const StepFinished& event) const {
           fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
                       event.grad_norm.value(), event.step);
       state().program->stop_poisoned(event.step - 1);
+      grant(state().saves.poisoned_from(event.step));
+      finish_if_done();
     }
     return;
   }
   state().steps_finished = event.step;
+  state().saves.good_through(event.step);
+  announce_skipped();
   self->send(state().peers.reporter, event);
+  tell_index(event);
 }
 
 void Conductor::stop_requested(std::int32_t signal) const {
@@ -178,9 +233,42 @@ RunFinished Conductor::outcome() const {
 
 void Conductor::finish_if_done() const {
   const bool stopped = state().ranks_stopped == state().peers.ranks.size();
-  if (stopped && state().outstanding.empty()) {
-    close_report();
+  if (!stopped || !state().outstanding.empty()) {
+    return;
   }
+  if (state().saves.idle()) {
+    close_report();
+  } else if (!std::exchange(state().draining, true)) {
+    state().wait->end();
+    state().wait->begin("the last checkpoint to be published", *state().saves.under_way());
+    self->delayed_send(caf::actor_cast<ConductorActor>(self), state().drain.time, DrainOver{});
+  }
+}
+
+/// The last save has had its time: what is where.
+void Conductor::drain_over() const {
+  if (state().saves.idle() || state().outcome) {
+    return;
+  }
+  const std::int64_t newest = state().saves.waiting().value_or(*state().saves.under_way());
+  std::string where;
+  if (state().local == newest) {
+    where = fmt::format("is whole in {}, not published", state().drain.local_place);
+  } else if (state().local) {
+    where = fmt::format("is lost; that of step {} is whole in {}, not published", *state().local,
+                        state().drain.local_place);
+  } else {
+    where = "is lost";
+  }
+  const std::string stands = state().published
+                                 ? fmt::format("that of step {} stands", *state().published)
+                                 : std::string("no checkpoint of this start was published");
+  state().outcome = RunFinished{
+      state().steps_finished, kExitFailure,
+      fmt::format("the checkpoint of step {} {}: publishing took longer than checkpoint.drain_s = "
+                  "{}; {}",
+                  newest, where, state().drain.time.count(), stands)};
+  close_report();
 }
 
 void Conductor::close_report() const {
@@ -244,11 +332,12 @@ void Conductor::part_down(const caf::down_msg& down) const {
 }
 
 ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
-                                                 WaitBoard::Line wait) {
+                                                 const SaveDrain& drain, WaitBoard::Line wait) {
   report_exceptions(self, "conductor", [] { return std::int64_t{-1}; });
   self->state.program.emplace(program);
   self->state.steps_finished = program.first_step;
   self->state.wait = wait;
+  self->state.drain = drain;
   const Conductor conductor{self};
   return {
       [conductor](const ConnectConductor& peers) {
@@ -279,19 +368,21 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
           conductor.conclude({event.rank, heard.error().message, kExitFailure});
         } else if (*heard && !conductor.state().poisoned) {
           conductor.self->send(conductor.state().peers.reporter, event);
+          conductor.tell_index(event);
         }
       },
       [conductor](const CheckpointWritten& event) {
         conductor.state().save_failure.clear();
+        conductor.state().published = event.step;
+        conductor.state().local.reset();
         conductor.self->send(conductor.state().peers.reporter, event);
       },
       [conductor](const CheckpointFailed& event) {
         conductor.state().save_failure = event.text;
         conductor.self->send(conductor.state().peers.reporter, event);
       },
-      [conductor](const CheckpointSkipped& event) {
-        conductor.self->send(conductor.state().peers.reporter, event);
-      },
+      [conductor](const CheckpointLocal& event) { conductor.state().local = event.step; },
+      [conductor](const SaveFinished& event) { conductor.save_finished(event.step); },
       [conductor](const NonfiniteFound& event) {
         if (event.rank == 0) {  // all say the same
           conductor.state().nonfinite += "\n" + event.text;
@@ -303,6 +394,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       },
       [conductor](const RankFailed& event) { conductor.rank_failed(event); },
       [conductor](const ConcludeFailure&) { conductor.conclude(*conductor.state().consequence); },
+      [conductor](const DrainOver&) { conductor.drain_over(); },
       [conductor](const ReportFailed& event) { conductor.state().report_failure = event.text; },
       [conductor](const StopRequested& event) { conductor.stop_requested(event.signal); },
       [conductor](const ReportDrained&) { conductor.tell(); },
@@ -312,8 +404,8 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
 }  // namespace
 
 ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
-                               const RunProgram::Options& program) {
-  return system.spawn(conductor_behavior, program, waits.add("conductor"));
+                               const RunProgram::Options& program, const SaveDrain& drain) {
+  return system.spawn(conductor_behavior, program, drain, waits.add("conductor"));
 }
 
 }  // namespace train::actors

@@ -74,12 +74,11 @@ Status check_credits(std::span<const Credit> credits) {
 }
 
 std::vector<Credit> credits_of_run(std::int64_t lane_slots) {
-  return {{.name = "commands",
-           .count = kCommandWindow,
-           .waits_for = {"lane slots", "lanes in flight", "staging buffers"}},
-          {.name = "lane slots", .count = lane_slots, .waits_for = {"lanes in flight"}},
-          {.name = "lanes in flight", .count = LaneDriver::kLanesInFlight, .waits_for = {}},
-          {.name = "staging buffers", .count = kStagingBuffers, .waits_for = {}}};
+  return {
+      {.name = "commands", .count = kCommandWindow, .waits_for = {"lane slots", "lanes in flight"}},
+      {.name = "lane slots", .count = lane_slots, .waits_for = {"lanes in flight"}},
+      {.name = "lanes in flight", .count = LaneDriver::kLanesInFlight, .waits_for = {}},
+      {.name = "staging buffers", .count = kStagingBuffers, .waits_for = {}}};
 }
 
 }  // namespace train::actors

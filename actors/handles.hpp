@@ -10,14 +10,22 @@ namespace train::actors {
 struct TrainStep;
 struct Evaluate;
 struct TakeSnapshot;
+struct WriteSnapshot;
 struct FindNonfinite;
 struct StopRank;
 struct CommandFinished;
 struct ConcludeFailure;
+struct DrainOver;
 struct ShardWritten;
+struct ShardOrder;
+struct ShardDone;
+struct SaveWorkDone;
+struct JournalWritten;
 struct StepFinished;
 struct EvaluationFinished;
 struct CheckpointWritten;
+struct CheckpointLocal;
+struct SaveFinished;
 struct CheckpointFailed;
 struct CheckpointSkipped;
 struct NonfiniteFound;
@@ -71,7 +79,6 @@ struct ConnectOptimizer;
 struct ConnectSnapshot;
 struct ConnectIndex;
 struct ConnectReporter;
-struct CheckpointIndexed;
 struct ReportDrained;
 struct CloseReport;
 struct CheckStalls;
@@ -81,13 +88,13 @@ using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 
 using ConductorActor =
     Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished, CheckpointWritten,
-            CheckpointFailed, CheckpointSkipped, NonfiniteFound, RankStopped, RankFailed,
-            ConcludeFailure, ReportFailed, StopRequested, ReportDrained>;
+            CheckpointLocal, CheckpointFailed, SaveFinished, NonfiniteFound, RankStopped,
+            RankFailed, ConcludeFailure, DrainOver, ReportFailed, StopRequested, ReportDrained>;
 
-using RankActor =
-    Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank, LaneReady,
-            LaneEnqueued, LaneFinished, GradientReady, GradientSpread, UpdateEnqueued,
-            EvaluationEnqueued, CopyEnqueued, CheckpointIndexed, SnapshotsDrained, WorkFailed>;
+using RankActor = Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank,
+                          LaneReady, LaneEnqueued, LaneFinished, GradientReady, GradientSpread,
+                          UpdateEnqueued, EvaluationEnqueued, CopyEnqueued, WriteSnapshot,
+                          ShardOrder, SnapshotsDrained, WorkFailed>;
 
 using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
 
@@ -98,8 +105,8 @@ using OptimizerActor = Accepts<ConnectOptimizer, UpdateParameters>;
 using EvaluatorActor =
     Accepts<ConnectEvaluator, RunEvaluation, LaneReady, LaneEnqueued, LaneFinished>;
 
-using SnapshotActor = Accepts<ConnectSnapshot, CopyState, StateCopied, DrainSnapshots, ShardWritten,
-                              CheckpointFailed, CheckpointIndexed>;
+using SnapshotActor = Accepts<ConnectSnapshot, CopyState, StateCopied, WriteSnapshot, ShardOrder,
+                              DrainSnapshots, ShardWritten, ShardDone, CheckpointFailed>;
 
 /// Answers a request when it was the operation's turn and its data has moved.
 using CollectiveActor =
@@ -116,9 +123,10 @@ using BuffersActor =
                      caf::replies_to<LeaseLeaf>::with<LeafLeased>, caf::reacts_to<VisitEnqueued>,
                      caf::reacts_to<GradientPacked>, caf::reacts_to<RefreshWeights>>;
 
-/// Gathers the shards of a checkpoint, publishes and records it.
+/// Sees a save from the first shard to its end; keeps the index of the run.
 using IndexActor =
-    Accepts<ConnectIndex, ShardWritten, CheckpointFailed, CheckpointSkipped, CheckpointIndexed>;
+    Accepts<ConnectIndex, WriteSnapshot, ShardWritten, ShardDone, CheckpointFailed, SaveWorkDone,
+            CheckpointSkipped, StepFinished, EvaluationFinished, JournalWritten>;
 
 using ReporterActor = Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
                               CheckpointWritten, CheckpointFailed, CheckpointSkipped, CloseReport>;

@@ -1,30 +1,48 @@
 #include "actors/index_actor.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <caf/all.hpp>
-#include <exception>
-#include <map>
+#include <deque>
 #include <optional>
 #include <utility>
 
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
+#include "engine/base/log.hpp"
 
 namespace train::actors {
 namespace {
 
-/// What ranks have said of one checkpoint.
-struct Arrivals {
-  std::size_t ranks = 0;
+using checkpoint::CheckpointState;
+
+// More than this many steps can only wait if the disk stands still; the oldest go.
+constexpr std::size_t kMostSteps = 100'000;
+
+enum class Phase : std::uint8_t { writing, sealing, sending, publishing, settling, discarding };
+
+/// The save under way.
+struct Save {
+  std::int64_t step = 0;
+  Phase phase = Phase::writing;
+  std::size_t answers = 0;  // of ranks, in this phase
   std::vector<ShardWritten> shards;
   std::optional<CheckpointFailed> failed;  // the first
-  std::optional<CheckpointSkipped> skipped;
+  bool local = false;                      // whole in the local place
+};
+
+/// Steps that are not in the journal yet.
+struct PendingSteps {
+  std::deque<checkpoint::StepRecord> records;
+  bool writing = false;
 };
 
 struct IndexState {
   static inline const char* name = "index";
   ConnectIndex peers;
-  std::map<std::int64_t, Arrivals> arrivals;  // by step
+  std::optional<Save> save;
 };
 
 using IndexSelf = IndexActor::stateful_pointer<IndexState>;
@@ -32,120 +50,271 @@ using IndexSelf = IndexActor::stateful_pointer<IndexState>;
 struct Index {
   IndexSelf self;
   std::shared_ptr<kernels::Stream> disk;
-  IndexWork work;
+  std::shared_ptr<const IndexWork> work;
+  std::shared_ptr<PendingSteps> steps;
 
-  [[nodiscard]] Arrivals& of(std::int64_t step) const { return self->state.arrivals[step]; }
-  void arrived(std::int64_t step) const;
-  void publish(std::int64_t step, Arrivals arrivals) const;
-  void give_up(std::int64_t step, const Arrivals& arrivals) const;
+  [[nodiscard]] IndexActor me() const { return caf::actor_cast<IndexActor>(self); }
+  [[nodiscard]] Save& save(std::int64_t step) const;
+  [[nodiscard]] bool two_places() const { return work->seal != nullptr; }
+  void begin(std::int64_t step) const;
+  void answered(Save& save) const;
+  void advance(Save& save) const;
+  void order(Save& save, ShardTask task, std::string manifest = {}) const;
+  void seal(Save& save) const;
+  void publish(Save& save) const;
+  void work_done(const SaveWorkDone& done) const;
+  void give_up(Save& save) const;
+  void finish() const;
+  void take_note(std::int64_t step, CheckpointState state) const;
+  void on_disk(const char* what, std::int64_t step, std::function<Status()> todo) const;
+  void write_steps(std::size_t at_least) const;
 };
 
-void Index::arrived(std::int64_t step) const {
-  Arrivals& arrivals = of(step);
-  if (++arrivals.ranks < self->state.peers.ranks.size()) {
-    return;
-  }
-  Arrivals all = std::move(arrivals);
-  self->state.arrivals.erase(step);
-  if (all.failed || all.skipped) {
-    give_up(step, all);
-  } else {
-    publish(step, std::move(all));
+/// Nothing that is only noted may end a save.
+void log_refusal(const char* what, std::int64_t step, const Status& status) {
+  if (!status) {
+    log_warning(
+        fmt::format("index_incomplete {} of step {}: {}", what, step, status.error().message));
   }
 }
 
-/// What `work` says, or threw: the disk stream must live on, or no later save would ever be done
-/// with.
-template <class Work>
-Status attempt(const Work& work) {
-  try {
-    return work();
-  } catch (...) {
-    return failure(exception_text(std::current_exception()));
+Save& Index::save(std::int64_t step) const {
+  auto& save = self->state.save;
+  TRAIN_CHECK(save && save->step == step,
+              "news of the save of step {}, but that of {} is under way", step,
+              save ? save->step : -1);
+  return *save;
+}
+
+void Index::on_disk(const char* what, std::int64_t step, std::function<Status()> todo) const {
+  disk->mark({.what = what, .step = step - 1, .unit = -1, .lane = -1});
+  disk->enqueue([what, step, todo = std::move(todo)] { log_refusal(what, step, attempt(todo)); });
+}
+
+void Index::take_note(std::int64_t step, CheckpointState state) const {
+  on_disk("note checkpoint", step, [work = work, step, state] { return work->note(step, state); });
+}
+
+void Index::begin(std::int64_t step) const {
+  auto& current = self->state.save;
+  if (current) {
+    // Its state was not finite: every rank has dropped it.
+    TRAIN_CHECK(current->phase == Phase::writing && current->answers == 0,
+                "step {} is to be saved while step {} is", step, current->step);
+    on_disk("discard checkpoint", current->step,
+            [work = work, dropped = current->step] { return work->discard(dropped, false); });
+  }
+  current = Save{.step = step, .shards = {}, .failed = {}};
+  write_steps(1);
+  take_note(step, CheckpointState::writing);
+}
+
+void Index::answered(Save& save) const {
+  if (++save.answers == self->state.peers.ranks.size()) {
+    save.answers = 0;
+    advance(save);
   }
 }
 
-CheckpointWritten written_event(std::int64_t step, const WrittenCheckpoint& written,
-                                const std::vector<ShardWritten>& shards) {
-  CheckpointWritten event{step, written.directory, written.size_bytes, 0};
-  for (const ShardWritten& shard : shards) {
-    event.elapsed_ns = std::max(event.elapsed_ns, shard.elapsed_ns);
+/// All ranks have answered.
+void Index::advance(Save& save) const {
+  switch (save.phase) {
+    case Phase::writing:
+      return save.failed ? give_up(save) : two_places() ? seal(save) : publish(save);
+    case Phase::sealing:
+      if (save.failed) {
+        return give_up(save);
+      }
+      save.local = true;
+      take_note(save.step, CheckpointState::local);
+      self->send(self->state.peers.conductor, CheckpointLocal{save.step});
+      save.phase = Phase::sending;
+      take_note(save.step, CheckpointState::publishing);
+      return order(save, ShardTask::send);
+    case Phase::sending:
+      return save.failed ? give_up(save) : publish(save);
+    case Phase::settling:
+    case Phase::discarding:
+      return finish();
+    case Phase::publishing:
+      TRAIN_CHECK(false, "ranks have no part in publishing");
   }
-  return event;
 }
 
-void Index::publish(std::int64_t step, Arrivals arrivals) const {
-  std::sort(arrivals.shards.begin(), arrivals.shards.end(),
+void Index::order(Save& save, ShardTask task, std::string manifest) const {
+  for (const RankActor& rank : self->state.peers.ranks) {
+    self->send(rank, ShardOrder{save.step, task, manifest});
+  }
+}
+
+std::vector<ShardWritten> by_rank(std::vector<ShardWritten> shards) {
+  std::sort(shards.begin(), shards.end(),
             [](const ShardWritten& a, const ShardWritten& b) { return a.rank < b.rank; });
-  disk->mark({.what = "publish checkpoint", .step = step - 1, .unit = -1, .lane = -1});
-  disk->enqueue([me = caf::actor_cast<IndexActor>(self), conductor = self->state.peers.conductor,
-                 work = work, step, shards = std::move(arrivals.shards)] {
-    const std::int64_t begin_ns = steady_now_ns();
-    CheckpointWritten event;
-    const Status recorded = attempt([&]() -> Status {
-      const auto written = work.publish(step, shards);
-      TRAIN_RETURN_IF_ERROR(written);
-      event = written_event(step, *written, shards);
-      return work.record(step);
-    });
-    if (recorded.ok()) {
-      event.elapsed_ns += steady_now_ns() - begin_ns;
-      caf::anon_send(conductor, event);
-    } else {
-      caf::anon_send(conductor, CheckpointFailed{step, -1, recorded.error().message});
-    }
-    caf::anon_send(me, CheckpointIndexed{step});
+  return shards;
+}
+
+void Index::seal(Save& save) const {
+  save.phase = Phase::sealing;
+  disk->enqueue([me = me(), work = work, step = save.step, shards = by_rank(save.shards)] {
+    const auto manifest = attempt([&] { return work->seal(step, shards); });
+    SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
+    (manifest ? done.manifest : done.failure) = manifest ? *manifest : manifest.error().message;
+    caf::anon_send(me, done);
   });
 }
 
-void Index::give_up(std::int64_t step, const Arrivals& arrivals) const {
-  if (arrivals.failed) {
-    self->send(self->state.peers.conductor, *arrivals.failed);
-  } else {
-    self->send(self->state.peers.conductor, *arrivals.skipped);
+std::int64_t slowest(const std::vector<ShardWritten>& shards) {
+  std::int64_t elapsed_ns = 0;
+  for (const ShardWritten& shard : shards) {
+    elapsed_ns = std::max(elapsed_ns, shard.elapsed_ns);
   }
-  if (!arrivals.failed && arrivals.shards.empty()) {  // nothing was written
-    self->send(caf::actor_cast<IndexActor>(self), CheckpointIndexed{step});
+  return elapsed_ns;
+}
+
+void Index::publish(Save& save) const {
+  save.phase = Phase::publishing;
+  if (!two_places()) {
+    take_note(save.step, CheckpointState::publishing);
+  }
+  disk->mark({.what = "publish checkpoint", .step = save.step - 1, .unit = -1, .lane = -1});
+  disk->enqueue([me = me(), work = work, step = save.step, shards = by_rank(save.shards)] {
+    const std::int64_t begin_ns = steady_now_ns();
+    SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
+    const Status recorded = attempt([&]() -> Status {
+      const auto written = work->publish(step, shards);
+      TRAIN_RETURN_IF_ERROR(written);
+      done.written = CheckpointWritten{step, written->directory, written->size_bytes, 0};
+      return work->record(step);
+    });
+    if (recorded) {
+      done.written->elapsed_ns = slowest(shards) + steady_now_ns() - begin_ns;
+    } else {
+      done.failure = recorded.error().message;
+    }
+    caf::anon_send(me, done);
+  });
+}
+
+void Index::work_done(const SaveWorkDone& done) const {
+  Save& current = save(done.step);
+  if (current.phase == Phase::discarding) {
+    return two_places() ? order(current, ShardTask::discard) : finish();
+  }
+  if (!done.failure.empty()) {
+    current.failed = CheckpointFailed{done.step, -1, done.failure};
+    return give_up(current);
+  }
+  if (current.phase == Phase::sealing) {
+    return order(current, ShardTask::seal, done.manifest);
+  }
+  self->send(self->state.peers.conductor, *done.written);
+  if (!two_places()) {
+    return finish();
+  }
+  current.phase = Phase::settling;
+  order(current, ShardTask::settle);
+}
+
+void Index::give_up(Save& save) const {
+  save.phase = Phase::discarding;
+  self->send(self->state.peers.conductor, *save.failed);
+  disk->mark({.what = "discard checkpoint", .step = save.step - 1, .unit = -1, .lane = -1});
+  disk->enqueue([me = me(), work = work, failed = *save.failed, local = save.local] {
+    log_refusal("discard checkpoint", failed.step,
+                attempt([&] { return work->discard(failed.step, local); }));
+    log_refusal("failed save", failed.step, attempt([&] {
+                  return work->event("failed", fmt::format("step={} {}", failed.step, failed.text));
+                }));
+    caf::anon_send(me,
+                   SaveWorkDone{.step = failed.step, .failure = {}, .manifest = {}, .written = {}});
+  });
+}
+
+void Index::finish() const {
+  const std::int64_t step = self->state.save->step;
+  self->state.save.reset();
+  self->send(self->state.peers.conductor, SaveFinished{step});
+}
+
+void Index::write_steps(std::size_t at_least) const {
+  if (steps->writing || steps->records.size() < at_least) {
     return;
   }
-  disk->enqueue([me = caf::actor_cast<IndexActor>(self), conductor = self->state.peers.conductor,
-                 work = work, step] {
-    const Status discarded = attempt([&]() -> Status {
-      work.discard(step);
-      return {};
-    });
-    if (!discarded.ok()) {
-      caf::anon_send(conductor, CheckpointFailed{step, -1, discarded.error().message});
-    }
-    caf::anon_send(me, CheckpointIndexed{step});
-  });
+  steps->writing = true;
+  on_disk(
+      "journal", steps->records.back().step,
+      [me = me(), work = work,
+       steps = std::vector<checkpoint::StepRecord>(steps->records.begin(), steps->records.end())] {
+        caf::anon_send(me, JournalWritten{});
+        return work->journal(steps);
+      });
+  steps->records.clear();
+}
+
+/// What the index hears of the run itself.
+void hear_step(const Index& index, const StepFinished& event) {
+  auto& records = index.steps->records;
+  if (records.size() >= kMostSteps) {
+    records.pop_front();
+  }
+  records.push_back({.step = event.step,
+                     .loss = event.loss.value(),
+                     .grad_norm = event.grad_norm.value(),
+                     .lr = event.lr.value()});
+  index.write_steps(kJournalBatch);
+}
+
+/// A rank's failure: of its shard, or of an order. What remains to be tidied up is no failure.
+void hear_failure(const Index& index, const CheckpointFailed& message) {
+  Save& save = index.save(message.step);
+  if (save.phase == Phase::settling || save.phase == Phase::discarding) {
+    log_warning(fmt::format("local_checkpoint_left step={} rank={} {}", message.step, message.rank,
+                            message.text));
+  } else if (!save.failed) {
+    save.failed = message;
+  }
+  index.answered(save);
 }
 
 IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels::Stream> disk,
-                                         IndexWork work) {
+                                         const IndexWork& work) {
   report_exceptions(self, "index", [] { return std::int64_t{-1}; });
-  const Index index{self, std::move(disk), std::move(work)};
+  const Index index{self, std::move(disk), std::make_shared<const IndexWork>(work),
+                    std::make_shared<PendingSteps>()};
+  self->attach_functor([stream = index.disk, steps = index.steps, work = index.work] {
+    if (!steps->records.empty()) {  // the last steps of the run
+      const std::vector<checkpoint::StepRecord> last(steps->records.begin(), steps->records.end());
+      stream->enqueue([work, last] {
+        log_refusal("journal", last.back().step, attempt([&] { return work->journal(last); }));
+      });
+    }
+  });
   return {
       [self](const ConnectIndex& peers) { self->state.peers = peers; },
+      [index](const WriteSnapshot& message) { index.begin(message.step); },
       [index](const ShardWritten& message) {
-        index.of(message.step).shards.push_back(message);
-        index.arrived(message.step);
+        Save& save = index.save(message.step);
+        save.shards.push_back(message);
+        index.answered(save);
       },
-      [index](const CheckpointFailed& message) {
-        Arrivals& arrivals = index.of(message.step);
-        if (!arrivals.failed) {
-          arrivals.failed = message;
-        }
-        index.arrived(message.step);
-      },
+      [index](const ShardDone& message) { index.answered(index.save(message.step)); },
+      [index](const CheckpointFailed& message) { hear_failure(index, message); },
+      [index](const SaveWorkDone& message) { index.work_done(message); },
       [index](const CheckpointSkipped& message) {
-        index.of(message.step).skipped = message;
-        index.arrived(message.step);
+        index.on_disk("event", message.step, [work = index.work, step = message.step] {
+          return work->event("skipped", fmt::format("step={} for a newer one", step));
+        });
       },
-      [self](const CheckpointIndexed& message) {
-        for (const RankActor& rank : self->state.peers.ranks) {
-          self->send(rank, message);
-        }
+      [index](const StepFinished& event) { hear_step(index, event); },
+      [index](const EvaluationFinished& event) {
+        index.on_disk("evaluation", event.step,
+                      [work = index.work, step = event.step, loss = event.cross_entropy.value()] {
+                        return work->evaluated(step, loss);
+                      });
+      },
+      [index](const JournalWritten&) {
+        index.steps->writing = false;
+        index.write_steps(kJournalBatch);
       },
   };
 }

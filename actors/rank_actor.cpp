@@ -16,6 +16,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/lease_messages.hpp"
+#include "actors/messages/save_messages.hpp"
 #include "actors/supervision.hpp"
 #include "engine/sharding/lease_book.hpp"
 
@@ -141,13 +142,14 @@ void Rank::begin(const Command& command) const {
             self->send(state().peers.evaluator, RunEvaluation{evaluate.sequence, evaluate.step});
           },
           [this](const TakeSnapshot& snapshot) {
-            self->send(state().peers.snapshot, CopyState{snapshot.step});
+            self->send(state().peers.snapshot,
+                       CopyState{snapshot.step, snapshot.replaces, snapshot.write_now});
           },
           [this](const FindNonfinite& find) {
             start_lanes(engine::LanePurpose::probe, find.step, find.sequence);
           },
           [this](const StopRank&) {
-            state().wait->begin("the last checkpoint to be written", -1);
+            state().wait->begin("the last checkpoint to leave memory", -1);
             self->send(state().peers.snapshot, DrainSnapshots{});
           }},
       command);
@@ -423,9 +425,10 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
         rank.finish_on_stream(sequence_of(*rank.state().current));
         rank.leave();
       },
-      [rank](const CheckpointIndexed& message) {
+      [rank](const WriteSnapshot& message) {
         rank.self->send(rank.state().peers.snapshot, message);
       },
+      [rank](const ShardOrder& order) { rank.self->send(rank.state().peers.snapshot, order); },
       [rank](const SnapshotsDrained&) {
         rank.state().wait->end();
         rank.self->send(rank.state().peers.conductor, RankStopped{rank.context->rank});

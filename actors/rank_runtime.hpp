@@ -89,6 +89,10 @@ struct RankRuntime {
 
 using RankContext = std::shared_ptr<RankRuntime>;
 
+/// A stream for the disk whose thread takes a core only when nobody else wants it: what it does has
+/// time, and the compute threads have none.
+[[nodiscard]] std::unique_ptr<kernels::Stream> make_disk_stream();
+
 /// The text of an exception in flight, one line.
 [[nodiscard]] std::string exception_text(const std::exception_ptr& error);
 

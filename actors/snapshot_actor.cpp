@@ -1,192 +1,231 @@
 #include "actors/snapshot_actor.hpp"
 
+#include <algorithm>
 #include <array>
 #include <caf/all.hpp>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
+#include "actors/messages/save_messages.hpp"
+#include "actors/staging.hpp"
 #include "actors/supervision.hpp"
 #include "engine/weights_digest.hpp"
 
 namespace train::actors {
 namespace {
 
-/// A copy of the rank's state in host memory; touched only by the copy stream, then the disk
-/// stream.
-struct Staging {
-  std::vector<std::byte> bytes;
-  std::vector<engine::StateView> views;
-  bool poisoned = false;  // the state that was to be copied; then the bytes stay as they were
-};
+/// One copy of the state, and what is known of it.
+struct Buffer {
+  /// Touched by the copy stream, then by the disk stream, then by the copy stream again.
+  std::shared_ptr<Staging> staging = std::make_shared<Staging>();
+  std::optional<std::int64_t> held;    // the step of the complete copy in it
+  std::optional<std::int64_t> newest;  // the step last copied here, good or not
+  int copying = 0;                     // copies under way into it
+  bool writing = false;
+  std::string failure;  // why there is no copy of `held`
 
-enum class StagingUse : std::uint8_t { free, copying, complete, writing };
+  [[nodiscard]] bool free() const { return !held && copying == 0 && !writing; }
+};
 
 struct SnapshotState {
   static inline const char* name = "snapshot";
   ConnectSnapshot peers;
-  std::array<std::shared_ptr<Staging>, kStagingBuffers> staging;
-  std::array<StagingUse, kStagingBuffers> use{};
-  std::array<std::int64_t, kStagingBuffers> steps{};
-  // The step whose complete copy is being replaced; it counts until the newer one is known good.
-  std::array<std::optional<std::int64_t>, kStagingBuffers> replaced;
-  std::optional<std::int64_t> wanted;  // a CopyState that found no free buffer
-  std::optional<WaitBoard::Line> wait;
+  std::array<Buffer, kStagingBuffers> buffers;
+  std::optional<std::int64_t> granted;  // the step to be written
+  int orders = 0;                       // under way
   bool draining = false;
 };
 
 using SnapshotSelf = SnapshotActor::stateful_pointer<SnapshotState>;
 
-void copy_views(const std::vector<engine::StateView>& from, Staging& to) {
-  std::size_t size_bytes = 0;
-  for (const engine::StateView& view : from) {
-    size_bytes += view.size_bytes;
-  }
-  to.bytes.resize(size_bytes);
-  to.views = from;
-  std::size_t offset = 0;
-  for (engine::StateView& view : to.views) {
-    std::memcpy(to.bytes.data() + offset, view.data, view.size_bytes);
-    view.data = to.bytes.data() + offset;
-    offset += view.size_bytes;
-  }
-}
-
 struct Snapshot {
   SnapshotSelf self;
   RankContext context;
-  WriteShard write;
+  ShardWork work;
 
   [[nodiscard]] SnapshotState& state() const { return self->state; }
-  [[nodiscard]] std::optional<std::size_t> find(StagingUse use) const;
-  void copy(std::int64_t step) const;
-  void start_copy(std::size_t index, std::int64_t step, std::optional<std::int64_t> replaced) const;
+  [[nodiscard]] std::size_t buffer_for(const CopyState& message) const;
+  void copy(const CopyState& message) const;
   void copied(const StateCopied& message) const;
-  void write_next() const;
-  void write_done(std::int64_t step) const;
-  void proceed() const;
+  void write_granted() const;
+  void write(Buffer& buffer) const;
+  void write_done() const;
+  void follow(const ShardOrder& order) const;
+  void order_done() const;
+  void release_if_idle() const;
+  void tell_if_drained() const;
+  template <class Message>
+  void tell_index(const Message& message) const {
+    self->send(state().peers.index, message);
+  }
 };
 
-std::optional<std::size_t> Snapshot::find(StagingUse use) const {
-  for (std::size_t index = 0; index < kStagingBuffers; ++index) {
-    if (state().use[index] == use) {
-      return index;
-    }
-  }
-  return std::nullopt;
+std::size_t Snapshot::buffer_for(const CopyState& message) const {
+  const auto& buffers = state().buffers;
+  const auto found = std::find_if(buffers.begin(), buffers.end(), [&message](const Buffer& buffer) {
+    return message.replaces >= 0 ? buffer.newest == message.replaces : buffer.free();
+  });
+  TRAIN_CHECK(found != buffers.end() && !found->writing, "no place for the snapshot of step {}",
+              message.step);
+  return static_cast<std::size_t>(found - buffers.begin());
 }
 
-void Snapshot::copy(std::int64_t step) const {
-  if (const auto index = find(StagingUse::free)) {
-    start_copy(*index, step, std::nullopt);
-    return;
+void Snapshot::copy(const CopyState& message) const {
+  const std::size_t index = buffer_for(message);
+  Buffer& buffer = state().buffers[index];
+  buffer.newest = message.step;
+  ++buffer.copying;
+  if (message.write_now) {
+    state().granted = message.step;
   }
-  if (const auto index = find(StagingUse::complete)) {
-    start_copy(*index, step, state().steps[*index]);
-    return;
-  }
-  TRAIN_CHECK(!state().wanted, "a second snapshot command before the first was served");
-  state().wanted = step;
-  state().wait->begin("a free staging buffer", step);
-}
-
-void Snapshot::start_copy(std::size_t index, std::int64_t step,
-                          std::optional<std::int64_t> replaced) const {
-  state().use[index] = StagingUse::copying;
-  state().steps[index] = step;
-  state().replaced[index] = replaced;
-  auto staging = state().staging[index];
   // The poison flag belongs to the compute stream; it is read there, in order.
+  const auto poisoned = std::make_shared<bool>(false);
   context->compute->enqueue(
-      [staging, runtime = context.get()] { staging->poisoned = runtime->engine->poisoned(); });
+      [poisoned, runtime = context.get()] { *poisoned = runtime->engine->poisoned(); });
   kernels::Event::record(*context->compute).wait_on(*context->copy);
-  context->copy->mark({.what = "copy for checkpoint", .step = step - 1, .unit = -1, .lane = -1});
-  context->copy->enqueue([staging, runtime = context.get()] {
-    if (!staging->poisoned) {
-      copy_views(runtime->engine->shard_views(), *staging);
+  context->copy->mark(
+      {.what = "copy for checkpoint", .step = message.step - 1, .unit = -1, .lane = -1});
+  const auto failure = std::make_shared<std::string>();
+  context->copy->enqueue([poisoned, failure, staging = buffer.staging, runtime = context.get()] {
+    if (!*poisoned) {
+      const Status copied = staging->copy(runtime->engine->shard_views());
+      *failure = copied.ok() ? "" : copied.error().message;
     }
   });
   const kernels::Event done = kernels::Event::record(*context->copy);
-  context->copy->enqueue([me = caf::actor_cast<SnapshotActor>(self), staging, step, index] {
-    caf::anon_send(me, StateCopied{step, static_cast<std::int32_t>(index), staging->poisoned});
+  context->copy->enqueue([me = caf::actor_cast<SnapshotActor>(self), poisoned, failure,
+                          step = message.step, index] {
+    caf::anon_send(me, StateCopied{step, static_cast<std::int32_t>(index), *poisoned, *failure});
   });
-  self->send(state().peers.rank, CopyEnqueued{step, done});
+  self->send(state().peers.rank, CopyEnqueued{message.step, done});
 }
 
 void Snapshot::copied(const StateCopied& message) const {
-  const auto index = static_cast<std::size_t>(message.staging);
-  const std::optional<std::int64_t> replaced = std::exchange(state().replaced[index], std::nullopt);
-  if (message.poisoned) {
-    state().use[index] = replaced ? StagingUse::complete : StagingUse::free;
-    state().steps[index] = replaced.value_or(-1);
-  } else {
-    state().use[index] = StagingUse::complete;
-    if (replaced) {
-      self->send(state().peers.index, CheckpointSkipped{*replaced, context->rank});
-    }
+  Buffer& buffer = state().buffers[static_cast<std::size_t>(message.staging)];
+  --buffer.copying;
+  if (!message.poisoned) {
+    buffer.held = message.step;
+    buffer.failure = message.failure;
   }
-  write_next();
+  write_granted();
+  release_if_idle();
+  tell_if_drained();
 }
 
-void Snapshot::write_next() const {
-  const auto index = find(StagingUse::complete);
-  if (index && !find(StagingUse::writing)) {
-    state().use[*index] = StagingUse::writing;
-    const std::int64_t step = state().steps[*index];
-    context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
-    context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank,
-                            staging = state().staging[*index], step, writer = write] {
-      const std::int64_t begin_ns = steady_now_ns();
-      const auto record = writer(step, staging->views);
-      if (!record) {
-        caf::anon_send(me, CheckpointFailed{step, rank, record.error().message});
-      } else {
-        caf::anon_send(me, ShardWritten{step, rank, *record, engine::weights_digest(staging->views),
-                                        steady_now_ns() - begin_ns});
+void Snapshot::write_granted() const {
+  for (Buffer& buffer : state().buffers) {
+    // A copy that is still being made there is of a state that is not finite, or this one would
+    // not have been granted.
+    if (buffer.held && buffer.held == state().granted && buffer.copying == 0 && !buffer.writing) {
+      write(buffer);
+    }
+  }
+}
+
+void Snapshot::write(Buffer& buffer) const {
+  buffer.writing = true;
+  const std::int64_t step = *buffer.held;
+  context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
+  context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank,
+                          staging = buffer.staging, failed = buffer.failure, step,
+                          writer = work.write] {
+    const std::int64_t begin_ns = steady_now_ns();
+    std::uint64_t digest = 0;
+    const auto record = attempt([&]() -> Result<std::string> {
+      if (!failed.empty()) {
+        return failure(failed);
       }
+      digest = engine::weights_digest(staging->views());
+      return writer(step, staging->views());
+    });
+    if (!record) {
+      caf::anon_send(me, CheckpointFailed{step, rank, record.error().message});
+    } else {
+      caf::anon_send(me, ShardWritten{step, rank, *record, digest, steady_now_ns() - begin_ns});
+    }
+  });
+}
+
+void Snapshot::write_done() const {
+  for (Buffer& buffer : state().buffers) {
+    if (buffer.writing) {
+      buffer.writing = false;
+      buffer.held.reset();
+      state().granted.reset();
+    }
+  }
+  release_if_idle();
+  tell_if_drained();
+}
+
+void Snapshot::follow(const ShardOrder& order) const {
+  ++state().orders;
+  static constexpr std::array<const char*, 4> kMarks = {
+      "seal local checkpoint", "send checkpoint", "retire local checkpoints", "discard checkpoint"};
+  context->disk->mark({.what = kMarks.at(static_cast<std::size_t>(order.task)),
+                       .step = order.step - 1,
+                       .unit = -1,
+                       .lane = -1});
+  context->disk->enqueue(
+      [me = caf::actor_cast<SnapshotActor>(self), rank = context->rank, order, todo = work] {
+        const Status done = attempt([&] {
+          switch (order.task) {
+            case ShardTask::seal:
+              return todo.seal(order.step, order.manifest);
+            case ShardTask::send:
+              return todo.send(order.step);
+            case ShardTask::settle:
+              return todo.settle(order.step);
+            case ShardTask::discard:
+              return todo.discard(order.step);
+          }
+          return Status(failure("an unknown order"));
+        });
+        if (!done) {
+          caf::anon_send(me, CheckpointFailed{order.step, rank, done.error().message});
+        } else {
+          caf::anon_send(me, ShardDone{order.step, rank, order.task});
+        }
+      });
+}
+
+void Snapshot::order_done() const {
+  --state().orders;
+  tell_if_drained();
+}
+
+void Snapshot::release_if_idle() const {
+  const auto& buffers = state().buffers;
+  if (std::all_of(buffers.begin(), buffers.end(),
+                  [](const Buffer& buffer) { return buffer.free(); })) {
+    // On the stream that would fill it next, after what it has still to do.
+    context->copy->enqueue([first = buffers[0].staging, second = buffers[1].staging] {
+      first->release();
+      second->release();
     });
   }
-  proceed();
 }
 
-void Snapshot::write_done(std::int64_t step) const {
-  for (std::size_t index = 0; index < kStagingBuffers; ++index) {
-    if (state().use[index] == StagingUse::writing && state().steps[index] == step) {
-      state().use[index] = StagingUse::free;
-    }
-  }
-  write_next();
-}
-
-void Snapshot::proceed() const {
-  if (state().wanted && (find(StagingUse::free) || find(StagingUse::complete))) {
-    const std::int64_t step = *state().wanted;
-    state().wanted.reset();
-    state().wait->end();
-    copy(step);
-  }
-  const bool busy = find(StagingUse::copying) || find(StagingUse::complete) ||
-                    find(StagingUse::writing) || state().wanted;
-  if (state().draining && !busy) {
+void Snapshot::tell_if_drained() const {
+  const auto& buffers = state().buffers;
+  const bool idle =
+      state().orders == 0 && std::all_of(buffers.begin(), buffers.end(),
+                                         [](const Buffer& buffer) { return buffer.free(); });
+  if (state().draining && idle) {
     state().draining = false;
     self->send(state().peers.rank, SnapshotsDrained{});
   }
 }
 
 SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext context,
-                                               WriteShard write, WaitBoard::Line wait) {
+                                               ShardWork work) {
   report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
-  self->state.wait = wait;
   self->set_down_handler([self](caf::down_msg& down) { self->quit(std::move(down.reason)); });
-  for (auto& staging : self->state.staging) {
-    staging = std::make_shared<Staging>();
-  }
-  const Snapshot snapshot{self, context, write};
+  const Snapshot snapshot{self, std::move(context), std::move(work)};
   return {
       [self](const ConnectSnapshot& peers) {
         self->state.peers = peers;
@@ -194,27 +233,41 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
         // too, and does not end with this one.
         self->monitor(peers.index);
       },
-      [snapshot](const CopyState& message) { snapshot.copy(message.step); },
+      [snapshot](const CopyState& message) { snapshot.copy(message); },
       [snapshot](const StateCopied& message) { snapshot.copied(message); },
+      [snapshot](const WriteSnapshot& message) {
+        snapshot.state().granted = message.step;
+        snapshot.write_granted();
+      },
+      [snapshot](const ShardOrder& order) { snapshot.follow(order); },
       [snapshot](const DrainSnapshots&) {
         snapshot.state().draining = true;
-        snapshot.proceed();
+        snapshot.tell_if_drained();
       },
       [snapshot](const ShardWritten& message) {
-        snapshot.self->send(snapshot.state().peers.index, message);
+        snapshot.tell_index(message);
+        snapshot.write_done();
+      },
+      [snapshot](const ShardDone& message) {
+        snapshot.tell_index(message);
+        snapshot.order_done();
       },
       [snapshot](const CheckpointFailed& message) {
-        snapshot.self->send(snapshot.state().peers.index, message);
+        snapshot.tell_index(message);
+        if (snapshot.state().orders > 0) {  // while it follows orders it writes nothing
+          snapshot.order_done();
+        } else {
+          snapshot.write_done();
+        }
       },
-      [snapshot](const CheckpointIndexed& message) { snapshot.write_done(message.step); },
   };
 }
 
 }  // namespace
 
 SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& context,
-                             const WriteShard& write) {
-  return system.spawn(snapshot_behavior, context, write, context->waits.add("snapshot"));
+                             const ShardWork& work) {
+  return system.spawn(snapshot_behavior, context, work);
 }
 
 }  // namespace train::actors

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "actors/rank_runtime.hpp"
+#include "engine/base/result.hpp"
 
 // Supervision: what a thrown exception becomes on its way to the conductor. The framework loses the
 // text of an exception, so every actor turns it into an error that carries text.
@@ -29,6 +30,16 @@ void report_exceptions(Self self, std::string part, Step step) {
   self->set_exception_handler([part = std::move(part), step](std::exception_ptr& error) {
     return exception_error(part, step(), error);
   });
+}
+
+/// What `work` (which returns a Result) says, or what it threw: on a stream that must live on.
+template <class Work>
+auto attempt(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (...) {
+    return failure(exception_text(std::current_exception()));
+  }
 }
 
 }  // namespace train::actors

@@ -55,6 +55,21 @@ Manifest assemble(const ManifestFields& fields, std::span<const ShardRecord> sha
   return manifest;
 }
 
+/// Empty if every file is in `directory` with its size; else the first that is not.
+std::string missing_file(const fs::path& directory, std::span<const FileRecord> files) {
+  for (const FileRecord& file : files) {
+    std::error_code code;
+    const std::uintmax_t size = fs::file_size(directory / file.name, code);
+    if (code) {
+      return fmt::format("{} is not there: {}", file.name, code.message());
+    }
+    if (size != file.size_bytes) {
+      return fmt::format("{} has {} bytes of {}", file.name, size, file.size_bytes);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<IncomingCheckpoint> IncomingCheckpoint::create(const fs::path& checkpoints,
@@ -121,7 +136,7 @@ Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine
     }
     tensors.push_back({view.name, local_shape(view), bytes_of(view)});
     const std::uint64_t block_bytes =
-        block_size(storage::tensor_size_bytes("F32", view.global_shape).value());
+        block_size(*storage::tensor_size_bytes("F32", view.global_shape));
     record.tensors.push_back({.name = view.name,
                               .dtype = "F32",
                               .shape = view.global_shape,
@@ -141,22 +156,40 @@ Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine
   return record;
 }
 
+Result<ManifestDraft> draft_manifest(const ManifestFields& fields,
+                                     std::span<const ShardRecord> shards) {
+  ManifestDraft draft{.manifest = assemble(fields, shards), .text = {}};
+  const std::string name = checkpoint_name(fields.step);
+  if (const std::string defect = coverage_defect(draft.manifest.tensors); !defect.empty()) {
+    return failure(fmt::format("cannot publish {}: {}", name, defect));
+  }
+  draft.text = manifest_text(draft.manifest);
+  if (draft.text.size() > manifest_text_limit) {
+    return failure(fmt::format("cannot publish {}: its manifest would have {} bytes of {}", name,
+                               draft.text.size(), manifest_text_limit));
+  }
+  return draft;
+}
+
 Result<WriteOutcome> IncomingCheckpoint::publish(const ManifestFields& fields,
                                                  std::span<const ShardRecord> shards) {
-  TRAIN_CHECK(!path_.empty() && checkpoint_name(fields.step) == target_.filename());
+  auto draft = draft_manifest(fields, shards);
+  if (!draft) {
+    return draft.error();
+  }
+  return publish(std::move(draft).value());
+}
+
+Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
+  TRAIN_CHECK(!path_.empty() && checkpoint_name(draft.manifest.fields.step) == target_.filename());
   WriteOutcome outcome;
   outcome.path = target_;
-  outcome.manifest = assemble(fields, shards);
-  if (const std::string defect = coverage_defect(outcome.manifest.tensors); !defect.empty()) {
+  outcome.manifest = std::move(draft.manifest);
+  if (const std::string defect = missing_file(path_, outcome.manifest.files); !defect.empty()) {
     return failure(fmt::format("cannot publish {}: {}", target_.string(), defect));
   }
-  const std::string text = manifest_text(outcome.manifest);
-  if (text.size() > manifest_text_limit) {
-    return failure(fmt::format("cannot publish {}: its manifest would have {} bytes of {}",
-                               target_.string(), text.size(), manifest_text_limit));
-  }
-  outcome.manifest_digest = storage::digest_text(text);
-  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / manifest_file_name, text));
+  outcome.manifest_digest = storage::digest_text(draft.text);
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / manifest_file_name, draft.text));
   std::error_code code;
   if (fs::exists(fs::symlink_status(target_, code))) {
     auto found = verify_checkpoint(target_);

@@ -25,6 +25,17 @@ struct WriteOutcome {
   bool already_there = false;   ///< A whole checkpoint of that step was found; nothing was written.
 };
 
+/// A manifest and its text.
+struct ManifestDraft {
+  Manifest manifest;
+  std::string text;
+};
+
+/// The manifest of these shards. Errors (failure): they do not cover their tensors exactly once; it
+/// would be longer than can be read.
+[[nodiscard]] Result<ManifestDraft> draft_manifest(const ManifestFields& fields,
+                                                   std::span<const ShardRecord> shards);
+
 /// A checkpoint under construction: `.incoming-<pid>-step-<n>` (CK-1, CK-2).
 ///
 /// Threading: one object per process and step; shards may be written from several threads. Every
@@ -52,7 +63,9 @@ class IncomingCheckpoint {
 
   /// Writes the manifest, then renames the directory into place: the one instant from which the
   /// checkpoint exists. A whole checkpoint already there wins; a damaged one is set aside.
-  /// Errors: shards that do not cover their tensors exactly once (failure), disk (failure).
+  /// Errors (failure): a file that is not here with its size; the disk.
+  Result<WriteOutcome> publish(ManifestDraft draft);
+  /// The same with draft_manifest() of these, and its errors.
   Result<WriteOutcome> publish(const ManifestFields& fields, std::span<const ShardRecord> shards);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -18,8 +18,17 @@ struct Evaluate {
   std::int64_t step = 0;
 };
 
+/// Copy the state; write it at once, or when WriteSnapshot says so.
 struct TakeSnapshot {
   std::uint64_t sequence = 0;
+  std::int64_t step = 0;
+  std::int64_t replaces = -1;  ///< The one that waits and is given up for it, if it is good.
+  bool write_now = false;
+};
+
+/// Conductor -> every rank and the index, beside the order of commands: the save of `step` is
+/// under way from here on.
+struct WriteSnapshot {
   std::int64_t step = 0;
 };
 
@@ -50,7 +59,11 @@ typename Inspector::result_type inspect(Inspector& f, Evaluate& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, TakeSnapshot& x) {
-  return f(caf::meta::type_name("TakeSnapshot"), x.sequence, x.step);
+  return f(caf::meta::type_name("TakeSnapshot"), x.sequence, x.step, x.replaces, x.write_now);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, WriteSnapshot& x) {
+  return f(caf::meta::type_name("WriteSnapshot"), x.step);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, FindNonfinite& x) {

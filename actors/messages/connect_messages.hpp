@@ -13,7 +13,8 @@ namespace train::actors {
 struct ConnectConductor {
   std::vector<RankActor> ranks;  ///< By rank.
   ReporterActor reporter;
-  caf::actor waiter;  ///< Receives RunFinished.
+  caf::actor waiter;      ///< Receives RunFinished.
+  IndexActor index = {};  ///< None: nothing is ever saved.
 };
 
 struct ConnectRank {

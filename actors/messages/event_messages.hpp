@@ -33,6 +33,7 @@ struct EvaluationFinished {
   FloatBits accuracy;
 };
 
+/// Published and recorded.
 struct CheckpointWritten {
   std::int64_t step = 0;
   std::string directory;
@@ -40,18 +41,14 @@ struct CheckpointWritten {
   std::int64_t elapsed_ns = 0;
 };
 
-/// Snapshot of a rank -> index: its rows are durable in the checkpoint under construction.
-struct ShardWritten {
+/// Index -> conductor: whole in the local place, not yet published.
+struct CheckpointLocal {
   std::int64_t step = 0;
-  std::int32_t rank = 0;
-  std::string record;                ///< checkpoint::shard_text(): file and tensors, with digests.
-  std::uint64_t weights_digest = 0;  ///< Of its rows of the weights; ranks' values add up.
-  std::int64_t elapsed_ns = 0;
 };
 
-/// Index -> rank -> snapshot: the save of `step` is over, recorded or given up: its staging is
-/// free.
-struct CheckpointIndexed {
+/// Index -> conductor: nothing of the save of `step` is under way any more, whether it was
+/// published or given up; the next one may begin.
+struct SaveFinished {
   std::int64_t step = 0;
 };
 
@@ -62,10 +59,9 @@ struct CheckpointFailed {
   std::string text;
 };
 
-/// A newer snapshot took the place of one that was still waiting for the disk.
+/// A newer snapshot took the place of one that waited for a save to be over.
 struct CheckpointSkipped {
   std::int64_t step = 0;
-  std::int32_t rank = -1;  ///< Where.
 };
 
 /// From every rank; all say the same.
@@ -90,6 +86,9 @@ struct RankFailed {
 
 /// Conductor -> itself: no better cause has come in time.
 struct ConcludeFailure {};
+
+/// Conductor -> itself: the last save has had its time.
+struct DrainOver {};
 
 /// Reporter: it could not write (reported once, ends the run's exit code at 1).
 struct ReportFailed {
@@ -123,13 +122,12 @@ typename Inspector::result_type inspect(Inspector& f, CheckpointWritten& x) {
            x.elapsed_ns);
 }
 template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ShardWritten& x) {
-  return f(caf::meta::type_name("ShardWritten"), x.step, x.rank, x.record, x.weights_digest,
-           x.elapsed_ns);
+typename Inspector::result_type inspect(Inspector& f, CheckpointLocal& x) {
+  return f(caf::meta::type_name("CheckpointLocal"), x.step);
 }
 template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, CheckpointIndexed& x) {
-  return f(caf::meta::type_name("CheckpointIndexed"), x.step);
+typename Inspector::result_type inspect(Inspector& f, SaveFinished& x) {
+  return f(caf::meta::type_name("SaveFinished"), x.step);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, CheckpointFailed& x) {
@@ -137,7 +135,7 @@ typename Inspector::result_type inspect(Inspector& f, CheckpointFailed& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, CheckpointSkipped& x) {
-  return f(caf::meta::type_name("CheckpointSkipped"), x.step, x.rank);
+  return f(caf::meta::type_name("CheckpointSkipped"), x.step);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, NonfiniteFound& x) {
@@ -167,3 +165,4 @@ typename Inspector::result_type inspect(Inspector& f, RunFinished& x) {
 }  // namespace train::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConcludeFailure)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainOver)

@@ -85,23 +85,27 @@ struct EvaluationEnqueued {
   std::uint64_t sequence = 0;
 };
 
-/// Rank -> snapshot, and back when the copy is on its stream (the weights may not change before).
+/// Rank -> snapshot (as TakeSnapshot), and back when the copy is on its stream (the weights may not
+/// change before).
 struct CopyState {
   std::int64_t step = 0;
+  std::int64_t replaces = -1;
+  bool write_now = false;
 };
 struct CopyEnqueued {
   std::int64_t step = 0;
   kernels::Event copied;
 };
 
-/// Stream -> snapshot: the copy in a staging buffer is complete.
+/// Stream -> snapshot: the copy in a staging buffer is complete, or none was made.
 struct StateCopied {
   std::int64_t step = 0;
   std::int32_t staging = 0;
-  bool poisoned = false;
+  bool poisoned = false;  ///< The state is not finite: the buffer is as it was.
+  std::string failure;    ///< There was no memory; empty: there was.
 };
 
-/// Rank -> snapshot, and back when nothing is in flight any more.
+/// Rank -> snapshot, and back when nothing is in its memory or on its disk stream any more.
 struct DrainSnapshots {};
 struct SnapshotsDrained {};
 

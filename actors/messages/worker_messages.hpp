@@ -15,7 +15,8 @@ struct Assignment {
   std::uint32_t generation = 0;
   std::string config_text;      ///< Resolved, as TOML.
   std::string checkpoint;       ///< Directory to restore from; empty: initial weights.
-  std::string checkpoints;      ///< Directory that holds the run's checkpoints.
+  std::string run_directory;    ///< The run's.
+  bool two_places = false;      ///< Nodes write checkpoints to disks of their own first.
   std::string checkpoint_tag;   ///< Of those under construction.
   std::string trace_directory;  ///< Where to write what ran when; empty: nowhere.
   std::int32_t threads = 1;
@@ -53,8 +54,8 @@ struct ClusterFailed {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Assignment& x) {
   return f(caf::meta::type_name("Assignment"), x.generation, x.config_text, x.checkpoint,
-           x.checkpoints, x.checkpoint_tag, x.trace_directory, x.threads, x.conductor, x.index,
-           x.rendezvous);
+           x.run_directory, x.two_places, x.checkpoint_tag, x.trace_directory, x.threads,
+           x.conductor, x.index, x.rendezvous);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {

@@ -134,6 +134,16 @@ Environment process_environment() {
   return environment;
 }
 
+bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
+  for (NodePlace place{.nodes = nodes}; place.node < nodes; ++place.node) {
+    const auto [first, end] = place.ranks(ranks);
+    if (rank == first && first < end) {
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<NodePlace> find_place(std::int64_t nodes, const Environment& environment) {
   NodePlace place;
   if (nodes > 1 || in_step(environment)) {

@@ -8,6 +8,7 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
+#include "actors/messages/save_messages.hpp"
 #include "actors/messages/worker_messages.hpp"
 
 namespace train::actors {
@@ -20,6 +21,7 @@ void add_commands(caf::actor_system_config& config) {
   config.add_message_type<TrainStep>("TrainStep");
   config.add_message_type<Evaluate>("Evaluate");
   config.add_message_type<TakeSnapshot>("TakeSnapshot");
+  config.add_message_type<WriteSnapshot>("WriteSnapshot");
   config.add_message_type<FindNonfinite>("FindNonfinite");
   config.add_message_type<StopRank>("StopRank");
   config.add_message_type<CommandFinished>("CommandFinished");
@@ -30,7 +32,10 @@ void add_events(caf::actor_system_config& config) {
   config.add_message_type<EvaluationFinished>("EvaluationFinished");
   config.add_message_type<CheckpointWritten>("CheckpointWritten");
   config.add_message_type<ShardWritten>("ShardWritten");
-  config.add_message_type<CheckpointIndexed>("CheckpointIndexed");
+  config.add_message_type<ShardOrder>("ShardOrder");
+  config.add_message_type<ShardDone>("ShardDone");
+  config.add_message_type<CheckpointLocal>("CheckpointLocal");
+  config.add_message_type<SaveFinished>("SaveFinished");
   config.add_message_type<CheckpointFailed>("CheckpointFailed");
   config.add_message_type<CheckpointSkipped>("CheckpointSkipped");
   config.add_message_type<NonfiniteFound>("NonfiniteFound");

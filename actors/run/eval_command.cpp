@@ -77,11 +77,11 @@ Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, st
     std::vector<RankActor> ranks;
     for (const RankContext& context : contexts) {
       RankActors started =
-          start_rank(system, {.context = context, .write = {}, .reporting = {}}, conductor, index);
+          start_rank(system, {.context = context, .shards = {}, .reporting = {}}, conductor, index);
       ranks.push_back(started.rank);
       actors.insert(actors.end(), started.all.begin(), started.all.end());
     }
-    caf::anon_send(conductor, ConnectConductor{ranks, listener, waiter});
+    caf::anon_send(conductor, ConnectConductor{ranks, listener, waiter, {}});
     self->monitor(conductor);
     while (!result && !failed) {
       self->receive([&](const EvaluationFinished& event) { result = event; },

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -26,11 +27,16 @@ CheckpointHome::Options home_options(const configs::RunConfig& config,
   fields.micro_batch = config.batch.micro_batch;
   fields.kernel_set = engine::kernel_set_name();
   fields.config_text = configs::to_toml(config);
-  return {.checkpoints = directory.checkpoints(),
+  const configs::CheckpointSection& section = config.checkpoint;
+  return {.places = find_places(directory.root, section.local_dir),
           .index = directory.index(),
-          .keep_last = config.checkpoint.keep_last,
+          .keep = {.keep_last = section.keep_last,
+                   .keep_every = section.keep_every,
+                   .keep_best = section.keep_best},
           .tokens_per_step = tokens_per_step(config),
-          .fields = std::move(fields)};
+          .fields = std::move(fields),
+          .one_node = config.parallel.nodes == 1,
+          .new_run = !directory.existed};
 }
 
 // Threads that compute on this node, all ranks together.
@@ -67,7 +73,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
   if (!home) {
     return home.error();
   }
-  const auto checkpoint = (*home)->find_newest();
+  const auto checkpoint = (*home)->find_start();
   if (!checkpoint) {
     return checkpoint.error();
   }
@@ -103,20 +109,16 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
 
 HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                      std::shared_ptr<kernels::Stream> disk) {
-  CheckpointHome* home = run.home.get();
   return {.report = std::move(report),
           .disk = std::move(disk),
-          .index = {.publish =
-                        [home](std::int64_t step, const std::vector<ShardWritten>& shards) {
-                          return home->publish(step, shards);
-                        },
-                    .record = [home](std::int64_t step) { return home->record(step); },
-                    .discard = [home](std::int64_t step) { home->discard(step); }},
+          .index = run.home->index_work(),
           .program = {.first_step = run.first_step(),
                       .total_steps = run.config().run.steps,
                       .eval_interval = run.config().eval.interval_steps,
                       .checkpoint_interval = run.config().checkpoint.interval_steps,
                       .evaluation_missed = run.evaluation_missed},
+          .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),
+                    .local_place = run.home->places().local.string()},
           .waits = std::make_shared<WaitBoard>()};
 }
 

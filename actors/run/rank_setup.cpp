@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <caf/all.hpp>
+#include <cstdlib>
 #include <utility>
 
+#include "actors/net/node_place.hpp"
 #include "actors/run/checkpoint_home.hpp"
-#include "checkpoint/writer.hpp"
 
 namespace train::actors {
 
@@ -28,16 +29,37 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
                                        plan.config.run.seed, StreamKind::threads, threads);
 }
 
-WriteShard shard_writer(const std::filesystem::path& checkpoints, const std::string& tag,
-                        std::int64_t rank, std::int64_t ranks) {
-  return [=](std::int64_t step, std::span<const engine::StateView> state) -> Result<std::string> {
-    const auto record = checkpoint::write_shard(checkpoint::incoming_path(checkpoints, tag, step),
-                                                state, {.index = rank, .count = ranks});
-    if (!record) {
-      return record.error();
-    }
-    return checkpoint::shard_text(*record);
-  };
+checkpoint::Places find_places(const std::filesystem::path& run, const std::string& local_dir) {
+  const char* slurm = std::getenv("SLURM_TMPDIR");
+  return checkpoint::places_of(
+      run, checkpoint::local_directory(local_dir, slurm == nullptr ? "" : slurm));
+}
+
+Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string& tag,
+                             const configs::ParallelSection& parallel, std::int64_t rank,
+                             const std::stop_token& stop) {
+  const auto carrier = std::make_shared<checkpoint::ShardCarrier>(checkpoint::ShardCarrier::Options{
+      .places = places,
+      .tag = tag,
+      .rank = rank,
+      .ranks = parallel.ranks,
+      .lowest_of_node = lowest_of_node(rank, parallel.ranks, parallel.nodes),
+      .rsync = {.stop = stop}});
+  TRAIN_RETURN_IF_ERROR(carrier->prepare());
+  return ShardWork{
+      .write = [carrier](std::int64_t step,
+                         std::span<const engine::StateView> state) -> Result<std::string> {
+        const auto record = carrier->write(step, state);
+        if (!record) {
+          return record.error();
+        }
+        return checkpoint::shard_text(*record);
+      },
+      .seal = [carrier](std::int64_t step,
+                        const std::string& manifest) { return carrier->seal(step, manifest); },
+      .send = [carrier](std::int64_t step) { return carrier->send(step); },
+      .settle = [carrier](std::int64_t step) { return carrier->settle(step); },
+      .discard = [carrier](std::int64_t step) { return carrier->discard(step); }};
 }
 
 Result<std::vector<RankContext>> make_local_ranks(

@@ -4,12 +4,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "actors/rank_runtime.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/snapshot_actor.hpp"
+#include "checkpoint/places.hpp"
+#include "configs/parallel_section.hpp"
 #include "engine/base/result.hpp"
 
 namespace train::actors {
@@ -21,10 +24,16 @@ namespace train::actors {
                                             const std::optional<std::filesystem::path>& checkpoint,
                                             int threads);
 
-/// Writes a rank's shards into the checkpoints under construction that `tag` names.
-[[nodiscard]] WriteShard shard_writer(const std::filesystem::path& checkpoints,
-                                      const std::string& tag, std::int64_t rank,
-                                      std::int64_t ranks);
+/// The places of the run in directory `run`, as this process sees them: "auto" is its own
+/// $SLURM_TMPDIR.
+[[nodiscard]] checkpoint::Places find_places(const std::filesystem::path& run,
+                                             const std::string& local_dir);
+
+/// What a rank does to its disks for a save. Its node's lowest rank makes the local place and
+/// removes what killed runs left there. `stop` ends a copy that is under way.
+[[nodiscard]] Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string& tag,
+                                           const configs::ParallelSection& parallel,
+                                           std::int64_t rank, const std::stop_token& stop);
 
 /// All ranks of a planned run in this process, joined by the in-process transport (one rank alone
 /// needs none).

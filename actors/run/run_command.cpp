@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <stop_token>
 #include <utility>
 
 #include "actors/exit_codes.hpp"
@@ -38,19 +39,21 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     return contexts.error();
   }
   std::vector<RankParts> ranks;
+  std::stop_source copies;
   for (const RankContext& context : *contexts) {
     if (run.profile) {
       context->start_trace();
     }
+    auto shards = shard_work(run.home->places(), run.home->tag(), run.config().parallel,
+                             context->rank, copies.get_token());
+    if (!shards) {
+      return shards.error();
+    }
     ranks.push_back({.context = context,
-                     .write = shard_writer(run.directory.checkpoints(), run.home->tag(),
-                                           context->rank, run.config().parallel.ranks),
+                     .shards = std::move(shards).value(),
                      .reporting = {.digest_interval = run.config().run.digest_interval_steps}});
   }
-  // One stream writes shards and publishes them where there is one rank.
-  const RankContext& first = contexts->front();
-  HeadParts head = head_parts(run, std::move(report),
-                              std::shared_ptr<kernels::Stream>(first, first->disk.get()));
+  HeadParts head = head_parts(run, std::move(report), make_disk_stream());
 
   caf::actor_system_config config;
   set_up_handlers(config);
@@ -67,6 +70,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
                   [&outcome, &run](const caf::down_msg& down) {
                     outcome = {run.first_step(), kExitFailure, failure_text(down.reason)};
                   });
+    copies.request_stop();  // one that is still under way has had its time
     cancel_transports(*contexts, "the run is over");
     stop_training(actors);
   }
@@ -113,6 +117,13 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
   return outcome.exit_code;
 }
 
+/// One of the run's events; the run does not depend on it.
+void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
+  if (const Status logged = run.home->event(kind, text); !logged) {
+    log_warning(fmt::format("index_incomplete {}", logged.error().message));
+  }
+}
+
 bool in_processes(const configs::ParallelSection& parallel) {
   return parallel.ranks > 1 && parallel.transport != "inproc";
 }
@@ -130,6 +141,9 @@ int run_to_end(PreparedRun& run) {
       parallel.strategy,
       threads_per_rank(run.config().runtime.threads, parallel.ranks / parallel.nodes),
       format_count(run.peak_flops)));
+  log_event(
+      run, run.first_step() > 0 ? "resumed" : "started",
+      fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.home->tag()));
   if (run.config().precision.reduce != "fp32") {
     log_warning(
         "precision.reduce = \"bf16\": the result now depends on the number of ranks; it stays the "
@@ -145,6 +159,7 @@ int run_to_end(PreparedRun& run) {
   if (!outcome) {
     return report_error(outcome.error());
   }
+  log_event(run, outcome->exit_code == kExitFinished ? "finished" : "stopped", outcome->text);
   const bool shown = !run.profile || show_profile(run);
   const int exit_code = finish(run, *outcome);
   return exit_code == kExitFinished && !shown ? kExitFailure : exit_code;

@@ -29,7 +29,7 @@ ConnectRank spawn_parts(caf::actor_system& system, const RankParts& parts) {
   rank.evaluator = spawn_evaluator(system, context);
   rank.collective = spawn_collective(system, context);
   rank.buffers = spawn_buffers(system, context);
-  rank.snapshot = spawn_snapshot(system, context, parts.write);
+  rank.snapshot = spawn_snapshot(system, context, parts.shards);
   rank.decay = spawn_optimizer(system, context, engine::ParameterGroup::decay);
   rank.no_decay = spawn_optimizer(system, context, engine::ParameterGroup::no_decay);
   for (std::size_t unit = 0; unit < context->engine->unit_count(); ++unit) {
@@ -98,7 +98,7 @@ RankActors start_rank(caf::actor_system& system, const RankParts& parts,
 
 HeadActors start_head(caf::actor_system& system, const HeadParts& parts) {
   HeadActors head;
-  head.conductor = spawn_conductor(system, *parts.waits, parts.program);
+  head.conductor = spawn_conductor(system, *parts.waits, parts.program, parts.drain);
   head.reporter = spawn_reporter(system, parts.report, parts.report_stream);
   head.index = spawn_index(system, parts.disk, parts.index);
   keep(head.all, head.conductor);
@@ -111,7 +111,7 @@ void connect_head(const HeadActors& head, const std::vector<RankActor>& ranks,
                   const caf::actor& waiter) {
   caf::anon_send(head.index, ConnectIndex{ranks, head.conductor});
   caf::anon_send(head.reporter, ConnectReporter{head.conductor});
-  caf::anon_send(head.conductor, ConnectConductor{ranks, head.reporter, waiter});
+  caf::anon_send(head.conductor, ConnectConductor{ranks, head.reporter, waiter, head.index});
 }
 
 TrainingActors start_training(caf::actor_system& system, const std::vector<RankParts>& ranks,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/conductor_actor.hpp"
 #include "actors/index_actor.hpp"
 #include "actors/rank_actor.hpp"
 #include "actors/rank_runtime.hpp"
@@ -17,7 +18,7 @@ namespace train::actors {
 /// What the actors of one rank are made of.
 struct RankParts {
   RankContext context;
-  WriteShard write;
+  ShardWork shards;
   RankReporting reporting = {};
   std::int64_t stall_ns = 30'000'000'000;
 };
@@ -29,6 +30,7 @@ struct HeadParts {
   std::shared_ptr<kernels::Stream> disk;  ///< Publishes and records checkpoints.
   IndexWork index;
   RunProgram::Options program = {};
+  SaveDrain drain = {};
   std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
 };
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <variant>
@@ -64,6 +65,8 @@ struct Worker {
   [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
                                            std::int64_t& digest_interval,
                                            std::uint64_t& plan_digest) const;
+  [[nodiscard]] Result<ShardWork> set_up_shards(const Assignment& assignment,
+                                                const std::stop_token& stop) const;
   [[nodiscard]] int follow(const Assignment& assignment) const;
   [[nodiscard]] int wait_for_end() const;
 };
@@ -122,6 +125,23 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
   return context;
 }
 
+Result<ShardWork> Worker::set_up_shards(const Assignment& assignment,
+                                        const std::stop_token& stop) const {
+  const auto config = configs::parse_config(assignment.config_text, "the head's configuration", {});
+  if (!config) {
+    return config.error();
+  }
+  const auto places = find_places(assignment.run_directory, config->checkpoint.local_dir);
+  if (places.two() != assignment.two_places) {
+    return user_error(fmt::format(
+        "rank {}: checkpoint.local_dir = \"{}\", but SLURM_TMPDIR is {} on {} and {} on the head's "
+        "node; set it on all nodes, or checkpoint.local_dir to a path or \"none\"",
+        options.rank, config->checkpoint.local_dir, places.two() ? "set" : "not set", host_name(),
+        places.two() ? "not" : "set"));
+  }
+  return shard_work(places, assignment.checkpoint_tag, config->parallel, options.rank, stop);
+}
+
 int Worker::wait_for_end() const {
   int exit_code = kExitFailure;
   self->monitor(head);
@@ -138,27 +158,29 @@ int Worker::follow(const Assignment& assignment) const {
   std::uint64_t plan_digest = 0;
   auto context = set_up(assignment, digest_interval, plan_digest);
   const auto rank = static_cast<std::int32_t>(options.rank);
-  if (!context) {
-    self->send(head, WorkerFailed{rank, context.error().message, context.error().exit_code()});
+  std::stop_source copies;
+  auto shards =
+      context ? set_up_shards(assignment, copies.get_token()) : Result<ShardWork>(context.error());
+  if (!shards) {
+    self->send(head, WorkerFailed{rank, shards.error().message, shards.error().exit_code()});
     return wait_for_end();
   }
   if (!assignment.trace_directory.empty()) {
     (*context)->start_trace();
   }
-  RankActors actors =
-      start_rank(system,
-                 {.context = *context,
-                  .write = shard_writer(assignment.checkpoints, assignment.checkpoint_tag, rank,
-                                        (*context)->engine->plan().ranks()),
-                  .reporting = {.digest_interval = digest_interval}},
-                 caf::actor_cast<ConductorActor>(assignment.conductor),
-                 caf::actor_cast<IndexActor>(assignment.index));
+  RankActors actors = start_rank(system,
+                                 {.context = *context,
+                                  .shards = std::move(shards).value(),
+                                  .reporting = {.digest_interval = digest_interval}},
+                                 caf::actor_cast<ConductorActor>(assignment.conductor),
+                                 caf::actor_cast<IndexActor>(assignment.index));
   self->send(head, WorkerReady{.rank = rank,
                                .plan_digest = plan_digest,
                                .kernel_set = engine::kernel_set_name(),
                                .rank_actor = caf::actor_cast<caf::strong_actor_ptr>(actors.rank),
                                .process = caf::actor_cast<caf::strong_actor_ptr>(self)});
   const int exit_code = wait_for_end();
+  copies.request_stop();  // one that is still under way has had its time
   for (const auto& transport : (*context)->transports) {
     transport->cancel("the run is over");
   }

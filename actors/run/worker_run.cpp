@@ -43,7 +43,8 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
   return {.generation = 0,
           .config_text = configs::to_toml(config),
           .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
-          .checkpoints = fs::absolute(run.directory.checkpoints()).string(),
+          .run_directory = fs::absolute(run.directory.root).string(),
+          .two_places = run.home->places().two(),
           .checkpoint_tag = run.home->tag(),
           .trace_directory =
               run.profile ? fs::absolute(profile_directory(run.directory.root)).string() : "",
@@ -79,7 +80,7 @@ class Head {
  public:
   Head(const PreparedRun& run, std::shared_ptr<RunReport> report)
       : run_(run),
-        parts_(head_parts(run, std::move(report), kernels::make_thread_stream("disk", 1))),
+        parts_(head_parts(run, std::move(report), make_disk_stream())),
         system_(config_),
         self_(system_),
         actors_(start_head(system_, parts_)),

@@ -22,12 +22,16 @@ struct Fixture {
   test::Recorder rank{world.system()};
   test::Recorder reporter{world.system()};
   test::Recorder waiter{world.system()};
+  test::Recorder index{world.system()};
   ConductorActor conductor;
   std::uint64_t finished = 0;  // commands
 
-  explicit Fixture(const RunProgram::Options& program)
-      : conductor(world.keep(spawn_conductor(world.system(), waits, program))) {
-    tell(ConnectConductor{{rank.as<RankActor>()}, reporter.as<ReporterActor>(), waiter.actor()});
+  explicit Fixture(const RunProgram::Options& program, const SaveDrain& drain = {})
+      : conductor(world.keep(spawn_conductor(world.system(), waits, program, drain))) {
+    tell(ConnectConductor{{rank.as<RankActor>()},
+                          reporter.as<ReporterActor>(),
+                          waiter.actor(),
+                          index.as<IndexActor>()});
   }
   template <class Message>
   void tell(const Message& message) {
@@ -48,9 +52,20 @@ struct Fixture {
     finish_command();
   }
   void finish_command() { tell(CommandFinished{finished++, 0}); }
-  /// The rank stops, the reporter is done; what the waiter hears.
+  /// The save under way, by the newest grant, has ended well.
+  void finish_save() {
+    const std::int64_t step = index.all<WriteSnapshot>().back().step;
+    tell(CheckpointWritten{step, "directory", 1, 1});
+    tell(SaveFinished{step});
+  }
+  /// The rank stops, the saves are done, the reporter is; what the waiter hears.
   RunFinished end() {
     tell(RankStopped{0});
+    for (std::size_t saved = 0; saved < index.count<WriteSnapshot>();) {
+      CHECK(reporter.count<CloseReport>() == 0);  // as long as a save is under way
+      saved = index.count<WriteSnapshot>();
+      tell(SaveFinished{index.all<WriteSnapshot>().back().step});
+    }
     CHECK(reporter.count<CloseReport>() == 1);
     CHECK(waiter.count<RunFinished>() == 0);  // first everything is written
     tell(ReportDrained{});
@@ -183,6 +198,102 @@ TEST_CASE("a failed save ends in exit code 1 unless a later one succeeded", "[ac
   CHECK((end.text.find("disk full") == std::string::npos) == later);
 }
 
+TEST_CASE("saves that take long: the newest waits, all are told what it replaces",
+          "[actors][P3][CK-8]") {
+  Fixture f({.total_steps = 4, .checkpoint_interval = 1});
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    f.finish_step(step);
+    f.finish_command();
+  }
+  const auto taken = f.rank.all<TakeSnapshot>();
+  REQUIRE(taken.size() == 4);
+  const std::int64_t replaces[] = {-1, -1, 2, 3};
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(taken[i].write_now == (i == 0));
+    CHECK(taken[i].replaces == replaces[i]);
+  }
+  CHECK(f.reporter.count<CheckpointSkipped>() == 2);
+  CHECK(f.index.count<CheckpointSkipped>() == 2);
+  CHECK(f.rank.count<WriteSnapshot>() == 0);
+  f.tell(RankStopped{0});
+  f.finish_save();
+  REQUIRE(f.rank.count<WriteSnapshot>() == 1);
+  CHECK(f.rank.all<WriteSnapshot>().front().step == 4);
+  CHECK(f.reporter.count<CloseReport>() == 0);
+  f.finish_save();
+  CHECK(f.reporter.count<CloseReport>() == 1);
+  CHECK(f.waits.waiting().empty());
+}
+
+TEST_CASE("steps and evaluations reach the index, but for those that are not finite", "[actors]") {
+  Fixture f({.total_steps = 3, .eval_interval = 3});
+  f.tell(EvaluationFinished{.step = 0, .rank = 0, .cross_entropy = FloatBits(2.0), .accuracy = {}});
+  f.finish_command();
+  f.finish_step(1);
+  f.finish_step(2, std::numeric_limits<double>::quiet_NaN());
+  CHECK(f.index.count<EvaluationFinished>() == 1);
+  REQUIRE(f.index.count<StepFinished>() == 1);
+  CHECK(f.index.all<StepFinished>().front().step == 1);
+}
+
+TEST_CASE("a snapshot that is not finite is not waited for", "[actors]") {
+  Fixture f({.total_steps = 100, .checkpoint_interval = 1});
+  f.finish_step(1);
+  REQUIRE(f.index.all<WriteSnapshot>().back().step == 1);
+  f.finish_command();
+  f.finish_save();
+  // The snapshot of step 2 is given out, and granted, before its loss is known.
+  REQUIRE(f.index.all<WriteSnapshot>().back().step == 2);
+  f.finish_step(2, std::numeric_limits<double>::quiet_NaN());
+  f.finish_command();
+  while (f.rank.count<StopRank>() == 0) {
+    f.finish_command();
+  }
+  f.tell(RankStopped{0});
+  CHECK(f.reporter.count<CloseReport>() == 1);
+}
+
+TEST_CASE("the end waits for the last checkpoint, but not for ever", "[actors][P3]") {
+  Fixture f({.total_steps = 2, .checkpoint_interval = 1},
+            {.time = std::chrono::seconds(7), .local_place = "/fast/run"});
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    f.finish_step(step);
+    f.finish_command();
+  }
+  const bool local = GENERATE(false, true);
+  f.finish_save();
+  if (local) {
+    f.tell(CheckpointLocal{2});
+  }
+  f.tell(RankStopped{0});
+  f.tell(StopRequested{SIGTERM});
+  f.world.advance(std::chrono::seconds(6));
+  f.world.run_actors();
+  CHECK(f.reporter.count<CloseReport>() == 0);
+  REQUIRE(f.waits.waiting().size() == 1);
+  CHECK(std::string(f.waits.waiting().front().what) == "the last checkpoint to be published");
+  const bool in_time = GENERATE(false, true);
+  if (in_time) {
+    f.finish_save();
+  }
+  f.world.advance(std::chrono::seconds(2));
+  f.world.run_actors();
+  REQUIRE(f.reporter.count<CloseReport>() == 1);
+  f.tell(ReportDrained{});
+  REQUIRE(f.waiter.count<RunFinished>() == 1);
+  const RunFinished end = f.waiter.all<RunFinished>().front();
+  INFO(end.text);
+  if (in_time) {
+    CHECK(end.exit_code == kExitFinished);
+    return;
+  }
+  CHECK(end.exit_code == kExitFailure);
+  CHECK_THAT(end.text, Catch::Contains("checkpoint of step 2 ") &&
+                           Catch::Contains("checkpoint.drain_s = 7") &&
+                           Catch::Contains("that of step 1 stands"));
+  CHECK_THAT(end.text, Catch::Contains(local ? "is whole in /fast/run" : "is lost"));
+}
+
 TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") {
   Fixture f({.total_steps = 1});
   f.tell(ReportFailed{"metrics.jsonl: disk full"});
@@ -220,7 +331,8 @@ struct TwoRanks {
       : conductor(world.keep(spawn_conductor(world.system(), waits, program))) {
     tell(ConnectConductor{{rank[0].as<RankActor>(), rank[1].as<RankActor>()},
                           reporter.as<ReporterActor>(),
-                          waiter.actor()});
+                          waiter.actor(),
+                          {}});
   }
   template <class Message>
   void tell(const Message& message) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "tests/support/actor_world.hpp"
 #include "tests/support/manual_stream.hpp"
@@ -22,9 +23,12 @@ struct Fixture {
   test::Recorder rank[3] = {test::Recorder(world.system()), test::Recorder(world.system()),
                             test::Recorder(world.system())};
   test::Recorder conductor{world.system()};
-  IndexActor index = world.keep(spawn_index(world.system(), stream, disk.index_work()));
+  IndexActor index;
+  std::size_t orders = 0;  // followed
 
-  Fixture() {
+  explicit Fixture(bool two_places = false) {
+    disk.two_places = two_places;
+    index = world.keep(spawn_index(world.system(), stream, disk.index_work()));
     tell(ConnectIndex{{rank[0].as<RankActor>(), rank[1].as<RankActor>(), rank[2].as<RankActor>()},
                       conductor.as<ConductorActor>()});
   }
@@ -37,19 +41,52 @@ struct Fixture {
     stream->run_all();
     world.run_actors();
   }
+  void grant(std::int64_t step) { tell(WriteSnapshot{step}); }
   void write(std::int32_t number, std::int64_t step) {
-    REQUIRE(disk.shard_writer(number)(step, {}).ok());
-    tell(ShardWritten{step, number, std::to_string(number), 1ULL << number, 5 + number});
-  }
-  /// Each rank has heard that it may use its staging again, once for each step.
-  void require_confirmed(const Steps& steps) const {
-    for (const test::Recorder& one : rank) {
-      Steps heard;
-      for (const CheckpointIndexed& message : one.all<CheckpointIndexed>()) {
-        heard.push_back(message.step);
-      }
-      CHECK(heard == steps);
+    const auto written = disk.shard_work(number).write(step, {});
+    if (!written) {
+      tell(CheckpointFailed{step, number, written.error().message});
+    } else {
+      tell(ShardWritten{step, number, std::to_string(number), 1ULL << number, 5 + number});
     }
+  }
+  /// Every rank follows the order that all have been given; in reverse, which is as good.
+  void follow() {
+    for (const std::int32_t number : {2, 1, 0}) {
+      const auto all = rank[number].all<ShardOrder>();
+      REQUIRE(all.size() == orders + 1);
+      const ShardOrder& order = all.back();
+      const ShardWork work = disk.shard_work(number);
+      const Status done = order.task == ShardTask::seal     ? work.seal(order.step, order.manifest)
+                          : order.task == ShardTask::send   ? work.send(order.step)
+                          : order.task == ShardTask::settle ? work.settle(order.step)
+                                                            : work.discard(order.step);
+      if (done) {
+        tell(ShardDone{order.step, number, order.task});
+      } else {
+        tell(CheckpointFailed{order.step, number, done.error().message});
+      }
+    }
+    ++orders;
+  }
+  /// A whole save, of whatever end.
+  void save(std::int64_t step) {
+    grant(step);
+    for (const std::int32_t number : {1, 0, 2}) {
+      write(number, step);
+    }
+    run();
+    while (rank[0].count<ShardOrder>() > orders) {
+      follow();
+      run();
+    }
+  }
+  Steps finished() const {
+    Steps steps;
+    for (const SaveFinished& message : conductor.all<SaveFinished>()) {
+      steps.push_back(message.step);
+    }
+    return steps;
   }
 };
 
@@ -57,19 +94,20 @@ TEST_CASE("index: the shards of all ranks make one checkpoint, in any order", "[
   std::vector<std::int32_t> order = {0, 1, 2};
   do {
     Fixture f;
+    f.grant(7);
     f.write(order[0], 7);
     f.write(order[1], 7);
     f.run();
     CHECK(f.disk.written.empty());
-    f.require_confirmed({});
+    CHECK(f.finished().empty());
     f.write(order[2], 7);
-    f.require_confirmed({});  // not before it is published
+    CHECK(f.finished().empty());  // not before it is published
     f.run();
     CHECK(f.disk.written == std::map<std::int64_t, std::uint64_t>{{7, 7}});
     CHECK(f.disk.recorded == Steps{7});
     CHECK(f.disk.incoming.empty());
-    f.require_confirmed({7});
-    REQUIRE(f.conductor.size() == 1);
+    CHECK(f.finished() == Steps{7});
+    REQUIRE(f.conductor.size() == 2);
     const CheckpointWritten event = f.conductor.all<CheckpointWritten>().front();
     CHECK(event.step == 7);
     CHECK(event.directory == "7");
@@ -77,70 +115,39 @@ TEST_CASE("index: the shards of all ranks make one checkpoint, in any order", "[
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
-TEST_CASE("index: two checkpoints whose shards come mixed", "[actors][P3]") {
+TEST_CASE("index: one rank that failed gives the checkpoint up for all", "[actors][P3]") {
+  const std::int32_t failing = GENERATE(0, 1, 2);
   Fixture f;
-  f.write(0, 1);
-  f.write(0, 2);
-  f.write(2, 1);
-  f.write(1, 1);
-  f.write(1, 2);
-  f.run();
-  CHECK(f.disk.recorded == Steps{1});
-  f.write(2, 2);
-  f.run();
-  CHECK(f.disk.recorded == Steps{1, 2});
-  f.require_confirmed({1, 2});
-}
-
-TEST_CASE("index: one rank that failed or skipped gives the checkpoint up", "[actors][P3]") {
-  std::vector<std::int32_t> order = {0, 1, 2};
-  const bool failed = GENERATE(false, true);
-  do {
-    Fixture f;
-    for (const std::int32_t number : order) {
-      CHECK(f.conductor.size() == 0);
-      if (number != 1) {
-        f.write(number, 4);
-      } else if (failed) {
-        f.tell(CheckpointFailed{4, 1, "disk full"});
-      } else {
-        f.tell(CheckpointSkipped{4, 1});
-      }
-    }
-    f.run();
-    CHECK(f.disk.written.empty());
-    CHECK(f.disk.recorded.empty());
-    CHECK(f.disk.discarded == Steps{4});
-    CHECK(f.disk.incoming.empty());
-    f.require_confirmed({4});
-    CHECK(f.conductor.size() == 1);
-    CHECK(f.conductor.count<CheckpointFailed>() == (failed ? 1U : 0U));
-    CHECK(f.conductor.count<CheckpointSkipped>() == (failed ? 0U : 1U));
-    f.write(0, 5);
-    f.write(1, 5);
-    f.write(2, 5);
-    f.run();
-    CHECK(f.disk.recorded == Steps{5});
-  } while (std::next_permutation(order.begin(), order.end()));
-}
-
-TEST_CASE("index: what every rank skipped costs the disk nothing", "[actors][EX-4]") {
-  Fixture f;
+  f.disk.fail_rank = failing;
+  f.disk.fail_write.insert(4);
+  f.grant(4);
   for (const std::int32_t number : {0, 1, 2}) {
-    f.tell(CheckpointSkipped{3, number});
+    CHECK(f.conductor.size() == 0);
+    f.write(number, 4);
   }
-  CHECK(f.stream->pending() == 0);
-  f.require_confirmed({3});
-  CHECK(f.conductor.count<CheckpointSkipped>() == 1);
+  f.run();
+  CHECK(f.disk.written.empty());
+  CHECK(f.disk.recorded.empty());
+  CHECK(f.disk.discarded == Steps{4});
+  CHECK(f.disk.incoming.empty());
+  CHECK(f.finished() == Steps{4});
+  REQUIRE(f.conductor.count<CheckpointFailed>() == 1);
+  CHECK(f.conductor.all<CheckpointFailed>().front().rank == failing);
+  REQUIRE(f.disk.events.size() == 1);
+  CHECK(f.disk.events.front().first == "failed");
+  CHECK(f.disk.events.front().second == "step=4 disk full");
+  f.save(5);
+  CHECK(f.disk.recorded == Steps{5});
 }
 
 TEST_CASE("index: the first failure is the one that is reported", "[actors]") {
   Fixture f;
+  f.grant(4);
   f.tell(CheckpointFailed{4, 2, "disk full"});
-  f.tell(CheckpointSkipped{4, 0});
+  f.write(0, 4);
   f.tell(CheckpointFailed{4, 1, "no such directory"});
   f.run();
-  REQUIRE(f.conductor.size() == 1);
+  REQUIRE(f.conductor.count<CheckpointFailed>() == 1);
   CHECK(f.conductor.all<CheckpointFailed>().front().text == "disk full");
   CHECK(f.conductor.all<CheckpointFailed>().front().rank == 2);
 }
@@ -153,12 +160,8 @@ TEST_CASE("index: a checkpoint that cannot be published or recorded is a failed 
    : where == 1 ? f.disk.throw_in_publish
                 : f.disk.fail_record)
       .insert(1);
-  for (const std::int64_t step : {1, 2}) {
-    for (const std::int32_t number : {0, 1, 2}) {
-      f.write(number, step);
-    }
-    f.run();
-  }
+  f.save(1);
+  f.save(2);
   REQUIRE(f.conductor.count<CheckpointFailed>() == 1);
   const CheckpointFailed failed = f.conductor.all<CheckpointFailed>().front();
   CHECK(failed.step == 1);
@@ -166,7 +169,121 @@ TEST_CASE("index: a checkpoint that cannot be published or recorded is a failed 
   const char* texts[] = {"no such directory", "the disk is gone", "index full"};
   CHECK(failed.text == texts[where]);
   CHECK(f.disk.recorded == Steps{2});  // and the next one is made
-  f.require_confirmed({1, 2});
+  CHECK(f.finished() == Steps{1, 2});
+}
+
+TEST_CASE("index: two places: sealed on every node, sent by every rank, then published",
+          "[actors][P3]") {
+  Fixture f(true);
+  f.grant(3);
+  for (const std::int32_t number : {0, 1, 2}) {
+    f.write(number, 3);
+  }
+  CHECK(f.rank[0].count<ShardOrder>() == 0);  // the manifest is made on the disk stream
+  f.run();
+  CHECK(f.rank[1].all<ShardOrder>().back().task == ShardTask::seal);
+  CHECK(f.conductor.count<CheckpointLocal>() == 0);
+  f.follow();
+  CHECK(f.conductor.count<CheckpointLocal>() == 1);
+  CHECK(f.rank[1].all<ShardOrder>().back().task == ShardTask::send);
+  f.run();
+  CHECK(f.disk.written.empty());
+  f.follow();
+  f.run();
+  CHECK(f.disk.recorded == Steps{3});
+  CHECK(f.conductor.count<CheckpointWritten>() == 1);
+  CHECK(f.finished().empty());
+  CHECK(f.rank[1].all<ShardOrder>().back().task == ShardTask::settle);
+  f.follow();
+  CHECK(f.finished() == Steps{3});
+  using checkpoint::CheckpointState;
+  CHECK(f.disk.notes ==
+        std::vector<std::pair<std::int64_t, CheckpointState>>{{3, CheckpointState::writing},
+                                                              {3, CheckpointState::local},
+                                                              {3, CheckpointState::publishing}});
+  f.save(4);
+  CHECK(f.disk.local == std::set<std::int64_t>{4});  // the newest published one only
+}
+
+TEST_CASE("index: two places: whatever fails, the next save is made; a whole local copy stays",
+          "[actors][P3]") {
+  const int where = GENERATE(range(0, 6));
+  const std::int32_t failing = GENERATE(0, 2);
+  Fixture f(true);
+  f.disk.fail_rank = failing;
+  std::set<std::int64_t>* failures[] = {&f.disk.fail_write,   &f.disk.fail_manifest,
+                                        &f.disk.fail_seal,    &f.disk.fail_send,
+                                        &f.disk.fail_publish, &f.disk.fail_record};
+  f.save(1);
+  failures[where]->insert(2);
+  f.save(2);
+  INFO("failure " << where << " of rank " << failing);
+  REQUIRE(f.conductor.count<CheckpointFailed>() == 1);
+  CHECK(f.conductor.all<CheckpointFailed>().front().step == 2);
+  CHECK(f.disk.recorded == Steps{1});
+  CHECK(f.disk.sent.empty());  // nothing of it in the project's place
+  const bool whole = where >= 3;
+  CHECK(f.conductor.count<CheckpointLocal>() == (whole ? 2U : 1U));
+  if (whole) {
+    CHECK(f.disk.local == std::set<std::int64_t>{1, 2});
+  } else {
+    CHECK_FALSE(f.disk.incoming.contains(2));
+  }
+  CHECK(f.disk.discarded == Steps{2});
+  f.save(3);
+  CHECK(f.disk.recorded == Steps{1, 3});
+  CHECK(f.disk.local == std::set<std::int64_t>{3});
+  CHECK(f.finished() == Steps{1, 2, 3});
+}
+
+TEST_CASE("index: a save whose state was dropped by all ranks makes room for the one before",
+          "[actors][P3]") {
+  Fixture f;
+  f.grant(3);
+  f.save(2);
+  CHECK(f.disk.discarded == Steps{3});
+  CHECK(f.disk.recorded == Steps{2});
+}
+
+TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "[actors]") {
+  Fixture f;
+  const auto finish_steps = [&f](std::int64_t first, std::int64_t last) {
+    for (std::int64_t step = first; step <= last; ++step) {
+      StepFinished event;
+      event.step = step;
+      f.tell(event);
+    }
+  };
+  const auto batch = static_cast<std::int64_t>(kJournalBatch);
+  finish_steps(1, batch - 1);
+  CHECK(f.stream->pending() == 0);
+  finish_steps(batch, 3 * batch);
+  CHECK(f.stream->pending() == 1);  // one batch at a time, however slow the disk
+  f.run();
+  CHECK(f.disk.journal.size() == kJournalBatch);
+  f.run();
+  CHECK(f.disk.journal.size() == 3 * kJournalBatch);
+  finish_steps(3 * batch + 1, 3 * batch + 2);
+  f.grant(3 * batch + 2);
+  f.run();
+  CHECK(f.disk.journal.size() == 3 * kJournalBatch + 2);
+  finish_steps(3 * batch + 3, 3 * batch + 3);
+  caf::anon_send_exit(f.index, caf::exit_reason::user_shutdown);
+  f.world.run_actors();
+  f.run();
+  CHECK(f.disk.journal.back() == 3 * batch + 3);
+  CHECK(std::is_sorted(f.disk.journal.begin(), f.disk.journal.end()));
+}
+
+TEST_CASE("index: it hears of evaluations and of skipped snapshots", "[actors]") {
+  Fixture f;
+  f.tell(
+      EvaluationFinished{.step = 10, .rank = 0, .cross_entropy = FloatBits(2.5), .accuracy = {}});
+  f.tell(CheckpointSkipped{9});
+  f.run();
+  CHECK(f.disk.losses == std::map<std::int64_t, double>{{10, 2.5}});
+  REQUIRE(f.disk.events.size() == 1);
+  CHECK(f.disk.events.front().first == "skipped");
 }
 
 }  // namespace

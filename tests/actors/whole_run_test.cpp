@@ -99,7 +99,7 @@ actors::RunFinished run_on_threads(const RunSetup& setup,
   REQUIRE(report.ok());
   std::vector<actors::RankParts> ranks;
   for (const actors::RankContext& context : contexts) {
-    ranks.push_back({.context = context, .write = checkpoints.shard_writer(context->rank)});
+    ranks.push_back({.context = context, .shards = checkpoints.shard_work(context->rank)});
   }
   const auto waits = std::make_shared<actors::WaitBoard>();
   actors::RunFinished end;
@@ -156,7 +156,7 @@ TEST_CASE("the actors of a rank are not spread over threads", "[actors][P1]") {
   write_tokens(directory.path(), setup);
   const auto ranks = make_ranks(setup, directory.path(), actors::StreamKind::inline_, 1);
   CHECK_THROWS_AS(
-      actors::start_rank(system, {.context = ranks.front(), .write = {}, .reporting = {}}, {}, {}),
+      actors::start_rank(system, {.context = ranks.front(), .shards = {}, .reporting = {}}, {}, {}),
       CheckFailed);
 }
 

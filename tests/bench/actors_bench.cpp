@@ -93,17 +93,21 @@ actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
                     .value();
   const actors::RankParts rank{
       .context = context,
-      .write = [](std::int64_t, std::span<const engine::StateView>) -> Result<std::string> {
-        return std::string();
-      }};
+      .shards = {.write = [](std::int64_t, std::span<const engine::StateView>)
+                     -> Result<std::string> { return std::string(); }}};
   const actors::HeadParts head{
       .report = std::move(report),
       .report_stream = streams,
       .disk = std::shared_ptr<kernels::Stream>(context, context->disk.get()),
-      .index = {.publish = [](std::int64_t, const std::vector<actors::ShardWritten>&)
+      .index = {.note = [](std::int64_t, checkpoint::CheckpointState) { return Status(); },
+                .seal = {},
+                .publish = [](std::int64_t, const std::vector<actors::ShardWritten>&)
                     -> Result<actors::WrittenCheckpoint> { return actors::WrittenCheckpoint{}; },
                 .record = [](std::int64_t) { return Status(); },
-                .discard = [](std::int64_t) {}},
+                .discard = [](std::int64_t, bool) { return Status(); },
+                .journal = [](std::span<const checkpoint::StepRecord>) { return Status(); },
+                .evaluated = [](std::int64_t, double) { return Status(); },
+                .event = [](std::string_view, std::string_view) { return Status(); }},
       .program = {.total_steps = place.config.run.steps},
       .waits = waits};
   return actors::start_training(system, {rank}, head, waiter);

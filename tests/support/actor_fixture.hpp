@@ -82,7 +82,7 @@ class TrainingRun : public RunEvents {
     std::vector<actors::RankParts> ranks;
     for (const actors::RankContext& context : contexts_) {
       ranks.push_back({.context = context,
-                       .write = checkpoints.shard_writer(context->rank),
+                       .shards = checkpoints.shard_work(context->rank),
                        .reporting = {.digest_interval = setup_.digest_interval}});
     }
     actors_ =
@@ -108,6 +108,11 @@ class TrainingRun : public RunEvents {
     for (std::size_t index = 0; index < manual_.size(); ++index) {
       if (may_run(index)) {
         streams.push_back(manual_[index]);
+      }
+    }
+    for (std::size_t rank = 0; rank < reductions_.size(); ++rank) {
+      if (reductions_[rank] != nullptr && before(reductions_[rank], manual_[4 * rank])) {
+        streams.push_back(reductions_[rank]);
       }
     }
     const std::size_t choices = world_.runnable() + streams.size();
@@ -174,15 +179,27 @@ class TrainingRun : public RunEvents {
         manual_.push_back(manual.get());
         *stream = std::move(manual);
       }
+      reductions_.push_back(nullptr);
+      if (context->reduce) {
+        auto manual = std::make_unique<ManualStream>(clock);
+        reductions_.back() = manual.get();
+        context->reduce = std::move(manual);
+      }
     }
     auto manual = std::make_shared<ManualStream>(clock);
     manual_.push_back(manual.get());
     publish_ = std::move(manual);
   }
 
-  // Work that waits for an event would block the one thread there is. On these two streams of a
-  // rank it only runs in the order of enqueuing; all other work of the compute stream may overtake
-  // the copies.
+  /// True if the oldest work of `stream` was enqueued before that of `other`.
+  static bool before(const ManualStream* stream, const ManualStream* other) {
+    return stream->pending() > 0 &&
+           (other->pending() == 0 || other->next_ticket() > stream->next_ticket());
+  }
+
+  // Work that waits for an event would block the one thread there is. On these streams of a rank it
+  // only runs in the order of enqueuing: computing and reducing wait for each other anywhere, but
+  // only the update waits for the copies.
   bool may_run(std::size_t index) const {
     const ManualStream& stream = *manual_[index];
     if (stream.pending() == 0 || stream.held) {
@@ -194,15 +211,18 @@ class TrainingRun : public RunEvents {
     const ManualStream& compute = *manual_[index - index % 4];
     const ManualStream& copy = *manual_[index - index % 4 + 1];
     if (&stream == &copy) {
-      return compute.pending() == 0 || compute.next_ticket() > copy.next_ticket();
+      return before(&copy, &compute);
     }
+    const ManualStream* reductions = reductions_[index / 4];
     const bool may_wait = compute.next_is("optimizer update");
-    return !may_wait || copy.pending() == 0 || copy.next_ticket() > compute.next_ticket();
+    return (reductions == nullptr || before(&compute, reductions)) &&
+           (!may_wait || before(&compute, &copy));
   }
 
   RunSetup setup_;
   TempDirectory directory_;
   std::vector<ManualStream*> manual_;
+  std::vector<ManualStream*> reductions_;  // by rank; none of one that is alone
   std::shared_ptr<kernels::Stream> publish_;
   std::vector<actors::RankContext> contexts_;
   ActorWorld world_;

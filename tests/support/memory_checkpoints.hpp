@@ -8,49 +8,142 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "actors/index_actor.hpp"
-#include "actors/messages/event_messages.hpp"
+#include "actors/messages/save_messages.hpp"
 #include "actors/snapshot_actor.hpp"
 
 namespace train::test {
 
-/// Checkpoints in memory, which fail when told to.
+/// Checkpoints in memory, in one place or two, which fail when told to.
 struct MemoryCheckpoints {
-  std::map<std::int64_t, std::uint64_t> written;  ///< Step -> digest of the weights in it.
-  std::vector<std::int64_t> recorded;
-  std::vector<std::int64_t> discarded;
-  std::map<std::int64_t, std::set<std::int32_t>> incoming;  ///< Step -> ranks that wrote a shard.
-  std::set<std::int64_t> fail_write;  ///< Steps of which the shard of `fail_rank` is not written.
-  std::int32_t fail_rank = 0;
-  std::set<std::int64_t> fail_publish, throw_in_publish, fail_record;
+  using Steps = std::vector<std::int64_t>;
+  using Parts = std::map<std::int64_t, std::set<std::int32_t>>;  ///< Step -> ranks.
 
-  /// What the snapshot actor of `rank` writes with.
-  actors::WriteShard shard_writer(std::int32_t rank) {
-    return
-        [this, rank](std::int64_t step, std::span<const engine::StateView>) -> Result<std::string> {
-          const std::lock_guard lock(*mutex_);  // ranks may have threads
-          if (rank == fail_rank && fail_write.contains(step)) {
-            return failure("disk full");
-          }
-          incoming[step].insert(rank);
-          return std::to_string(rank);
-        };
+  bool two_places = false;
+  std::map<std::int64_t, std::uint64_t> written;  ///< Step -> digest of the weights in it.
+  Steps recorded;
+  Steps discarded;               ///< In the project's place.
+  Parts incoming;                ///< Ranks that wrote a shard, where it is written first.
+  Parts sent;                    ///< Of two places: ranks whose shard is in the project's place.
+  std::set<std::int64_t> local;  ///< Of two places: sealed, with all shards.
+  Steps settled;                 ///< Of rank 0.
+  Steps journal;                 ///< Steps of the step journal.
+  std::map<std::int64_t, double> losses;
+  std::vector<std::pair<std::string, std::string>> events;
+  std::vector<std::pair<std::int64_t, checkpoint::CheckpointState>> notes;
+
+  std::int32_t fail_rank = 0;  ///< Of which these fail, by step:
+  std::set<std::int64_t> fail_write, fail_seal, fail_send;
+  std::set<std::int64_t> throw_in_write;
+  std::set<std::int64_t> fail_manifest, fail_publish, throw_in_publish, fail_record;
+
+  /// What the snapshot actor of `rank` works with.
+  actors::ShardWork shard_work(std::int32_t rank) {
+    return {.write = [this, rank](std::int64_t step,
+                                  std::span<const engine::StateView>) -> Result<std::string> {
+              const std::lock_guard lock(*mutex_);  // ranks may have threads
+              if (throw_in_write.contains(step)) {
+                throw std::runtime_error("the controller is gone");
+              }
+              if (rank == fail_rank && fail_write.contains(step)) {
+                return failure("disk full");
+              }
+              incoming[step].insert(rank);
+              return std::to_string(rank);
+            },
+            .seal = [this, rank](auto step,
+                                 const auto& manifest) { return seal(rank, step, manifest); },
+            .send = [this, rank](std::int64_t step) { return send(rank, step); },
+            .settle =
+                [this, rank](std::int64_t step) {
+                  const std::lock_guard lock(*mutex_);
+                  if (rank == 0) {
+                    settled.push_back(step);
+                    std::erase_if(local, [step](std::int64_t other) { return other < step; });
+                  }
+                  return Status();
+                },
+            .discard =
+                [this, rank](std::int64_t step) {
+                  const std::lock_guard lock(*mutex_);
+                  if (rank == 0) {
+                    incoming.erase(step);
+                  }
+                  return Status();
+                }};
   }
   /// What the index actor works with.
   actors::IndexWork index_work() {
-    return {.publish = [this](auto step, const auto& shards) { return publish(step, shards); },
-            .record = [this](std::int64_t step) { return record(step); },
-            .discard =
-                [this](std::int64_t step) {
-                  const std::lock_guard lock(*mutex_);
-                  incoming.erase(step);
-                  discarded.push_back(step);
-                }};
+    actors::IndexWork work = {
+        .note =
+            [this](auto step, auto state) {
+              return keep(notes, std::pair{step, state});
+            },
+        .seal = {},
+        .publish = [this](auto step, const auto& shards) { return publish(step, shards); },
+        .record = [this](std::int64_t step) { return record(step); },
+        .discard = [this](std::int64_t step, bool) { return discard(step); },
+        .journal =
+            [this](std::span<const checkpoint::StepRecord> steps) {
+              for (const checkpoint::StepRecord& one : steps) {
+                journal.push_back(one.step);
+              }
+              return Status();
+            },
+        .evaluated =
+            [this](std::int64_t step, double loss) {
+              losses[step] = loss;
+              return Status();
+            },
+        .event =
+            [this](std::string_view kind, std::string_view text) {
+              return keep(events, std::pair{std::string(kind), std::string(text)});
+            }};
+    if (two_places) {
+      work.seal = [this](std::int64_t step, const auto& shards) -> Result<std::string> {
+        if (fail_manifest.contains(step)) {
+          return failure("rows are missing");
+        }
+        return "manifest of " + std::to_string(shards.size());
+      };
+    }
+    return work;
   }
 
  private:
+  template <class List, class Entry>
+  Status keep(List& list, Entry entry) {
+    const std::lock_guard lock(*mutex_);
+    list.push_back(std::move(entry));
+    return {};
+  }
+  Status seal(std::int32_t rank, std::int64_t step, const std::string& manifest) {
+    const std::lock_guard lock(*mutex_);
+    if (rank == fail_rank && fail_seal.contains(step)) {
+      return failure("local disk full");
+    }
+    if (rank == 0) {
+      if (manifest != "manifest of " + std::to_string(incoming[step].size())) {
+        return failure("another manifest");
+      }
+      local.insert(step);
+    }
+    return {};
+  }
+  Status send(std::int32_t rank, std::int64_t step) {
+    const std::lock_guard lock(*mutex_);
+    if (!local.contains(step) || !incoming[step].contains(rank)) {
+      return failure("sent before it was sealed");
+    }
+    if (rank == fail_rank && fail_send.contains(step)) {
+      return failure("rsync: connection lost");
+    }
+    sent[step].insert(rank);
+    return {};
+  }
   Result<actors::WrittenCheckpoint> publish(std::int64_t step,
                                             const std::vector<actors::ShardWritten>& shards) {
     const std::lock_guard lock(*mutex_);
@@ -60,23 +153,33 @@ struct MemoryCheckpoints {
     if (fail_publish.contains(step)) {
       return failure("no such directory");
     }
+    std::uint64_t digest = 0;
     for (std::size_t rank = 0; rank < shards.size(); ++rank) {
       if (shards[rank].record != std::to_string(rank)) {
         return failure("shards out of order");
       }
-      written[step] += shards[rank].weights_digest;
+      digest += shards[rank].weights_digest;
     }
-    if (incoming[step].size() != shards.size()) {
+    if ((two_places ? sent : incoming)[step].size() != shards.size()) {
       return failure("a shard is not there");
     }
+    written[step] = digest;
     incoming.erase(step);
+    sent.erase(step);
     return actors::WrittenCheckpoint{.directory = std::to_string(step), .size_bytes = 1};
   }
   Status record(std::int64_t step) {
+    const std::lock_guard lock(*mutex_);
     if (fail_record.contains(step)) {
       return failure("index full");
     }
     recorded.push_back(step);
+    return {};
+  }
+  Status discard(std::int64_t step) {
+    const std::lock_guard lock(*mutex_);
+    (two_places ? sent : incoming).erase(step);
+    discarded.push_back(step);
     return {};
   }
 

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "actors/messages/event_messages.hpp"
+
+// A save on its way, between the index and the snapshot actor of every rank. Orders go through the
+// rank, which passes them on; they cross processes.
+namespace train::actors {
+
+/// Snapshot -> index: the rank's rows are durable in the checkpoint under construction.
+struct ShardWritten {
+  std::int64_t step = 0;
+  std::int32_t rank = 0;
+  std::string record;                ///< checkpoint::shard_text(): file and tensors, with digests.
+  std::uint64_t weights_digest = 0;  ///< Of its rows of the weights; ranks' values add up.
+  std::int64_t elapsed_ns = 0;
+};
+
+/// What the ranks are to do with a save's shards when there are two places.
+enum class ShardTask : std::uint8_t {
+  seal,     ///< The local copy is complete: add the manifest and give it its name.
+  send,     ///< Copy the rank's shard to the project's place, and verify it there.
+  settle,   ///< Published: the local place keeps this one and no older one.
+  discard,  ///< Given up: remove what has no name yet in the local place.
+};
+
+/// Index -> rank -> snapshot; answered by ShardDone, or by CheckpointFailed.
+struct ShardOrder {
+  std::int64_t step = 0;
+  ShardTask task = ShardTask::seal;
+  std::string manifest;  ///< seal: its text.
+};
+
+/// Snapshot -> index: the rank has done what a ShardOrder told it.
+struct ShardDone {
+  std::int64_t step = 0;
+  std::int32_t rank = 0;
+  ShardTask task = ShardTask::seal;
+};
+
+/// Disk stream -> index: its own work for the save of `step` is done, or failed.
+struct SaveWorkDone {
+  std::int64_t step = 0;
+  std::string failure;                       ///< Empty: all is well.
+  std::string manifest;                      ///< Of the work before sealing.
+  std::optional<CheckpointWritten> written;  ///< Of the publication.
+};
+
+/// Disk stream -> index: the journal has been written as far as it was handed over.
+struct JournalWritten {};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ShardWritten& x) {
+  return f(caf::meta::type_name("ShardWritten"), x.step, x.rank, x.record, x.weights_digest,
+           x.elapsed_ns);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ShardOrder& x) {
+  return f(caf::meta::type_name("ShardOrder"), x.step, x.task, x.manifest);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ShardDone& x) {
+  return f(caf::meta::type_name("ShardDone"), x.step, x.rank, x.task);
+}
+
+}  // namespace train::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::SaveWorkDone)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::JournalWritten)

@@ -1,0 +1,59 @@
+#include "actors/staging.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "engine/base/units.hpp"
+
+namespace train::actors {
+
+Status Staging::reserve(std::size_t size_bytes) {
+  if (size_bytes == size_bytes_) {
+    return {};
+  }
+  release();
+  void* memory =
+      ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return failure(fmt::format("no memory for a copy of the state ({}): {}",
+                               format_bytes(size_bytes), std::generic_category().message(errno)));
+  }
+  // Advice: a kernel without huge pages refuses it, and nothing is lost.
+  (void)::madvise(memory, size_bytes, MADV_HUGEPAGE);
+  bytes_ = static_cast<std::byte*>(memory);
+  size_bytes_ = size_bytes;
+  return {};
+}
+
+Status Staging::copy(std::span<const engine::StateView> state) {
+  std::size_t size_bytes = 0;
+  for (const engine::StateView& view : state) {
+    size_bytes += view.size_bytes;
+  }
+  TRAIN_RETURN_IF_ERROR(reserve(size_bytes));
+  views_.assign(state.begin(), state.end());
+  std::byte* to = bytes_;
+  for (engine::StateView& view : views_) {
+    if (view.size_bytes > 0) {
+      std::memcpy(to, view.data, view.size_bytes);
+    }
+    view.data = to;
+    to += view.size_bytes;
+  }
+  return {};
+}
+
+void Staging::release() noexcept {
+  if (bytes_ != nullptr) {
+    ::munmap(bytes_, size_bytes_);
+  }
+  bytes_ = nullptr;
+  size_bytes_ = 0;
+  views_.clear();
+}
+
+}  // namespace train::actors

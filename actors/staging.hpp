@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/base/result.hpp"
+#include "engine/state_view.hpp"
+
+namespace train::actors {
+
+/// Memory for one copy of a rank's state, from the system and back to it: nothing is held while
+/// nothing is saved. Huge pages are asked for; where there are none it works all the same.
+///
+/// Threading: one stream at a time. Ownership: owns the bytes that views() point into.
+class Staging {
+ public:
+  Staging() = default;
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() { release(); }
+
+  /// Copies the bytes of `state` here, in place of what was held. Memory is taken on the first
+  /// call and whenever the size changes. Errors (failure): the system has none; nothing is held
+  /// then.
+  [[nodiscard]] Status copy(std::span<const engine::StateView> state);
+  /// Gives the memory back.
+  void release() noexcept;
+
+  /// What copy() was given, with pointers into this object.
+  [[nodiscard]] std::span<const engine::StateView> views() const { return views_; }
+  [[nodiscard]] std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+  [[nodiscard]] Status reserve(std::size_t size_bytes);
+
+  std::byte* bytes_ = nullptr;
+  std::size_t size_bytes_ = 0;
+  std::vector<engine::StateView> views_;
+};
+
+}  // namespace train::actors

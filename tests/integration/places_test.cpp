@@ -1,0 +1,276 @@
+// Two places: checkpoints are written to the node's own disk first, then copied by the real rsync
+// and published. Real processes, kills, full disks.
+
+#include <algorithm>
+
+#include "checkpoint/places.hpp"
+#include "tests/integration/rank_runs.hpp"
+#include "tests/support/full_disk.hpp"
+
+using namespace train::test;
+
+namespace {
+
+const Words kShort = {"run.steps=12",          "run.digest_interval_steps=1",
+                      "schedule.warmup_steps=2", "checkpoint.interval_steps=4",
+                      "checkpoint.keep_last=2", "eval.interval_steps=6"};
+
+/// A site whose runs have a local place beside it.
+struct Site : RunSite {
+  [[nodiscard]] fs::path local(const std::string& name = "tiny") const {
+    return train::checkpoint::places_of(run(name), path() / "fast").local;
+  }
+  [[nodiscard]] Words keys(const Words& more = {}) const {
+    return joined(joined(kShort, {"checkpoint.local_dir=fast"}), more);
+  }
+  /// Starts a run with these variables in its environment.
+  [[nodiscard]] std::unique_ptr<Process> start_with(const Words& variables,
+                                                    const Words& keys) const {
+    Words words = joined({"/usr/bin/env"}, variables);
+    words.emplace_back(program());
+    return std::make_unique<Process>(joined(words, run_words(keys)), path());
+  }
+  /// A program in the place of rsync, which calls the real one where it says "$@".
+  [[nodiscard]] std::string rsync(const std::string& script) const {
+    const fs::path file = path() / fmt::format("rsync-{}", scripts_++);
+    write_bytes(file, fmt::format("#!/bin/sh\n{}\n", script));
+    fs::permissions(file, fs::perms::owner_all);
+    return fmt::format("ACTORTRAIN_RSYNC={}", file.string());
+  }
+
+ private:
+  mutable int scripts_ = 0;
+};
+
+std::vector<std::int64_t> steps_in(const fs::path& place) { return checkpoint_steps(place.parent_path()); }
+
+/// Nothing but whole checkpoints.
+void check_tidy(const fs::path& place) {
+  for (const std::string& name : names_in(place)) {
+    INFO(place.string() << " has " << name);
+    CHECK(name.starts_with("step-"));
+  }
+}
+
+/// Processes whose command line has `text`; those that run a script have its path.
+std::size_t processes_with(const std::string& text) {
+  std::size_t count = 0;
+  std::error_code ended;
+  for (fs::directory_iterator entry("/proc", ended), end; !ended && entry != end;
+       entry.increment(ended)) {
+    const std::string name = entry->path().filename().string();
+    count += name.find_first_not_of("0123456789") == std::string::npos &&
+                     has(command_line(entry->path()), text)
+                 ? 1
+                 : 0;
+  }
+  return count;
+}
+
+const Words& short_results() {
+  static const Words results = [] {
+    const RunSite site;
+    site.train(joined(kShort, {"checkpoint.interval_steps=0"}));
+    return results_of(site.run());
+  }();
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("places: written locally, published by rsync; the bits are those of a run that saves "
+          "once",
+          "[integration][places][P1][P3]") {
+  const Words ranks = GENERATE(Words{}, rank_keys(2, "full"),
+                               rank_keys(3, "optimizer", {"parallel.transport=inproc"}));
+  const Site site;
+  site.train(site.keys(ranks));
+  CHECK(results_of(site.run()) == short_results());
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  CHECK(steps_in(site.local()) == std::vector<std::int64_t>{12});  // the newest published one
+  check_tidy(site.run() / "checkpoints");
+  check_tidy(site.local());
+  const auto name = train::checkpoint::checkpoint_name(12) + "/manifest.json";
+  CHECK(read_bytes(site.local() / name) == read_bytes(site.run() / "checkpoints" / name));
+  const Ended again = site.train(site.keys(joined(ranks, {"run.steps=16"})));
+  CHECK(has(again.err, fmt::format("resumed step=12 from {}", site.local().string())));
+}
+
+TEST_CASE("places: $SLURM_TMPDIR is the local place of its own accord", "[integration][places]") {
+  const Site site;
+  const auto run = site.start_with({"SLURM_TMPDIR=" + (site / "fast").string()}, kShort);
+  CHECK(run->wait().exit_code == 0);
+  CHECK(steps_in(site.local()) == std::vector<std::int64_t>{12});
+}
+
+TEST_CASE("places: killed while rsync runs, it goes on from the local copy, published first",
+          "[integration][places][P1][P3]") {
+  const Words ranks = GENERATE(Words{}, rank_keys(2, "full"));
+  const Site site;
+  // The first checkpoint is published; the second one's copy stands still half-way.
+  const auto run = site.start_with(
+      {site.rsync("case \"$*\" in *step-00000004*) exec rsync \"$@\";; esac\n"
+                  "for last; do :; done\nhead -c 1000 /dev/zero > \"$last/.half\"\nsleep 1000")},
+      site.keys(ranks));
+  REQUIRE(run->until([&] { return processes_with(site.path().string() + "/rsync-0") > 0 &&
+                                  fs::exists(site.local() / "step-00000008"); }));
+  const std::string halves = site.path().string() + "/rsync-0";
+  REQUIRE(comes_true([&] {
+    for (const std::string& name : names_in(site.run() / "checkpoints")) {
+      if (name.starts_with(".incoming") && has(name, "step-00000008")) {
+        return true;
+      }
+    }
+    return false;
+  }));
+  run->send(SIGKILL);
+  run->wait();
+  CHECK(comes_true([&] { return processes_with(halves) == 0; }));
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{4});
+  const Ended ended = site.train(site.keys(ranks));
+  CHECK(has(ended.err, "checkpoint_published step=8 "));
+  CHECK(has(ended.err, fmt::format("resumed step=8 from {}", site.local().string())));
+  CHECK(results_of(site.run()) == short_results());
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  check_tidy(site.run() / "checkpoints");
+  check_tidy(site.local());
+}
+
+TEST_CASE("places: publishing slower than training skips those between, on all ranks alike",
+          "[integration][places][P1][P3][CK-8]") {
+  const Site site;
+  const auto run = site.start_with(
+      {site.rsync("sleep 0.1; exec rsync \"$@\"")},
+      site.keys(rank_keys(2, "full", {"checkpoint.interval_steps=1", "checkpoint.keep_last=0"})));
+  const Ended ended = run->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  const auto published = steps_in(site.run() / "checkpoints");
+  CHECK(published.back() == 12);
+  CHECK(published.size() < 12);
+  for (std::int64_t step = 1; step <= 12; ++step) {
+    INFO("step " << step);
+    const bool there = std::find(published.begin(), published.end(), step) != published.end();
+    CHECK(there != has(ended.err, fmt::format("checkpoint_skipped step={} ", step)));
+  }
+  CHECK(results_of(site.run()) == short_results());
+}
+
+TEST_CASE("places: a copy that fails is reported; the local one stands, and is published later",
+          "[integration][places][P3]") {
+  const Words ranks = GENERATE(Words{}, rank_keys(2, "full"));
+  const Site site;
+  const auto run =
+      site.start_with({site.rsync("case \"$*\" in *step-00000012*shard-00000*) echo 'the cable is "
+                                  "cut' >&2; exit 23;; esac; exec rsync \"$@\"")},
+                      site.keys(ranks));
+  const Ended ended = run->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.err, "checkpoint_failed step=12 "));
+  CHECK(has(ended.err, "the cable is cut"));
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{4, 8});
+  CHECK(steps_in(site.local()).back() == 12);
+  check_tidy(site.run() / "checkpoints");
+  check_tidy(site.local());
+  const Ended again = site.train(site.keys(ranks));
+  INFO(again.err);
+  CHECK(has(again.err, "checkpoint_published step=12 "));
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  CHECK(results_of(site.run()) == short_results());
+}
+
+TEST_CASE("places: the end waits for the copy so long, then says what is where",
+          "[integration][places][P3]") {
+  const Words ranks = GENERATE(Words{}, rank_keys(2, "full"));
+  const bool signal = GENERATE(false, true);
+  const Site site;
+  const auto run = site.start_with(
+      {site.rsync("case \"$*\" in *step-00000012*) sleep 1000;; esac; exec rsync \"$@\"")},
+      site.keys(joined(ranks, {"checkpoint.drain_s=2"})));
+  REQUIRE(run->until([&] { return fs::exists(site.local() / "step-00000012"); }));
+  const auto since = std::chrono::steady_clock::now();
+  if (signal) {
+    run->send(SIGTERM);
+  }
+  const Ended ended = run->wait();
+  INFO(ended.err);
+  CHECK(elapsed_ms(since) > 1000);
+  CHECK(elapsed_ms(since) < 10000);
+  CHECK(ended.exit_code == 1);
+  const std::string last = lines_of(ended.err).back();
+  CHECK(has(last, "checkpoint of step 12 is whole in " + site.local().string()));
+  CHECK(has(last, "checkpoint.drain_s = 2"));
+  CHECK(has(last, "that of step 8 stands"));
+  CHECK(processes_with(site.path().string() + "/rsync-0") == 0);  // no child is left
+  CHECK(workers_of(site.path()).empty());
+  CHECK(steps_in(site.local()).back() == 12);
+  const Ended again = site.train(site.keys(ranks));
+  CHECK(has(again.err, "checkpoint_published step=12 "));
+  CHECK(results_of(site.run()) == short_results());
+}
+
+TEST_CASE("places: a full local disk costs no checkpoint", "[integration][places][P3]") {
+  const Site site;
+  const SmallDisk disk(site / "small", "1m");
+  if (!disk.mounted()) {
+    return;
+  }
+  const Words keys = joined(kShort, {"checkpoint.local_dir=small"});
+  const auto filler = disk.path() / "filler";
+  write_bytes(filler, std::string(1000 * 1024, 'x'));
+  const Ended ended = site.start_run(keys)->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.err, "checkpoint_failed step=4 "));
+  CHECK(has(ended.err, "checkpoint_failed step=12 "));
+  CHECK(has(ended.err, "disk full"));
+  CHECK(steps_in(site.run() / "checkpoints").empty());
+  check_tidy(train::checkpoint::places_of(site.run(), disk.path()).local);
+  fs::remove(filler);
+  site.train(keys);
+  CHECK(results_of(site.run()) == short_results());
+  CHECK(steps_in(site.run() / "checkpoints").back() == 12);
+}
+
+TEST_CASE("places: what a run that was erased left locally is not taken for a new run's",
+          "[integration][places][P3]") {
+  const Site site;
+  site.train(site.keys());
+  fs::remove_all(site.run());
+  const Ended ended = site.train(site.keys());
+  CHECK_FALSE(has(ended.err, "resumed"));
+  CHECK(results_of(site.run()) == short_results());
+}
+
+TEST_CASE("places: damage in one place is made up for by the other; in both it is named",
+          "[integration][places][P3]") {
+  const Site site;
+  site.train(site.keys({"checkpoint.keep_last=1"}));
+  const fs::path shard = "step-00000012/shard-00000-of-00001.safetensors";
+  const auto damage = [](const fs::path& file) { flip_byte(file, fs::file_size(file) - 100); };
+  SECTION("the local one") {
+    damage(site.local() / shard);
+    const Ended ended = site.train(site.keys({"run.steps=14", "checkpoint.keep_last=1"}));
+    CHECK(has(ended.err, fmt::format("resumed step=12 from {}", site.run().string())) !=
+          has(ended.err, "resumed step=12 from runs"));
+    CHECK(has(ended.err, "checkpoint_set_aside"));
+  }
+  SECTION("the project's") {
+    damage(site.run() / "checkpoints" / shard);
+    const Ended ended = site.train(site.keys({"run.steps=14", "checkpoint.keep_last=1"}));
+    CHECK(has(ended.err, "checkpoint_set_aside"));
+    CHECK(has(ended.err, "checkpoint_published step=12 "));
+    CHECK(has(ended.err, fmt::format("resumed step=12 from {}", site.local().string())));
+  }
+  SECTION("both") {
+    damage(site.local() / shard);
+    damage(site.run() / "checkpoints" / shard);
+    const Ended ended = site.call(RunSite::run_words(site.keys()));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 1);
+    CHECK(lines_of(ended.err).size() == 1);
+    CHECK(has(ended.err, site.local().string()));
+    CHECK(has(ended.err, "runs/tiny/checkpoints holds no whole checkpoint"));
+  }
+}
