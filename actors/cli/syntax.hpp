@@ -1,0 +1,69 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <system_error>
+#include <type_traits>
+#include <vector>
+
+#include "actors/cli/options.hpp"
+#include "engine/base/result.hpp"
+
+// How the command line is put together: each group of commands describes its own in a file of its
+// own. For options.cpp and those files alone.
+namespace train::actors::cli {
+
+/// One command: CLI11's description of it, and what turns the words it took into a value. `finish`
+/// is called once, after the words were parsed; its errors are usage errors.
+struct CommandSyntax {
+  CLI::App* command = nullptr;
+  std::function<Result<Command>()> finish;
+};
+
+/// In the order in which help shows them.
+using CommandSyntaxes = std::vector<CommandSyntax>;
+
+void describe_training(CLI::App& app, CommandSyntaxes& syntaxes);  ///< run, plan
+void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);     ///< eval, generate
+void describe_data(CLI::App& app, CommandSyntaxes& syntaxes);      ///< data prepare
+void describe_worker(CLI::App& app, CommandSyntaxes& syntaxes);    ///< worker
+
+inline constexpr const char* kExitCodes =
+    "Exit codes:\n"
+    "  0   finished\n"
+    "  1   failure: disk full, damaged file, lost process\n"
+    "  2   mistake in the command, the run file or the data; nothing was started\n"
+    "  75  stopped by a signal after saving; the same command resumes\n";
+
+/// "<command>: <what>; …", one line, with where help is.
+[[nodiscard]] Error usage_error(const CLI::App& command, const std::string& what);
+
+/// The required RUN_DIRECTORY.
+void add_run_directory(CLI::App& command, std::string& target);
+
+/// An integer option that refuses what does not fit; CLI11's own conversion saturates silently.
+template <class Integer>
+CLI::Option* add_integer(CLI::App& command, const std::string& name, Integer& target,
+                         const std::string& description) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [&target, name](const std::string& text) {
+            const char* end = text.data() + text.size();
+            const auto [stop, code] = std::from_chars(text.data(), end, target);
+            if (code != std::errc() || stop != end) {
+              throw CLI::ValidationError(
+                  name, fmt::format("wants {} integer, not \"{}\"",
+                                    std::is_signed_v<Integer> ? "an" : "a non-negative", text));
+            }
+          },
+          description)
+      ->type_name("INT");
+}
+
+}  // namespace train::actors::cli
