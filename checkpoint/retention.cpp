@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <set>
 #include <system_error>
+#include <vector>
 
 #include "checkpoint/layout.hpp"
 #include "storage/atomic_file.hpp"
+#include "storage/file_calls.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -33,6 +36,28 @@ std::set<std::int64_t> best_steps(std::span<const IndexEntry> committed, std::in
   std::set<std::int64_t> steps;
   std::for_each(evaluated.begin(), end, [&](const IndexEntry* best) { steps.insert(best->step); });
   return steps;
+}
+
+/// Removes all that was hidden to be removed: also by a retirement that failed in between.
+Status remove_hidden(const std::filesystem::path& checkpoints) {
+  std::error_code code;
+  std::vector<std::filesystem::path> hidden;
+  for (std::filesystem::directory_iterator entry(checkpoints, code), end; !code && entry != end;
+       entry.increment(code)) {
+    if (entry->path().filename().string().starts_with(".retired-")) {
+      hidden.push_back(entry->path());
+    }
+  }
+  if (code && code != std::errc::no_such_file_or_directory) {
+    return storage::os_error(storage::Access::read, checkpoints, code.value());
+  }
+  if (!hidden.empty()) {  // not before the renaming is durable: half a checkpoint would come back
+    TRAIN_RETURN_IF_ERROR(storage::fsync_directory(checkpoints));
+  }
+  for (const std::filesystem::path& path : hidden) {
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(path));
+  }
+  return {};
 }
 
 }  // namespace
@@ -59,17 +84,19 @@ std::vector<std::int64_t> to_retire(std::span<const IndexEntry> committed,
 Status retire(const std::filesystem::path& checkpoints, std::int64_t step) {
   const std::string name = checkpoint_name(step);
   std::error_code code;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(checkpoints / name, code))) {
-    return {};
+  if (std::filesystem::exists(std::filesystem::symlink_status(checkpoints / name, code))) {
+    // A name of its own: what an earlier crash left under the plain one would be in the way.
+    auto hidden = checkpoints / fmt::format(".retired-{}-{}", ::getpid(), name);
+    for (int serial = 1; std::filesystem::exists(std::filesystem::symlink_status(hidden, code));
+         ++serial) {
+      hidden = checkpoints / fmt::format(".retired-{}.{}-{}", ::getpid(), serial, name);
+    }
+    storage::file_point("retire", hidden);
+    if (storage::disk_rename(checkpoints / name, hidden) != 0) {
+      return storage::os_error(storage::Access::write, checkpoints / name, errno);
+    }
   }
-  // A name of its own: what an earlier crash left under the plain one would be in the way.
-  auto hidden = checkpoints / fmt::format(".retired-{}-{}", ::getpid(), name);
-  for (int serial = 1; std::filesystem::exists(std::filesystem::symlink_status(hidden, code));
-       ++serial) {
-    hidden = checkpoints / fmt::format(".retired-{}.{}-{}", ::getpid(), serial, name);
-  }
-  TRAIN_RETURN_IF_ERROR(storage::rename_durably(checkpoints / name, hidden));
-  return storage::remove_tree(hidden);
+  return remove_hidden(checkpoints);
 }
 
 Result<std::vector<std::string>> retire_old(const std::filesystem::path& checkpoints,

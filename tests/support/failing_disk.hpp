@@ -35,8 +35,7 @@ class FailingDisk final : public storage::FileCallHook {
     ++by_kind_[call.kind];
     if (torn_) {
       torn_ = fault_.persistent;
-      ++failed_;
-      return fault_.error_number;
+      return fail(call.kind);
     }
     const bool due = fault_.at >= 0 && (number == fault_.at);
     if (!due) {
@@ -49,8 +48,7 @@ class FailingDisk final : public storage::FileCallHook {
       torn_ = true;  // the rest of it is the call that fails
       return 0;
     }
-    ++failed_;
-    return fault_.error_number;
+    return fail(call.kind);
   }
   void after(const storage::FileCall& /*call*/, int /*error_number*/) override {}
 
@@ -61,15 +59,24 @@ class FailingDisk final : public storage::FileCallHook {
     return found == by_kind_.end() ? 0 : found->second;
   }
   [[nodiscard]] std::int64_t failed() const { return failed_; }
+  /// Something could not be removed.
+  [[nodiscard]] bool failed_to_remove() const { return failed_to_remove_; }
 
  private:
+  static bool removes(storage::FileCallKind kind) {
+    return kind == storage::FileCallKind::unlink || kind == storage::FileCallKind::remove_directory;
+  }
+  int fail(storage::FileCallKind kind) {
+    ++failed_;
+    failed_to_remove_ = failed_to_remove_ || removes(kind);
+    return fault_.error_number;
+  }
   [[nodiscard]] bool can_fail(storage::FileCallKind kind) const {
     using storage::FileCallKind;
     if (kind == FileCallKind::point || (fault_.only && kind != *fault_.only)) {
       return false;
     }
-    const bool removes = kind == FileCallKind::unlink || kind == FileCallKind::remove_directory;
-    return !(removes && fault_.error_number == ENOSPC);
+    return !(removes(kind) && (fault_.error_number == ENOSPC || fault_.error_number == EDQUOT));
   }
 
   DiskFault fault_;
@@ -79,6 +86,7 @@ class FailingDisk final : public storage::FileCallHook {
   std::int64_t seen_ = 0;
   std::int64_t failed_ = 0;
   bool torn_ = false;
+  bool failed_to_remove_ = false;
 };
 
 }  // namespace train::test

@@ -1,0 +1,188 @@
+// Disks that are full or broken, at every call of a save: the failure is told, the checkpoints that
+// were there stand, what was written of the new one goes, and the next save is as any other.
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+
+#include "checkpoint/index.hpp"
+#include "checkpoint/reader.hpp"
+#include "checkpoint/retention.hpp"
+#include "tests/checkpoint/checkpoint_fixture.hpp"
+#include "tests/support/failing_disk.hpp"
+#include "tests/support/full_disk.hpp"
+#include "tests/support/memory_store.hpp"
+
+using namespace train;
+using namespace train::checkpoint;
+using train::test::DiskFault;
+using train::test::FailingDisk;
+using train::test::MemoryStore;
+using train::test::SmallState;
+using train::test::TempDirectory;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t kRanks = 2;
+
+SmallState state_at(std::int64_t step, std::int64_t rows) {
+  return SmallState(static_cast<float>(step), rows);
+}
+
+// A save as the product makes it: shards, publication, record, retirement of all but one.
+Status save(const fs::path& checkpoints, CheckpointIndex& index, std::int64_t step,
+            std::int64_t rows = 500) {
+  auto incoming = IncomingCheckpoint::create(checkpoints, step);
+  if (!incoming) {
+    return incoming.error();
+  }
+  SmallState state = state_at(step, rows);
+  std::vector<ShardRecord> shards;
+  for (std::int64_t rank = 0; rank < kRanks; ++rank) {
+    auto shard = incoming->write_shard(state.views_of(rank, kRanks), {rank, kRanks});
+    TRAIN_RETURN_IF_ERROR(shard);
+    shards.push_back(*shard);
+  }
+  auto fields = test::fields_at(step);
+  fields.index_head = index.head();
+  const auto written = incoming->publish(fields, shards);
+  TRAIN_RETURN_IF_ERROR(written);
+  TRAIN_RETURN_IF_ERROR(index.commit(entry_of(written->manifest, written->manifest_digest)));
+  for (const std::int64_t old : to_retire(index.committed(), {.keep_last = 1})) {
+    TRAIN_RETURN_IF_ERROR(retire(checkpoints, old));
+    TRAIN_RETURN_IF_ERROR(index.retire(old));
+  }
+  return {};
+}
+
+// A run's directory with one checkpoint.
+struct Site {
+  explicit Site(const fs::path& home)
+      : checkpoints(home / "checkpoints"),
+        index(CheckpointIndex::open(store, checkpoints).value()) {
+    REQUIRE(save(checkpoints, index, 20));
+  }
+
+  // The newest checkpoint, which must be whole to the last bit.
+  [[nodiscard]] std::int64_t newest(std::int64_t rows = 500) const {
+    const auto found = find_newest_read_only(checkpoints);
+    REQUIRE(found);
+    REQUIRE(found->newest);
+    REQUIRE(found->set_aside.empty());
+    SmallState state = state_at(-1, rows);
+    auto views = state.views();
+    const auto& candidate = found->newest->candidate;
+    REQUIRE(restore(candidate.path, found->newest->manifest, views));
+    REQUIRE(state.all_values() == state_at(candidate.step, rows).all_values());
+    return candidate.step;
+  }
+  [[nodiscard]] std::vector<std::string> hidden() const {
+    std::vector<std::string> names;
+    for (const std::string& name : test::names_in(checkpoints)) {
+      if (name.starts_with('.')) {
+        names.push_back(name);
+      }
+    }
+    return names;
+  }
+
+  fs::path checkpoints;
+  MemoryStore store;
+  CheckpointIndex index;
+};
+
+std::int64_t calls_of_a_save(int error_number) {
+  const TempDirectory home(test::quick_directory());
+  Site site(home.path());
+  const FailingDisk disk({.error_number = error_number, .at = -1});
+  REQUIRE(save(site.checkpoints, site.index, 30));
+  return disk.seen();
+}
+
+}  // namespace
+
+TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole and the next works",
+          "[checkpoint][failing_disk][CK-2][CK-6]") {
+  const int error_number = GENERATE(ENOSPC, EDQUOT, EIO);
+  const bool persistent = GENERATE(false, true);
+  const std::int64_t calls = calls_of_a_save(error_number);
+  CHECK(calls > 25);
+  std::int64_t published = 0;
+  for (std::int64_t at = 0; at < calls; ++at) {
+    INFO(fmt::format("call {} of {}, error {}, {}", at, calls, error_number,
+                     persistent ? "and all after it" : "once"));
+    const TempDirectory home(test::quick_directory());
+    Site site(home.path());
+    std::optional<Status> saved;
+    bool removal_fails = false;
+    {
+      const FailingDisk disk({.error_number = error_number, .at = at, .persistent = persistent});
+      saved = save(site.checkpoints, site.index, 30);
+      REQUIRE(disk.failed() > 0);
+      removal_fails = disk.failed_to_remove();
+    }
+    REQUIRE_FALSE(*saved);
+    REQUIRE_THAT(saved->error().message,
+                 Catch::Contains("cannot write ") && Catch::Contains(site.checkpoints.string()));
+    REQUIRE(saved->error().message.find('\n') == std::string::npos);
+    const std::int64_t newest = site.newest();
+    REQUIRE((newest == 20 || newest == 30));
+    published += newest == 30 ? 1 : 0;
+    // What was retired may stay for the next retirement, what was not published may not.
+    for (const std::string& name : site.hidden()) {
+      REQUIRE((removal_fails || (newest == 30 && name.starts_with(".retired-"))));
+    }
+    REQUIRE(save(site.checkpoints, site.index, 40));
+    REQUIRE(site.newest() == 40);
+    REQUIRE((removal_fails || site.hidden().empty()));
+    REQUIRE(find_newest(site.checkpoints));  // as the next start does
+    REQUIRE(site.hidden().empty());
+    auto reopened = CheckpointIndex::open(site.store, site.checkpoints);
+    REQUIRE(reopened);
+    REQUIRE(reopened->committed().back().step == 40);
+  }
+  fmt::print("failing disk: error {}, {}: {} calls, {} after the publication\n", error_number,
+             persistent ? "persistent" : "once", calls, published);
+}
+
+TEST_CASE("failing disk: a real disk that is full gives back what a failed save took",
+          "[checkpoint][failing_disk][CK-2]") {
+  const TempDirectory home;
+  const test::SmallDisk disk(home / "disk", "2m");
+  if (!disk.mounted()) {
+    return;  // it has said why
+  }
+  constexpr std::int64_t rows = 20000;  // 480 KB a checkpoint
+  Site site(disk.path());
+  REQUIRE(save(site.checkpoints, site.index, 30, rows));
+  const auto free_bytes = [&disk] {
+    struct statvfs facts {};
+    REQUIRE(::statvfs(disk.path().c_str(), &facts) == 0);
+    return static_cast<std::int64_t>(facts.f_bavail * facts.f_bsize);
+  };
+  const fs::path filler = disk.path() / "filler";
+  int failures = 0;
+  for (std::int64_t left = 0; left < 500'000; left += 20'480) {
+    INFO(left << " bytes are free");
+    test::write_bytes(filler, "");
+    test::write_bytes(filler, std::string(static_cast<std::size_t>(free_bytes() - left), 'f'));
+    const std::int64_t before = free_bytes();
+    const Status saved = save(site.checkpoints, site.index, 40, rows);
+    if (saved) {
+      CHECK(failures > 20);
+      break;
+    }
+    ++failures;
+    REQUIRE_THAT(saved.error().message, Catch::Contains("disk full"));
+    REQUIRE(site.newest(rows) == 30);
+    REQUIRE(site.hidden().empty());
+    REQUIRE(free_bytes() == before);
+  }
+  fs::remove(filler);
+  REQUIRE(save(site.checkpoints, site.index, 50, rows));
+  REQUIRE(site.newest(rows) == 50);
+}
