@@ -97,18 +97,31 @@ void RankRuntime::trace_end() const {
 Status RankRuntime::read_lane(const engine::LaneWork& work) const {
   const auto length = static_cast<std::size_t>(engine->options().seq_len);
   const bool validation = work.purpose == engine::LanePurpose::evaluate;
-  const storage::TokenSplit& split = validation ? dataset.validation() : dataset.train();
-  const auto lane = static_cast<std::uint64_t>(work.lane);
+  const storage::TokenSplit& split = dataset.validation();
   for (std::uint64_t row = 0; row < order.micro_batch; ++row) {
-    const std::uint64_t sequence =
-        validation ? storage::validation_sequence(lane, row, order.micro_batch, split.sequences())
-                   : order.sequence(static_cast<std::uint64_t>(work.step), lane, row);
     const std::size_t first = static_cast<std::size_t>(row) * length;
-    TRAIN_RETURN_IF_ERROR(split.read(sequence,
-                                     std::span(engine->slot_tokens(work.slot) + first, length),
-                                     std::span(engine->slot_targets(work.slot) + first, length)));
+    const std::span tokens(engine->slot_tokens(work.slot) + first, length);
+    const std::span targets(engine->slot_targets(work.slot) + first, length);
+    TRAIN_RETURN_IF_ERROR(
+        validation
+            ? split.read(storage::validation_sequence(static_cast<std::uint64_t>(work.lane), row,
+                                                      order.micro_batch, split.sequences()),
+                         tokens, targets)
+            : read_training_row(work.step, work.lane, row, tokens, targets));
   }
   return {};
+}
+
+Status RankRuntime::read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
+                                      std::span<std::int32_t> tokens,
+                                      std::span<std::int32_t> targets) const {
+  const auto unsigned_step = static_cast<std::uint64_t>(step);
+  const auto unsigned_lane = static_cast<std::uint64_t>(lane);
+  if (dstar_order) {
+    const auto place = dstar_order->place(unsigned_step * order.lanes + unsigned_lane, row);
+    return dataset.train().read_at(place.file, place.token, tokens, targets);
+  }
+  return dataset.train().read(order.sequence(unsigned_step, unsigned_lane, row), tokens, targets);
 }
 
 std::string RankRuntime::describe(const kernels::Mark& mark) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "engine/collective/collective.hpp"
 #include "engine/rank_engine.hpp"
 #include "kernels/device/stream.hpp"
+#include "storage/dstar_order.hpp"
 #include "storage/lane_order.hpp"
 #include "storage/token_dataset.hpp"
 
@@ -56,6 +58,7 @@ struct RankRuntime {
   CollectiveBook collectives;
   storage::TokenDataset dataset;
   storage::LaneOrder order;
+  std::shared_ptr<const storage::DstarOrder> dstar_order;  ///< Trains in it; none: in `order`.
   WaitBoard waits;
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
@@ -78,6 +81,10 @@ struct RankRuntime {
   void trace_end() const;
   /// Reads the tokens of a lane into its slot. Blocking (disk): call it on `input`.
   [[nodiscard]] Status read_lane(const engine::LaneWork& work) const;
+  /// Row `row` of a training lane, in the run's order. Blocking (disk).
+  [[nodiscard]] Status read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
+                                         std::span<std::int32_t> tokens,
+                                         std::span<std::int32_t> targets) const;
   /// "block 3 (backward) of step 12, lane 0", for people; steps counted from 1.
   [[nodiscard]] std::string describe(const kernels::Mark& mark) const;
   /// Lanes of all ranks in a command of this purpose.

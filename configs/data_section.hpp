@@ -9,7 +9,8 @@ namespace train::configs {
 struct DataSection {
   std::string dir;                     ///< Required. Directory with train*.bin and val.bin.
   std::int64_t sequence_length = 256;  ///< Tokens of a sequence (T).
-  std::string order = "lanes";  ///< Reading order; "lanes": a pure function of (seed, step, lane).
+  std::string order = "lanes";  ///< "lanes": by run.seed, step and lane; "dstar": as that trainer.
+  std::uint64_t seed = 1337;    ///< dstar: seed of the reading order.
 };
 
 /// [batch]: a step's global batch = lanes * micro_batch sequences, whatever the number of ranks.

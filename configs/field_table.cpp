@@ -124,8 +124,12 @@ constexpr auto kFields = std::to_array<Field>({
      kRequired},
     {"data", "sequence_length", "tokens", "Tokens of a sequence.",
      data<&DataSection::sequence_length>, kOptional, between(2, 1 << 20)},
-    {"data", "order", "", "Reading order; `lanes`: a pure function of seed, step and lane.",
-     data<&DataSection::order>, kOptional, kNone, "lanes"},
+    {"data", "order", "",
+     "Reading order of training data; `lanes`: a pure function of `run.seed`, step and lane; "
+     "`dstar`: that of the DSTAR trainer's reader with as many accumulation steps as lanes.",
+     data<&DataSection::order>, kOptional, kNone, "lanes|dstar"},
+    {"data", "seed", "", "dstar: seed of the reading order, the trainer's `data_seed`.",
+     data<&DataSection::seed>, kOptional, between(0, kLargestSeed)},
 
     {"batch", "lanes", "lanes", "Microbatches of a step, whatever the number of ranks.",
      batch<&BatchSection::lanes>, kOptional, between(1, 65536)},

@@ -118,6 +118,16 @@ Status check_names(const RunConfig& config, const Places& places) {
   return {};
 }
 
+Status check_order(const RunConfig& config, const Places& places) {
+  if (config.data.order != "dstar" && config.data.seed != DataSection{}.seed) {
+    return broken(places, "data.seed",
+                  fmt::format("belongs to data.order \"dstar\"; in the order \"{}\" it is run.seed "
+                              "that decides what is read when",
+                              config.data.order));
+  }
+  return {};
+}
+
 Status check_sizes(const RunConfig& config, const Places& places) {
   if (config.model.head_dim % 2 != 0) {
     return broken(
@@ -324,6 +334,7 @@ Status validate_config(const RunConfig& config, const Places& places) {
     TRAIN_RETURN_IF_ERROR(check_field(field, copy, places));
   }
   TRAIN_RETURN_IF_ERROR(check_names(config, places));
+  TRAIN_RETURN_IF_ERROR(check_order(config, places));
   TRAIN_RETURN_IF_ERROR(check_sizes(config, places));
   TRAIN_RETURN_IF_ERROR(check_schedule(config, places));
   TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));

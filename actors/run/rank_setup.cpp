@@ -25,8 +25,15 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
   if (!dataset) {
     return dataset.error();
   }
-  return std::make_shared<RankRuntime>(std::move(engine).value(), std::move(dataset).value(),
-                                       plan.config.run.seed, StreamKind::threads, threads);
+  auto order = dstar_order(plan.config, dataset->train());
+  if (!order) {
+    return order.error();
+  }
+  auto context =
+      std::make_shared<RankRuntime>(std::move(engine).value(), std::move(dataset).value(),
+                                    plan.config.run.seed, StreamKind::threads, threads);
+  context->dstar_order = std::move(order).value();
+  return context;
 }
 
 checkpoint::Places find_places(const std::filesystem::path& run, const std::string& local_dir) {

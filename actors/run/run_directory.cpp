@@ -29,7 +29,8 @@ bool decides_result(const configs::Field& field) {
     }
   }
   const std::string key = field.key();
-  return key == "run.seed" || key == "data.sequence_length" || key == "data.order";
+  return key == "run.seed" || key == "data.sequence_length" || key == "data.order" ||
+         key == "data.seed";
 }
 
 Status same_run(const fs::path& file, const configs::RunConfig& config) {

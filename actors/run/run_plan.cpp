@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/base/units.hpp"
 #include "engine/memory_prediction.hpp"
@@ -75,6 +76,25 @@ Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
                                       .need_validation = config.eval.interval_steps > 0});
 }
 
+Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(const configs::RunConfig& config,
+                                                               const storage::TokenSplit& train) {
+  if (config.data.order != "dstar") {
+    return std::shared_ptr<const storage::DstarOrder>();
+  }
+  std::vector<storage::DstarOrder::File> files;
+  for (std::size_t file = 0; file < train.file_count(); ++file) {
+    files.push_back({train.path(file), train.tokens_of(file)});
+  }
+  auto order = storage::DstarOrder::make(
+      files, {.seed = config.data.seed,
+              .sequence_length = static_cast<std::uint64_t>(config.data.sequence_length),
+              .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)});
+  if (!order) {
+    return order.error();
+  }
+  return std::make_shared<const storage::DstarOrder>(std::move(order).value());
+}
+
 Result<RunPlan> plan_run(const configs::RunConfig& config) {
   const auto facts = storage::read_dataset_facts(config.data.dir);
   if (!facts) {
@@ -92,6 +112,9 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
   auto dataset = open_dataset(config, options->shape.vocab_size);
   if (!dataset) {
     return dataset.error();
+  }
+  if (const auto order = dstar_order(config, dataset->train()); !order) {
+    return order.error();
   }
   return RunPlan{.config = resolved(config, options->shape),
                  .engine = std::move(options).value(),

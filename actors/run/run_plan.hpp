@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "configs/run_config.hpp"
 #include "engine/base/result.hpp"
 #include "engine/rank_engine.hpp"
+#include "storage/dstar_order.hpp"
 #include "storage/token_dataset.hpp"
 
 namespace train::actors {
@@ -21,6 +23,11 @@ struct RunPlan {
 /// The tokens of a run. Errors: those of TokenDataset::open.
 [[nodiscard]] Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
                                                          std::int64_t vocab_size);
+
+/// The order of data.order = "dstar"; null in the order of lanes. Reads nothing.
+/// Errors (user): a file of `train` has less than one batch.
+[[nodiscard]] Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(
+    const configs::RunConfig& config, const storage::TokenSplit& train);
 
 /// Opens the data and applies every rule. Blocks on the disk (no tokens are read).
 /// Errors: user_error naming file or key.

@@ -73,7 +73,8 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("schedule.name=cosine", "\"cos\", \"linear\", \"cos_inf\", \"wsd\", \"constant\"");
   check_refused("schedule.decay_shape=cos", "\"linear\", \"cosine\", \"mirror_cosine\"");
   check_refused("schedule.decay_fraction=1.5", "must be 0 <= x <= 1");
-  check_refused("data.order=shuffle", "\"lanes\"");
+  check_refused("data.order=shuffle", "\"lanes\", \"dstar\"");
+  check_refused("data.seed=-1", "must be 0 ..");
   check_refused("parallel.strategy=ful", "did you mean \"full\"?");
   check_refused("parallel.transport=mpi", "\"gloo\", \"inproc\"");
   check_refused("precision.master=bf16", "supports \"fp32\"");
@@ -99,6 +100,9 @@ TEST_CASE("validate_config: the run's name stays inside its directory",
 
 TEST_CASE("validate_config: rules between keys", "[configs][validate_config]") {
   check_refused("model.head_dim=33", "must be even");
+  check_refused("data.seed=7", "belongs to data.order \"dstar\"");
+  CHECK(verdict({"data.seed=1337"}).empty());
+  CHECK(verdict({"data.seed=7", "data.order=dstar"}).empty());
   CHECK(verdict({"run.steps=10", "schedule.warmup_steps=9"}).empty());
   CHECK(verdict({"run.steps=10", "schedule.warmup_steps=10"})
             .starts_with("--set schedule.warmup_steps=10: "));
