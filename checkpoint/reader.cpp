@@ -31,7 +31,9 @@ using RecordsByName = std::map<std::string_view, const TensorRecord*>;
 class FileCheck {
  public:
   FileCheck(const FileRecord& record, const RecordsByName& tensors)
-      : record_(record), tensors_(tensors), piece_(piece_bytes) {}
+      : record_(record),
+        tensors_(tensors),
+        piece_(std::min<std::uint64_t>(piece_bytes, record.size_bytes)) {}
 
   std::string defect(storage::InputFile input) {
     if (input.size_bytes() != record_.size_bytes) {
