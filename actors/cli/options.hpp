@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "actors/cli/export_options.hpp"
 #include "engine/base/result.hpp"
 
 namespace train::actors::cli {
@@ -84,7 +85,7 @@ struct HelpOptions {
 };
 
 using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
-                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions>;
+                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions, ExportOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.
