@@ -2,93 +2,33 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <functional>
-#include <set>
 #include <string>
 
 #include "checkpoint/index.hpp"
 #include "checkpoint/reader.hpp"
-#include "checkpoint/retention.hpp"
-#include "storage/atomic_file.hpp"
-#include "storage/digest.hpp"
-#include "tests/checkpoint/checkpoint_fixture.hpp"
-#include "tests/support/crashing_disk.hpp"
-#include "tests/support/memory_store.hpp"
+#include "tests/checkpoint/crash_states.hpp"
+#include "tests/checkpoint/save_fixture.hpp"
+#include "tests/support/script.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
 using train::test::CrashingDisk;
+using train::test::CrashState;
+using train::test::CrashStates;
 using train::test::MemoryStore;
+using train::test::places_beside;
 using train::test::RecordedCall;
 using train::test::RecordingDisk;
+using train::test::RememberingStore;
+using train::test::SaveRequest;
 using train::test::SmallState;
+using train::test::state_at;
 using train::test::TempDirectory;
-using train::test::UnsyncedBytes;
-using train::test::UnsyncedEntries;
 namespace fs = std::filesystem;
 
 namespace {
-
-using StoreContent = std::map<std::string, std::string, std::less<>>;
-
-constexpr std::array kBytes = {UnsyncedBytes::kept,      UnsyncedBytes::lost,
-                               UnsyncedBytes::torn_512,  UnsyncedBytes::torn_4096,
-                               UnsyncedBytes::holed_512, UnsyncedBytes::holed_4096,
-                               UnsyncedBytes::garbage};
-
-// Large enough for tensors that are torn in their middle.
-SmallState state_at(std::int64_t step) { return SmallState(static_cast<float>(step), 1000); }
-
-// A store that remembers what it held after each of its writes, and marks them among the disk's.
-class RememberingStore final : public storage::KvStore {
- public:
-  Result<std::optional<std::string>> get(std::string_view key) override { return store.get(key); }
-  Status write(const storage::WriteBatch& batch, storage::Durability durability) override {
-    TRAIN_RETURN_IF_ERROR(store.write(batch, durability));
-    contents.push_back(store.content);
-    if (durability == storage::Durability::synced) {
-      synced = contents.size() - 1;
-    }
-    storage::file_point(fmt::format("store {} {}", contents.size() - 1, synced), mark);
-    return {};
-  }
-  Status scan(std::string_view prefix, const Visitor& visitor) override {
-    return store.scan(prefix, visitor);
-  }
-
-  MemoryStore store;
-  fs::path mark;
-  std::vector<StoreContent> contents = {{}};
-  std::size_t synced = 0;
-};
-
-// Where a save goes, and the index's head that its manifest carries.
-struct SaveRequest {
-  fs::path checkpoints;
-  std::int64_t step = 0;
-  std::int64_t ranks = 1;
-  std::string index_head;
-};
-
-WriteOutcome write_in_place(const SaveRequest& request) {
-  auto incoming = IncomingCheckpoint::create(request.checkpoints, request.step);
-  REQUIRE(incoming);
-  SmallState state = state_at(request.step);
-  std::vector<ShardRecord> shards;
-  for (std::int64_t rank = 0; rank < request.ranks; ++rank) {
-    auto shard = incoming->write_shard(state.views_of(rank, request.ranks), {rank, request.ranks});
-    REQUIRE(shard);
-    shards.push_back(*shard);
-  }
-  auto fields = test::fields_at(request.step);
-  fields.index_head = request.index_head;
-  auto written = incoming->publish(fields, shards);
-  REQUIRE(written);
-  return *written;
-}
 
 // What one save does from a state with checkpoints of `before`; the newest of those is old.
 struct Scenario {
@@ -97,97 +37,22 @@ struct Scenario {
   std::int64_t ranks = 2;
   RetentionRule rule = {.keep_last = 1};
   std::function<void(const fs::path& checkpoints)> meddle = [](const fs::path&) {};
-  std::function<WriteOutcome(const SaveRequest& request)> write = write_in_place;
+  std::function<Result<WriteOutcome>(const SaveRequest& request)> write = test::write_in_place;
+  bool two_places = false;
 };
 
 void save(const Scenario& scenario, CheckpointIndex& index, const fs::path& checkpoints,
           std::int64_t step) {
   REQUIRE(index.note(step, CheckpointState::writing));
-  const auto written = scenario.write({checkpoints, step, scenario.ranks, index.head()});
+  const SaveRequest request = {.checkpoints = checkpoints,
+                               .step = step,
+                               .ranks = scenario.ranks,
+                               .index_head = index.head()};
+  const auto written = scenario.write(request);
+  REQUIRE(written);
   storage::file_point("published", checkpoints);
-  REQUIRE(index.commit(entry_of(written.manifest, written.manifest_digest)));
-  for (const std::int64_t old : to_retire(index.committed(), scenario.rule)) {
-    REQUIRE(retire(checkpoints, old));
-    REQUIRE(index.retire(old));
-  }
+  REQUIRE(test::record_save(request, *written, index, scenario.rule));
 }
-
-// One state of disk and store after a power cut.
-struct CrashState {
-  std::string name;
-  std::map<std::string, std::string> tree;
-  const StoreContent* store = nullptr;
-  bool published = false;  // the save had been reported as done
-};
-
-std::string identity(const CrashState& state) {
-  std::string text = state.published ? "new" : "any";
-  const auto add = [&text](const auto& entries) {
-    for (const auto& [key, value] : entries) {
-      text += fmt::format("|{}={}", key, storage::digest_text(value));
-    }
-  };
-  add(state.tree);
-  add(*state.store);
-  return storage::digest_text(text);
-}
-
-// What a recorded save can leave: each prefix of its calls, with what a power cut makes of it.
-class CrashStates {
- public:
-  CrashStates(const CrashingDisk& before, const std::vector<RecordedCall>& calls,
-              const std::vector<StoreContent>& contents)
-      : disk_(before), contents_(contents) {
-    add_cuts("before all calls");
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      const RecordedCall& call = calls[i];
-      disk_.apply(call);
-      published_ = published_ || call.to == "published";
-      if (call.to.starts_with("store ")) {
-        std::sscanf(call.to.c_str(), "store %zu %zu", &now_, &synced_);
-      }
-      add_cuts(fmt::format("after call {} ({} {} {})", i, storage::name_of(call.kind), call.path,
-                           call.to));
-    }
-  }
-
-  [[nodiscard]] const std::vector<CrashState>& all() const { return states_; }
-  [[nodiscard]] std::size_t cuts() const { return cuts_; }
-
- private:
-  void add_cuts(const std::string& when) {
-    std::vector<UnsyncedEntries> entries = {{UnsyncedEntries::Mode::all, 0},
-                                            {UnsyncedEntries::Mode::none, 0}};
-    for (std::size_t which = 0; disk_.pending_entries() > 1 && which < disk_.pending_entries();
-         ++which) {
-      entries.push_back({UnsyncedEntries::Mode::only, which});
-      entries.push_back({UnsyncedEntries::Mode::all_but, which});
-    }
-    for (const UnsyncedEntries& entry : entries) {
-      for (const UnsyncedBytes bytes : kBytes) {
-        for (const std::size_t store : std::set<std::size_t>{now_, synced_}) {
-          ++cuts_;
-          CrashState state{fmt::format("{}, entries {}.{}, bytes {}, store {}", when,
-                                       static_cast<int>(entry.mode), entry.which,
-                                       static_cast<int>(bytes), store),
-                           disk_.after_power_cut(entry, bytes), &contents_[store], published_};
-          if (seen_.insert(identity(state)).second) {
-            states_.push_back(std::move(state));
-          }
-        }
-      }
-    }
-  }
-
-  CrashingDisk disk_;
-  const std::vector<StoreContent>& contents_;
-  std::size_t now_ = 0;
-  std::size_t synced_ = 0;
-  bool published_ = false;
-  std::size_t cuts_ = 0;
-  std::vector<CrashState> states_;
-  std::set<std::string> seen_;
-};
 
 // All of a checkpoint's numbers, restored.
 std::vector<float> restored(const FoundCheckpoint& found) {
@@ -197,6 +62,41 @@ std::vector<float> restored(const FoundCheckpoint& found) {
   return state.all_values();
 }
 
+// The same for the local place; a newer checkpoint that is only there is published.
+std::string local_defect(const fs::path& checkpoints, SearchReport& published,
+                         const Scenario& scenario) {
+  const Places places = places_beside(checkpoints);
+  const auto found = find_newest(places.local);
+  if (!found) {
+    return "search of the local place fails: " + found.error().message;
+  }
+  if (!found->set_aside.empty()) {
+    return "finds damage in the local place: " + found->set_aside[0];
+  }
+  if (!found->newest) {
+    return {};
+  }
+  const std::int64_t step = found->newest->candidate.step;
+  if (step != scenario.step && (scenario.before.empty() || step != scenario.before.back())) {
+    return fmt::format("finds step {} in the local place", step);
+  }
+  if (restored(*found->newest) != state_at(step).all_values()) {
+    return fmt::format("mixes into step {} of the local place", step);
+  }
+  if (!published.newest || published.newest->candidate.step < step) {
+    const Status status =
+        publish_local(places, "next", found->newest->candidate, found->newest->manifest, {});
+    if (!status) {
+      return "cannot publish the local checkpoint: " + status.error().message;
+    }
+    published = find_newest(checkpoints).value();
+    if (!published.newest || published.newest->candidate.step != step) {
+      return "the local checkpoint is not there after its publication";
+    }
+  }
+  return {};
+}
+
 // What is wrong with a state: empty if a start finds the old or the new checkpoint there, whole,
 // the index agrees, and the next save works.
 std::string defect_of(const CrashState& state, const Scenario& scenario) {
@@ -204,7 +104,7 @@ std::string defect_of(const CrashState& state, const Scenario& scenario) {
   const fs::path checkpoints = home / "checkpoints";
   fs::create_directory(checkpoints);
   test::materialise(state.tree, home.path());
-  const auto found = find_newest(checkpoints);
+  auto found = find_newest(checkpoints);
   if (!found) {
     return "search fails: " + found.error().message;
   }
@@ -219,16 +119,22 @@ std::string defect_of(const CrashState& state, const Scenario& scenario) {
   if (found->newest && restored(*found->newest) != state_at(newest).all_values()) {
     return fmt::format("mixes into step {}", newest);
   }
+  if (scenario.two_places) {
+    if (const std::string defect = local_defect(checkpoints, *found, scenario); !defect.empty()) {
+      return defect;
+    }
+  }
   MemoryStore store;
   store.content = *state.store;
   auto index = CheckpointIndex::open(store, checkpoints);
   if (!index) {
     return "index fails: " + index.error().message;
   }
+  const std::int64_t start = found->newest ? found->newest->candidate.step : -1;
   const auto placed = list_checkpoints(checkpoints);
   const auto committed = index->committed();
   if (!placed || placed->size() != committed.size() ||
-      (newest >= 0 && committed.back().step != newest) || index->report().rebuilt) {
+      (start >= 0 && committed.back().step != start) || index->report().rebuilt) {
     return fmt::format("the index has {} checkpoints, {}", committed.size(),
                        index->report().rebuilt ? index->report().reason : "not those in place");
   }
@@ -237,7 +143,14 @@ std::string defect_of(const CrashState& state, const Scenario& scenario) {
   if (!next || !next->newest || next->newest->candidate.step != scenario.step + 10) {
     return "the next save is not found";
   }
-  for (const std::string& name : test::names_in(checkpoints)) {
+  const std::vector<std::string> names = test::names_in(checkpoints);
+  if (scenario.two_places) {
+    const auto local = test::names_in(places_beside(checkpoints).local);
+    if (local != std::vector<std::string>{checkpoint_name(scenario.step + 10)}) {
+      return fmt::format("the local place keeps {} entries", local.size());
+    }
+  }
+  for (const std::string& name : names) {
     if (name.starts_with('.')) {
       return "leaves " + name;
     }
@@ -261,7 +174,9 @@ Outcome crash_everywhere(const Scenario& scenario, const Scenario& recovery) {
   auto index = CheckpointIndex::open(store, checkpoints);
   REQUIRE(index);
   for (const std::int64_t step : scenario.before) {
-    save({.before = {}, .rule = {}}, *index, checkpoints, step);
+    Scenario earlier = scenario;
+    earlier.rule = {};
+    save(earlier, *index, checkpoints, step);
   }
   scenario.meddle(checkpoints);
   store.contents = {store.store.content};
@@ -299,6 +214,20 @@ TEST_CASE("crash states: a power cut during a save leaves the old checkpoint or 
   require_no_defect("2 ranks, one retired", {});
   require_no_defect("the first checkpoint", {.before = {}, .step = 10, .ranks = 1});
   require_no_defect("nothing retired", {.before = {10, 20}, .rule = {}});
+}
+
+TEST_CASE("crash states: a power cut during a save in two places leaves each place whole",
+          "[checkpoint][crash][CK-1][CK-2][CK-6][CK-7]") {
+  // Thousands of copies: by something quicker to start than rsync.
+  const TempDirectory programs;
+  const auto copy = test::write_script(programs / "copy", "exec cp -- \"$4\" \"$5\"");
+  const test::EnvironmentVariable rsync("ACTORTRAIN_RSYNC", copy.string());
+  Scenario scenario;
+  scenario.write = test::write_in_two_places;
+  scenario.two_places = true;
+  require_no_defect("two places, 2 ranks, one retired", scenario);
+  scenario.before = {};
+  require_no_defect("two places, the first checkpoint", scenario);
 }
 
 TEST_CASE("crash states: a save over a damaged checkpoint of its step leaves nothing half",
@@ -342,10 +271,10 @@ TEST_CASE("crash states: the model finds a writer that forgets to sync", "[check
   Scenario forgetful;
   forgetful.write = [forgotten](const SaveRequest& request) {
     if (request.step != 30) {
-      return write_in_place(request);
+      return test::write_in_place(request);
     }
     const Forgetful hook(forgotten);
-    return write_in_place(request);
+    return test::write_in_place(request);
   };
   REQUIRE_FALSE(crash_everywhere(forgetful, Scenario{}).defects.empty());
 }

@@ -10,11 +10,12 @@
 
 #include "checkpoint/index.hpp"
 #include "checkpoint/reader.hpp"
-#include "checkpoint/retention.hpp"
-#include "tests/checkpoint/checkpoint_fixture.hpp"
+#include "storage/atomic_file.hpp"
+#include "tests/checkpoint/save_fixture.hpp"
 #include "tests/support/failing_disk.hpp"
 #include "tests/support/full_disk.hpp"
 #include "tests/support/memory_store.hpp"
+#include "tests/support/script.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
@@ -29,62 +30,61 @@ namespace {
 
 constexpr std::int64_t kRanks = 2;
 
-SmallState state_at(std::int64_t step, std::int64_t rows) {
-  return SmallState(static_cast<float>(step), rows);
-}
-
-// A save as the product makes it: shards, publication, record, retirement of all but one.
+// A save as the product makes it: shards, publication, record, retirement of all but one. What
+// failed is given up.
 Status save(const fs::path& checkpoints, CheckpointIndex& index, std::int64_t step,
             std::int64_t rows = 500) {
-  auto incoming = IncomingCheckpoint::create(checkpoints, step);
-  if (!incoming) {
-    return incoming.error();
+  const test::SaveRequest request = {.checkpoints = checkpoints,
+                                     .step = step,
+                                     .ranks = kRanks,
+                                     .rows = rows,
+                                     .index_head = index.head()};
+  const bool two_places = fs::exists(test::places_beside(checkpoints).local);
+  const auto written =
+      two_places ? test::write_in_two_places(request) : test::write_in_place(request);
+  if (!written && two_places) {
+    std::ignore = test::carriers_of(request)[0].discard(step);
+    std::ignore = storage::remove_tree(incoming_path(checkpoints, "job", step));
   }
-  SmallState state = state_at(step, rows);
-  std::vector<ShardRecord> shards;
-  for (std::int64_t rank = 0; rank < kRanks; ++rank) {
-    auto shard = incoming->write_shard(state.views_of(rank, kRanks), {rank, kRanks});
-    TRAIN_RETURN_IF_ERROR(shard);
-    shards.push_back(*shard);
-  }
-  auto fields = test::fields_at(step);
-  fields.index_head = index.head();
-  const auto written = incoming->publish(fields, shards);
   TRAIN_RETURN_IF_ERROR(written);
-  TRAIN_RETURN_IF_ERROR(index.commit(entry_of(written->manifest, written->manifest_digest)));
-  for (const std::int64_t old : to_retire(index.committed(), {.keep_last = 1})) {
-    TRAIN_RETURN_IF_ERROR(retire(checkpoints, old));
-    TRAIN_RETURN_IF_ERROR(index.retire(old));
-  }
-  return {};
+  return test::record_save(request, *written, index, {.keep_last = 1});
 }
 
 // A run's directory with one checkpoint.
 struct Site {
-  explicit Site(const fs::path& home)
+  explicit Site(const fs::path& home, bool two_places = false)
       : checkpoints(home / "checkpoints"),
         index(CheckpointIndex::open(store, checkpoints).value()) {
+    if (two_places) {
+      fs::create_directory(test::places_beside(checkpoints).local);
+    }
     REQUIRE(save(checkpoints, index, 20));
   }
 
   // The newest checkpoint, which must be whole to the last bit.
   [[nodiscard]] std::int64_t newest(std::int64_t rows = 500) const {
-    const auto found = find_newest_read_only(checkpoints);
+    return newest_in(checkpoints, rows);
+  }
+  [[nodiscard]] static std::int64_t newest_in(const fs::path& place, std::int64_t rows) {
+    const auto found = find_newest_read_only(place);
     REQUIRE(found);
     REQUIRE(found->newest);
     REQUIRE(found->set_aside.empty());
-    SmallState state = state_at(-1, rows);
+    SmallState state = test::state_at(-1, rows);
     auto views = state.views();
     const auto& candidate = found->newest->candidate;
     REQUIRE(restore(candidate.path, found->newest->manifest, views));
-    REQUIRE(state.all_values() == state_at(candidate.step, rows).all_values());
+    REQUIRE(state.all_values() == test::state_at(candidate.step, rows).all_values());
     return candidate.step;
   }
   [[nodiscard]] std::vector<std::string> hidden() const {
     std::vector<std::string> names;
-    for (const std::string& name : test::names_in(checkpoints)) {
-      if (name.starts_with('.')) {
-        names.push_back(name);
+    for (const fs::path& place : {checkpoints, test::places_beside(checkpoints).local}) {
+      for (const std::string& name :
+           fs::exists(place) ? test::names_in(place) : std::vector<std::string>{}) {
+        if (name.starts_with('.')) {
+          names.push_back(name);
+        }
       }
     }
     return names;
@@ -95,9 +95,9 @@ struct Site {
   CheckpointIndex index;
 };
 
-std::int64_t calls_of_a_save(int error_number) {
+std::int64_t calls_of_a_save(int error_number, bool two_places) {
   const TempDirectory home(test::quick_directory());
-  Site site(home.path());
+  Site site(home.path(), two_places);
   const FailingDisk disk({.error_number = error_number, .at = -1});
   REQUIRE(save(site.checkpoints, site.index, 30));
   return disk.seen();
@@ -109,14 +109,18 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
           "[checkpoint][failing_disk][CK-2][CK-6]") {
   const int error_number = GENERATE(ENOSPC, EDQUOT, EIO);
   const bool persistent = GENERATE(false, true);
-  const std::int64_t calls = calls_of_a_save(error_number);
+  const bool two_places = GENERATE(false, true);
+  const TempDirectory programs;
+  const auto copy = test::write_script(programs / "copy", "exec cp -- \"$4\" \"$5\"");
+  const test::EnvironmentVariable rsync("ACTORTRAIN_RSYNC", copy.string());
+  const std::int64_t calls = calls_of_a_save(error_number, two_places);
   CHECK(calls > 25);
   std::int64_t published = 0;
   for (std::int64_t at = 0; at < calls; ++at) {
     INFO(fmt::format("call {} of {}, error {}, {}", at, calls, error_number,
                      persistent ? "and all after it" : "once"));
     const TempDirectory home(test::quick_directory());
-    Site site(home.path());
+    Site site(home.path(), two_places);
     std::optional<Status> saved;
     bool removal_fails = false;
     {
@@ -127,25 +131,33 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
     }
     REQUIRE_FALSE(*saved);
     REQUIRE_THAT(saved->error().message,
-                 Catch::Contains("cannot write ") && Catch::Contains(site.checkpoints.string()));
+                 Catch::Contains("cannot write ") && Catch::Contains(home.path().string()));
     REQUIRE(saved->error().message.find('\n') == std::string::npos);
     const std::int64_t newest = site.newest();
     REQUIRE((newest == 20 || newest == 30));
+    if (two_places) {  // the local copy, old or new, is whole as well
+      const std::int64_t local = Site::newest_in(test::places_beside(site.checkpoints).local, 500);
+      REQUIRE((local == 20 || local == 30));
+    }
     published += newest == 30 ? 1 : 0;
     // What was retired may stay for the next retirement, what was not published may not.
     for (const std::string& name : site.hidden()) {
-      REQUIRE((removal_fails || (newest == 30 && name.starts_with(".retired-"))));
+      REQUIRE((removal_fails || name.starts_with(".retired-")));
     }
     REQUIRE(save(site.checkpoints, site.index, 40));
     REQUIRE(site.newest() == 40);
     REQUIRE((removal_fails || site.hidden().empty()));
     REQUIRE(find_newest(site.checkpoints));  // as the next start does
+    if (two_places) {
+      REQUIRE(find_newest(test::places_beside(site.checkpoints).local));
+    }
     REQUIRE(site.hidden().empty());
     auto reopened = CheckpointIndex::open(site.store, site.checkpoints);
     REQUIRE(reopened);
     REQUIRE(reopened->committed().back().step == 40);
   }
-  fmt::print("failing disk: error {}, {}: {} calls, {} after the publication\n", error_number,
+  fmt::print("failing disk, {}: error {}, {}: {} calls, {} after the publication\n",
+             two_places ? "two places" : "one place", error_number,
              persistent ? "persistent" : "once", calls, published);
 }
 

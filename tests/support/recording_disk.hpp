@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "storage/file_calls.hpp"
+#include "tests/support/temp_directory.hpp"
 
 namespace train::test {
 
@@ -22,7 +23,8 @@ struct RecordedCall {
   bool empties = false;
 };
 
-/// Records the calls on `root` and below that succeed, in their order, while it lives.
+/// Records the calls on `root` and below that succeed, in their order, while it lives; and what
+/// rsync did there.
 class RecordingDisk final : public storage::FileCallHook {
  public:
   explicit RecordingDisk(std::filesystem::path root)
@@ -34,6 +36,10 @@ class RecordingDisk final : public storage::FileCallHook {
   void after(const storage::FileCall& call, int error_number) override {
     const std::string path = below_root(call.path);
     if (error_number != 0 || path.empty()) {
+      return;
+    }
+    if (call.to == "rsync-end") {
+      record_copy(path);
       return;
     }
     const bool renames = call.kind == storage::FileCallKind::rename;
@@ -50,6 +56,21 @@ class RecordingDisk final : public storage::FileCallHook {
   [[nodiscard]] const std::vector<RecordedCall>& calls() const { return calls_; }
 
  private:
+  /// What rsync has just done in a process of its own: a hidden file, written, renamed.
+  void record_copy(const std::string& path) {
+    using storage::FileCallKind;
+    const std::filesystem::path target(path);
+    const std::string hidden =
+        (target.parent_path() / ("." + target.filename().string() + ".copied")).string();
+    const std::lock_guard lock(mutex_);
+    calls_.push_back({.kind = FileCallKind::open, .path = hidden, .to = {}, .bytes = {}});
+    calls_.push_back({.kind = FileCallKind::write,
+                      .path = hidden,
+                      .to = {},
+                      .bytes = read_bytes(root_ / target)});
+    calls_.push_back({.kind = FileCallKind::rename, .path = hidden, .to = path, .bytes = {}});
+  }
+
   /// Empty: elsewhere.
   [[nodiscard]] std::string below_root(std::string_view path) const {
     const std::string relative =

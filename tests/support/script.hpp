@@ -11,7 +11,7 @@ namespace train::test {
 /// A program of a few lines of shell, to stand in for one that the product calls.
 inline std::filesystem::path write_script(const std::filesystem::path& path,
                                           std::string_view lines) {
-  write_bytes(path, std::string("#!/bin/bash\n").append(lines).append("\n"));
+  write_bytes(path, std::string("#!/bin/sh\n").append(lines).append("\n"));
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   return path;
 }
