@@ -154,7 +154,7 @@ std::string toml_value(const Field& field, const RunConfig& config) {
       field.locate(copy));
 }
 
-std::string to_toml(const RunConfig& config) {
+std::string to_toml(const RunConfig& config, Origins origins) {
   std::string out;
   std::string_view section;
   for (const Field& field : all_fields()) {
@@ -162,7 +162,10 @@ std::string to_toml(const RunConfig& config) {
       section = field.section;
       out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);
     }
-    out += fmt::format("{} = {}\n", field.name, toml_value(field, config));
+    const auto origin = config.origins.find(field.key());
+    const bool shown = origins == Origins::shown && origin != config.origins.end();
+    out += fmt::format("{} = {}{}\n", field.name, toml_value(field, config),
+                       shown ? fmt::format("  # {}", origin->second) : "");
   }
   return out;
 }

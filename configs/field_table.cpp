@@ -26,6 +26,8 @@ constexpr auto optimizer = at<&RunConfig::optimizer, Member>;
 template <auto Member>
 constexpr auto schedule = at<&RunConfig::schedule, Member>;
 template <auto Member>
+constexpr auto scaling = at<&RunConfig::scaling, Member>;
+template <auto Member>
 constexpr auto eval = at<&RunConfig::eval, Member>;
 template <auto Member>
 constexpr auto checkpoint = at<&RunConfig::checkpoint, Member>;
@@ -174,6 +176,23 @@ constexpr auto kFields = std::to_array<Field>({
      "linear|cosine|mirror_cosine|exp|square|sqrt"},
     {"schedule", "decay_floor", "", "wsd: the learning rate falls to the peak times this.",
      schedule<&ScheduleSection::decay_floor>, kOptional, between(0, 1)},
+
+    {"scaling", "rule", "",
+     "Rule that decides the model, `run.steps`, `optimizer.lr` and `optimizer.weight_decay`, as "
+     "far "
+     "as they are not set: `none`, `enoki`, `qwen3`, or one of `table`.",
+     scaling<&ScalingSection::rule>},
+    {"scaling", "heads", "heads", "Attention heads that the rule begins with.",
+     scaling<&ScalingSection::heads>, kOptional, between(0, 1024)},
+    {"scaling", "params", "",
+     "Weights that `tokens_per_parameter` counts: all, or those without embedding and head.",
+     scaling<&ScalingSection::params>, kOptional, kNone, "total|non_embedding"},
+    {"scaling", "tokens_per_parameter", "tokens", "Tokens of the run for each of those weights.",
+     scaling<&ScalingSection::tokens_per_parameter>, kOptional, above(0, 1e9)},
+    {"scaling", "omega", "", "Weight decay of the run as a whole, whatever its length and rate.",
+     scaling<&ScalingSection::omega>, kOptional, between(0, 1e6)},
+    {"scaling", "table", "path", "File of scaling rules; empty: the shipped `scaling_rules.toml`.",
+     scaling<&ScalingSection::table>},
 
     {"eval", "interval_steps", "steps", "Evaluate every this many steps and at the end; 0: never.",
      eval<&EvalSection::interval_steps>, kOptional, kFromZeroSteps},

@@ -61,9 +61,12 @@ struct Field {
 /// The value of `field` in `config` as TOML; reads back as exactly the same value.
 [[nodiscard]] std::string toml_value(const Field& field, const RunConfig& config);
 
+/// Whether a comment after each value says where it is from, as far as config.origins knows.
+enum class Origins : std::uint8_t { hidden, shown };
+
 /// The whole configuration as a TOML file, every key written out.
 /// CF-2 (round trip): parse_config(to_toml(c)) is c, bit for bit, for every valid c.
-[[nodiscard]] std::string to_toml(const RunConfig& config);
+[[nodiscard]] std::string to_toml(const RunConfig& config, Origins origins = Origins::hidden);
 
 /// A Markdown table of every key: type, unit, default, allowed values and its sentence.
 [[nodiscard]] std::string describe_keys_markdown();

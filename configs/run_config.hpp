@@ -1,11 +1,16 @@
 #pragma once
 
+#include <functional>
+#include <map>
+#include <string>
+
 #include "configs/checkpoint_section.hpp"
 #include "configs/data_section.hpp"
 #include "configs/model_section.hpp"
 #include "configs/optimizer_section.hpp"
 #include "configs/parallel_section.hpp"
 #include "configs/run_section.hpp"
+#include "configs/scaling_section.hpp"
 
 namespace train::configs {
 
@@ -17,6 +22,7 @@ struct RunConfig {
   BatchSection batch;
   OptimizerSection optimizer;
   ScheduleSection schedule;
+  ScalingSection scaling;
   EvalSection eval;
   CheckpointSection checkpoint;
   ParallelSection parallel;
@@ -24,6 +30,10 @@ struct RunConfig {
   MemorySection memory;
   TrainSection train;
   RuntimeSection runtime;
+
+  /// By key, where its value is from: "rule", "file", "--set" or "default". Empty where no scaling
+  /// rule was applied; never read back.
+  std::map<std::string, std::string, std::less<>> origins;
 };
 
 }  // namespace train::configs

@@ -69,27 +69,6 @@ Status check_list(const Field& field, const std::vector<std::string>& values,
   return {};
 }
 
-Status check_field(const Field& field, RunConfig& config, const Places& places) {
-  return std::visit(
-      [&](const auto* value) -> Status {
-        using Value = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
-        if constexpr (std::is_same_v<Value, std::string>) {
-          return field.or_integer ? check_text_or_integer(field, *value, places)
-                                  : check_text(field, *value, places);
-        } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
-          return check_list(field, *value, places);
-        } else if constexpr (!std::is_same_v<Value, bool>) {
-          // A NaN is inside of nothing.
-          if (!inside(field.limits, *value)) {
-            return broken(places, field.key(),
-                          fmt::format("must be {}, found {}", allowed_values(field), *value));
-          }
-        }
-        return {};
-      },
-      field.locate(config));
-}
-
 Status check_names(const RunConfig& config, const Places& places) {
   const std::string& name = config.run.name;
   if (name.empty()) {
@@ -190,6 +169,21 @@ Status check_schedule(const RunConfig& config, const Places& places) {
                     schedule.constant_tail_steps, schedule.warmup_steps, config.run.steps));
   }
   return schedule.name == "wsd" ? check_decay(config, places) : Status{};
+}
+
+Status check_scaling(const RunConfig& config, const Places& places) {
+  const ScalingSection& scaling = config.scaling;
+  if (scaling.rule.empty()) {
+    return broken(places, "scaling.rule", "is empty; \"none\" uses no rule");
+  }
+  if (scaling.rule != "none") {
+    return {};
+  }
+  const char* useless = scaling.heads != 0 ? "scaling.heads" : "scaling.table";
+  if (scaling.heads != 0 || !scaling.table.empty()) {
+    return broken(places, useless, "is of no use while scaling.rule is \"none\"; name a rule");
+  }
+  return {};
 }
 
 Status check_checkpoint(const RunConfig& config, const Places& places) {
@@ -328,15 +322,37 @@ const std::string& Places::of(std::string_view key) const {
   return found == by_key.end() ? file : found->second;
 }
 
-Status validate_config(const RunConfig& config, const Places& places) {
+Status check_value(const Field& field, const RunConfig& config, const Places& places) {
   RunConfig copy = config;
+  return std::visit(
+      [&](const auto* value) -> Status {
+        using Value = std::remove_cv_t<std::remove_pointer_t<decltype(value)>>;
+        if constexpr (std::is_same_v<Value, std::string>) {
+          return field.or_integer ? check_text_or_integer(field, *value, places)
+                                  : check_text(field, *value, places);
+        } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
+          return check_list(field, *value, places);
+        } else if constexpr (!std::is_same_v<Value, bool>) {
+          // A NaN is inside of nothing.
+          if (!inside(field.limits, *value)) {
+            return broken(places, field.key(),
+                          fmt::format("must be {}, found {}", allowed_values(field), *value));
+          }
+        }
+        return {};
+      },
+      field.locate(copy));
+}
+
+Status validate_config(const RunConfig& config, const Places& places) {
   for (const Field& field : all_fields()) {
-    TRAIN_RETURN_IF_ERROR(check_field(field, copy, places));
+    TRAIN_RETURN_IF_ERROR(check_value(field, config, places));
   }
   TRAIN_RETURN_IF_ERROR(check_names(config, places));
   TRAIN_RETURN_IF_ERROR(check_order(config, places));
   TRAIN_RETURN_IF_ERROR(check_sizes(config, places));
   TRAIN_RETURN_IF_ERROR(check_schedule(config, places));
+  TRAIN_RETURN_IF_ERROR(check_scaling(config, places));
   TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));
   return check_parallel(config, places);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "configs/field_table.hpp"
 #include "configs/run_config.hpp"
 #include "engine/base/result.hpp"
 
@@ -17,6 +18,9 @@ struct Places {
 
   [[nodiscard]] const std::string& of(std::string_view key) const;
 };
+
+/// Range, choices and form of one key's value. Errors (user): one line that begins with its place.
+[[nodiscard]] Status check_value(const Field& field, const RunConfig& config, const Places& places);
 
 /// Ranges, names and rules between keys; the first broken one is the error (ErrorKind::user).
 /// CF-3 (bounded): of a valid configuration, tokens of a run, elements of any tensor and bytes of

@@ -137,8 +137,8 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   }
   configs::RunConfig stored = config;
   stored.run.name = root.filename().string();  // so that the stored file resumes this very run
-  TRAIN_RETURN_IF_ERROR(
-      storage::write_file_atomically(directory.config_file(), configs::to_toml(stored)));
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(
+      directory.config_file(), configs::to_toml(stored, configs::Origins::shown)));
   return directory;
 }
 
