@@ -19,7 +19,9 @@ constexpr std::uint64_t kProbeSlot = std::numeric_limits<std::uint64_t>::max() -
 }  // namespace
 
 Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
-  const std::string broken = timed_out ? std::string() : broken_ranks(exchange);
+  const std::string broken = timed_out       ? std::string()
+                             : exchange.lost ? *exchange.lost
+                                             : broken_ranks(exchange);
   release_memory();
   if (const std::optional<std::string> reason = aborted()) {
     return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));

@@ -93,6 +93,7 @@ class GlooLink {
     bool headers_done = false;
     std::vector<std::size_t> to_receive;  ///< By rank: messages posted and not known to have come.
     std::vector<std::size_t> to_send;     ///< The same of all messages sent.
+    std::optional<std::string> lost;      ///< Who was, when that was noticed.
   };
   /// Whether what is waited for has come from a peer. An error ends the exchange.
   using Arrived = std::function<Result<bool>(int peer)>;
@@ -108,6 +109,9 @@ class GlooLink {
   // Over the connections.
   void post_header(Exchange& exchange, int peer);
   void post_chunks(Exchange& exchange, int peer, bool receive);
+  /// Waits for one that has been received, or sent. False: none comes. Throws what Gloo throws.
+  [[nodiscard]] bool next_message(Exchange& exchange, bool receive, int& peer);
+  [[nodiscard]] Status wait_message(Exchange& exchange, bool receive, int& peer);
   [[nodiscard]] Status wait_receives(Exchange& exchange, std::size_t count);
   [[nodiscard]] Status wait_sends(Exchange& exchange);
 
@@ -131,7 +135,8 @@ class GlooLink {
   [[nodiscard]] std::string silent_ranks(const Exchange& exchange) const;
   [[nodiscard]] std::string broken_ranks(const Exchange& exchange);
   void release_memory();
-  /// Of the owner, under way or to come: local ones look again, `remote` ones fail. With the lock.
+  /// Of the owner, under way or to come: it looks again. `remote`: also ones of Gloo. With the
+  /// lock.
   void end_waits(bool remote);
 
   void post_receive(int peer, std::uint64_t slot, const std::byte* place, std::size_t bytes);

@@ -34,10 +34,14 @@ GlooWatch::GlooWatch(gloo::Context& context, Changed changed)
   thread_ = std::thread([this] { loop(); });
 }
 
-GlooWatch::~GlooWatch() {
-  ending_.store(true);
-  buffer_->abortWaitRecv();
-  thread_.join();
+GlooWatch::~GlooWatch() { stop(); }
+
+void GlooWatch::stop() {
+  if (thread_.joinable()) {
+    ending_.store(true);
+    buffer_->abortWaitRecv();
+    thread_.join();
+  }
 }
 
 void GlooWatch::loop() {

@@ -36,8 +36,10 @@ class GlooWatch {
   GlooWatch(gloo::Context& context, Changed changed);
   GlooWatch(const GlooWatch&) = delete;
   GlooWatch& operator=(const GlooWatch&) = delete;
-  /// Ends the thread; calls `changed` no more.
   ~GlooWatch();
+
+  /// Ends the thread: `changed` is called no more.
+  void stop();
 
   /// The peer has said farewell.
   [[nodiscard]] bool has_left(int peer) const;
