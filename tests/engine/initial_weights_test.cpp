@@ -1,10 +1,14 @@
 #include "engine/model/initial_weights.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <initializer_list>
+#include <string>
 #include <vector>
 
+#include "engine/model/model.hpp"
 #include "engine/philox.hpp"
 #include "tests/engine/small_model.hpp"
 
@@ -96,6 +100,136 @@ TEST_CASE("initial weights: deviations by scheme", "[engine][initial_weights]") 
   parameter.init = InitKind::norm;
   const auto ones = filled(parameter, {});
   CHECK(std::all_of(ones.begin(), ones.end(), [](float v) { return v == 1.0F; }));
+}
+
+namespace {
+
+ModelShape wide_shape(Architecture architecture) {
+  ModelShape shape = testing::small_shape(architecture);
+  shape.layers = 3;
+  shape.heads = 4;
+  shape.embedding_dim = 48;  // Not heads * head_dim, so that no fan-in stands for another.
+  shape.mlp_hidden = 80;
+  shape.vocab_size = 200;
+  return shape;
+}
+
+bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](const char* end) { return name.ends_with(std::string(end) + ".weight"); });
+}
+
+/// The published table of schemes, by the names of the tensors alone.
+double deviation_by_name(const std::string& name, const ModelShape& shape, InitScheme scheme) {
+  const bool enoki = shape.architecture == Architecture::enoki;
+  const double width = static_cast<double>(shape.embedding_dim);
+  const double branches = 2.0 * static_cast<double>(shape.layers);
+  if (name == "transformer.wte.weight") {
+    return scheme == InitScheme::karpathy_gpt2 ? 0.03
+           : scheme == InitScheme::standard    ? 1.0
+                                               : 1.0 / std::sqrt(width);
+  }
+  const bool attention_output = ends_with_any(name, {enoki ? "attn.c_proj" : "o_proj"});
+  const bool mlp_output = ends_with_any(name, {enoki ? "mlp.c_proj" : "down_proj"});
+  const bool output = attention_output || mlp_output;
+  const double fan_in = attention_output ? static_cast<double>(shape.attention_dim())
+                        : mlp_output     ? static_cast<double>(shape.mlp_hidden)
+                                         : width;
+  if (scheme == InitScheme::karpathy_gpt2) {
+    return output ? 0.03 / std::sqrt(branches) : 0.03;
+  }
+  return scheme == InitScheme::scaled_gpt && output ? 1.0 / std::sqrt(branches * fan_in)
+                                                    : 1.0 / std::sqrt(fan_in);
+}
+
+struct Drawn {
+  std::string name;
+  double deviation;
+  std::vector<float> values;
+};
+
+/// Every matrix of the model; checks on the way that all vectors are ones.
+std::vector<Drawn> draw_model(const ModelShape& shape, const InitOptions& options) {
+  std::vector<Drawn> drawn;
+  for (const UnitParameters& unit : describe_units(shape)) {
+    for (const Parameter& parameter : unit.parameters) {
+      std::vector<float> values(static_cast<std::size_t>(parameter.count()));
+      fill_initial_rows(parameter, shape, options, 0, parameter.rows, values);
+      if (parameter.vector) {
+        CHECK(std::all_of(values.begin(), values.end(), [](float v) { return v == 1.0F; }));
+      } else {
+        drawn.push_back({parameter.name, initial_std(parameter, shape, options), values});
+      }
+    }
+  }
+  return drawn;
+}
+
+constexpr InitScheme kSchemes[] = {InitScheme::scaled_gpt, InitScheme::karpathy_gpt2,
+                                   InitScheme::standard};
+
+}  // namespace
+
+TEST_CASE("initial weights: every tensor of both architectures has its scheme's deviation",
+          "[engine][initial_weights]") {
+  const auto architecture = GENERATE(Architecture::enoki, Architecture::qwen3);
+  const ModelShape shape = wide_shape(architecture);
+  for (const InitScheme scheme : kSchemes) {
+    const auto drawn = draw_model(shape, {.seed = 4, .scheme = scheme, .init_std = 0.03});
+    CHECK(drawn.size() == (architecture == Architecture::enoki ? 2U + 3 * 4 : 2U + 3 * 7));
+    for (const Drawn& tensor : drawn) {
+      CAPTURE(tensor.name, static_cast<int>(scheme));
+      const double deviation = deviation_by_name(tensor.name, shape, scheme);
+      CHECK(tensor.deviation == Approx(deviation).epsilon(1e-14));
+      double sum = 0.0;
+      double squares = 0.0;
+      for (const float value : tensor.values) {
+        sum += static_cast<double>(value) / deviation;
+        squares += std::pow(static_cast<double>(value) / deviation, 2);
+      }
+      const auto count = static_cast<double>(tensor.values.size());
+      CHECK(std::abs(sum / count) < 4.5 / std::sqrt(count));
+      CHECK(std::abs(squares / count - 1.0) < 4.5 * std::sqrt(2.0 / count));
+    }
+  }
+}
+
+TEST_CASE("initial weights: tensors of one kind are independent", "[engine][initial_weights]") {
+  const auto drawn = draw_model(wide_shape(Architecture::qwen3), {.seed = 4});
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const std::size_t count = std::min(drawn[i].values.size(), drawn[j].values.size());
+      double product = 0.0;
+      for (std::size_t k = 0; k < count; ++k) {
+        product +=
+            static_cast<double>(drawn[i].values[k]) * static_cast<double>(drawn[j].values[k]);
+      }
+      CAPTURE(drawn[i].name, drawn[j].name);
+      CHECK(std::abs(product / drawn[i].deviation / drawn[j].deviation) <
+            5.0 * std::sqrt(static_cast<double>(count)));
+    }
+  }
+}
+
+TEST_CASE("initial weights: stay what they are from version to version",
+          "[engine][initial_weights]") {
+  const auto digest = [](Architecture architecture, InitScheme scheme) {
+    std::uint64_t hash = 0;
+    for (const Drawn& tensor :
+         draw_model(wide_shape(architecture), {.seed = 1337, .scheme = scheme})) {
+      for (const float value : tensor.values) {
+        hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 0x9e3779b97f4a7c15U;
+        hash ^= hash >> 29U;
+      }
+    }
+    return hash;
+  };
+  CHECK(digest(Architecture::enoki, InitScheme::scaled_gpt) == 0x5fba35f855cd1530U);
+  CHECK(digest(Architecture::enoki, InitScheme::karpathy_gpt2) == 0xa41b9c2d967c51b4U);
+  CHECK(digest(Architecture::enoki, InitScheme::standard) == 0xd61b16873860e4d3U);
+  CHECK(digest(Architecture::qwen3, InitScheme::scaled_gpt) == 0x965f966cd89613c9U);
+  CHECK(digest(Architecture::qwen3, InitScheme::karpathy_gpt2) == 0x4b22f02efc422db4U);
+  CHECK(digest(Architecture::qwen3, InitScheme::standard) == 0x4fc51ccedbe91a93U);
 }
 
 }  // namespace train::engine
