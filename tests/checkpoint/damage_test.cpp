@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 #include <string>
@@ -27,15 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int trials = 10'000;
-
-/// Changes a file in place: a file that is emptied first costs a write to the disk.
-void overwrite(const fs::path& path, const std::string& bytes) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  file.close();
-  REQUIRE(file.good());
-  fs::resize_file(path, bytes.size());
-}
 
 /// One change of one file (two, if shards are exchanged).
 struct Damage {
@@ -121,12 +111,12 @@ class Victim {
 
   void apply(const Damage& damage) const {
     for (const auto& [name, bytes] : damage.files) {
-      overwrite(path_ / name, bytes);
+      test::overwrite_bytes(path_ / name, bytes);
     }
   }
   void heal(const Damage& damage) const {
     for (const auto& [name, bytes] : damage.files) {
-      overwrite(path_ / name, good_.at(name));
+      test::overwrite_bytes(path_ / name, good_.at(name));
     }
   }
 

@@ -28,7 +28,7 @@ std::string file_of(const std::string& header, std::size_t data_bytes) {
 }
 
 Result<SafetensorsFile> parse(const TempDirectory& directory, const std::string& bytes) {
-  test::write_bytes(directory / "x.safetensors", bytes);
+  test::overwrite_bytes(directory / "x.safetensors", bytes);
   return SafetensorsFile::open(directory / "x.safetensors");
 }
 

@@ -54,6 +54,19 @@ inline void write_bytes(const std::filesystem::path& path, std::string_view byte
   REQUIRE(file.good());
 }
 
+/// Changes a file in place. Quicker than write_bytes(): many file systems write a file that was
+/// emptied to the disk when it is closed.
+inline void overwrite_bytes(const std::filesystem::path& path, std::string_view bytes) {
+  if (!std::filesystem::exists(path)) {
+    write_bytes(path, {});
+  }
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  REQUIRE(file.good());
+  std::filesystem::resize_file(path, bytes.size());
+}
+
 inline void flip_byte(const std::filesystem::path& path, std::size_t position) {
   std::string bytes = read_bytes(path);
   REQUIRE(position < bytes.size());
