@@ -6,6 +6,7 @@
 
 #include "actors/cli/options.hpp"
 #include "actors/exit_codes.hpp"
+#include "actors/run/checkpoints_command.hpp"
 #include "actors/run/export_command.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/signal_watcher.hpp"
@@ -25,6 +26,7 @@ int execute(const cli::PlanOptions& options) { return plan_command(options); }
 int execute(const cli::EvalOptions& options) { return eval_command(options); }
 int execute(const cli::WorkerOptions& options) { return worker_command(options); }
 int execute(const cli::GenerateOptions& options) { return generate_command(options); }
+int execute(const cli::CheckpointsOptions& options) { return checkpoints_command(options); }
 int execute(const cli::ExportOptions& options) { return export_command(options); }
 int execute(const cli::PrepareOptions& options) { return prepare_command(options); }
 int execute(const cli::KeysOptions&) { return print(configs::describe_keys_markdown()); }

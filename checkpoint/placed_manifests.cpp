@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t manifest_limit_bytes = std::uint64_t{256} << 20;
-
 /// The text of a manifest; empty: there is none (also: it went away while we looked).
 Result<std::optional<std::string>> text_of(const Candidate& candidate) {
   const fs::path path = candidate.path / manifest_file_name;
@@ -24,7 +22,7 @@ Result<std::optional<std::string>> text_of(const Candidate& candidate) {
   if (!fs::is_regular_file(path, code)) {
     return std::optional<std::string>();
   }
-  auto text = storage::read_file(path, manifest_limit_bytes);
+  auto text = storage::read_file(path, manifest_text_limit);
   if (!text) {
     return fs::exists(path, code) ? Result<std::optional<std::string>>(text.error())
                                   : std::optional<std::string>();

@@ -59,15 +59,15 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
 /// Whether nothing but a new store helps. A full disk, a lock, a missing permission or a disk that
 /// cannot read are no reason to give up what is stored.
 bool means_damage(const rocksdb::Status& status) {
-  const std::string text = status.ToString();
-  for (const char* passing :
-       {"lock ", "No space left", "Permission denied", "Read-only file system",
-        "Too many open files", "Input/output error", "Cannot allocate"}) {
-    if (text.find(passing) != std::string::npos) {
-      return false;
-    }
+  if (status.ok() || status.IsNoSpace() || status.IsMemoryLimit()) {
+    return false;
   }
-  return !status.ok() && !status.IsNoSpace() && !status.IsMemoryLimit();
+  const std::string text = status.ToString();
+  const auto says = [&text](const char* part) { return text.find(part) != std::string::npos; };
+  return !status.IsIOError() ||
+         !(says("lock ") || says("No space left") || says("Permission denied") ||
+           says("Read-only file system") || says("Too many open files") ||
+           says("Input/output error") || says("Cannot allocate"));
 }
 
 /// RocksDB's own log of what it does; a reader must not write into the owner's directory.
@@ -110,7 +110,7 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
 
 Result<std::unique_ptr<RocksStore>> RocksStore::open_read_only(
     const std::filesystem::path& directory) {
-  constexpr int attempts = 20;
+  constexpr int attempts = 5;
   constexpr std::chrono::milliseconds pause(5);
   std::error_code code;
   if (!std::filesystem::exists(directory / "CURRENT", code)) {

@@ -29,6 +29,7 @@ CommandSyntaxes describe(CLI::App& app) {
   CommandSyntaxes syntaxes;
   describe_training(app, syntaxes);
   describe_using(app, syntaxes);
+  describe_checkpoints(app, syntaxes);
   describe_export(app, syntaxes);
   describe_data(app, syntaxes);
   describe_rest(app, syntaxes);

@@ -62,6 +62,26 @@ struct GenerateOptions {
   std::optional<std::int64_t> step;  ///< Of the checkpoint; none: the newest.
 };
 
+/// actortrain checkpoints list|show|verify|prune|reindex|diff
+struct CheckpointsOptions {
+  enum class Action : std::uint8_t { list, show, verify, prune, reindex, diff };
+  struct Side {
+    std::string run_directory;
+    std::int64_t step = 0;
+  };
+
+  Action action = Action::list;
+  std::string run_directory;
+  bool all = false;                        ///< list: also retired ones.
+  bool json = false;                       ///< list: for programs.
+  std::optional<std::int64_t> step;        ///< show: none is the newest. verify: none is all.
+  bool dry_run = false;                    ///< prune: remove nothing.
+  std::optional<std::int64_t> keep_last;   ///< prune: instead of the run's; 1 or more.
+  std::optional<std::int64_t> keep_every;  ///< prune: instead of the run's; 0: off.
+  std::optional<std::int64_t> keep_best;   ///< prune: instead of the run's; 0: off.
+  std::vector<Side> sides;                 ///< diff: the two to compare.
+};
+
 /// actortrain data prepare
 struct PrepareOptions {
   std::vector<std::string> inputs;  ///< At least one.
@@ -84,8 +104,9 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
-                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions, ExportOptions>;
+using Command =
+    std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions, KeysOptions,
+                 VersionOptions, HelpOptions, WorkerOptions, CheckpointsOptions, ExportOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

@@ -28,11 +28,12 @@ struct CommandSyntax {
 /// In the order in which help shows them.
 using CommandSyntaxes = std::vector<CommandSyntax>;
 
-void describe_training(CLI::App& app, CommandSyntaxes& syntaxes);  ///< run, plan
-void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);     ///< eval, generate
-void describe_export(CLI::App& app, CommandSyntaxes& syntaxes);    ///< export
-void describe_data(CLI::App& app, CommandSyntaxes& syntaxes);      ///< data prepare
-void describe_worker(CLI::App& app, CommandSyntaxes& syntaxes);    ///< worker
+void describe_training(CLI::App& app, CommandSyntaxes& syntaxes);     ///< run, plan
+void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);        ///< eval, generate
+void describe_checkpoints(CLI::App& app, CommandSyntaxes& syntaxes);  ///< checkpoints …
+void describe_export(CLI::App& app, CommandSyntaxes& syntaxes);       ///< export
+void describe_data(CLI::App& app, CommandSyntaxes& syntaxes);         ///< data prepare
+void describe_worker(CLI::App& app, CommandSyntaxes& syntaxes);       ///< worker
 
 inline constexpr const char* kExitCodes =
     "Exit codes:\n"

@@ -1,7 +1,14 @@
 #include "checkpoint/index.hpp"
 
-#include <catch2/catch.hpp>
+#include <fmt/format.h>
 
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "checkpoint/layout.hpp"
+#include "checkpoint/retention.hpp"
+#include "storage/digest.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/memory_store.hpp"
@@ -169,4 +176,281 @@ TEST_CASE("index: a write that fails is the caller's to know", "[checkpoint][ind
   REQUIRE_FALSE(index->commit({.step = 10, .directory = "step-00000010", .manifest_digest = "d"}));
   REQUIRE(index->entries().empty());
   REQUIRE(index->head().empty());
+}
+
+TEST_CASE("index: what is under way is noted until it is committed or given up",
+          "[checkpoint][index]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  {
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    save(*index, directory.path(), 10);
+    const std::string head = index->head();
+    REQUIRE(index->note(20, CheckpointState::writing));
+    REQUIRE(index->note(20, CheckpointState::local));
+    REQUIRE(index->note(30, CheckpointState::publishing));
+    REQUIRE(index->note(40, CheckpointState::writing));
+    REQUIRE(index->note(50, CheckpointState::local));
+    REQUIRE(index->abandon(50));
+    REQUIRE(index->abandon(60));
+    REQUIRE(index->head() == head);  // no part of the promise
+    REQUIRE(index->notes().size() == 3);
+    REQUIRE_THROWS(index->note(50, CheckpointState::committed));
+  }
+  // Another process: nobody writes any more; what was on its way is where it came from.
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  REQUIRE(index->notes().size() == 2);
+  REQUIRE(index->notes().at(20).state == CheckpointState::local);
+  REQUIRE(index->notes().at(30).state == CheckpointState::local);
+  save(*index, directory.path(), 20);
+  REQUIRE(index->notes().size() == 1);
+  REQUIRE(CheckpointIndex::open(store, directory.path())->notes().size() == 1);
+  REQUIRE(steps_of(*index) == Steps{10, 20});
+}
+
+TEST_CASE("index: a retired checkpoint stays as history", "[checkpoint][index][CK-7]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  for (const std::int64_t step : {10, 20, 30}) {
+    save(*index, directory.path(), step);
+  }
+  REQUIRE(retire(directory.path(), 10));
+  REQUIRE(index->retire(10));
+  // A crash after the removal, before the record of it.
+  REQUIRE(retire(directory.path(), 20));
+  const auto stale = store.content;
+  const auto check = [&](const CheckpointIndex& found) {
+    REQUIRE(steps_of(found) == Steps{30});
+    REQUIRE(found.entries().size() == 3);
+    REQUIRE(found.entries()[0].state == CheckpointState::retired);
+    REQUIRE(found.entries()[1].state == CheckpointState::retired);
+    REQUIRE(found.entries()[1].tokens == 20 * 1024);
+    REQUIRE(found.entries()[1].ranks == 1);
+    REQUIRE(found.entries()[1].size_bytes > 0);
+  };
+  {
+    auto reopened = CheckpointIndex::open(store, directory.path());
+    REQUIRE(reopened);
+    check(*reopened);
+    REQUIRE(reopened->report().dropped == Names{"step-00000020"});
+    REQUIRE(reopened->rebuild("a test"));
+    check(*reopened);
+    REQUIRE(reopened->report().rebuilt);
+  }
+  {
+    // The rebuild is lasting; what it found carries heads of the chain before, and that is known.
+    auto reopened = CheckpointIndex::open(store, directory.path());
+    REQUIRE(reopened);
+    check(*reopened);
+    REQUIRE_FALSE(reopened->report().rebuilt);
+  }
+  // Of an index of yesterday the history up to then is kept.
+  save(*index, directory.path(), 40);
+  store.content = stale;
+  auto behind = CheckpointIndex::open(store, directory.path());
+  REQUIRE(behind);
+  REQUIRE(steps_of(*behind) == Steps{30, 40});
+  REQUIRE(behind->entries().size() == 4);
+}
+
+TEST_CASE("index: validation losses come before or after the commit and outlive a rebuild",
+          "[checkpoint][index]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  {
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    REQUIRE(index->evaluated(5, 9.0));  // a step that is never saved
+    REQUIRE(index->evaluated(10, 3.25));
+    save(*index, directory.path(), 10);
+    save(*index, directory.path(), 20);
+    REQUIRE(index->evaluated(20, 2.5));
+    const std::string head = index->head();
+    REQUIRE(index->evaluated(20, 2.5));
+    REQUIRE(index->head() == head);
+    REQUIRE(index->evaluated(30, 2.0));
+  }
+  // A crash between the rename and the record: the loss waits in the store.
+  write_at(directory.path(), 30, SmallState());
+  for (int i = 0; i < 2; ++i) {
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    const auto committed = index->committed();
+    REQUIRE(committed.size() == 3);
+    REQUIRE(committed[0].validation_loss == 3.25);
+    REQUIRE(committed[1].validation_loss == 2.5);
+    REQUIRE(committed[2].validation_loss == 2.0);
+    REQUIRE(index->rebuild("a test"));
+  }
+  for (const auto& [key, value] : store.content) {
+    REQUIRE_FALSE(key == "loss/00000000000000000005");
+  }
+}
+
+TEST_CASE("index: set aside is forgotten with a reason", "[checkpoint][index]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  save(*index, directory.path(), 10);
+  save(*index, directory.path(), 20);
+  REQUIRE(set_aside(directory / "step-00000020"));
+  REQUIRE(index->set_aside(20, "shard-00000\nis cut"));
+  REQUIRE(steps_of(*index) == Steps{10});
+  REQUIRE(index->entries().size() == 1);
+  const auto events = read_events(store);
+  REQUIRE(events);
+  REQUIRE(events->size() == 1);
+  REQUIRE(events->front().kind == "set_aside");
+  REQUIRE(events->front().text == "step=20 shard-00000 is cut");
+  save(*index, directory.path(), 20);  // the run comes by again
+  auto reopened = CheckpointIndex::open(store, directory.path());
+  REQUIRE(reopened);
+  REQUIRE(steps_of(*reopened) == Steps{10, 20});
+  REQUIRE_FALSE(reopened->report().rebuilt);
+}
+
+TEST_CASE("index: the journals keep the newest, to the bit", "[checkpoint][index]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  const double odd = std::bit_cast<double>(std::uint64_t{0x7ff8000000000123});
+  {
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    REQUIRE(index->log_step({.step = 1, .loss = odd, .grad_norm = -0.0, .lr = 1e-3, .tokens = 7}));
+    const auto steps = read_steps(store);
+    REQUIRE(steps);
+    REQUIRE(steps->size() == 1);
+    REQUIRE(std::bit_cast<std::uint64_t>(steps->front().loss) == 0x7ff8000000000123);
+    REQUIRE(std::signbit(steps->front().grad_norm));
+    REQUIRE(steps->front().lr == 1e-3);
+    REQUIRE(steps->front().tokens == 7);
+  }
+  constexpr std::int64_t all = 103'000;
+  for (std::int64_t first = 2; first <= all; first += 1000) {
+    // Every now and then the run is another process.
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    std::vector<StepRecord> records;
+    for (std::int64_t step = first; step < first + 1000; ++step) {
+      records.push_back({.step = step, .tokens = step});
+    }
+    REQUIRE(index->log_steps(records));
+    for (int i = 0; i < 200; ++i) {
+      REQUIRE(index->log_event("started", fmt::format("{}", first)));
+    }
+  }
+  const auto steps = read_steps(store);
+  REQUIRE(steps);
+  REQUIRE(steps->size() >= 100'000);
+  REQUIRE(steps->size() < 102'000);
+  REQUIRE(steps->back().step >= all);
+  const auto events = read_events(store);
+  REQUIRE(events);
+  REQUIRE(events->size() >= 10'000);
+  REQUIRE(events->size() < 11'000);
+  REQUIRE(std::stoll(events->back().text) + 1000 > all);
+}
+
+TEST_CASE("index: reads what the first version of it wrote", "[checkpoint][index][CK-7]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  std::string chain;
+  std::int64_t sequence = 0;
+  for (const std::int64_t step : {10, 20, 30}) {
+    auto fields = test::fields_at(step);
+    fields.index_head = chain.empty() ? "" : fmt::format("{}:{}", sequence, chain);
+    SmallState state;
+    auto views = state.views();
+    const auto outcome = write_checkpoint(directory.path(), fields, views);
+    REQUIRE(outcome);
+    const std::string entry =
+        fmt::format(R"({{"step":{0},"directory":"step-000000{0}","state":"published",)"
+                    R"("manifest_digest":"{1}","recorded_s":17}})",
+                    step, outcome->manifest_digest);
+    chain = storage::digest_text(fmt::format("{}\n+{}", chain, entry));
+    store.content[fmt::format("journal/{:020}", ++sequence)] = fmt::format("+{}\n{}", entry, chain);
+    store.content[fmt::format("checkpoint/{:020}", step)] = entry;
+  }
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  REQUIRE_FALSE(index->report().rebuilt);
+  REQUIRE(index->report().adopted.empty());
+  REQUIRE(steps_of(*index) == Steps{10, 20, 30});
+  REQUIRE(index->committed().front().recorded_s == 17);
+  REQUIRE(store.content.size() == 3);  // the journal alone
+  save(*index, directory.path(), 40);
+  auto reopened = CheckpointIndex::open(store, directory.path());
+  REQUIRE(reopened);
+  REQUIRE_FALSE(reopened->report().rebuilt);
+  REQUIRE(steps_of(*reopened) == Steps{10, 20, 30, 40});
+}
+
+namespace {
+
+/// Counts what is asked of it.
+class CountingStore final : public storage::KvStore {
+ public:
+  MemoryStore inner;
+  std::size_t scans = 0;
+  std::size_t operations = 0;
+
+  Result<std::optional<std::string>> get(std::string_view key) override { return inner.get(key); }
+  Status write(const storage::WriteBatch& batch, storage::Durability durability) override {
+    operations += batch.operations().size();
+    return inner.write(batch, durability);
+  }
+  Status scan(std::string_view prefix, const Visitor& visitor) override {
+    ++scans;
+    return inner.scan(prefix, visitor);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("index: the ten thousandth checkpoint costs what the first did", "[checkpoint][index]") {
+  const TempDirectory directory;
+  CountingStore store;
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  store.scans = store.operations = 0;
+  for (std::int64_t step = 1; step <= 10'000; ++step) {
+    REQUIRE(index->commit({.step = step,
+                           .directory = checkpoint_name(step),
+                           .manifest_digest = fmt::format("d{}", step)}));
+  }
+  REQUIRE(store.scans == 0);
+  REQUIRE(store.operations <= 2 * 10'000);
+  REQUIRE(index->entries().size() == 10'000);
+}
+
+TEST_CASE("index: whatever write fails, the entries stay as they were",
+          "[checkpoint][index][CK-7]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  save(*index, directory.path(), 10);
+  save(*index, directory.path(), 20);
+  const std::string head = index->head();
+  const auto content = store.content;
+  store.writes_until_failure = 0;
+  REQUIRE_FALSE(index->note(30, CheckpointState::writing));
+  REQUIRE_FALSE(index->retire(10));
+  REQUIRE_FALSE(index->set_aside(10, "x"));
+  REQUIRE_FALSE(index->evaluated(10, 1.0));
+  REQUIRE_FALSE(index->evaluated(30, 1.0));
+  REQUIRE_FALSE(index->log_event("a", "b"));
+  REQUIRE_FALSE(index->rebuild("x"));
+  REQUIRE(index->head() == head);
+  REQUIRE(index->notes().empty());
+  REQUIRE(steps_of(*index) == Steps{10, 20});
+  REQUIRE(store.content == content);
+  store.writes_until_failure = -1;
+  REQUIRE(index->retire(10));
+  REQUIRE(steps_of(*index) == Steps{20});
 }

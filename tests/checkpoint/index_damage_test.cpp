@@ -1,0 +1,196 @@
+// Whatever happens to the files of the index, the newest checkpoint is the same afterwards: the
+// damage is noticed and mended, or it was none.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+#include "checkpoint/index.hpp"
+#include "checkpoint/index_view.hpp"
+#include "checkpoint/layout.hpp"
+#include "checkpoint/retention.hpp"
+#include "tests/checkpoint/checkpoint_fixture.hpp"
+
+using namespace train;
+using namespace train::checkpoint;
+using train::test::SmallState;
+using train::test::TempDirectory;
+
+namespace {
+
+namespace fs = std::filesystem;
+using Steps = std::vector<std::int64_t>;
+
+Steps committed_steps(const std::vector<IndexEntry>& entries) {
+  Steps steps;
+  for (const IndexEntry& entry : entries) {
+    if (entry.state == CheckpointState::committed) {
+      steps.push_back(entry.step);
+    }
+  }
+  return steps;
+}
+
+/// A run that saved, evaluated, retired and was restarted now and then.
+void live(const fs::path& home, std::int64_t first, std::int64_t last) {
+  const fs::path checkpoints = home / "checkpoints";
+  for (std::int64_t step = first; step <= last; step += 5) {
+    auto opened = open_index(home / "index", checkpoints);
+    REQUIRE(opened);
+    CheckpointIndex& index = opened->index;
+    for (std::int64_t save = step; save < step + 5; ++save) {
+      SmallState state(static_cast<float>(save));
+      auto views = state.views();
+      auto fields = test::fields_at(save);
+      fields.index_head = index.head();
+      REQUIRE(index.note(save, CheckpointState::writing));
+      const auto outcome = write_checkpoint(checkpoints, fields, views);
+      REQUIRE(outcome);
+      REQUIRE(index.commit(entry_of(outcome->manifest, outcome->manifest_digest)));
+      REQUIRE(index.evaluated(save, 1.0 / static_cast<double>(save)));
+      REQUIRE(index.log_step({.step = save}));
+      for (const std::int64_t old : to_retire(index.committed(), {.keep_last = 4})) {
+        REQUIRE(retire(checkpoints, old));
+        REQUIRE(index.retire(old));
+      }
+    }
+  }
+}
+
+enum class Damage { flip, cut, empty, remove, yesterday };
+constexpr Damage all_damages[] = {Damage::flip, Damage::cut, Damage::empty, Damage::remove,
+                                  Damage::yesterday};
+
+/// Does it to `file`; false: it would change nothing.
+bool inflict(Damage damage, const fs::path& file, const fs::path& old_one, std::mt19937& random) {
+  std::string bytes = test::read_bytes(file);
+  const std::string before = bytes;
+  switch (damage) {
+    case Damage::flip:
+      for (int i = 0; i < 3 && !bytes.empty(); ++i) {
+        bytes[random() % bytes.size()] ^= static_cast<char>(1U << (random() % 8));
+      }
+      break;
+    case Damage::cut:
+      bytes.resize(bytes.empty() ? 0 : random() % bytes.size());
+      break;
+    case Damage::empty:
+      bytes.clear();
+      break;
+    case Damage::remove:
+      fs::remove(file);
+      return true;
+    case Damage::yesterday:
+      bytes = fs::exists(old_one) ? test::read_bytes(old_one) : bytes;
+      break;
+  }
+  test::write_bytes(file, bytes);
+  return bytes != before;
+}
+
+struct Tally {
+  int cases = 0;
+  int untouched = 0;
+  int adopted = 0;
+  int rebuilt = 0;
+};
+
+/// The damaged index of `home`: seen from outside, then opened, then opened again.
+void check(const fs::path& home, const Steps& wanted, Tally& tally) {
+  const auto view = view_index(home / "index", home / "checkpoints");
+  REQUIRE(view);
+  REQUIRE(committed_steps(view->entries) == wanted);
+  {
+    const auto opened = open_index(home / "index", home / "checkpoints");
+    INFO((opened ? std::string() : opened.error().message));
+    REQUIRE(opened);
+    REQUIRE(committed_steps(opened->index.entries()) == wanted);
+    const ReconcileReport& report = opened->index.report();
+    ++tally.cases;
+    ++(report.rebuilt ? tally.rebuilt : report.adopted.empty() ? tally.untouched : tally.adopted);
+  }
+  const auto again = open_index(home / "index", home / "checkpoints");
+  REQUIRE(again);
+  REQUIRE(committed_steps(again->index.entries()) == wanted);
+  REQUIRE_FALSE(again->index.report().rebuilt);
+  REQUIRE_FALSE(fs::exists(home / "index.damaged"));
+}
+
+}  // namespace
+
+TEST_CASE("index: damage to any of its files costs no checkpoint", "[checkpoint][index][CK-7]") {
+  const TempDirectory directory(test::quick_directory());
+  live(directory / "run", 1, 20);
+  fs::copy(directory / "run/index", directory / "yesterday", fs::copy_options::recursive);
+  live(directory / "run", 21, 35);
+  const Steps wanted = {32, 33, 34, 35};
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory / "run/index")) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  const auto seed = Catch::rngSeed();
+  std::mt19937 random(seed);
+  Tally tally;
+  fs::create_directory(directory / "case");
+  fs::create_directory_symlink(directory / "run/checkpoints", directory / "case/checkpoints");
+  const auto restart = [&] {
+    fs::remove_all(directory / "case/index");
+    fs::copy(directory / "run/index", directory / "case/index", fs::copy_options::recursive);
+  };
+  while (tally.cases < 200) {
+    for (const std::string& name : names) {
+      for (const Damage damage : all_damages) {
+        INFO(name << " damage " << static_cast<int>(damage) << " seed " << seed);
+        restart();
+        if (inflict(damage, directory / "case/index" / name, directory / "yesterday" / name,
+                    random)) {
+          check(directory / "case", wanted, tally);
+        }
+      }
+    }
+  }
+  // All of it: gone, and as it was yesterday.
+  fs::remove_all(directory / "case/index");
+  check(directory / "case", wanted, tally);
+  fs::remove_all(directory / "case/index");
+  fs::copy(directory / "yesterday", directory / "case/index", fs::copy_options::recursive);
+  check(directory / "case", wanted, tally);
+  std::printf("index damage: %d cases, seed %u: %d made anew, %d adopted, %d without effect\n",
+              tally.cases, seed, tally.rebuilt, tally.adopted, tally.untouched);
+  REQUIRE(tally.cases >= 200);
+  REQUIRE(tally.rebuilt > 20);
+  REQUIRE(tally.untouched > 0);
+}
+
+TEST_CASE("index_view: looks on while the run writes", "[checkpoint][index_view]") {
+  const TempDirectory directory(test::quick_directory());
+  const fs::path checkpoints = directory / "checkpoints";
+  const auto absent = view_index(directory / "index", checkpoints);
+  REQUIRE(absent);
+  REQUIRE(absent->entries.empty());
+  REQUIRE_THAT(absent->without_index, Catch::Contains("not there"));
+  live(directory.path(), 1, 10);
+  auto opened = open_index(directory / "index", checkpoints);
+  REQUIRE(opened);
+  REQUIRE(opened->index.note(11, CheckpointState::publishing));
+  const auto view = view_index(directory / "index", checkpoints);
+  REQUIRE(view);
+  REQUIRE(view->without_index.empty());
+  REQUIRE(committed_steps(view->entries) == Steps{7, 8, 9, 10});
+  REQUIRE(view->entries.size() == 11);
+  REQUIRE(view->entries.front().state == CheckpointState::retired);
+  REQUIRE(view->entries.back().state == CheckpointState::publishing);
+  REQUIRE(view->entries[9].validation_loss == 0.1);
+  // Published, not yet recorded; and one retired that is not yet recorded as such.
+  test::write_at(checkpoints, 11, SmallState());
+  REQUIRE(retire(checkpoints, 7));
+  const auto later = view_index(directory / "index", checkpoints);
+  REQUIRE(later);
+  REQUIRE(committed_steps(later->entries) == Steps{8, 9, 10, 11});
+  // Nothing was changed by looking.
+  REQUIRE(committed_steps(opened->index.entries()) == Steps{7, 8, 9, 10});
+  REQUIRE(opened->index.log_event("still", "writable"));
+}
