@@ -70,7 +70,8 @@ bool means_damage(const rocksdb::Status& status) {
            says("Input/output error") || says("Cannot allocate"));
 }
 
-/// RocksDB's own log of what it does; a reader must not write into the owner's directory.
+/// Instead of RocksDB's own log of what it does: a reader must not write into the owner's
+/// directory, and on a full disk Debian's build ends the process at the log's second write.
 class SilentLogger final : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
@@ -93,7 +94,7 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
   options.max_background_jobs = 1;
   // The index is small: so is its memory, and the log that every open replays.
   options.write_buffer_size = std::size_t{1} << 20U;
-  options.keep_log_file_num = 2;
+  options.info_log = std::make_shared<SilentLogger>();
   rocksdb::DB* raw = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, directory.string(), &raw);
   auto database = std::make_unique<Database>();
