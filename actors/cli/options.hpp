@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/cli/export_options.hpp"
+#include "actors/cli/scale_options.hpp"
 #include "engine/base/result.hpp"
 
 namespace train::actors::cli {
@@ -104,9 +105,9 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command =
-    std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions, KeysOptions,
-                 VersionOptions, HelpOptions, WorkerOptions, CheckpointsOptions, ExportOptions>;
+using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
+                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions,
+                             CheckpointsOptions, ExportOptions, ScaleOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

@@ -32,6 +32,7 @@ void describe_training(CLI::App& app, CommandSyntaxes& syntaxes);     ///< run, 
 void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);        ///< eval, generate
 void describe_checkpoints(CLI::App& app, CommandSyntaxes& syntaxes);  ///< checkpoints …
 void describe_export(CLI::App& app, CommandSyntaxes& syntaxes);       ///< export
+void describe_scale(CLI::App& app, CommandSyntaxes& syntaxes);        ///< scale
 void describe_data(CLI::App& app, CommandSyntaxes& syntaxes);         ///< data prepare
 void describe_worker(CLI::App& app, CommandSyntaxes& syntaxes);       ///< worker
 

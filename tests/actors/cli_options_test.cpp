@@ -172,10 +172,9 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 }
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
-  CHECK(
-      refused({}) ==
-      "actortrain: wants a command: run, plan, eval, generate, data, config, version; \"actortrain "
-      "--help\" explains");
+  CHECK(refused({}) ==
+        "actortrain: wants a command: run, plan, eval, generate, checkpoints, export, scale, data, "
+        "config, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
         "explains");
@@ -187,6 +186,49 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
   CHECK(refused({"run", "a.toml", "--frsh"}).find("did you mean \"--fresh\"?") !=
         std::string::npos);
   CHECK(refused({"--nothing"}).starts_with("actortrain: unknown option \"--nothing\""));
+}
+
+TEST_CASE("options: checkpoints", "[actors][cli]") {
+  using Action = CheckpointsOptions::Action;
+  const auto list = accepted<CheckpointsOptions>({"checkpoints", "list", "runs/a", "--all"});
+  CHECK(list.action == Action::list);
+  CHECK(list.run_directory == "runs/a");
+  CHECK(list.all);
+  CHECK_FALSE(list.json);
+  CHECK_FALSE(accepted<CheckpointsOptions>({"checkpoints", "show", "a"}).step.has_value());
+  CHECK(accepted<CheckpointsOptions>({"checkpoints", "show", "a", "0"}).step == 0);
+  CHECK(accepted<CheckpointsOptions>({"checkpoints", "verify", "a", "20"}).step == 20);
+  CHECK_FALSE(accepted<CheckpointsOptions>({"checkpoints", "verify", "a", "all"}).step.has_value());
+  CHECK(accepted<CheckpointsOptions>({"checkpoints", "reindex", "a"}).action == Action::reindex);
+  const auto prune = accepted<CheckpointsOptions>(
+      {"checkpoints", "prune", "a", "--keep-last", "3", "--keep-best=0", "--dry-run"});
+  CHECK(prune.keep_last == 3);
+  CHECK(prune.keep_best == 0);
+  CHECK_FALSE(prune.keep_every.has_value());
+  CHECK(prune.dry_run);
+  const auto within = accepted<CheckpointsOptions>({"checkpoints", "diff", "runs/a", "5", "10"});
+  REQUIRE(within.sides.size() == 2);
+  CHECK(within.sides[0].run_directory == "runs/a");
+  CHECK(within.sides[1].run_directory == "runs/a");
+  CHECK(within.sides[1].step == 10);
+  const auto across =
+      accepted<CheckpointsOptions>({"checkpoints", "diff", "runs/a:b:5", "runs/c:10"});
+  REQUIRE(across.sides.size() == 2);
+  CHECK(across.sides[0].run_directory == "runs/a:b");
+  CHECK(across.sides[0].step == 5);
+  CHECK(across.sides[1].run_directory == "runs/c");
+  CHECK(refused({"checkpoints", "show", "a", "-1"}).find("checkpoints show") != std::string::npos);
+  CHECK(refused({"checkpoints", "show", "a", "all"}).find("not \"all\"") != std::string::npos);
+  CHECK(refused({"checkpoints", "verify", "a", "x"}).find("or \"all\"") != std::string::npos);
+  CHECK(refused({"checkpoints", "prune", "a", "--keep-last", "0"})
+            .find("--keep-last must be 1 or more, not 0") != std::string::npos);
+  CHECK(refused({"checkpoints", "prune", "a", "--keep-every", "-1"})
+            .find("--keep-every must be 0 or more") != std::string::npos);
+  for (const char* word : {"a", ":5", "a:", "a:-5", "a:x"}) {
+    CHECK(refused({"checkpoints", "diff", word, "b:5"}).find("RUN_A:STEP") != std::string::npos);
+  }
+  CHECK(refused({"checkpoints", "diff", "a", "5", "x"}).find("RUN_A:STEP") != std::string::npos);
+  CHECK(refused({"checkpoints", "prun", "a"}).find("did you mean \"prune\"?") != std::string::npos);
 }
 
 TEST_CASE("options: mistakes are one line that names the option", "[actors][cli]") {

@@ -102,7 +102,7 @@ const std::vector<Confinement>& confinements() {
       {"caf/", {"(actors|tests)/.*"}},
       {"rocksdb/", {"storage/.*\\.cpp"}},
       {"toml++/", {"configs/.*\\.cpp"}},
-      {"CLI/", {"actors/cli/.*\\.cpp"}},
+      {"CLI/", {"actors/cli/.*\\.cpp", "actors/cli/syntax\\.hpp"}},
       {"boost/asio", {"actors/net/.*\\.cpp"}},
       {"catch2/", {"tests/.*"}},
       {"hwy/", {"kernels/.*"}},
