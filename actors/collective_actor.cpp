@@ -30,6 +30,7 @@ enum class Progress : std::uint8_t { due, packing, packed, moving };
 struct Operation {
   CollectiveIdentity identity;
   CollectiveOp op;
+  kernels::Event written;
   Progress progress = Progress::due;
   std::int64_t begin_ns = 0;  // for the profile: handed to the transport
   std::uint64_t sent_bytes = 0;
@@ -38,6 +39,7 @@ struct Operation {
 struct Wanted {
   Promise promise;
   std::int64_t requested_ns = 0;
+  kernels::Event written;
 };
 
 struct ChannelState {
@@ -70,6 +72,7 @@ struct Collective {
   }
   [[nodiscard]] CollectiveOp op_of(const CollectiveIdentity& identity) const;
   void take_due(const Result<engine::ChannelOrder::Due>& due) const;
+  [[nodiscard]] kernels::Stream& stream_of(const CollectiveOp& op) const;
   void start(engine::Channel which) const;
   void pack(Operation& operation) const;
   void packed(const CollectiveIdentity& identity) const;
@@ -97,12 +100,21 @@ void Collective::take_due(const Result<engine::ChannelOrder::Due>& due) const {
     throw std::runtime_error(due.error().message);
   }
   for (const CollectiveIdentity& identity : *due) {
-    channel(identity.channel).operations.push_back({identity, op_of(identity)});
+    channel(identity.channel)
+        .operations.push_back(
+            {identity, op_of(identity), state().wanted.at(to_string(identity)).written});
   }
   for (std::size_t which = 0; which < engine::kChannelCount; ++which) {
     start(static_cast<engine::Channel>(which));
   }
   note_waiting();
+}
+
+// Behind the lanes that the compute stream has ahead of it, a sum would keep its staging slot, and
+// the next gradient would wait to be packed: the channel would stand still until the end of the
+// backward pass.
+kernels::Stream& Collective::stream_of(const CollectiveOp& op) const {
+  return op.channel == engine::Channel::reduce ? context->reductions() : *context->compute;
 }
 
 // Operations enter their staging slots in the order of the channel.
@@ -123,16 +135,10 @@ void Collective::start(engine::Channel which) const {
 
 void Collective::pack(Operation& operation) const {
   const bool at_once = context->engine->packed_already(operation.op);
-  // What is spread was added up beside the lanes; all else comes from the compute stream.
-  const bool spread = operation.op.kind == engine::CollectiveKind::spread;
-  kernels::Stream& stream = spread ? context->reductions() : *context->compute;
+  kernels::Stream& stream = stream_of(operation.op);
+  operation.written.wait_on(stream);
   mark(stream, "pack", operation.op);
   context->engine->pack(stream, operation.op);
-  if (operation.op.kind == engine::CollectiveKind::reduce) {
-    self->send(state().peers.buffers,
-               GradientPacked{static_cast<std::uint64_t>(operation.identity.command),
-                              static_cast<std::uint32_t>(operation.op.group), operation.op.part});
-  }
   operation.progress = at_once ? Progress::packed : Progress::packing;
   if (!at_once) {
     stream.enqueue([me = caf::actor_cast<CollectiveActor>(self), identity = operation.identity] {
@@ -146,6 +152,12 @@ void Collective::packed(const CollectiveIdentity& identity) const {
     if (operation.identity.command == identity.command &&
         operation.identity.index == identity.index) {
       operation.progress = Progress::packed;
+      if (operation.op.kind == engine::CollectiveKind::reduce) {
+        self->send(
+            state().peers.buffers,
+            GradientPacked{static_cast<std::uint64_t>(identity.command),
+                           static_cast<std::uint32_t>(operation.op.group), operation.op.part});
+      }
     }
   }
   move(identity.channel);
@@ -193,10 +205,7 @@ void Collective::moved(const BytesMoved& message) const {
                   operation.identity.index == message.identity.index,
               "{} before {}", to_string(message.identity), to_string(operation.identity));
   operations.pop_front();
-  // Behind the lanes that the compute stream has ahead of it, a sum would keep its staging slot,
-  // and the channel would stand still until the end of the backward pass.
-  kernels::Stream& stream =
-      operation.op.channel == engine::Channel::reduce ? context->reductions() : *context->compute;
+  kernels::Stream& stream = stream_of(operation.op);
   mark(stream, "unpack", operation.op);
   context->engine->unpack(stream, operation.op);
   stream.enqueue([me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel,
@@ -274,7 +283,7 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
           return promise;  // whoever asked is of a generation that is over: nobody hears an answer
         }
         collective.state().wanted.emplace(to_string(message.identity),
-                                          Wanted{promise, steady_now_ns()});
+                                          Wanted{promise, steady_now_ns(), message.written});
         collective.take_due(collective.state().order->request(message.identity));
         return promise;
       },

@@ -187,7 +187,8 @@ void Layer::reduce(std::int64_t step, std::uint64_t command, std::int64_t sync) 
     return;
   }
   self->request(peers().collective, caf::infinite,
-                RequestCollective{context->identity(*op, command)})
+                RequestCollective{context->identity(*op, command),
+                                  kernels::Event::record(*context->compute)})
       .then([layer = *this, step, command, last](const CollectiveFinished&) {
         if (last) {
           layer.reduced(step, command);

@@ -82,10 +82,12 @@ struct UnitPlace {
 /// enqueued when the unpack() of op i - kStagingSlots has run; the first ops of a command, when
 /// those of the command before have. The device memory of leases is safe
 /// by the order of the one compute stream: a lease may begin when the last use of the one before it
-/// is enqueued (for a leaf: when the pack() of its group's reduce is).
+/// is enqueued (for a leaf: when the pack() of its group's reduce has run).
 ///
 /// Threading: calls that take a stream only enqueue; they come from one owner per unit or group,
-/// and always for the same compute stream. Calls marked "in stream order" read device results: call
+/// and always for the same compute stream. Reductions and what follows them up to combine() may
+/// have a stream of their own: a reduce's pack() comes after the visits that it sends the sums of,
+/// combine() after all of it. Calls marked "in stream order" read device results: call
 /// them from work on that stream, or after synchronising it. Ownership: owns all device memory;
 /// must outlive the streams' work.
 class RankEngine {
@@ -105,6 +107,8 @@ class RankEngine {
     std::int64_t total_steps = 0;
     std::int64_t eval_lanes = 0;
     std::int32_t lane_slots = 4;
+    /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
+    std::vector<std::string> whole_parameters;
   };
 
   /// REQUIRES: plan_of(options) is not an error, nor check_freeze().
@@ -130,7 +134,8 @@ class RankEngine {
   void forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
   void backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
 
-  /// A reduce is packed after the group's last visit of the sync on this rank (if it has one), a
+  /// A gather's pack() already takes this rank's own rows in: its lease may begin then. A reduce is
+  /// packed after the group's last visit of the sync on this rank (if it has one), a
   /// spread after finish_gradient(), a refresh after settle_weights().
   void pack(kernels::Stream& stream, const CollectiveOp& op);
   /// True if pack() only waits for nothing on the stream: the op may start at once.
@@ -202,7 +207,8 @@ class RankEngine {
   void pack_refresh(kernels::Stream& stream, const CollectiveOp& op);
   void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);
   [[nodiscard]] Transfer transfer_blocks(const CollectiveOp& op) const;
-  void unpack_gather(kernels::Stream& stream, const CollectiveOp& op);
+  /// Copies rows of a gathered group into their place: this rank's own, or the others'.
+  void take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own);
   void unpack_refresh(kernels::Stream& stream, const CollectiveOp& op);
   void unpack_reduce(kernels::Stream& stream, const CollectiveOp& op);
   void unpack_spread(kernels::Stream& stream, const CollectiveOp& op);

@@ -74,7 +74,9 @@ bool RankEngine::packed_already(const CollectiveOp& op) const {
 }
 
 void RankEngine::pack(kernels::Stream& stream, const CollectiveOp& op) {
-  if (op.kind == CollectiveKind::refresh) {
+  if (op.kind == CollectiveKind::gather) {
+    take_gathered(stream, op, /*own=*/true);  // while the others' rows travel
+  } else if (op.kind == CollectiveKind::refresh) {
     pack_refresh(stream, op);
   } else if (op.kind == CollectiveKind::reduce) {
     pack_reduce(stream, op);
@@ -197,7 +199,7 @@ Transfer RankEngine::transfer_blocks(const CollectiveOp& op) const {
 void RankEngine::unpack(kernels::Stream& stream, const CollectiveOp& op) {
   switch (op.kind) {
     case CollectiveKind::gather:
-      return unpack_gather(stream, op);
+      return take_gathered(stream, op, /*own=*/false);
     case CollectiveKind::refresh:
       return unpack_refresh(stream, op);
     case CollectiveKind::reduce:
@@ -211,20 +213,22 @@ void RankEngine::unpack(kernels::Stream& stream, const CollectiveOp& op) {
   }
 }
 
-void RankEngine::unpack_gather(kernels::Stream& stream, const CollectiveOp& op) {
+void RankEngine::take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own) {
   const Lease& lease = schedule(op.command).gathers().at(static_cast<std::size_t>(op.part));
   TRAIN_CHECK(lease.group == group_of(op), "{}: another group", op.text(plan_));
   auto* weights = parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].as<float>();
   const GroupLayout& layout = parts_->layout.group(group_of(op));
   const GroupLayout::Sources& sources = lease.from_smaller_group ? layout.kept : layout.shards;
-  const std::byte* own = lease.from_smaller_group ? parts_->gradients[group_of(op)].kept.data()
-                                                  : parts_->states[group_of(op)].shard();
+  const std::byte* own_rows = lease.from_smaller_group ? parts_->gradients[group_of(op)].kept.data()
+                                                       : parts_->states[group_of(op)].shard();
   const StagedOp staged = parts_->layout.staged(op, lease.from_smaller_group);
   const Wire wire(*kernels_, stream, parts_->layout.compute_bf16());
   for (std::size_t i = 0; i < sources.ranks.size(); ++i) {
+    if ((sources.ranks[i] == options_.rank) != own) {
+      continue;
+    }
     const auto rank = static_cast<std::size_t>(sources.ranks[i]);
-    const std::byte* from =
-        sources.ranks[i] == options_.rank ? own : parts_->staged(op) + staged.receive[rank].offset;
+    const std::byte* from = own ? own_rows : parts_->staged(op) + staged.receive[rank].offset;
     for (const Segment& segment : sources.parts[i].segments) {
       wire.take(from, segment.packed_offset, weights + segment.flat_offset, segment.count);
     }

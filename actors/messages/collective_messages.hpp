@@ -6,6 +6,7 @@
 
 #include "engine/collective/channel_order.hpp"
 #include "engine/collective/collective_schedule.hpp"
+#include "kernels/device/stream.hpp"
 
 // Rank-local talk with the collective actor (EX-2).
 namespace train::actors {
@@ -17,17 +18,20 @@ struct OpenCommand {
 };
 
 /// Layer shard, buffers or rank -> collective: run this operation when it is its turn. What it
-/// sends is on the compute stream, or was there before.
+/// sends is on the compute stream, or was there before; of a reduction it is written when `written`
+/// is reached.
 struct RequestCollective {
   engine::CollectiveIdentity identity;
+  kernels::Event written = {};
 };
 
-/// The answer: the data has moved, and what takes it in is on the compute stream.
+/// The answer: the data has moved, and what takes it in is on its stream.
 struct CollectiveFinished {
   engine::CollectiveIdentity identity;
 };
 
-/// Compute stream -> collective: what an operation sends is complete, or what it received is used.
+/// Compute or reduce stream -> collective: what an operation sends is complete, or what it received
+/// is used.
 struct OperationPacked {
   engine::CollectiveIdentity identity;
 };

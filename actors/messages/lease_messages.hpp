@@ -32,8 +32,8 @@ struct VisitEnqueued {
   std::uint32_t visit = 0;
 };
 
-/// Collective -> buffers: the group's gradient of this sync is copied out, in the order of the
-/// compute stream: its leaf, or its own partial sums, may be written again.
+/// Collective -> buffers: the group's gradient of this sync has been copied out: its leaf, or its
+/// own partial sums, may be written again.
 struct GradientPacked {
   std::uint64_t command = 0;
   std::uint32_t group = 0;

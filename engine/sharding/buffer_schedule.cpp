@@ -65,45 +65,133 @@ void number_leases(std::vector<Lease>& leases, const std::vector<Visit>& visits,
   }
 }
 
-/// One lease per run of neighbouring visits of a gathered group; reshard = "never": one per group.
-std::vector<Lease> gather_leases(const ShardPlan& plan, const std::vector<Visit>& visits) {
-  const bool keeps = plan.reshard_ranks() == 1;
-  std::vector<std::int32_t> latest(plan.groups().size(), -1);
-  std::vector<Lease> leases;
+/// The gathered groups in the order of their visits: one run per stretch of neighbouring visits.
+std::vector<Lease> gathered_runs(const ShardPlan& plan, const std::vector<Visit>& visits) {
+  std::vector<Lease> runs;
   for (std::size_t visit = 0; visit < visits.size(); ++visit) {
     const std::size_t group = plan.group_of(visits[visit].unit);
     if (plan.resident(group)) {
       continue;
     }
-    if (const std::int32_t lease = latest[group]; lease >= 0) {
-      Lease& open = leases[static_cast<std::size_t>(lease)];
-      if (keeps || open.last + 1 == visit) {
-        open.last = visit;
-        continue;
+    if (!runs.empty() && runs.back().group == group && runs.back().last + 1 == visit) {
+      runs.back().last = visit;
+      continue;
+    }
+    runs.push_back(
+        {.group = group, .first = visit, .last = visit, .backward = visits[visit].backward});
+  }
+  return runs;
+}
+
+/// How many of a number of buffers are taken during each run, when each run is gathered anew: by
+/// the run, and by those ahead that the prefetch may have started. Keeping a group's weights from
+/// one of its runs to the next takes a buffer in between, where the prefetch does not need it for
+/// that very group.
+class BuffersTaken {
+ public:
+  BuffersTaken(const ShardPlan& plan, const std::vector<Lease>& runs, std::int64_t buffers)
+      : buffers_(buffers), taken_(runs.size(), 1) {
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      const auto& parallel = plan.parallel();
+      const std::int64_t prefetch =
+          runs[run].backward ? parallel.prefetch_backward : parallel.prefetch_forward;
+      ahead_.push_back(static_cast<std::size_t>(
+          std::clamp<std::int64_t>(prefetch, 0, std::min<std::int64_t>(buffers - 1, index(run)))));
+      for (std::size_t i = run - ahead_[run]; i < run; ++i) {
+        ++taken_[i];
       }
     }
-    latest[group] = static_cast<std::int32_t>(leases.size());
-    leases.push_back(
-        {.group = group, .first = visit, .last = visit, .backward = visits[visit].backward});
+  }
+
+  /// Keeps what `from` gathered until `to`, the group's next run, if buffers suffice.
+  [[nodiscard]] bool keep(std::size_t from, std::size_t to) {
+    const std::size_t fetched = to - ahead_[to];  // from here on it has a buffer anyhow
+    for (std::size_t i = from + 1; i < fetched; ++i) {
+      if (taken_[i] >= buffers_) {
+        return false;
+      }
+    }
+    for (std::size_t i = from + 1; i < fetched; ++i) {
+      ++taken_[i];
+    }
+    for (std::size_t i = fetched; i <= from; ++i) {
+      --taken_[i];  // it would have been fetched a second time
+    }
+    return true;
+  }
+
+ private:
+  static std::int64_t index(std::size_t run) { return static_cast<std::int64_t>(run); }
+
+  std::int64_t buffers_;
+  std::vector<std::int64_t> taken_;
+  std::vector<std::size_t> ahead_;  // by run: how many runs earlier it may be fetched
+};
+
+/// By run: the group's run before, if its weights are kept until this one; else -1. Short times
+/// first: they cost the least.
+std::vector<std::int32_t> kept_runs(const ShardPlan& plan, const std::vector<Lease>& runs) {
+  struct Gap {
+    std::size_t from, to;
+  };
+  std::vector<Gap> gaps;
+  std::vector<std::int32_t> latest(plan.groups().size(), -1);
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    std::int32_t& before = latest[runs[run].group];
+    if (before >= 0) {
+      gaps.push_back({static_cast<std::size_t>(before), run});
+    }
+    before = static_cast<std::int32_t>(run);
+  }
+  std::stable_sort(gaps.begin(), gaps.end(), [](const Gap& left, const Gap& right) {
+    return left.to - left.from < right.to - right.from;
+  });
+  std::vector<std::int32_t> kept(runs.size(), -1);
+  BuffersTaken buffers(plan, runs, gather_buffers(plan));
+  for (const Gap& gap : gaps) {
+    if (plan.reshard_ranks() == 1 || buffers.keep(gap.from, gap.to)) {
+      kept[gap.to] = static_cast<std::int32_t>(gap.from);
+    }
+  }
+  return kept;
+}
+
+/// One lease per run of a gathered group, or for several between which its weights are kept.
+std::vector<Lease> gather_leases(const ShardPlan& plan, const std::vector<Visit>& visits) {
+  const std::vector<Lease> runs = gathered_runs(plan, visits);
+  const std::vector<std::int32_t> kept = kept_runs(plan, runs);
+  std::vector<Lease> leases;
+  std::vector<std::size_t> lease_of(runs.size());
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    if (kept[run] >= 0) {
+      lease_of[run] = lease_of[static_cast<std::size_t>(kept[run])];
+      leases[lease_of[run]].last = runs[run].last;
+      continue;
+    }
+    lease_of[run] = leases.size();
+    leases.push_back(runs[run]);
   }
   return leases;
 }
 
-/// reshard = N: the group's first lease that is all forward keeps rows, those that are all backward
-/// come from them; what merges both passes is gathered from everybody.
+/// reshard = N: the group's first lease that begins and ends in a forward pass keeps rows, those
+/// that begin and end in a backward pass come from them; any other is gathered from everybody.
 void set_smaller_groups(const ShardPlan& plan, const std::vector<Visit>& visits,
                         std::vector<Lease>& leases) {
-  std::vector<bool> kept(plan.groups().size(), false);
-  for (Lease& lease : leases) {
+  std::vector<std::int32_t> keeper(plan.groups().size(), -1);
+  for (std::size_t i = 0; i < leases.size(); ++i) {
+    Lease& lease = leases[i];
     const bool ends_backward = visits[lease.last].backward;
     if (!plan.splits_kept_weights(lease.group) || lease.backward != ends_backward) {
       continue;
     }
     if (lease.backward) {
-      TRAIN_CHECK(kept[lease.group], "group {} kept nothing", lease.group);
+      TRAIN_CHECK(keeper[lease.group] >= 0, "group {} kept nothing", lease.group);
       lease.from_smaller_group = true;
-    } else if (!kept[lease.group]) {
-      kept[lease.group] = lease.keeps_rows = true;
+      lease.keeper = keeper[lease.group];
+    } else if (keeper[lease.group] < 0) {
+      lease.keeps_rows = true;
+      keeper[lease.group] = static_cast<std::int32_t>(i);
     }
   }
 }

@@ -25,6 +25,8 @@ struct Lease {
   bool backward = false;     ///< It begins in a backward pass (decides the prefetch distance).
   bool from_smaller_group = false;  ///< reshard = N: gathered from reshard_peers() alone.
   bool keeps_rows = false;          ///< reshard = N: at its end keep_for_backward() copies rows.
+  std::int32_t keeper =
+      -1;  ///< from_smaller_group: the lease that keeps the rows; it must end first.
 };
 
 /// The visits of a command, its gathers and its gradient leaves: which buffer, in which order.
@@ -36,7 +38,9 @@ class BufferSchedule {
   [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
   [[nodiscard]] std::size_t visit(std::int64_t round, bool backward, std::size_t unit) const;
 
-  /// Gathers, in the order in which they are started. Neighbouring visits of one group share one.
+  /// Gathers, in the order in which they are started. Neighbouring visits of one group share one;
+  /// so do others, where a buffer is left over in between that neither the layers nor the prefetch
+  /// need: the weights stay there. With a buffer for every group each is gathered once.
   [[nodiscard]] const std::vector<Lease>& gathers() const { return gathers_; }
   /// Index in gathers() of the lease that covers the visit; -1: the unit's weights are resident.
   [[nodiscard]] std::int32_t gather_of(std::size_t visit) const { return gather_of_[visit]; }

@@ -77,7 +77,10 @@ std::vector<std::int32_t> LeaseBook::start_gathers() {
         lease.backward ? parallel.prefetch_backward : parallel.prefetch_forward;
     const bool buffer_free =
         lease.before < 0 || gather_states_[static_cast<std::size_t>(lease.before)].ended;
-    if (!buffer_free || !(state.wanted || state.visits == 0 || ahead() < prefetch)) {
+    // What the smaller group sends must have been copied.
+    const bool kept =
+        lease.keeper < 0 || gather_states_[static_cast<std::size_t>(lease.keeper)].ended;
+    if (!buffer_free || !kept || !(state.wanted || state.visits == 0 || ahead() < prefetch)) {
       break;
     }
     state.started = true;

@@ -1,7 +1,11 @@
 #include "actors/collective_actor.hpp"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <deque>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "actors/messages/collective_messages.hpp"
@@ -45,8 +49,8 @@ class IdleTransport final : public engine::Collectives {
   std::deque<Done> under_way_;
 };
 
-test::RunSetup setup_of(const char* strategy) {
-  test::RunSetup setup{.manual_streams = true};
+test::RunSetup setup_of(const char* strategy, bool manual_streams = true) {
+  test::RunSetup setup{.manual_streams = manual_streams};
   setup.parallel = test::split_over(2, strategy);
   return setup;
 }
@@ -78,10 +82,11 @@ struct Asked {
     caf::anon_send(collective, OpenCommand{sequence, kind});
     run.run();
   }
-  void ask(const engine::CollectiveIdentity& identity) {
+  void ask(const engine::CollectiveIdentity& identity, const kernels::Event& written = {}) {
+    const RequestCollective request{identity, written};
     run.world().keep(
-        run.world().system().spawn([this, identity](caf::event_based_actor* self) -> caf::behavior {
-          self->request(collective, caf::infinite, RequestCollective{identity})
+        run.world().system().spawn([this, request](caf::event_based_actor* self) -> caf::behavior {
+          self->request(collective, caf::infinite, request)
               .then(
                   [this](const CollectiveFinished& done) {
                     answered.push_back(to_string(done.identity));
@@ -100,7 +105,8 @@ struct Asked {
 
 /// Rank 0 of two, with idle transports. The gather channel of a step has the four refreshes.
 struct Fixture {
-  test::TrainingRun run{setup_of("optimizer")};
+  explicit Fixture(bool manual_streams = true) : run(setup_of("optimizer", manual_streams)) {}
+  test::TrainingRun run;
   Texts exchanged;
   IdleTransport* gather = nullptr;
   RankContext context = with_idle_transports();
@@ -245,6 +251,25 @@ TEST_CASE("no exchange overtakes one that is still being packed", "[actors][EX-2
   f.run.compute().held = false;
   f.run.run();
   CHECK(f.exchanged == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
+}
+
+TEST_CASE("an operation is packed when what it sends is written", "[actors][EX-2]") {
+  Fixture f(/*manual_streams=*/false);
+  const auto writer = kernels::make_thread_stream("writer", 1);
+  std::promise<void> written;
+  writer->enqueue([reached = written.get_future().share()] { reached.wait(); });
+  const kernels::Event event = kernels::Event::record(*writer);
+  std::atomic<bool> released = false;
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    released = true;
+    written.set_value();
+  });
+  f.asked.open(0);
+  f.asked.ask(f.asked.identity(0, CollectiveKind::loss_and_norm, -1), event);
+  CHECK(released);  // the stream, inline here, has waited
+  CHECK(f.asked.answered.size() == 1);
+  later.join();
 }
 
 TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]") {

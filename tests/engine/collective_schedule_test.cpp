@@ -49,6 +49,7 @@ std::string texts(const ShardPlan& plan, CommandKind kind, Channel channel) {
 
 ShardPlan::Options small_options(const char* strategy, std::int64_t group = 0) {
   ShardPlan::Options options = shard_options(4, strategy, group, 4);
+  options.parallel.gather_credits = 1;  // no weights stay for a later visit
   options.units = testing::odd_units(1);
   return options;
 }

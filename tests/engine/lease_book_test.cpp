@@ -379,39 +379,5 @@ TEST_CASE("lease book: nothing is lent where everything is resident", "[engine][
   CHECK(lends_leaves(make(shard_options(4, "gradient"))));
 }
 
-TEST_CASE("lease book: with reshard = N each lease that keeps rows ends before it is gathered anew",
-          "[engine][lease_book]") {
-  ShardPlan::Options options = shard_options(4, "full", 0, 4);
-  options.parallel.reshard = "2";
-  const ShardPlan plan = make(options);
-  const BufferSchedule schedule(plan, CommandKind::train_step);
-  const auto& gathers = schedule.gathers();
-  REQUIRE(std::any_of(gathers.begin(), gathers.end(),
-                      [](const Lease& lease) { return lease.keeps_rows; }));
-  LeaseBook book(plan, schedule, CommandKind::train_step, 3);
-  book.settle();
-  std::set<std::size_t> kept;  // groups
-  const auto pump = [&] {
-    for (const std::int32_t gather : book.start_gathers()) {
-      const Lease& lease = gathers[index_of(gather)];
-      CHECK((!lease.from_smaller_group || kept.contains(lease.group)));
-      book.gathered(gather);
-    }
-    for (const std::int32_t gather : book.take_ended()) {
-      if (gathers[index_of(gather)].keeps_rows) {
-        kept.insert(gathers[index_of(gather)].group);
-      }
-    }
-  };
-  for (std::size_t visit = 0; visit < schedule.visits().size(); ++visit) {
-    book.want(schedule.gather_of(visit));
-    pump();
-    REQUIRE(book.ready(schedule.gather_of(visit)));
-    book.visited(visit);
-    pump();
-  }
-  CHECK(kept.size() > 1);
-}
-
 }  // namespace
 }  // namespace train::engine

@@ -157,7 +157,8 @@ TEST_CASE("step model: a slow wire sets the time of a step, and gating saves mos
 
 TEST_CASE("step model: gathers hide behind kernels as long as they are shorter",
           "[engine][simulation]") {
-  const Options options = options_of(2, "full", 8);
+  Options options = options_of(2, "full", 8);
+  options.parallel.gather_credits = 2;  // few weights stay for a later visit
   StepModelOptions model = unit_times(options);
   const auto gathers = static_cast<double>(ExchangeSizes(options).schedule().gathers().size());
   REQUIRE(gathers > 16.0);
