@@ -238,9 +238,11 @@ void Conductor::finish_if_done() const {
   }
   if (state().saves.idle()) {
     close_report();
-  } else if (!std::exchange(state().draining, true)) {
-    state().wait->end();
-    state().wait->begin("the last checkpoint to be published", *state().saves.under_way());
+    return;
+  }
+  state().wait->end();
+  state().wait->begin("the last checkpoint to be published", *state().saves.under_way());
+  if (!std::exchange(state().draining, true)) {
     self->delayed_send(caf::actor_cast<ConductorActor>(self), state().drain.time, DrainOver{});
   }
 }

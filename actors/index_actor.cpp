@@ -18,8 +18,9 @@ namespace {
 
 using checkpoint::CheckpointState;
 
-// More than this many steps can only wait if the disk stands still; the oldest go.
+// More than these can only wait if the disk stands still; the oldest go.
 constexpr std::size_t kMostSteps = 100'000;
+constexpr std::size_t kMostRemarks = 10'000;
 
 enum class Phase : std::uint8_t { writing, sealing, sending, publishing, settling, discarding };
 
@@ -33,10 +34,14 @@ struct Save {
   bool local = false;                      // whole in the local place
 };
 
-/// Steps that are not in the journal yet.
-struct PendingSteps {
-  std::deque<checkpoint::StepRecord> records;
+/// What the index is still to be told of the run; a batch at a time.
+struct Journal {
+  std::deque<checkpoint::StepRecord> steps;
+  std::deque<std::function<Status()>> remarks;  // evaluations and events
   bool writing = false;
+
+  /// Takes out all there is, as work for the disk.
+  [[nodiscard]] std::function<Status()> batch(const std::shared_ptr<const IndexWork>& work);
 };
 
 struct IndexState {
@@ -51,7 +56,7 @@ struct Index {
   IndexSelf self;
   std::shared_ptr<kernels::Stream> disk;
   std::shared_ptr<const IndexWork> work;
-  std::shared_ptr<PendingSteps> steps;
+  std::shared_ptr<Journal> journal;
 
   [[nodiscard]] IndexActor me() const { return caf::actor_cast<IndexActor>(self); }
   [[nodiscard]] Save& save(std::int64_t step) const;
@@ -65,9 +70,9 @@ struct Index {
   void work_done(const SaveWorkDone& done) const;
   void give_up(Save& save) const;
   void finish() const;
-  void take_note(std::int64_t step, CheckpointState state) const;
   void on_disk(const char* what, std::int64_t step, std::function<Status()> todo) const;
-  void write_steps(std::size_t at_least) const;
+  void remark(std::function<Status()> todo) const;
+  void write_journal(std::size_t steps_at_least) const;
 };
 
 /// Nothing that is only noted may end a save.
@@ -91,10 +96,6 @@ void Index::on_disk(const char* what, std::int64_t step, std::function<Status()>
   disk->enqueue([what, step, todo = std::move(todo)] { log_refusal(what, step, attempt(todo)); });
 }
 
-void Index::take_note(std::int64_t step, CheckpointState state) const {
-  on_disk("note checkpoint", step, [work = work, step, state] { return work->note(step, state); });
-}
-
 void Index::begin(std::int64_t step) const {
   auto& current = self->state.save;
   if (current) {
@@ -105,8 +106,9 @@ void Index::begin(std::int64_t step) const {
             [work = work, dropped = current->step] { return work->discard(dropped, false); });
   }
   current = Save{.step = step, .shards = {}, .failed = {}};
-  write_steps(1);
-  take_note(step, CheckpointState::writing);
+  write_journal(1);
+  on_disk("note checkpoint", step,
+          [work = work, step] { return work->note(step, CheckpointState::writing); });
 }
 
 void Index::answered(Save& save) const {
@@ -126,10 +128,12 @@ void Index::advance(Save& save) const {
         return give_up(save);
       }
       save.local = true;
-      take_note(save.step, CheckpointState::local);
       self->send(self->state.peers.conductor, CheckpointLocal{save.step});
       save.phase = Phase::sending;
-      take_note(save.step, CheckpointState::publishing);
+      on_disk("note checkpoint", save.step, [work = work, step = save.step]() -> Status {
+        TRAIN_RETURN_IF_ERROR(work->note(step, CheckpointState::local));
+        return work->note(step, CheckpointState::publishing);
+      });
       return order(save, ShardTask::send);
     case Phase::sending:
       return save.failed ? give_up(save) : publish(save);
@@ -173,14 +177,15 @@ std::int64_t slowest(const std::vector<ShardWritten>& shards) {
 
 void Index::publish(Save& save) const {
   save.phase = Phase::publishing;
-  if (!two_places()) {
-    take_note(save.step, CheckpointState::publishing);
-  }
   disk->mark({.what = "publish checkpoint", .step = save.step - 1, .unit = -1, .lane = -1});
-  disk->enqueue([me = me(), work = work, step = save.step, shards = by_rank(save.shards)] {
+  const bool note = !two_places();  // else it says so since the shards are sent
+  disk->enqueue([me = me(), work = work, step = save.step, note, shards = by_rank(save.shards)] {
     const std::int64_t begin_ns = steady_now_ns();
     SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
     const Status recorded = attempt([&]() -> Status {
+      if (note) {
+        log_refusal("note checkpoint", step, work->note(step, CheckpointState::publishing));
+      }
       const auto written = work->publish(step, shards);
       TRAIN_RETURN_IF_ERROR(written);
       done.written = CheckpointWritten{step, written->directory, written->size_bytes, 0};
@@ -236,32 +241,50 @@ void Index::finish() const {
   self->send(self->state.peers.conductor, SaveFinished{step});
 }
 
-void Index::write_steps(std::size_t at_least) const {
-  if (steps->writing || steps->records.size() < at_least) {
+std::function<Status()> Journal::batch(const std::shared_ptr<const IndexWork>& work) {
+  std::vector<checkpoint::StepRecord> new_steps(steps.begin(), steps.end());
+  steps.clear();
+  return [work, new_steps = std::move(new_steps), todo = std::exchange(remarks, {})]() -> Status {
+    if (!new_steps.empty()) {
+      TRAIN_RETURN_IF_ERROR(work->journal(new_steps));
+    }
+    for (const auto& one : todo) {
+      TRAIN_RETURN_IF_ERROR(one());
+    }
+    return {};
+  };
+}
+
+void Index::write_journal(std::size_t steps_at_least) const {
+  if (journal->writing || (journal->steps.size() < steps_at_least && journal->remarks.empty())) {
     return;
   }
-  steps->writing = true;
-  on_disk(
-      "journal", steps->records.back().step,
-      [me = me(), work = work,
-       steps = std::vector<checkpoint::StepRecord>(steps->records.begin(), steps->records.end())] {
-        caf::anon_send(me, JournalWritten{});
-        return work->journal(steps);
-      });
-  steps->records.clear();
+  journal->writing = true;
+  on_disk("journal", -1, [me = me(), todo = journal->batch(work)] {
+    caf::anon_send(me, JournalWritten{});
+    return todo();
+  });
+}
+
+void Index::remark(std::function<Status()> todo) const {
+  if (journal->remarks.size() >= kMostRemarks) {
+    journal->remarks.pop_front();
+  }
+  journal->remarks.push_back(std::move(todo));
+  write_journal(kJournalBatch);
 }
 
 /// What the index hears of the run itself.
 void hear_step(const Index& index, const StepFinished& event) {
-  auto& records = index.steps->records;
-  if (records.size() >= kMostSteps) {
-    records.pop_front();
+  auto& steps = index.journal->steps;
+  if (steps.size() >= kMostSteps) {
+    steps.pop_front();
   }
-  records.push_back({.step = event.step,
-                     .loss = event.loss.value(),
-                     .grad_norm = event.grad_norm.value(),
-                     .lr = event.lr.value()});
-  index.write_steps(kJournalBatch);
+  steps.push_back({.step = event.step,
+                   .loss = event.loss.value(),
+                   .grad_norm = event.grad_norm.value(),
+                   .lr = event.lr.value()});
+  index.write_journal(kJournalBatch);
 }
 
 /// A rank's failure: of its shard, or of an order. What remains to be tidied up is no failure.
@@ -280,13 +303,11 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
                                          const IndexWork& work) {
   report_exceptions(self, "index", [] { return std::int64_t{-1}; });
   const Index index{self, std::move(disk), std::make_shared<const IndexWork>(work),
-                    std::make_shared<PendingSteps>()};
-  self->attach_functor([stream = index.disk, steps = index.steps, work = index.work] {
-    if (!steps->records.empty()) {  // the last steps of the run
-      const std::vector<checkpoint::StepRecord> last(steps->records.begin(), steps->records.end());
-      stream->enqueue([work, last] {
-        log_refusal("journal", last.back().step, attempt([&] { return work->journal(last); }));
-      });
+                    std::make_shared<Journal>()};
+  self->attach_functor([stream = index.disk, journal = index.journal, todo = index.work] {
+    if (!journal->steps.empty() || !journal->remarks.empty()) {  // the last of the run
+      stream->enqueue(
+          [batch = journal->batch(todo)] { log_refusal("journal", -1, attempt(batch)); });
     }
   });
   return {
@@ -301,20 +322,19 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
       [index](const CheckpointFailed& message) { hear_failure(index, message); },
       [index](const SaveWorkDone& message) { index.work_done(message); },
       [index](const CheckpointSkipped& message) {
-        index.on_disk("event", message.step, [work = index.work, step = message.step] {
+        index.remark([work = index.work, step = message.step] {
           return work->event("skipped", fmt::format("step={} for a newer one", step));
         });
       },
       [index](const StepFinished& event) { hear_step(index, event); },
       [index](const EvaluationFinished& event) {
-        index.on_disk("evaluation", event.step,
-                      [work = index.work, step = event.step, loss = event.cross_entropy.value()] {
-                        return work->evaluated(step, loss);
-                      });
+        index.remark([work = index.work, step = event.step, loss = event.cross_entropy.value()] {
+          return work->evaluated(step, loss);
+        });
       },
       [index](const JournalWritten&) {
-        index.steps->writing = false;
-        index.write_steps(kJournalBatch);
+        index.journal->writing = false;
+        index.write_journal(kJournalBatch);
       },
   };
 }

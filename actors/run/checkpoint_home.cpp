@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
 #include "storage/atomic_file.hpp"
 
@@ -135,9 +136,10 @@ Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
 /// Only in the local place: an end that came before it could be published.
 void CheckpointHome::publish_leftover(const checkpoint::FoundCheckpoint& found) {
   const std::int64_t step = found.candidate.step;
+  const StopOnSignal signals;  // who waits for the end of the run waits for no copy
   const Status published = [&]() -> Status {
-    TRAIN_RETURN_IF_ERROR(
-        checkpoint::publish_local(options_.places, tag_, found.candidate, found.manifest, {}));
+    TRAIN_RETURN_IF_ERROR(checkpoint::publish_local(options_.places, tag_, found.candidate,
+                                                    found.manifest, {.stop = signals.token()}));
     TRAIN_RETURN_IF_ERROR(
         index_->index.commit(checkpoint::entry_of(found.manifest, found.manifest_digest)));
     return event("published", fmt::format("step={} left by an earlier start", step));

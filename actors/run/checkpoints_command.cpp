@@ -54,7 +54,7 @@ Result<fs::path> directory_of(const Run& run, std::int64_t step) {
 
 Result<checkpoint::IndexView> look(const Run& run) {
   auto view = checkpoint::view_index(run.index(), run.placed());
-  if (view && !view->without_index.empty()) {
+  if (view && !view->without_index.empty() && !view->entries.empty()) {
     log_warning(fmt::format("index_not_used {}: showing what the manifests in place say",
                             view->without_index));
   }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -40,6 +41,20 @@ bool signal_pending() {
   const timespec at_once{.tv_sec = 0, .tv_nsec = 0};
   return sigtimedwait(&set, nullptr, &at_once) > 0;
 }
+
+StopOnSignal::StopOnSignal()
+    : thread_([stop = stop_](const std::stop_token& done) {
+        constexpr std::chrono::milliseconds kPause{20};
+        while (!done.stop_requested() && !stop.stop_requested()) {
+          sigset_t pending;
+          sigpending(&pending);
+          if (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
+              sigismember(&pending, SIGUSR1) == 1) {
+            std::stop_source(stop).request_stop();
+          }
+          std::this_thread::sleep_for(kPause);
+        }
+      }) {}
 
 SignalWatcher::SignalWatcher(std::function<void(int)> on_signal)
     : on_signal_(std::move(on_signal)), thread_([this] { watch(); }) {}

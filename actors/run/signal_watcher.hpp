@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <stop_token>
 #include <thread>
 
 namespace train::actors {
@@ -16,6 +17,18 @@ void allow_signals();
 
 /// A blocked signal has come that no SignalWatcher took.
 [[nodiscard]] bool signal_pending();
+
+/// Asks to stop as soon as a blocked signal comes, and leaves it to the SignalWatcher that takes it
+/// later: for long work before the actors run.
+class StopOnSignal {
+ public:
+  StopOnSignal();
+  [[nodiscard]] std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  std::stop_source stop_;
+  std::jthread thread_;  // last: it uses the source
+};
 
 /// Turns signals into calls: a thread waits for them. A second SIGINT leaves the process at once
 /// with code 130: what is committed stands (P3), the step in flight is lost.

@@ -8,6 +8,7 @@
 
 #include "actors/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
+#include "tests/support/require_same.hpp"
 
 namespace train::test {
 namespace {

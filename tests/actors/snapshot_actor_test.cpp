@@ -14,6 +14,7 @@
 #include "actors/save_schedule.hpp"
 #include "actors/staging.hpp"
 #include "tests/support/actor_fixture.hpp"
+#include "tests/support/require_same.hpp"
 
 namespace train::actors {
 namespace {

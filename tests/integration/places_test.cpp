@@ -11,9 +11,12 @@ using namespace train::test;
 
 namespace {
 
-const Words kShort = {"run.steps=12",          "run.digest_interval_steps=1",
-                      "schedule.warmup_steps=2", "checkpoint.interval_steps=4",
-                      "checkpoint.keep_last=2", "eval.interval_steps=6"};
+const Words kShort = {"run.steps=12",
+                      "run.digest_interval_steps=1",
+                      "schedule.warmup_steps=2",
+                      "checkpoint.interval_steps=4",
+                      "checkpoint.keep_last=2",
+                      "eval.interval_steps=6"};
 
 /// A site whose runs have a local place beside it.
 struct Site : RunSite {
@@ -42,7 +45,9 @@ struct Site : RunSite {
   mutable int scripts_ = 0;
 };
 
-std::vector<std::int64_t> steps_in(const fs::path& place) { return checkpoint_steps(place.parent_path()); }
+std::vector<std::int64_t> steps_in(const fs::path& place) {
+  return checkpoint_steps(place.parent_path());
+}
 
 /// Nothing but whole checkpoints.
 void check_tidy(const fs::path& place) {
@@ -78,15 +83,19 @@ const Words& short_results() {
 
 }  // namespace
 
-TEST_CASE("places: written locally, published by rsync; the bits are those of a run that saves "
-          "once",
-          "[integration][places][P1][P3]") {
+TEST_CASE(
+    "places: written locally, published by rsync; the bits are those of a run that saves "
+    "once",
+    "[integration][places][P1][P3]") {
   const Words ranks = GENERATE(Words{}, rank_keys(2, "full"),
                                rank_keys(3, "optimizer", {"parallel.transport=inproc"}));
   const Site site;
   site.train(site.keys(ranks));
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  const auto placed = steps_in(site.run() / "checkpoints");  // one before, if it was not skipped
+  REQUIRE((placed.size() == 1 || placed.size() == 2));
+  CHECK((placed.front() == 4 || placed.front() == 8 || placed.size() == 1));
+  CHECK(placed.back() == 12);
   CHECK(steps_in(site.local()) == std::vector<std::int64_t>{12});  // the newest published one
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
@@ -107,13 +116,15 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
           "[integration][places][P1][P3]") {
   const Words ranks = GENERATE(Words{}, rank_keys(2, "full"));
   const Site site;
-  // The first checkpoint is published; the second one's copy stands still half-way.
+  // The first checkpoint's copy stands still half-way.
+  const Words keys = site.keys(joined(ranks, {"checkpoint.interval_steps=8"}));
   const auto run = site.start_with(
-      {site.rsync("case \"$*\" in *step-00000004*) exec rsync \"$@\";; esac\n"
-                  "for last; do :; done\nhead -c 1000 /dev/zero > \"$last/.half\"\nsleep 1000")},
-      site.keys(ranks));
-  REQUIRE(run->until([&] { return processes_with(site.path().string() + "/rsync-0") > 0 &&
-                                  fs::exists(site.local() / "step-00000008"); }));
+      {site.rsync("for last; do :; done\nhead -c 1000 /dev/zero > \"$last/.half\"\nsleep 1000")},
+      keys);
+  REQUIRE(run->until([&] {
+    return processes_with(site.path().string() + "/rsync-0") > 0 &&
+           fs::exists(site.local() / "step-00000008");
+  }));
   const std::string halves = site.path().string() + "/rsync-0";
   REQUIRE(comes_true([&] {
     for (const std::string& name : names_in(site.run() / "checkpoints")) {
@@ -126,8 +137,8 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
   run->send(SIGKILL);
   run->wait();
   CHECK(comes_true([&] { return processes_with(halves) == 0; }));
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{4});
-  const Ended ended = site.train(site.keys(ranks));
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{});
+  const Ended ended = site.train(keys);
   CHECK(has(ended.err, "checkpoint_published step=8 "));
   CHECK(has(ended.err, fmt::format("resumed step=8 from {}", site.local().string())));
   CHECK(results_of(site.run()) == short_results());
@@ -273,4 +284,60 @@ TEST_CASE("places: damage in one place is made up for by the other; in both it i
     CHECK(has(ended.err, site.local().string()));
     CHECK(has(ended.err, "runs/tiny/checkpoints holds no whole checkpoint"));
   }
+}
+
+namespace {
+
+std::unique_ptr<Process> start_node(const Site& site, int node, int job, const Words& disks,
+                                    const Words& keys) {
+  Words variables = {"SLURM_STEP_NODELIST=localhost,localhost", "SLURM_STEP_NUM_TASKS=2",
+                     "SLURM_STEP_ID=0", fmt::format("SLURM_JOB_ID={}", job),
+                     fmt::format("SLURM_NODEID={}", node)};
+  const std::string& disk = disks.at(static_cast<std::size_t>(node));
+  if (!disk.empty()) {
+    variables.push_back(fmt::format("SLURM_TMPDIR={}", (site / disk).string()));
+  }
+  return site.start_with(
+      variables, rank_keys(4, "full", joined(keys, {"parallel.nodes=2", "parallel.interface=lo"})));
+}
+
+}  // namespace
+
+TEST_CASE("places: two nodes, each with a disk of its own or with one between them",
+          "[integration][places][nodes][P1][P3]") {
+  const Words disks = GENERATE(Words{"disk0", "disk1"}, Words{"disk", "disk"});
+  const Site site;
+  const auto other = start_node(site, 1, 50, disks, kShort);
+  const auto head = start_node(site, 0, 50, disks, kShort);
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(other->wait().exit_code == 0);
+  CHECK(results_of(site.run()) == short_results());
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  for (const std::string& disk : disks) {
+    const fs::path local = train::checkpoint::places_of(site.run(), site / disk).local;
+    check_tidy(local);
+    CHECK(names_in(local) == Words{"step-00000012"});
+    CHECK(names_in(local / "step-00000012").size() == (disks[0] == disks[1] ? 5 : 3));
+  }
+  const auto again = start_node(site, 1, 51, disks, joined(kShort, {"run.steps=16"}));
+  const auto head_again = start_node(site, 0, 51, disks, joined(kShort, {"run.steps=16"}));
+  const Ended resumed = head_again->wait();
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(again->wait().exit_code == 0);
+  CHECK(has(resumed.err, "resumed step=12 from runs/tiny/checkpoints"));
+}
+
+TEST_CASE("places: a node without the disk that the others have is a mistake that is named",
+          "[integration][places][nodes]") {
+  const Site site;
+  const auto other = start_node(site, 1, 52, {"disk0", ""}, kShort);
+  const auto head = start_node(site, 0, 52, {"disk0", ""}, kShort);
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "SLURM_TMPDIR is not set on "));
+  other->wait();
 }

@@ -31,6 +31,8 @@ class TrainingRun : public RunEvents {
     world_.observe([this](std::string_view actor, const caf::type_erased_tuple& message) {
       if (actor == "conductor") {
         keep(message);
+      } else if (actor == "reporter" && message.match_elements<actors::CheckpointSkipped>()) {
+        skipped.push_back(message.get_as<actors::CheckpointSkipped>(0).step);
       }
     });
   }
@@ -229,26 +231,5 @@ class TrainingRun : public RunEvents {
   std::unique_ptr<Recorder> waiter_;
   actors::TrainingActors actors_;
 };
-
-/// Steps, evaluations, weights and checkpoints are the plain loop's, bit for bit.
-inline void require_same(const TrainingRun& run, const PlainRun& plain) {
-  for (std::size_t i = 0; i < run.steps.size(); ++i) {
-    const actors::StepFinished& step = run.steps[i];
-    REQUIRE(step.step == static_cast<std::int64_t>(i) + 1);
-    REQUIRE(step.loss.bits == actors::FloatBits(plain.steps.at(i).loss).bits);
-    REQUIRE(step.grad_norm.bits == actors::FloatBits(plain.steps.at(i).grad_norm).bits);
-    REQUIRE(step.lr.bits == actors::FloatBits(plain.steps.at(i).lr).bits);
-    REQUIRE_FALSE(step.poisoned);
-    REQUIRE((!step.has_digest || step.weights_digest == plain.digests.at(i + 1)));
-  }
-  for (const actors::EvaluationFinished& evaluation : run.evaluations) {
-    const engine::EvaluationResult& expected = plain.evaluations.at(evaluation.step);
-    REQUIRE(evaluation.cross_entropy.bits == actors::FloatBits(expected.cross_entropy).bits);
-    REQUIRE(evaluation.accuracy.bits == actors::FloatBits(expected.accuracy).bits);
-  }
-  for (const auto& [step, digest] : run.checkpoints.written) {
-    REQUIRE(digest == plain.digests.at(static_cast<std::size_t>(step)));
-  }
-}
 
 }  // namespace train::test

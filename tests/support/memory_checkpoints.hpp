@@ -63,6 +63,8 @@ struct MemoryCheckpoints {
                   if (rank == 0) {
                     settled.push_back(step);
                     std::erase_if(local, [step](std::int64_t other) { return other < step; });
+                    std::erase_if(incoming,
+                                  [step](const auto& other) { return other.first < step; });
                   }
                   return Status();
                 },

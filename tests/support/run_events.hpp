@@ -27,8 +27,6 @@ class RunEvents {
       keep_evaluation(message.get_as<actors::EvaluationFinished>(0));
     } else if (message.match_elements<actors::CheckpointWritten>()) {
       saved.push_back(message.get_as<actors::CheckpointWritten>(0).step);
-    } else if (message.match_elements<actors::CheckpointSkipped>()) {
-      skipped.push_back(message.get_as<actors::CheckpointSkipped>(0).step);
     } else if (message.match_elements<actors::CheckpointFailed>()) {
       save_failed.push_back(message.get_as<actors::CheckpointFailed>(0).step);
     } else if (message.match_elements<actors::RankFailed>()) {
