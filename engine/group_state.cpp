@@ -1,5 +1,7 @@
 #include "engine/group_state.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <span>
@@ -90,14 +92,13 @@ void round_to_bf16(const kernels::KernelTable& kernels, kernels::Stream& stream,
 }  // namespace
 
 GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
-                       const GroupLayout& layout, bool compute_bf16)
+                       const GroupLayout& layout, const Optimizer& optimizer, bool compute_bf16)
     : kernels_(&kernels),
       group_(&group),
       layout_(&layout),
+      optimizer_(&optimizer),
       compute_bf16_(compute_bf16),
-      segment_of_(group.parameters.size(), layout.state.segments.size()),
-      exp_avg_(floats(layout.state.element_count), group.name + " exp_avg"),
-      exp_avg_sq_(floats(layout.state.element_count), group.name + " exp_avg_sq") {
+      segment_of_(group.parameters.size(), layout.state.segments.size()) {
   for (std::size_t i = 0; i < layout.state.segments.size(); ++i) {
     segment_of_[layout.state.segments[i].parameter] = i;
   }
@@ -110,6 +111,21 @@ GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& gr
   if (compute_bf16 && !layout.resident) {
     shard_bf16_ = {static_cast<std::size_t>(layout.state.element_count) * sizeof(std::uint16_t),
                    group.name + " bf16 weights"};
+  }
+  make_states();
+}
+
+void GroupState::make_states() {
+  const std::vector<Segment>& segments = layout_->state.segments;
+  for (std::size_t number = 0; number < kMostStates; ++number) {
+    std::int64_t elements = 0;
+    for (const Segment& segment : segments) {
+      state_at_[number].push_back(elements);
+      const bool has = number < optimizer_->states(group_->parameters[segment.parameter]).size();
+      elements += has ? padded(segment.count) : 0;
+    }
+    states_[number] = {floats(elements),
+                       fmt::format("{} optimizer state {}", group_->name, number)};
   }
 }
 
@@ -134,29 +150,33 @@ void GroupState::initialise(const ModelShape& shape, const InitOptions& options)
   }
 }
 
-std::int64_t GroupState::packed(std::size_t parameter, std::int64_t row) const {
+std::size_t GroupState::segment_with(std::size_t parameter, std::int64_t row) const {
   const std::size_t index = segment_of_[parameter];
   TRAIN_CHECK(index < layout_->state.segments.size(), "no row of {}",
               group_->parameters[parameter].name);
   const Segment& segment = layout_->state.segments[index];
   TRAIN_CHECK(row >= segment.first_row && row < segment.first_row + segment.rows,
               "row {} of {} is not here", row, group_->parameters[parameter].name);
-  return segment.packed_offset + (row - segment.first_row) * group_->parameters[parameter].cols;
+  return index;
 }
 
 float* GroupState::master(std::size_t parameter, std::int64_t row) const {
-  const std::int64_t offset = packed(parameter, row);
+  const Segment& segment = layout_->state.segments[segment_with(parameter, row)];
   const Parameter& described = group_->parameters[parameter];
+  const std::int64_t offset = segment.packed_offset + (row - segment.first_row) * described.cols;
   return masters_.data() != nullptr ? masters_.as<float>() + offset
                                     : whole() + described.offset + row * described.cols;
 }
 
-float* GroupState::exp_avg(std::size_t parameter, std::int64_t row) const {
-  return exp_avg_.as<float>() + packed(parameter, row);
-}
-
-float* GroupState::exp_avg_sq(std::size_t parameter, std::int64_t row) const {
-  return exp_avg_sq_.as<float>() + packed(parameter, row);
+std::array<float*, kMostStates> GroupState::states(std::size_t parameter, std::int64_t row) const {
+  const std::size_t index = segment_with(parameter, row);
+  const Parameter& described = group_->parameters[parameter];
+  const std::int64_t offset = (row - layout_->state.segments[index].first_row) * described.cols;
+  std::array<float*, kMostStates> states{};
+  for (std::size_t number = 0; number < optimizer_->states(described).size(); ++number) {
+    states[number] = states_[number].as<float>() + state_at_[number][index] + offset;
+  }
+  return states;
 }
 
 const std::byte* GroupState::shard() const {
@@ -189,13 +209,15 @@ void GroupState::append_views(const Part& part, std::vector<StateView>& views) c
   for (const Segment& segment : part.segments) {
     const std::size_t index = segment.parameter;
     const Parameter& parameter = group_->parameters[index];
-    const auto append = [&](const char* prefix, float* data) {
-      views.push_back(
-          row_view(prefix + parameter.name, parameter, segment.first_row, segment.rows, data));
+    const auto append = [&](std::string name, float* data) {
+      views.push_back(row_view(std::move(name), parameter, segment.first_row, segment.rows, data));
     };
-    append("model.", master(index, segment.first_row));
-    append("optimizer.exp_avg.", exp_avg(index, segment.first_row));
-    append("optimizer.exp_avg_sq.", exp_avg_sq(index, segment.first_row));
+    append("model." + parameter.name, master(index, segment.first_row));
+    const Optimizer::Names& names = optimizer_->states(parameter);
+    const auto data = states(index, segment.first_row);
+    for (std::size_t number = 0; number < names.size(); ++number) {
+      append(fmt::format("optimizer.{}.{}", names[number], parameter.name), data[number]);
+    }
   }
 }
 
@@ -222,8 +244,12 @@ std::size_t GroupState::weights_bytes() const {
   return whole_.size_bytes() + masters_.size_bytes() + shard_bf16_.size_bytes();
 }
 
-std::size_t GroupState::moments_bytes() const {
-  return exp_avg_.size_bytes() + exp_avg_sq_.size_bytes();
+std::size_t GroupState::optimizer_bytes() const {
+  std::size_t size_bytes = 0;
+  for (const kernels::Buffer& buffer : states_) {
+    size_bytes += buffer.size_bytes();
+  }
+  return size_bytes;
 }
 
 }  // namespace train::engine

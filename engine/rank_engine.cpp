@@ -103,11 +103,11 @@ void RankEngine::make_optimizer() {
       }
       const bool decayed = group.parameters[segment.parameter].group == ParameterGroup::decay;
       (decayed ? parts_->decay : parts_->no_decay)
-          .add({.weights = state.master(segment.parameter, segment.first_row),
+          .add({.parameter = &group.parameters[segment.parameter],
+                .rows = segment.rows,
+                .weights = state.master(segment.parameter, segment.first_row),
                 .gradient = parts_->optimizer_gradient(plan_, index, segment),
-                .exp_avg = state.exp_avg(segment.parameter, segment.first_row),
-                .exp_avg_sq = state.exp_avg_sq(segment.parameter, segment.first_row),
-                .count = segment.count});
+                .states = state.states(segment.parameter, segment.first_row)});
     }
     first += group.parameters.size();
   }
@@ -263,8 +263,12 @@ void RankEngine::update(kernels::Stream& stream, ParameterGroup group, std::int6
                         const kernels::Event& copied) {
   stream.mark({.what = "optimizer update", .step = step, .unit = -1, .lane = -1});
   copied.wait_on(stream);
-  const AdamwGroup& which = group == ParameterGroup::decay ? parts_->decay : parts_->no_decay;
-  which.update(stream, step + 1, learning_rate_of(step), &parts_->step_scalars()->gate);
+  const OptimizerGroup& which = group == ParameterGroup::decay ? parts_->decay : parts_->no_decay;
+  which.update(stream, {.step = step + 1,
+                        .lr = learning_rate_of(step),
+                        .peak_lr = options_.optimizer.lr,
+                        .gate = &parts_->step_scalars()->gate,
+                        .scratch = parts_->optimizer_scratch.data()});
 }
 
 void RankEngine::settle_weights(kernels::Stream& stream) {

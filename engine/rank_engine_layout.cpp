@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "engine/base/check.hpp"
+#include "engine/optimizer/registry.hpp"
 
 namespace train::engine {
 namespace {
@@ -43,6 +44,7 @@ std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t rank
 
 RankLayout::RankLayout(const ShardPlan& plan, const RankEngine::Options& options)
     : plan_(&plan),
+      optimizer_(make_optimizer(options.optimizer, options.total_steps)),
       rank_(options.rank),
       ranks_(plan.ranks()),
       compute_bf16_(plan.precision().compute == "bf16"),
@@ -278,6 +280,27 @@ std::int64_t RankLayout::rounding_elements() const {
   return compute_bf16_ ? std::min(most, kRoundingElements) : 0;
 }
 
+std::int64_t RankLayout::optimizer_elements(std::size_t group) const {
+  std::int64_t elements = 0;
+  for (const Segment& segment : groups_[group].state.segments) {
+    const Parameter& parameter = plan_->groups()[group].parameters[segment.parameter];
+    elements +=
+        static_cast<std::int64_t>(optimizer_->states(parameter).size()) * padded(segment.count);
+  }
+  return elements;
+}
+
+std::size_t RankLayout::optimizer_scratch_bytes() const {
+  std::size_t most = 0;
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    for (const Segment& segment : groups_[index].state.segments) {
+      const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
+      most = std::max(most, optimizer_->scratch_bytes(parameter));
+    }
+  }
+  return most;
+}
+
 std::int64_t RankLayout::norm_rows() const {
   std::int64_t rows = 0;
   for (const GroupLayout& group : groups_) {
@@ -312,7 +335,7 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   if (compute_bf16_ && !layout.resident) {
     memory.parameters_bytes += bytes_of(layout.state.element_count, sizeof(std::uint16_t));
   }
-  memory.optimizer_bytes += 2 * floats(layout.state.element_count);
+  memory.optimizer_bytes += floats(optimizer_elements(index));
   memory.gathered_bytes += bytes_of(layout.kept_here.element_count, compute_size());
 
   const std::size_t own = bytes_of(layout.own_buffers, floats(layout.flat));
@@ -345,8 +368,14 @@ MemoryPlan RankLayout::memory() const {
       lane_slot_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
       bytes_of(eval_block(ranks_), sizeof(kernels::LossSums)) +
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
-      bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t));
+      bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
+      optimizer_scratch_bytes();
   return memory;
+}
+
+std::int64_t padded(std::int64_t elements) {
+  constexpr std::int64_t kAlignment = 16;  // As of packed offsets.
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter) {

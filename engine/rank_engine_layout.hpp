@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/memory_plan.hpp"
+#include "engine/optimizer/optimizer.hpp"
 #include "engine/rank_engine.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
@@ -14,8 +16,8 @@ namespace train::engine {
 
 /// One group as one rank sees it: its rows, whom it talks to, the sizes of its buffers.
 struct GroupLayout {
-  Part state;                ///< Rows whose masters and moments are here (and weights, if split).
-  Part reduce;               ///< Rows whose gradient is finished here.
+  Part state;   ///< Rows whose masters and optimizer state are here (and weights, if split).
+  Part reduce;  ///< Rows whose gradient is finished here.
   std::vector<Part> owners;  ///< Reduce parts of all ranks; empty in a world of one.
 
   /// Of a gather: peers, this rank included, and the rows that each of them sends.
@@ -54,6 +56,7 @@ class RankLayout {
   [[nodiscard]] const GroupLayout& group(std::size_t index) const { return groups_[index]; }
   /// The rows of the group whose gradient `rank` finishes.
   [[nodiscard]] const Part& reduce_part(std::size_t group, std::int64_t rank) const;
+  [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] std::int64_t rank() const { return rank_; }
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
   [[nodiscard]] bool compute_bf16() const { return compute_bf16_; }
@@ -82,6 +85,10 @@ class RankLayout {
   [[nodiscard]] std::int64_t sum_scratch_elements() const;
   /// Elements through which masters are rounded; 0: none.
   [[nodiscard]] std::int64_t rounding_elements() const;
+  /// Elements of all state tensors that the optimizer keeps of a group here, padding included.
+  [[nodiscard]] std::int64_t optimizer_elements(std::size_t group) const;
+  /// What the largest update here needs for itself; 0: nothing.
+  [[nodiscard]] std::size_t optimizer_scratch_bytes() const;
   /// Most rows of one segment of a reduce part.
   [[nodiscard]] std::int64_t norm_rows() const;
 
@@ -111,6 +118,7 @@ class RankLayout {
   void add_group(MemoryPlan& memory, std::size_t index) const;
 
   const ShardPlan* plan_;
+  std::shared_ptr<const Optimizer> optimizer_;
   std::int64_t rank_;
   std::int64_t ranks_;
   bool compute_bf16_;
@@ -122,6 +130,9 @@ class RankLayout {
   std::int64_t leaf_elements_ = 0, leaf_buffers_ = 0;
   std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
 };
+
+/// Elements that a segment takes in a packed buffer.
+[[nodiscard]] std::int64_t padded(std::int64_t elements);
 
 /// Nodes of the canonical tree over a parameter's rows that make up the segment.
 [[nodiscard]] std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter);

@@ -32,13 +32,14 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
       diagnose_schedule(plan, CommandKind::diagnose),
       norms(plan, layout),
       scalars(sizeof(StepScalars), "step scalars"),
-      decay(kernels, options.optimizer, ParameterGroup::decay),
-      no_decay(kernels, options.optimizer, ParameterGroup::no_decay) {
+      decay(kernels, layout.optimizer(), ParameterGroup::decay),
+      no_decay(kernels, layout.optimizer(), ParameterGroup::no_decay) {
   make_buffers(options);
   make_blocks(plan);
   states.reserve(plan.groups().size());
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
-    states.emplace_back(kernels, plan.groups()[index], layout.group(index), layout.compute_bf16());
+    states.emplace_back(kernels, plan.groups()[index], layout.group(index), layout.optimizer(),
+                        layout.compute_bf16());
     states.back().initialise(options.shape, options.init);
   }
   make_gradients(kernels, plan);
@@ -78,6 +79,7 @@ void RankEngine::Parts::make_buffers(const Options& options) {
   sum_scratch = {bytes(layout.sum_scratch_elements(), sizeof(float)), "received sum"};
   rounding = {bytes(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights"};
   row_sums = {bytes(layout.norm_rows(), sizeof(double)), "row sums"};
+  optimizer_scratch = {layout.optimizer_scratch_bytes(), "scratch of the optimizer"};
   const std::size_t slots =
       bytes(options.batch.micro_batch * options.seq_len * options.lane_slots, sizeof(std::int32_t));
   tokens = {slots, "lane tokens"};

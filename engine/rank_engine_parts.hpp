@@ -8,7 +8,7 @@
 #include "engine/gradient_norm.hpp"
 #include "engine/group_state.hpp"
 #include "engine/lanes/lane_tree.hpp"
-#include "engine/optimizer/adamw_group.hpp"
+#include "engine/optimizer/optimizer_group.hpp"
 #include "engine/rank_engine.hpp"
 #include "engine/rank_engine_layout.hpp"
 
@@ -48,6 +48,7 @@ struct RankEngine::Parts {
   kernels::Buffer sum_scratch;  // fp32 copy of a received bf16 sum.
   kernels::Buffer rounding;     // bf16 halves on the way from masters to compute weights.
   kernels::Buffer row_sums;
+  kernels::Buffer optimizer_scratch;
   kernels::Buffer tokens, targets;
   // Exchanged blocks of all ranks, one after the other: norms and loss sums; evaluation loss sums;
   // counts of NaN and Inf.
@@ -56,7 +57,7 @@ struct RankEngine::Parts {
   NormTree norms;
   std::vector<double> unit_squares;
   kernels::Buffer scalars;
-  AdamwGroup decay, no_decay;
+  OptimizerGroup decay, no_decay;
   std::optional<GradientSet> gradient_set;
   std::vector<std::vector<std::size_t>> frozen;  // By group: indices in the gradient set.
 

@@ -115,7 +115,7 @@ MemoryPlan RankEngine::allocated() const {
   for (std::size_t index = 0; index < parts_->gradients.size(); ++index) {
     const GroupGradient& gradient = parts_->gradients[index];
     memory.parameters_bytes += parts_->states[index].weights_bytes();
-    memory.optimizer_bytes += parts_->states[index].moments_bytes();
+    memory.optimizer_bytes += parts_->states[index].optimizer_bytes();
     memory.gathered_bytes += gradient.kept.size_bytes();
     const std::size_t all = (gradient.own ? gradient.own->size_bytes() : 0) +
                             (gradient.owner ? gradient.owner->size_bytes() : 0) +
@@ -135,7 +135,7 @@ MemoryPlan RankEngine::allocated() const {
   memory.buffers_bytes = parts_->tokens.size_bytes() + parts_->targets.size_bytes() +
                          parts_->step_sums.size_bytes() + parts_->eval_sums.size_bytes() +
                          parts_->nonfinite.size_bytes() + parts_->row_sums.size_bytes() +
-                         parts_->rounding.size_bytes();
+                         parts_->rounding.size_bytes() + parts_->optimizer_scratch.size_bytes();
   return memory;
 }
 

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model/model.hpp"
+#include "engine/parameter.hpp"
+#include "kernels/backend.hpp"
+
+namespace train::engine {
+
+/// Most state tensors that an optimizer keeps of one parameter.
+inline constexpr std::size_t kMostStates = 3;
+
+/// Rows of one parameter as an optimizer sees them: contiguous fp32, all of the same rows.
+struct OptimizerSlice {
+  const Parameter* parameter = nullptr;
+  std::int64_t rows = 0;
+  float* weights = nullptr;
+  const float* gradient = nullptr;
+  std::array<float*, kMostStates> states{};  ///< In the order of Optimizer::states().
+  /// [rows][Optimizer::row_sums().size()]; nullptr: nobody asks.
+  double* row_sums = nullptr;
+
+  [[nodiscard]] std::int64_t count() const { return rows * parameter->cols; }
+};
+
+/// One update, the same of all slices of a weight-decay group.
+struct OptimizerStep {
+  const kernels::KernelTable* kernels = nullptr;
+  const kernels::UpdateGate* gate = nullptr;  ///< Clip factor; poisoned: nothing changes.
+  std::int64_t step = 1;                      ///< From 1.
+  double lr = 0.0;
+  double peak_lr = 0.0;
+  bool decayed = false;          ///< The weights are of the decay group.
+  bool diagnosed = false;        ///< Fill row_sums.
+  std::byte* scratch = nullptr;  ///< The most that scratch_bytes() asks for; 64-byte aligned.
+};
+
+/// A quantity of the whole model, worked out of the global sums.
+struct OptimizerDiagnostic {
+  std::string_view name;  ///< "alpha"; a metric is called "optimizer/alpha".
+  double value = 0.0;
+};
+
+/// What an optimizer keeps of each parameter and how it changes weights. Holds options alone, no
+/// state: cheap to make, so that plans ask it as well. Pure and thread-safe but for update().
+class Optimizer {
+ public:
+  using Names = std::vector<std::string_view>;
+
+  virtual ~Optimizer() = default;
+
+  /// Names of the state tensors of a parameter, fp32 of its shape and zero at the start; a
+  /// checkpoint calls them "optimizer.<state>.<parameter>". Most parameters' first.
+  [[nodiscard]] virtual const Names& states(const Parameter& parameter) const = 0;
+
+  /// The update couples all elements of the parameter, so one owner must have all its rows.
+  [[nodiscard]] virtual bool whole(const Parameter& /*parameter*/) const { return false; }
+
+  /// Bytes that an update of the parameter needs for itself; one buffer serves all.
+  [[nodiscard]] virtual std::size_t scratch_bytes(const Parameter& /*parameter*/) const {
+    return 0;
+  }
+
+  /// Names of the sums over the elements of a row that an update can write, in double and in an
+  /// order that depends on the number of columns alone. Empty: it has none.
+  [[nodiscard]] virtual std::span<const std::string_view> row_sums() const { return {}; }
+  /// What `sums` over all updated rows of the model come to. REQUIRES: one for each of row_sums().
+  [[nodiscard]] virtual std::vector<OptimizerDiagnostic> diagnose(
+      std::span<const double> /*sums*/) const {
+    return {};
+  }
+
+  /// Enqueues one update. An element's bits do not depend on which other rows are in the slice.
+  /// REQUIRES: a whole() parameter comes with all its rows.
+  virtual void update(kernels::Stream& stream, const OptimizerSlice& slice,
+                      const OptimizerStep& step) const = 0;
+
+ protected:
+  Optimizer() = default;
+  Optimizer(const Optimizer&) = default;
+  Optimizer& operator=(const Optimizer&) = default;
+};
+
+/// Names of the model's parameters that want one owner, in the order of the model.
+[[nodiscard]] std::vector<std::string> whole_parameters(const Optimizer& optimizer,
+                                                        std::span<const UnitParameters> units);
+
+}  // namespace train::engine
