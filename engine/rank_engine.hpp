@@ -108,7 +108,7 @@ class RankEngine {
     std::int64_t eval_lanes = 0;
     std::int32_t lane_slots = 4;
     /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
-    std::vector<std::string> whole_parameters;
+    std::vector<std::string> whole_parameters = {};
   };
 
   /// REQUIRES: plan_of(options) is not an error, nor check_freeze().
