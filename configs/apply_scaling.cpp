@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,14 +13,13 @@
 
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
+#include "configs/optimizer_table.hpp"
 #include "configs/scaling.hpp"
 
 namespace train::configs {
 namespace {
 
-constexpr double kDefaultKappa = 0.85;
-
-/// All that a rule may set; optimizer.wd_ts where there is that key.
+/// All that a rule may set; optimizer.wd_ts where the optimizer has that key.
 constexpr std::array<std::string_view, 10> kRuled = {
     "model.arch",     "model.layers",        "model.heads",
     "model.head_dim", "model.embedding_dim", "model.mlp_hidden",
@@ -29,9 +27,9 @@ constexpr std::array<std::string_view, 10> kRuled = {
     "optimizer.wd_ts"};
 
 /// As in the resolved configuration of a run, which must be readable without the table.
-bool all_given(const Places& places) {
+bool all_given(const RunConfig& config, const Places& places) {
   return std::all_of(kRuled.begin(), kRuled.end(), [&](std::string_view key) {
-    return find_field(key) == nullptr || places.by_key.contains(key);
+    return !applies(*find_field(key), config) || places.by_key.contains(key);
   });
 }
 
@@ -48,7 +46,7 @@ class RuleSetter {
   template <class Value>
   void set(const std::string& key, Value value) {
     const Field* field = find_field(key);
-    if (field == nullptr || given(key)) {
+    if (given(key) || !applies(*field, config_)) {
       return;
     }
     std::visit(
@@ -110,14 +108,6 @@ Status check_inputs(const RunConfig& config, const Places& places) {
   return {};
 }
 
-/// A number that another version of the table of keys may not have.
-std::optional<double> number_of(RunConfig& config, std::string_view key) {
-  const Field* field = find_field(key);
-  const FieldPointer pointer = field == nullptr ? FieldPointer() : field->locate(config);
-  const auto* const* value = std::get_if<double*>(&pointer);
-  return field != nullptr && value != nullptr ? std::optional(**value) : std::nullopt;
-}
-
 void set_model(RuleSetter& setter, const ScalingRule& rule, const ScaledModel& model) {
   setter.set("model.arch", rule.arch);
   setter.set("model.layers", model.layers);
@@ -142,12 +132,11 @@ Status set_training(RuleSetter& setter, RunConfig& config, const Places& places,
                     scaling.tokens_per_parameter * static_cast<double>(parameters), sequences));
   }
   if (!setter.given("optimizer.lr")) {
-    const auto lr =
-        scaled_lr(table, rule,
-                  {.optimizer = config.optimizer.name,
-                   .kappa = number_of(config, "optimizer.kappa").value_or(kDefaultKappa),
-                   .sequences = sequences},
-                  model.non_embedding);
+    const auto lr = scaled_lr(table, rule,
+                              {.optimizer = config.optimizer.name,
+                               .kappa = config.optimizer.kappa,
+                               .sequences = sequences},
+                              model.non_embedding);
     if (!lr) {
       return at(places, "optimizer.name",
                 fmt::format("{}; choose one of them or set optimizer.lr", lr.error().message));
@@ -155,11 +144,12 @@ Status set_training(RuleSetter& setter, RunConfig& config, const Places& places,
     setter.set("optimizer.lr", *lr);
   }
   setter.set("optimizer.wd_ts", scaled_decay_time(config.run.steps));
-  const double decay_time = number_of(config, "optimizer.wd_ts")
-                                .value_or(static_cast<double>(scaled_decay_time(config.run.steps)));
-  setter.set("optimizer.weight_decay",
-             scaled_weight_decay(config.optimizer.name, scaling.omega, config.optimizer.lr,
-                                 config.run.steps, decay_time));
+  const double weight_decay =
+      scaled_weight_decay(config.optimizer.name, scaling.omega, config.optimizer.lr,
+                          config.run.steps, config.optimizer.wd_ts);
+  const bool of_lr =
+      has_key(config.optimizer.name, "wd_coupling") && config.optimizer.wd_coupling == "lr_coupled";
+  setter.set("optimizer.weight_decay", of_lr ? weight_decay / config.optimizer.lr : weight_decay);
   return {};
 }
 
@@ -175,7 +165,7 @@ std::vector<std::string> names_of(const ScalingTable& table) {
 
 Status apply_scaling(RunConfig& config, Places& places) {
   const ScalingSection& scaling = config.scaling;
-  if (scaling.rule == "none" || all_given(places)) {
+  if (scaling.rule == "none" || all_given(config, places)) {
     return {};
   }
   const auto table = load_scaling_table(scaling.table);

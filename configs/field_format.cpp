@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "configs/field_table.hpp"
+#include "configs/optimizer_table.hpp"
 #include "engine/base/check.hpp"
 
 namespace train::configs {
@@ -158,6 +159,9 @@ std::string to_toml(const RunConfig& config, Origins origins) {
   std::string out;
   std::string_view section;
   for (const Field& field : all_fields()) {
+    if (!applies(field, config)) {
+      continue;
+    }
     if (field.section != section) {
       section = field.section;
       out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section);

@@ -64,7 +64,7 @@ struct Field {
 /// Whether a comment after each value says where it is from, as far as config.origins knows.
 enum class Origins : std::uint8_t { hidden, shown };
 
-/// The whole configuration as a TOML file, every key written out.
+/// The whole configuration as a TOML file: every key but those of other optimizers.
 /// CF-2 (round trip): parse_config(to_toml(c)) is c, bit for bit, for every valid c.
 [[nodiscard]] std::string to_toml(const RunConfig& config, Origins origins = Origins::hidden);
 

@@ -16,6 +16,7 @@
 
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
+#include "configs/optimizer_table.hpp"
 #include "configs/scaling.hpp"
 #include "configs/validate_config.hpp"
 
@@ -207,6 +208,7 @@ class Loader {
   }
 
   Result<RunConfig> finish() {
+    TRAIN_RETURN_IF_ERROR(apply_optimizer(config_, places_));
     TRAIN_RETURN_IF_ERROR(apply_scaling(config_, places_));
     for (const Field& field : all_fields()) {
       if (field.required && !places_.by_key.contains(field.key())) {

@@ -5,15 +5,34 @@
 
 namespace train::configs {
 
-/// [optimizer]
+/// [optimizer]. Each optimizer has some of these keys and defaults of its own for them
+/// (optimizer_table.hpp); here are those of AdamW, and values that nobody reads.
 struct OptimizerSection {
-  std::string name = "adamw";  ///< "adamw".
+  std::string name = "adamw";  ///< One of optimizer_table.hpp.
   double lr = 1e-3;            ///< Peak learning rate.
   double beta1 = 0.9;          ///< Decay of the first moment.
   double beta2 = 0.95;         ///< Decay of the second moment.
-  double eps = 1e-8;           ///< Added to the bias-corrected root.
+  double eps = 1e-8;           ///< Added to the root of the second moment.
   double weight_decay = 0.1;   ///< Decoupled decay of the "decay" group.
   double grad_clip = 1.0;      ///< Clip of the global gradient norm; 0: off.
+
+  double delta = 8.0;                         ///< Averages move by delta / (delta + t).
+  double kappa = 0.85;                        ///< Momentum is scaled by time^(1 - kappa).
+  double clipsnr = 1.0;                       ///< Largest scaled signal-to-noise ratio.
+  double gamma_3_factor = 1.0;                ///< Multiplies the momentum's part.
+  bool wd_decaying = true;                    ///< Weight decay falls with 1 / (1 + t / wd_ts).
+  double wd_ts = 1.0;                         ///< Steps.
+  std::string wd_coupling = "schedule_only";  ///< Decay times lr / peak, or times lr.
+
+  double beta3 = 0.0;             ///< Decay of the slow average; 0: 1 - delta / run.steps.
+  double alpha = 0.0;             ///< Weight of the slow average; 0: run.steps^(1 - kappa).
+  std::int64_t beta3_warmup = 0;  ///< Steps from beta1 to beta3; 0: none.
+  std::int64_t alpha_warmup = 0;  ///< Steps from 0 to alpha; 0: none.
+
+  double momentum = 0.95;     ///< Of matrices.
+  bool nesterov = true;       ///< Orthogonalise what the next momentum would be.
+  std::int64_t ns_steps = 5;  ///< Iterations of the orthogonalisation.
+  double matched_rms = 0.2;   ///< Root mean square of an update of a matrix over lr.
 };
 
 /// [schedule]: learning rate as a function of the step.

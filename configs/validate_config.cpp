@@ -10,6 +10,7 @@
 
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
+#include "configs/optimizer_table.hpp"
 
 namespace train::configs {
 namespace {
@@ -351,6 +352,7 @@ Status validate_config(const RunConfig& config, const Places& places) {
   TRAIN_RETURN_IF_ERROR(check_names(config, places));
   TRAIN_RETURN_IF_ERROR(check_order(config, places));
   TRAIN_RETURN_IF_ERROR(check_sizes(config, places));
+  TRAIN_RETURN_IF_ERROR(check_optimizer(config, places));
   TRAIN_RETURN_IF_ERROR(check_schedule(config, places));
   TRAIN_RETURN_IF_ERROR(check_scaling(config, places));
   TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));

@@ -69,7 +69,9 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
           "[configs][validate_config]") {
   check_refused("model.arch=enoky", "\"enoki\", \"qwen3\"; did you mean \"enoki\"?");
   check_refused("model.init_scheme=scaled", "\"karpathy_gpt2\"");
-  check_refused("optimizer.name=adam", "supports \"adamw\"");
+  check_refused("optimizer.name=adam", "supports \"adamw\", \"adamw-decaying-wd\", \"adana\", ");
+  check_refused("optimizer.name=dana-star-mk5", "did you mean \"dana-star-mk4\"?");
+  check_refused("optimizer.name=mu0n", "\"d-muon\"; did you mean \"muon\"?");
   check_refused("schedule.name=cosine", "\"cos\", \"linear\", \"cos_inf\", \"wsd\", \"constant\"");
   check_refused("schedule.decay_shape=cos", "\"linear\", \"cosine\", \"mirror_cosine\"");
   check_refused("schedule.decay_fraction=1.5", "must be 0 <= x <= 1");
