@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <set>
+#include <string>
+#include <string>
 
 #include "engine/sharding/lease_book.hpp"
 #include "tests/engine/shard_options.hpp"
@@ -24,7 +26,7 @@ std::size_t index_of(std::int32_t lease) { return static_cast<std::size_t>(lease
 TEST_CASE("lease book: with reshard = N each lease that keeps rows ends before it is gathered anew",
           "[engine][lease_book]") {
   ShardPlan::Options options = shard_options(4, "full", 0, 4);
-  options.parallel.reshard = "2";
+  options.parallel.reshard = std::string("2");
   const ShardPlan plan = make(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   const auto& gathers = schedule.gathers();
@@ -59,7 +61,7 @@ TEST_CASE("lease book: what a smaller group sends is copied before anybody gathe
           "[engine][lease_book]") {
   // A buffer for nearly every group: without a lane nothing else holds a gather up.
   ShardPlan::Options options = shard_options(4, "full", 0, 5);
-  options.parallel.reshard = "2";
+  options.parallel.reshard = std::string("2");
   options.parallel.gather_credits = 4;
   options.parallel.prefetch_backward = 0;
   const ShardPlan plan = make(options);
