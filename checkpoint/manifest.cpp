@@ -59,11 +59,17 @@ std::string files_defect(const Manifest& manifest) {
     if (!names.insert(file.name).second) {
       return fmt::format("file {} is listed twice", file.name);
     }
+    if (!storage::is_digest(file.digest)) {
+      return fmt::format("file {} has no digest", file.name);
+    }
   }
   for (const TensorRecord& tensor : manifest.tensors) {
     if (!names.contains(tensor.file)) {
       return fmt::format("tensor {} is in the unlisted file {}", storage::shown(tensor.name),
                          storage::shown(tensor.file));
+    }
+    if (!storage::is_digest(tensor.digest)) {
+      return fmt::format("tensor {} has no digest", storage::shown(tensor.name));
     }
   }
   return {};

@@ -50,12 +50,14 @@ class FileCheck {
     std::size_t found = 0;
     for (const storage::TensorEntry& entry : file->entries()) {
       const auto tensor = tensors_.find(entry.name);
-      found += tensor != tensors_.end() ? 1 : 0;
-      if (std::string text =
-              tensor_defect(*file, entry, tensor != tensors_.end() ? tensor->second : nullptr);
-          !text.empty()) {
+      if (tensor == tensors_.end()) {
+        return fmt::format("{} holds tensor {}, which the manifest does not list", record_.name,
+                           storage::shown(entry.name));
+      }
+      if (std::string text = tensor_defect(*file, entry, *tensor->second); !text.empty()) {
         return text;
       }
+      ++found;
     }
     if (found != tensors_.size()) {
       return missing_tensor(*file);
@@ -75,15 +77,11 @@ class FileCheck {
     return {};
   }
 
-  /// `tensor` is nullptr for one that the manifest does not list.
   std::string tensor_defect(const storage::SafetensorsFile& file, const storage::TensorEntry& entry,
-                            const TensorRecord* tensor) {
+                            const TensorRecord& tensor) {
     const std::uint64_t begin = file.data_start() + entry.begin;
     const std::uint64_t bytes = entry.end - entry.begin;
-    if (tensor == nullptr) {
-      return read(file.file(), begin, bytes, {});
-    }
-    if (const std::string text = entry_defect(entry, *tensor); !text.empty()) {
+    if (const std::string text = entry_defect(entry, tensor); !text.empty()) {
       return fmt::format("{}: {}", record_.name, text);
     }
     storage::StreamingDigest rows;
@@ -93,13 +91,13 @@ class FileCheck {
         file.file(), begin, bytes,
         [&](std::span<const std::byte> piece) {
           rows.update(piece);
-          if (tensor->block_bytes > 0) {
-            blocks_good = blocks_good && blocks_match(*tensor, block, piece);
-            block += piece.size() / tensor->block_bytes;
+          if (tensor.block_bytes > 0) {
+            blocks_good = blocks_good && blocks_match(tensor, block, piece);
+            block += piece.size() / tensor.block_bytes;
           }
         },
-        tensor->block_bytes);
-    if (text.empty() && (rows.finish() != tensor->digest || !blocks_good)) {
+        tensor.block_bytes);
+    if (text.empty() && (rows.finish() != tensor.digest || !blocks_good)) {
       return fmt::format("{}: tensor {} does not match its digest", record_.name,
                          storage::shown(entry.name));
     }

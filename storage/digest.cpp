@@ -36,6 +36,12 @@ std::string digest_text(std::string_view text) {
   return digest_bytes(std::as_bytes(std::span(text)));
 }
 
+bool is_digest(std::string_view text) {
+  constexpr std::string_view prefix = "xxh3-128:";
+  return text.size() == prefix.size() + 32 && text.starts_with(prefix) &&
+         text.find_first_not_of("0123456789abcdef", prefix.size()) == std::string_view::npos;
+}
+
 std::uint64_t short_digest(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }

@@ -13,6 +13,8 @@ namespace train::storage {
 /// is no defence against someone who wants two contents with one digest.
 [[nodiscard]] std::string digest_bytes(std::span<const std::byte> bytes);
 [[nodiscard]] std::string digest_text(std::string_view text);
+/// Whether `text` has the form of one; of what, it does not say.
+[[nodiscard]] bool is_digest(std::string_view text);
 
 /// XXH3-64: for blocks, of which there are many.
 [[nodiscard]] std::uint64_t short_digest(std::span<const std::byte> bytes);

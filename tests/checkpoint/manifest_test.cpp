@@ -18,11 +18,12 @@ Manifest example() {
   manifest.fields.weights_digest = "w";
   manifest.fields.index_head = "3:abc";
   manifest.config_digest = storage::digest_text(manifest.fields.config_text);
-  manifest.files = {{"shard-0", 100, "d0"}, {"shard-1", 200, "d1"}};
+  const std::string digest = storage::digest_text("rows");
+  manifest.files = {{"shard-0", 100, digest}, {"shard-1", 200, digest}};
   const std::string block(16, '0');
-  manifest.tensors = {{"a", "F32", {4, 2}, "shard-0", 0, 3, "x", 16, block + block},
-                      {"a", "F32", {4, 2}, "shard-1", 3, 1, "y", 16, block},
-                      {"b", "F32", {}, "shard-0", 0, 1, "z", 4096, block}};
+  manifest.tensors = {{"a", "F32", {4, 2}, "shard-0", 0, 3, digest, 16, block + block},
+                      {"a", "F32", {4, 2}, "shard-1", 3, 1, digest, 16, block},
+                      {"b", "F32", {}, "shard-0", 0, 1, digest, 4096, block}};
   return manifest;
 }
 
@@ -141,6 +142,8 @@ TEST_CASE("manifest: intact but wrong content is named", "[checkpoint][manifest]
       {"16 digits for 2 blocks",
        [](Json& json) { json["tensors"][0]["blocks"] = std::string(16, '0'); }},
       {"dtype \"F31\" unknown", [](Json& json) { json["tensors"][2]["dtype"] = "F31"; }},
+      {"tensor \"b\" has no digest", [](Json& json) { json["tensors"][2]["digest"] = ""; }},
+      {"file shard-1 has no digest", [](Json& json) { json["files"][1]["digest"] = "d1"; }},
       {"plain text", [](Json& json) { json["kernel_set"] = "a\nb"; }},
       {"config_text does not match", [](Json& json) { json["config_text"] = "other"; }},
   };

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -19,10 +18,13 @@
 #include "storage/safetensors_header.hpp"
 #include "storage/untrusted_text.hpp"
 #include "tests/support/contained.hpp"
+#include "tests/support/long_text.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;
+using train::test::glued;
+using train::test::repeated;
 using train::test::TempDirectory;
 
 namespace {
@@ -37,23 +39,6 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
 
 std::string file_of(const std::string& header, std::size_t data_bytes) {
   return with_length(header.size(), header + std::string(data_bytes, '\x01'));
-}
-
-std::string glued(std::initializer_list<std::string_view> parts) {
-  std::string all;
-  for (const std::string_view part : parts) {
-    all += part;
-  }
-  return all;
-}
-
-std::string repeated(std::size_t count, std::string_view text) {
-  std::string all;
-  all.reserve(count * text.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    all += text;
-  }
-  return all;
 }
 
 /// `count` tensors of one byte each, with shapes as given.
