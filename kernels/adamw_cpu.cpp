@@ -21,6 +21,7 @@ struct AdamwFactors {
   float grad_scale, keep, beta1, one_minus_beta1, beta2, one_minus_beta2;
   float inverse_root_correction2;  // 1 / sqrt(1 - beta2^t)
   float eps, step_size;            // step_size = lr / (1 - beta1^t)
+  float keep_after;                // 1: exact, as if there was no such factor.
 };
 
 }  // namespace train::kernels::cpu
@@ -41,7 +42,8 @@ void adamw_range(const AdamwParams& a, const AdamwFactors& f, std::int64_t begin
     const FloatVec denominator =
         hn::MulAdd(hn::Sqrt(v), hn::Set(d, f.inverse_root_correction2), hn::Set(d, f.eps));
     const FloatVec kept = hn::Mul(hn::Set(d, f.keep), load(d, a.p + i, part));
-    store(hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(m, denominator), kept), d, a.p + i, part);
+    const FloatVec updated = hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(m, denominator), kept);
+    store(hn::Mul(updated, hn::Set(d, f.keep_after)), d, a.p + i, part);
     store(m, d, a.m + i, part);
     store(v, d, a.v + i, part);
   });
@@ -69,7 +71,8 @@ AdamwFactors factors_of(const AdamwParams& p) {
           .one_minus_beta2 = static_cast<float>(1.0 - p.beta2),
           .inverse_root_correction2 = static_cast<float>(1.0 / std::sqrt(correction2)),
           .eps = static_cast<float>(p.eps),
-          .step_size = static_cast<float>(p.lr / correction1)};
+          .step_size = static_cast<float>(p.lr / correction1),
+          .keep_after = static_cast<float>(1.0 - p.decay_after)};
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 
 #include "kernels/activation.hpp"
 #include "kernels/adamw.hpp"
+#include "kernels/ademamix.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/convert.hpp"
+#include "kernels/dana.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/global_norm.hpp"
@@ -51,6 +53,8 @@ struct KernelTable {
   void (*tree_sum)(Stream&, const TreeSumParams&);
   void (*clip_scale)(Stream&, const ClipScaleParams&);
   void (*adamw_update)(Stream&, const AdamwParams&);
+  void (*ademamix_update)(Stream&, const AdemamixParams&);
+  void (*dana_update)(Stream&, const DanaParams&);
 };
 
 /// Always there: the fallback without a GPU, the oracle with one.

@@ -91,6 +91,8 @@ const KernelTable& cpu_backend() {
       .tree_sum = cpu::tree_sum,
       .clip_scale = cpu::clip_scale,
       .adamw_update = cpu::adamw_update,
+      .ademamix_update = cpu::ademamix_update,
+      .dana_update = cpu::dana_update,
   };
   return table;
 }

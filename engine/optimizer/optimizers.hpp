@@ -8,8 +8,23 @@
 
 namespace train::engine {
 
-// Each is defined in a file of its own; registry.cpp gives it its name.
+// Each is defined in a file of its own (families share one); registry.cpp gives it its name.
+// `run_steps`: steps of the whole run. REQUIRES: a validated section.
 [[nodiscard]] std::unique_ptr<Optimizer> make_adamw(const configs::OptimizerSection& section,
                                                     std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_adamw_decaying_wd(
+    const configs::OptimizerSection& section, std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_adana(const configs::OptimizerSection& section,
+                                                    std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_dana_mk4(const configs::OptimizerSection& section,
+                                                       std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_dana_star(const configs::OptimizerSection& section,
+                                                        std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_dana_star_mk4(
+    const configs::OptimizerSection& section, std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_ademamix(const configs::OptimizerSection& section,
+                                                       std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_ademamix_decaying_wd(
+    const configs::OptimizerSection& section, std::int64_t run_steps);
 
 }  // namespace train::engine

@@ -11,6 +11,13 @@ namespace {
 
 constexpr auto kOptimizers = std::to_array<RegisteredOptimizer>({
     {"adamw", make_adamw},
+    {"adamw-decaying-wd", make_adamw_decaying_wd},
+    {"adana", make_adana},
+    {"dana-mk4", make_dana_mk4},
+    {"dana-star", make_dana_star},
+    {"dana-star-mk4", make_dana_star_mk4},
+    {"ademamix", make_ademamix},
+    {"ademamix-decaying-wd", make_ademamix_decaying_wd},
 });
 
 }  // namespace
