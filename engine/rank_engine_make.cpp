@@ -3,20 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/optimizer/registry.hpp"
 #include "engine/rank_engine.hpp"
 #include "kernels/device/device_error.hpp"
 
 namespace train::engine {
 
 Result<ShardPlan> plan_of(const RankEngine::Options& options) {
+  std::vector<UnitParameters> units = describe_units(options.shape);
+  std::vector<std::string> whole =
+      whole_parameters(*make_optimizer(options.optimizer, options.total_steps), units);
+  whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
   return ShardPlan::make({.parallel = options.parallel,
                           .precision = options.precision,
-                          .units = describe_units(options.shape),
+                          .units = std::move(units),
                           .train_lanes = options.batch.lanes,
                           .eval_lanes = options.eval_lanes,
-                          .tied = options.shape.tie_embeddings});
+                          .tied = options.shape.tie_embeddings,
+                          .whole_parameters = std::move(whole)});
 }
 
 Status check_freeze(const RankEngine::Options& options) {

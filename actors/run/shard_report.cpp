@@ -182,14 +182,19 @@ std::string traffic_table(const std::vector<Cost>& costs) {
   return table(rows, 1);
 }
 
-/// Rows that each rank keeps: "all", "96 each", "12 13 12 13", "12 to 13".
-std::string rows_text(const engine::Parameter& parameter, const std::vector<std::int64_t>& rows) {
+/// Rows that each rank keeps: "all", "96 each", "12 13 12 13", "12 to 13". With an
+/// owner "all on 3": the rank of that part, in each group of `parts` ranks.
+std::string rows_text(const engine::Parameter& parameter, const std::vector<std::int64_t>& rows,
+                      std::int64_t owner, std::int64_t parts) {
   const auto [least, most] = std::minmax_element(rows.begin(), rows.end());
   if (*least == parameter.rows) {
     return "all";
   }
   if (*least == *most) {
     return fmt::format("{} each", *least);
+  }
+  if (owner != engine::kCutByRows) {
+    return fmt::format("all on {}", owner % parts);
   }
   if (static_cast<std::int64_t>(rows.size()) > kRanksShown) {
     return fmt::format("{} to {}", *least, *most);
@@ -223,8 +228,9 @@ std::string shard_table(const ShardPlan& plan) {
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       const engine::Parameter& parameter = group.parameters[i];
       rows.push_back({parameter.name, fmt::format("{}", fmt::join(parameter.shape(), " x ")),
-                      engine::strategy_name(group.strategy), rows_text(parameter, weights[i]),
-                      rows_text(parameter, states[i])});
+                      engine::strategy_name(group.strategy),
+                      rows_text(parameter, weights[i], group.owners[i], group.weight_parts),
+                      rows_text(parameter, states[i], group.owners[i], group.state_parts)});
     }
   }
   return table(rows, 5);

@@ -10,6 +10,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
+#include "engine/sharding/owners.hpp"
 #include "engine/sharding/shard_options.hpp"
 
 namespace train::engine {
@@ -95,23 +96,44 @@ Status check_reshard(std::int64_t reshard_ranks, const std::vector<ShardGroup>& 
 std::string fingerprint(const ShardPlan& plan) {
   const LaneSchedule& lanes = plan.train_lanes();
   std::string text = fmt::format(
-      "ranks {} lanes {} syncs {} first {} eval {} reshard {} buffers {} compute {} reduce {} "
-      "determinism {}",
+      "ranks {} lanes {} syncs {} first {} eval {} reshard {} buffers {} ahead {} {} compute {} "
+      "reduce {} determinism {}",
       plan.ranks(), lanes.lanes(), lanes.syncs(), lanes.last_round_of(0, 0),
       plan.eval_lanes().lanes(), plan.reshard_ranks(), gather_buffers(plan),
-      plan.precision().compute, plan.precision().reduce, plan.precision().determinism);
+      plan.parallel().prefetch_forward, plan.parallel().prefetch_backward, plan.precision().compute,
+      plan.precision().reduce, plan.precision().determinism);
   for (const ShardGroup& group : plan.groups()) {
     text += fmt::format("\n{} {} {} {}", group.name, strategy_name(group.strategy),
                         group.weight_parts, group.state_parts);
     for (const std::size_t unit : group.units) {
       text += fmt::format(" {}", unit);
     }
-    for (const Parameter& parameter : group.parameters) {
-      text += fmt::format("\n {} {} {} {}", parameter.name, parameter.rows, parameter.cols,
-                          parameter.offset);
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const Parameter& parameter = group.parameters[i];
+      text += fmt::format("\n {} {} {} {} {}", parameter.name, parameter.rows, parameter.cols,
+                          parameter.offset, group.owners[i]);
     }
   }
   return text;
+}
+
+struct Cut {
+  std::int64_t parts, part, fine_parts, fine;
+};
+
+/// First row and end of the cut's share of `rows`.
+using RowRange = std::pair<std::int64_t, std::int64_t>;
+
+RowRange even_rows(std::int64_t rows, const Cut& cut) {
+  const std::int64_t begin = rows * cut.part / cut.parts;
+  const std::int64_t coarse = rows * (cut.part + 1) / cut.parts - begin;
+  return {begin + coarse * cut.fine / cut.fine_parts,
+          begin + coarse * (cut.fine + 1) / cut.fine_parts};
+}
+
+RowRange owned_rows(std::int64_t rows, std::int64_t owner, const Cut& cut) {
+  const bool here = owner % cut.parts == cut.part && owner / cut.parts % cut.fine_parts == cut.fine;
+  return {0, here ? rows : 0};
 }
 
 std::vector<std::int64_t> neighbours(std::int64_t rank, std::int64_t count) {
@@ -165,6 +187,7 @@ Result<ShardPlan> ShardPlan::make(const Options& options) {
     plan.groups_.push_back(make_group(members, options.units));
     set_parts(plan.groups_.back(), (*strategies)[members.front()], options.parallel);
   }
+  assign_owners(plan.groups_, options.whole_parameters, options.parallel.ranks);
   const auto reshard = reshard_of(options.parallel.reshard);
   if (!reshard) {
     return reshard.error();
@@ -204,10 +227,10 @@ Part ShardPlan::cut(std::size_t group, std::int64_t parts, std::int64_t part,
   const std::vector<Parameter>& parameters = groups_[group].parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
-    const std::int64_t begin = parameter.rows * part / parts;
-    const std::int64_t rows = parameter.rows * (part + 1) / parts - begin;
-    const std::int64_t first = begin + rows * fine / fine_parts;
-    const std::int64_t end = begin + rows * (fine + 1) / fine_parts;
+    const auto [first, end] =
+        groups_[group].owners[i] == kCutByRows
+            ? even_rows(parameter.rows, {parts, part, fine_parts, fine})
+            : owned_rows(parameter.rows, groups_[group].owners[i], {parts, part, fine_parts, fine});
     if (first == end) {
       continue;
     }

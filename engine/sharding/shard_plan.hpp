@@ -32,6 +32,9 @@ struct Part {
   std::int64_t element_count = 0;  ///< Of the packed buffer, padding included.
 };
 
+/// In ShardGroup::owners: no rank owns the parameter, its rows are split evenly.
+inline constexpr std::int64_t kCutByRows = -1;
+
 /// Units whose weights are gathered, and whose gradients are reduced, as one.
 struct ShardGroup {
   std::string name;                     ///< "block 3"; several units: "block 0 .. block 3".
@@ -42,6 +45,8 @@ struct ShardGroup {
   Strategy strategy = Strategy::none;
   std::int64_t weight_parts = 1;  ///< Between steps the weights are split over so many ranks.
   std::int64_t state_parts = 1;   ///< The same for masters and moments (and kept gradients).
+  /// By parameter: the rank that finishes all its rows' gradient; kCutByRows: they are split.
+  std::vector<std::int64_t> owners;
 
   [[nodiscard]] std::size_t first_unit() const { return units.front(); }
   [[nodiscard]] std::size_t last_unit() const { return units.back(); }
@@ -54,6 +59,10 @@ struct ShardGroup {
 /// dimension 0, evenly to within one row: first into state_parts, then each part into
 /// ranks / state_parts finer ones. The finest part of a rank is its reduce part: there it finishes
 /// the tree over lanes and computes norms; a checkpoint's shard holds exactly those rows.
+///
+/// A whole parameter is not cut: all its rows belong to the one part that its owner has in any cut,
+/// and the other parts have none. Owners follow from the sizes of the whole parameters of the model
+/// (assign_owners), so that all ranks keep about as much of them.
 class ShardPlan {
  public:
   struct Options {
@@ -63,6 +72,8 @@ class ShardPlan {
     std::int64_t train_lanes = 1;
     std::int64_t eval_lanes = 0;
     bool tied = false;  ///< The last unit uses the first one's matrix: they are one group.
+    /// Names of parameters whose rows are never split. REQUIRES: each is one of `units`.
+    std::vector<std::string> whole_parameters;
   };
 
   /// Errors (user): ranks > lanes, a group that does not divide ranks, a pattern that matches

@@ -122,6 +122,16 @@ TEST_CASE("shard report: lists rows by rank and collectives by channel", "[actor
   CHECK_THAT(line_of(many, "gather refresh"), Catch::StartsWith("gather refresh 4 "));
 }
 
+TEST_CASE("shard report: names the owner of a parameter that is not cut",
+          "[actors][shard_report][optimizer]") {
+  Options options = report_options(6, "optimizer");
+  options.whole_parameters = {"transformer.wte.weight", "lm_head.weight"};
+  const std::string text = describe_sharding(options);
+  CHECK_THAT(line_of(text, "transformer.wte.weight"),
+             Catch::Contains("64 x 16 optimizer all all on 0"));
+  CHECK_THAT(line_of(text, "lm_head.weight"), Catch::Contains("64 x 16 optimizer all all on 1"));
+}
+
 TEST_CASE("shard report: one rank has nobody to send to", "[actors][shard_report]") {
   const std::string text = describe_sharding(report_options(1, "full"));
   CHECK_THAT(text, Catch::StartsWith("1 rank, 12 lanes a step: 12 rounds, gradients are sent 0 "

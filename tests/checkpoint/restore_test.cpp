@@ -17,6 +17,7 @@ using namespace train::checkpoint;
 using train::engine::testing::all_strategies;
 using train::engine::testing::name_of;
 using train::engine::testing::shard_options;
+using train::engine::testing::whole_matrices;
 using train::test::PlannedState;
 using train::test::TempDirectory;
 
@@ -96,6 +97,25 @@ TEST_CASE("restore: ranks of any layout read what any other wrote, uneven rows i
     }
   }
   std::printf("restore: %d pairs of layouts, bit for bit\n", pairs);
+}
+
+TEST_CASE("restore: what one owner wrote whole, ranks that share the rows read, and the reverse",
+          "[checkpoint][restore][optimizer][CK-4]") {
+  const auto cut = {shard_options(1, "none"), shard_options(3, "full"),
+                    shard_options(4, "hybrid", 2)};
+  PlannedState original(cut.begin()->units, Content::random);
+  for (auto owned : all_strategies(5)) {
+    owned.whole_parameters = whole_matrices(3);
+    const engine::ShardPlan plan = test::plan_with(owned);
+    for (const auto& other : cut) {
+      INFO(name_of(owned) << ", whole, and " << name_of(other));
+      const TempDirectory directory;
+      const auto whole = test::write_planned(directory.path(), 1, original, plan);
+      restore_all(whole, original, test::plan_with(other));
+      const auto rows = test::write_planned(directory.path(), 2, original, test::plan_with(other));
+      restore_all(rows, original, plan);
+    }
+  }
 }
 
 TEST_CASE("restore: reads at most a tenth more than the ranks keep",

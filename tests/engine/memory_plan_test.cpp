@@ -109,6 +109,29 @@ TEST_CASE("memory plan: so it is with other element types, wrappings and reshard
   }
 }
 
+TEST_CASE("memory plan: so it is where some parameters, or all, have one owner",
+          "[engine][memory_plan][optimizer]") {
+  for (const bool all : {false, true}) {
+    Options options = tiny_options();
+    for (const UnitParameters& unit : describe_units(options.shape)) {
+      for (const Parameter& parameter : unit.parameters) {
+        if (all || parameter.name.find("mlp") != std::string::npos) {
+          options.whole_parameters.push_back(parameter.name);
+        }
+      }
+    }
+    for (const Case& of : kCases) {
+      for (const std::int64_t ranks : {1, 4, 8}) {
+        options.parallel.ranks = ranks;
+        options.parallel.strategy = of.strategy;
+        options.parallel.group = ranks == 1 ? 1 : of.group;
+        options.precision.compute = all ? "bf16" : "fp32";
+        check_prediction(options);
+      }
+    }
+  }
+}
+
 TEST_CASE("memory plan: each strategy splits what its table says", "[engine][memory_plan]") {
   // Rows that 4 ranks share evenly, so that padding and odd rows do not blur the table.
   constexpr double kRanks = 4;

@@ -62,6 +62,16 @@ inline std::vector<ShardPlan::Options> all_strategies(std::int64_t most_ranks,
   return cases;
 }
 
+/// The matrices of odd_units that an optimizer might want whole; norms, embedding and head are cut.
+inline std::vector<std::string> whole_matrices(std::int64_t blocks) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    names.push_back("block." + std::to_string(i) + ".small");
+    names.push_back("block." + std::to_string(i) + ".matrix");
+  }
+  return names;
+}
+
 inline std::string name_of(const ShardPlan::Options& options) {
   return options.parallel.strategy + " group " + std::to_string(options.parallel.group) + " on " +
          std::to_string(options.parallel.ranks) + " ranks, reshard " + options.parallel.reshard +

@@ -1,5 +1,7 @@
 #include "engine/sharding/shard_plan.hpp"
 
+#include <fmt/format.h>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
 #include <string>
@@ -12,7 +14,10 @@ namespace {
 
 using testing::all_strategies;
 using testing::name_of;
+using testing::odd_units;
 using testing::shard_options;
+using testing::unit_of;
+using testing::whole_matrices;
 
 ShardPlan plan_of_options(const ShardPlan::Options& options) {
   auto plan = ShardPlan::make(options);
@@ -86,6 +91,9 @@ void check_even(const ShardPlan& plan, std::size_t group, const std::vector<Part
   for (std::size_t parameter = 0; parameter < parameters.size(); ++parameter) {
     std::int64_t least = parameters[parameter].rows;
     std::int64_t most = 0;
+    if (plan.groups()[group].owners[parameter] != kCutByRows) {
+      continue;
+    }
     for (const Part& part : parts) {
       least = std::min(least, rows_in(part, parameter));
       most = std::max(most, rows_in(part, parameter));
@@ -137,6 +145,92 @@ TEST_CASE("shard plan: every row has one owner, at any number of ranks and any s
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       check_group(plan, group);
     }
+  }
+}
+
+TEST_CASE("shard plan: a whole parameter has one owner in every cut, and the same everywhere",
+          "[engine][sharding][optimizer]") {
+  for (ShardPlan::Options options : all_strategies(8)) {
+    options.whole_parameters = whole_matrices(3);
+    INFO(name_of(options));
+    const ShardPlan plan = plan_of_options(options);
+    for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+      check_group(plan, group);
+      const ShardGroup& of = plan.groups()[group];
+      CHECK(of.owners == plan_of_options(options).groups()[group].owners);
+      for (std::size_t i = 0; i < of.parameters.size(); ++i) {
+        const bool whole = std::count(options.whole_parameters.begin(),
+                                      options.whole_parameters.end(), of.parameters[i].name) > 0;
+        REQUIRE((of.owners[i] != kCutByRows) == whole);
+        for (std::int64_t rank = 0; whole && rank < plan.ranks(); ++rank) {
+          const std::int64_t rows = of.parameters[i].rows;
+          const auto kept = [&](std::int64_t parts) {
+            return rank % parts == of.owners[i] % parts ? rows : 0;
+          };
+          CHECK(rows_in(plan.reduce_part(group, rank), i) == (rank == of.owners[i] ? rows : 0));
+          CHECK(rows_in(plan.state_part(group, rank), i) == kept(of.state_parts));
+          CHECK(rows_in(plan.weight_part(group, rank), i) == kept(of.weight_parts));
+          CHECK(rows_in(plan.cut(group, 2, rank % 2), i) == kept(2));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("shard plan: owners of whole parameters have about as much to keep and to do",
+          "[engine][sharding][optimizer]") {
+  for (const std::int64_t blocks : {3, 12}) {
+    for (ShardPlan::Options options : all_strategies(8)) {
+      options.units = odd_units(blocks);
+      options.whole_parameters = whole_matrices(blocks);
+      options.parallel.strategy_by_unit = {"block 2 = none"};
+      if (blocks == 3) {
+        options.parallel.strategy_by_unit.clear();
+      }
+      INFO(name_of(options) << ", " << blocks << " blocks");
+      const ShardPlan plan = plan_of_options(options);
+      constexpr std::int64_t kLargest = 23 * 3;
+      std::vector<std::int64_t> states(static_cast<std::size_t>(plan.ranks()), 0);
+      std::vector<std::int64_t> reduced(states);
+      for (const ShardGroup& group : plan.groups()) {
+        for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+          for (std::int64_t rank = 0; rank < plan.ranks() && group.owners[i] >= 0; ++rank) {
+            const std::int64_t count = group.parameters[i].count();
+            const bool keeps = rank % group.state_parts == group.owners[i] % group.state_parts;
+            states[static_cast<std::size_t>(rank)] += keeps ? count : 0;
+            reduced[static_cast<std::size_t>(rank)] += rank == group.owners[i] ? count : 0;
+          }
+        }
+      }
+      const auto spread = [](const std::vector<std::int64_t>& loads) {
+        const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
+        return *most - *least;
+      };
+      CHECK(spread(states) <= kLargest);
+      if (options.parallel.strategy_by_unit.empty()) {
+        CHECK(spread(reduced) <= kLargest);
+      }
+    }
+  }
+}
+
+TEST_CASE("shard plan: the equal matrices of a block have many owners",
+          "[engine][sharding][optimizer]") {
+  ShardPlan::Options options = shard_options(4, "full");
+  options.units.clear();
+  for (int block = 0; block < 8; ++block) {
+    std::vector<Parameter> matrices;
+    for (int i = 0; i < 4; ++i) {
+      matrices.push_back({.name = fmt::format("m{}", block * 4 + i), .rows = 8, .cols = 8});
+      options.whole_parameters.push_back(matrices.back().name);
+    }
+    options.units.push_back(unit_of(fmt::format("block {}", block), matrices));
+  }
+  const ShardPlan plan = plan_of_options(options);
+  for (const ShardGroup& group : plan.groups()) {
+    std::vector<std::int64_t> owners = group.owners;
+    std::sort(owners.begin(), owners.end());
+    CHECK(owners == std::vector<std::int64_t>{0, 1, 2, 3});
   }
 }
 
@@ -365,7 +459,10 @@ TEST_CASE("shard plan: the digest changes with all that decides collectives, and
   CHECK(changed([](Options& o) { o.train_lanes = 10; }));
   CHECK(changed([](Options& o) { o.eval_lanes = 5; }));
   CHECK(changed([](Options& o) { o.units[1].parameters[0].rows = 8; }));
-  CHECK_FALSE(changed([](Options& o) { o.parallel.prefetch_forward = 2; }));
+  CHECK(changed([](Options& o) { o.whole_parameters = {"block.1.matrix"}; }));
+  CHECK(changed([](Options& o) { o.parallel.gather_credits = 4; }));
+  CHECK(changed([](Options& o) { o.parallel.prefetch_forward = 2; }));
+  CHECK(changed([](Options& o) { o.parallel.prefetch_backward = 2; }));
   CHECK_FALSE(changed([](Options& o) { o.parallel.transport = "inproc"; }));
   CHECK_FALSE(changed([](Options& o) { o.parallel.port = 4000; }));
 }

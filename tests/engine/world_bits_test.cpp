@@ -155,6 +155,62 @@ TEST_CASE("world bits: wrapping and a strategy per unit never show", "[engine][w
   CHECK(run(mixed) == alone);
 }
 
+/// The matrices of the blocks, or every parameter there is.
+std::vector<std::string> whole_parameters(const Options& options, bool all) {
+  std::vector<std::string> names;
+  for (const UnitParameters& unit : describe_units(options.shape)) {
+    for (const Parameter& parameter : unit.parameters) {
+      if (all || (unit.name.rfind("block", 0) == 0 && !parameter.vector)) {
+        names.push_back(parameter.name);
+      }
+    }
+  }
+  return names;
+}
+
+TEST_CASE("world bits: parameters with one owner never show",
+          "[engine][world_step][optimizer][EN-1]") {
+  for (const char* compute : {"fp32", "bf16"}) {
+    auto options = world_options();
+    options.precision.compute = compute;
+    const Trace alone = run(options);
+    for (const bool all : {false, true}) {
+      options.whole_parameters = whole_parameters(options, all);
+      for (const std::int64_t ranks : {1, 2, 3, 4, 8}) {
+        for (const Split split : splits_of(ranks)) {
+          for (const char* sync : {"every_lane", "last_lane"}) {
+            CAPTURE(compute, all, ranks, split.strategy, split.group, sync);
+            CHECK(run(with(options, ranks, split.strategy, split.group, sync), {}, 3) == alone);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("world bits: owners and everything else that shards never show",
+          "[engine][world_step][optimizer][EN-1]") {
+  auto options = world_options();
+  options.shape.tie_embeddings = true;
+  const Trace alone = run(options);
+  options.whole_parameters = whole_parameters(options, false);
+  for (const char* reshard : {"never", "after_forward", "2"}) {
+    for (const Split split : {Split{"full", 0}, Split{"hybrid", 4}}) {
+      auto world = with(options, split.group == 0 ? 4 : 8, split.strategy, split.group);
+      world.parallel.reshard = reshard;
+      CAPTURE(reshard, split.strategy);
+      CHECK(run(world) == alone);
+    }
+  }
+  auto mixed = with(options, 4, "full");
+  mixed.parallel.group = 2;
+  mixed.parallel.strategy_by_unit = {"embedding = none", "head = none", "block 1 = hybrid"};
+  CHECK(run(mixed) == alone);
+  mixed.parallel.wrapping = {"by_size"};
+  mixed.parallel.strategy_by_unit.clear();
+  CHECK(run(mixed) == alone);
+}
+
 TEST_CASE("world bits: tied embeddings", "[engine][world_step][EN-1]") {
   auto options = world_options();
   options.shape.tie_embeddings = true;
