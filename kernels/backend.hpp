@@ -13,6 +13,7 @@
 #include "kernels/global_norm.hpp"
 #include "kernels/head_loss.hpp"
 #include "kernels/matmul.hpp"
+#include "kernels/muon.hpp"
 #include "kernels/norm.hpp"
 #include "kernels/rope.hpp"
 
@@ -55,6 +56,10 @@ struct KernelTable {
   void (*adamw_update)(Stream&, const AdamwParams&);
   void (*ademamix_update)(Stream&, const AdemamixParams&);
   void (*dana_update)(Stream&, const DanaParams&);
+  void (*muon_momentum)(Stream&, const MuonMomentumParams&);
+  void (*muon_normalise)(Stream&, const MuonNormaliseParams&);
+  void (*blend_bf16)(Stream&, const BlendBf16Params&);
+  void (*muon_apply)(Stream&, const MuonApplyParams&);
 };
 
 /// Always there: the fallback without a GPU, the oracle with one.

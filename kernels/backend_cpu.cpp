@@ -93,6 +93,10 @@ const KernelTable& cpu_backend() {
       .adamw_update = cpu::adamw_update,
       .ademamix_update = cpu::ademamix_update,
       .dana_update = cpu::dana_update,
+      .muon_momentum = cpu::muon_momentum,
+      .muon_normalise = cpu::muon_normalise,
+      .blend_bf16 = cpu::blend_bf16,
+      .muon_apply = cpu::muon_apply,
   };
   return table;
 }

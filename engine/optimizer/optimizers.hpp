@@ -26,5 +26,9 @@ namespace train::engine {
                                                        std::int64_t run_steps);
 [[nodiscard]] std::unique_ptr<Optimizer> make_ademamix_decaying_wd(
     const configs::OptimizerSection& section, std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_muon(const configs::OptimizerSection& section,
+                                                   std::int64_t run_steps);
+[[nodiscard]] std::unique_ptr<Optimizer> make_d_muon(const configs::OptimizerSection& section,
+                                                     std::int64_t run_steps);
 
 }  // namespace train::engine

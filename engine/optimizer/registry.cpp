@@ -18,6 +18,8 @@ constexpr auto kOptimizers = std::to_array<RegisteredOptimizer>({
     {"dana-star-mk4", make_dana_star_mk4},
     {"ademamix", make_ademamix},
     {"ademamix-decaying-wd", make_ademamix_decaying_wd},
+    {"muon", make_muon},
+    {"d-muon", make_d_muon},
 });
 
 }  // namespace
