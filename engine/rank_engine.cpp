@@ -97,17 +97,25 @@ void RankEngine::make_optimizer() {
   for (std::size_t index = 0; index < plan_.groups().size(); ++index) {
     const ShardGroup& group = plan_.groups()[index];
     const GroupState& state = parts_->states[index];
+    std::vector<LaneRange> reported(group.parameters.size());
+    for (const Segment& segment : parts_->layout.group(index).reduce.segments) {
+      reported[segment.parameter] = {segment.first_row, segment.rows};
+    }
     for (const Segment& segment : parts_->layout.group(index).state.segments) {
       if (frozen[first + segment.parameter]) {
         continue;
       }
+      LaneRange counted = reported[segment.parameter];
+      counted.first = counted.count > 0 ? counted.first - segment.first_row : 0;
       const bool decayed = group.parameters[segment.parameter].group == ParameterGroup::decay;
       (decayed ? parts_->decay : parts_->no_decay)
           .add({.parameter = &group.parameters[segment.parameter],
                 .rows = segment.rows,
                 .weights = state.master(segment.parameter, segment.first_row),
                 .gradient = parts_->optimizer_gradient(plan_, index, segment),
-                .states = state.states(segment.parameter, segment.first_row)});
+                .states = state.states(segment.parameter, segment.first_row),
+                .row_sums = parts_->optimizer_sums.as<double>()},
+               counted);
     }
     first += group.parameters.size();
   }
@@ -268,8 +276,18 @@ void RankEngine::update(kernels::Stream& stream, ParameterGroup group, std::int6
                         .lr = learning_rate_of(step),
                         .peak_lr = options_.optimizer.lr,
                         .gate = &parts_->step_scalars()->gate,
-                        .scratch = parts_->optimizer_scratch.data()});
+                        .scratch = parts_->optimizer_scratch.data(),
+                        .diagnosed = diagnosed(step),
+                        .sums = &parts_->group_sums[static_cast<std::size_t>(group)]});
 }
+
+bool RankEngine::diagnosed(std::int64_t step) const {
+  const std::int64_t interval = options_.diagnostics_interval;
+  const bool due = step + 1 == options_.total_steps || (step + 1) % interval == 0;
+  return due && parts_->optimizer_sums.size_bytes() > 0;
+}
+
+const Optimizer& RankEngine::optimizer() const { return parts_->layout.optimizer(); }
 
 void RankEngine::settle_weights(kernels::Stream& stream) {
   for (const GroupState& state : parts_->states) {

@@ -11,6 +11,7 @@
 #include "engine/base/result.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/collective/collective_schedule.hpp"
+#include "engine/exact_sum.hpp"
 #include "engine/gradient_set.hpp"
 #include "engine/memory_plan.hpp"
 #include "engine/model/initial_weights.hpp"
@@ -23,6 +24,8 @@
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
+
+class Optimizer;
 
 /// What a lane is run for.
 enum class LanePurpose : std::uint8_t {
@@ -49,6 +52,9 @@ struct StepResult {
   double lr = 0.0;
   bool poisoned = false;                ///< A loss or norm was not finite; no weight was changed.
   std::vector<double> unit_grad_norms;  ///< Of each unit, before clipping.
+  /// Of the updated rows whose gradient this rank finishes: Optimizer::row_sums(), which added up
+  /// over ranks are those of the model (diagnose()). Empty in other steps and when poisoned.
+  std::vector<ExactSum> optimizer_sums;
 };
 
 /// Mean cross-entropy in nats (no z-loss) and accuracy over the targets of all evaluation lanes.
@@ -107,6 +113,8 @@ class RankEngine {
     std::int64_t total_steps = 0;
     std::int64_t eval_lanes = 0;
     std::int32_t lane_slots = 4;
+    /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
+    std::int64_t diagnostics_interval = 1;
     /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
     std::vector<std::string> whole_parameters = {};
   };
@@ -171,6 +179,7 @@ class RankEngine {
   [[nodiscard]] GradientSet& gradients();
 
   [[nodiscard]] double learning_rate_of(std::int64_t step) const;
+  [[nodiscard]] const Optimizer& optimizer() const;
   [[nodiscard]] std::int64_t tokens_per_step() const;
   /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
   /// moments.
@@ -191,6 +200,8 @@ class RankEngine {
 
   void make_gradient_set();
   void make_optimizer();
+  /// Step `step` (from 0) makes the optimizer's sums.
+  [[nodiscard]] bool diagnosed(std::int64_t step) const;
   [[nodiscard]] Lane make_lane(const LaneWork& work) const;
   [[nodiscard]] std::int64_t* nonfinite_slot(std::int64_t lane, std::size_t unit,
                                              bool backward) const;

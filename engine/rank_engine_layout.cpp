@@ -32,6 +32,15 @@ StagedOp empty_op(std::int64_t ranks) {
   return op;
 }
 
+/// Of one segment.
+std::int64_t most_rows(const Part& part) {
+  std::int64_t rows = 0;
+  for (const Segment& segment : part.segments) {
+    rows = std::max(rows, segment.rows);
+  }
+  return rows;
+}
+
 std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t ranks) {
   std::vector<std::int64_t> blocks = {0};
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -301,12 +310,18 @@ std::size_t RankLayout::optimizer_scratch_bytes() const {
   return most;
 }
 
+std::int64_t RankLayout::optimizer_sums() const {
+  std::int64_t rows = 0;
+  for (const GroupLayout& group : groups_) {
+    rows = std::max(rows, most_rows(group.state));
+  }
+  return rows * static_cast<std::int64_t>(optimizer_->row_sums().size());
+}
+
 std::int64_t RankLayout::norm_rows() const {
   std::int64_t rows = 0;
   for (const GroupLayout& group : groups_) {
-    for (const Segment& segment : group.reduce.segments) {
-      rows = std::max(rows, segment.rows);
-    }
+    rows = std::max(rows, most_rows(group.reduce));
   }
   return rows;
 }
@@ -369,7 +384,7 @@ MemoryPlan RankLayout::memory() const {
       bytes_of(eval_block(ranks_), sizeof(kernels::LossSums)) +
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
-      optimizer_scratch_bytes();
+      optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double));
   return memory;
 }
 

@@ -89,6 +89,8 @@ class RankLayout {
   [[nodiscard]] std::int64_t optimizer_elements(std::size_t group) const;
   /// What the largest update here needs for itself; 0: nothing.
   [[nodiscard]] std::size_t optimizer_scratch_bytes() const;
+  /// Doubles of the row sums of any update's slice.
+  [[nodiscard]] std::int64_t optimizer_sums() const;
   /// Most rows of one segment of a reduce part.
   [[nodiscard]] std::int64_t norm_rows() const;
 

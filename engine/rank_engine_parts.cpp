@@ -80,6 +80,7 @@ void RankEngine::Parts::make_buffers(const Options& options) {
   rounding = {bytes(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights"};
   row_sums = {bytes(layout.norm_rows(), sizeof(double)), "row sums"};
   optimizer_scratch = {layout.optimizer_scratch_bytes(), "scratch of the optimizer"};
+  optimizer_sums = {bytes(layout.optimizer_sums(), sizeof(double)), "row sums of the optimizer"};
   const std::size_t slots =
       bytes(options.batch.micro_batch * options.seq_len * options.lane_slots, sizeof(std::int32_t));
   tokens = {slots, "lane tokens"};

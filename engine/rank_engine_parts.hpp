@@ -49,6 +49,8 @@ struct RankEngine::Parts {
   kernels::Buffer rounding;     // bf16 halves on the way from masters to compute weights.
   kernels::Buffer row_sums;
   kernels::Buffer optimizer_scratch;
+  kernels::Buffer optimizer_sums;  // Row sums of one update's slice; empty: it makes none.
+  std::array<std::vector<ExactSum>, 2> group_sums;  // Of its rows reported here: by ParameterGroup.
   kernels::Buffer tokens, targets;
   // Exchanged blocks of all ranks, one after the other: norms and loss sums; evaluation loss sums;
   // counts of NaN and Inf.

@@ -66,9 +66,14 @@ StepResult RankEngine::step_result(std::int64_t step) const {
       .grad_norm = static_cast<double>(scalars->gate.grad_norm),
       .lr = learning_rate_of(step),
       .poisoned = scalars->gate.poisoned != 0,
-      .unit_grad_norms = {}};
+      .unit_grad_norms = {},
+      .optimizer_sums = {}};
   for (const double square : parts_->unit_squares) {
     result.unit_grad_norms.push_back(std::sqrt(square));
+  }
+  if (diagnosed(step) && !result.poisoned) {
+    result.optimizer_sums = parts_->group_sums.front();
+    add_each(result.optimizer_sums, parts_->group_sums.back());
   }
   return result;
 }
@@ -135,7 +140,8 @@ MemoryPlan RankEngine::allocated() const {
   memory.buffers_bytes = parts_->tokens.size_bytes() + parts_->targets.size_bytes() +
                          parts_->step_sums.size_bytes() + parts_->eval_sums.size_bytes() +
                          parts_->nonfinite.size_bytes() + parts_->row_sums.size_bytes() +
-                         parts_->rounding.size_bytes() + parts_->optimizer_scratch.size_bytes();
+                         parts_->rounding.size_bytes() + parts_->optimizer_scratch.size_bytes() +
+                         parts_->optimizer_sums.size_bytes();
   return memory;
 }
 

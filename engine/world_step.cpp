@@ -174,10 +174,13 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
     loop.exchange(CollectiveKind::refresh, group);
   }
   stream.synchronize();
-  const StepResult result = ranks_.front()->step_result(step);
+  StepResult result = ranks_.front()->step_result(step);
   for (const auto& rank : ranks_) {
-    TRAIN_CHECK(same_result(result, rank->step_result(step)), "rank {} has another result",
-                rank->options().rank);
+    const StepResult other = rank->step_result(step);
+    TRAIN_CHECK(same_result(result, other), "rank {} has another result", rank->options().rank);
+    if (rank != ranks_.front()) {
+      add_each(result.optimizer_sums, other.optimizer_sums);
+    }
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/exact_sum.hpp"
 #include "engine/model/model.hpp"
 #include "engine/parameter.hpp"
 #include "kernels/backend.hpp"
@@ -87,6 +88,11 @@ class Optimizer {
   Optimizer(const Optimizer&) = default;
   Optimizer& operator=(const Optimizer&) = default;
 };
+
+/// Diagnostics from the sums of all ranks, added up: exact whatever the sharding, rounded once.
+/// None of no sums.
+[[nodiscard]] std::vector<OptimizerDiagnostic> diagnose(const Optimizer& optimizer,
+                                                        std::span<const ExactSum> sums);
 
 /// Names of the model's parameters that want one owner, in the order of the model.
 [[nodiscard]] std::vector<std::string> whole_parameters(const Optimizer& optimizer,

@@ -4,11 +4,23 @@
 
 namespace train::engine {
 
+std::vector<OptimizerDiagnostic> diagnose(const Optimizer& optimizer,
+                                          std::span<const ExactSum> sums) {
+  if (sums.empty()) {
+    return {};
+  }
+  std::vector<double> values;
+  for (const ExactSum& sum : sums) {
+    values.push_back(sum.value());
+  }
+  return optimizer.diagnose(values);
+}
+
 OptimizerGroup::OptimizerGroup(const kernels::KernelTable& kernels, const Optimizer& optimizer,
                                ParameterGroup group)
     : kernels_(&kernels), optimizer_(&optimizer), decayed_(group == ParameterGroup::decay) {}
 
-void OptimizerGroup::add(const OptimizerSlice& slice) {
+void OptimizerGroup::add(const OptimizerSlice& slice, LaneRange counted) {
   TRAIN_CHECK(slice.parameter != nullptr && slice.weights != nullptr && slice.gradient != nullptr);
   const Parameter& parameter = *slice.parameter;
   const std::size_t states = optimizer_->states(parameter).size();
@@ -18,7 +30,9 @@ void OptimizerGroup::add(const OptimizerSlice& slice) {
   }
   TRAIN_CHECK(!optimizer_->whole(parameter) || slice.rows == parameter.rows,
               "{}: {} of {} rows are here", parameter.name, slice.rows, parameter.rows);
-  slices_.push_back(slice);
+  TRAIN_CHECK(counted.first >= 0 && counted.end() <= slice.rows, "rows {}..{} of {}", counted.first,
+              counted.end(), slice.rows);
+  entries_.push_back({slice, counted});
 }
 
 void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const {
@@ -31,15 +45,36 @@ void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const
                            .decayed = decayed_,
                            .diagnosed = update.diagnosed,
                            .scratch = update.scratch};
-  for (const OptimizerSlice& slice : slices_) {
-    optimizer_->update(stream, slice, step);
+  std::vector<ExactSum>* sums = update.diagnosed ? update.sums : nullptr;
+  if (sums != nullptr) {
+    stream.enqueue(
+        [sums, count = optimizer_->row_sums().size()] { sums->assign(count, ExactSum()); });
   }
+  for (const Entry& entry : entries_) {
+    optimizer_->update(stream, entry.slice, step);
+    if (sums != nullptr) {
+      add_up(stream, entry, sums);
+    }
+  }
+}
+
+void OptimizerGroup::add_up(kernels::Stream& stream, const Entry& entry,
+                            std::vector<ExactSum>* sums) const {
+  const std::size_t count = optimizer_->row_sums().size();
+  const double* values =
+      entry.slice.row_sums + static_cast<std::size_t>(entry.counted.first) * count;
+  const std::size_t total = static_cast<std::size_t>(entry.counted.count) * count;
+  stream.enqueue([sums, values, count, total] {
+    for (std::size_t i = 0; i < total; ++i) {
+      (*sums)[i % count].add(values[i]);
+    }
+  });
 }
 
 std::int64_t OptimizerGroup::element_count() const {
   std::int64_t count = 0;
-  for (const OptimizerSlice& slice : slices_) {
-    count += slice.count();
+  for (const Entry& entry : entries_) {
+    count += entry.slice.count();
   }
   return count;
 }

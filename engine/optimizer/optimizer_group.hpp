@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/exact_sum.hpp"
+#include "engine/lanes/lane_tree.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/parameter.hpp"
 #include "kernels/backend.hpp"
@@ -15,7 +17,9 @@ class OptimizerGroup {
  public:
   OptimizerGroup(const kernels::KernelTable& kernels, const Optimizer& optimizer,
                  ParameterGroup group);
-  void add(const OptimizerSlice& slice);
+  /// Slices may share the memory of their row sums. `counted`: rows of the slice, from 0, that
+  /// enter Update::sums.
+  void add(const OptimizerSlice& slice, LaneRange counted = {});
 
   /// What differs from step to step.
   struct Update {
@@ -24,17 +28,26 @@ class OptimizerGroup {
     double peak_lr = 0.0;
     const kernels::UpdateGate* gate = nullptr;
     std::byte* scratch = nullptr;
-    bool diagnosed = false;
+    bool diagnosed = false;  ///< Make row sums.
+    /// When diagnosed, written on the stream: the sum of each over all counted rows. Meaningless
+    /// when gate->poisoned. nullptr: nobody asks.
+    std::vector<ExactSum>* sums = nullptr;
   };
   /// Enqueues an update of all slices. Nothing changes when gate->poisoned.
   void update(kernels::Stream& stream, const Update& update) const;
   [[nodiscard]] std::int64_t element_count() const;
 
  private:
+  struct Entry {
+    OptimizerSlice slice;
+    LaneRange counted;
+  };
+  void add_up(kernels::Stream& stream, const Entry& entry, std::vector<ExactSum>* sums) const;
+
   const kernels::KernelTable* kernels_;
   const Optimizer* optimizer_;
   bool decayed_;
-  std::vector<OptimizerSlice> slices_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace train::engine
