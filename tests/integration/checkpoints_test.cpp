@@ -11,16 +11,20 @@ using nlohmann::json;
 
 namespace {
 
-/// A finished run with the checkpoints 5, 10, 15, 20, evaluated at 10 and 20. Each is the last of a
-/// start: steps so short are faster than saves, and one that waits gives way to a newer one.
+/// Trains to the checkpoints 5, 10, 15, 20. Each is the last of a start: steps so short are faster
+/// than saves, and one that waits gives way to a newer one.
+bool train_in_parts(const RunSite& site, const Words& keys = {}) {
+  for (const char* steps : {"run.steps=5", "run.steps=10", "run.steps=15", "run.steps=20"}) {
+    Words all = keys;
+    all.insert(all.end(), {"checkpoint.interval_steps=5", steps});
+    site.train(all);
+  }
+  return true;
+}
+
 const RunSite& finished_site() {
   static const RunSite site;
-  static const bool trained = [] {
-    for (const char* steps : {"run.steps=5", "run.steps=10", "run.steps=15", "run.steps=20"}) {
-      site.train({"checkpoint.interval_steps=5", steps});
-    }
-    return true;
-  }();
+  static const bool trained = train_in_parts(site);
   REQUIRE(trained);
   return site;
 }
@@ -85,8 +89,9 @@ TEST_CASE("checkpoints: list is a table, newest last", "[integration][checkpoint
   REQUIRE(lines.size() == 5);
   CHECK(
       std::regex_search(lines[0], std::regex("STEP +STATE +WHEN +SIZE +RANKS +TOKENS +VAL LOSS")));
-  CHECK(std::regex_match(lines[1], std::regex(" +5  committed +2\\d\\d\\d-\\d\\d-\\d\\d .* 1 .* - "
-                                              "+project")));
+  CHECK(std::regex_match(lines[1],
+                         std::regex(" +5  committed +2\\d\\d\\d-\\d\\d-\\d\\d .* 1 .* \\d\\.\\d{5} "
+                                    "+project")));
   CHECK(std::regex_match(
       lines[4], std::regex(" +20  committed .* [KM]iB +1 +3.84 k +\\d\\.\\d{5} +project")));
   const json object = listed(run);
@@ -195,7 +200,7 @@ TEST_CASE("checkpoints: diff compares tensors to the bit", "[integration][checkp
   CHECK(std::regex_match(same.out, std::regex("same bits: \\d+ tensors\n")));
   // The same steps on two ranks: other keys, the same bits.
   const RunSite site;
-  site.train({"checkpoint.interval_steps=5", "parallel.ranks=2", "parallel.strategy=full"});
+  train_in_parts(site, {"parallel.ranks=2", "parallel.strategy=full"});
   const Ended ranks =
       finished_site().call({"checkpoints", "diff", site.run().string() + ":20", other});
   CHECK(ranks.exit_code == 0);
@@ -234,7 +239,10 @@ TEST_CASE("checkpoints: while the run is on one may look and not touch",
   const RunSite site;
   const auto process = site.start_run(
       {"run.steps=1000000", "checkpoint.interval_steps=3", "checkpoint.keep_last=2"});
-  REQUIRE(process->until([&] { return fs::exists(site.run() / "checkpoints/step-00000012"); }));
+  REQUIRE(process->until([&] {
+    const auto placed = checkpoint_steps(site.run());  // which are skipped, the disk decides
+    return !placed.empty() && placed.back() >= 12;
+  }));
   std::int64_t newest = 0;
   for (int i = 0; i < 25; ++i) {
     const Ended ended = site.call({"checkpoints", "list", "runs/tiny", "--json", "--all"});

@@ -98,11 +98,12 @@ class Process {
     }
   }
 
-  /// Waits until `condition` holds or the process has ended; true if it holds.
+  /// Waits until `condition` holds, the process has ended or `limit` is over; true if it holds.
   template <class Condition>
-  bool until(Condition condition) {
+  bool until(Condition condition, std::chrono::seconds limit = std::chrono::seconds(120)) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
     while (!condition()) {
-      if (!running()) {
+      if (!running() || std::chrono::steady_clock::now() > deadline) {
         return condition();
       }
       rest();

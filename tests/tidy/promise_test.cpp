@@ -130,7 +130,7 @@ const SourceTree& repository() {
 }
 
 TEST_CASE("promise: every key of a run is documented", "[tidy][promise][CF-1]") {
-  CHECK(section_keys(repository()).size() == 83);
+  CHECK(section_keys(repository()).size() >= 83);
   const Findings findings = check_keys(repository());
   INFO(joined(findings));
   CHECK(findings.empty());
