@@ -275,23 +275,69 @@ void bench_elementwise(Bench& bench, std::int64_t count) {
   });
 }
 
-void bench_optimizer(Bench& bench, std::int64_t count) {
+/// Rows of the updates say how many bytes an update moves for a parameter.
+void bench_updates(Bench& bench, std::int64_t count) {
   Floats p = values(count);
   const Floats g = values(count);
-  Floats m(p.size());
-  Floats v(p.size());
+  std::vector<Floats> states(3, Floats(p.size()));
   const UpdateGate gate;
-  const double bytes = 4.0 * static_cast<double>(count);
-  bench.row(fmt::format("adamw_update {}", count), 0, 7 * bytes, [&](Stream& stream) {
-    bench.kernels().adamw_update(stream, {.p = p.data(),
-                                          .g = g.data(),
-                                          .m = m.data(),
-                                          .v = v.data(),
-                                          .gate = &gate,
-                                          .count = count,
-                                          .step = 10,
-                                          .lr = 1e-3});
+  const auto row = [&](const char* name, int bytes, const std::function<void(Stream&)>& work) {
+    bench.row(fmt::format("{} {}, {} B each", name, count, bytes), 0,
+              static_cast<double>(bytes) * static_cast<double>(count), work);
+  };
+  const KernelTable& kernels = bench.kernels();
+  row("adamw_update", 28, [&](Stream& stream) {
+    kernels.adamw_update(stream, {.p = p.data(),
+                                  .g = g.data(),
+                                  .m = states[0].data(),
+                                  .v = states[1].data(),
+                                  .gate = &gate,
+                                  .count = count,
+                                  .step = 10,
+                                  .lr = 1e-3});
   });
+  row("ademamix_update", 36, [&](Stream& stream) {
+    kernels.ademamix_update(stream, {.p = p.data(),
+                                     .g = g.data(),
+                                     .fast = states[0].data(),
+                                     .slow = states[1].data(),
+                                     .v = states[2].data(),
+                                     .gate = &gate,
+                                     .count = count,
+                                     .step = 10,
+                                     .lr = 1e-3});
+  });
+  for (const bool star : {false, true}) {
+    row(star ? "dana_update star" : "dana_update", star ? 36 : 28, [&, star](Stream& stream) {
+      kernels.dana_update(stream, {.p = p.data(),
+                                   .g = g.data(),
+                                   .m = states[0].data(),
+                                   .v = states[1].data(),
+                                   .tau = star ? states[2].data() : nullptr,
+                                   .gate = &gate,
+                                   .rows = count,
+                                   .step = 10,
+                                   .lr = 1e-3});
+    });
+  }
+  row("muon_momentum", 16, [&](Stream& stream) {
+    kernels.muon_momentum(stream, {.g = g.data(),
+                                   .m = states[0].data(),
+                                   .x = states[1].data(),
+                                   .gate = &gate,
+                                   .count = count});
+  });
+  row("muon_apply", 12, [&](Stream& stream) {
+    kernels.muon_apply(
+        stream, {.p = p.data(), .x = g.data(), .gate = &gate, .count = count, .step_size = 1e-6});
+  });
+}
+
+void bench_optimizer(Bench& bench, std::int64_t count) {
+  bench_updates(bench, count);
+  Floats p = values(count);
+  const Floats g = values(count);
+  const double bytes = 4.0 * static_cast<double>(count);
   std::vector<double> row_sums(static_cast<std::size_t>(count / 768));
   bench.row(fmt::format("row_square_sums {}", count), 0, bytes, [&](Stream& stream) {
     bench.kernels().row_square_sums(
