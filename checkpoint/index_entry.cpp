@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
@@ -50,21 +51,45 @@ class Fields {
   bool good_ = true;
 };
 
+/// A text of the first version that can be a field of this one.
+std::optional<std::string> json_field(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) {
+    return std::nullopt;
+  }
+  std::string text = *found;
+  const bool plain = std::none_of(text.begin(), text.end(), [](char letter) {
+    return static_cast<unsigned char>(letter) < ' ';
+  });
+  return plain && !text.empty() ? std::optional(std::move(text)) : std::nullopt;
+}
+
+std::optional<std::int64_t> json_number(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_integer()) {
+    return std::nullopt;
+  }
+  const auto number = found->get<std::int64_t>();
+  return found->is_number_unsigned() && number < 0 ? std::nullopt : std::optional(number);
+}
+
 /// The form of the first version of the index: every entry was of a checkpoint in place.
 std::optional<IndexEntry> parse_json_entry(std::string_view text) {
   const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
-  const auto is = [&object](const char* key, bool number) {
-    const auto found = object.find(key);
-    return found != object.end() && (number ? found->is_number_integer() : found->is_string());
-  };
-  if (!object.is_object() || !is("step", true) || !is("directory", false) ||
-      !is("manifest_digest", false) || !is("recorded_s", true)) {
+  if (!object.is_object()) {
     return std::nullopt;
   }
-  return IndexEntry{.step = object["step"],
-                    .directory = object["directory"],
-                    .manifest_digest = object["manifest_digest"],
-                    .recorded_s = object["recorded_s"]};
+  const auto step = json_number(object, "step");
+  auto directory = json_field(object, "directory");
+  auto digest = json_field(object, "manifest_digest");
+  const auto recorded_s = json_number(object, "recorded_s");
+  if (!step || !directory || !digest || !recorded_s) {
+    return std::nullopt;
+  }
+  return IndexEntry{.step = *step,
+                    .directory = *std::move(directory),
+                    .manifest_digest = *std::move(digest),
+                    .recorded_s = *recorded_s};
 }
 
 }  // namespace

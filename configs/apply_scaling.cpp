@@ -53,7 +53,7 @@ class RuleSetter {
         [&](auto* target) {
           using Target = std::remove_pointer_t<decltype(target)>;
           if constexpr (std::is_same_v<Target, double> && std::is_arithmetic_v<Value>) {
-            *target = static_cast<double>(value);
+            *target = static_cast<Target>(value);
           } else if constexpr (std::is_same_v<Target, Value>) {
             *target = value;
           }

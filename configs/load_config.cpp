@@ -30,8 +30,8 @@ constexpr std::uintmax_t kLargestFile = 1 << 20;
 std::string one_line(std::string_view text) {
   std::string out(text.substr(0, 200));
   std::replace_if(
-      out.begin(), out.end(), [](char letter) { return static_cast<unsigned char>(letter) < 32; },
-      ' ');
+      out.begin(), out.end(),
+      [](char letter) { return static_cast<unsigned char>(letter) < 32 || letter == 127; }, ' ');
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "storage/atomic_file.hpp"
+#include "storage/untrusted_text.hpp"
 
 namespace train::actors {
 namespace {
@@ -53,7 +54,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
       return endpoint;
     }
   }
-  return user_error(fmt::format("'{}' is no HOST:PORT", text));
+  return user_error(fmt::format("{} is no HOST:PORT", storage::shown(text)));
 }
 
 Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file, const std::string& start,

@@ -7,10 +7,13 @@
 #include <charconv>
 #include <optional>
 
+#include "storage/untrusted_text.hpp"
+
 namespace train::actors {
 namespace {
 
 constexpr std::uint64_t kMostHosts = 65536;
+constexpr std::size_t kMostDigits = 20;
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t value = 0;
@@ -50,7 +53,8 @@ bool append_range(const std::string& prefix, std::string_view range,
   const std::string_view high = dash == std::string_view::npos ? low : range.substr(dash + 1);
   const auto first = number_of(low);
   const auto last = number_of(high);
-  if (!first || !last || *last < *first || *last - *first >= kMostHosts) {
+  if (!first || !last || *last < *first || *last - *first >= kMostHosts - names.size() ||
+      low.size() > kMostDigits) {
     return false;
   }
   for (std::uint64_t i = *first; i <= *last; ++i) {
@@ -67,7 +71,8 @@ bool append_entry(std::string_view entry, std::vector<std::string>& names) {
     return !entry.empty() && entry.find(']') == std::string_view::npos;
   }
   const std::size_t close = entry.find(']', open);
-  if (close == std::string_view::npos || entry.find('[', close) != std::string_view::npos) {
+  if (close == std::string_view::npos || entry.find(']') < open ||
+      entry.find_first_of("[]", close + 1) != std::string_view::npos) {
     return false;
   }
   const std::size_t before = names.size();
@@ -180,7 +185,7 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
     }
   }
   if (!good) {
-    return user_error(fmt::format("'{}' is no list of host names", list));
+    return user_error(fmt::format("{} is no list of host names", storage::shown(list)));
   }
   return names;
 }
