@@ -11,10 +11,12 @@ using namespace train::test;
 
 namespace {
 
+/// Two saves, of which none is skipped however slow the disk is: the first, and that of the end.
 const Words kShort = {"run.steps=12",
+                      "batch.lanes=4",
                       "run.digest_interval_steps=1",
                       "schedule.warmup_steps=2",
-                      "checkpoint.interval_steps=4",
+                      "checkpoint.interval_steps=6",
                       "checkpoint.keep_last=2",
                       "eval.interval_steps=6"};
 
@@ -92,10 +94,7 @@ TEST_CASE(
   const Site site;
   site.train(site.keys(ranks));
   CHECK(results_of(site.run()) == short_results());
-  const auto placed = steps_in(site.run() / "checkpoints");  // one before, if it was not skipped
-  REQUIRE((placed.size() == 1 || placed.size() == 2));
-  CHECK((placed.front() == 4 || placed.front() == 8 || placed.size() == 1));
-  CHECK(placed.back() == 12);
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
   CHECK(steps_in(site.local()) == std::vector<std::int64_t>{12});  // the newest published one
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
@@ -117,18 +116,18 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
   const Words ranks = GENERATE(Words{}, rank_keys(2, "full"));
   const Site site;
   // The first checkpoint's copy stands still half-way.
-  const Words keys = site.keys(joined(ranks, {"checkpoint.interval_steps=8"}));
+  const Words keys = site.keys(ranks);
   const auto run = site.start_with(
       {site.rsync("for last; do :; done\nhead -c 1000 /dev/zero > \"$last/.half\"\nsleep 1000")},
       keys);
   REQUIRE(run->until([&] {
     return processes_with(site.path().string() + "/rsync-0") > 0 &&
-           fs::exists(site.local() / "step-00000008");
+           fs::exists(site.local() / "step-00000006");
   }));
   const std::string halves = site.path().string() + "/rsync-0";
   REQUIRE(comes_true([&] {
     for (const std::string& name : names_in(site.run() / "checkpoints")) {
-      if (name.starts_with(".incoming") && has(name, "step-00000008")) {
+      if (name.starts_with(".incoming") && has(name, "step-00000006")) {
         return true;
       }
     }
@@ -139,10 +138,10 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
   CHECK(comes_true([&] { return processes_with(halves) == 0; }));
   CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{});
   const Ended ended = site.train(keys);
-  CHECK(has(ended.err, "checkpoint_published step=8 "));
-  CHECK(has(ended.err, fmt::format("resumed step=8 from {}", site.local().string())));
+  CHECK(has(ended.err, "checkpoint_published step=6 "));
+  CHECK(has(ended.err, fmt::format("resumed step=6 from {}", site.local().string())));
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
 }
@@ -180,14 +179,14 @@ TEST_CASE("places: a copy that fails is reported; the local one stands, and is p
   CHECK(ended.exit_code == 1);
   CHECK(has(ended.err, "checkpoint_failed step=12 "));
   CHECK(has(ended.err, "the cable is cut"));
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{4, 8});
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6});
   CHECK(steps_in(site.local()).back() == 12);
   check_tidy(site.run() / "checkpoints");
   check_tidy(site.local());
   const Ended again = site.train(site.keys(ranks));
   INFO(again.err);
   CHECK(has(again.err, "checkpoint_published step=12 "));
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
   CHECK(results_of(site.run()) == short_results());
 }
 
@@ -212,7 +211,7 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
   const std::string last = lines_of(ended.err).back();
   CHECK(has(last, "checkpoint of step 12 is whole in " + site.local().string()));
   CHECK(has(last, "checkpoint.drain_s = 2"));
-  CHECK(has(last, "that of step 8 stands"));
+  CHECK(has(last, "that of step 6 stands"));
   CHECK(processes_with(site.path().string() + "/rsync-0") == 0);  // no child is left
   CHECK(workers_of(site.path()).empty());
   CHECK(steps_in(site.local()).back() == 12);
@@ -233,7 +232,7 @@ TEST_CASE("places: a full local disk costs no checkpoint", "[integration][places
   const Ended ended = site.start_run(keys)->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 1);
-  CHECK(has(ended.err, "checkpoint_failed step=4 "));
+  CHECK(has(ended.err, "checkpoint_failed step=6 "));
   CHECK(has(ended.err, "checkpoint_failed step=12 "));
   CHECK(has(ended.err, "disk full"));
   CHECK(steps_in(site.run() / "checkpoints").empty());
@@ -265,12 +264,12 @@ TEST_CASE("places: damage in one place is made up for by the other; in both it i
     const Ended ended = site.train(site.keys({"run.steps=14", "checkpoint.keep_last=1"}));
     CHECK(has(ended.err, fmt::format("resumed step=12 from {}", site.run().string())) !=
           has(ended.err, "resumed step=12 from runs"));
-    CHECK(has(ended.err, "checkpoint_set_aside"));
+    CHECK(has(ended.err, "checkpoints_damaged "));
   }
   SECTION("the project's") {
     damage(site.run() / "checkpoints" / shard);
     const Ended ended = site.train(site.keys({"run.steps=14", "checkpoint.keep_last=1"}));
-    CHECK(has(ended.err, "checkpoint_set_aside"));
+    CHECK(has(ended.err, "checkpoints_damaged "));
     CHECK(has(ended.err, "checkpoint_published step=12 "));
     CHECK(has(ended.err, fmt::format("resumed step=12 from {}", site.local().string())));
   }
@@ -314,7 +313,7 @@ TEST_CASE("places: two nodes, each with a disk of its own or with one between th
   CHECK(ended.exit_code == 0);
   CHECK(other->wait().exit_code == 0);
   CHECK(results_of(site.run()) == short_results());
-  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{8, 12});
+  CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{6, 12});
   for (const std::string& disk : disks) {
     const fs::path local = train::checkpoint::places_of(site.run(), site / disk).local;
     check_tidy(local);
