@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -237,6 +238,22 @@ void GroupState::append_foreign_views(std::vector<StateView>& views) const {
     const Segment& kept = layout_->state.segments[segment_of_[i]];
     append(0, kept.first_row);
     append(kept.first_row + kept.rows, parameter.rows);
+  }
+}
+
+void GroupState::append_empty_views(std::vector<StateView>& views) const {
+  for (std::size_t i = 0; i < group_->parameters.size(); ++i) {
+    const Parameter& parameter = group_->parameters[i];
+    if (segment_of_[i] < layout_->state.segments.size()) {
+      continue;
+    }
+    if (!layout_->resident) {
+      views.push_back(row_view("model." + parameter.name, parameter, 0, 0, nullptr));
+    }
+    for (const std::string_view state : optimizer_->states(parameter)) {
+      views.push_back(row_view(fmt::format("optimizer.{}.{}", state, parameter.name), parameter, 0,
+                               0, nullptr));
+    }
   }
 }
 

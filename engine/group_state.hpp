@@ -52,6 +52,8 @@ class GroupState {
   void append_views(const Part& part, std::vector<StateView>& views) const;
   /// Appends views of resident compute weights of which this rank keeps no masters.
   void append_foreign_views(std::vector<StateView>& views) const;
+  /// Appends views of no row, of tensors of which nothing is kept here: they are the model's too.
+  void append_empty_views(std::vector<StateView>& views) const;
 
   [[nodiscard]] std::size_t weights_bytes() const;
   [[nodiscard]] std::size_t optimizer_bytes() const;

@@ -329,6 +329,7 @@ std::vector<StateView> RankEngine::state_views() const {
   for (std::size_t index = 0; index < plan_.groups().size(); ++index) {
     parts_->states[index].append_views(parts_->layout.group(index).state, views);
     parts_->states[index].append_foreign_views(views);
+    parts_->states[index].append_empty_views(views);
   }
   return views;
 }

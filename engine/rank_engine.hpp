@@ -184,7 +184,8 @@ class RankEngine {
   /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
   /// moments.
   [[nodiscard]] std::vector<StateView> shard_views() const;
-  /// All rows that this rank keeps: what a restore fills. Call settle_restored() afterwards.
+  /// All rows that this rank keeps: what a restore fills. Of a tensor of which it keeps nothing a
+  /// view of no row, so that every tensor is named. Call settle_restored() afterwards.
   [[nodiscard]] std::vector<StateView> state_views() const;
   /// After a restore, blocking: compute weights from masters. Weights that this rank lacks the
   /// masters of (optimizer, gradient with bf16) are restored too.
