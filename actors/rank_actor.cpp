@@ -294,7 +294,8 @@ void Rank::report_step(const TrainStep& command) const {
                                     .poisoned = result.poisoned,
                                     .has_digest = with_digest,
                                     .weights_digest = with_digest ? runtime->engine->digest() : 0,
-                                    .unit_grad_norms = std::move(norms)});
+                                    .unit_grad_norms = std::move(norms),
+                                    .optimizer_sums = engine::words_of(result.optimizer_sums)});
       });
   finish_on_stream(command.sequence);
   leave();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "engine/exact_sum.hpp"
+
 namespace train::actors {
 namespace {
 
@@ -11,6 +13,14 @@ Error disagreement(const char* what, std::int64_t step, std::int32_t rank_a, Flo
       "step {}: {} of rank {} is {} ({:016x}), of rank {} {} ({:016x}); they must be the same "
       "bits: suspect the memory or processor of one of them",
       step, what, rank_a, a.value(), a.bits, rank_b, b.value(), b.bits));
+}
+
+/// Exact, so that it does not show which rank is heard first.
+std::vector<std::uint64_t> added(const std::vector<std::uint64_t>& a,
+                                 const std::vector<std::uint64_t>& b) {
+  std::vector<engine::ExactSum> sums = engine::sums_of(a);
+  engine::add_each(sums, engine::sums_of(b));
+  return engine::words_of(sums);
 }
 
 }  // namespace
@@ -29,7 +39,15 @@ Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& even
       return disagreement("the gradient norm", event.step, first.rank, first.grad_norm, event.rank,
                           event.grad_norm);
     }
+    if (first.optimizer_sums.size() != event.optimizer_sums.size()) {
+      return failure(fmt::format(
+          "step {}: ranks {} and {} have {} and {} words of the optimizer's sums; they do not run "
+          "the same program",
+          event.step, first.rank, event.rank, first.optimizer_sums.size(),
+          event.optimizer_sums.size()));
+    }
     heard.first.weights_digest += event.weights_digest;
+    heard.first.optimizer_sums = added(first.optimizer_sums, event.optimizer_sums);
   }
   if (++heard.count < ranks) {
     return std::optional<StepFinished>();

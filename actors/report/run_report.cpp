@@ -17,6 +17,7 @@
 #include "actors/wait_board.hpp"
 #include "engine/base/log.hpp"
 #include "engine/base/units.hpp"
+#include "engine/exact_sum.hpp"
 #include "storage/atomic_file.hpp"
 
 namespace train::actors {
@@ -48,6 +49,14 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t first_ste
 /// Norms that have a name.
 std::size_t unit_norm_count(const StepFinished& event, const ReportOptions& options) {
   return std::min(event.unit_grad_norms.size(), options.units.size());
+}
+
+std::vector<engine::OptimizerDiagnostic> diagnostics_of(const StepFinished& event,
+                                                        const ReportOptions& options) {
+  if (options.optimizer == nullptr) {
+    return {};
+  }
+  return engine::diagnose(*options.optimizer, engine::sums_of(event.optimizer_sums));
 }
 
 }  // namespace
@@ -129,6 +138,15 @@ Status RunReport::unit_norms(const StepFinished& event) {
   return {};
 }
 
+Status RunReport::diagnostics(std::int64_t step,
+                              const std::vector<engine::OptimizerDiagnostic>& values) {
+  for (const engine::OptimizerDiagnostic& each : values) {
+    const std::string tag = fmt::format("optimizer/{}", each.name);
+    TRAIN_RETURN_IF_ERROR(scalars(step, {{tag.c_str(), each.value}}));
+  }
+  return {};
+}
+
 Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   const double seconds = static_cast<double>(now_ns - last_ns_) * 1e-9;
   tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
@@ -147,6 +165,10 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
     line["unit_grad_norm"][options_.units[unit]] =
         std::bit_cast<double>(event.unit_grad_norms[unit]);
   }
+  const auto diagnosed = diagnostics_of(event, options_);
+  for (const engine::OptimizerDiagnostic& each : diagnosed) {
+    line[fmt::format("optimizer/{}", each.name)] = each.value;
+  }
   line["lr"] = event.lr.value();
   line["tokens"] = event.step * options_.tokens_per_step;
   line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
@@ -155,6 +177,7 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   }
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
   TRAIN_RETURN_IF_ERROR(unit_norms(event));
+  TRAIN_RETURN_IF_ERROR(diagnostics(event.step, diagnosed));
   return scalars(event.step, {{"train/loss", event.loss.value()},
                               {"train/grad_norm", event.grad_norm.value()},
                               {"train/lr", event.lr.value()},

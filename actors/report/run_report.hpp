@@ -10,6 +10,7 @@
 
 #include "actors/messages/event_messages.hpp"
 #include "engine/base/result.hpp"
+#include "engine/optimizer/optimizer.hpp"
 #include "storage/tensorboard_writer.hpp"
 
 namespace train::actors {
@@ -24,6 +25,7 @@ struct ReportOptions {
   double peak_flops = 0.0;                     ///< Measured GEMM peak, for MFU; 0: unknown.
   std::optional<double> bytes_per_token = {};  ///< For bits per byte.
   std::vector<std::string> units = {};         ///< Names, for the norms of their gradients.
+  std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
   bool tensorboard = true;
   bool terminal = false;  ///< A live line instead of plain ones.
   std::FILE* out = nullptr;
@@ -57,6 +59,7 @@ class RunReport {
   Status append(const std::string& line);
   Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
   Status unit_norms(const StepFinished& event);
+  Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
   void show(const StepFinished& event);
   void print_line(const std::string& text);
 

@@ -10,6 +10,7 @@
 #include "actors/run/rank_setup.hpp"
 #include "configs/field_table.hpp"
 #include "engine/model/model_shape.hpp"
+#include "engine/optimizer/registry.hpp"
 
 namespace train::actors {
 namespace {
@@ -102,6 +103,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
        .bytes_per_token = run.plan.dataset.bytes_per_token(),
        .units = unit_names(options),
+       .optimizer = engine::make_optimizer(options.optimizer, options.total_steps),
        .tensorboard = run.config().run.tensorboard,
        .terminal = isatty(STDOUT_FILENO) != 0,
        .out = stdout});

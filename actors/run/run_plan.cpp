@@ -65,7 +65,8 @@ Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& con
       .train = config.train,
       .seq_len = config.data.sequence_length,
       .total_steps = config.run.steps,
-      .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0};
+      .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
+      .diagnostics_interval = config.run.log_interval_steps};
 }
 
 Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,

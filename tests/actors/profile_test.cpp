@@ -16,6 +16,9 @@
 #include "actors/profile/time_spans.hpp"
 #include "actors/report/run_report.hpp"
 #include "actors/wait_board.hpp"
+#include "configs/optimizer_table.hpp"
+#include "engine/exact_sum.hpp"
+#include "engine/optimizer/registry.hpp"
 #include "storage/atomic_file.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -280,6 +283,39 @@ TEST_CASE("profile: a board keeps the waits that are over", "[actors][profile]")
   history = board.history(later);
   REQUIRE(history[0].waits.size() == 3);  // the last one is under way
   CHECK(history[0].waits[2].end_ns == later);
+}
+
+TEST_CASE("report: a step's line has what the optimizer says of its update",
+          "[actors][report][optimizer]") {
+  const test::TempDirectory home;
+  const auto section = configs::default_optimizer("adana");
+  auto report = RunReport::open({.directory = home.path(),
+                                 .total_steps = 2,
+                                 .tokens_per_step = 10,
+                                 .optimizer = engine::make_optimizer(section, 2)});
+  REQUIRE(report.ok());
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    StepFinished event;
+    event.step = step;
+    if (step == 1) {
+      std::vector<engine::ExactSum> sums(4);  // Of alpha, ratio, momentum squared; a count.
+      for (const auto& [at, value] : {std::pair{0U, 6.0}, {1U, 2.0}, {2U, 9.0}, {3U, 4.0}}) {
+        sums[at].add(value);
+      }
+      event.optimizer_sums = engine::words_of(sums);
+    }
+    REQUIRE((*report)->step(event, steady_now_ns() + step).ok());
+  }
+  std::ifstream file(home / "metrics.jsonl");
+  std::string text;
+  REQUIRE(std::getline(file, text));
+  const auto line = nlohmann::ordered_json::parse(text);
+  CHECK(line["optimizer/alpha"] == 1.5);
+  CHECK(line["optimizer/auto_factor"] == 0.5);
+  CHECK(line["optimizer/kappa_factor"] == 3.0);
+  CHECK(line["optimizer/m_norm"] == 3.0);
+  REQUIRE(std::getline(file, text));
+  CHECK(text.find("optimizer/") == std::string::npos);
 }
 
 TEST_CASE("report: a step's line has the norm of every unit's gradient", "[actors][report]") {

@@ -3,6 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <vector>
+
+#include "engine/exact_sum.hpp"
 
 namespace train::actors {
 namespace {
@@ -29,6 +33,39 @@ TEST_CASE("rank agreement: the last rank completes a step; digests add up", "[ac
   REQUIRE((all.ok() && all->has_value()));
   CHECK((*all)->step == 1);
   CHECK((*all)->weights_digest == 7);
+}
+
+TEST_CASE("rank agreement: the optimizer's sums add up, in any order to the same bits",
+          "[actors][optimizer][P1]") {
+  const auto summed = [](const std::vector<std::int32_t>& order) {
+    RankAgreement agreement;
+    constexpr double kParts[] = {1e20, 1.0, -1e20, 0x1p-60};
+    std::optional<StepFinished> all;
+    for (const std::int32_t rank : order) {
+      StepFinished event = step_of(rank, 1, 0.5);
+      std::vector<engine::ExactSum> sums(2);
+      sums[0].add(kParts[rank]);
+      sums[1].add(rank);
+      event.optimizer_sums = engine::words_of(sums);
+      all = *agreement.hear(event, order.size());
+    }
+    REQUIRE(all);
+    return all->optimizer_sums;
+  };
+  const std::vector<std::uint64_t> words = summed({0, 1, 2, 3});
+  const std::vector<engine::ExactSum> sums = engine::sums_of(words);
+  REQUIRE(sums.size() == 2);
+  CHECK(sums[0].value() == 1.0 + 0x1p-60);
+  CHECK(sums[1].value() == 6.0);
+  CHECK(summed({3, 1, 0, 2}) == words);
+
+  RankAgreement agreement;
+  StepFinished some = step_of(0, 1, 0.5);
+  some.optimizer_sums = words;
+  REQUIRE(agreement.hear(some, 2).ok());
+  const auto heard = agreement.hear(step_of(1, 1, 0.5), 2);
+  REQUIRE_FALSE(heard.ok());
+  CHECK_THAT(heard.error().message, Catch::Contains("ranks 0 and 1"));
 }
 
 TEST_CASE("rank agreement: a rank may be a step ahead", "[actors]") {
