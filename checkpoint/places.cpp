@@ -125,16 +125,17 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   const fs::path& local = options_.places.local;
   const fs::path incoming = incoming_path(local, options_.tag, step);
   const fs::path target = local / checkpoint_name(step);
-  const Status prepared = [&]() -> Status {
+  const Status sealed = [&]() -> Status {
     TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
-    // One of an earlier start, whose steps have been done again.
-    return has_manifest(target, manifest) ? Status() : retire(local, step);
+    std::error_code code;
+    if (fs::exists(target, code) && !has_manifest(target, manifest)) {
+      // One of an earlier start, whose steps have been done again.
+      TRAIN_RETURN_IF_ERROR(retire(local, step));
+    }
+    return storage::rename_durably(incoming, target);
   }();
-  if (!prepared) {
-    // Two nodes may have one local place between them: then one of them has been first.
-    return has_manifest(target, manifest) ? Status() : prepared;
-  }
-  return storage::rename_durably(incoming, target);
+  // Two nodes may have one local place between them: then one of them has been first.
+  return !sealed && has_manifest(target, manifest) ? Status() : sealed;
 }
 
 Status ShardCarrier::send(std::int64_t step) const {
