@@ -3,7 +3,6 @@
 #include <caf/meta/type_name.hpp>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 // Between the head and the workers: joining, finding each other, leaving. All of it crosses
 // processes, so every message has an inspect, and none has a float.
@@ -39,10 +38,11 @@ struct GoAway {
 };
 
 /// Worker -> head: this key of the rendezvous has this value, once and for all. Answered by
-/// RendezvousDone or RendezvousRefused.
+/// RendezvousDone or RendezvousRefused. The bytes are a string as the framework checks a string's
+/// length before it makes room for it, and a vector's after.
 struct RendezvousSet {
   std::string key;
-  std::vector<char> bytes;
+  std::string bytes;
 };
 struct RendezvousDone {
   std::string key;
@@ -54,7 +54,7 @@ struct RendezvousGet {
 };
 struct RendezvousValue {
   std::string key;
-  std::vector<char> bytes;
+  std::string bytes;
 };
 struct RendezvousRefused {
   std::string key;

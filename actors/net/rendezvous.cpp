@@ -71,7 +71,8 @@ struct RendezvousState {
 caf::behavior rendezvous_behavior(caf::stateful_actor<RendezvousState>* self) {
   return {
       [self](RendezvousSet& message) -> caf::message {
-        const Status status = self->state.table.set(message.key, std::move(message.bytes));
+        const Status status =
+            self->state.table.set(message.key, {message.bytes.begin(), message.bytes.end()});
         return status ? caf::make_message(RendezvousDone{message.key})
                       : caf::make_message(RendezvousRefused{message.key, status.error().message});
       },
@@ -82,7 +83,7 @@ caf::behavior rendezvous_behavior(caf::stateful_actor<RendezvousState>* self) {
         }
         self->state.table.get(message.key, [self, asker, key = message.key](const auto& answer) {
           if (const auto* bytes = std::get_if<RendezvousTable::Bytes>(&answer)) {
-            self->send(asker, RendezvousValue{key, *bytes});
+            self->send(asker, RendezvousValue{key, {bytes->begin(), bytes->end()}});
           } else {
             self->send(asker, RendezvousRefused{key, std::get<Error>(answer).message});
           }
@@ -112,7 +113,9 @@ Result<std::vector<char>> RemoteStore::ask(Message message, const std::string& k
   self->monitor(store_);
   self->send(store_, std::move(message));
   self->receive([&](const RendezvousDone&) { result = std::vector<char>(); },
-                [&](RendezvousValue& value) { result = std::move(value.bytes); },
+                [&](RendezvousValue& value) {
+                  result = std::vector<char>(value.bytes.begin(), value.bytes.end());
+                },
                 [&](const RendezvousRefused& refused) { result = failure(refused.text); },
                 [&](const caf::down_msg&) {
                   result = failure(fmt::format("rendezvous: the head is gone ({})", key));
@@ -123,7 +126,7 @@ Result<std::vector<char>> RemoteStore::ask(Message message, const std::string& k
 
 Status RemoteStore::set(const std::string& key, const std::vector<char>& bytes) {
   const std::string full = prefix_ + key;
-  const auto answer = ask(RendezvousSet{full, bytes}, full, set_timeout_);
+  const auto answer = ask(RendezvousSet{full, {bytes.begin(), bytes.end()}}, full, set_timeout_);
   return answer ? Status() : answer.error();
 }
 

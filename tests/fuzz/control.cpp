@@ -100,7 +100,7 @@ std::vector<std::string> seeds() {
           seed(3, Refused{.text = "no", .over = true}),
           seed(4, WorkerExited{.rank = 1, .pid = 2, .text = "exit code 3"}),
           seed(5, GoAway{.text = "over", .exit_code = 1}),
-          seed(6, RendezvousSet{.key = "k", .bytes = {'a', 'b'}}),
+          seed(6, RendezvousSet{.key = "k", .bytes = "ab"}),
           seed(10, WorkerFailed{.rank = 1, .text = "no"}),
           seed(11, ShardWritten{.step = 10, .rank = 1, .record = "{}"}),
           seed(12, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"})};
