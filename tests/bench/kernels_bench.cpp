@@ -320,6 +320,20 @@ void bench_updates(Bench& bench, std::int64_t count) {
                                    .lr = 1e-3});
     });
   }
+  std::vector<DanaRowSums> sums(static_cast<std::size_t>(count / 768));
+  row("dana_update star with sums", 36, [&](Stream& stream) {
+    kernels.dana_update(stream, {.p = p.data(),
+                                 .g = g.data(),
+                                 .m = states[0].data(),
+                                 .v = states[1].data(),
+                                 .tau = states[2].data(),
+                                 .gate = &gate,
+                                 .row_sums = sums.data(),
+                                 .rows = count / 768,
+                                 .cols = 768,
+                                 .step = 10,
+                                 .lr = 1e-3});
+  });
   row("muon_momentum", 16, [&](Stream& stream) {
     kernels.muon_momentum(stream, {.g = g.data(),
                                    .m = states[0].data(),
