@@ -14,9 +14,7 @@ namespace {
 
 using testing::all_strategies;
 using testing::name_of;
-using testing::odd_units;
 using testing::shard_options;
-using testing::unit_of;
 using testing::whole_matrices;
 
 ShardPlan plan_of_options(const ShardPlan::Options& options) {
