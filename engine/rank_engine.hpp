@@ -86,16 +86,16 @@ struct UnitPlace {
 /// has run that, transfer() says which bytes go where; when they have arrived, unpack() enqueues
 /// what takes them in. Op i of a channel uses staging slot i % kStagingSlots: its pack() may be
 /// enqueued when the unpack() of op i - kStagingSlots has run; the first ops of a command, when
-/// those of the command before have. The device memory of leases is safe
-/// by the order of the one compute stream: a lease may begin when the last use of the one before it
-/// is enqueued (for a leaf: when the pack() of its group's reduce has run).
+/// those of the command before have. The device memory of leases is safe by the order of the one
+/// compute stream: a lease may begin when the last use of the one before it is enqueued (for a leaf:
+/// when the pack() of its group's reduce has run).
 ///
 /// Threading: calls that take a stream only enqueue; they come from one owner per unit or group,
 /// and always for the same compute stream. Reductions and what follows them up to combine() may
 /// have a stream of their own: a reduce's pack() comes after the visits that it sends the sums of,
-/// combine() after all of it. Calls marked "in stream order" read device results: call
-/// them from work on that stream, or after synchronising it. Ownership: owns all device memory;
-/// must outlive the streams' work.
+/// combine() after all of it. Calls marked "in stream order" read device results: call them from
+/// work on that stream, or after synchronising it. Ownership: owns all device memory; must outlive
+/// the streams' work.
 class RankEngine {
  public:
   struct Options {
@@ -184,8 +184,8 @@ class RankEngine {
   /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
   /// moments.
   [[nodiscard]] std::vector<StateView> shard_views() const;
-  /// All rows that this rank keeps: what a restore fills. Of a tensor of which it keeps nothing a
-  /// view of no row, so that every tensor is named. Call settle_restored() afterwards.
+  /// All rows that this rank keeps, and views of no row of the other tensors: what a restore fills.
+  /// Call settle_restored() afterwards.
   [[nodiscard]] std::vector<StateView> state_views() const;
   /// After a restore, blocking: compute weights from masters. Weights that this rank lacks the
   /// masters of (optimizer, gradient with bf16) are restored too.
@@ -201,8 +201,7 @@ class RankEngine {
 
   void make_gradient_set();
   void make_optimizer();
-  /// Step `step` (from 0) makes the optimizer's sums.
-  [[nodiscard]] bool diagnosed(std::int64_t step) const;
+  [[nodiscard]] bool diagnosed(std::int64_t step) const;  ///< It makes the optimizer's sums.
   [[nodiscard]] Lane make_lane(const LaneWork& work) const;
   [[nodiscard]] std::int64_t* nonfinite_slot(std::int64_t lane, std::size_t unit,
                                              bool backward) const;
