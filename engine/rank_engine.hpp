@@ -87,8 +87,8 @@ struct UnitPlace {
 /// what takes them in. Op i of a channel uses staging slot i % kStagingSlots: its pack() may be
 /// enqueued when the unpack() of op i - kStagingSlots has run; the first ops of a command, when
 /// those of the command before have. The device memory of leases is safe by the order of the one
-/// compute stream: a lease may begin when the last use of the one before it is enqueued (for a leaf:
-/// when the pack() of its group's reduce has run).
+/// compute stream: a lease may begin when the last use of the one before it is enqueued (for a
+/// leaf: when the pack() of its group's reduce has run).
 ///
 /// Threading: calls that take a stream only enqueue; they come from one owner per unit or group,
 /// and always for the same compute stream. Reductions and what follows them up to combine() may
