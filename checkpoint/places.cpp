@@ -14,6 +14,7 @@
 #include "checkpoint/writer.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/digest.hpp"
+#include "storage/file_calls.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -125,17 +126,26 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   const fs::path& local = options_.places.local;
   const fs::path incoming = incoming_path(local, options_.tag, step);
   const fs::path target = local / checkpoint_name(step);
-  const Status sealed = [&]() -> Status {
+  const Status ready = [&]() -> Status {
     TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
     std::error_code code;
     if (fs::exists(target, code) && !has_manifest(target, manifest)) {
-      // One of an earlier start, whose steps have been done again.
-      TRAIN_RETURN_IF_ERROR(retire(local, step));
+      return retire(local, step);  // one of an earlier start, whose steps have been done again
     }
-    return storage::rename_durably(incoming, target);
+    return {};
   }();
-  // Two nodes may have one local place between them: then one of them has been first.
-  return !sealed && has_manifest(target, manifest) ? Status() : sealed;
+  // Two nodes may have one local place between them: then the other may have been first.
+  const auto other_was_first = [&] { return has_manifest(target, manifest); };
+  if (!ready && !other_was_first()) {
+    return ready;
+  }
+  if (ready && storage::disk_rename(incoming, target) != 0) {
+    const int error_number = errno;
+    if (error_number != ENOENT || !other_was_first()) {
+      return storage::os_error(storage::Access::write, target, error_number);
+    }
+  }
+  return storage::fsync_directory(local);
 }
 
 Status ShardCarrier::send(std::int64_t step) const {
