@@ -8,6 +8,7 @@
 #include "actors/exit_codes.hpp"
 #include "actors/run/checkpoints_command.hpp"
 #include "actors/run/export_command.hpp"
+#include "actors/run/plot_command.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/scale_command.hpp"
 #include "actors/run/signal_watcher.hpp"
@@ -30,6 +31,7 @@ int execute(const cli::GenerateOptions& options) { return generate_command(optio
 int execute(const cli::CheckpointsOptions& options) { return checkpoints_command(options); }
 int execute(const cli::ExportOptions& options) { return export_command(options); }
 int execute(const cli::ScaleOptions& options) { return scale_command(options); }
+int execute(const cli::PlotOptions& options) { return plot_command(options); }
 int execute(const cli::PrepareOptions& options) { return prepare_command(options); }
 int execute(const cli::KeysOptions&) { return print(configs::describe_keys_markdown()); }
 int execute(const cli::VersionOptions&) { return print("actortrain " ACTORTRAIN_VERSION "\n"); }

@@ -32,6 +32,7 @@ CommandSyntaxes describe(CLI::App& app) {
   describe_checkpoints(app, syntaxes);
   describe_export(app, syntaxes);
   describe_scale(app, syntaxes);
+  describe_plot(app, syntaxes);
   describe_data(app, syntaxes);
   describe_rest(app, syntaxes);
   describe_worker(app, syntaxes);

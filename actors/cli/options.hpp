@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/cli/export_options.hpp"
+#include "actors/cli/plot_options.hpp"
 #include "actors/cli/scale_options.hpp"
 #include "engine/base/result.hpp"
 
@@ -107,7 +108,7 @@ struct HelpOptions {
 
 using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
                              KeysOptions, VersionOptions, HelpOptions, WorkerOptions,
-                             CheckpointsOptions, ExportOptions, ScaleOptions>;
+                             CheckpointsOptions, ExportOptions, ScaleOptions, PlotOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

@@ -33,6 +33,7 @@ void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);        ///< eval,
 void describe_checkpoints(CLI::App& app, CommandSyntaxes& syntaxes);  ///< checkpoints …
 void describe_export(CLI::App& app, CommandSyntaxes& syntaxes);       ///< export
 void describe_scale(CLI::App& app, CommandSyntaxes& syntaxes);        ///< scale
+void describe_plot(CLI::App& app, CommandSyntaxes& syntaxes);         ///< plot
 void describe_data(CLI::App& app, CommandSyntaxes& syntaxes);         ///< data prepare
 void describe_worker(CLI::App& app, CommandSyntaxes& syntaxes);       ///< worker
 

@@ -173,8 +173,8 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
   CHECK(refused({}) ==
-        "actortrain: wants a command: run, plan, eval, generate, checkpoints, export, scale, data, "
-        "config, version; \"actortrain --help\" explains");
+        "actortrain: wants a command: run, plan, eval, generate, checkpoints, export, scale, plot, "
+        "data, config, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
         "explains");
