@@ -183,7 +183,8 @@ TimedRun run_timed(const Workplace& place, const TimedSpec& spec) {
   double known_s = 0.0;
   for (std::string line; child.read_line(line);) {
     const double now_s = seconds_since(begin);
-    if (const std::int64_t step = number_after(line, "checkpoint step-"); step >= 0) {
+    if (const std::int64_t step = number_after(line, "/step-");
+        line.starts_with("checkpoint ") && step >= 0) {
       run.saves.push_back({step, now_s});
     } else if (known_step < 0 && line.starts_with("step ")) {
       known_step = number_after(line, "step ");
