@@ -250,6 +250,7 @@ std::string script_of(const std::vector<Curve>& curves, const cli::PlotOptions& 
   script += fmt::format("set xlabel '{}'\nset ylabel '{}'\n", title_of_x(options.x),
                         quantity_of(options.what).title);
   script += "set grid lt 1 lw 0.5 lc rgb '#dddddd'\nset border 3\nset tics nomirror\n";
+  script += "set autoscale xfix\n";  // no empty decade behind the last step
   script += "set key outside right Left reverse\n";
   script += options.log_x ? "set logscale x\n" : "";
   for (std::size_t i = 0; i < curves.size(); ++i) {
