@@ -60,7 +60,15 @@ TEST_CASE("eval: --follow prints every checkpoint of a running run and ends with
   const Ended followed = follower->wait();
   INFO(followed.err);
   CHECK(followed.exit_code == 0);
-  CHECK(followed.out == line_of(site, 20) + line_of(site, 40) + line_of(site, 60));
+  const auto placed = checkpoint_steps(site.run());  // a slow disk may have skipped the middle one
+  REQUIRE(placed.size() >= 2);
+  CHECK(placed.front() == 20);
+  CHECK(placed.back() == 60);
+  std::string expected;
+  for (const std::int64_t step : placed) {
+    expected += line_of(site, step);
+  }
+  CHECK(followed.out == expected);
 }
 
 TEST_CASE("eval: --follow ends at a signal", "[integration][eval]") {

@@ -151,13 +151,14 @@ TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any ti
   int runs = 0;
   std::map<int, int> killed;  // by rank; -1: the head
   std::unique_ptr<KilledRun> run;
-  for (int i = 0; i < kills; ++i) {
+  int done = 0;
+  for (int i = 0; done < kills && i < 6 * kills; ++i) {  // some starts end before they are killed
     if (!run) {
       run = std::make_unique<KilledRun>(killed_run_keys(kSteps, {"checkpoint.local_dir=fast"}));
       ++runs;
     }
     const auto launcher = run->start(program());
-    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 2500));
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 1200));
     const int rank = static_cast<int>(random() % 3) - 1;
     const auto workers = workers_of(run->site().path());
     const bool worker = rank >= 0 && workers.contains(rank);
@@ -165,6 +166,7 @@ TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any ti
     if (launcher->running()) {
       ::kill(victim, SIGKILL);
       ++killed[worker ? rank : -1];
+      ++done;
     }
     const Ended ended = launcher->wait();
     CHECK((ended.signal == SIGKILL || ended.exit_code == 1 || ended.exit_code == 0));
@@ -179,7 +181,7 @@ TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any ti
   }
   fmt::print("random kills: seed {}, head {}, rank 0 {}, rank 1 {}, {} runs\n", seed, killed[-1],
              killed[0], killed[1], runs);
-  CHECK(killed[-1] + killed[0] + killed[1] > kills / 2);
+  CHECK(done == kills);
 }
 
 TEST_CASE("kill points: an rsync that is killed at any byte publishes nothing half",
