@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,7 +15,6 @@
 #include "checkpoint/writer.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/digest.hpp"
-#include "storage/file_calls.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -73,6 +73,34 @@ bool has_manifest(const fs::path& directory, const std::string& manifest) {
   return text.ok() && *text == manifest;
 }
 
+/// Between its making and its end no other process has its turn in the directory.
+class TurnIn {
+ public:
+  explicit TurnIn(const fs::path& directory)
+      : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    while (::flock(descriptor_, LOCK_EX) != 0) {
+      if (errno != EINTR) {
+        error_number_ = errno;
+        break;
+      }
+    }
+  }
+  TurnIn(const TurnIn&) = delete;
+  TurnIn& operator=(const TurnIn&) = delete;
+  ~TurnIn() {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+  }
+
+  /// 0: it is our turn.
+  [[nodiscard]] int error_number() const { return error_number_; }
+
+ private:
+  int descriptor_;
+  int error_number_ = 0;
+};
+
 }  // namespace
 
 fs::path local_directory(const std::string& local_dir, const std::string& slurm_tmpdir) {
@@ -126,26 +154,21 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   const fs::path& local = options_.places.local;
   const fs::path incoming = incoming_path(local, options_.tag, step);
   const fs::path target = local / checkpoint_name(step);
-  const Status ready = [&]() -> Status {
-    TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
-    std::error_code code;
-    if (fs::exists(target, code) && !has_manifest(target, manifest)) {
-      return retire(local, step);  // one of an earlier start, whose steps have been done again
-    }
-    return {};
-  }();
-  // Two nodes may have one local place between them: then the other may have been first.
-  const auto other_was_first = [&] { return has_manifest(target, manifest); };
-  if (!ready && !other_was_first()) {
-    return ready;
+  // Two nodes may have one local place between them: one after the other, and only the first works.
+  const TurnIn turn(local);
+  if (turn.error_number() != 0) {
+    return storage::os_error(storage::Access::write, local, turn.error_number());
   }
-  if (ready && storage::disk_rename(incoming, target) != 0) {
-    const int error_number = errno;
-    if (error_number != ENOENT || !other_was_first()) {
-      return storage::os_error(storage::Access::write, target, error_number);
-    }
+  std::error_code code;
+  if (!fs::exists(incoming, code) && has_manifest(target, manifest)) {
+    return storage::fsync_directory(local);
   }
-  return storage::fsync_directory(local);
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(incoming / manifest_file_name, manifest));
+  if (fs::exists(target, code) && !has_manifest(target, manifest)) {
+    // One of an earlier start, whose steps have been done again.
+    TRAIN_RETURN_IF_ERROR(retire(local, step));
+  }
+  return storage::rename_durably(incoming, target);
 }
 
 Status ShardCarrier::send(std::int64_t step) const {
