@@ -1,24 +1,13 @@
 // Figures of checkpoints: what saving costs the steps, the disk, memory, the list, the way back.
 // Usage: bench_checkpoint [ROW]; a row is one of those below. A missed target is said, not failed.
 // Two quiet cores are meant; the figures of a busy machine mislead.
-#include <fmt/format.h>
-
-#include <chrono>
-#include <cstdio>
-#include <exception>
-#include <string>
-
+#include "tests/bench/bench_rows.hpp"
 #include "tests/bench/checkpoint_rows.hpp"
 
 namespace {
 
 using namespace train::bench;
 
-struct Row {
-  const char* name;
-  const char* title;
-  void (*run)(const Workplace& place);
-};
 constexpr Row kRows[] = {
     {"stall", "steps beside a save against the others, quickstart, all cores", stall_row},
     {"stall_large", "the same, 8 layers x 512, one place", stall_large_row},
@@ -32,36 +21,4 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-int main(int argc, char* argv[]) {
-  const std::string only = argc > 1 ? argv[1] : "";
-  bool found = false;
-  int failed = 0;
-  const Workplace place;
-  for (const Row& row : kRows) {
-    if (!only.empty() && only != row.name) {
-      continue;
-    }
-    found = true;
-    fmt::print("{}: {}\n", row.name, row.title);
-    std::fflush(stdout);
-    const auto begin = std::chrono::steady_clock::now();
-    try {
-      row.run(place);
-    } catch (const std::exception& error) {
-      fmt::print("  could not be measured: {}\n", error.what());
-      failed = 1;
-    }
-    fmt::print("  ({:.0f} s)\n\n",
-               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    std::fflush(stdout);
-  }
-  if (!found) {
-    fmt::print("no row \"{}\"; there are:", only);
-    for (const Row& row : kRows) {
-      fmt::print(" {}", row.name);
-    }
-    fmt::print("\n");
-    return 2;
-  }
-  return failed;
-}
+int main(int argc, char* argv[]) { return run_rows(kRows, argc, argv); }
