@@ -5,39 +5,16 @@
 #include <catch2/catch.hpp>
 
 #include "checkpoint/layout.hpp"
-#include "tests/checkpoint/checkpoint_fixture.hpp"
+#include "tests/checkpoint/index_fixture.hpp"
 #include "tests/support/memory_store.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
 using train::test::MemoryStore;
-using train::test::SmallState;
+using train::test::save;
+using train::test::Steps;
+using train::test::steps_of;
 using train::test::TempDirectory;
-
-namespace {
-
-std::vector<std::int64_t> steps_of(const CheckpointIndex& index) {
-  std::vector<std::int64_t> steps;
-  for (const IndexEntry& entry : index.committed()) {
-    steps.push_back(entry.step);
-  }
-  return steps;
-}
-
-using Steps = std::vector<std::int64_t>;
-
-/// Writes a checkpoint as a run does: the manifest carries the index's head, the record follows.
-void save(CheckpointIndex& index, const std::filesystem::path& directory, std::int64_t step) {
-  SmallState state;
-  auto views = state.views();
-  auto fields = test::fields_at(step);
-  fields.index_head = index.head();
-  const auto outcome = write_checkpoint(directory, fields, views);
-  REQUIRE(outcome);
-  REQUIRE(index.commit(entry_of(outcome->manifest, outcome->manifest_digest)));
-}
-
-}  // namespace
 
 TEST_CASE("index: a write that fails is the caller's to know", "[checkpoint][index][CK-7]") {
   const TempDirectory directory;
