@@ -119,11 +119,7 @@ inline std::vector<engine::UnitParameters> usual_units() {
   return units;
 }
 
-inline engine::ShardPlan plan_with(const engine::ShardPlan::Options& options) {
-  auto plan = engine::ShardPlan::make(options);
-  REQUIRE(plan);
-  return std::move(*plan);
-}
+using engine::testing::plan_with;
 
 /// A checkpoint as the ranks of `plan` write it.
 inline checkpoint::WriteOutcome write_planned(const std::filesystem::path& checkpoints,

@@ -13,14 +13,8 @@ namespace {
 
 using testing::all_strategies;
 using testing::name_of;
+using testing::plan_with;
 using testing::shard_options;
-
-ShardPlan make(const ShardPlan::Options& options) {
-  INFO(name_of(options));
-  auto plan = ShardPlan::make(options);
-  REQUIRE(plan.ok());
-  return std::move(plan).value();
-}
 
 constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
                                      CommandKind::diagnose};
@@ -118,7 +112,7 @@ ShardPlan small_plan(const char* reshard, std::int64_t ranks = 4, std::int64_t c
   options.units = testing::odd_units(1);
   options.parallel.reshard = reshard;
   options.parallel.gather_credits = credits;
-  return make(options);
+  return plan_with(options);
 }
 
 }  // namespace
@@ -128,7 +122,7 @@ TEST_CASE("buffer schedule: each visit has its weights, no buffer has two users"
   for (const ShardPlan::Options& options : many_plans()) {
     INFO(name_of(options) << ", wrapping " << options.parallel.wrapping.front() << ", credits "
                           << options.parallel.gather_credits);
-    const ShardPlan plan = make(options);
+    const ShardPlan plan = plan_with(options);
     for (const CommandKind kind : kCommands) {
       const BufferSchedule schedule(plan, kind);
       check_visits(plan, schedule);
@@ -145,7 +139,7 @@ TEST_CASE("buffer schedule: each visit has its weights, no buffer has two users"
 TEST_CASE("buffer schedule: the needed gather buffers are enough, one fewer is refused",
           "[engine][sharding][EX-4]") {
   for (const ShardPlan::Options& options : many_plans()) {
-    const ShardPlan plan = make(options);
+    const ShardPlan plan = plan_with(options);
     if (plan.reshard_ranks() == 1) {
       continue;  // a buffer for each group, whatever the credits
     }
@@ -161,7 +155,7 @@ TEST_CASE("buffer schedule: gradients are written where there is a leaf for them
           "[engine][sharding]") {
   for (const ShardPlan::Options& options : many_plans()) {
     INFO(name_of(options));
-    const ShardPlan plan = make(options);
+    const ShardPlan plan = plan_with(options);
     const BufferSchedule schedule(plan, CommandKind::train_step);
     for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
       const Visit& visit = schedule.visits()[i];
@@ -217,7 +211,7 @@ TEST_CASE("buffer schedule: weights stay where a buffer is left over", "[engine]
   ShardPlan::Options options = shard_options(4, "full", 0, 8);
   options.parallel.gather_credits = 2;
   const auto gathers = [&options] {
-    const ShardPlan plan = make(options);
+    const ShardPlan plan = plan_with(options);
     return text_of(plan, BufferSchedule(plan, CommandKind::train_step).gathers());
   };
   CHECK(gathers() ==
@@ -240,7 +234,7 @@ TEST_CASE("buffer schedule: more buffers never gather more often, one each gathe
       for (std::int64_t credits = 1; credits <= 5; ++credits) {
         ShardPlan::Options options = base;
         options.parallel.gather_credits = credits;
-        const ShardPlan plan = make(options);
+        const ShardPlan plan = plan_with(options);
         const std::size_t now = BufferSchedule(plan, kind).gathers().size();
         INFO(name_of(options) << ", credits " << credits);
         CHECK(now <= before);
@@ -260,7 +254,7 @@ TEST_CASE("buffer schedule: what stays never holds the prefetch up", "[engine][s
       options.parallel.gather_credits = credits;
       options.parallel.prefetch_forward = options.parallel.prefetch_backward = prefetch;
       CAPTURE(prefetch, credits);
-      const BufferSchedule schedule(make(options), CommandKind::train_step);
+      const BufferSchedule schedule(plan_with(options), CommandKind::train_step);
       const auto& leases = schedule.gathers();
       std::vector<std::size_t> runs;  // first visits of stretches of one group
       for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
@@ -283,7 +277,7 @@ TEST_CASE("buffer schedule: what stays never holds the prefetch up", "[engine][s
 TEST_CASE("buffer schedule: what a smaller group sends was kept by an earlier lease",
           "[engine][sharding]") {
   for (const ShardPlan::Options& base : many_plans()) {
-    const ShardPlan plan = make(base);
+    const ShardPlan plan = plan_with(base);
     const BufferSchedule schedule(plan, CommandKind::train_step);
     const auto& gathers = schedule.gathers();
     for (std::size_t i = 0; i < gathers.size(); ++i) {
@@ -300,19 +294,19 @@ TEST_CASE("buffer schedule: what a smaller group sends was kept by an earlier le
 
 TEST_CASE("buffer schedule: leaves are as many as overlap, and one more where sums travel",
           "[engine][sharding]") {
-  CHECK(leaf_buffers(make(shard_options(1, "none"))) == 1);
-  CHECK(leaf_buffers(make(shard_options(1, "none", 0, 1))) == 0);
-  CHECK(leaf_buffers(make(shard_options(4, "full"))) == 2);
-  CHECK(leaf_buffers(make(shard_options(9, "none"))) == 0);
+  CHECK(leaf_buffers(plan_with(shard_options(1, "none"))) == 1);
+  CHECK(leaf_buffers(plan_with(shard_options(1, "none", 0, 1))) == 0);
+  CHECK(leaf_buffers(plan_with(shard_options(4, "full"))) == 2);
+  CHECK(leaf_buffers(plan_with(shard_options(9, "none"))) == 0);
   ShardPlan::Options options = shard_options(4, "full");
   options.tied = true;  // the pair's leaf spans the whole backward pass
-  CHECK(leaf_buffers(make(options)) == 3);
+  CHECK(leaf_buffers(plan_with(options)) == 3);
   options.parallel.wrapping = {"nothing*", "*"};
   CHECK_FALSE(ShardPlan::make(options).ok());
 }
 
 TEST_CASE("buffer schedule: one rank gathers nothing", "[engine][sharding]") {
-  const ShardPlan plan = make(shard_options(1, "full"));
+  const ShardPlan plan = plan_with(shard_options(1, "full"));
   CHECK(gather_buffers(plan) == 0);
   CHECK(gather_buffers_needed(plan) == 0);
   CHECK(BufferSchedule(plan, CommandKind::train_step).gathers().empty());

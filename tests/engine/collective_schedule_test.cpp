@@ -15,17 +15,12 @@ namespace {
 
 using testing::all_strategies;
 using testing::name_of;
+using testing::plan_with;
 using testing::shard_options;
 
 constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
                                      CommandKind::snapshot, CommandKind::diagnose,
                                      CommandKind::stop};
-
-ShardPlan make(const ShardPlan::Options& options) {
-  auto plan = ShardPlan::make(options);
-  REQUIRE(plan.ok());
-  return std::move(plan).value();
-}
 
 std::vector<CollectiveOp> of_kind(const std::vector<CollectiveOp>& ops, CollectiveKind kind) {
   std::vector<CollectiveOp> found;
@@ -60,7 +55,7 @@ TEST_CASE("collective schedule: indices count up in each channel, no two hashes 
           "[engine][collective][EX-2]") {
   for (const ShardPlan::Options& options : all_strategies(9)) {
     INFO(name_of(options));
-    const ShardPlan plan = make(options);
+    const ShardPlan plan = plan_with(options);
     std::set<std::uint64_t> hashes;
     std::size_t count = 0;
     for (const CommandKind kind : kCommands) {
@@ -83,8 +78,8 @@ TEST_CASE("collective schedule: indices count up in each channel, no two hashes 
 TEST_CASE("collective schedule: every rank derives the same list", "[engine][collective][EX-2]") {
   for (const ShardPlan::Options& options : all_strategies(5)) {
     for (const CommandKind kind : kCommands) {
-      const auto mine = expand(make(options), kind);
-      const auto yours = expand(make(options), kind);
+      const auto mine = expand(plan_with(options), kind);
+      const auto yours = expand(plan_with(options), kind);
       REQUIRE(mine.size() == yours.size());
       for (std::size_t i = 0; i < mine.size(); ++i) {
         CHECK(mine[i].hash == yours[i].hash);
@@ -96,9 +91,9 @@ TEST_CASE("collective schedule: every rank derives the same list", "[engine][col
 TEST_CASE("collective schedule: another plan's collectives have other hashes",
           "[engine][collective][EX-2]") {
   ShardPlan::Options options = shard_options(4, "none");
-  const auto one = expand(make(options), CommandKind::train_step);
+  const auto one = expand(plan_with(options), CommandKind::train_step);
   options.units[1].parameters[1].rows = 4;
-  const auto other = expand(make(options), CommandKind::train_step);
+  const auto other = expand(plan_with(options), CommandKind::train_step);
   REQUIRE(one.size() == other.size());
   for (std::size_t i = 0; i < one.size(); ++i) {
     CHECK(one[i].hash != other[i].hash);
@@ -109,7 +104,7 @@ TEST_CASE("collective schedule: each gradient is reduced once a sync, and spread
           "[engine][collective][EX-2]") {
   for (const ShardPlan::Options& options : all_strategies(6)) {
     INFO(name_of(options));
-    const ShardPlan plan = make(options);
+    const ShardPlan plan = plan_with(options);
     if (plan.ranks() == 1) {
       continue;
     }
@@ -139,14 +134,14 @@ TEST_CASE("collective schedule: each gradient is reduced once a sync, and spread
 }
 
 TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][EX-2]") {
-  const ShardPlan none = make(small_options("none"));
+  const ShardPlan none = plan_with(small_options("none"));
   CHECK(texts(none, CommandKind::train_step, Channel::gather).empty());
   CHECK(texts(none, CommandKind::train_step, Channel::reduce) ==
         "reduce of head, sync 0; reduce of block 0, sync 0; spread of head; reduce of embedding, "
         "sync 0; spread of block 0; spread of embedding; ");
   CHECK(texts(none, CommandKind::train_step, Channel::control) == "loss and norm; ");
 
-  const ShardPlan full = make(small_options("full"));
+  const ShardPlan full = plan_with(small_options("full"));
   CHECK(texts(full, CommandKind::train_step, Channel::gather) ==
         "gather of embedding, lease 0; gather of block 0, lease 1; gather of head, lease 2; "
         "gather of block 0, lease 3; gather of embedding, lease 4; ");
@@ -155,7 +150,7 @@ TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][
   CHECK(texts(full, CommandKind::evaluate, Channel::control) == "evaluation sums; ");
   CHECK(texts(full, CommandKind::diagnose, Channel::control) == "non-finite counts; ");
 
-  const ShardPlan gradient = make(small_options("gradient"));
+  const ShardPlan gradient = plan_with(small_options("gradient"));
   CHECK(texts(gradient, CommandKind::train_step, Channel::gather) ==
         "refresh of embedding; refresh of block 0; refresh of head; ");
   for (const CommandKind kind : {CommandKind::snapshot, CommandKind::stop}) {
@@ -167,7 +162,7 @@ TEST_CASE("collective schedule: a group is reduced when its lowest unit is done"
           "[engine][collective][EX-2]") {
   ShardPlan::Options options = small_options("full");
   options.tied = true;
-  const ShardPlan plan = make(options);
+  const ShardPlan plan = plan_with(options);
   CHECK(texts(plan, CommandKind::train_step, Channel::reduce) ==
         "reduce of block 0, sync 0; reduce of embedding + head, sync 0; ");
 }

@@ -12,17 +12,11 @@ namespace train::engine {
 namespace {
 
 using testing::all_strategies;
+using testing::index_of;
 using testing::name_of;
+using testing::plan_with;
 using testing::shard_options;
 using Gathers = std::vector<std::int32_t>;
-
-ShardPlan make(const ShardPlan::Options& options) {
-  auto plan = ShardPlan::make(options);
-  REQUIRE(plan.ok());
-  return std::move(plan).value();
-}
-
-std::size_t index_of(std::int32_t lease) { return static_cast<std::size_t>(lease); }
 
 /// Plays the layers, the transport and the reductions of one rank through one command: the next
 /// thing that happens is drawn. Counts for itself what each lease is used for.
@@ -262,7 +256,7 @@ TEST_CASE("lease book: in any order every lease begins and ends, none uses anoth
         if (!ShardPlan::make(options)) {
           continue;
         }
-        const ShardPlan plan = make(options);
+        const ShardPlan plan = plan_with(options);
         for (const auto kind :
              {CommandKind::train_step, CommandKind::evaluate, CommandKind::diagnose}) {
           for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
@@ -290,7 +284,7 @@ struct Full {
 };
 
 TEST_CASE("lease book: weights go out when the update before has run", "[engine][lease_book]") {
-  const ShardPlan plan = make(Full().options);
+  const ShardPlan plan = plan_with(Full().options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   LeaseBook book(plan, schedule, CommandKind::train_step, 0);
   book.want(0);
@@ -307,7 +301,7 @@ TEST_CASE("lease book: weights go out when the update before has run", "[engine]
 TEST_CASE("lease book: without prefetch a gather waits for its layer", "[engine][lease_book]") {
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 0;
-  const ShardPlan plan = make(options);
+  const ShardPlan plan = plan_with(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   LeaseBook book(plan, schedule, CommandKind::train_step, 0);
   book.settle();
@@ -319,7 +313,7 @@ TEST_CASE("lease book: without prefetch a gather waits for its layer", "[engine]
 TEST_CASE("lease book: prefetch goes as far as buffers are free", "[engine][lease_book][EX-4]") {
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 100;
-  const ShardPlan plan = make(options);
+  const ShardPlan plan = plan_with(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   LeaseBook book(plan, schedule, CommandKind::train_step, 0);
   book.settle();
@@ -333,7 +327,7 @@ TEST_CASE("lease book: prefetch goes as far as buffers are free", "[engine][leas
 }
 
 TEST_CASE("lease book: a rank without a lane gathers all the same", "[engine][lease_book][EX-1]") {
-  const ShardPlan plan = make(Full().options);
+  const ShardPlan plan = plan_with(Full().options);
   const BufferSchedule schedule(plan, CommandKind::evaluate);
   REQUIRE_FALSE(plan.eval_lanes().lane(1, 0).has_value());
   LeaseBook book(plan, schedule, CommandKind::evaluate, 1);
@@ -355,7 +349,7 @@ TEST_CASE("lease book: partial sums are not overwritten before they are sent",
           "[engine][lease_book]") {
   ShardPlan::Options options = shard_options(2, "none", 0, 8);
   options.parallel.sync = "2";  // two syncs of two lanes
-  const ShardPlan plan = make(options);
+  const ShardPlan plan = plan_with(options);
   REQUIRE(plan.own_gradient(0));
   REQUIRE(plan.train_lanes().syncs() == 2);
   const BufferSchedule schedule(plan, CommandKind::train_step);
@@ -369,14 +363,14 @@ TEST_CASE("lease book: partial sums are not overwritten before they are sent",
 }
 
 TEST_CASE("lease book: nothing is lent where everything is resident", "[engine][lease_book]") {
-  CHECK_FALSE(lends_anything(make(shard_options(1, "full"))));
-  CHECK_FALSE(lends_leaves(make(shard_options(1, "none"))));
+  CHECK_FALSE(lends_anything(plan_with(shard_options(1, "full"))));
+  CHECK_FALSE(lends_leaves(plan_with(shard_options(1, "none"))));
   ShardPlan::Options none = shard_options(4, "none");
   none.parallel.sync = "last_lane";
-  CHECK_FALSE(lends_weights(make(none), 0));
-  CHECK(lends_weights(make(shard_options(4, "optimizer")), 0));  // they have to be fresh
-  CHECK(lends_weights(make(shard_options(4, "full")), 0));
-  CHECK(lends_leaves(make(shard_options(4, "gradient"))));
+  CHECK_FALSE(lends_weights(plan_with(none), 0));
+  CHECK(lends_weights(plan_with(shard_options(4, "optimizer")), 0));  // they have to be fresh
+  CHECK(lends_weights(plan_with(shard_options(4, "full")), 0));
+  CHECK(lends_leaves(plan_with(shard_options(4, "gradient"))));
 }
 
 }  // namespace

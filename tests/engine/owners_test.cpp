@@ -15,16 +15,10 @@ namespace {
 using testing::all_strategies;
 using testing::name_of;
 using testing::odd_units;
+using testing::plan_with;
 using testing::shard_options;
 using testing::unit_of;
 using testing::whole_matrices;
-
-ShardPlan plan_of_options(const ShardPlan::Options& options) {
-  auto plan = ShardPlan::make(options);
-  INFO(name_of(options));
-  REQUIRE(plan.ok());
-  return std::move(plan).value();
-}
 
 }  // namespace
 
@@ -39,7 +33,7 @@ TEST_CASE("shard plan: owners of whole parameters have about as much to keep and
         options.parallel.strategy_by_unit.clear();
       }
       INFO(name_of(options) << ", " << blocks << " blocks");
-      const ShardPlan plan = plan_of_options(options);
+      const ShardPlan plan = plan_with(options);
       constexpr std::int64_t kLargest = 23 * 3;
       std::vector<std::int64_t> states(static_cast<std::size_t>(plan.ranks()), 0);
       std::vector<std::int64_t> reduced(states);
@@ -77,7 +71,7 @@ TEST_CASE("shard plan: the equal matrices of a block have many owners",
     }
     options.units.push_back(unit_of(fmt::format("block {}", block), matrices));
   }
-  const ShardPlan plan = plan_of_options(options);
+  const ShardPlan plan = plan_with(options);
   for (const ShardGroup& group : plan.groups()) {
     std::vector<std::int64_t> owners = group.owners;
     std::sort(owners.begin(), owners.end());

@@ -5,7 +5,6 @@
 #include <deque>
 #include <set>
 #include <string>
-#include <string>
 
 #include "engine/sharding/lease_book.hpp"
 #include "tests/engine/shard_options.hpp"
@@ -13,21 +12,15 @@
 namespace train::engine {
 namespace {
 
+using testing::index_of;
+using testing::plan_with;
 using testing::shard_options;
-
-ShardPlan make(const ShardPlan::Options& options) {
-  auto plan = ShardPlan::make(options);
-  REQUIRE(plan.ok());
-  return std::move(plan).value();
-}
-
-std::size_t index_of(std::int32_t lease) { return static_cast<std::size_t>(lease); }
 
 TEST_CASE("lease book: with reshard = N each lease that keeps rows ends before it is gathered anew",
           "[engine][lease_book]") {
   ShardPlan::Options options = shard_options(4, "full", 0, 4);
   options.parallel.reshard = std::string("2");
-  const ShardPlan plan = make(options);
+  const ShardPlan plan = plan_with(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   const auto& gathers = schedule.gathers();
   REQUIRE(std::any_of(gathers.begin(), gathers.end(),
@@ -64,7 +57,7 @@ TEST_CASE("lease book: what a smaller group sends is copied before anybody gathe
   options.parallel.reshard = std::string("2");
   options.parallel.gather_credits = 4;
   options.parallel.prefetch_backward = 0;
-  const ShardPlan plan = make(options);
+  const ShardPlan plan = plan_with(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   const auto& gathers = schedule.gathers();
   REQUIRE(std::any_of(gathers.begin(), gathers.end(),

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/parameter_list.hpp"
@@ -77,5 +80,16 @@ inline std::string name_of(const ShardPlan::Options& options) {
          std::to_string(options.parallel.ranks) + " ranks, reshard " + options.parallel.reshard +
          ", sync " + options.parallel.sync;
 }
+
+/// The plan of options that can be planned.
+inline ShardPlan plan_with(const ShardPlan::Options& options) {
+  auto plan = ShardPlan::make(options);
+  INFO(name_of(options));
+  REQUIRE(plan.ok());
+  return std::move(plan).value();
+}
+
+/// Where a lease is in its list. REQUIRES: it is one.
+inline std::size_t index_of(std::int32_t lease) { return static_cast<std::size_t>(lease); }
 
 }  // namespace train::engine::testing

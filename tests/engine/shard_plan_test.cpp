@@ -14,15 +14,9 @@ namespace {
 
 using testing::all_strategies;
 using testing::name_of;
+using testing::plan_with;
 using testing::shard_options;
 using testing::whole_matrices;
-
-ShardPlan plan_of_options(const ShardPlan::Options& options) {
-  auto plan = ShardPlan::make(options);
-  INFO(name_of(options));
-  REQUIRE(plan.ok());
-  return std::move(plan).value();
-}
 
 std::string error_of(const std::function<void(ShardPlan::Options&)>& change, std::int64_t ranks = 4,
                      const char* strategy = "full") {
@@ -139,7 +133,7 @@ TEST_CASE("shard plan: every row has one owner, at any number of ranks and any s
           "[engine][sharding]") {
   for (const ShardPlan::Options& options : all_strategies(9)) {
     INFO(name_of(options));
-    const ShardPlan plan = plan_of_options(options);
+    const ShardPlan plan = plan_with(options);
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       check_group(plan, group);
     }
@@ -151,11 +145,11 @@ TEST_CASE("shard plan: a whole parameter has one owner in every cut, and the sam
   for (ShardPlan::Options options : all_strategies(8)) {
     options.whole_parameters = whole_matrices(3);
     INFO(name_of(options));
-    const ShardPlan plan = plan_of_options(options);
+    const ShardPlan plan = plan_with(options);
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       check_group(plan, group);
       const ShardGroup& of = plan.groups()[group];
-      CHECK(of.owners == plan_of_options(options).groups()[group].owners);
+      CHECK(of.owners == plan_with(options).groups()[group].owners);
       for (std::size_t i = 0; i < of.parameters.size(); ++i) {
         const bool whole = std::count(options.whole_parameters.begin(),
                                       options.whole_parameters.end(), of.parameters[i].name) > 0;
@@ -186,7 +180,7 @@ TEST_CASE("shard plan: who keeps how much is the strategy's table", "[engine][sh
                          Row{"hybrid", 2, 2, 2, false, true}, Row{"hybrid", 6, 6, 6, false, false},
                          Row{"hybrid", 1, 1, 1, false, true}}) {
     INFO(row.strategy << " " << row.group);
-    const ShardPlan plan = plan_of_options(shard_options(6, row.strategy, row.group));
+    const ShardPlan plan = plan_with(shard_options(6, row.strategy, row.group));
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       CHECK(plan.groups()[group].weight_parts == row.weights);
       CHECK(plan.groups()[group].state_parts == row.states);
@@ -198,7 +192,7 @@ TEST_CASE("shard plan: who keeps how much is the strategy's table", "[engine][sh
 }
 
 TEST_CASE("shard plan: one part is laid out as the whole", "[engine][sharding]") {
-  const ShardPlan plan = plan_of_options(shard_options(4, "none"));
+  const ShardPlan plan = plan_with(shard_options(4, "none"));
   for (std::size_t group = 0; group < plan.groups().size(); ++group) {
     const Part whole = plan.state_part(group, 3);
     CHECK(whole.element_count == plan.groups()[group].element_count);
@@ -211,7 +205,7 @@ TEST_CASE("shard plan: one part is laid out as the whole", "[engine][sharding]")
 TEST_CASE("shard plan: peers are neighbours, replicas stand apart", "[engine][sharding]") {
   ShardPlan::Options options = shard_options(8, "hybrid", 4);
   options.parallel.reshard = "2";
-  const ShardPlan plan = plan_of_options(options);
+  const ShardPlan plan = plan_with(options);
   CHECK(plan.weight_peers(0, 6) == std::vector<std::int64_t>{4, 5, 6, 7});
   CHECK(plan.replica_peers(0, 6) == std::vector<std::int64_t>{2, 6});
   CHECK(plan.reshard_peers(0, 6) == std::vector<std::int64_t>{6, 7});
@@ -221,7 +215,7 @@ TEST_CASE("shard plan: peers are neighbours, replicas stand apart", "[engine][sh
 
 TEST_CASE("shard plan: one rank keeps everything, whatever the strategy", "[engine][sharding]") {
   for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
-    const ShardPlan plan = plan_of_options(shard_options(1, strategy, 1));
+    const ShardPlan plan = plan_with(shard_options(1, strategy, 1));
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       CHECK(plan.groups()[group].strategy == Strategy::none);
       CHECK(plan.own_gradient(group));
@@ -234,19 +228,19 @@ TEST_CASE("shard plan: one rank keeps everything, whatever the strategy", "[engi
 
 TEST_CASE("shard plan: wrapping puts units into groups", "[engine][sharding]") {
   ShardPlan::Options options = shard_options(2, "full");
-  CHECK(plan_of_options(options).groups().size() == 5);
-  CHECK(plan_of_options(options).groups()[1].name == "block 0");
+  CHECK(plan_with(options).groups().size() == 5);
+  CHECK(plan_with(options).groups()[1].name == "block 0");
 
   options.parallel.wrapping = {"by_size"};
   options.parallel.wrap_min_parameters = 150;
-  const ShardPlan by_size = plan_of_options(options);
+  const ShardPlan by_size = plan_with(options);
   REQUIRE(by_size.groups().size() == 3);
   CHECK(by_size.groups()[0].units == std::vector<std::size_t>{0, 1});
   CHECK(by_size.groups()[1].name == "block 1 .. block 2");
   CHECK(by_size.groups()[2].name == "head");
 
   options.parallel.wrapping = {"block [01]"};
-  const ShardPlan by_pattern = plan_of_options(options);
+  const ShardPlan by_pattern = plan_with(options);
   REQUIRE(by_pattern.groups().size() == 3);
   CHECK(by_pattern.groups()[0].name == "embedding + block 2 .. head");
   CHECK(by_pattern.groups()[0].units == std::vector<std::size_t>{0, 3, 4});
@@ -275,7 +269,7 @@ TEST_CASE("shard plan: tied embeddings share a group, whatever the wrapping",
     ShardPlan::Options options = shard_options(2, "full");
     options.tied = true;
     options.parallel.wrapping = wrapping;
-    const ShardPlan plan = plan_of_options(options);
+    const ShardPlan plan = plan_with(options);
     INFO(wrapping.front());
     CHECK(plan.group_of(0) == plan.group_of(4));
     CHECK(plan.groups()[0].units == std::vector<std::size_t>{0, 4});
@@ -286,7 +280,7 @@ TEST_CASE("shard plan: tied embeddings share a group, whatever the wrapping",
 TEST_CASE("shard plan: parts of the model may have a strategy of their own", "[engine][sharding]") {
   ShardPlan::Options options = shard_options(4, "none");
   options.parallel.strategy_by_unit = {"block 1 = gradient", "block *=full", "head = optimizer"};
-  const ShardPlan plan = plan_of_options(options);
+  const ShardPlan plan = plan_with(options);
   std::vector<Strategy> strategies;
   for (const ShardGroup& group : plan.groups()) {
     strategies.push_back(group.strategy);
@@ -297,7 +291,7 @@ TEST_CASE("shard plan: parts of the model may have a strategy of their own", "[e
 
   // Groups by size end where the strategy changes.
   options.parallel.wrapping = {"by_size"};
-  const ShardPlan by_size = plan_of_options(options);
+  const ShardPlan by_size = plan_with(options);
   for (const ShardGroup& group : by_size.groups()) {
     CHECK(group.units.size() == 1);
   }
@@ -307,7 +301,7 @@ TEST_CASE("shard plan: gradients are sent when parallel.sync says so", "[engine]
   const auto syncs = [](const char* strategy, const char* sync) {
     ShardPlan::Options options = shard_options(2, strategy);
     options.parallel.sync = sync;
-    return plan_of_options(options).train_lanes().syncs();
+    return plan_with(options).train_lanes().syncs();
   };
   CHECK(syncs("none", "auto") == 1);
   CHECK(syncs("optimizer", "auto") == 1);
@@ -324,11 +318,11 @@ TEST_CASE("shard plan: lanes that are added up before they are sent need a gradi
     ShardPlan::Options options = shard_options(2, strategy);
     const bool keeps = std::string(strategy) == "none" || std::string(strategy) == "optimizer";
     options.parallel.sync = "every_lane";
-    const ShardPlan each = plan_of_options(options);
+    const ShardPlan each = plan_with(options);
     CHECK(each.own_gradient(0) == keeps);
     CHECK(each.uses_leaf(0) == !keeps);
     options.parallel.sync = "last_lane";
-    const ShardPlan last = plan_of_options(options);
+    const ShardPlan last = plan_with(options);
     CHECK(last.own_gradient(0));
     CHECK(last.uses_leaf(0));
   }
@@ -380,12 +374,12 @@ TEST_CASE("shard plan: the digest changes with all that decides collectives, and
           "[engine][sharding][EX-2]") {
   using Options = ShardPlan::Options;
   const Options base = shard_options(4, "full");
-  const std::uint64_t digest = plan_of_options(base).digest();
-  CHECK(plan_of_options(base).digest() == digest);
+  const std::uint64_t digest = plan_with(base).digest();
+  CHECK(plan_with(base).digest() == digest);
   const auto changed = [&](const std::function<void(Options&)>& change) {
     Options options = base;
     change(options);
-    return plan_of_options(options).digest() != digest;
+    return plan_with(options).digest() != digest;
   };
   CHECK(changed([](Options& o) { o.parallel.ranks = 3; }));
   CHECK(changed([](Options& o) { o.parallel.strategy = "gradient"; }));
