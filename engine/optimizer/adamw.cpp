@@ -1,3 +1,4 @@
+#include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/optimizers.hpp"
 
 namespace train::engine {
@@ -13,19 +14,7 @@ class AdamW final : public Optimizer {
 
   void update(kernels::Stream& stream, const OptimizerSlice& slice,
               const OptimizerStep& step) const override {
-    step.kernels->adamw_update(stream,
-                               {.p = slice.weights,
-                                .g = slice.gradient,
-                                .m = slice.states[0],
-                                .v = slice.states[1],
-                                .gate = step.gate,
-                                .count = slice.count(),
-                                .step = step.step,
-                                .lr = step.lr,
-                                .beta1 = section_.beta1,
-                                .beta2 = section_.beta2,
-                                .eps = section_.eps,
-                                .weight_decay = step.decayed ? section_.weight_decay : 0.0});
+    step.kernels->adamw_update(stream, adamw_params(section_, slice, step));
   }
 
  private:

@@ -1,3 +1,4 @@
+#include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/optimizers.hpp"
 #include "engine/optimizer/weight_decay.hpp"
 
@@ -15,19 +16,10 @@ class AdamWDecayingWd final : public Optimizer {
 
   void update(kernels::Stream& stream, const OptimizerSlice& slice,
               const OptimizerStep& step) const override {
-    step.kernels->adamw_update(stream, {.p = slice.weights,
-                                        .g = slice.gradient,
-                                        .m = slice.states[0],
-                                        .v = slice.states[1],
-                                        .gate = step.gate,
-                                        .count = slice.count(),
-                                        .step = step.step,
-                                        .lr = step.lr,
-                                        .beta1 = section_.beta1,
-                                        .beta2 = section_.beta2,
-                                        .eps = section_.eps,
-                                        .weight_decay = 0.0,
-                                        .decay_after = falling_weight_decay(section_, step)});
+    auto params = adamw_params(section_, slice, step);
+    params.weight_decay = 0.0;
+    params.decay_after = falling_weight_decay(section_, step);
+    step.kernels->adamw_update(stream, params);
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/base/check.hpp"
+#include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/optimizers.hpp"
 
 namespace train::engine {
@@ -179,22 +180,12 @@ class Muon final : public Optimizer {
 
   void update_other(kernels::Stream& stream, const OptimizerSlice& slice,
                     const OptimizerStep& step) const {
-    // (sqrt(v) + eps) / c is what sqrt(v) / c + eps / c is.
-    const double correction =
-        std::sqrt(1.0 - std::pow(section_.beta2, static_cast<double>(step.step)));
-    step.kernels->adamw_update(
-        stream, {.p = slice.weights,
-                 .g = slice.gradient,
-                 .m = slice.states[0],
-                 .v = slice.states[1],
-                 .gate = step.gate,
-                 .count = slice.count(),
-                 .step = step.step,
-                 .lr = step.lr,
-                 .beta1 = section_.beta1,
-                 .beta2 = section_.beta2,
-                 .eps = variant_.corrected_eps ? section_.eps : section_.eps / correction,
-                 .weight_decay = step.decayed ? section_.weight_decay : 0.0});
+    auto params = adamw_params(section_, slice, step);
+    if (!variant_.corrected_eps) {
+      // (sqrt(v) + eps) / c is what sqrt(v) / c + eps / c is.
+      params.eps /= std::sqrt(1.0 - std::pow(section_.beta2, static_cast<double>(step.step)));
+    }
+    step.kernels->adamw_update(stream, params);
   }
 
   configs::OptimizerSection section_;

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "configs/optimizer_section.hpp"
+#include "engine/optimizer/optimizer.hpp"
+
+namespace train::engine {
+
+/// A step of AdamW on a slice whose states are exp_avg and exp_avg_sq, decayed before the update
+/// where its group is. Variants change what they have otherwise. Nothing is owned.
+[[nodiscard]] inline kernels::AdamwParams adamw_params(const configs::OptimizerSection& section,
+                                                       const OptimizerSlice& slice,
+                                                       const OptimizerStep& step) {
+  return {.p = slice.weights,
+          .g = slice.gradient,
+          .m = slice.states[0],
+          .v = slice.states[1],
+          .gate = step.gate,
+          .count = slice.count(),
+          .step = step.step,
+          .lr = step.lr,
+          .beta1 = section.beta1,
+          .beta2 = section.beta2,
+          .eps = section.eps,
+          .weight_decay = step.decayed ? section.weight_decay : 0.0};
+}
+
+}  // namespace train::engine
