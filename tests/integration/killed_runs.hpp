@@ -49,7 +49,8 @@ class KilledRun {
   void check_after(const Ended& ended) {
     INFO("stdout: " << ended.out);
     INFO("stderr: " << ended.err);
-    CHECK(comes_true([&] { return !anything_runs(); }));
+    // A rank, rsync: whatever has the run's directory in its command line.
+    CHECK(comes_true([&] { return processes_with(site_.path().string() + "/").empty(); }));
     CHECK_FALSE(has(ended.err, "set_aside"));
     CHECK_FALSE(has(ended.err, "index_rebuilt"));
     note_committed(ended.out);
@@ -109,20 +110,6 @@ class KilledRun {
       }
     }
     return steps;
-  }
-
-  /// A process with this run's directory in its command line: a rank, rsync.
-  [[nodiscard]] bool anything_runs() const {
-    std::error_code ended;
-    for (fs::directory_iterator entry("/proc", ended), end; !ended && entry != end;
-         entry.increment(ended)) {
-      const std::string name = entry->path().filename().string();
-      if (name.find_first_not_of("0123456789") == std::string::npos &&
-          has(command_line(entry->path()), site_.path().string() + "/")) {
-        return true;
-      }
-    }
-    return false;
   }
 
   Words keys_;

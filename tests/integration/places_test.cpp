@@ -59,21 +59,6 @@ void check_tidy(const fs::path& place) {
   }
 }
 
-/// Processes whose command line has `text`; those that run a script have its path.
-std::size_t processes_with(const std::string& text) {
-  std::size_t count = 0;
-  std::error_code ended;
-  for (fs::directory_iterator entry("/proc", ended), end; !ended && entry != end;
-       entry.increment(ended)) {
-    const std::string name = entry->path().filename().string();
-    count += name.find_first_not_of("0123456789") == std::string::npos &&
-                     has(command_line(entry->path()), text)
-                 ? 1
-                 : 0;
-  }
-  return count;
-}
-
 const Words& short_results() {
   static const Words results = [] {
     const RunSite site;
@@ -121,7 +106,7 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
       {site.rsync("for last; do :; done\nhead -c 1000 /dev/zero > \"$last/.half\"\nsleep 1000")},
       keys);
   REQUIRE(run->until([&] {
-    return processes_with(site.path().string() + "/rsync-0") > 0 &&
+    return !processes_with(site.path().string() + "/rsync-0").empty() &&
            fs::exists(site.local() / "step-00000006");
   }));
   const std::string halves = site.path().string() + "/rsync-0";
@@ -135,7 +120,7 @@ TEST_CASE("places: killed while rsync runs, it goes on from the local copy, publ
   }));
   run->send(SIGKILL);
   run->wait();
-  CHECK(comes_true([&] { return processes_with(halves) == 0; }));
+  CHECK(comes_true([&] { return processes_with(halves).empty(); }));
   CHECK(steps_in(site.run() / "checkpoints") == std::vector<std::int64_t>{});
   const Ended ended = site.train(keys);
   CHECK(has(ended.err, "checkpoint_published step=6 "));
@@ -212,7 +197,7 @@ TEST_CASE("places: the end waits for the copy so long, then says what is where",
   CHECK(has(last, "checkpoint of step 12 is whole in " + site.local().string()));
   CHECK(has(last, "checkpoint.drain_s = 2"));
   CHECK(has(last, "that of step 6 stands"));
-  CHECK(processes_with(site.path().string() + "/rsync-0") == 0);  // no child is left
+  CHECK(processes_with(site.path().string() + "/rsync-0").empty());  // no child is left
   CHECK(workers_of(site.path()).empty());
   CHECK(steps_in(site.local()).back() == 12);
   const Ended again = site.train(site.keys(ranks));

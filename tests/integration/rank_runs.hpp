@@ -2,7 +2,11 @@
 
 #include <csignal>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "tests/integration/run_site.hpp"
 
@@ -25,16 +29,11 @@ inline Words joined(Words keys, const Words& more) {
   return keys;
 }
 
-/// The command line of a process, words parted by zero bytes; empty once it has ended.
-inline std::string command_line(const fs::path& process) {
-  std::ifstream file(process / "cmdline", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// The workers of runs in `directory`, by rank: where their credentials are tells them from any
-/// other's. One that has ended is not among them, whether its parent knows yet or not.
-inline std::map<int, pid_t> workers_of(const fs::path& directory) {
-  std::map<int, pid_t> workers;
+/// Processes with `text` in their command line, and those lines: words parted by zero bytes. Those
+/// that run a script have its path. One that has ended is not among them, whether its parent knows
+/// yet or not.
+inline std::map<pid_t, std::string> processes_with(const std::string& text) {
+  std::map<pid_t, std::string> processes;
   std::error_code ended;  // processes come and go while the directory is read
   for (fs::directory_iterator entry("/proc", ended), end; !ended && entry != end;
        entry.increment(ended)) {
@@ -42,11 +41,24 @@ inline std::map<int, pid_t> workers_of(const fs::path& directory) {
     if (name.find_first_not_of("0123456789") != std::string::npos) {
       continue;
     }
-    const std::string words = command_line(entry->path());
+    std::ifstream file(entry->path() / "cmdline", std::ios::binary);
+    std::string words{std::istreambuf_iterator<char>(file), {}};
+    if (has(words, text)) {
+      processes.emplace(std::stoi(name), std::move(words));
+    }
+  }
+  return processes;
+}
+
+/// The workers of runs in `directory`, by rank: where their credentials are tells them from any
+/// other's.
+inline std::map<int, pid_t> workers_of(const fs::path& directory) {
+  std::map<int, pid_t> workers;
+  for (const auto& [process, words] : processes_with(directory.string() + "/")) {
     const std::string option("--rank\0", 7);
     const std::size_t rank = words.find(option);
-    if (rank != std::string::npos && has(words, directory.string() + "/")) {
-      workers[std::stoi(words.substr(rank + option.size()))] = std::stoi(name);
+    if (rank != std::string::npos) {
+      workers[std::stoi(words.substr(rank + option.size()))] = process;
     }
   }
   return workers;
