@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <vector>
+
+#include "configs/optimizer_table.hpp"
 
 namespace train::configs {
 namespace {
@@ -102,10 +103,8 @@ std::int64_t scaled_steps(std::int64_t parameters, double tokens_per_parameter,
 }
 
 bool has_decaying_weight_decay(std::string_view optimizer) {
-  static constexpr std::array<std::string_view, 6> kDecaying = {
-      "adana",         "dana-mk4",          "dana-star",
-      "dana-star-mk4", "adamw-decaying-wd", "ademamix-decaying-wd"};
-  return std::find(kDecaying.begin(), kDecaying.end(), optimizer) != kDecaying.end();
+  // has_key() is true of an optimizer that nobody knows.
+  return find_optimizer(optimizer) != nullptr && has_key(optimizer, "wd_decaying");
 }
 
 std::int64_t scaled_decay_time(std::int64_t steps) { return std::max<std::int64_t>(1, steps / 10); }
