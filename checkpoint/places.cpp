@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +14,7 @@
 #include "checkpoint/writer.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/digest.hpp"
+#include "storage/file_lock.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -73,34 +73,6 @@ bool has_manifest(const fs::path& directory, const std::string& manifest) {
   return text.ok() && *text == manifest;
 }
 
-/// Between its making and its end no other process has its turn in the directory.
-class TurnIn {
- public:
-  explicit TurnIn(const fs::path& directory)
-      : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    while (::flock(descriptor_, LOCK_EX) != 0) {
-      if (errno != EINTR) {
-        error_number_ = errno;
-        break;
-      }
-    }
-  }
-  TurnIn(const TurnIn&) = delete;
-  TurnIn& operator=(const TurnIn&) = delete;
-  ~TurnIn() {
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
-    }
-  }
-
-  /// 0: it is our turn.
-  [[nodiscard]] int error_number() const { return error_number_; }
-
- private:
-  int descriptor_;
-  int error_number_ = 0;
-};
-
 }  // namespace
 
 fs::path local_directory(const std::string& local_dir, const std::string& slurm_tmpdir) {
@@ -155,9 +127,9 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   const fs::path incoming = incoming_path(local, options_.tag, step);
   const fs::path target = local / checkpoint_name(step);
   // Two nodes may have one local place between them: one after the other, and only the first works.
-  const TurnIn turn(local);
-  if (turn.error_number() != 0) {
-    return storage::os_error(storage::Access::write, local, turn.error_number());
+  const auto turn = storage::FileLock::wait_for(local);
+  if (!turn) {
+    return turn.error();
   }
   std::error_code code;
   if (!fs::exists(incoming, code) && has_manifest(target, manifest)) {

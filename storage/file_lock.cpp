@@ -49,6 +49,20 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& directory, std::
   return lock;
 }
 
+Result<FileLock> FileLock::wait_for(const std::filesystem::path& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    return os_error(Access::write, directory, errno);
+  }
+  FileLock lock(descriptor);
+  while (::flock(descriptor, LOCK_EX) != 0) {
+    if (errno != EINTR) {
+      return os_error(Access::write, directory, errno);
+    }
+  }
+  return lock;
+}
+
 FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 FileLock& FileLock::operator=(FileLock&& other) noexcept {

@@ -6,7 +6,10 @@
 
 #include <catch2/catch.hpp>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <future>
+#include <optional>
 
 #include "storage/file_lock.hpp"
 #include "storage/mapped_file.hpp"
@@ -155,6 +158,27 @@ TEST_CASE("file_lock: a killed owner leaves no lock", "[storage][file_lock][ST-2
   REQUIRE(FileLock::acquire(directory.path()));
   ::close(ready[0]);
   ::close(ready[1]);
+}
+
+TEST_CASE("file_lock: of a directory itself, one waits for another", "[storage][file_lock][ST-2]") {
+  const TempDirectory directory;
+  std::future<bool> second;  // outlives what it waits for
+  auto first = std::make_optional(FileLock::wait_for(directory.path()));
+  REQUIRE(first->ok());
+  second =
+      std::async(std::launch::async, [&] { return FileLock::wait_for(directory.path()).ok(); });
+  REQUIRE(second.wait_for(std::chrono::milliseconds(200)) == std::future_status::timeout);
+  REQUIRE(test::names_in(directory.path()).empty());
+  REQUIRE(FileLock::acquire(directory.path()));  // the lock of another
+  first.reset();
+  REQUIRE(second.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  REQUIRE(second.get());
+  test::write_bytes(directory / "file", "x");
+  for (const char* name : {"none", "file"}) {
+    const auto lock = FileLock::wait_for(directory / name);
+    REQUIRE_FALSE(lock);
+    REQUIRE_THAT(lock.error().message, Catch::Contains((directory / name).string()));
+  }
 }
 
 TEST_CASE("mapped_file: holds the bytes, refuses what is no file", "[storage][mapped_file]") {
