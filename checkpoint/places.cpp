@@ -1,53 +1,22 @@
 #include "checkpoint/places.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "checkpoint/layout.hpp"
 #include "checkpoint/retention.hpp"
 #include "checkpoint/writer.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/digest.hpp"
+#include "storage/disk_digest.hpp"
 #include "storage/file_lock.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kReadBytes = std::size_t{1} << 20U;
-
-/// The digest of a file's bytes as its disk has them: what lies in memory is left out where the
-/// system allows it.
-Result<std::string> digest_on_disk(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor < 0) {
-    return storage::os_error(storage::Access::read, path, errno);
-  }
-  (void)::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-  storage::StreamingDigest digest;
-  std::vector<std::byte> bytes(kReadBytes);
-  for (;;) {
-    const ssize_t got = ::read(descriptor, bytes.data(), bytes.size());
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got <= 0) {
-      const int error_number = got < 0 ? errno : 0;
-      ::close(descriptor);
-      return got < 0
-                 ? Result<std::string>(storage::os_error(storage::Access::read, path, error_number))
-                 : Result<std::string>(digest.finish());
-    }
-    digest.update(std::span(bytes.data(), static_cast<std::size_t>(got)));
-  }
-}
 
 /// Copies one file into `directory`, which is made if it is missing: durable and read back.
 Status carry(const fs::path& file, const std::string& digest, const fs::path& directory,
@@ -56,7 +25,7 @@ Status carry(const fs::path& file, const std::string& digest, const fs::path& di
   TRAIN_RETURN_IF_ERROR(storage::rsync_file(file, directory, rsync));
   const fs::path copy = directory / file.filename();
   TRAIN_RETURN_IF_ERROR(storage::fsync_file(copy));
-  const auto found = digest_on_disk(copy);
+  const auto found = storage::digest_on_disk(copy);
   if (!found) {
     return found.error();
   }

@@ -12,8 +12,8 @@
 #include "checkpoint/reader.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/digest.hpp"
-#include "storage/safetensors.hpp"
 #include "storage/safetensors_header.hpp"
+#include "storage/safetensors_writer.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -38,6 +38,35 @@ void check_view(const engine::StateView& view) {
   TRAIN_CHECK(!view.name.empty() && view.first_row >= 0 && view.rows >= 0 &&
                   view.rows <= all - view.first_row,
               "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
+}
+
+/// Appends the rows of a view. They pass from memory to the processor once: a piece is digested
+/// thrice and copied to the file's buffer while the cache has it.
+Result<TensorRecord> write_rows(storage::SafetensorsWriter& file, const engine::StateView& view,
+                                const std::string& file_name) {
+  constexpr std::uint64_t cached_bytes = std::uint64_t{256} << 10;
+  TensorRecord record{
+      .name = view.name,
+      .dtype = "F32",
+      .shape = view.global_shape,
+      .file = file_name,
+      .first_row = view.first_row,
+      .rows = view.rows,
+      .digest = {},
+      .block_bytes = block_size(*storage::tensor_size_bytes("F32", view.global_shape)),
+      .blocks = {}};
+  const std::uint64_t piece_bytes =
+      std::max(cached_bytes / record.block_bytes, std::uint64_t{1}) * record.block_bytes;
+  storage::StreamingDigest digest;
+  for (auto rest = bytes_of(view); !rest.empty();) {
+    const auto piece = rest.first(std::min<std::uint64_t>(piece_bytes, rest.size()));
+    digest.update(piece);
+    record.blocks += block_digests(piece, record.block_bytes);
+    TRAIN_RETURN_IF_ERROR(file.write(piece));
+    rest = rest.subspan(piece.size());
+  }
+  record.digest = digest.finish();
+  return record;
 }
 
 Manifest assemble(const ManifestFields& fields, std::span<const ShardRecord> shards) {
@@ -126,33 +155,34 @@ Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine
   TRAIN_RETURN_IF_ERROR(storage::make_directory(incoming));
   ShardRecord record;
   record.file.name = fmt::format("shard-{:05}-of-{:05}.safetensors", shard.index, shard.count);
-  std::vector<storage::TensorBytes> tensors;
+  std::vector<const engine::StateView*> written;
+  std::vector<storage::TensorHeading> headings;
   for (const engine::StateView& view : state) {
     check_view(view);
     const bool no_rows =
         view.rows == 0 && !(view.global_shape.size() > 0 && view.global_shape.front() == 0);
-    if (no_rows) {
-      continue;
+    if (!no_rows) {
+      written.push_back(&view);
+      headings.push_back({view.name, local_shape(view)});
     }
-    tensors.push_back({view.name, local_shape(view), bytes_of(view)});
-    const std::uint64_t block_bytes =
-        block_size(*storage::tensor_size_bytes("F32", view.global_shape));
-    record.tensors.push_back({.name = view.name,
-                              .dtype = "F32",
-                              .shape = view.global_shape,
-                              .file = record.file.name,
-                              .first_row = view.first_row,
-                              .rows = view.rows,
-                              .digest = storage::digest_bytes(bytes_of(view)),
-                              .block_bytes = block_bytes,
-                              .blocks = block_digests(bytes_of(view), block_bytes)});
   }
-  const auto written = storage::write_safetensors(incoming / record.file.name, tensors);
-  if (!written) {
-    return written.error();
+  auto file = storage::SafetensorsWriter::create(incoming / record.file.name, headings);
+  if (!file) {
+    return file.error();
   }
-  record.file.size_bytes = written->size_bytes;
-  record.file.digest = written->digest;
+  for (const engine::StateView* view : written) {
+    auto tensor = write_rows(*file, *view, record.file.name);
+    if (!tensor) {
+      return tensor.error();
+    }
+    record.tensors.push_back(std::move(*tensor));
+  }
+  const auto committed = file->commit();
+  if (!committed) {
+    return committed.error();
+  }
+  record.file.size_bytes = committed->size_bytes;
+  record.file.digest = committed->digest;
   return record;
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <system_error>
@@ -36,15 +35,6 @@ Status sync_path(const fs::path& path, int flags, const Sync& sync) {
     return os_error(Access::write, path, error_number);
   }
   return {};
-}
-
-/// Has the system start writing these bytes without waiting for them. Where it cannot, fsync does
-/// all of the work.
-int start_writing(int descriptor, std::uint64_t begin, std::uint64_t end) {
-  const int result = ::sync_file_range(descriptor, static_cast<off64_t>(begin),
-                                       static_cast<off64_t>(end - begin), SYNC_FILE_RANGE_WRITE);
-  const bool unknown_here = errno == ENOSYS || errno == EINVAL || errno == ESPIPE;
-  return result != 0 && unknown_here ? 0 : result;
 }
 
 }  // namespace
@@ -89,12 +79,18 @@ Result<AtomicFile> AtomicFile::create(const fs::path& target) {
   return AtomicFile(target, hidden, descriptor);
 }
 
+AtomicFile::AtomicFile(fs::path target, fs::path hidden, int descriptor)
+    : target_(std::move(target)),
+      hidden_(std::move(hidden)),
+      descriptor_(descriptor),
+      writer_(std::make_unique<PieceWriter>(descriptor_, hidden_)) {}
+
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : target_(std::move(other.target_)),
       hidden_(std::exchange(other.hidden_, {})),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      size_bytes_(other.size_bytes_),
-      started_bytes_(other.started_bytes_) {}
+      writer_(std::move(other.writer_)),
+      size_bytes_(other.size_bytes_) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   if (this != &other) {
@@ -102,8 +98,8 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
     target_ = std::move(other.target_);
     hidden_ = std::exchange(other.hidden_, {});
     descriptor_ = std::exchange(other.descriptor_, -1);
+    writer_ = std::move(other.writer_);
     size_bytes_ = other.size_bytes_;
-    started_bytes_ = other.started_bytes_;
   }
   return *this;
 }
@@ -111,6 +107,7 @@ AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
 AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::discard() noexcept {
+  writer_.reset();  // it may be writing still
   if (descriptor_ >= 0) {
     disk_close(std::exchange(descriptor_, -1), hidden_);  // of bytes that nobody wants
   }
@@ -127,28 +124,18 @@ Error AtomicFile::abandon(int error_number) {
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
   TRAIN_CHECK(descriptor_ >= 0, "{} was committed or abandoned", target_.string());
-  // In pieces, each of which the disk works on while the next is copied: fsync then finds nearly
-  // nothing left to do.
-  constexpr std::size_t piece_bytes = std::size_t{8} << 20;
-  while (!bytes.empty()) {
-    const auto piece = bytes.first(std::min(bytes.size(), piece_bytes));
-    if (disk_write_all(descriptor_, hidden_, piece) != 0) {
-      return abandon(errno);
-    }
-    size_bytes_ += piece.size();
-    bytes = bytes.subspan(piece.size());
-    if (size_bytes_ - started_bytes_ >= piece_bytes) {
-      if (start_writing(descriptor_, started_bytes_, size_bytes_) != 0) {
-        return abandon(errno);
-      }
-      started_bytes_ = size_bytes_;
-    }
+  if (const int error_number = writer_->write(bytes); error_number != 0) {
+    return abandon(error_number);
   }
+  size_bytes_ += bytes.size();
   return {};
 }
 
 Status AtomicFile::sync() {
   TRAIN_CHECK(descriptor_ >= 0, "{} was committed or abandoned", target_.string());
+  if (const int error_number = writer_->finish(); error_number != 0) {
+    return abandon(error_number);
+  }
   if (disk_sync(descriptor_, hidden_) != 0) {
     return abandon(errno);
   }
@@ -157,6 +144,7 @@ Status AtomicFile::sync() {
 
 Status AtomicFile::commit() {
   TRAIN_RETURN_IF_ERROR(sync());
+  writer_.reset();
   if (disk_close(std::exchange(descriptor_, -1), hidden_) != 0 ||
       disk_rename(hidden_, target_) != 0) {
     return abandon(errno);

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "engine/base/result.hpp"
+#include "storage/piece_writer.hpp"
 
 namespace train::storage {
 
@@ -36,7 +38,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  /// Appends. Unbuffered: callers write in large pieces. The disk begins with them at once.
+  /// Appends. The bytes are copied and written in large pieces, so that the error of one may come
+  /// with a later call.
   Status write(std::span<const std::byte> bytes);
   Status write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
 
@@ -52,16 +55,15 @@ class AtomicFile {
   [[nodiscard]] const std::filesystem::path& target() const { return target_; }
 
  private:
-  AtomicFile(std::filesystem::path target, std::filesystem::path hidden, int descriptor)
-      : target_(std::move(target)), hidden_(std::move(hidden)), descriptor_(descriptor) {}
+  AtomicFile(std::filesystem::path target, std::filesystem::path hidden, int descriptor);
   void discard() noexcept;
   Error abandon(int error_number);
 
   std::filesystem::path target_;
   std::filesystem::path hidden_;
   int descriptor_ = -1;
+  std::unique_ptr<PieceWriter> writer_;
   std::uint64_t size_bytes_ = 0;
-  std::uint64_t started_bytes_ = 0;  ///< Those that the disk was told to write.
 };
 
 /// Replaces or creates `path` with `content`, whole or not at all; durable on return. Blocks.

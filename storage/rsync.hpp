@@ -20,7 +20,8 @@ struct RsyncOptions {
 ///
 /// The file has its name only once all of it is there; a copy that is cut short may leave a hidden
 /// name of rsync's in `to_directory`, for whoever made the directory to remove. Not synced: the
-/// caller does that (fsync_file). The program runs at nice 10 in a process group of its own, and
+/// caller does that (fsync_file), and compares it with the digest of what it had written: rsync's
+/// own checksums are off. The program runs at nice 19 in a process group of its own, and
 /// ends with this one however this one ends; when the call returns, all of it has ended.
 /// Blocks the calling thread; every other one goes on (no fork of this process's memory).
 /// Errors: the program is not there (user, names the package); it failed, was killed, timed out or

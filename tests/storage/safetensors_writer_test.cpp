@@ -74,13 +74,20 @@ TEST_CASE("safetensors writer: dropped half way, or out of space, it leaves noth
   CHECK(test::names_in(directory.path()).empty());
   const test::SmallDisk disk(directory / "disk", "128k");
   if (disk.mounted()) {
-    auto writer = SafetensorsWriter::create(disk.path() / "file", headings);
-    REQUIRE(writer);
-    const Status written = writer->write(counted_bytes(std::size_t{1} << 20));
-    REQUIRE_FALSE(written.ok());
-    CHECK_THAT(written.error().message, Catch::Contains("disk full"));
-    writer = failure("dropped");
-    CHECK(test::names_in(disk.path()).empty());
+    // Shorter than a piece the error comes with commit(), else while writing.
+    for (const std::int64_t bytes : {std::int64_t{1} << 20, std::int64_t{9} << 20}) {
+      auto writer = SafetensorsWriter::create(disk.path() / "file", {{{"a", {bytes / 4}}}});
+      REQUIRE(writer);
+      Status written = writer->write(counted_bytes(static_cast<std::size_t>(bytes)));
+      if (written.ok()) {
+        const auto committed = writer->commit();
+        REQUIRE_FALSE(committed);
+        written = committed.error();
+      }
+      CHECK_THAT(written.error().message, Catch::Contains("disk full"));
+      writer = failure("dropped");
+      CHECK(test::names_in(disk.path()).empty());
+    }
   }
 }
 
