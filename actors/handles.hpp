@@ -18,6 +18,7 @@ struct ConcludeFailure;
 struct DrainOver;
 struct ShardWritten;
 struct ShardOrder;
+struct ReleaseStaging;
 struct ShardDone;
 struct SaveWorkDone;
 struct JournalWritten;
@@ -105,8 +106,9 @@ using OptimizerActor = Accepts<ConnectOptimizer, UpdateParameters>;
 using EvaluatorActor =
     Accepts<ConnectEvaluator, RunEvaluation, LaneReady, LaneEnqueued, LaneFinished>;
 
-using SnapshotActor = Accepts<ConnectSnapshot, CopyState, StateCopied, WriteSnapshot, ShardOrder,
-                              DrainSnapshots, ShardWritten, ShardDone, CheckpointFailed>;
+using SnapshotActor =
+    Accepts<ConnectSnapshot, CopyState, StateCopied, WriteSnapshot, ShardOrder, DrainSnapshots,
+            ShardWritten, ShardDone, CheckpointFailed, ReleaseStaging>;
 
 /// Answers a request when it was the operation's turn and its data has moved.
 using CollectiveActor =

@@ -1,7 +1,6 @@
 #include "actors/rank_runtime.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <exception>
@@ -57,10 +56,8 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
 }
 
 std::unique_ptr<kernels::Stream> make_disk_stream() {
-  constexpr int kLeastUrgent = 19;
   auto stream = kernels::make_thread_stream("disk", 1);
-  // On Linux it is the priority of the calling thread alone. A refusal costs speed, nothing else.
-  stream->enqueue([] { (void)::setpriority(PRIO_PROCESS, 0, kLeastUrgent); });
+  stream->enqueue(take_smallest_share);
   return stream;
 }
 

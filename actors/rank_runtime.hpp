@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/profile/rank_trace.hpp"
+#include "actors/spare_time.hpp"
 #include "actors/wait_board.hpp"
 #include "configs/data_section.hpp"
 #include "engine/collective/collective.hpp"
@@ -66,6 +67,7 @@ struct RankRuntime {
   std::unique_ptr<kernels::Stream> copy;     ///< Snapshot copies.
   std::unique_ptr<kernels::Stream> input;    ///< Token reads.
   std::unique_ptr<kernels::Stream> disk;     ///< Checkpoints and their index.
+  SpareTime spare_time;                      ///< For long work on `disk`.
   std::unique_ptr<kernels::Stream> reduce;   ///< Sums of what other ranks send; none when alone.
 
   /// Where gradients of several ranks are added, measured and spread: beside the lanes that the
@@ -96,8 +98,8 @@ struct RankRuntime {
 
 using RankContext = std::shared_ptr<RankRuntime>;
 
-/// A stream for the disk whose thread takes a core only when nobody else wants it: what it does has
-/// time, and the compute threads have none.
+/// A stream for the disk whose thread has the smallest share of a core: what it does has time, and
+/// the compute threads have none. Long work on it goes through SpareTime.
 [[nodiscard]] std::unique_ptr<kernels::Stream> make_disk_stream();
 
 /// The text of an exception in flight, one line.

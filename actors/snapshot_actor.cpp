@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <caf/all.hpp>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -17,6 +18,9 @@
 
 namespace train::actors {
 namespace {
+
+/// Saves that follow each other sooner than this use the same memory again.
+constexpr std::chrono::seconds kIdleTime{60};
 
 /// One copy of the state, and what is known of it.
 struct Buffer {
@@ -37,6 +41,7 @@ struct SnapshotState {
   std::array<Buffer, kStagingBuffers> buffers;
   std::optional<std::int64_t> granted;  // the step to be written
   int orders = 0;                       // under way
+  std::uint64_t copies = 0;             // made so far
   bool draining = false;
 };
 
@@ -56,7 +61,9 @@ struct Snapshot {
   void write_done() const;
   void follow(const ShardOrder& order) const;
   void order_done() const;
-  void release_if_idle() const;
+  [[nodiscard]] bool idle() const;
+  void lend_if_idle() const;
+  void release_if_idle_since(const ReleaseStaging& message) const;
   void tell_if_drained() const;
   template <class Message>
   void tell_index(const Message& message) const {
@@ -79,6 +86,7 @@ void Snapshot::copy(const CopyState& message) const {
   Buffer& buffer = state().buffers[index];
   buffer.newest = message.step;
   ++buffer.copying;
+  ++state().copies;
   if (message.write_now) {
     state().granted = message.step;
   }
@@ -112,7 +120,7 @@ void Snapshot::copied(const StateCopied& message) const {
     buffer.failure = message.failure;
   }
   write_granted();
-  release_if_idle();
+  lend_if_idle();
   tell_if_drained();
 }
 
@@ -132,15 +140,19 @@ void Snapshot::write(Buffer& buffer) const {
   context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
   context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank,
                           staging = buffer.staging, failed = buffer.failure, step,
-                          writer = work.write] {
+                          writer = work.write, spare_time = &context->spare_time] {
     const std::int64_t begin_ns = steady_now_ns();
     std::uint64_t digest = 0;
     const auto record = attempt([&]() -> Result<std::string> {
       if (!failed.empty()) {
         return failure(failed);
       }
-      digest = engine::weights_digest(staging->views());
-      return writer(step, staging->views());
+      Result<std::string> written = failure("not written");
+      spare_time->run([&] {
+        digest = engine::weights_digest(staging->views());
+        written = writer(step, staging->views());
+      });
+      return written;
     });
     if (!record) {
       caf::anon_send(me, CheckpointFailed{step, rank, record.error().message});
@@ -158,7 +170,7 @@ void Snapshot::write_done() const {
       state().granted.reset();
     }
   }
-  release_if_idle();
+  lend_if_idle();
   tell_if_drained();
 }
 
@@ -170,27 +182,30 @@ void Snapshot::follow(const ShardOrder& order) const {
                        .step = order.step - 1,
                        .unit = -1,
                        .lane = -1});
-  context->disk->enqueue(
-      [me = caf::actor_cast<SnapshotActor>(self), rank = context->rank, order, todo = work] {
-        const Status done = attempt([&] {
-          switch (order.task) {
-            case ShardTask::seal:
-              return todo.seal(order.step, order.manifest);
-            case ShardTask::send:
-              return todo.send(order.step);
-            case ShardTask::settle:
-              return todo.settle(order.step);
-            case ShardTask::discard:
-              return todo.discard(order.step);
-          }
-          return Status(failure("an unknown order"));
-        });
-        if (!done) {
-          caf::anon_send(me, CheckpointFailed{order.step, rank, done.error().message});
-        } else {
-          caf::anon_send(me, ShardDone{order.step, rank, order.task});
+  context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank, order,
+                          todo = work, spare_time = &context->spare_time] {
+    const Status done = attempt([&] {
+      switch (order.task) {
+        case ShardTask::seal:
+          return todo.seal(order.step, order.manifest);
+        case ShardTask::send: {
+          Status sent;
+          spare_time->run([&] { sent = todo.send(order.step); });
+          return sent;
         }
-      });
+        case ShardTask::settle:
+          return todo.settle(order.step);
+        case ShardTask::discard:
+          return todo.discard(order.step);
+      }
+      return Status(failure("an unknown order"));
+    });
+    if (!done) {
+      caf::anon_send(me, CheckpointFailed{order.step, rank, done.error().message});
+    } else {
+      caf::anon_send(me, ShardDone{order.step, rank, order.task});
+    }
+  });
 }
 
 void Snapshot::order_done() const {
@@ -198,24 +213,38 @@ void Snapshot::order_done() const {
   tell_if_drained();
 }
 
-void Snapshot::release_if_idle() const {
+bool Snapshot::idle() const {
   const auto& buffers = state().buffers;
-  if (std::all_of(buffers.begin(), buffers.end(),
-                  [](const Buffer& buffer) { return buffer.free(); })) {
-    // On the stream that would fill it next, after what it has still to do.
-    context->copy->enqueue([first = buffers[0].staging, second = buffers[1].staging] {
-      first->release();
-      second->release();
-    });
+  return std::all_of(buffers.begin(), buffers.end(),
+                     [](const Buffer& buffer) { return buffer.free(); });
+}
+
+// Memory is lent and released on the stream that would fill it next, after what that has to do.
+
+void Snapshot::lend_if_idle() const {
+  if (idle()) {
+    context->copy->enqueue(
+        [first = state().buffers[0].staging, second = state().buffers[1].staging] {
+          first->lend();
+          second->lend();
+        });
+    self->delayed_send(caf::actor_cast<SnapshotActor>(self), kIdleTime,
+                       ReleaseStaging{state().copies});
+  }
+}
+
+void Snapshot::release_if_idle_since(const ReleaseStaging& message) const {
+  if (idle() && message.copies == state().copies) {
+    context->copy->enqueue(
+        [first = state().buffers[0].staging, second = state().buffers[1].staging] {
+          first->release();
+          second->release();
+        });
   }
 }
 
 void Snapshot::tell_if_drained() const {
-  const auto& buffers = state().buffers;
-  const bool idle =
-      state().orders == 0 && std::all_of(buffers.begin(), buffers.end(),
-                                         [](const Buffer& buffer) { return buffer.free(); });
-  if (state().draining && idle) {
+  if (state().draining && state().orders == 0 && idle()) {
     state().draining = false;
     self->send(state().peers.rank, SnapshotsDrained{});
   }
@@ -260,6 +289,7 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
           snapshot.write_done();
         }
       },
+      [snapshot](const ReleaseStaging& message) { snapshot.release_if_idle_since(message); },
   };
 }
 

@@ -37,7 +37,8 @@ struct ShardWork {
 ///     update waits for. It replaces the copy that CopyState names, or takes a free buffer: the
 ///     conductor sees to it that there is one (SaveSchedule), so no command ever waits here.
 ///   StateCopied and granted (write_now, or WriteSnapshot) -> written on the disk stream; the
-///     buffer is free as soon as the bytes are durable. No staging memory is held between saves.
+///     buffer is free as soon as the bytes are durable. Between saves the system may take staging
+///     memory when it needs it, and gets all of it if none follows within a minute.
 ///   A poisoned state (loss or norm not finite) is dropped, never written; it replaces nothing.
 ///   ShardOrder -> its task on the disk stream, then ShardDone to the index.
 ///   ShardWritten, ShardDone and CheckpointFailed come back from the disk stream and go to the

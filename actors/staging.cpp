@@ -47,6 +47,13 @@ Status Staging::copy(std::span<const engine::StateView> state) {
   return {};
 }
 
+void Staging::lend() noexcept {
+  if (bytes_ != nullptr && ::madvise(bytes_, size_bytes_, MADV_FREE) != 0) {
+    release();
+  }
+  views_.clear();
+}
+
 void Staging::release() noexcept {
   if (bytes_ != nullptr) {
     ::munmap(bytes_, size_bytes_);

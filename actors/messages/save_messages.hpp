@@ -54,6 +54,11 @@ struct SaveWorkDone {
 /// Disk stream -> index: the journal has been written as far as it was handed over.
 struct JournalWritten {};
 
+/// Snapshot -> itself, later: if nothing has been copied since, its memory is given back.
+struct ReleaseStaging {
+  std::uint64_t copies = 0;  ///< Made until then.
+};
+
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, ShardWritten& x) {
   return f(caf::meta::type_name("ShardWritten"), x.step, x.rank, x.record, x.weights_digest,
@@ -72,3 +77,4 @@ typename Inspector::result_type inspect(Inspector& f, ShardDone& x) {
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::SaveWorkDone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::JournalWritten)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReleaseStaging)
