@@ -12,6 +12,7 @@
 namespace train::bench {
 namespace {
 
+/// The figures are of saves every so many steps.
 constexpr std::int64_t kInterval = 20;
 constexpr std::size_t kFewestClean = 5;
 
@@ -25,23 +26,23 @@ struct Stalls {
 };
 
 /// The steps after `save` that began before it was published; at least one: the copy is beside it.
-std::int64_t steps_beside(const TimedRun& run, const Save& save) {
+std::int64_t steps_beside(const TimedRun& run, const Save& save, std::int64_t spacing) {
   std::int64_t steps = 1;
-  while (steps < kInterval && run.step_begin_s(save.step + steps + 1) < save.published_s) {
+  while (steps < spacing && run.step_begin_s(save.step + steps + 1) < save.published_s) {
     ++steps;
   }
   return steps;
 }
 
-void add_block(const TimedRun& run, const Save& save, Stalls& stalls) {
-  const std::int64_t beside = steps_beside(run, save);
+void add_block(const TimedRun& run, const Save& save, std::int64_t spacing, Stalls& stalls) {
+  const std::int64_t beside = steps_beside(run, save, spacing);
   Values clean;
-  for (std::int64_t step = save.step + beside + 1; step <= save.step + kInterval; ++step) {
+  for (std::int64_t step = save.step + beside + 1; step <= save.step + spacing; ++step) {
     clean.add(run.step_seconds(step));
   }
   if (clean.all.size() < kFewestClean) {
     throw std::runtime_error(
-        fmt::format("the save of step {} took {} of {} steps", save.step, beside, kInterval));
+        fmt::format("the save of step {} took {} of {} steps", save.step, beside, spacing));
   }
   const double usual = clean.median();
   const auto over = [&](std::int64_t first) {
@@ -53,7 +54,7 @@ void add_block(const TimedRun& run, const Save& save, Stalls& stalls) {
   };
   const double block = usual * static_cast<double>(kInterval);
   stalls.added.add(100.0 * over(save.step + 1) / block);
-  stalls.control.add(100.0 * over(save.step + kInterval - beside) / block);
+  stalls.control.add(100.0 * over(save.step + spacing - beside) / block);
   stalls.slowdown.add(100.0 * over(save.step + 1) / (usual * static_cast<double>(beside)));
   stalls.persist_s.add(save.published_s - run.step_begin_s(save.step + 1));
   stalls.step_s.add(usual);
@@ -64,19 +65,22 @@ struct Case {
   Words keys;
   int steps = 0;
   bool two_places = false;
+  /// Steps from one save to the next: room for the save, which takes what time the steps leave
+  /// over, and for steps without it.
+  std::int64_t spacing = kInterval;
 };
 
 void show_stalls(const Workplace& place, const Case& one) {
   Words keys = joined(one.keys, {fmt::format("run.steps={}", one.steps),
-                                 fmt::format("checkpoint.interval_steps={}", kInterval),
+                                 fmt::format("checkpoint.interval_steps={}", one.spacing),
                                  fmt::format("checkpoint.local_dir=\"{}\"",
                                              one.two_places ? (place.directory() / "local").string()
                                                             : std::string("none"))});
   const TimedRun run = run_timed(place, {.keys = keys});
   Stalls stalls;
   for (const Save& save : run.saves) {
-    if (save.step + kInterval <= static_cast<std::int64_t>(run.step_end_s.size())) {
-      add_block(run, save, stalls);
+    if (save.step + one.spacing <= static_cast<std::int64_t>(run.step_end_s.size())) {
+      add_block(run, save, one.spacing, stalls);
     }
   }
   if (stalls.added.all.empty()) {
@@ -148,7 +152,7 @@ void show_memory(const Workplace& place, std::int64_t interval, int steps) {
 
 void stall_row(const Workplace& place) {
   show_stalls(place, {"quickstart", kAllCores, 240});
-  show_stalls(place, {"quickstart", kAllCores, 240, true});
+  show_stalls(place, {"quickstart", kAllCores, 400, true, 40});
 }
 
 void stall_large_row(const Workplace& place) {
@@ -156,7 +160,7 @@ void stall_large_row(const Workplace& place) {
 }
 
 void stall_large_two_row(const Workplace& place) {
-  show_stalls(place, {"8 x 512", joined(large_model(), kAllCores), 100, true});
+  show_stalls(place, {"8 x 512", joined(large_model(), kAllCores), 165, true, 40});
 }
 
 void stall_spare_row(const Workplace& place) {

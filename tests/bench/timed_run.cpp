@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <initializer_list>
 #include <stdexcept>
 #include <thread>
 
@@ -34,16 +35,21 @@ std::int64_t number_after(const std::string& line, const std::string& before) {
   return number;
 }
 
+/// What a process keeps from others: its own memory less what it has lent back (LazyFree).
 double resident_bytes(pid_t process) {
-  std::ifstream lines(fmt::format("/proc/{}/status", process));
   double kilobytes = 0.0;
-  for (std::string line; std::getline(lines, line);) {
-    for (const char* key : {"RssAnon:", "RssShmem:"}) {
-      if (line.starts_with(key)) {
-        kilobytes += std::stod(line.substr(std::string(key).size()));
+  const auto add = [&](const char* file, std::initializer_list<const char*> keys, double sign) {
+    std::ifstream lines(fmt::format("/proc/{}/{}", process, file));
+    for (std::string line; std::getline(lines, line);) {
+      for (const char* key : keys) {
+        if (line.starts_with(key)) {
+          kilobytes += sign * std::stod(line.substr(std::string(key).size()));
+        }
       }
     }
-  }
+  };
+  add("smaps_rollup", {"LazyFree:"}, -1.0);
+  add("status", {"RssAnon:", "RssShmem:"}, 1.0);
   return kilobytes * 1024.0;
 }
 
@@ -176,7 +182,7 @@ TimedRun run_timed(const Workplace& place, const TimedSpec& spec) {
   std::thread sampler([&] {
     while (spec.sample_memory && !ended) {
       run.memory.push_back({seconds_since(begin), resident_bytes(child.id())});
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   });
   std::int64_t known_step = -1;
