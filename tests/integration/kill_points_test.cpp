@@ -1,5 +1,6 @@
 // SIGKILL at each kind of call that a save or a retirement makes on the disk, in each of a run's
-// processes; and at any time. Real processes. ACTORTRAIN_SOAK=n goes on n times as long.
+// processes, each kind of point in three passes; and at any time, 60 times. Real processes.
+// ACTORTRAIN_SOAK=n goes on n times as long.
 
 #include <random>
 
@@ -11,6 +12,7 @@ using namespace train::test;
 namespace {
 
 constexpr std::int64_t kSteps = 400;
+constexpr int kPasses = 3;
 
 const Words& unbroken_results() {
   static const Words results = [] {
@@ -126,19 +128,19 @@ TEST_CASE("kill points: a run in two places survives SIGKILL at each kind of cal
     INFO("rank 1: " << what);
     CHECK(calls.at("1").contains(what));
   }
-  const Counts counts = kill_everywhere(places, soak());
+  const Counts counts = kill_everywhere(places, kPasses * soak());
   fmt::print("kill points, two places: {} kills in {} runs, {} too late\n", counts.kills,
              counts.runs, counts.too_late);
-  CHECK(counts.kills > 40);
+  CHECK(counts.kills > kPasses * 40);
   CHECK(counts.too_late * 5 < counts.kills);
 }
 
 TEST_CASE("kill points: a run in one place survives SIGKILL at each kind of call of each process",
           "[integration][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
-  const Counts counts = kill_everywhere({"checkpoint.local_dir=none"}, soak());
+  const Counts counts = kill_everywhere({"checkpoint.local_dir=none"}, kPasses * soak());
   fmt::print("kill points, one place: {} kills in {} runs, {} too late\n", counts.kills,
              counts.runs, counts.too_late);
-  CHECK(counts.kills > 25);
+  CHECK(counts.kills > kPasses * 25);
   CHECK(counts.too_late * 5 < counts.kills);
 }
 
@@ -147,7 +149,7 @@ TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any ti
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
   INFO("seed " << seed);
-  const int kills = 12 * soak();
+  const int kills = 60 * soak();
   int runs = 0;
   std::map<int, int> killed;  // by rank; -1: the head
   std::unique_ptr<KilledRun> run;
