@@ -1,0 +1,226 @@
+"""The models of the step bench in plain PyTorch, as a server that stays warm between measurements.
+
+Usage: torch_step.py JSON, where JSON describes model, batch and mode ("eager" or "compiled").
+Writes one line of JSON when it is ready, and for each line "steps K" it reads, one with the seconds
+of K training steps. Ends at the end of its input.
+"""
+
+import json
+import math
+import os
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def rotate_complex(x, angles):
+    """Pairs (2i, 2i + 1) as complex numbers: the fastest way that eager mode has."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+
+
+def rotate_real(x, angles):
+    """The same for the compiler, which makes one loop of it but leaves complex numbers alone."""
+    even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
+
+
+class Attention(nn.Module):
+    def __init__(self, spec, norm):
+        super().__init__()
+        self.heads, self.head_dim = spec["heads"], spec["head_dim"]
+        self.gated = spec["output_gate"]
+        self.rotate = rotate_real if spec["mode"] == "compiled" else rotate_complex
+        width, inputs = self.heads * self.head_dim, spec["embedding_dim"]
+        self.fused = spec["arch"] == "enoki"
+        if self.fused:
+            self.c_attn = nn.Linear(inputs, 3 * width, bias=False)
+        else:
+            self.q_proj = nn.Linear(inputs, width * (2 if self.gated else 1), bias=False)
+            self.k_proj = nn.Linear(inputs, width, bias=False)
+            self.v_proj = nn.Linear(inputs, width, bias=False)
+        self.out_proj = nn.Linear(width, inputs, bias=False)
+        qk_norm = spec["qk_norm"]
+        self.q_norm = norm(self.head_dim) if qk_norm else nn.Identity()
+        self.k_norm = norm(self.head_dim) if qk_norm else nn.Identity()
+
+    def forward(self, x, angles):
+        by_head = (self.heads, -1)
+        if self.fused:
+            q, k, v = (part.unflatten(-1, by_head) for part in self.c_attn(x).chunk(3, -1))
+        else:
+            q, k, v = (p(x).unflatten(-1, by_head) for p in (self.q_proj, self.k_proj, self.v_proj))
+        if self.gated:
+            q, gate = q.chunk(2, -1)
+        q = self.rotate(self.q_norm(q), angles)
+        k = self.rotate(self.k_norm(k), angles)
+        out = F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
+        ).transpose(1, 2)
+        if self.gated:
+            out = out * gate.sigmoid()
+        return self.out_proj(out.flatten(-2))
+
+
+class Gelu(nn.Module):
+    def __init__(self, inputs, hidden):
+        super().__init__()
+        self.c_fc = nn.Linear(inputs, hidden, bias=False)
+        self.out_proj = nn.Linear(hidden, inputs, bias=False)
+
+    def forward(self, x):
+        return self.out_proj(F.gelu(self.c_fc(x)))
+
+
+class SwiGlu(nn.Module):
+    def __init__(self, inputs, hidden):
+        super().__init__()
+        self.gate_proj = nn.Linear(inputs, hidden, bias=False)
+        self.up_proj = nn.Linear(inputs, hidden, bias=False)
+        self.out_proj = nn.Linear(hidden, inputs, bias=False)
+
+    def forward(self, x):
+        return self.out_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, spec, norm):
+        super().__init__()
+        width, mlp = spec["embedding_dim"], Gelu if spec["arch"] == "enoki" else SwiGlu
+        self.ln_1, self.ln_2 = norm(width), norm(width)
+        self.attention = Attention(spec, norm)
+        self.mlp = mlp(width, spec["mlp_hidden"])
+
+    def forward(self, x, angles):
+        x = x + self.attention(self.ln_1(x), angles)
+        return x + self.mlp(self.ln_2(x))
+
+
+class Model(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        width, eps = spec["embedding_dim"], spec["norm_eps"]
+        if spec["arch"] == "enoki":
+            norm = lambda size: nn.LayerNorm(size, eps=eps, bias=False)
+        else:
+            norm = lambda size: nn.RMSNorm(size, eps=eps)
+        self.embedding = nn.Embedding(spec["vocab_size"], width)
+        self.blocks = nn.ModuleList(Block(spec, norm) for _ in range(spec["layers"]))
+        self.ln_f = norm(width)
+        self.head = nn.Linear(width, spec["vocab_size"], bias=False)
+        if spec["tie_embeddings"]:
+            self.head.weight = self.embedding.weight
+        half = torch.arange(0, spec["head_dim"], 2) / spec["head_dim"]
+        angles = torch.outer(torch.arange(spec["seq_len"]).float(), spec["rope_theta"] ** -half)
+        self.register_buffer("angles", angles[:, None, :], persistent=False)
+        self.apply_scaled_init(spec["layers"])
+
+    def apply_scaled_init(self, layers):
+        """Normal with deviation 1 / sqrt(inputs), less by sqrt(2 layers) where a branch ends."""
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2:
+                branches = 2 * layers if "out_proj" in name else 1
+                nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[1] * branches))
+
+    def forward(self, tokens, targets):
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x, self.angles)
+        logits = self.head(self.ln_f(x))
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class Trainer:
+    def __init__(self, spec):
+        torch.manual_seed(1)
+        self.spec = spec
+        self.model = Model(spec)
+        self.loss_of = torch.compile(self.model, dynamic=False) if spec["mode"] == "compiled" \
+            else self.model
+        decayed = [w for n, w in self.model.named_parameters() if w.dim() == 2 and "embed" not in n]
+        others = [w for n, w in self.model.named_parameters() if w.dim() != 2 or "embed" in n]
+        groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        options = {"lr": spec["lr"], "betas": (0.9, 0.95), "eps": 1e-8}
+        try:
+            self.optimizer = torch.optim.AdamW(groups, fused=True, **options)
+        except RuntimeError:  # this PyTorch has no fused one for the CPU
+            self.optimizer = torch.optim.AdamW(groups, foreach=True, **options)
+        size = os.path.getsize(spec["tokens"]) // 2
+        self.tokens = torch.from_file(spec["tokens"], size=size, dtype=torch.uint16)
+        self.at = 0
+        self.split = True  # one microbatch at a time, else the whole batch at once
+
+    def parts(self):
+        """Tokens and targets of the microbatches of a step."""
+        lanes, rows, length = (self.spec[k] for k in ("lanes", "micro_batch", "seq_len"))
+        sequences = lanes * rows
+        if self.at + sequences * length + 1 > len(self.tokens):
+            self.at = 0
+        piece = self.tokens[self.at : self.at + sequences * length + 1].long()
+        self.at += sequences * length
+        x, y = piece[:-1].view(sequences, length), piece[1:].view(sequences, length)
+        return list(zip(x.split(rows), y.split(rows))) if self.split else [(x, y)]
+
+    def step(self):
+        parts = self.parts()
+        total = 0.0
+        for tokens, targets in parts:
+            loss = self.loss_of(tokens, targets) / len(parts)
+            loss.backward()
+            total += loss.item()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return total
+
+    def time_steps(self, count):
+        seconds = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            self.step()
+            seconds.append(time.perf_counter() - begin)
+        return seconds
+
+    def choose_split(self):
+        """Keeps the faster of both ways to run a batch of several microbatches."""
+        times = {}
+        for self.split in (True, False):
+            self.step()
+            times[self.split] = min(self.time_steps(2))
+        self.split = min(times, key=times.get)
+
+
+def peak_bytes():
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+
+def answer(values):
+    print(json.dumps(values), flush=True)
+
+
+def main():
+    spec = json.loads(sys.argv[1])
+    torch.set_num_threads(spec["threads"])
+    trainer = Trainer(spec)
+    first_loss = trainer.step()
+    if spec["lanes"] > 1:
+        trainer.choose_split()
+    trainer.time_steps(1)
+    answer({
+        "torch": torch.__version__,
+        "parameters": sum(weight.numel() for weight in trainer.model.parameters()),
+        "first_loss": first_loss,
+        "split": trainer.split,
+    })
+    for line in sys.stdin:
+        seconds = trainer.time_steps(int(line.split()[1]))
+        answer({"seconds": seconds, "peak_bytes": peak_bytes()})
+
+
+if __name__ == "__main__":
+    main()

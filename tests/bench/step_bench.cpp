@@ -1,0 +1,24 @@
+// Speed and memory of a training step on the CPU, against PyTorch on the same machine in the same
+// run (tests/bench/peers/README.md). Usage: bench_step [ROW]; a row is one of those below. A missed
+// target is said, not failed. Quiet cores are meant; the figures of a busy machine mislead.
+#include "tests/bench/bench_rows.hpp"
+#include "tests/bench/step_rows.hpp"
+
+namespace {
+
+using namespace train::bench;
+
+constexpr Row kRows[] = {
+    {"gpt2_124m", "Enoki, 124 M weights, T = 1024, one lane of one sequence", gpt2_row},
+    {"gpt2_lanes", "the same with 4 lanes", gpt2_lanes_row},
+    {"short", "the same model, T = 64, one lane of 4 sequences", short_row},
+    {"quickstart", "configs/quickstart.toml: 1 M weights, 4 lanes of 4 x 256", quickstart_row},
+    {"qwen3_2h", "qwen3 with 2 heads, 29 M weights, 4 lanes of 2 x 512", qwen3_row},
+    {"determinism", "precision.determinism = \"world\" against \"run\", 8 lanes",
+     determinism_price_row},
+    {"shares", "where the time of a step goes, kernel by kernel", shares_row},
+};
+
+}  // namespace
+
+int main(int argc, char* argv[]) { return run_rows(kRows, argc, argv); }

@@ -1,0 +1,96 @@
+#include "tests/bench/step_case.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+#include "configs/load_config.hpp"
+
+namespace train::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kVocabulary = 50304;
+constexpr std::int64_t kByteVocabulary = 320;  // what the quickstart's data are padded to
+
+std::int64_t vocabulary_of(const StepCase& one) {
+  return one.name == quickstart_case().name ? kByteVocabulary : kVocabulary;
+}
+
+void write_tokens(const fs::path& path, std::size_t count, std::int64_t vocabulary) {
+  std::vector<std::uint16_t> tokens(count);
+  std::uint64_t state = 12345;
+  for (std::uint16_t& token : tokens) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    token = static_cast<std::uint16_t>((state >> 33) % static_cast<std::uint64_t>(vocabulary));
+  }
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()),
+             static_cast<std::streamsize>(count * sizeof(std::uint16_t)));
+}
+
+fs::path token_directory(const Workplace& place, const StepCase& one) {
+  const std::int64_t vocabulary = vocabulary_of(one);
+  const fs::path directory = place.directory() / fmt::format("random{}", vocabulary);
+  if (fs::create_directories(directory)) {
+    write_tokens(directory / "val.bin", 20'000, vocabulary);
+    write_tokens(directory / "train.bin", 400'000, vocabulary);
+  }
+  return directory;
+}
+
+}  // namespace
+
+StepCase gpt2_case(std::int64_t seq_len, std::int64_t micro_batch, std::int64_t lanes) {
+  return {.name = "124M",
+          .file = "quickstart.toml",
+          .keys = {"model.layers=12", "model.heads=12", "model.head_dim=64",
+                   "model.tie_embeddings=true", fmt::format("data.sequence_length={}", seq_len),
+                   fmt::format("batch.micro_batch={}", micro_batch),
+                   fmt::format("batch.lanes={}", lanes)}};
+}
+
+StepCase quickstart_case() { return {.name = "quickstart", .file = "quickstart.toml", .keys = {}}; }
+
+StepCase qwen3_case() {
+  return {.name = "qwen3 2 heads",
+          .file = "qwen3_2h_danastar.toml",
+          .keys = {"data.sequence_length=512"}};
+}
+
+Words keys_of(const Workplace& place, const StepCase& one) {
+  const Words common = {
+      fmt::format("data.dir=\"{}\"", token_directory(place, one).string()),
+      fmt::format("run.dir=\"{}\"", (place.directory() / "runs").string()),
+      fmt::format("model.vocab_size={}", vocabulary_of(one)),
+      "model.z_loss_coeff=0.0",
+      "optimizer.name=\"adamw\"",
+      "run.tensorboard=false",
+      "run.sample_tokens=0",
+      "eval.interval_steps=0",
+      "checkpoint.interval_steps=0",
+  };
+  return joined(common, one.keys);
+}
+
+actors::RunPlan plan_of_case(const Workplace& place, const StepCase& one) {
+  const auto config = configs::load_config(
+      fmt::format("{}/configs/{}", ACTORTRAIN_SOURCE_DIR, one.file), keys_of(place, one));
+  if (!config) {
+    throw std::runtime_error(config.error().message);
+  }
+  auto plan = actors::plan_run(*config);
+  if (!plan) {
+    throw std::runtime_error(plan.error().message);
+  }
+  return std::move(*plan);
+}
+
+fs::path tokens_of(const Workplace& place, const StepCase& one) {
+  return token_directory(place, one) / "train.bin";
+}
+
+}  // namespace train::bench

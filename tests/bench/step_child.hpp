@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "tests/bench/ranks_support.hpp"
+
+namespace train::bench {
+
+/// A program with its input and output in pipes and its errors in a file. Killed by the destructor.
+class StepChild {
+ public:
+  /// `words`: a program (PATH is searched) and its arguments. Throws std::runtime_error.
+  StepChild(const Words& words, std::filesystem::path errors);
+  ~StepChild();
+  StepChild(const StepChild&) = delete;
+  StepChild& operator=(const StepChild&) = delete;
+
+  void write_line(const std::string& line);
+  /// Blocks; empty at the end of the output.
+  [[nodiscard]] std::optional<std::string> read_line();
+  /// Does not block.
+  [[nodiscard]] bool running();
+  /// Highest resident memory so far (VmHWM), 0 once it has ended.
+  [[nodiscard]] double peak_bytes() const;
+  /// The last lines of its standard error.
+  [[nodiscard]] std::string errors() const;
+
+ private:
+  pid_t id_ = -1;
+  std::FILE* input_ = nullptr;
+  std::FILE* output_ = nullptr;
+  std::filesystem::path errors_;
+  bool ended_ = false;
+};
+
+}  // namespace train::bench

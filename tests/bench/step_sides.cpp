@@ -1,0 +1,157 @@
+#include "tests/bench/step_sides.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
+
+#include "engine/model/model_shape.hpp"
+
+namespace train::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+/// The lines of training steps in a run's metrics; the last one may still be in the writing.
+std::vector<Json> steps_of(const fs::path& metrics) {
+  std::ifstream stream(metrics);
+  const std::string text((std::istreambuf_iterator<char>(stream)),
+                         std::istreambuf_iterator<char>());
+  std::vector<Json> steps;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    auto line = Json::parse(text.substr(begin, end - begin));
+    if (line.contains("tokens_per_second")) {
+      steps.push_back(std::move(line));
+    }
+  }
+  return steps;
+}
+
+StepTimes times_of(const std::vector<Json>& steps, std::size_t dropped) {
+  Values seconds;
+  for (std::size_t i = dropped; i < steps.size(); ++i) {
+    const double tokens =
+        steps[i].at("tokens").get<double>() - steps[i - 1].at("tokens").get<double>();
+    seconds.add(tokens / steps[i].at("tokens_per_second").get<double>());
+  }
+  return {.seconds = seconds.median(),
+          .peak_bytes = 0.0,
+          .first_loss = steps.front().at("loss").get<double>()};
+}
+
+Words our_words(const Workplace& place, const StepCase& one, const Words& keys) {
+  Words words = {ACTORTRAIN_BINARY_DIR "/actortrain", "run",
+                 fmt::format("{}/configs/{}", ACTORTRAIN_SOURCE_DIR, one.file)};
+  for (const std::string& key : joined(joined(keys_of(place, one), keys), {"run.name=\"step\""})) {
+    words.insert(words.end(), {"--set", key});
+  }
+  return words;
+}
+
+Json description_of(const Workplace& place, const StepCase& one, const std::string& mode) {
+  const actors::RunPlan plan = plan_of_case(place, one);
+  const engine::ModelShape& shape = plan.engine.shape;
+  const bool qwen3 = shape.architecture == engine::Architecture::qwen3;
+  return {{"mode", mode},
+          {"tokens", tokens_of(place, one).string()},
+          {"threads", actors::resolve_threads(plan.config.runtime.threads)},
+          {"arch", qwen3 ? "qwen3" : "enoki"},
+          {"layers", shape.layers},
+          {"heads", shape.heads},
+          {"head_dim", shape.head_dim},
+          {"embedding_dim", shape.embedding_dim},
+          {"mlp_hidden", shape.mlp_hidden},
+          {"vocab_size", shape.vocab_size},
+          {"norm_eps", shape.norm_eps},
+          {"rope_theta", shape.rope_theta},
+          {"qk_norm", shape.qk_norm},
+          {"output_gate", shape.output_gate},
+          {"tie_embeddings", shape.tie_embeddings},
+          {"seq_len", plan.engine.seq_len},
+          {"micro_batch", plan.engine.batch.micro_batch},
+          {"lanes", plan.engine.batch.lanes},
+          {"lr", plan.engine.optimizer.lr}};
+}
+
+Words peer_words(const Workplace& place, const StepCase& one, const std::string& mode) {
+  const auto python = torch_python();
+  if (!python) {
+    throw std::runtime_error("PyTorch is not installed");
+  }
+  return {*python, ACTORTRAIN_SOURCE_DIR "/tests/bench/peers/torch_step.py",
+          description_of(place, one, mode).dump()};
+}
+
+Json answer_of(StepChild& child) {
+  const auto line = child.read_line();
+  if (!line) {
+    throw std::runtime_error(fmt::format("PyTorch failed: {}", child.errors()));
+  }
+  return Json::parse(*line);
+}
+
+}  // namespace
+
+StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int dropped,
+                   const Words& keys) {
+  const fs::path root = place.directory() / "runs" / "step";
+  fs::remove_all(root);
+  const auto wanted = static_cast<std::size_t>(steps + dropped);
+  StepTimes times;
+  {
+    StepChild child(our_words(place, one, keys), place.directory() / "step.err");
+    std::vector<Json> done;
+    while (done.size() < wanted) {
+      if (!child.running()) {
+        throw std::runtime_error(fmt::format("a run failed: {}", child.errors()));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // seldom: it shares our cores
+      done = steps_of(root / "metrics.jsonl");
+    }
+    done.resize(wanted);
+    times = times_of(done, static_cast<std::size_t>(dropped));
+    times.peak_bytes = child.peak_bytes();
+  }
+  fs::remove_all(root);
+  return times;
+}
+
+TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mode)
+    : mode_(std::move(mode)),
+      child_(peer_words(place, one, mode_), place.directory() / (mode_ + ".err")) {
+  const Json ready = answer_of(child_);
+  first_loss_ = ready.at("first_loss").get<double>();
+  version_ = ready.at("torch").get<std::string>();
+  split_ = ready.at("split").get<bool>();
+  const auto ours = engine::count_parameters(plan_of_case(place, one).engine.shape).total;
+  const auto theirs = ready.at("parameters").get<std::int64_t>();
+  if (ours != theirs) {
+    throw std::runtime_error(
+        fmt::format("not the same model: {} weights here, {} in PyTorch", ours, theirs));
+  }
+}
+
+StepTimes TorchPeer::run(int steps) {
+  child_.write_line(fmt::format("steps {}", steps + 1));
+  const Json answer = answer_of(child_);
+  Values seconds{answer.at("seconds").get<std::vector<double>>()};
+  seconds.all.erase(seconds.all.begin());
+  return {.seconds = seconds.median(),
+          .peak_bytes = answer.at("peak_bytes").get<double>(),
+          .first_loss = first_loss_};
+}
+
+std::optional<std::string> torch_python() {
+  const char* named = std::getenv("ACTORTRAIN_PYTHON");
+  const std::string python = named != nullptr ? named : "python3";
+  const std::string question = fmt::format("'{}' -c 'import torch' 2> /dev/null", python);
+  return std::system(question.c_str()) == 0 ? std::optional(python) : std::nullopt;
+}
+
+}  // namespace train::bench

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tests/bench/step_case.hpp"
+#include "tests/bench/step_child.hpp"
+
+// The two sides of the comparison: the real program, and PyTorch's server (peers/).
+namespace train::bench {
+
+/// Some steps of one side.
+struct StepTimes {
+  double seconds = 0.0;     ///< Of a step: the median.
+  double peak_bytes = 0.0;  ///< VmHWM of the process.
+  double first_loss = 0.0;  ///< Of the first step; ours only.
+};
+
+/// `steps` steps of a fresh process after `dropped` more; it is killed then, before it would save.
+/// Throws std::runtime_error with the end of its output if it fails. Blocks.
+[[nodiscard]] StepTimes run_ours(const Workplace& place, const StepCase& one, int steps,
+                                 int dropped, const Words& keys = {});
+
+/// PyTorch with the same model, batch and threads, warm and waiting.
+class TorchPeer {
+ public:
+  /// `mode`: "eager" or "compiled". Blocks until it has run its first steps. Throws
+  /// std::runtime_error if it fails, or if its model has another number of weights.
+  TorchPeer(const Workplace& place, const StepCase& one, std::string mode);
+
+  /// Blocks. One step more is run first and left out: it was asleep.
+  [[nodiscard]] StepTimes run(int steps);
+  [[nodiscard]] const std::string& mode() const { return mode_; }
+  [[nodiscard]] double first_loss() const { return first_loss_; }
+  [[nodiscard]] const std::string& version() const { return version_; }
+  /// How it runs a batch of several microbatches.
+  [[nodiscard]] const char* way() const { return split_ ? "accumulated" : "whole batch"; }
+
+ private:
+  std::string mode_;
+  StepChild child_;
+  double first_loss_ = 0.0;
+  std::string version_;
+  bool split_ = true;
+};
+
+/// The Python that has PyTorch: ACTORTRAIN_PYTHON or python3; nothing if it has none.
+[[nodiscard]] std::optional<std::string> torch_python();
+
+}  // namespace train::bench
