@@ -111,7 +111,8 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
   const bool persistent = GENERATE(false, true);
   const bool two_places = GENERATE(false, true);
   const TempDirectory programs;
-  const auto copy = test::write_script(programs / "copy", "while [ $# -gt 2 ]; do shift; done\nexec cp -- \"$1\" \"$2\"");
+  const auto copy = test::write_script(
+      programs / "copy", "while [ $# -gt 2 ]; do shift; done\nexec cp -- \"$1\" \"$2\"");
   const test::EnvironmentVariable rsync("ACTORTRAIN_RSYNC", copy.string());
   const std::int64_t calls = calls_of_a_save(error_number, two_places);
   CHECK(calls > 20);
