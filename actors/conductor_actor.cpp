@@ -228,6 +228,11 @@ RunFinished Conductor::outcome() const {
                     "on",
                     *state().signal, step, step > 0 ? "saved" : "nothing to save")};
   }
+  if (state().program->job_over()) {
+    return {
+        step, kExitStopped,
+        fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
+  }
   return {step, kExitFinished, fmt::format("finished at step {}", step)};
 }
 

@@ -34,12 +34,12 @@ std::optional<NumberedCommand> RunProgram::next() {
     evaluated_ = true;
     return give(RunCommand::evaluate, step_);
   }
-  const bool save_due = stop_early_ || due(options_.checkpoint_interval);
+  const bool save_due = stop_early_ || job_over() || due(options_.checkpoint_interval);
   if (!saved_ && step_ > 0 && save_due) {
     saved_ = true;
     return give(RunCommand::snapshot, step_);
   }
-  if (stop_early_ || finished_all_steps()) {
+  if (stop_early_ || job_over() || finished_all_steps()) {
     stopped_ = true;
     return give(RunCommand::stop, step_);
   }

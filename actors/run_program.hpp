@@ -21,6 +21,7 @@ class RunProgram {
   struct Options {
     std::int64_t first_step = 0;  ///< Steps already done (resume).
     std::int64_t total_steps = 0;
+    std::int64_t steps_per_job = 0;        ///< This start does at most so many; 0: all.
     std::int64_t eval_interval = 0;        ///< 0: never.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
     /// A signal came between the last of `first_step` and its evaluation: make up for it if due.
@@ -36,6 +37,11 @@ class RunProgram {
   /// Step `step` (from 0) was not finite: look for the origin, then stop; nothing more is saved.
   void stop_poisoned(std::int64_t step);
 
+  /// This start has done its part of a longer run.
+  [[nodiscard]] bool job_over() const {
+    return options_.steps_per_job > 0 && step_ - options_.first_step >= options_.steps_per_job &&
+           !finished_all_steps();
+  }
   [[nodiscard]] std::int64_t step() const { return step_; }
   [[nodiscard]] bool finished_all_steps() const { return step_ >= options_.total_steps; }
   /// All steps, and the evaluation of the last one, have been given out.

@@ -73,6 +73,10 @@ constexpr auto kFields = std::to_array<Field>({
      kOptional, between(0, kLargestSeed)},
     {"run", "steps", "steps", "Optimizer steps of the whole run.", run<&RunSection::steps>,
      kOptional, kFromOneStep},
+    {"run", "steps_per_job", "steps",
+     "One start does at most so many steps, saves and ends with exit code 75; 0: all that are "
+     "left.",
+     run<&RunSection::steps_per_job>, kOptional, kFromZeroSteps},
     {"run", "log_interval_steps", "steps", "A metrics line every this many steps.",
      run<&RunSection::log_interval_steps>, kOptional, kFromOneStep},
     {"run", "digest_interval_steps", "steps",

@@ -11,6 +11,7 @@ struct RunSection {
   std::string dir = "runs";             ///< Parent of all run directories.
   std::uint64_t seed = 1337;            ///< Seed of initial weights, data order and sampling.
   std::int64_t steps = 1000;            ///< Optimizer steps of the whole run.
+  std::int64_t steps_per_job = 0;       ///< One start does at most so many of them; 0: all.
   std::int64_t log_interval_steps = 1;  ///< A metrics line every this many steps.
   std::int64_t digest_interval_steps =
       100;                         ///< A weights digest every this many steps; 0: only at the end.

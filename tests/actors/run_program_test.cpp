@@ -43,6 +43,24 @@ TEST_CASE("a resumed run repeats neither evaluation nor save", "[actors]") {
         "stop4");
 }
 
+TEST_CASE("a start that does part of the run saves and stops there", "[actors]") {
+  RunProgram::Options part{
+      .total_steps = 5, .steps_per_job = 2, .eval_interval = 2, .checkpoint_interval = 3};
+  CHECK(all(part) == "eval0 train0 train1 eval2 save2 stop2");
+  part.first_step = 2;
+  CHECK(all(part) == "train2 save3 train3 eval4 save4 stop4");
+  part.first_step = 4;
+  CHECK(all(part) == "train4 eval5 save5 stop5");
+  part.first_step = 3;  // saved by an interval, or on a signal
+  RunProgram last(part);
+  CHECK(take(last) == "train3 eval4 train4 eval5 save5 stop5");
+  CHECK_FALSE(last.job_over());
+  part.first_step = 0;
+  RunProgram first(part);
+  take(first);
+  CHECK(first.job_over());
+}
+
 TEST_CASE("commands are numbered without a gap", "[actors][EX-1]") {
   RunProgram program({.total_steps = 3, .eval_interval = 1, .checkpoint_interval = 1});
   std::uint64_t expected = 0;
