@@ -12,6 +12,7 @@
 #include "actors/run/run_command.hpp"
 #include "actors/run/scale_command.hpp"
 #include "actors/run/signal_watcher.hpp"
+#include "actors/run/submit_command.hpp"
 #include "configs/field_table.hpp"
 #include "engine/base/log.hpp"
 
@@ -32,6 +33,7 @@ int execute(const cli::CheckpointsOptions& options) { return checkpoints_command
 int execute(const cli::ExportOptions& options) { return export_command(options); }
 int execute(const cli::ScaleOptions& options) { return scale_command(options); }
 int execute(const cli::PlotOptions& options) { return plot_command(options); }
+int execute(const cli::SubmitOptions& options) { return submit_command(options); }
 int execute(const cli::PrepareOptions& options) { return prepare_command(options); }
 int execute(const cli::KeysOptions&) { return print(configs::describe_keys_markdown()); }
 int execute(const cli::VersionOptions&) { return print("actortrain " ACTORTRAIN_VERSION "\n"); }

@@ -28,6 +28,7 @@ void describe_rest(CLI::App& app, CommandSyntaxes& syntaxes) {
 CommandSyntaxes describe(CLI::App& app) {
   CommandSyntaxes syntaxes;
   describe_training(app, syntaxes);
+  describe_submit(app, syntaxes);
   describe_using(app, syntaxes);
   describe_checkpoints(app, syntaxes);
   describe_export(app, syntaxes);
@@ -125,6 +126,17 @@ Error explain(const CLI::App& command, const CLI::ParseError& error,
 Error usage_error(const CLI::App& command, const std::string& what) {
   const std::string name = full_name(command);
   return user_error(one_line(fmt::format("{}: {}; \"{} --help\" explains", name, what, name)));
+}
+
+void add_run_file(CLI::App& command, std::string& config, std::vector<std::string>& set) {
+  command.add_option("config", config, "Run file, for example configs/quickstart.toml")
+      ->required()
+      ->type_name("CONFIG");
+  command
+      .add_option("--set", set,
+                  "Override a key of the run file; may be repeated, the last one wins")
+      ->type_name("SECTION.KEY=VALUE")
+      ->allow_extra_args(false);
 }
 
 void add_run_directory(CLI::App& command, std::string& target) {

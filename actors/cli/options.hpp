@@ -10,6 +10,7 @@
 #include "actors/cli/export_options.hpp"
 #include "actors/cli/plot_options.hpp"
 #include "actors/cli/scale_options.hpp"
+#include "actors/cli/submit_options.hpp"
 #include "engine/base/result.hpp"
 
 namespace train::actors::cli {
@@ -106,9 +107,10 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
-                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions,
-                             CheckpointsOptions, ExportOptions, ScaleOptions, PlotOptions>;
+using Command =
+    std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions, KeysOptions,
+                 VersionOptions, HelpOptions, WorkerOptions, CheckpointsOptions, ExportOptions,
+                 ScaleOptions, PlotOptions, SubmitOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

@@ -29,6 +29,7 @@ struct CommandSyntax {
 using CommandSyntaxes = std::vector<CommandSyntax>;
 
 void describe_training(CLI::App& app, CommandSyntaxes& syntaxes);     ///< run, plan
+void describe_submit(CLI::App& app, CommandSyntaxes& syntaxes);       ///< submit
 void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);        ///< eval, generate
 void describe_checkpoints(CLI::App& app, CommandSyntaxes& syntaxes);  ///< checkpoints …
 void describe_export(CLI::App& app, CommandSyntaxes& syntaxes);       ///< export
@@ -46,6 +47,9 @@ inline constexpr const char* kExitCodes =
 
 /// "<command>: <what>; …", one line, with where help is.
 [[nodiscard]] Error usage_error(const CLI::App& command, const std::string& what);
+
+/// CONFIG and --set, alike for every command that reads a run file.
+void add_run_file(CLI::App& command, std::string& config, std::vector<std::string>& set);
 
 /// The required RUN_DIRECTORY.
 void add_run_directory(CLI::App& command, std::string& target);

@@ -7,18 +7,6 @@
 namespace train::actors::cli {
 namespace {
 
-/// CONFIG and --set, alike for every command that reads a run file.
-void add_run_file(CLI::App& command, std::string& config, std::vector<std::string>& set) {
-  command.add_option("config", config, "Run file, for example configs/quickstart.toml")
-      ->required()
-      ->type_name("CONFIG");
-  command
-      .add_option("--set", set,
-                  "Override a key of the run file; may be repeated, the last one wins")
-      ->type_name("SECTION.KEY=VALUE")
-      ->allow_extra_args(false);
-}
-
 CommandSyntax run_syntax(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("run", "Train what a run file describes, or resume it where it stopped.");

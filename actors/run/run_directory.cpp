@@ -76,13 +76,17 @@ bool is_leftover(const fs::path& path) {
   return name.starts_with(".config.toml.tmp-") || name.starts_with(".metrics.jsonl.tmp-");
 }
 
+// What the job that `actortrain submit` made has written before the run began.
+bool is_of_the_job(const fs::path& path) { return path.filename().string().starts_with("slurm-"); }
+
 bool is_foreign(const fs::path& root) {
   std::error_code error;
   if (fs::exists(root / "config.toml", error)) {
     return false;
   }
   for (const auto& entry : fs::directory_iterator(root, error)) {
-    if (entry.path().filename() != "run.lock" && !is_leftover(entry.path())) {
+    if (entry.path().filename() != "run.lock" && !is_leftover(entry.path()) &&
+        !is_of_the_job(entry.path())) {
       return true;
     }
   }
