@@ -113,9 +113,11 @@ Findings check_shipped(const SourceTree& tree) {
     if (folder_of(run.path) != "configs" || !run.path.ends_with(".toml")) {
       continue;
     }
+    const char* loader =
+        run.path.starts_with("configs/clusters/") ? "find_cluster_profile(" : "load_config(";
     const bool loaded = std::any_of(tree.begin(), tree.end(), [&](const SourceFile& file) {
       return file.path.starts_with("tests/") && file.path.ends_with("_test.cpp") &&
-             file.contains("load_config(") && file.contains(fmt::format("{}\"", run.name()));
+             file.contains(loader) && file.contains(fmt::format("{}\"", run.name()));
     });
     if (!loaded) {
       findings.push_back(finding(run, 0, "a shipped run that no test loads"));
