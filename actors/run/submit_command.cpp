@@ -108,11 +108,13 @@ Result<BatchJob> make_job(const cli::SubmitOptions& options) {
   const auto cluster = cluster_for(options);
   TRAIN_RETURN_IF_ERROR(cluster);
   std::vector<std::string> set = options.set;
+  set.emplace_back("parallel.nodes=1");  // several need a network, which the profile may name
+  const auto asked = configs::load_config(options.config, set);
+  TRAIN_RETURN_IF_ERROR(asked);
+  set.pop_back();
   if (options.nodes) {
     set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
   }
-  const auto asked = configs::load_config(options.config, set);
-  TRAIN_RETURN_IF_ERROR(asked);
   const std::vector<std::string> keys = keys_for(*asked, *cluster, set);
   const auto config = configs::load_config(options.config, keys);
   TRAIN_RETURN_IF_ERROR(config);

@@ -70,7 +70,7 @@ TEST_CASE("submit: a profile fills in what run and command line leave open",
   write_bytes(site / "clusters/here.toml",
               "hosts = [\"*\"]\npartition = \"short\"\ntime = \"2:00:00\"\ncpus = 6\n"
               "local_dir = \"/tmp/fast disk\"\nrun_dir = \"elsewhere\"\nmodules = [\"gcc\"]\n");
-  write_bytes(site / "clusters/other.toml", "partition = \"long\"\n");
+  write_bytes(site / "clusters/other.toml", "partition = \"long\"\ninterface = \"lo\"\n");
   const Ended chosen = site.submit({"--dry-run", "--time", "30"});
   INFO(chosen.err);
   REQUIRE(chosen.exit_code == 0);
@@ -86,6 +86,12 @@ TEST_CASE("submit: a profile fills in what run and command line leave open",
   CHECK(has(named.out, "--partition=long\n"));
   CHECK_FALSE(has(named.out, "module"));
   CHECK(has(named.out, "/mine/tiny'\n"));
+  const Ended joined =
+      site.submit({"--dry-run", "--profile", "other", "--nodes", "2", "--set", "parallel.ranks=2"});
+  INFO(joined.err);
+  CHECK(has(joined.out,
+            "'--set' 'parallel.interface=lo' '--set' 'parallel.ranks=2' '--set' "
+            "'parallel.nodes=2'"));
   const Ended kept = site.submit({"--dry-run", "--set", "run.dir=mine"});
   CHECK_FALSE(has(kept.out, "elsewhere"));
 }
@@ -103,6 +109,8 @@ TEST_CASE("submit: a mistake is one line, and nothing is submitted",
   refused({"--set", "run.stepz=1"}, {"unknown key", "run.steps"});
   refused({"--set", "data.dir=none"}, {"none"});
   refused({"--nodes", "2"}, {"parallel.nodes"});
+  refused({"--nodes", "2", "--set", "parallel.ranks=2"},
+          {"parallel.interface is empty, but parallel.nodes is 2"});
   refused({"--profile", "none"}, {"--profile none"});
   refused({"--set", "run.dir=a\nb"}, {"line break"});
   fs::create_directories(site / "clusters");
