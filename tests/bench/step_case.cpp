@@ -57,8 +57,10 @@ StepCase quickstart_case() { return {.name = "quickstart", .file = "quickstart.t
 
 StepCase qwen3_case() {
   return {.name = "qwen3 2 heads",
-          .file = "qwen3_2h_danastar.toml",
-          .keys = {"data.sequence_length=512"}};
+          .file = "quickstart.toml",
+          .keys = {"model.arch=\"qwen3\"", "model.layers=4", "model.heads=2", "model.head_dim=128",
+                   "model.norm_eps=1e-6", "model.rope_theta=1e6", "data.sequence_length=512",
+                   "batch.micro_batch=2"}};
 }
 
 Words keys_of(const Workplace& place, const StepCase& one) {

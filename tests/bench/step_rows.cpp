@@ -15,8 +15,9 @@ namespace {
 /// How long a comparison lasts.
 struct Length {
   int rounds = 3;
-  int steps = 3;    ///< Of each side in a round.
-  int dropped = 2;  ///< First steps of ours: they fill caches and pages.
+  int steps = 3;         ///< Of each side in a round.
+  int dropped = 2;       ///< First steps of ours: they fill caches and pages.
+  bool thorough = true;  ///< The peers find their faster way, and wake up before each round.
 };
 
 /// Both sides, round by round; without PyTorch only ours.
@@ -24,14 +25,16 @@ struct Comparison {
   Values ours_s, eager_s, compiled_s;
   Values ratio;  ///< Of speeds: ours to the better of both others in the same round.
   Values gemm_s;
+  double first_loss = 0.0;        ///< Ours.
   Values our_bytes, their_bytes;  ///< Theirs: of the more frugal one.
 };
 
 std::unique_ptr<TorchPeer> start_peer(const Workplace& place, const StepCase& one,
-                                      const std::string& mode) {
-  auto peer = std::make_unique<TorchPeer>(place, one, mode);
-  print_result(fmt::format("{}: PyTorch {}, {}: first loss", one.name, peer->version(), mode),
-               fmt::format("{:.3f}, {}", peer->first_loss(), peer->way()));
+                                      const std::string& mode, bool choose_way) {
+  auto peer = std::make_unique<TorchPeer>(place, one, mode, choose_way);
+  print_result(fmt::format("{}: PyTorch {}, {}", one.name, peer->version(), mode),
+               fmt::format("first loss {:.3f}; {}; products at {:.0f} GFLOP/s", peer->first_loss(),
+                           peer->way(), peer->gemm_flops() * 1e-9));
   return peer;
 }
 
@@ -54,11 +57,13 @@ void run_round(const Workplace& place, const StepCase& one, const Length& length
   const StepTimes ours = run_ours(place, one, length.steps, length.dropped);
   result.ours_s.add(ours.seconds);
   result.our_bytes.add(ours.peak_bytes);
+  result.first_loss = ours.first_loss;
   if (eager == nullptr) {
     return;
   }
-  const StepTimes one_way = eager->run(length.steps);
-  const StepTimes other_way = compiled->run(length.steps);
+  const int waking = length.thorough ? 1 : 0;
+  const StepTimes one_way = eager->run(length.steps, waking);
+  const StepTimes other_way = compiled->run(length.steps, waking);
   check_first_loss(place, one, ours.first_loss, eager->first_loss());
   check_first_loss(place, one, ours.first_loss, compiled->first_loss());
   result.eager_s.add(one_way.seconds);
@@ -72,8 +77,8 @@ Comparison compare(const Workplace& place, const StepCase& one, const Length& le
   std::unique_ptr<TorchPeer> eager;
   std::unique_ptr<TorchPeer> compiled;
   if (torch_python()) {
-    eager = start_peer(place, one, "eager");
-    compiled = start_peer(place, one, "compiled");
+    eager = start_peer(place, one, "eager", length.thorough);
+    compiled = start_peer(place, one, "compiled", length.thorough);
   }
   const actors::RunPlan plan = plan_of_case(place, one);
   const std::int64_t lane_rows = plan.engine.batch.micro_batch * plan.engine.seq_len;
@@ -104,7 +109,12 @@ double tokens_of_step(const actors::RunPlan& plan) {
 
 void print_speeds(const Workplace& place, const StepCase& one, const Comparison& result,
                   double target) {
-  const double tokens = tokens_of_step(plan_of_case(place, one));
+  const actors::RunPlan plan = plan_of_case(place, one);
+  print_result(
+      fmt::format("{}: weights; our first loss; that of guessing", one.name),
+      fmt::format("{}; {:.3f}; {:.3f}", engine::count_parameters(plan.engine.shape).total,
+                  result.first_loss, std::log(static_cast<double>(plan.engine.shape.vocab_size))));
+  const double tokens = tokens_of_step(plan);
   const auto speed = [&](const Values& seconds) {
     return seconds.all.empty() ? std::string("PyTorch is not installed")
                                : per_second(seconds, tokens).text(0);
@@ -170,7 +180,8 @@ void gpt2_row(const Workplace& place) {
 
 void gpt2_lanes_row(const Workplace& place) {
   const StepCase one = gpt2_case(1024, 1, 4);
-  const Comparison result = compare(place, one, {.rounds = 3, .steps = 1, .dropped = 1}, true);
+  const Comparison result =
+      compare(place, one, {.rounds = 2, .steps = 1, .dropped = 1, .thorough = false}, true);
   print_gemm_share(place, one, result);
   print_speeds(place, one, result, 1.5);
 }

@@ -54,11 +54,13 @@ Words our_words(const Workplace& place, const StepCase& one, const Words& keys) 
   return words;
 }
 
-Json description_of(const Workplace& place, const StepCase& one, const std::string& mode) {
+Json description_of(const Workplace& place, const StepCase& one, const std::string& mode,
+                    bool choose_way) {
   const actors::RunPlan plan = plan_of_case(place, one);
   const engine::ModelShape& shape = plan.engine.shape;
   const bool qwen3 = shape.architecture == engine::Architecture::qwen3;
   return {{"mode", mode},
+          {"choose_way", choose_way && plan.engine.batch.lanes > 1},
           {"tokens", tokens_of(place, one).string()},
           {"threads", actors::resolve_threads(plan.config.runtime.threads)},
           {"arch", qwen3 ? "qwen3" : "enoki"},
@@ -79,13 +81,14 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
           {"lr", plan.engine.optimizer.lr}};
 }
 
-Words peer_words(const Workplace& place, const StepCase& one, const std::string& mode) {
+Words peer_words(const Workplace& place, const StepCase& one, const std::string& mode,
+                 bool choose_way) {
   const auto python = torch_python();
   if (!python) {
     throw std::runtime_error("PyTorch is not installed");
   }
   return {*python, ACTORTRAIN_SOURCE_DIR "/tests/bench/peers/torch_step.py",
-          description_of(place, one, mode).dump()};
+          description_of(place, one, mode, choose_way).dump()};
 }
 
 Json answer_of(StepChild& child) {
@@ -122,12 +125,13 @@ StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int d
   return times;
 }
 
-TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mode)
+TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way)
     : mode_(std::move(mode)),
-      child_(peer_words(place, one, mode_), place.directory() / (mode_ + ".err")) {
+      child_(peer_words(place, one, mode_, choose_way), place.directory() / (mode_ + ".err")) {
   const Json ready = answer_of(child_);
   first_loss_ = ready.at("first_loss").get<double>();
   version_ = ready.at("torch").get<std::string>();
+  gemm_flops_ = ready.at("gemm_flops").get<double>();
   split_ = ready.at("split").get<bool>();
   const auto ours = engine::count_parameters(plan_of_case(place, one).engine.shape).total;
   const auto theirs = ready.at("parameters").get<std::int64_t>();
@@ -137,11 +141,11 @@ TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mo
   }
 }
 
-StepTimes TorchPeer::run(int steps) {
-  child_.write_line(fmt::format("steps {}", steps + 1));
+StepTimes TorchPeer::run(int steps, int dropped) {
+  child_.write_line(fmt::format("steps {}", steps + dropped));
   const Json answer = answer_of(child_);
   Values seconds{answer.at("seconds").get<std::vector<double>>()};
-  seconds.all.erase(seconds.all.begin());
+  seconds.all.erase(seconds.all.begin(), seconds.all.begin() + dropped);
   return {.seconds = seconds.median(),
           .peak_bytes = answer.at("peak_bytes").get<double>(),
           .first_loss = first_loss_};

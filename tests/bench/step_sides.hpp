@@ -26,15 +26,19 @@ struct StepTimes {
 /// PyTorch with the same model, batch and threads, warm and waiting.
 class TorchPeer {
  public:
-  /// `mode`: "eager" or "compiled". Blocks until it has run its first steps. Throws
-  /// std::runtime_error if it fails, or if its model has another number of weights.
-  TorchPeer(const Workplace& place, const StepCase& one, std::string mode);
+  /// `mode`: "eager" or "compiled". `choose_way`: a batch of several microbatches is run the faster
+  /// way of accumulating and whole, which takes some steps to find out; else it accumulates. Blocks
+  /// until it has run its first steps. Throws std::runtime_error if it fails, or if its model has
+  /// another number of weights.
+  TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way);
 
-  /// Blocks. One step more is run first and left out: it was asleep.
-  [[nodiscard]] StepTimes run(int steps);
+  /// Blocks. `dropped` steps more are run first and left out: it was asleep.
+  [[nodiscard]] StepTimes run(int steps, int dropped);
   [[nodiscard]] const std::string& mode() const { return mode_; }
   [[nodiscard]] double first_loss() const { return first_loss_; }
   [[nodiscard]] const std::string& version() const { return version_; }
+  /// Of its product of 1024 x 768 and 768 x 3072.
+  [[nodiscard]] double gemm_flops() const { return gemm_flops_; }
   /// How it runs a batch of several microbatches.
   [[nodiscard]] const char* way() const { return split_ ? "accumulated" : "whole batch"; }
 
@@ -42,6 +46,7 @@ class TorchPeer {
   std::string mode_;
   StepChild child_;
   double first_loss_ = 0.0;
+  double gemm_flops_ = 0.0;
   std::string version_;
   bool split_ = true;
 };
