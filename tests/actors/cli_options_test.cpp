@@ -156,8 +156,8 @@ TEST_CASE("options: config keys and version", "[actors][cli]") {
 
 TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli]") {
   const std::string top = accepted<HelpOptions>({"--help"}).text;
-  for (const char* word :
-       {"run", "plan", "eval", "generate", "data", "config", "version", "75", "resumes"}) {
+  for (const char* word : {"run", "plan", "submit", "eval", "generate", "data", "config", "version",
+                           "75", "resumes"}) {
     INFO(word);
     CHECK(top.find(word) != std::string::npos);
   }
@@ -173,7 +173,8 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
   CHECK(refused({}) ==
-        "actortrain: wants a command: run, plan, eval, generate, checkpoints, export, scale, plot, "
+        "actortrain: wants a command: run, plan, submit, eval, generate, checkpoints, export, "
+        "scale, plot, "
         "data, config, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
