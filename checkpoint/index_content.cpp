@@ -185,6 +185,9 @@ std::string event_text(const EventRecord& event) {
 }
 
 std::optional<EventRecord> parse_event(std::string_view text) {
+  if (text.find_first_of("\r\n") != std::string_view::npos) {
+    return std::nullopt;  // not as event_text() writes any
+  }
   const auto logged_s = number_in<std::int64_t>(next_field(text));
   const std::string_view kind = next_field(text);
   return logged_s && !kind.empty()
