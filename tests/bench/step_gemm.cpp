@@ -27,7 +27,7 @@ void add_matrix(std::vector<Product>& products, std::int64_t rows, std::int64_t 
 std::vector<float> operand(std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(i * 2654435761U % 1000) * 1e-3F - 0.5F;
+    values[i] = static_cast<float>(i * 2654435761U & 1023U) * 1e-3F - 0.5F;
   }
   return values;
 }
