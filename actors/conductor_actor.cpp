@@ -309,7 +309,8 @@ void Conductor::rank_failed(const RankFailed& event) const {
 void Conductor::conclude(const RankFailed& event) const {
   if (!state().outcome) {
     state().outcome = RunFinished{state().steps_finished, event.exit_code,
-                                  fmt::format("rank {} failed: {}", event.rank, event.text)};
+                                  fmt::format("rank {} failed: {}", event.rank, event.text),
+                                  event.lost || event.consequence};
     close_report();
   }
 }
@@ -323,7 +324,8 @@ void Conductor::part_down(const caf::down_msg& down) const {
       if (lost || !text.empty()) {
         // A process that is gone says nothing itself: its node knows how it ended.
         rank_failed({static_cast<std::int32_t>(rank),
-                     lost ? "its process is gone or cannot be reached" : text, kExitFailure, lost});
+                     lost ? "its process is gone or cannot be reached" : text, kExitFailure, lost,
+                     lost});
       }
       return;
     }

@@ -34,6 +34,8 @@ constexpr auto eval = at<&RunConfig::eval, Member>;
 template <auto Member>
 constexpr auto checkpoint = at<&RunConfig::checkpoint, Member>;
 template <auto Member>
+constexpr auto recovery = at<&RunConfig::recovery, Member>;
+template <auto Member>
 constexpr auto parallel = at<&RunConfig::parallel, Member>;
 template <auto Member>
 constexpr auto precision = at<&RunConfig::precision, Member>;
@@ -267,6 +269,15 @@ constexpr auto kFields = std::to_array<Field>({
      "When training has ended, wait this long for the last checkpoint to reach the run's "
      "directory.",
      checkpoint<&CheckpointSection::drain_s>, kOptional, between(0, 1e6)},
+
+    {"recovery", "rank_loss", "",
+     "When the process of a rank is lost (killed, cut off, silent): start all ranks again and go "
+     "on from the newest checkpoint, in the same job; or end the run. On several nodes it ends.",
+     recovery<&RecoverySection::rank_loss>, kOptional, kNone, "respawn|stop"},
+    {"recovery", "max_respawns", "starts",
+     "Starts in a row that may be lost without a newer checkpoint; then the run goes on with fewer "
+     "ranks.",
+     recovery<&RecoverySection::max_respawns>, kOptional, between(0, 1e6)},
 
     {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},

@@ -9,6 +9,7 @@
 #include "configs/model_section.hpp"
 #include "configs/optimizer_section.hpp"
 #include "configs/parallel_section.hpp"
+#include "configs/recovery_section.hpp"
 #include "configs/run_section.hpp"
 #include "configs/scaling_section.hpp"
 
@@ -25,6 +26,7 @@ struct RunConfig {
   ScalingSection scaling;
   EvalSection eval;
   CheckpointSection checkpoint;
+  RecoverySection recovery;
   ParallelSection parallel;
   PrecisionSection precision;
   MemorySection memory;

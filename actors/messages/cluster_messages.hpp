@@ -28,7 +28,8 @@ struct Refused {
 struct WorkerExited {
   std::int32_t rank = 0;
   std::int32_t pid = 0;
-  std::string text;  ///< "killed by SIGKILL", "exit code 3".
+  std::string text;     ///< "killed by SIGKILL", "exit code 3".
+  bool killed = false;  ///< From outside: not by an error of its own.
 };
 
 /// Head -> worker: end the process with this code; its generation is over and so is its work.
@@ -77,7 +78,7 @@ typename Inspector::result_type inspect(Inspector& f, Refused& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {
-  return f(caf::meta::type_name("WorkerExited"), x.rank, x.pid, x.text);
+  return f(caf::meta::type_name("WorkerExited"), x.rank, x.pid, x.text, x.killed);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, GoAway& x) {

@@ -85,6 +85,8 @@ struct RankFailed {
   std::int32_t exit_code = 1;
   /// It only lost another rank: the cause is elsewhere, and its own report may still be on its way.
   bool consequence = false;
+  /// Its process was killed or cannot be reached: what it did can be done again.
+  bool lost = false;
 };
 
 /// Conductor -> itself: no better cause has come in time.
@@ -108,6 +110,7 @@ struct RunFinished {
   std::int64_t step = 0;
   std::int32_t exit_code = 0;
   std::string text;
+  bool rank_lost = false;  ///< By the loss of a rank (RankFailed::lost), or of its connections.
 };
 
 template <class Inspector>
@@ -150,7 +153,7 @@ typename Inspector::result_type inspect(Inspector& f, RankStopped& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, RankFailed& x) {
-  return f(caf::meta::type_name("RankFailed"), x.rank, x.text, x.exit_code, x.consequence);
+  return f(caf::meta::type_name("RankFailed"), x.rank, x.text, x.exit_code, x.consequence, x.lost);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, ReportFailed& x) {

@@ -49,6 +49,7 @@ struct ClusterReady {
 struct ClusterFailed {
   std::string text;
   std::int32_t exit_code = 1;
+  bool rank_lost = false;  ///< A process was killed or cannot be reached.
 };
 
 template <class Inspector>

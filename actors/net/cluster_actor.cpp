@@ -39,10 +39,10 @@ struct Cluster {
   [[nodiscard]] std::string refusal(const JoinCluster& worker) const;
   [[nodiscard]] std::string disagreement(const WorkerReady& worker) const;
   void ready(const WorkerReady& worker) const;
-  void exited(std::int32_t rank, const std::string& text) const;
+  void exited(const WorkerExited& worker) const;
   void watch(std::int32_t rank) const;
-  void fail(std::string text, std::int32_t exit_code) const;
-  void fail_later(const std::string& text) const;
+  void fail(const ClusterFailed& verdict) const;
+  void fail_later(const ClusterFailed& verdict) const;
 };
 
 std::string Cluster::refusal(const JoinCluster& worker) const {
@@ -81,7 +81,7 @@ std::string Cluster::disagreement(const WorkerReady& worker) const {
 
 void Cluster::ready(const WorkerReady& worker) const {
   if (const std::string text = disagreement(worker); !text.empty()) {
-    fail(text, 2);
+    fail({text, 2});
     return;
   }
   const auto rank = static_cast<std::size_t>(worker.rank);
@@ -93,12 +93,12 @@ void Cluster::ready(const WorkerReady& worker) const {
   }
 }
 
-void Cluster::exited(std::int32_t rank, const std::string& text) const {
-  const std::string reason = fmt::format("its process ended: {}", text);
+void Cluster::exited(const WorkerExited& worker) const {
+  const std::string reason = fmt::format("its process ended: {}", worker.text);
   if (!state().over) {
-    fail(fmt::format("rank {} failed: {}", rank, reason), 1);
+    fail({fmt::format("rank {} failed: {}", worker.rank, reason), 1, worker.killed});
   } else if (const auto conductor = caf::actor_cast<ConductorActor>(options.assignment.conductor)) {
-    caf::anon_send(conductor, RankFailed{rank, reason, 1, false});
+    caf::anon_send(conductor, RankFailed{worker.rank, reason, 1, false, worker.killed});
   }
 }
 
@@ -110,14 +110,14 @@ void Cluster::watch(std::int32_t rank) const {
   }
 }
 
-void Cluster::fail_later(const std::string& text) const {
-  self->delayed_send(caf::actor_cast<caf::actor>(self), kCauseTime, ClusterFailed{text, 1});
+void Cluster::fail_later(const ClusterFailed& verdict) const {
+  self->delayed_send(caf::actor_cast<caf::actor>(self), kCauseTime, verdict);
 }
 
-void Cluster::fail(std::string text, std::int32_t exit_code) const {
+void Cluster::fail(const ClusterFailed& verdict) const {
   if (!state().over) {
     state().over = state().failed = true;
-    self->send(options.waiter, ClusterFailed{std::move(text), exit_code});
+    self->send(options.waiter, verdict);
   }
 }
 
@@ -127,8 +127,9 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
   self->state.ready.processes.resize(static_cast<std::size_t>(options.ranks));
   const Cluster cluster{self, options};
   self->set_down_handler([cluster](const caf::down_msg& down) {
-    cluster.fail_later(fmt::format("rank {} failed: its process is gone or cannot be reached",
-                                   cluster.state().processes.at(down.source)));
+    cluster.fail_later({fmt::format("rank {} failed: its process is gone or cannot be reached",
+                                    cluster.state().processes.at(down.source)),
+                        1, true});
   });
   return {
       [cluster](const JoinCluster& worker) -> caf::message {
@@ -147,13 +148,13 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
       },
       [cluster](const WorkerFailed& worker) {
         if (worker.exit_code == 1) {
-          cluster.fail_later(worker.text);
+          cluster.fail_later({worker.text, 1});
         } else {
-          cluster.fail(worker.text, worker.exit_code);
+          cluster.fail({worker.text, worker.exit_code});
         }
       },
-      [cluster](const ClusterFailed& verdict) { cluster.fail(verdict.text, verdict.exit_code); },
-      [cluster](const WorkerExited& worker) { cluster.exited(worker.rank, worker.text); },
+      [cluster](const ClusterFailed& verdict) { cluster.fail(verdict); },
+      [cluster](const WorkerExited& worker) { cluster.exited(worker); },
   };
 }
 

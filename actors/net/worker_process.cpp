@@ -115,6 +115,14 @@ std::optional<siginfo_t> end_of(int handle) {
   return info;
 }
 
+/// Whoever runs into an error of its own does so again; all else is the world's doing.
+bool killed_from_outside(const siginfo_t& info) {
+  static constexpr std::array<int, 7> kOwnErrors = {SIGSEGV, SIGABRT, SIGILL, SIGFPE,
+                                                    SIGBUS,  SIGSYS,  SIGTRAP};
+  return info.si_code != CLD_EXITED &&
+         std::find(kOwnErrors.begin(), kOwnErrors.end(), info.si_status) == kOwnErrors.end();
+}
+
 std::string describe(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) {
     return fmt::format("exit code {}", info.si_status);
@@ -213,7 +221,8 @@ void WorkerProcesses::take_orders() {
       report({.rank = order.rank,
               .pid = -1,
               .text = fmt::format("{} could not be started: {}", order.words[0], started.failure),
-              .clean = false});
+              .clean = false,
+              .killed = false});
       continue;
     }
     const std::lock_guard lock(mutex_);
@@ -235,7 +244,8 @@ void WorkerProcesses::reap_ended() {
       ends.push_back({.rank = child->rank,
                       .pid = child->pid,
                       .text = describe(*info),
-                      .clean = info->si_code == CLD_EXITED && info->si_status == 0});
+                      .clean = info->si_code == CLD_EXITED && info->si_status == 0,
+                      .killed = killed_from_outside(*info)});
       child = children_.erase(child);
     }
   }

@@ -20,9 +20,10 @@ namespace train::actors {
 /// How a worker process ended.
 struct WorkerEnd {
   std::int32_t rank = 0;
-  pid_t pid = -1;      ///< -1: it could not be started.
-  std::string text;    ///< "exit code 3", "killed by SIGKILL", or why it could not be started.
-  bool clean = false;  ///< Exit code 0.
+  pid_t pid = -1;       ///< -1: it could not be started.
+  std::string text;     ///< "exit code 3", "killed by SIGKILL", or why it could not be started.
+  bool clean = false;   ///< Exit code 0.
+  bool killed = false;  ///< By a signal from outside, not one that an error of its own raises.
 };
 
 /// The worker processes of one node. Each is killed by the kernel when this process ends, however

@@ -91,6 +91,14 @@ Result<checkpoint::SearchReport> CheckpointHome::search_local() {
   return checkpoint::find_newest(options_.places.local);
 }
 
+Status CheckpointHome::reopen() {
+  drafts_.clear();
+  published_.clear();
+  index_.reset();
+  tag_ = make_tag();
+  return open_index();
+}
+
 Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
   using Start = std::optional<checkpoint::Candidate>;
   const auto project = search_project();

@@ -50,6 +50,10 @@ class CheckpointHome {
   /// Errors: there were checkpoints and none is whole (failure; says what each place has).
   Result<std::optional<checkpoint::Candidate>> find_start();
 
+  /// As a new start would: drops what is known of saves under way, and compares the index with what
+  /// is there. REQUIRES: the ranks that made them have ended. Errors: those of open().
+  Status reopen();
+
   /// All of it for the index actor; borrows this.
   [[nodiscard]] IndexWork index_work();
 

@@ -58,6 +58,12 @@ std::vector<std::string> unit_names(const engine::RankEngine::Options& options) 
   return names;
 }
 
+/// What is left of run.steps_per_job after generations of ranks that were lost; 0: all.
+std::int64_t steps_left_of_job(const PreparedRun& run) {
+  const std::int64_t steps = run.config().run.steps_per_job;
+  return steps > 0 ? run.job_first_step + steps - run.first_step() : 0;
+}
+
 }  // namespace
 
 bool PreparedRun::nothing_to_do() const {
@@ -86,9 +92,22 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
                      .home = std::move(home).value(),
                      .checkpoint = *checkpoint,
                      .evaluation_missed = missed,
+                     .job_first_step = checkpoint->has_value() ? (*checkpoint)->step : 0,
                      .peak_flops = peak,
                      .place = {},
                      .profile = false};
+}
+
+Status find_start_again(PreparedRun& run) {
+  TRAIN_RETURN_IF_ERROR(run.home->reopen());
+  const auto checkpoint = run.home->find_start();
+  if (!checkpoint) {
+    return checkpoint.error();
+  }
+  run.checkpoint = *checkpoint;
+  run.evaluation_missed =
+      run.checkpoint && !evaluation_recorded(run.directory.root, run.checkpoint->step);
+  return {};
 }
 
 Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
@@ -116,7 +135,7 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
           .index = run.home->index_work(),
           .program = {.first_step = run.first_step(),
                       .total_steps = run.config().run.steps,
-                      .steps_per_job = run.config().run.steps_per_job,
+                      .steps_per_job = steps_left_of_job(run),
                       .eval_interval = run.config().eval.interval_steps,
                       .checkpoint_interval = run.config().checkpoint.interval_steps,
                       .evaluation_missed = run.evaluation_missed},

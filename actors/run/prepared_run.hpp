@@ -19,9 +19,11 @@ struct PreparedRun {
   std::unique_ptr<CheckpointHome> home;
   std::optional<checkpoint::Candidate> checkpoint;  ///< To go on from; none: initial weights.
   bool evaluation_missed = false;                   ///< Of the first step, before the stop.
-  double peak_flops = 0.0;  ///< Measured, of all ranks of this node together.
-  NodePlace place;          ///< The head's.
-  bool profile = false;     ///< Record what ran when.
+  std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
+  double peak_flops = 0.0;       ///< Measured, of all ranks of this node together.
+  NodePlace place;               ///< The head's.
+  bool profile = false;          ///< Record what ran when.
+  std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
 
   [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
   [[nodiscard]] std::int64_t first_step() const { return checkpoint ? checkpoint->step : 0; }
@@ -31,6 +33,10 @@ struct PreparedRun {
 /// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking.
 /// Errors: those of the parts; each is one line.
 [[nodiscard]] Result<PreparedRun> prepare_run(RunPlan plan, bool fresh);
+
+/// Finds again where to go on, after ranks have ended in disorder. REQUIRES: none of them writes
+/// any more. Blocking. Errors: those of CheckpointHome.
+[[nodiscard]] Status find_start_again(PreparedRun& run);
 
 [[nodiscard]] Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run);
 

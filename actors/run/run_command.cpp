@@ -14,6 +14,7 @@
 #include "actors/profile/run_profile.hpp"
 #include "actors/run/prepared_run.hpp"
 #include "actors/run/rank_setup.hpp"
+#include "actors/run/respawns.hpp"
 #include "actors/run/sample.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/worker_run.hpp"
@@ -128,13 +129,41 @@ bool in_processes(const configs::ParallelSection& parallel) {
   return parallel.ranks > 1 && parallel.transport != "inproc";
 }
 
-int run_to_end(PreparedRun& run) {
+Result<RunFinished> run_generation(const PreparedRun& run) {
   auto report = open_report(run);
   if (!report) {
-    return report_error(report.error());
+    return report.error();
   }
+  return in_processes(run.config().parallel) ? run_in_processes(run, std::move(report).value())
+                                             : run_here(run, std::move(report).value());
+}
+
+/// Until the run is over: a rank that is lost ends a generation of ranks, not the run.
+Result<RunFinished> run_generations(PreparedRun& run) {
+  Respawns respawns(run.config().recovery, run.first_step());
+  while (true) {
+    auto outcome = run_generation(run);
+    if (!outcome || !outcome->rank_lost || !can_respawn(run.config())) {
+      return outcome;
+    }
+    log_warning(fmt::format("rank_lost {}", outcome->text));
+    log_event(run, "rank_lost", outcome->text);
+    if (const Status found = find_start_again(run); !found) {
+      return found.error();
+    }
+    if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
+      return outcome;
+    }
+    ++run.generation;
+    const std::string text = fmt::format("generation={} step={} ranks={}", run.generation,
+                                         run.first_step(), run.config().parallel.ranks);
+    log_info("respawned " + text);
+    log_event(run, "respawned", text);
+  }
+}
+
+int run_to_end(PreparedRun& run) {
   const configs::ParallelSection& parallel = run.config().parallel;
-  const bool processes = in_processes(parallel);
   log_info(fmt::format(
       "run_started directory={} step={} steps={} ranks={} strategy={} threads={} peak={}FLOP/s",
       run.directory.root.string(), run.first_step(), run.config().run.steps, parallel.ranks,
@@ -154,8 +183,7 @@ int run_to_end(PreparedRun& run) {
       return report_error(made.error());
     }
   }
-  const Result<RunFinished> outcome = processes ? run_in_processes(run, std::move(report).value())
-                                                : run_here(run, std::move(report).value());
+  const Result<RunFinished> outcome = run_generations(run);
   if (!outcome) {
     return report_error(outcome.error());
   }

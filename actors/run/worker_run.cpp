@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "actors/exit_codes.hpp"
 #include "actors/messages/cluster_messages.hpp"
@@ -40,7 +41,7 @@ fs::path endpoint_file(const fs::path& root) { return control_directory(root) / 
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                            const caf::actor& rendezvous) {
   const configs::RunConfig& config = run.config();
-  return {.generation = 0,
+  return {.generation = run.generation,
           .config_text = configs::to_toml(config),
           .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
           .run_directory = fs::absolute(run.directory.root).string(),
@@ -105,7 +106,7 @@ class Head {
 
  private:
   Result<std::unique_ptr<HeadDoor>> open_door();
-  Result<ClusterReady> wait_for_ranks(std::optional<int>& stopped);
+  std::variant<ClusterReady, RunFinished, Error> wait_for_ranks();
   RunFinished wait_for_end();
   void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code);
 
@@ -133,19 +134,24 @@ Result<std::unique_ptr<HeadDoor>> Head::open_door() {
   return HeadDoor::open(system_, cluster_, *credentials, *options);
 }
 
-Result<ClusterReady> Head::wait_for_ranks(std::optional<int>& stopped) {
-  std::optional<ClusterReady> ready;
-  std::optional<Error> failed;
-  self_->receive([&](const ClusterReady& message) { ready = message; },
+/// All ranks; or how the run ended before they were there.
+std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
+  std::variant<ClusterReady, RunFinished, Error> result;
+  self_->receive([&](const ClusterReady& message) { result = message; },
                  [&](const ClusterFailed& message) {
-                   failed = message.exit_code == kExitUserError ? user_error(message.text)
-                                                                : failure(message.text);
+                   if (message.rank_lost) {
+                     result = RunFinished{run_.first_step(), message.exit_code, message.text, true};
+                   } else {
+                     result = message.exit_code == kExitUserError ? user_error(message.text)
+                                                                  : failure(message.text);
+                   }
                  },
-                 [&](const StopRequested& message) { stopped = message.signal; });
-  if (failed) {
-    return *failed;
-  }
-  return ready ? Result<ClusterReady>(*ready) : Result<ClusterReady>(failure("stopped"));
+                 [&](const StopRequested& message) {
+                   result = RunFinished{
+                       run_.first_step(), kExitStopped,
+                       fmt::format("stopped by signal {} before the first step", message.signal)};
+                 });
+  return result;
 }
 
 RunFinished Head::wait_for_end() {
@@ -177,8 +183,8 @@ Result<RunFinished> Head::run() {
   std::atomic<bool> over{false};
   WorkerProcesses workers([this, &over](const WorkerEnd& end) {
     if (!over) {
-      caf::anon_send(cluster_,
-                     WorkerExited{end.rank, static_cast<std::int32_t>(end.pid), end.text});
+      caf::anon_send(cluster_, WorkerExited{end.rank, static_cast<std::int32_t>(end.pid), end.text,
+                                            end.killed});
     }
   });
   const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
@@ -186,16 +192,13 @@ Result<RunFinished> Head::run() {
   });
   start_workers(workers, run_.place, run_.config().parallel.ranks, (*door)->endpoint(),
                 run_.directory.root);
-  std::optional<int> stopped;
-  const auto ready = wait_for_ranks(stopped);
-  if (!ready) {
+  const auto start = wait_for_ranks();
+  const auto* const ready = std::get_if<ClusterReady>(&start);
+  if (ready == nullptr) {
     over = true;
     workers.terminate_all(0ms);
-    if (stopped) {
-      return RunFinished{run_.first_step(), kExitStopped,
-                         fmt::format("stopped by signal {} before the first step", *stopped)};
-    }
-    return ready.error();
+    const auto* const error = std::get_if<Error>(&start);
+    return error != nullptr ? Result<RunFinished>(*error) : std::get<RunFinished>(start);
   }
   std::vector<RankActor> ranks;
   for (const caf::strong_actor_ptr& rank : ready->ranks) {
@@ -246,7 +249,7 @@ int run_node(const RunPlan& plan, const NodePlace& place) {
   self->monitor(*head);
   std::atomic<bool> clean{true};
   WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self)](const WorkerEnd& end) {
-    const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text};
+    const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text, end.killed};
     if (!end.clean) {
       clean = false;
       caf::anon_send(*head, exited);

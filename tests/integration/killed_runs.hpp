@@ -119,11 +119,12 @@ class KilledRun {
 
 /// Saves often, and each save retires one.
 inline Words killed_run_keys(std::int64_t steps, const Words& more = {}) {
-  return rank_keys(2, "full",
-                   joined({fmt::format("run.steps={}", steps), "run.digest_interval_steps=1",
-                           "eval.interval_steps=0", "checkpoint.interval_steps=4",
-                           "checkpoint.keep_last=1", "batch.micro_batch=1", "batch.lanes=2"},
-                          more));
+  return rank_keys(
+      2, "full",
+      joined({fmt::format("run.steps={}", steps), "run.digest_interval_steps=1",
+              "eval.interval_steps=0", "checkpoint.interval_steps=4", "checkpoint.keep_last=1",
+              "batch.micro_batch=1", "batch.lanes=2", "recovery.rank_loss=stop"},
+             more));
 }
 
 /// Trains to the end in good order and compares with the run that nothing disturbed.

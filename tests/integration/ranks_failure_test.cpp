@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kEndLimit_ms = 5000;
 
 const Words kEndless = {"run.steps=1000000", "batch.micro_batch=1", "checkpoint.interval_steps=1",
-                        "checkpoint.keep_last=2"};
+                        "checkpoint.keep_last=2", "recovery.rank_loss=stop"};
 
 std::string first_error(const Ended& ended) {
   for (const std::string& line : lines_of(ended.err)) {

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "actors/run/prepared_run.hpp"
+#include "configs/recovery_section.hpp"
+#include "configs/run_config.hpp"
+
+namespace train::actors {
+
+/// Counts the starts of a run's ranks that were lost one after the other without progress.
+class Respawns {
+ public:
+  Respawns(const configs::RecoverySection& recovery, std::int64_t first_step)
+      : limit_(recovery.max_respawns), step_(first_step) {}
+
+  /// Whether all ranks may be started once more, at `step`. After a refusal the count begins anew.
+  [[nodiscard]] bool allow(std::int64_t step);
+
+ private:
+  std::int64_t limit_;
+  std::int64_t step_;
+  std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
+};
+
+/// Whether a run of this configuration outlives the loss of a rank: its ranks are processes of this
+/// node alone, and it may.
+[[nodiscard]] bool can_respawn(const configs::RunConfig& config);
+
+/// Makes the run one of the largest smaller number of ranks that its configuration allows; false:
+/// there is none. The result of the run stays the same (P1). Blocks (reads the data's headers).
+[[nodiscard]] bool take_fewer_ranks(PreparedRun& run);
+
+}  // namespace train::actors

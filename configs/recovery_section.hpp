@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace train::configs {
+
+/// [recovery]
+struct RecoverySection {
+  std::string rank_loss = "respawn";  ///< When a rank's process is lost: "respawn" or "stop".
+  std::int64_t max_respawns = 3;      ///< Without a step of progress; then with fewer ranks.
+};
+
+}  // namespace train::configs
