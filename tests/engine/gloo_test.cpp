@@ -216,9 +216,12 @@ TEST_CASE("gloo: destroyed with exchanges under way, it ends them", "[engine][co
   CHECK_THAT(end_of(queued, 0ms), Catch::Contains("closed"));
 }
 
-TEST_CASE("gloo: the last exchange is whole when one side leaves at once",
+TEST_CASE("gloo: the last exchange is whole, or a failure, when one side leaves at once",
           "[engine][collective][gloo]") {
+  // Whoever closes a socket before it has read all of it resets the connection, and what the other
+  // side has not read is lost. The ranks of a run leave when all have finished (EX-1).
   direct_reads = GENERATE(true, false);
+  int whole = 0;
   for (int round = 0; round < 10; ++round) {
     const TempDirectory directory;
     auto world = connect_world(directory, 2);
@@ -227,9 +230,14 @@ TEST_CASE("gloo: the last exchange is whole when one side leaves at once",
     auto first = start(*world[0][kReduce], identity_of(1), parcels[0].transfer());
     CHECK_THAT(end_of(first), Catch::Equals(""));
     world[0][kReduce].reset();
-    CHECK_THAT(end_of(second), Catch::Equals(""));
-    CHECK(parcels[1].whole());
+    const std::string end = end_of(second);
+    CHECK_THAT(end, Catch::Equals("") || Catch::Contains("lost rank 0"));
+    if (end.empty()) {
+      CHECK(parcels[1].whole());
+      ++whole;
+    }
   }
+  CHECK(whole > 0);
 }
 
 TEST_CASE("gloo: a rank that has had its share may leave while others go on",

@@ -48,7 +48,7 @@ TEST_CASE(
   std::size_t kills = 0;
   std::int64_t slowest_ms = 0;
   while (kills < static_cast<std::size_t>(wanted) && launcher->running()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100 + random() % 900));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 300));
     const auto workers = workers_of(run.site().path());
     const auto victim = workers.find(static_cast<int>(random() % 2));
     if (victim == workers.end() || ::kill(victim->second, SIGKILL) != 0) {
