@@ -218,7 +218,7 @@ void determinism_price_row(const Workplace& place) {
     Length length;
   };
   for (const Priced& priced :
-       {Priced{quickstart_case(), {.rounds = 8, .steps = 16, .dropped = 2}},
+       {Priced{quickstart_case(), {.rounds = 6, .steps = 16, .dropped = 2}},
         Priced{gpt2_case(64, 4, 8), {.rounds = 3, .steps = 2, .dropped = 1}}}) {
     Values price;
     for (int round = 0; round < priced.length.rounds; ++round) {
