@@ -10,7 +10,7 @@
 namespace train::actors {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kPatience{3};
 
 /// Both are of the calling thread alone. A refusal costs speed, nothing else.
 void be_modest(int policy) noexcept {

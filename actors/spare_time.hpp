@@ -12,7 +12,7 @@ class SpareTime {
  public:
   /// Calls `work` on a thread of its own and waits for its end; what it throws is thrown here.
   /// That thread, and the programs it starts, have a core only while nobody else wants it; or, if
-  /// the work before took longer than 10 s, a small share of one in any case (nice 19).
+  /// the work before took longer than 3 s, a small share of one in any case (nice 19).
   void run(const std::function<void()>& work);
 
  private:
