@@ -5,32 +5,24 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 #include <span>
 
 #include "storage/atomic_file.hpp"
 #include "storage/digest.hpp"
+#include "storage/direct_io.hpp"
 
 namespace train::storage {
 namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-constexpr std::size_t alignment = 4096;  // of what is read past the page cache
-
-struct Free {
-  void operator()(std::byte* bytes) const { std::free(bytes); }
-};
 
 /// 0 or an error number.
 int digest_all(int descriptor, StreamingDigest& digest) {
-  const std::unique_ptr<std::byte, Free> bytes(
-      static_cast<std::byte*>(std::aligned_alloc(alignment, piece_bytes)));
+  const DirectBytes bytes = new_direct_bytes(piece_bytes);
   if (!bytes) {
     return ENOMEM;
   }
-  const int flags = ::fcntl(descriptor, F_GETFL);
-  bool direct = ::fcntl(descriptor, F_SETFL, flags | O_DIRECT) == 0;
+  bool direct = set_direct(descriptor, true);
   while (true) {
     const ssize_t got = ::read(descriptor, bytes.get(), piece_bytes);
     if (got < 0 && errno == EINTR) {
@@ -39,7 +31,7 @@ int digest_all(int descriptor, StreamingDigest& digest) {
     if (got < 0 && errno == EINVAL && direct) {
       // Refused only now, or where the last piece, which is shorter, has moved the offset.
       direct = false;
-      if (::fcntl(descriptor, F_SETFL, flags) != 0) {
+      if (!set_direct(descriptor, false)) {
         return errno;
       }
       continue;

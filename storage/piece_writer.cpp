@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -15,12 +14,9 @@ namespace train::storage {
 namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{2} << 20;
-/// What a disk wants of addresses, sizes and offsets past the page cache; none known wants more,
-/// and one that did would refuse and get ordinary writes.
-constexpr std::size_t alignment = 4096;
 
-std::byte* new_piece() {
-  auto* const bytes = static_cast<std::byte*>(std::aligned_alloc(alignment, piece_bytes));
+DirectBytes new_piece() {
+  DirectBytes bytes = new_direct_bytes(piece_bytes);
   TRAIN_CHECK(bytes != nullptr, "no memory for a piece of a file");
   return bytes;
 }
@@ -35,8 +31,6 @@ int start_writing(int descriptor, std::uint64_t begin, std::uint64_t end) {
 }
 
 }  // namespace
-
-void PieceWriter::Free::operator()(std::byte* bytes) const { std::free(bytes); }
 
 PieceWriter::PieceWriter(int descriptor, std::filesystem::path path)
     : descriptor_(descriptor), path_(std::move(path)) {}
@@ -55,7 +49,7 @@ PieceWriter::~PieceWriter() {
 int PieceWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (!filling_.bytes) {
-      filling_.bytes.reset(new_piece());
+      filling_.bytes = new_piece();
     }
     const auto part = bytes.first(std::min(bytes.size(), piece_bytes - filling_.size));
     std::memcpy(filling_.bytes.get() + filling_.size, part.data(), part.size());
@@ -74,10 +68,11 @@ int PieceWriter::finish() {
   wait_until_written(lock);
   if (error_number_ == 0 && filling_.size > 0) {
     const auto rest = std::span(filling_.bytes.get(), filling_.size);
-    const auto aligned = rest.first(direct_ ? rest.size() / alignment * alignment : 0);
+    const auto aligned =
+        rest.first(direct_ ? rest.size() / direct_alignment * direct_alignment : 0);
     error_number_ = write_out(aligned);
     if (error_number_ == 0 && aligned.size() < rest.size()) {
-      set_direct(false);
+      leave_direct();
       error_number_ = write_out(rest.subspan(aligned.size()));
     }
     filling_.size = 0;
@@ -86,8 +81,8 @@ int PieceWriter::finish() {
 }
 
 void PieceWriter::start() {
-  writing_.bytes.reset(new_piece());
-  set_direct(true);
+  writing_.bytes = new_piece();
+  direct_ = set_direct(descriptor_, true);
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -127,10 +122,10 @@ void PieceWriter::wait_until_written(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return !busy_; });
 }
 
-void PieceWriter::set_direct(bool direct) {
-  const int flags = ::fcntl(descriptor_, F_GETFL);
-  const int wanted = direct ? flags | O_DIRECT : flags & ~O_DIRECT;
-  direct_ = flags >= 0 && ::fcntl(descriptor_, F_SETFL, wanted) == 0 && direct;
+/// Whether or not the system agrees: what it refuses then is the error of the next write.
+void PieceWriter::leave_direct() {
+  (void)set_direct(descriptor_, false);
+  direct_ = false;
 }
 
 int PieceWriter::write_out(std::span<const std::byte> bytes) {
@@ -140,7 +135,7 @@ int PieceWriter::write_out(std::span<const std::byte> bytes) {
       continue;
     }
     if (written < 0 && errno == EINVAL && direct_) {
-      set_direct(false);  // refused only now, or after a short write: ordinary ones from here on
+      leave_direct();  // refused only now, or after a short write: ordinary ones from here on
       continue;
     }
     if (written <= 0) {

@@ -4,10 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <thread>
+
+#include "storage/direct_io.hpp"
 
 namespace train::storage {
 
@@ -35,11 +36,8 @@ class PieceWriter {
   int finish();
 
  private:
-  struct Free {
-    void operator()(std::byte* bytes) const;
-  };
   struct Piece {
-    std::unique_ptr<std::byte, Free> bytes;
+    DirectBytes bytes;
     std::size_t size = 0;
   };
 
@@ -47,7 +45,7 @@ class PieceWriter {
   void serve();
   void hand_over();
   void wait_until_written(std::unique_lock<std::mutex>& lock);
-  void set_direct(bool direct);
+  void leave_direct();
   int write_out(std::span<const std::byte> bytes);
 
   const int descriptor_;
