@@ -64,6 +64,18 @@ std::int64_t steps_left_of_job(const PreparedRun& run) {
   return steps > 0 ? run.job_first_step + steps - run.first_step() : 0;
 }
 
+/// Where to go on, and whether that step's evaluation is still to be made.
+Status find_start(PreparedRun& run) {
+  const auto checkpoint = run.home->find_start();
+  if (!checkpoint) {
+    return checkpoint.error();
+  }
+  run.checkpoint = *checkpoint;
+  run.evaluation_missed =
+      run.checkpoint && !evaluation_recorded(run.directory.root, run.checkpoint->step);
+  return {};
+}
+
 }  // namespace
 
 bool PreparedRun::nothing_to_do() const {
@@ -80,34 +92,20 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
   if (!home) {
     return home.error();
   }
-  const auto checkpoint = (*home)->find_start();
-  if (!checkpoint) {
-    return checkpoint.error();
-  }
-  const bool missed =
-      checkpoint->has_value() && !evaluation_recorded(directory->root, (*checkpoint)->step);
-  const double peak = engine::measure_peak_flops(node_threads(plan.config), kPeakSeconds);
-  return PreparedRun{.plan = std::move(plan),
-                     .directory = std::move(directory).value(),
-                     .home = std::move(home).value(),
-                     .checkpoint = *checkpoint,
-                     .evaluation_missed = missed,
-                     .job_first_step = checkpoint->has_value() ? (*checkpoint)->step : 0,
-                     .peak_flops = peak,
-                     .place = {},
-                     .profile = false};
+  PreparedRun run{.plan = std::move(plan),
+                  .directory = std::move(directory).value(),
+                  .home = std::move(home).value(),
+                  .checkpoint = {},
+                  .place = {}};
+  TRAIN_RETURN_IF_ERROR(find_start(run));
+  run.job_first_step = run.first_step();
+  run.peak_flops = engine::measure_peak_flops(node_threads(run.config()), kPeakSeconds);
+  return run;
 }
 
 Status find_start_again(PreparedRun& run) {
   TRAIN_RETURN_IF_ERROR(run.home->reopen());
-  const auto checkpoint = run.home->find_start();
-  if (!checkpoint) {
-    return checkpoint.error();
-  }
-  run.checkpoint = *checkpoint;
-  run.evaluation_missed =
-      run.checkpoint && !evaluation_recorded(run.directory.root, run.checkpoint->step);
-  return {};
+  return find_start(run);
 }
 
 Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
