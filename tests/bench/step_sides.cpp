@@ -91,7 +91,7 @@ Words peer_words(const Workplace& place, const StepCase& one, const std::string&
           description_of(place, one, mode, choose_way).dump()};
 }
 
-Json answer_of(StepChild& child) {
+Json answer_of(BenchChild& child) {
   const auto line = child.read_line();
   if (!line) {
     throw std::runtime_error(fmt::format("PyTorch failed: {}", child.errors()));
@@ -108,7 +108,7 @@ StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int d
   const auto wanted = static_cast<std::size_t>(steps + dropped);
   StepTimes times;
   {
-    StepChild child(our_words(place, one, keys), place.directory() / "step.err");
+    BenchChild child(our_words(place, one, keys), place.directory() / "step.err");
     std::vector<Json> done;
     while (done.size() < wanted) {
       if (!child.running()) {

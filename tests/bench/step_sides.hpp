@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/bench/bench_child.hpp"
 #include "tests/bench/step_case.hpp"
-#include "tests/bench/step_child.hpp"
 
 // The two sides of the comparison: the real program, and PyTorch's server (peers/).
 namespace train::bench {
@@ -44,7 +44,7 @@ class TorchPeer {
 
  private:
   std::string mode_;
-  StepChild child_;
+  BenchChild child_;
   double first_loss_ = 0.0;
   double gemm_flops_ = 0.0;
   std::string version_;

@@ -1,18 +1,16 @@
 #include "tests/bench/timed_run.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <initializer_list>
 #include <stdexcept>
 #include <thread>
+
+#include "tests/bench/bench_child.hpp"
 
 namespace train::bench {
 namespace {
@@ -52,66 +50,6 @@ double resident_bytes(pid_t process) {
   add("status", {"RssAnon:", "RssShmem:"}, 1.0);
   return kilobytes * 1024.0;
 }
-
-/// The program as a child, with its standard output in a pipe.
-class Child {
- public:
-  Child(const Words& words, const fs::path& errors) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) {
-      throw std::runtime_error("no pipe");
-    }
-    std::vector<char*> arguments;
-    for (const std::string& word : words) {
-      arguments.push_back(const_cast<char*>(word.c_str()));
-    }
-    arguments.push_back(nullptr);
-    id_ = ::fork();
-    if (id_ == 0) {
-      const int file = ::open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-      ::dup2(ends[1], STDOUT_FILENO);
-      ::dup2(file, STDERR_FILENO);
-      ::execv(arguments.front(), arguments.data());
-      ::_exit(127);
-    }
-    ::close(ends[1]);
-    output_ = ::fdopen(ends[0], "r");
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    std::fclose(output_);
-    if (!ended_) {
-      ::kill(id_, SIGKILL);
-      ::waitpid(id_, nullptr, 0);
-    }
-  }
-
-  [[nodiscard]] pid_t id() const { return id_; }
-  /// False at the end of the output.
-  bool read_line(std::string& line) {
-    line.clear();
-    for (int letter = std::fgetc(output_); letter != EOF; letter = std::fgetc(output_)) {
-      if (letter == '\n') {
-        return true;
-      }
-      line.push_back(static_cast<char>(letter));
-    }
-    return !line.empty();
-  }
-  /// The exit code, -1 if a signal ended it.
-  int wait() {
-    int status = 0;
-    ::waitpid(id_, &status, 0);
-    ended_ = true;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  pid_t id_ = -1;
-  std::FILE* output_ = nullptr;
-  bool ended_ = false;
-};
 
 std::string text_of(const fs::path& file) {
   std::ifstream stream(file);
@@ -176,7 +114,7 @@ TimedRun run_timed(const Workplace& place, const TimedSpec& spec) {
     words.insert(words.end(), {"--set", key});
   }
   const auto begin = Clock::now();
-  Child child(words, errors);
+  BenchChild child(words, errors);
   TimedRun run;
   std::atomic<bool> ended{false};
   std::thread sampler([&] {
@@ -187,7 +125,8 @@ TimedRun run_timed(const Workplace& place, const TimedSpec& spec) {
   });
   std::int64_t known_step = -1;
   double known_s = 0.0;
-  for (std::string line; child.read_line(line);) {
+  while (const auto read = child.read_line()) {
+    const std::string& line = *read;
     const double now_s = seconds_since(begin);
     if (const std::int64_t step = number_after(line, "/step-");
         line.starts_with("checkpoint ") && step >= 0) {

@@ -12,17 +12,20 @@
 namespace train::bench {
 
 /// A program with its input and output in pipes and its errors in a file. Killed by the destructor.
-class StepChild {
+class BenchChild {
  public:
   /// `words`: a program (PATH is searched) and its arguments. Throws std::runtime_error.
-  StepChild(const Words& words, std::filesystem::path errors);
-  ~StepChild();
-  StepChild(const StepChild&) = delete;
-  StepChild& operator=(const StepChild&) = delete;
+  BenchChild(const Words& words, std::filesystem::path errors);
+  ~BenchChild();
+  BenchChild(const BenchChild&) = delete;
+  BenchChild& operator=(const BenchChild&) = delete;
 
   void write_line(const std::string& line);
   /// Blocks; empty at the end of the output.
   [[nodiscard]] std::optional<std::string> read_line();
+  [[nodiscard]] pid_t id() const { return id_; }
+  /// Waits for its end. The exit code, -1 if a signal ended it.
+  int wait();
   /// Does not block.
   [[nodiscard]] bool running();
   /// Highest resident memory so far (VmHWM), 0 once it has ended.

@@ -1,4 +1,4 @@
-#include "tests/bench/step_child.hpp"
+#include "tests/bench/bench_child.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace train::bench {
 
-StepChild::StepChild(const Words& words, std::filesystem::path errors)
+BenchChild::BenchChild(const Words& words, std::filesystem::path errors)
     : errors_(std::move(errors)) {
   int to_child[2];
   int from_child[2];
@@ -42,7 +42,7 @@ StepChild::StepChild(const Words& words, std::filesystem::path errors)
   output_ = ::fdopen(from_child[0], "r");
 }
 
-StepChild::~StepChild() {
+BenchChild::~BenchChild() {
   std::fclose(input_);
   std::fclose(output_);
   if (!ended_) {
@@ -51,12 +51,12 @@ StepChild::~StepChild() {
   }
 }
 
-void StepChild::write_line(const std::string& line) {
+void BenchChild::write_line(const std::string& line) {
   fmt::print(input_, "{}\n", line);
   std::fflush(input_);
 }
 
-std::optional<std::string> StepChild::read_line() {
+std::optional<std::string> BenchChild::read_line() {
   std::string line;
   for (int letter = std::fgetc(output_); letter != EOF; letter = std::fgetc(output_)) {
     if (letter == '\n') {
@@ -67,14 +67,21 @@ std::optional<std::string> StepChild::read_line() {
   return std::nullopt;
 }
 
-bool StepChild::running() {
+int BenchChild::wait() {
+  int status = 0;
+  ::waitpid(id_, &status, 0);
+  ended_ = true;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool BenchChild::running() {
   if (!ended_ && ::waitpid(id_, nullptr, WNOHANG) == id_) {
     ended_ = true;
   }
   return !ended_;
 }
 
-double StepChild::peak_bytes() const {
+double BenchChild::peak_bytes() const {
   std::ifstream lines(fmt::format("/proc/{}/status", id_));
   const std::string key = "VmHWM:";
   for (std::string line; std::getline(lines, line);) {
@@ -85,7 +92,7 @@ double StepChild::peak_bytes() const {
   return 0.0;
 }
 
-std::string StepChild::errors() const {
+std::string BenchChild::errors() const {
   std::ifstream stream(errors_);
   const std::string text((std::istreambuf_iterator<char>(stream)),
                          std::istreambuf_iterator<char>());
