@@ -20,6 +20,7 @@ struct GeluBackwardParams {
   const void* x = nullptr;
   const void* dy = nullptr;
   void* dx = nullptr;
+  void* y = nullptr;  ///< Or not null: the forward pass's result again, bit for bit.
   std::int64_t count = 0;
   DType dtype = DType::f32;
 };
@@ -38,6 +39,7 @@ struct SwigluBackwardParams {
   const void* dy = nullptr;
   void* dgate = nullptr;
   void* dup = nullptr;  ///< May be dy.
+  void* y = nullptr;    ///< Or not null: the forward pass's result again, bit for bit.
   std::int64_t count = 0;
   DType dtype = DType::f32;
 };

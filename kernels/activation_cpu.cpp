@@ -25,16 +25,23 @@ void gelu_forward_range(const float* x, float* y, std::int64_t begin, std::int64
 }
 
 /// gelu'(x) = Phi(x) + x phi(x).
-void gelu_backward_range(const float* x, const float* dy, float* dx, std::int64_t begin,
-                         std::int64_t end) {
+void gelu_backward_range(const GeluBackwardParams& p, std::int64_t begin, std::int64_t end) {
   constexpr float inverse_sqrt_2pi = 0.39894228F;
+  const auto* x = static_cast<const float*>(p.x);
+  const auto* dy = static_cast<const float*>(p.dy);
+  auto* dx = static_cast<float*>(p.dx);
+  auto* y = static_cast<float*>(p.y);
   const Floats d;
   each_vector(begin, end, [&](std::int64_t i, auto part) {
     const FloatVec v = load(d, x + i, part);
     const FloatVec gauss = gauss_of(d, v);
+    const FloatVec cdf = normal_cdf(d, v, gauss);
     const FloatVec density = hn::Mul(gauss, hn::Set(d, inverse_sqrt_2pi));
-    const FloatVec slope = hn::MulAdd(v, density, normal_cdf(d, v, gauss));
+    const FloatVec slope = hn::MulAdd(v, density, cdf);
     store(hn::Mul(load(d, dy + i, part), slope), d, dx + i, part);
+    if (y != nullptr) {
+      store(hn::Mul(v, cdf), d, y + i, part);
+    }
   });
 }
 
@@ -55,6 +62,7 @@ void swiglu_backward_range(const SwigluBackwardParams& p, std::int64_t begin, st
   const auto* dy = static_cast<const float*>(p.dy);
   auto* dgate = static_cast<float*>(p.dgate);
   auto* dup = static_cast<float*>(p.dup);
+  auto* y = static_cast<float*>(p.y);
   const Floats d;
   each_vector(begin, end, [&](std::int64_t i, auto part) {
     const FloatVec g = load(d, gate + i, part);
@@ -62,8 +70,12 @@ void swiglu_backward_range(const SwigluBackwardParams& p, std::int64_t begin, st
     const FloatVec silu = hn::Mul(g, s);
     const FloatVec slope = hn::MulAdd(silu, hn::Sub(hn::Set(d, 1.0F), s), s);
     const FloatVec gradient = load(d, dy + i, part);
-    store(hn::Mul(hn::Mul(gradient, load(d, up + i, part)), slope), d, dgate + i, part);
+    const FloatVec u = load(d, up + i, part);
+    store(hn::Mul(hn::Mul(gradient, u), slope), d, dgate + i, part);
     store(hn::Mul(gradient, silu), d, dup + i, part);
+    if (y != nullptr) {
+      store(hn::Mul(silu, u), d, y + i, part);
+    }
   });
 }
 
@@ -117,10 +129,8 @@ void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
   require_pointers("gelu_backward", params.count, params.x, params.dy, params.dx);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(gelu_backward_range);
-    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
-      range(static_cast<const float*>(p.x), static_cast<const float*>(p.dy),
-            static_cast<float*>(p.dx), begin, end);
-    });
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
   });
 }
 

@@ -21,6 +21,14 @@ enum class NormKind : std::uint8_t {
   rms,    ///< y = x * rstd * w, rstd = 1/sqrt(mean(x^2) + eps). Zhang & Sennrich 2019.
 };
 
+/// Rotary positions of a norm's rows, as RopeParams has them: position = outer index % seq_len,
+/// tables [seq_len, cols / 2]. No tables: no rotation.
+struct RowRotation {
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  std::int64_t seq_len = 1;
+};
+
 struct NormForwardParams {
   NormKind kind = NormKind::layer;
   const void* x = nullptr;
@@ -31,6 +39,7 @@ struct NormForwardParams {
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, y_layout;
   float eps = 1e-5F;
+  RowRotation rotation = {};  ///< Of y, after the norm.
   DType dtype = DType::f32;
 };
 
@@ -48,6 +57,8 @@ struct NormBackwardParams {
   RowLayout x_layout, dy_layout, dx_layout;
   float dy_scale = 1.0F;  ///< dy is read as dy_scale * dy (the residual branch's factor).
   bool accumulate_dx = false;
+  /// The forward pass's: dy is rotated back first, in its place. REQUIRES: dx is dy.
+  RowRotation rotation = {};
   DType dtype = DType::f32;
 };
 

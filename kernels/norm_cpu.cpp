@@ -1,7 +1,6 @@
 #include "kernels/norm.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cpu_support.hpp"
 
@@ -10,11 +9,36 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "kernels/rope-inl.hpp"
 #include "kernels/simd-inl.hpp"
 
 #ifndef TRAIN_KERNELS_NORM_ROW
 #define TRAIN_KERNELS_NORM_ROW
 namespace train::kernels::cpu {
+
+/// Rows whose statistics are worked out together: their chains of dependent operations overlap, and
+/// the rows are still in the first cache when they are normalised.
+inline constexpr std::int64_t norm_batch = 16;
+
+/// Walks the rows of a RowLayout without dividing for each.
+class RowWalk {
+ public:
+  RowWalk(std::int64_t row, std::int64_t inner)
+      : inner_count_(inner), outer_(row / inner), inner_(row % inner) {}
+  [[nodiscard]] std::int64_t outer() const { return outer_; }
+  [[nodiscard]] std::int64_t offset(const RowLayout& layout) const {
+    return outer_ * layout.outer_stride + inner_ * layout.inner_stride;
+  }
+  void next() {
+    if (++inner_ == inner_count_) {
+      inner_ = 0;
+      ++outer_;
+    }
+  }
+
+ private:
+  std::int64_t inner_count_, outer_, inner_;
+};
 
 /// One row of the backward pass.
 struct NormBackwardRow {
@@ -35,7 +59,8 @@ HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
 /// Mean of the row (0 if not `centred`) and the mean square distance from it.
-void moments_row(const float* x, std::int64_t cols, bool centred, float* mean, float* square) {
+HWY_INLINE void moments_row(const float* x, std::int64_t cols, bool centred, float* mean,
+                            float* square) {
   const Floats d;
   const auto n = static_cast<float>(cols);
   *mean = 0.0F;
@@ -55,8 +80,8 @@ void moments_row(const float* x, std::int64_t cols, bool centred, float* mean, f
   *square = sum_lanes(d, squares) / n;
 }
 
-void normalise_row(const float* x, const float* weight, float* y, std::int64_t cols, float mean,
-                   float rstd) {
+HWY_INLINE void normalise_row(const float* x, const float* weight, float* y, std::int64_t cols,
+                              float mean, float rstd) {
   const Floats d;
   each_vector(0, cols, [&](std::int64_t i, auto part) {
     const FloatVec xhat =
@@ -67,7 +92,7 @@ void normalise_row(const float* x, const float* weight, float* y, std::int64_t c
 
 /// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
 /// norm.
-void norm_backward_row(const NormBackwardRow& r) {
+HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
   const Floats d;
   const FloatVec scale = hn::Set(d, r.dy_scale);
   const FloatVec mean = hn::Set(d, r.mean);
@@ -97,61 +122,79 @@ void norm_backward_row(const NormBackwardRow& r) {
   });
 }
 
+/// rstd = 1 / sqrt(square + eps), in place, of a whole batch.
+HWY_INLINE void invert_roots(float* square, float eps) {
+  const Floats d;
+  each_vector(0, norm_batch, [&](std::int64_t i, auto part) {
+    const FloatVec root = hn::Sqrt(hn::Add(load(d, square + i, part), hn::Set(d, eps)));
+    store(hn::Div(hn::Set(d, 1.0F), root), d, square + i, part);
+  });
+}
+
+void norm_forward_rows(const NormForwardParams& p, std::int64_t begin, std::int64_t end) {
+  const bool layer = p.kind == NormKind::layer;
+  const auto* x = static_cast<const float*>(p.x);
+  auto* y = static_cast<float*>(p.y);
+  float mean[norm_batch];
+  float rstd[norm_batch] = {};  // Mean squares at first.
+  for (std::int64_t first = begin; first < end; first += norm_batch) {
+    const std::int64_t count = HWY_MIN(norm_batch, end - first);
+    RowWalk walk(first, p.inner);
+    for (std::int64_t i = 0; i < count; ++i, walk.next()) {
+      moments_row(x + walk.offset(p.x_layout), p.cols, layer, &mean[i], &rstd[i]);
+    }
+    invert_roots(rstd, p.eps);
+    walk = RowWalk(first, p.inner);
+    for (std::int64_t i = 0; i < count; ++i, walk.next()) {
+      if (layer) {
+        p.mean[first + i] = mean[i];
+      }
+      p.rstd[first + i] = rstd[i];
+      float* row = y + walk.offset(p.y_layout);
+      normalise_row(x + walk.offset(p.x_layout), p.weight, row, p.cols, mean[i], rstd[i]);
+      if (p.rotation.cos != nullptr) {
+        const std::int64_t entry = walk.outer() % p.rotation.seq_len * (p.cols / 2);
+        rotate_row(row, p.rotation.cos + entry, p.rotation.sin + entry, p.cols / 2, 1.0F);
+      }
+    }
+  }
+}
+
+void norm_backward_rows(const NormBackwardParams& p, float* dweight, std::int64_t begin,
+                        std::int64_t end) {
+  const bool layer = p.kind == NormKind::layer;
+  std::fill_n(dweight, p.cols, 0.0F);
+  RowWalk walk(begin, p.inner);
+  for (std::int64_t row = begin; row < end; ++row, walk.next()) {
+    float* dx = static_cast<float*>(p.dx) + walk.offset(p.dx_layout);
+    if (p.rotation.cos != nullptr) {
+      const std::int64_t entry = walk.outer() % p.rotation.seq_len * (p.cols / 2);
+      rotate_row(dx, p.rotation.cos + entry, p.rotation.sin + entry, p.cols / 2, -1.0F);
+    }
+    norm_backward_row({.x = static_cast<const float*>(p.x) + walk.offset(p.x_layout),
+                       .weight = p.weight,
+                       .dy = static_cast<const float*>(p.dy) + walk.offset(p.dy_layout),
+                       .dx = dx,
+                       .dweight = dweight,
+                       .mean = layer ? p.mean[row] : 0.0F,
+                       .rstd = p.rstd[row],
+                       .dy_scale = p.dy_scale,
+                       .layer = layer,
+                       .accumulate_dx = p.accumulate_dx,
+                       .cols = p.cols});
+  }
+}
+
 }  // namespace train::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace train::kernels::cpu {
 
-HWY_EXPORT(moments_row);
-HWY_EXPORT(normalise_row);
-HWY_EXPORT(norm_backward_row);
+HWY_EXPORT(norm_forward_rows);
+HWY_EXPORT(norm_backward_rows);
 
 namespace {
-
-[[nodiscard]] std::int64_t offset_of(const RowLayout& layout, std::int64_t row,
-                                     std::int64_t inner) {
-  return row / inner * layout.outer_stride + row % inner * layout.inner_stride;
-}
-
-void forward_rows(const NormForwardParams& p, std::int64_t begin, std::int64_t end) {
-  const auto moments = HWY_DYNAMIC_DISPATCH(moments_row);
-  const auto normalise = HWY_DYNAMIC_DISPATCH(normalise_row);
-  const bool layer = p.kind == NormKind::layer;
-  for (std::int64_t row = begin; row < end; ++row) {
-    const float* x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner);
-    float* y = static_cast<float*>(p.y) + offset_of(p.y_layout, row, p.inner);
-    float mean = 0.0F;
-    float square = 0.0F;
-    moments(x, p.cols, layer, &mean, &square);
-    const float rstd = 1.0F / std::sqrt(square + p.eps);
-    if (layer) {
-      p.mean[row] = mean;
-    }
-    p.rstd[row] = rstd;
-    normalise(x, p.weight, y, p.cols, mean, rstd);
-  }
-}
-
-void backward_rows(const NormBackwardParams& p, float* dweight, std::int64_t begin,
-                   std::int64_t end) {
-  const auto one = HWY_DYNAMIC_DISPATCH(norm_backward_row);
-  const bool layer = p.kind == NormKind::layer;
-  std::fill_n(dweight, p.cols, 0.0F);
-  for (std::int64_t row = begin; row < end; ++row) {
-    one({.x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner),
-         .weight = p.weight,
-         .dy = static_cast<const float*>(p.dy) + offset_of(p.dy_layout, row, p.inner),
-         .dx = static_cast<float*>(p.dx) + offset_of(p.dx_layout, row, p.inner),
-         .dweight = dweight,
-         .mean = layer ? p.mean[row] : 0.0F,
-         .rstd = p.rstd[row],
-         .dy_scale = p.dy_scale,
-         .layer = layer,
-         .accumulate_dx = p.accumulate_dx,
-         .cols = p.cols});
-  }
-}
 
 /// Blocks of rows whose sums of dy * xhat are kept apart and then added in order: their number
 /// depends on the rows alone.
@@ -161,14 +204,22 @@ std::int64_t backward_block(std::int64_t rows) {
   return std::max(min_rows, divide_up(rows, max_blocks));
 }
 
+void require_rotation(const char* kernel, const RowRotation& rotation, std::int64_t cols) {
+  TRAIN_CHECK((rotation.cos == nullptr) == (rotation.sin == nullptr), "{}: half a rotation",
+              kernel);
+  TRAIN_CHECK(rotation.cos == nullptr || (cols % 2 == 0 && rotation.seq_len >= 1),
+              "{}: rotation of cols={} at seq_len={}", kernel, cols, rotation.seq_len);
+}
+
 void run_backward(const NormBackwardParams& p, int threads) {
   static thread_local Scratch scratch;
   const std::int64_t rows = p.outer * p.inner;
   const std::int64_t block = backward_block(rows);
   const std::int64_t blocks = divide_up(rows, block);
   auto* partial = scratch.get<float>(blocks * p.cols);
+  const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_backward_rows);
   parallel_blocks(threads, rows, block, [&](std::int64_t begin, std::int64_t end) {
-    backward_rows(p, partial + begin / block * p.cols, begin, end);
+    rows_of(p, partial + begin / block * p.cols, begin, end);
   });
   std::fill_n(p.dweight, p.cols, 0.0F);
   for (std::int64_t i = 0; i < blocks; ++i) {
@@ -188,9 +239,11 @@ void norm_forward(Stream& stream, const NormForwardParams& params) {
               params.cols);
   TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
               "norm_forward: nowhere to put the means");
+  require_rotation("norm_forward", params.rotation, params.cols);
   stream.enqueue([p = params, rows, threads = stream.threads()] {
+    const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_forward_rows);
     parallel_blocks(threads, rows, row_block(p.cols),
-                    [&](std::int64_t begin, std::int64_t end) { forward_rows(p, begin, end); });
+                    [&](std::int64_t begin, std::int64_t end) { rows_of(p, begin, end); });
   });
 }
 
@@ -206,6 +259,9 @@ void norm_backward(Stream& stream, const NormBackwardParams& params) {
               "norm_backward: no means");
   TRAIN_CHECK(!params.accumulate_dx || params.dx != params.dy,
               "norm_backward: dx cannot be dy and be added to");
+  require_rotation("norm_backward", params.rotation, params.cols);
+  TRAIN_CHECK(params.rotation.cos == nullptr || params.dx == params.dy,
+              "norm_backward: dy is rotated back in its place, which has to be dx");
   stream.enqueue([p = params, threads = stream.threads()] { run_backward(p, threads); });
 }
 

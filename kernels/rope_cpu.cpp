@@ -9,33 +9,22 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
+#include "kernels/rope-inl.hpp"
 #include "kernels/simd-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-/// Rotates `pairs` interleaved pairs; `direction` is 1, or -1 for the inverse. No fused operations,
-/// so that the scalar tail gives the bits of the vector body.
-void rotate_row(float* x, const float* cos, const float* sin, std::int64_t pairs, float direction) {
-  const Floats d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= pairs; i += lanes) {
-    FloatVec x0;
-    FloatVec x1;
-    hn::LoadInterleaved2(d, x + 2 * i, x0, x1);
-    const FloatVec c = hn::LoadU(d, cos + i);
-    const FloatVec s = hn::Mul(hn::Set(d, direction), hn::LoadU(d, sin + i));
-    const FloatVec y0 = hn::Sub(hn::Mul(x0, c), hn::Mul(x1, s));
-    const FloatVec y1 = hn::Add(hn::Mul(x0, s), hn::Mul(x1, c));
-    hn::StoreInterleaved2(y0, y1, d, x + 2 * i);
-  }
-  for (; i < pairs; ++i) {
-    const float x0 = x[2 * i];
-    const float x1 = x[2 * i + 1];
-    const float s = direction * sin[i];
-    x[2 * i] = x0 * cos[i] - x1 * s;
-    x[2 * i + 1] = x0 * s + x1 * cos[i];
+void rotate_tokens(const RopeParams& p, std::int64_t begin, std::int64_t end) {
+  const std::int64_t pairs = p.head_dim / 2;
+  const float direction = p.inverse ? -1.0F : 1.0F;
+  for (std::int64_t token = begin; token < end; ++token) {
+    const std::int64_t entry = token % p.seq_len * pairs;
+    float* row = static_cast<float*>(p.x) + token * p.layout.outer_stride;
+    for (std::int64_t head = 0; head < p.heads; ++head) {
+      rotate_row(row + head * p.layout.inner_stride, p.cos + entry, p.sin + entry, pairs,
+                 direction);
+    }
   }
 }
 
@@ -45,7 +34,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace train::kernels::cpu {
 
-HWY_EXPORT(rotate_row);
+HWY_EXPORT(rotate_tokens);
 
 void rope_table(Stream& stream, const RopeTableParams& params) {
   TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
@@ -74,19 +63,9 @@ void rope_apply(Stream& stream, const RopeParams& params) {
               params.seq_len, params.heads);
   require_pointers("rope_apply", params.tokens * params.head_dim, params.x, params.cos, params.sin);
   stream.enqueue([p = params, threads = stream.threads()] {
-    const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_row);
-    const std::int64_t pairs = p.head_dim / 2;
+    const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
     parallel_blocks(threads, p.tokens, row_block(p.heads * p.head_dim),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t token = begin; token < end; ++token) {
-                        const std::int64_t entry = token % p.seq_len * pairs;
-                        float* row = static_cast<float*>(p.x) + token * p.layout.outer_stride;
-                        for (std::int64_t head = 0; head < p.heads; ++head) {
-                          rotate(row + head * p.layout.inner_stride, p.cos + entry, p.sin + entry,
-                                 pairs, p.inverse ? -1.0F : 1.0F);
-                        }
-                      }
-                    });
+                    [&](std::int64_t begin, std::int64_t end) { rotate(p, begin, end); });
   });
 }
 

@@ -245,6 +245,52 @@ void bench_norm(Bench& bench, std::int64_t rows, std::int64_t cols) {
   });
 }
 
+/// Queries of a fused projection, normalised and rotated.
+void bench_head_norm(Bench& bench, std::int64_t tokens, std::int64_t heads) {
+  const std::int64_t head_dim = 64;
+  const std::int64_t width = heads * head_dim;
+  const Floats weight = values(head_dim);
+  const Floats angles = values(tokens * head_dim / 2);
+  const Floats projection = values(tokens * 3 * width);
+  Floats d = projection;
+  Floats y = projection;
+  Floats dweight = weight;
+  Floats mean(static_cast<std::size_t>(tokens * heads)), rstd = mean;
+  const RowLayout layout{3 * width, head_dim}, y_layout{2 * width, head_dim};
+  const RowRotation rotation{angles.data(), angles.data(), tokens};
+  const double bytes = 4.0 * static_cast<double>(tokens * width);
+  const std::string shape = fmt::format("{} x {} x 64", tokens, heads);
+  bench.row("norm + rope forward  " + shape, 0, 2 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_forward(stream, {.x = projection.data(),
+                                          .weight = weight.data(),
+                                          .y = y.data(),
+                                          .mean = mean.data(),
+                                          .rstd = rstd.data(),
+                                          .outer = tokens,
+                                          .inner = heads,
+                                          .cols = head_dim,
+                                          .x_layout = layout,
+                                          .y_layout = y_layout,
+                                          .rotation = rotation});
+  });
+  bench.row("norm + rope backward " + shape, 0, 3 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_backward(stream, {.x = projection.data(),
+                                           .weight = weight.data(),
+                                           .mean = mean.data(),
+                                           .rstd = rstd.data(),
+                                           .dy = d.data(),
+                                           .dx = d.data(),
+                                           .dweight = dweight.data(),
+                                           .outer = tokens,
+                                           .inner = heads,
+                                           .cols = head_dim,
+                                           .x_layout = layout,
+                                           .dy_layout = layout,
+                                           .dx_layout = layout,
+                                           .rotation = rotation});
+  });
+}
+
 void bench_elementwise(Bench& bench, std::int64_t count) {
   const Floats x = values(count);
   const Floats dy = values(count);
@@ -391,12 +437,14 @@ int main(int argc, char* argv[]) {
   bench_attention(bench, 4, 256, 2);
   bench_attention(bench, 1, 1024, 12);
   bench_head_loss(bench, 1024, 128, 257, 1024);
-  bench_head_loss(bench, 512, 768, 50304, 256);
+  for (const std::int64_t chunk_rows : {32, 128, 256, 1024}) {
+    bench_head_loss(bench, 1024, 768, 50304, chunk_rows);
+  }
   bench_norm(bench, 1024, 128);
   bench_norm(bench, 1024, 768);
+  bench_head_norm(bench, 1024, 12);
   bench_elementwise(bench, 1024 * 512);
   bench_elementwise(bench, 1024 * 3072);
   bench_optimizer(bench, 768 * 10'000);
   bench_stream(bench);
-  return 0;
 }

@@ -31,6 +31,18 @@ Values run_gelu(const Values& x, int threads = 2) {
   return y;
 }
 
+/// What the backward pass says the forward pass gave.
+Values gelu_again(const Values& x) {
+  Values dx = zeros(std::ssize(x));
+  Values y = zeros(std::ssize(x));
+  run([&](Stream& stream) {
+    cpu::gelu_backward(
+        stream,
+        {.x = x.data(), .dy = dx.data(), .dx = dx.data(), .y = y.data(), .count = std::ssize(x)});
+  });
+  return y;
+}
+
 Values run_gelu_backward(const Values& x, const Values& dy, int threads = 2) {
   Values dx = dy;  // In place, as the engine calls it.
   run(
@@ -57,6 +69,7 @@ TEST_CASE("gelu: forward and backward agree with erf in double", "[kernels][acti
     }
     require_near(run_gelu(x), y, tolerance, "gelu");
     require_near(run_gelu_backward(x, dy), dx, tolerance, "gelu backward");
+    REQUIRE(gelu_again(x) == run_gelu(x));
   }
 }
 
@@ -82,12 +95,12 @@ TEST_CASE("gelu: far tails, zeros and not-a-numbers", "[kernels][activation]") {
 }
 
 struct SwigluGradients {
-  Values dgate, dup;
+  Values dgate, dup, y;
 };
 
 SwigluGradients run_swiglu_backward(const Values& gate, const Values& up, const Values& dy,
                                     int threads = 2) {
-  SwigluGradients g{.dgate = zeros(std::ssize(dy)), .dup = dy};
+  SwigluGradients g{.dgate = zeros(std::ssize(dy)), .dup = dy, .y = zeros(std::ssize(dy))};
   run(
       [&](Stream& stream) {
         cpu::swiglu_backward(stream, {.gate = gate.data(),
@@ -95,6 +108,7 @@ SwigluGradients run_swiglu_backward(const Values& gate, const Values& up, const 
                                       .dy = g.dup.data(),
                                       .dgate = g.dgate.data(),
                                       .dup = g.dup.data(),
+                                      .y = g.y.data(),
                                       .count = std::ssize(dy)});
       },
       threads);
@@ -131,6 +145,7 @@ TEST_CASE("swiglu: forward and backward agree with a double reference", "[kernel
     const SwigluGradients gradients = run_swiglu_backward(gate, up, dy);
     require_near(gradients.dgate, dgate, tolerance, "dgate");
     require_near(gradients.dup, dup, tolerance, "dup");
+    REQUIRE(gradients.y == run_swiglu(gate, up));
   }
   const Values extreme = run_swiglu({200.0F, -200.0F, std::nanf("")}, {1.0F, 1.0F, 1.0F});
   REQUIRE(extreme[0] == 200.0F);

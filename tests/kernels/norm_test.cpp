@@ -3,6 +3,7 @@
 #include <string>
 
 #include "engine/base/check.hpp"
+#include "kernels/rope.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {
@@ -266,6 +267,85 @@ TEST_CASE("norm: works in place, forward and backward", "[kernels][norm]") {
   });
   REQUIRE(in_place_y == y);
   REQUIRE(in_place_dx == dx);
+}
+
+/// Positions start again after `seq_len` outer rows.
+struct Turned {
+  Values y, dx, dweight;
+};
+
+/// Forward and, in place, backward; `fused`: the norm rotates, or a rotation of its own does.
+Turned turned(const Case& t, std::int64_t seq_len, bool fused) {
+  Values cos = zeros(seq_len * t.cols / 2);
+  Values sin = zeros(seq_len * t.cols / 2);
+  const Values x = t.x();
+  const Values weight = t.weight();
+  Values mean = zeros(t.rows());
+  Values rstd = zeros(t.rows());
+  Turned r{.y = zeros(t.spread_size()), .dx = t.dy(), .dweight = zeros(t.cols)};
+  const RowRotation rotation =
+      fused ? RowRotation{.cos = cos.data(), .sin = sin.data(), .seq_len = seq_len} : RowRotation{};
+  RopeParams rope{.x = r.y.data(),
+                  .cos = cos.data(),
+                  .sin = sin.data(),
+                  .tokens = t.outer,
+                  .seq_len = seq_len,
+                  .heads = t.inner,
+                  .head_dim = t.cols,
+                  .layout = t.spread()};
+  run([&](Stream& stream) {
+    cpu::rope_table(stream,
+                    {.cos = cos.data(), .sin = sin.data(), .seq_len = seq_len, .head_dim = t.cols});
+    cpu::norm_forward(stream, {.kind = t.kind,
+                               .x = x.data(),
+                               .weight = weight.data(),
+                               .y = r.y.data(),
+                               .mean = mean.data(),
+                               .rstd = rstd.data(),
+                               .outer = t.outer,
+                               .inner = t.inner,
+                               .cols = t.cols,
+                               .x_layout = t.spread(),
+                               .y_layout = t.spread(),
+                               .rotation = rotation});
+    if (!fused) {
+      cpu::rope_apply(stream, rope);
+      rope.x = r.dx.data();
+      rope.inverse = true;
+      cpu::rope_apply(stream, rope);
+    }
+    cpu::norm_backward(stream, {.kind = t.kind,
+                                .x = x.data(),
+                                .weight = weight.data(),
+                                .mean = mean.data(),
+                                .rstd = rstd.data(),
+                                .dy = r.dx.data(),
+                                .dx = r.dx.data(),
+                                .dweight = r.dweight.data(),
+                                .outer = t.outer,
+                                .inner = t.inner,
+                                .cols = t.cols,
+                                .x_layout = t.spread(),
+                                .dy_layout = t.spread(),
+                                .dx_layout = t.spread(),
+                                .rotation = rotation});
+  });
+  return r;
+}
+
+TEST_CASE("norm: rotating on the way gives the bits of a rotation of its own", "[kernels][norm]") {
+  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+    for (const std::int64_t cols : {2, 34, 64, 128}) {
+      const Case t{.kind = kind, .outer = 45, .inner = 3, .cols = cols};
+      const Turned fused = turned(t, 9, true);
+      const Turned apart = turned(t, 9, false);
+      INFO(t.name());
+      REQUIRE(fused.y == apart.y);
+      REQUIRE(fused.dx == apart.dx);
+      REQUIRE(fused.dweight == apart.dweight);
+      REQUIRE(fused.dx != t.dy());
+    }
+  }
 }
 
 TEST_CASE("norm: the bits do not depend on the threads", "[kernels][norm]") {
