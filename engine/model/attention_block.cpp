@@ -50,7 +50,7 @@ void AttentionBlock::reserve(const BlockContext& context) {
   const std::int64_t dim = options_.heads * options_.head_dim;
   projection_ = workspace_->keep(context.prefix, "projection", rows * width_);
   if (options_.qk_norm) {
-    rotated_ = workspace_->keep(context.prefix, "rotated", rows * 2 * dim);
+    rotated_ = workspace_->keep_unless_lean(context.prefix, "rotated", rows * 2 * dim);
   }
   attended_ = workspace_->keep(context.prefix, "attended", rows * dim);
   if (options_.output_gate) {
@@ -60,9 +60,9 @@ void AttentionBlock::reserve(const BlockContext& context) {
   const std::int64_t angles = workspace_->seq_len() * options_.head_dim / 2;
   cos_ = workspace_->share("rope cos", angles);
   sin_ = workspace_->share("rope sin", angles);
-  dprojection_ = workspace_->share_backward("attention dprojection", rows * width_);
-  dattended_ = workspace_->share_backward("attention dattended", rows * dim);
-  delta_ = workspace_->share_backward("attention delta", rows * options_.heads);
+  dprojection_ = workspace_->scratch_backward(Phase::block, "attention dprojection", rows * width_);
+  dattended_ = workspace_->scratch_backward(Phase::block, "attention dattended", rows * dim);
+  delta_ = workspace_->scratch_backward(Phase::block, "attention delta", rows * options_.heads);
 }
 
 // With norms the rotated queries and keys have a buffer of their own, since the norms' backward
@@ -98,6 +98,10 @@ void AttentionBlock::rotate(const BlockCall& call, float* base, const View& view
                                      .inverse = inverse});
 }
 
+kernels::RowRotation AttentionBlock::rotation(const BlockCall& call) const {
+  return {.cos = workspace_->at(cos_), .sin = workspace_->at(sin_), .seq_len = call.lane.seq_len};
+}
+
 void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
   if (workspace_->first_use(cos_)) {
     kernels_->rope_table(call.stream, {.cos = workspace_->at(cos_),
@@ -106,17 +110,18 @@ void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
                                        .head_dim = options_.head_dim,
                                        .theta = options_.rope_theta});
   }
+  if (!options_.qk_norm) {
+    rotate(call, rotated(), query_, false);
+    rotate(call, rotated(), key_, false);
+    return;
+  }
   const View query = rotated_query();
   const View key = rotated_key();
-  if (options_.qk_norm) {
-    const float* projection = workspace_->at(projection_);
-    query_norm_->forward(call, projection + query_.column, query_.layout, rotated() + query.column,
-                         query.layout);
-    key_norm_->forward(call, projection + key_.column, key_.layout, rotated() + key.column,
-                       key.layout);
-  }
-  rotate(call, rotated(), query, false);
-  rotate(call, rotated(), key, false);
+  const float* projection = workspace_->at(projection_);
+  query_norm_->forward(call, projection + query_.column, query_.layout, rotated() + query.column,
+                       query.layout, rotation(call));
+  key_norm_->forward(call, projection + key_.column, key_.layout, rotated() + key.column,
+                     key.layout, rotation(call));
 }
 
 void AttentionBlock::attend(const BlockCall& call) const {
@@ -188,18 +193,20 @@ void AttentionBlock::attend_backward(const BlockCall& call, const float* dattend
                                 .dk_layout = key_.layout,
                                 .dv_layout = value_.layout,
                                 .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim))});
-  rotate(call, dprojection, query_, true);
-  rotate(call, dprojection, key_, true);
-  if (options_.qk_norm) {
-    const float* projection = workspace_->at(projection_);
-    query_norm_->backward(call, projection + query_.column, query_.layout,
-                          dprojection + query_.column);
-    key_norm_->backward(call, projection + key_.column, key_.layout, dprojection + key_.column);
+  if (!options_.qk_norm) {
+    rotate(call, dprojection, query_, true);
+    rotate(call, dprojection, key_, true);
+    return;
   }
+  const float* projection = workspace_->at(projection_);
+  query_norm_->backward(call, projection + query_.column, query_.layout,
+                        dprojection + query_.column, rotation(call));
+  key_norm_->backward(call, projection + key_.column, key_.layout, dprojection + key_.column,
+                      rotation(call));
 }
 
 void AttentionBlock::backward(const BlockCall& call, const float* x, const float* dbranch,
-                              float* dx) const {
+                              float* dx) {
   const std::int64_t dim = options_.heads * options_.head_dim;
   const kernels::RowLayout output_layout{dim, options_.head_dim};
   float* dattended = workspace_->at(dattended_);
@@ -221,6 +228,9 @@ void AttentionBlock::backward(const BlockCall& call, const float* x, const float
                                      .dy_layout = output_layout,
                                      .dx_layout = output_layout,
                                      .dgate_layout = gate_.layout});
+  }
+  if (options_.qk_norm && workspace_->lean()) {
+    normalise_and_rotate(call);
   }
   attend_backward(call, dattended);
   for (std::size_t i = 0; i < projections_.size(); ++i) {

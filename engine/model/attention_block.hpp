@@ -40,7 +40,7 @@ class AttentionBlock {
   /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
   void forward(const BlockCall& call, const float* x, float* branch);
   /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
-  void backward(const BlockCall& call, const float* x, const float* dbranch, float* dx) const;
+  void backward(const BlockCall& call, const float* x, const float* dbranch, float* dx);
 
  private:
   /// Where a head's row starts in a buffer.
@@ -52,6 +52,7 @@ class AttentionBlock {
   void add_projections(const BlockContext& context);
   void reserve(const BlockContext& context);
   void rotate(const BlockCall& call, float* base, const View& view, bool inverse) const;
+  [[nodiscard]] kernels::RowRotation rotation(const BlockCall& call) const;
   void normalise_and_rotate(const BlockCall& call);
   void attend(const BlockCall& call) const;
   void attend_backward(const BlockCall& call, const float* dattended) const;

@@ -8,7 +8,7 @@
 namespace train::engine {
 
 std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size) {
-  constexpr std::int64_t kLargestBytes = std::int64_t{8} << 20;
+  constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
   std::int64_t chunk = 16;
   while (2 * chunk * vocab_size * static_cast<std::int64_t>(sizeof(float)) <= kLargestBytes) {
     chunk *= 2;
@@ -34,8 +34,9 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
                                .group = ParameterGroup::decay,
                                .init = InitKind::linear});
   }
-  logits_ = workspace.share("head logits", chunk_rows_ * shape.vocab_size);
-  row_terms_ = workspace.share("head row terms", workspace.rows() * 4 * 2);  // doubles
+  logits_ = workspace.scratch(Phase::head, "head logits", chunk_rows_ * shape.vocab_size);
+  row_terms_ =
+      workspace.scratch(Phase::head, "head row terms", workspace.rows() * 4 * 2);  // doubles
   output_ = ln_f_->output_slot();
   residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
 }

@@ -27,10 +27,11 @@ MlpBlock::MlpBlock(const BlockContext& context, const Options& options)
   hidden_ = workspace_->keep(context.prefix, "hidden", count);
   if (up_) {
     up_hidden_ = workspace_->keep(context.prefix, "up_hidden", count);
-    dhidden_ = workspace_->share_backward("mlp dhidden", count);
+    dhidden_ = workspace_->scratch_backward(Phase::block, "mlp dhidden", count);
   }
-  activated_ = workspace_->keep(context.prefix, "activated", count);
-  dactivated_ = workspace_->share_backward("mlp dactivated", count);
+  activated_ = workspace_->scratch(Phase::block, "mlp activated",
+                                   count);  // the backward pass writes it again
+  dactivated_ = workspace_->scratch_backward(Phase::block, "mlp dactivated", count);
 }
 
 void MlpBlock::forward(const BlockCall& call, const float* x, float* branch) const {
@@ -54,10 +55,12 @@ void MlpBlock::backward(const BlockCall& call, const float* x, const float* dbra
   const std::int64_t count = call.lane.rows() * options_.hidden;
   const float* hidden = workspace_->at(hidden_);
   float* d = workspace_->at(dactivated_);
-  out_.backward_weight(call, dbranch, options_.embedding_dim, workspace_->at(activated_));
+  float* activated = workspace_->at(activated_);
   out_.backward_input(call, dbranch, options_.embedding_dim, d);
   if (!up_) {
-    kernels_->gelu_backward(call.stream, {.x = hidden, .dy = d, .dx = d, .count = count});
+    kernels_->gelu_backward(call.stream,
+                            {.x = hidden, .dy = d, .dx = d, .y = activated, .count = count});
+    out_.backward_weight(call, dbranch, options_.embedding_dim, activated);
     in_.backward_weight(call, d, options_.hidden, x);
     in_.backward_input(call, d, options_.hidden, dx);
     return;
@@ -68,7 +71,9 @@ void MlpBlock::backward(const BlockCall& call, const float* x, const float* dbra
                                           .dy = d,
                                           .dgate = dgate,
                                           .dup = d,
+                                          .y = activated,
                                           .count = count});
+  out_.backward_weight(call, dbranch, options_.embedding_dim, activated);
   in_.backward_weight(call, dgate, options_.hidden, x);
   up_->backward_weight(call, d, options_.hidden, x);
   in_.backward_input(call, dgate, options_.hidden, dx);

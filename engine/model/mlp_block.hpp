@@ -13,7 +13,8 @@ enum class MlpKind : std::uint8_t {
   swiglu,  ///< down_proj(silu(gate_proj x) * up_proj x).
 };
 
-/// The MLP of a transformer block, without biases. Keeps its hidden activations.
+/// The MLP of a transformer block, without biases. Keeps what the activation is applied to; the
+/// backward pass computes the rest again on its way.
 class MlpBlock {
  public:
   struct Options {

@@ -1,5 +1,6 @@
 #include "engine/model/model.hpp"
 
+#include <optional>
 #include <utility>
 
 #include "engine/base/check.hpp"
@@ -11,12 +12,22 @@
 namespace train::engine {
 namespace {
 
+/// Whether outputs of norms (two residual streams a block, and queries and keys) are better
+/// computed twice than kept. That costs a step 1 % where the products are large (n_embd 768) and 4
+/// % where they are small (128); there the memory does not matter either.
+bool better_lean(const ModelShape& shape, std::int64_t rows) {
+  constexpr std::int64_t kLargestFloats = std::int64_t{16} << 20;
+  return 4 * shape.layers * rows * shape.embedding_dim > kLargestFloats;
+}
+
 /// Builds the units and reserves what they need in `workspace`; allocates nothing.
 std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
                                                     const kernels::KernelTable& kernels,
                                                     Workspace& workspace,
-                                                    std::int64_t checkpoint_every) {
+                                                    std::int64_t checkpoint_every,
+                                                    std::optional<bool> lean = {}) {
   TRAIN_CHECK(checkpoint_every >= 0, "checkpoint_every is {}", checkpoint_every);
+  workspace.lean(lean.value_or(better_lean(shape, workspace.rows())));
   std::vector<std::unique_ptr<LayerUnit>> units;
   auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, shape);
   Workspace::Slot residual = embedding->output();
@@ -36,10 +47,11 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
 }  // namespace
 
 Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
-             std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every)
+             std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every,
+             std::optional<bool> lean)
     : shape_(shape),
       workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient)),
-      units_(build_units(shape, kernels, *workspace_, checkpoint_every)) {
+      units_(build_units(shape, kernels, *workspace_, checkpoint_every, lean)) {
   workspace_->allocate();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,11 @@ class Model {
   /// `sequences` x `seq_len`: the largest lane. `with_gradient`: allocate what the backward pass
   /// needs. `checkpoint_every`: activation checkpointing of every k-th transformer block (1: of
   /// all, 0: of none); such a block keeps its input alone and its backward pass runs forward again.
-  /// Changes memory and time, never a bit.
+  /// `lean`: compute outputs of norms again rather than keep them; by default where that saves
+  /// much. Both change memory and time, never a bit.
   Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
-        std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every = 0);
+        std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every = 0,
+        std::optional<bool> lean = {});
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;

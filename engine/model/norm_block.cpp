@@ -20,7 +20,7 @@ NormBlock::NormBlock(const BlockContext& context, const std::string& name, const
       options_(options),
       weight_(add_weight(context, name, options.cols)) {
   const std::int64_t rows = workspace_->rows();
-  output_ = workspace_->keep(context.prefix, name + ".output", rows * options.cols);
+  output_ = workspace_->keep_unless_lean(context.prefix, name + ".output", rows * options.cols);
   mean_ = workspace_->keep(context.prefix, name + ".mean", rows);
   rstd_ = workspace_->keep(context.prefix, name + ".rstd", rows);
 }
@@ -74,7 +74,8 @@ HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& nam
 }
 
 void HeadNormBlock::forward(const BlockCall& call, const float* x, kernels::RowLayout x_layout,
-                            float* y, kernels::RowLayout y_layout) const {
+                            float* y, kernels::RowLayout y_layout,
+                            const kernels::RowRotation& rotation) const {
   kernels_->norm_forward(call.stream, {.kind = options_.kind,
                                        .x = x,
                                        .weight = call.weights + weight_,
@@ -86,11 +87,12 @@ void HeadNormBlock::forward(const BlockCall& call, const float* x, kernels::RowL
                                        .cols = options_.head_dim,
                                        .x_layout = x_layout,
                                        .y_layout = y_layout,
-                                       .eps = options_.eps});
+                                       .eps = options_.eps,
+                                       .rotation = rotation});
 }
 
 void HeadNormBlock::backward(const BlockCall& call, const float* x, kernels::RowLayout x_layout,
-                             float* d) const {
+                             float* d, const kernels::RowRotation& rotation) const {
   kernels_->norm_backward(call.stream, {.kind = options_.kind,
                                         .x = x,
                                         .weight = call.weights + weight_,
@@ -104,7 +106,8 @@ void HeadNormBlock::backward(const BlockCall& call, const float* x, kernels::Row
                                         .cols = options_.head_dim,
                                         .x_layout = x_layout,
                                         .dy_layout = x_layout,
-                                        .dx_layout = x_layout});
+                                        .dx_layout = x_layout,
+                                        .rotation = rotation});
 }
 
 }  // namespace train::engine

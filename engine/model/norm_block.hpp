@@ -7,7 +7,7 @@
 
 namespace train::engine {
 
-/// LayerNorm or RMSNorm over rows, weight only. Keeps its output and statistics; the caller owns x.
+/// LayerNorm or RMSNorm over rows, weight only. Keeps its statistics; the caller owns x.
 class NormBlock {
  public:
   struct Options {
@@ -17,8 +17,12 @@ class NormBlock {
   };
   NormBlock(const BlockContext& context, const std::string& name, const Options& options);
 
-  /// x, result: [rows, cols]. The result stays until the backward pass.
+  /// x, result: [rows, cols]. The result lasts until the next norm of the model at least.
   float* forward(const BlockCall& call, const float* x) const;
+  /// The same result in the backward pass.
+  float* output_again(const BlockCall& call, const float* x) const {
+    return workspace_->lean() ? forward(call, x) : output();
+  }
   [[nodiscard]] float* output() const { return workspace_->at(output_); }
   [[nodiscard]] Workspace::Slot output_slot() const { return output_; }
   /// Adds the gradient at x to dx, or writes it when not `accumulate` (dx may be dy then).
@@ -33,8 +37,8 @@ class NormBlock {
   Workspace::Slot output_, mean_, rstd_;
 };
 
-/// The same norm over each head of a projection: one weight vector of head_dim for all heads.
-/// Keeps its statistics; input and output are the caller's.
+/// The same norm over each head of a projection, one weight vector of head_dim for all heads, and
+/// the rotation of what comes out. Keeps its statistics; input and output are the caller's.
 class HeadNormBlock {
  public:
   struct Options {
@@ -46,9 +50,10 @@ class HeadNormBlock {
   HeadNormBlock(const BlockContext& context, const std::string& name, const Options& options);
 
   void forward(const BlockCall& call, const float* x, kernels::RowLayout x_layout, float* y,
-               kernels::RowLayout y_layout) const;
+               kernels::RowLayout y_layout, const kernels::RowRotation& rotation) const;
   /// Replaces d (the gradient at y) by the gradient at x; both are laid out as x is.
-  void backward(const BlockCall& call, const float* x, kernels::RowLayout x_layout, float* d) const;
+  void backward(const BlockCall& call, const float* x, kernels::RowLayout x_layout, float* d,
+                const kernels::RowRotation& rotation) const;
 
  private:
   const kernels::KernelTable* kernels_;

@@ -37,12 +37,12 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
   middle_ = workspace.keep(context.prefix + "middle.", "residual", count);
   workspace.recompute_kept(false);
   output_ = workspace.keep(context.prefix, "residual", count);
-  branch_ = workspace.share("branch", count);
+  branch_ = workspace.scratch(Phase::block, "branch", count);
   residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
   if (shape.residual_scale != 1.0F) {
-    scaled_gradient_ = workspace.share_backward("scaled residual gradient", count);
+    scaled_gradient_ = workspace.scratch_backward(Phase::block, "scaled residual gradient", count);
   }
-  norm_gradient_ = workspace.share_backward("norm gradient", count);
+  norm_gradient_ = workspace.scratch_backward(Phase::block, "norm gradient", count);
 }
 
 void TransformerBlock::add_branch(kernels::Stream& stream, const Lane& lane, const float* x,
@@ -87,10 +87,14 @@ void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memor
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
   float* d = workspace_->at(residual_gradient_);
   float* norm_gradient = workspace_->at(norm_gradient_);
-  mlp_->backward(call, ln_2_->output(), branch_gradient(stream, lane), norm_gradient);
-  ln_2_->backward(call, workspace_->at(middle_), norm_gradient, d, /*accumulate=*/true);
-  attention_->backward(call, ln_1_->output(), branch_gradient(stream, lane), norm_gradient);
-  ln_1_->backward(call, workspace_->at(input_), norm_gradient, d, /*accumulate=*/true);
+  const float* input = workspace_->at(input_);
+  const float* middle = workspace_->at(middle_);
+  mlp_->backward(call, ln_2_->output_again(call, middle), branch_gradient(stream, lane),
+                 norm_gradient);
+  ln_2_->backward(call, middle, norm_gradient, d, /*accumulate=*/true);
+  attention_->backward(call, ln_1_->output_again(call, input), branch_gradient(stream, lane),
+                       norm_gradient);
+  ln_1_->backward(call, input, norm_gradient, d, /*accumulate=*/true);
 }
 
 }  // namespace train::engine

@@ -1,10 +1,18 @@
 #include "engine/model/workspace.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <map>
 
 #include "engine/base/check.hpp"
 
 namespace train::engine {
+namespace {
+
+/// Slots of the scratch begin on cache lines, as buffers do.
+std::size_t whole_lines(std::size_t size_bytes) { return (size_bytes + 63) / 64 * 64; }
+
+}  // namespace
 
 Workspace::Workspace(std::int64_t sequences, std::int64_t seq_len, bool with_gradient)
     : sequences_(sequences), seq_len_(seq_len), with_gradient_(with_gradient) {
@@ -17,44 +25,90 @@ Workspace::Slot Workspace::keep(const std::string& owner, const std::string& nam
     return share(name, floats);
   }
   if (recompute_kept_) {
-    return share("recomputed " + name, floats);
+    return scratch(Phase::block, "recomputed " + name, floats);
   }
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
   const std::size_t size_bytes = static_cast<std::size_t>(floats) * sizeof(float);
-  reservations_.push_back({owner + name, size_bytes, false, false});
+  reservations_.push_back({.name = owner + name, .size_bytes = size_bytes});
   return reservations_.size() - 1;
 }
 
-Workspace::Slot Workspace::share(const std::string& name, std::int64_t floats) {
+Workspace::Slot Workspace::keep_unless_lean(const std::string& owner, const std::string& name,
+                                            std::int64_t floats) {
+  return lean_ ? share(name, floats) : keep(owner, name, floats);
+}
+
+Workspace::Slot Workspace::share_in(std::optional<Phase> phase, const std::string& name,
+                                    std::int64_t floats) {
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
   const std::size_t size_bytes = static_cast<std::size_t>(floats) * sizeof(float);
-  const auto found = std::find_if(reservations_.begin(), reservations_.end(),
-                                  [&](const Reservation& r) { return r.shared && r.name == name; });
+  const auto found = std::find_if(
+      reservations_.begin(), reservations_.end(),
+      [&](const Reservation& r) { return r.shared && r.phase == phase && r.name == name; });
   if (found != reservations_.end()) {
     found->size_bytes = std::max(found->size_bytes, size_bytes);
     return static_cast<Slot>(found - reservations_.begin());
   }
-  reservations_.push_back({name, size_bytes, true, false});
+  reservations_.push_back({.name = name, .size_bytes = size_bytes, .shared = true, .phase = phase});
   return reservations_.size() - 1;
+}
+
+Workspace::Slot Workspace::share(const std::string& name, std::int64_t floats) {
+  return share_in(std::nullopt, name, floats);
 }
 
 Workspace::Slot Workspace::share_backward(const std::string& name, std::int64_t floats) {
   return share(name, with_gradient_ ? floats : 0);
 }
 
+Workspace::Slot Workspace::scratch(Phase phase, const std::string& name, std::int64_t floats) {
+  return share_in(phase, name, floats);
+}
+
+Workspace::Slot Workspace::scratch_backward(Phase phase, const std::string& name,
+                                            std::int64_t floats) {
+  return scratch(phase, name, with_gradient_ ? floats : 0);
+}
+
+std::size_t Workspace::scratch_bytes() const {
+  std::map<Phase, std::size_t> bytes;
+  std::size_t largest = 0;
+  for (const Reservation& reservation : reservations_) {
+    if (reservation.phase) {
+      std::size_t& phase_bytes = bytes[*reservation.phase];
+      phase_bytes += whole_lines(reservation.size_bytes);
+      largest = std::max(largest, phase_bytes);
+    }
+  }
+  return largest;
+}
+
 void Workspace::allocate() {
   TRAIN_CHECK(buffers_.empty());
-  buffers_.reserve(reservations_.size());
+  buffers_.reserve(reservations_.size() + 1);
+  const auto add = [this](std::size_t size_bytes, const std::string& name) {
+    return buffers_
+        .emplace_back(size_bytes == 0 ? kernels::Buffer() : kernels::Buffer(size_bytes, name))
+        .data();
+  };
+  std::byte* scratch = add(scratch_bytes(), "scratch");
+  std::map<Phase, std::size_t> offsets;
   for (const Reservation& reservation : reservations_) {
-    buffers_.push_back(reservation.size_bytes == 0
-                           ? kernels::Buffer()
-                           : kernels::Buffer(reservation.size_bytes, reservation.name));
+    std::byte* place = nullptr;
+    if (!reservation.phase) {
+      place = add(reservation.size_bytes, reservation.name);
+    } else if (reservation.size_bytes > 0) {
+      std::size_t& offset = offsets[*reservation.phase];
+      place = scratch + offset;
+      offset += whole_lines(reservation.size_bytes);
+    }
+    places_.push_back(reinterpret_cast<float*>(place));
   }
 }
 
 float* Workspace::at(Slot slot) const {
-  TRAIN_CHECK(slot < buffers_.size(), "slot {} of {}", slot, buffers_.size());
-  return buffers_[slot].as<float>();
+  TRAIN_CHECK(slot < places_.size(), "slot {} of {}", slot, places_.size());
+  return places_[slot];
 }
 
 bool Workspace::first_use(Slot slot) {
@@ -65,9 +119,9 @@ bool Workspace::first_use(Slot slot) {
 }
 
 std::size_t Workspace::size_bytes() const {
-  std::size_t total = 0;
+  std::size_t total = scratch_bytes();
   for (const Reservation& reservation : reservations_) {
-    total += reservation.size_bytes;
+    total += reservation.phase ? 0 : reservation.size_bytes;
   }
   return total;
 }

@@ -2,12 +2,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/device/buffer.hpp"
 
 namespace train::engine {
+
+/// When scratch is needed: by the transformer blocks, one after the other, or by the head. Scratch
+/// of different phases lies in the same memory.
+enum class Phase : std::uint8_t { block, head };
 
 /// Activations and scratch of one model: the residual stream at each unit boundary, what each block
 /// keeps for its backward pass, scratch that all blocks share, the gradient of the residual stream.
@@ -30,14 +35,24 @@ class Workspace {
   /// A buffer of `owner` alone that lives until its backward pass. Without gradients nothing has to
   /// live that long, so it becomes share(name): one buffer for all owners.
   Slot keep(const std::string& owner, const std::string& name, std::int64_t floats);
-  /// While on, keep() reserves one buffer for all owners that are built so: what it holds is
-  /// computed again just before its backward pass (activation checkpointing).
+  /// keep(), for contents that a cheap kernel gives again from what is kept anyway. When lean()
+  /// they are not kept: the owner computes them again before it needs them in its backward pass.
+  Slot keep_unless_lean(const std::string& owner, const std::string& name, std::int64_t floats);
+  /// Set before the first slot is reserved.
+  void lean(bool on) { lean_ = on; }
+  [[nodiscard]] bool lean() const { return lean_; }
+  /// While on, keep() reserves scratch of the blocks for all owners that are built so: what it
+  /// holds is computed again just before its backward pass (activation checkpointing).
   void recompute_kept(bool on) { recompute_kept_ = on; }
   /// The buffer called `name`, as large as the largest request; its contents last until the next
   /// user.
   Slot share(const std::string& name, std::int64_t floats);
   /// share(), but without gradients it takes no memory.
   Slot share_backward(const std::string& name, std::int64_t floats);
+  /// share(), for contents that nobody needs after `phase`.
+  Slot scratch(Phase phase, const std::string& name, std::int64_t floats);
+  /// scratch(), but without gradients it takes no memory.
+  Slot scratch_backward(Phase phase, const std::string& name, std::int64_t floats);
 
   /// Allocates all slots. Throws kernels::DeviceError when there is no memory.
   void allocate();
@@ -56,15 +71,22 @@ class Workspace {
     std::string name;
     std::size_t size_bytes = 0;
     bool shared = false;
+    std::optional<Phase> phase = {};  ///< Scratch.
     bool used = false;
   };
+
+  Slot share_in(std::optional<Phase> phase, const std::string& name, std::int64_t floats);
+  /// Bytes of the scratch of all phases.
+  [[nodiscard]] std::size_t scratch_bytes() const;
 
   std::int64_t sequences_;
   std::int64_t seq_len_;
   bool with_gradient_;
   bool recompute_kept_ = false;
+  bool lean_ = false;
   std::vector<Reservation> reservations_;
-  std::vector<kernels::Buffer> buffers_;
+  std::vector<kernels::Buffer> buffers_;  ///< The first is the scratch.
+  std::vector<float*> places_;            ///< By slot.
 };
 
 }  // namespace train::engine
