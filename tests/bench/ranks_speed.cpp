@@ -30,11 +30,13 @@ Words with_ranks(const Shape& shape, int ranks, const std::string& strategy, int
 }
 
 void compare_speed(const Workplace& place, const Shape& shape, int steps, int times) {
-  const auto outcomes = run_alternately(place,
-                                        {{with_ranks(shape, 1, "none", steps)},
-                                         {with_ranks(shape, 2, "none", steps)},
-                                         {with_ranks(shape, 2, "full", steps)}},
-                                        times);
+  const auto outcomes =
+      run_alternately(place,
+                      {{with_ranks(shape, 1, "none", steps)},
+                       {with_ranks(shape, 2, "none", steps)},
+                       {with_ranks(shape, 2, "full", steps)},
+                       {.keys = with_ranks(shape, 1, "none", steps), .copies = 2}},
+                      times);
   print_result(fmt::format("{}: 1 rank, tokens/s", shape.name), speeds(outcomes[0]).text(0));
   print_result(fmt::format("{}: 2 ranks, none, tokens/s", shape.name), speeds(outcomes[1]).text(0));
   print_result(fmt::format("{}: 2 ranks, full, tokens/s", shape.name), speeds(outcomes[2]).text(0));
@@ -42,6 +44,11 @@ void compare_speed(const Workplace& place, const Shape& shape, int steps, int ti
                  ratios(outcomes[1], outcomes[0]), 1.9);
   print_at_least(fmt::format("{}: 2 ranks / 1 rank, full", shape.name),
                  ratios(outcomes[2], outcomes[0]), 1.9);
+  print_result(fmt::format("{}: 2 runs at once that never talk / 1", shape.name),
+               ratios(outcomes[3], outcomes[0]).text(3));
+  print_result(fmt::format("{}: 2 ranks / 2 runs at once: none; full", shape.name),
+               fmt::format("{}; {}", ratios(outcomes[1], outcomes[3]).text(3),
+                           ratios(outcomes[2], outcomes[3]).text(3)));
 }
 
 /// Means over ranks, of the run's own profile.
@@ -69,7 +76,7 @@ void show_exposed(const Shape& shape, const char* strategy, const nlohmann::json
 
 void speed_row(const Workplace& place) {
   compare_speed(place, quickstart_shape(), 14, 3);
-  compare_speed(place, wide_shape(), 4, 1);
+  compare_speed(place, wide_shape(), 4, 2);
 }
 
 void exposed_row(const Workplace& place) {

@@ -63,6 +63,9 @@ struct RunSpec {
   bool profile = false;
   /// What each node's launcher is started with (name space, variables); empty: one node.
   std::vector<std::string> node_prefixes = {};
+  /// So many runs of their own at the same time, which never talk: their tokens per second together
+  /// are what the machine allows that many ranks.
+  int copies = 1;
 };
 
 struct RunOutcome {
