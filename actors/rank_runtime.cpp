@@ -48,6 +48,8 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
       copy(make_stream(streams, "copy", 1)),
       input(make_stream(streams, "input", 1)),
       disk(streams == StreamKind::threads ? make_disk_stream() : make_stream(streams, "disk", 1)),
+      spare_time(streams == StreamKind::threads ? SpareTime::Thread::own
+                                                : SpareTime::Thread::callers),
       reduce(engine->plan().ranks() > 1 ? make_stream(streams, "reduce", 1) : nullptr) {
   order = {.seed = seed,
            .sequences = dataset.train().sequences(),

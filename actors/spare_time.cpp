@@ -25,6 +25,10 @@ void be_modest(int policy) noexcept {
 void take_smallest_share() noexcept { be_modest(SCHED_BATCH); }
 
 void SpareTime::run(const std::function<void()>& work) {
+  if (thread_ == Thread::callers) {
+    work();
+    return;
+  }
   const auto begin = std::chrono::steady_clock::now();
   std::exception_ptr error;
   // A thread each time: without privileges none can leave SCHED_IDLE again.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 namespace train::actors {
@@ -10,12 +11,18 @@ namespace train::actors {
 /// Threading: one run() at a time.
 class SpareTime {
  public:
+  enum class Thread : std::uint8_t { own, callers };
+
+  /// `callers`: run() only calls `work`; for runs on one thread.
+  explicit SpareTime(Thread thread = Thread::own) : thread_(thread) {}
+
   /// Calls `work` on a thread of its own and waits for its end; what it throws is thrown here.
   /// That thread, and the programs it starts, have a core only while nobody else wants it; or, if
   /// the work before took longer than 3 s, a small share of one in any case (nice 19).
   void run(const std::function<void()>& work);
 
  private:
+  Thread thread_;
   bool starved_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <stop_token>
 #include <string>
 
@@ -13,6 +14,9 @@ struct RsyncOptions {
   std::string program = "rsync";         ///< ACTORTRAIN_RSYNC in the environment goes before it.
   std::chrono::milliseconds timeout{0};  ///< Of the whole copy; 0: none.
   std::stop_token stop = {};             ///< Ends the copy at once, as a failure.
+  /// In the place of any program: for simulations, which have one process and no time to pass.
+  std::function<Status(const std::filesystem::path& from, const std::filesystem::path& to)> copy =
+      {};
 };
 
 /// Copies the file `from` into the existing directory `to_directory` under its own name, by the

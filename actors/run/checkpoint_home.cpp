@@ -13,19 +13,15 @@
 #include "storage/atomic_file.hpp"
 
 namespace train::actors {
-namespace {
 
 namespace fs = std::filesystem;
 
-/// Unique among all starts that may ever share a directory.
-std::string make_tag() {
+std::string CheckpointHome::unique_tag() {
   const char* job = std::getenv("SLURM_JOB_ID");
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return fmt::format("{}-{}", job != nullptr && *job != '\0' ? job : std::to_string(::getpid()),
                      now / std::chrono::milliseconds(1));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& options) {
   TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.project));
@@ -36,13 +32,13 @@ Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& opti
     TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.local));
   }
   auto home = std::unique_ptr<CheckpointHome>(new CheckpointHome(options));
-  home->tag_ = make_tag();
+  home->tag_ = options.surroundings.make_tag();
   TRAIN_RETURN_IF_ERROR(home->open_index());
   return home;
 }
 
 Status CheckpointHome::open_index() {
-  auto index = checkpoint::open_index(options_.index, options_.places.project);
+  auto index = options_.surroundings.open_index(options_.index, options_.places.project);
   if (!index) {
     return index.error();
   }
@@ -95,7 +91,7 @@ Status CheckpointHome::reopen() {
   drafts_.clear();
   published_.clear();
   index_.reset();
-  tag_ = make_tag();
+  tag_ = options_.surroundings.make_tag();
   return open_index();
 }
 
@@ -145,9 +141,11 @@ Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
 void CheckpointHome::publish_leftover(const checkpoint::FoundCheckpoint& found) {
   const std::int64_t step = found.candidate.step;
   const StopOnSignal signals;  // who waits for the end of the run waits for no copy
+  storage::RsyncOptions rsync = options_.surroundings.rsync;
+  rsync.stop = signals.token();
   const Status published = [&]() -> Status {
-    TRAIN_RETURN_IF_ERROR(checkpoint::publish_local(options_.places, tag_, found.candidate,
-                                                    found.manifest, {.stop = signals.token()}));
+    TRAIN_RETURN_IF_ERROR(
+        checkpoint::publish_local(options_.places, tag_, found.candidate, found.manifest, rsync));
     TRAIN_RETURN_IF_ERROR(
         index_->index.commit(checkpoint::entry_of(found.manifest, found.manifest_digest)));
     return event("published", fmt::format("step={} left by an earlier start", step));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,18 @@ namespace train::actors {
 /// the rest on the disk stream. All calls block. REQUIRES: the run's lock is held.
 class CheckpointHome {
  public:
+  /// Unique among all starts that may ever share a directory.
+  [[nodiscard]] static std::string unique_tag();
+
+  /// What a simulation puts in the place of RocksDB, the clock and rsync.
+  struct Surroundings {
+    std::function<Result<checkpoint::OpenedIndex>(const std::filesystem::path& index,
+                                                  const std::filesystem::path& checkpoints)>
+        open_index = checkpoint::open_index;
+    std::function<std::string()> make_tag = unique_tag;
+    storage::RsyncOptions rsync = {};  ///< `stop` apart.
+  };
+
   struct Options {
     checkpoint::Places places;
     std::filesystem::path index;
@@ -39,6 +52,7 @@ class CheckpointHome {
     bool one_node = true;
     /// The run begins: what its local place holds is of one that was erased.
     bool new_run = false;
+    Surroundings surroundings = {};
   };
 
   /// Opens the index; a damaged one is made anew from the manifests (logged).

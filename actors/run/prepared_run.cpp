@@ -22,7 +22,8 @@ std::int64_t tokens_per_step(const configs::RunConfig& config) {
 }
 
 CheckpointHome::Options home_options(const configs::RunConfig& config,
-                                     const RunDirectory& directory) {
+                                     const RunDirectory& directory,
+                                     const CheckpointHome::Surroundings& surroundings) {
   checkpoint::ManifestFields fields;
   fields.lanes = config.batch.lanes;
   fields.micro_batch = config.batch.micro_batch;
@@ -37,7 +38,8 @@ CheckpointHome::Options home_options(const configs::RunConfig& config,
           .tokens_per_step = tokens_per_step(config),
           .fields = std::move(fields),
           .one_node = config.parallel.nodes == 1,
-          .new_run = !directory.existed};
+          .new_run = !directory.existed,
+          .surroundings = surroundings};
 }
 
 // Threads that compute on this node, all ranks together.
@@ -83,12 +85,13 @@ bool PreparedRun::nothing_to_do() const {
          (config().eval.interval_steps == 0 || !evaluation_missed);
 }
 
-Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
+Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
+                                const CheckpointHome::Surroundings& surroundings) {
   auto directory = open_run_directory(plan.config, fresh);
   if (!directory) {
     return directory.error();
   }
-  auto home = CheckpointHome::open(home_options(plan.config, *directory));
+  auto home = CheckpointHome::open(home_options(plan.config, *directory, surroundings));
   if (!home) {
     return home.error();
   }
@@ -99,8 +102,11 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh) {
                   .place = {}};
   TRAIN_RETURN_IF_ERROR(find_start(run));
   run.job_first_step = run.first_step();
-  run.peak_flops = engine::measure_peak_flops(node_threads(run.config()), kPeakSeconds);
   return run;
+}
+
+double measure_peak_flops(const configs::RunConfig& config) {
+  return engine::measure_peak_flops(node_threads(config), kPeakSeconds);
 }
 
 Status find_start_again(PreparedRun& run) {

@@ -20,9 +20,9 @@ struct PreparedRun {
   std::optional<checkpoint::Candidate> checkpoint;  ///< To go on from; none: initial weights.
   bool evaluation_missed = false;                   ///< Of the first step, before the stop.
   std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
-  double peak_flops = 0.0;       ///< Measured, of all ranks of this node together.
-  NodePlace place;               ///< The head's.
-  bool profile = false;          ///< Record what ran when.
+  double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
+  NodePlace place;                                  ///< The head's.
+  bool profile = false;                             ///< Record what ran when.
   std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
 
   [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
@@ -32,7 +32,11 @@ struct PreparedRun {
 
 /// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking.
 /// Errors: those of the parts; each is one line.
-[[nodiscard]] Result<PreparedRun> prepare_run(RunPlan plan, bool fresh);
+[[nodiscard]] Result<PreparedRun> prepare_run(
+    RunPlan plan, bool fresh, const CheckpointHome::Surroundings& surroundings = {});
+
+/// The GEMM peak of all ranks of this node together, for the report. Blocks while it measures.
+[[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);
 
 /// Finds again where to go on, after ranks have ended in disorder. REQUIRES: none of them writes
 /// any more. Blocking. Errors: those of CheckpointHome.

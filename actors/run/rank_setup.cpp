@@ -11,7 +11,8 @@
 namespace train::actors {
 
 Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
-                              const std::optional<std::filesystem::path>& checkpoint, int threads) {
+                              const std::optional<std::filesystem::path>& checkpoint, int threads,
+                              StreamKind streams) {
   engine::RankEngine::Options options = plan.engine;
   options.rank = rank;
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
@@ -31,7 +32,7 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
   }
   auto context =
       std::make_shared<RankRuntime>(std::move(engine).value(), std::move(dataset).value(),
-                                    plan.config.run.seed, StreamKind::threads, threads);
+                                    plan.config.run.seed, streams, threads);
   context->dstar_order = std::move(order).value();
   return context;
 }
@@ -44,14 +45,14 @@ checkpoint::Places find_places(const std::filesystem::path& run, const std::stri
 
 Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string& tag,
                              const configs::ParallelSection& parallel, std::int64_t rank,
-                             const std::stop_token& stop) {
+                             const storage::RsyncOptions& rsync) {
   const auto carrier = std::make_shared<checkpoint::ShardCarrier>(checkpoint::ShardCarrier::Options{
       .places = places,
       .tag = tag,
       .rank = rank,
       .ranks = parallel.ranks,
       .lowest_of_node = lowest_of_node(rank, parallel.ranks, parallel.nodes),
-      .rsync = {.stop = stop}});
+      .rsync = rsync});
   TRAIN_RETURN_IF_ERROR(carrier->prepare());
   return ShardWork{
       .write = [carrier](std::int64_t step,

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -14,15 +13,17 @@
 #include "checkpoint/places.hpp"
 #include "configs/parallel_section.hpp"
 #include "engine/base/result.hpp"
+#include "storage/rsync.hpp"
 
 namespace train::actors {
 
 /// One rank of a planned run, ready to be spawned: engine, tokens, restored state. Blocking.
 /// `checkpoint`: directory to restore from; none: initial weights. `threads`: of its compute
-/// stream. Errors: no memory for it, tokens that cannot be opened, what restore_rank() says.
+/// stream. `streams`: see StreamKind. Errors: no memory for it, tokens that cannot be opened, what
+/// restore_rank() says.
 [[nodiscard]] Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
                                             const std::optional<std::filesystem::path>& checkpoint,
-                                            int threads);
+                                            int threads, StreamKind streams = StreamKind::threads);
 
 /// The places of the run in directory `run`, as this process sees them: "auto" is its own
 /// $SLURM_TMPDIR.
@@ -30,10 +31,10 @@ namespace train::actors {
                                              const std::string& local_dir);
 
 /// What a rank does to its disks for a save. Its node's lowest rank makes the local place and
-/// removes what killed runs left there. `stop` ends a copy that is under way.
+/// removes what killed runs left there. `rsync`: how it copies, and what ends a copy under way.
 [[nodiscard]] Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string& tag,
                                            const configs::ParallelSection& parallel,
-                                           std::int64_t rank, const std::stop_token& stop);
+                                           std::int64_t rank, const storage::RsyncOptions& rsync);
 
 /// All ranks of a planned run in this process, joined by the in-process transport (one rank alone
 /// needs none).

@@ -12,6 +12,7 @@
 #include "actors/exit_codes.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/profile/run_profile.hpp"
+#include "actors/run/generations.hpp"
 #include "actors/run/prepared_run.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/respawns.hpp"
@@ -46,7 +47,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
       context->start_trace();
     }
     auto shards = shard_work(run.home->places(), run.home->tag(), run.config().parallel,
-                             context->rank, copies.get_token());
+                             context->rank, {.stop = copies.get_token()});
     if (!shards) {
       return shards.error();
     }
@@ -138,8 +139,9 @@ Result<RunFinished> run_generation(const PreparedRun& run) {
                                              : run_here(run, std::move(report).value());
 }
 
-/// Until the run is over: a rank that is lost ends a generation of ranks, not the run.
-Result<RunFinished> run_generations(PreparedRun& run) {
+}  // namespace
+
+Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation) {
   Respawns respawns(run.config().recovery, run.first_step());
   while (true) {
     auto outcome = run_generation(run);
@@ -162,6 +164,8 @@ Result<RunFinished> run_generations(PreparedRun& run) {
   }
 }
 
+namespace {
+
 int run_to_end(PreparedRun& run) {
   const configs::ParallelSection& parallel = run.config().parallel;
   log_info(fmt::format(
@@ -183,7 +187,7 @@ int run_to_end(PreparedRun& run) {
       return report_error(made.error());
     }
   }
-  const Result<RunFinished> outcome = run_generations(run);
+  const Result<RunFinished> outcome = run_generations(run, run_generation);
   if (!outcome) {
     return report_error(outcome.error());
   }
@@ -243,6 +247,7 @@ int run_command(const cli::RunOptions& options) {
                     run->config().run.steps));
     return kExitFinished;
   }
+  run->peak_flops = measure_peak_flops(run->config());
   return run_to_end(*run);
 }
 

@@ -139,7 +139,8 @@ Result<ShardWork> Worker::set_up_shards(const Assignment& assignment,
         options.rank, config->checkpoint.local_dir, places.two() ? "set" : "not set", host_name(),
         places.two() ? "not" : "set"));
   }
-  return shard_work(places, assignment.checkpoint_tag, config->parallel, options.rank, stop);
+  return shard_work(places, assignment.checkpoint_tag, config->parallel, options.rank,
+                    {.stop = stop});
 }
 
 int Worker::wait_for_end() const {
