@@ -11,6 +11,7 @@
 #include "tests/support/manual_stream.hpp"
 #include "tests/support/memory_checkpoints.hpp"
 #include "tests/support/plain_run.hpp"
+#include "tests/support/rank_streams.hpp"
 #include "tests/support/run_events.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -107,15 +108,11 @@ class TrainingRun : public RunEvents {
   /// nothing to do.
   bool step(Random& random) {
     std::vector<ManualStream*> streams;
-    for (std::size_t index = 0; index < manual_.size(); ++index) {
-      if (may_run(index)) {
-        streams.push_back(manual_[index]);
-      }
+    for (const RankStreams& rank : streams_) {
+      rank.add_runnable(streams);
     }
-    for (std::size_t rank = 0; rank < reductions_.size(); ++rank) {
-      if (reductions_[rank] != nullptr && before(reductions_[rank], manual_[4 * rank])) {
-        streams.push_back(reductions_[rank]);
-      }
+    if (!manual_.empty() && publish().pending() > 0 && !publish().held) {
+      streams.push_back(&publish());
     }
     const std::size_t choices = world_.runnable() + streams.size();
     if (choices == 0) {
@@ -176,55 +173,18 @@ class TrainingRun : public RunEvents {
   void use_manual_streams() {
     const auto clock = std::make_shared<std::uint64_t>(0);
     for (const actors::RankContext& context : contexts_) {
-      for (auto* stream : {&context->compute, &context->copy, &context->input, &context->disk}) {
-        auto manual = std::make_unique<ManualStream>(clock);
-        manual_.push_back(manual.get());
-        *stream = std::move(manual);
-      }
-      reductions_.push_back(nullptr);
-      if (context->reduce) {
-        auto manual = std::make_unique<ManualStream>(clock);
-        reductions_.back() = manual.get();
-        context->reduce = std::move(manual);
-      }
+      const RankStreams& rank = streams_.emplace_back(RankStreams::install(*context, clock));
+      manual_.insert(manual_.end(), {rank.compute, rank.copy, rank.input, rank.disk});
     }
     auto manual = std::make_shared<ManualStream>(clock);
     manual_.push_back(manual.get());
     publish_ = std::move(manual);
   }
 
-  /// True if the oldest work of `stream` was enqueued before that of `other`.
-  static bool before(const ManualStream* stream, const ManualStream* other) {
-    return stream->pending() > 0 &&
-           (other->pending() == 0 || other->next_ticket() > stream->next_ticket());
-  }
-
-  // Work that waits for an event would block the one thread there is. On these streams of a rank it
-  // only runs in the order of enqueuing: computing and reducing wait for each other anywhere, but
-  // only the update waits for the copies.
-  bool may_run(std::size_t index) const {
-    const ManualStream& stream = *manual_[index];
-    if (stream.pending() == 0 || stream.held) {
-      return false;
-    }
-    if (index + 1 == manual_.size() || index % 4 > 1) {
-      return true;
-    }
-    const ManualStream& compute = *manual_[index - index % 4];
-    const ManualStream& copy = *manual_[index - index % 4 + 1];
-    if (&stream == &copy) {
-      return before(&copy, &compute);
-    }
-    const ManualStream* reductions = reductions_[index / 4];
-    const bool may_wait = compute.next_is("optimizer update");
-    return (reductions == nullptr || before(&compute, reductions)) &&
-           (!may_wait || before(&compute, &copy));
-  }
-
   RunSetup setup_;
   TempDirectory directory_;
   std::vector<ManualStream*> manual_;
-  std::vector<ManualStream*> reductions_;  // by rank; none of one that is alone
+  std::vector<RankStreams> streams_;  // by rank
   std::shared_ptr<kernels::Stream> publish_;
   std::vector<actors::RankContext> contexts_;
   ActorWorld world_;

@@ -2,7 +2,7 @@
 
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
-#include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/check.hpp"
 #include "engine/base/log.hpp"
 
 namespace train::test {
@@ -25,7 +26,7 @@ class ActorWorld {
   ActorWorld() : config_(testing_policy()), system_(config_) {
     // Thousands of runs would say where their checkpoints go; warnings still reach the terminal.
     static const bool quiet = log_to_file("/dev/null", true);
-    REQUIRE(quiet);
+    TRAIN_CHECK(quiet);
     system_.await_actors_before_shutdown(false);  // a failed test must not hang
   }
   ActorWorld(const ActorWorld&) = delete;
@@ -71,7 +72,7 @@ class ActorWorld {
     int messages = 0;
     while (runnable() > 0) {
       run_one();
-      REQUIRE(++messages < kTooMany);
+      TRAIN_CHECK(++messages < kTooMany, "the actors never come to rest");
     }
   }
   void advance(std::chrono::nanoseconds time) { scheduler().advance_time(time); }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/check.hpp"
 #include "tests/support/power_cut.hpp"
 #include "tests/support/recording_disk.hpp"
 #include "tests/support/temp_directory.hpp"
@@ -133,8 +133,8 @@ class CrashingDisk {
     std::size_t node = 0;
     for (const auto& part : path) {
       if (part != "." && !part.empty()) {
-        INFO("no such file: " << path.string());
-        REQUIRE(nodes_[node].entries.contains(part.string()));
+        TRAIN_CHECK(nodes_[node].entries.contains(part.string()), "no such file: {}",
+                    path.string());
         node = nodes_[node].entries.at(part.string());
       }
     }

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,6 +10,8 @@
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "engine/base/check.hpp"
 
 namespace train::test {
 
@@ -20,7 +21,7 @@ class TempDirectory {
   TempDirectory() : TempDirectory(std::filesystem::temp_directory_path()) {}
   explicit TempDirectory(const std::filesystem::path& parent) {
     std::string name = (parent / "actortrain-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    TRAIN_CHECK(::mkdtemp(name.data()) != nullptr);
     path_ = name;
   }
   TempDirectory(const TempDirectory&) = delete;
@@ -44,14 +45,14 @@ inline std::filesystem::path quick_directory() {
 
 inline std::string read_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  REQUIRE(file.good());
+  TRAIN_CHECK(file.good());
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  REQUIRE(file.good());
+  TRAIN_CHECK(file.good());
 }
 
 /// Changes a file in place. Quicker than write_bytes(): many file systems write a file that was
@@ -63,13 +64,13 @@ inline void overwrite_bytes(const std::filesystem::path& path, std::string_view 
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
-  REQUIRE(file.good());
+  TRAIN_CHECK(file.good());
   std::filesystem::resize_file(path, bytes.size());
 }
 
 inline void flip_byte(const std::filesystem::path& path, std::size_t position) {
   std::string bytes = read_bytes(path);
-  REQUIRE(position < bytes.size());
+  TRAIN_CHECK(position < bytes.size());
   bytes[position] = static_cast<char>(bytes[position] ^ 0x20);
   write_bytes(path, bytes);
 }
