@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "storage/atomic_file.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -36,6 +37,12 @@ std::string loss_text(double loss) {
 
 std::string note_text(const IndexNote& note) {
   return fmt::format("{} {}", state_name(note.state), note.noted_s);
+}
+
+/// Before a checkpoint that was found is relied on: who published it may have ended between the
+/// rename and the sync of the directory, and a power cut would take the name back.
+Status make_names_last(const fs::path& checkpoints) {
+  return storage::fsync_directory(checkpoints);
 }
 
 }  // namespace
@@ -174,7 +181,11 @@ Status CheckpointIndex::adopt(const PlacedManifests& placed) {
       changes.push_back({false, *known});
     }
   }
-  return changes.empty() ? Status{} : write(changes, {});
+  if (changes.empty()) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(make_names_last(checkpoints_));
+  return write(changes, {});
 }
 
 Status CheckpointIndex::rebuild(const std::string& reason) {
@@ -214,6 +225,9 @@ Status CheckpointIndex::rebuild_from(const PlacedManifests& placed, const std::s
     }
     (*entry)->rebuilt = true;
     entries.put(**entry);
+  }
+  if (!placed.all().empty()) {
+    TRAIN_RETURN_IF_ERROR(make_names_last(checkpoints_));
   }
   storage::WriteBatch batch;
   for (const std::string_view prefix : {index_keys::journal, legacy_entry_prefix}) {

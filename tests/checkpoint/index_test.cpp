@@ -11,6 +11,7 @@
 #include "storage/digest.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/checkpoint/index_fixture.hpp"
+#include "tests/support/crashing_disk.hpp"
 #include "tests/support/memory_store.hpp"
 
 using namespace train;
@@ -58,6 +59,40 @@ TEST_CASE("index: records, forgets and remembers", "[checkpoint][index][CK-7]") 
   REQUIRE(index->report().adopted.empty());
   REQUIRE(index->report().dropped.empty());
   REQUIRE_FALSE(index->report().rebuilt);
+}
+
+// A run that finds its last step done says so and ends. Were it to rely on a name that only the
+// cache has, a power cut could take back what was finished.
+TEST_CASE("index: what it adopts outlasts a power cut, also after a kill before the sync",
+          "[checkpoint][index][CK-1][CK-7]") {
+  const bool lost_index = GENERATE(false, true);
+  const TempDirectory directory;
+  MemoryStore store;
+  write_at(directory.path(), 25, SmallState());
+  if (lost_index) {  // the checkpoint knows of an index that had records
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    save(*index, directory.path(), 26);
+    store.content.clear();
+  }
+  const auto published = directory / checkpoint_name(lost_index ? 26 : 25);
+  const auto incoming = directory / ".incoming-1-step";
+  std::filesystem::rename(published, incoming);
+  test::CrashingDisk disk(directory.path());
+  {
+    const test::RecordingDisk recorder(directory.path());
+    REQUIRE(storage::disk_rename(incoming, published) == 0);  // and here the process is killed
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    REQUIRE(index->report().rebuilt == lost_index);
+    REQUIRE_FALSE(index->report().adopted.empty());
+    for (const test::RecordedCall& call : recorder.calls()) {
+      disk.apply(call);
+    }
+  }
+  const auto tree =
+      disk.after_power_cut({.mode = test::UnsyncedEntries::Mode::none}, test::UnsyncedBytes::lost);
+  CHECK(tree.contains(published.filename().string() + "/manifest.json"));
 }
 
 TEST_CASE("index: the directory is the truth", "[checkpoint][index][CK-7]") {
