@@ -10,6 +10,7 @@
 
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
+#include "actors/step_event.hpp"
 #include "actors/supervision.hpp"
 #include "engine/base/log.hpp"
 
@@ -32,6 +33,7 @@ struct Save {
   std::vector<ShardWritten> shards;
   std::optional<CheckpointFailed> failed;  // the first
   bool local = false;                      // whole in the local place
+  bool awaits_step = false;                // all shards are written, the step is not heard of yet
 };
 
 /// What the index is still to be told of the run; a batch at a time.
@@ -48,6 +50,7 @@ struct IndexState {
   static inline const char* name = "index";
   ConnectIndex peers;
   std::optional<Save> save;
+  std::int64_t newest_step = 0;  // heard of
 };
 
 using IndexSelf = IndexActor::stateful_pointer<IndexState>;
@@ -64,6 +67,7 @@ struct Index {
   void begin(std::int64_t step) const;
   void answered(Save& save) const;
   void advance(Save& save) const;
+  void written(Save& save) const;
   void order(Save& save, ShardTask task, std::string manifest = {}) const;
   void seal(Save& save) const;
   void publish(Save& save) const;
@@ -122,7 +126,7 @@ void Index::answered(Save& save) const {
 void Index::advance(Save& save) const {
   switch (save.phase) {
     case Phase::writing:
-      return save.failed ? give_up(save) : two_places() ? seal(save) : publish(save);
+      return save.failed ? give_up(save) : written(save);
     case Phase::sealing:
       if (save.failed) {
         return give_up(save);
@@ -143,6 +147,19 @@ void Index::advance(Save& save) const {
     case Phase::publishing:
       TRAIN_CHECK(false, "ranks have no part in publishing");
   }
+}
+
+/// Whole shards of all ranks. Its steps are journalled before a checkpoint can be gone on from: the
+/// news of the last of them may come later than the shards, by another way.
+void Index::written(Save& save) const {
+  save.awaits_step = self->state.newest_step < save.step;
+  if (save.awaits_step) {
+    return;
+  }
+  if (!journal->steps.empty()) {
+    on_disk("journal", -1, journal->batch(work));
+  }
+  two_places() ? seal(save) : publish(save);
 }
 
 void Index::order(Save& save, ShardTask task, std::string manifest) const {
@@ -280,11 +297,13 @@ void hear_step(const Index& index, const StepFinished& event) {
   if (steps.size() >= kMostSteps) {
     steps.pop_front();
   }
-  steps.push_back({.step = event.step,
-                   .loss = event.loss.value(),
-                   .grad_norm = event.grad_norm.value(),
-                   .lr = event.lr.value()});
+  steps.push_back(step_record(event));
   index.write_journal(kJournalBatch);
+  auto& state = index.self->state;
+  state.newest_step = event.step;
+  if (state.save && state.save->awaits_step) {
+    index.written(*state.save);
+  }
 }
 
 /// A rank's failure: of its shard, or of an order. What remains to be tidied up is no failure.
@@ -302,6 +321,7 @@ void hear_failure(const Index& index, const CheckpointFailed& message) {
 IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels::Stream> disk,
                                          const IndexWork& work) {
   report_exceptions(self, "index", [] { return std::int64_t{-1}; });
+  self->state.newest_step = work.first_step;
   const Index index{self, std::move(disk), std::make_shared<const IndexWork>(work),
                     std::make_shared<Journal>()};
   self->attach_functor([stream = index.disk, journal = index.journal, todo = index.work] {

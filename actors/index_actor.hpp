@@ -11,7 +11,8 @@
 
 #include "actors/handles.hpp"
 #include "actors/messages/save_messages.hpp"
-#include "checkpoint/index_content.hpp"
+#include "checkpoint/index_entry.hpp"
+#include "checkpoint/step_journal.hpp"
 #include "engine/base/result.hpp"
 #include "kernels/device/stream.hpp"
 
@@ -29,6 +30,7 @@ inline constexpr std::size_t kJournalBatch = 20;
 /// What the index actor does to the disk and to the index of the run. All block, and run on its
 /// stream.
 struct IndexWork {
+  std::int64_t first_step = 0;  ///< The steps up to this one are in the journal.
   /// The save of a step has reached a state (writing, local, publishing).
   std::function<Status(std::int64_t step, checkpoint::CheckpointState)> note;
   /// With two places: the text of the manifest, for the ranks to seal their local copies with.
@@ -51,7 +53,9 @@ struct IndexWork {
 /// (through `work`). One save is under way at a time: the conductor grants the next (WriteSnapshot)
 /// after SaveFinished.
 ///
-///   writing --ShardWritten of every rank--> one place: publishing; two: sealing
+///   writing --ShardWritten of every rank, and StepFinished of its step (if it is not one of those
+///     up to `first_step`)--> the steps up to there are journalled; one place: publishing; two:
+///     sealing
 ///   sealing --manifest made, ShardOrder seal, ShardDone of every rank--> sending (the local copy
 ///     is whole: CheckpointLocal to the conductor)
 ///   sending --ShardOrder send, ShardDone of every rank--> publishing

@@ -17,6 +17,7 @@
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/lease_messages.hpp"
 #include "actors/messages/save_messages.hpp"
+#include "actors/step_event.hpp"
 #include "actors/supervision.hpp"
 #include "engine/sharding/lease_book.hpp"
 
@@ -279,23 +280,8 @@ void Rank::report_step(const TrainStep& command) const {
   const bool with_digest =
       done == context->engine->options().total_steps || (interval > 0 && done % interval == 0);
   context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command, done, with_digest] {
-        const engine::StepResult result = runtime->engine->step_result(command.step);
-        std::vector<std::uint64_t> norms;
-        for (const double norm : result.unit_grad_norms) {
-          norms.push_back(FloatBits(norm).bits);
-        }
-        caf::anon_send(conductor,
-                       StepFinished{.step = done,
-                                    .rank = runtime->rank,
-                                    .loss = FloatBits(result.loss),
-                                    .grad_norm = FloatBits(result.grad_norm),
-                                    .lr = FloatBits(result.lr),
-                                    .poisoned = result.poisoned,
-                                    .has_digest = with_digest,
-                                    .weights_digest = with_digest ? runtime->engine->digest() : 0,
-                                    .unit_grad_norms = std::move(norms),
-                                    .optimizer_sums = engine::words_of(result.optimizer_sums)});
+      [runtime = context.get(), conductor = state().peers.conductor, command, with_digest] {
+        caf::anon_send(conductor, step_event(*runtime->engine, command.step, with_digest));
       });
   finish_on_stream(command.sequence);
   leave();

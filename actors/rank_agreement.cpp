@@ -46,7 +46,17 @@ Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& even
           event.step, first.rank, event.rank, first.optimizer_sums.size(),
           event.optimizer_sums.size()));
     }
+    if (first.tensor_digests.size() != event.tensor_digests.size()) {
+      return failure(fmt::format(
+          "step {}: ranks {} and {} have digests of {} and {} tensors; they do not run the same "
+          "program",
+          event.step, first.rank, event.rank, first.tensor_digests.size(),
+          event.tensor_digests.size()));
+    }
     heard.first.weights_digest += event.weights_digest;
+    for (std::size_t i = 0; i < event.tensor_digests.size(); ++i) {
+      heard.first.tensor_digests[i] += event.tensor_digests[i];
+    }
     heard.first.optimizer_sums = added(first.optimizer_sums, event.optimizer_sums);
   }
   if (++heard.count < ranks) {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 #include "engine/base/check.hpp"
@@ -15,6 +17,7 @@ namespace fs = std::filesystem;
 using storage::Durability;
 
 constexpr std::int64_t steps_kept = 100'000;
+constexpr std::int64_t digests_kept = 10'000;
 constexpr std::int64_t events_kept = 10'000;
 /// Journals are cut this many records at a time: each cut reads where the last one ended.
 constexpr std::int64_t trim_at_once = 500;
@@ -99,6 +102,11 @@ Status CheckpointIndex::load_journals() {
     oldest_step_ = index_keys::number_of(index_keys::step, key).value_or(0);
     return false;
   }));
+  TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::digest, [&](std::string_view key, auto) {
+    digested_.insert(index_keys::number_of(index_keys::digest, key).value_or(0));
+    return true;
+  }));
+  oldest_digest_ = digested_.empty() ? 0 : *digested_.begin();
   return store_->scan(index_keys::event, [&](std::string_view key, std::string_view) {
     const std::int64_t number = index_keys::number_of(index_keys::event, key).value_or(0);
     oldest_event_ = std::exchange(first, false) ? number : oldest_event_;
@@ -384,10 +392,21 @@ Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
   storage::WriteBatch batch;
   std::int64_t newest = 0;
   for (const StepRecord& record : records) {
-    batch.put(index_keys::of(index_keys::step, record.step), step_text(record));
+    put_step(batch, record);
     newest = std::max(newest, record.step);
+    if (!record.tensor_digests.empty()) {
+      digested_.insert(record.step);
+    } else if (digested_.erase(record.step) > 0) {  // of a start that digested more steps
+      batch.remove(index_keys::of(index_keys::digest, record.step));
+    }
   }
-  TRAIN_RETURN_IF_ERROR(trim(index_keys::step, oldest_step_, newest - steps_kept + 1, batch));
+  std::int64_t first_kept = newest - steps_kept + 1;
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::step, oldest_step_, first_kept, batch));
+  if (std::ssize(digested_) > digests_kept) {
+    first_kept = std::max(first_kept, *std::prev(digested_.end(), digests_kept));
+  }
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::digest, oldest_digest_, first_kept, batch));
+  digested_.erase(digested_.begin(), digested_.lower_bound(oldest_digest_));
   return store_->write(batch, Durability::buffered);
 }
 

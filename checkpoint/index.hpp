@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "checkpoint/index_content.hpp"
 #include "checkpoint/index_entry.hpp"
 #include "checkpoint/placed_manifests.hpp"
+#include "checkpoint/step_journal.hpp"
 #include "engine/base/result.hpp"
 #include "storage/kv_store.hpp"
 
@@ -59,8 +61,9 @@ class CheckpointIndex {
   /// The validation loss of the weights after `step`; before or after its commit. Synced.
   Status evaluated(std::int64_t step, double validation_loss);
 
-  /// Appends to the step journal; again for a step replaces it. Keeps the newest 100,000, dropping
-  /// some hundreds at a time. Buffered.
+  /// Appends to the step journal; again for a step replaces it. Keeps the newest 100,000 steps and
+  /// the digests of the newest 10,000 of them that have any, dropping some hundreds at a time.
+  /// Buffered.
   Status log_steps(std::span<const StepRecord> records);
   Status log_step(const StepRecord& record) { return log_steps({&record, 1}); }
   /// Appends to the journal of events: started, resumed, saved, failed …. `kind` has no blanks.
@@ -106,6 +109,8 @@ class CheckpointIndex {
   IndexContent known_;
   ReconcileReport report_;
   std::int64_t oldest_step_ = 0;
+  std::int64_t oldest_digest_ = 0;
+  std::set<std::int64_t> digested_;  ///< Steps with digests.
   std::int64_t oldest_event_ = 1;
   std::int64_t next_event_ = 1;
 };

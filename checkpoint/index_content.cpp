@@ -3,41 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <charconv>
-#include <system_error>
 #include <utility>
 
+#include "checkpoint/text_fields.hpp"
 #include "storage/digest.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 constexpr std::size_t key_digits = 20;
-
-template <class Integer>
-std::optional<Integer> number_in(std::string_view text, int base = 10) {
-  Integer value = 0;
-  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return code == std::errc() && stop == text.data() + text.size() && !text.empty()
-             ? std::optional(value)
-             : std::nullopt;
-}
-
-std::optional<double> double_of(std::string_view bits) {
-  const auto number = number_in<std::uint64_t>(bits, 16);
-  return number ? std::optional(std::bit_cast<double>(*number)) : std::nullopt;
-}
-
-std::uint64_t bits_of(double value) { return std::bit_cast<std::uint64_t>(value); }
-
-/// Cuts the next field off `rest`; `separator` ends it.
-std::string_view next_field(std::string_view& rest, char separator = ' ') {
-  const std::size_t end = rest.find(separator);
-  const std::string_view field = rest.substr(0, end);
-  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  return field;
-}
 
 std::string link_digest(std::string_view digest_before, std::string_view body) {
   std::string text;
@@ -161,22 +135,6 @@ IndexContent read_index_content(storage::KvStore& store, std::string_view wanted
   return content;
 }
 
-std::string step_text(const StepRecord& record) {
-  return fmt::format("{:016x} {:016x} {:016x} {}", bits_of(record.loss), bits_of(record.grad_norm),
-                     bits_of(record.lr), record.tokens);
-}
-
-std::optional<StepRecord> parse_step(std::int64_t step, std::string_view text) {
-  const auto loss = double_of(next_field(text));
-  const auto grad_norm = double_of(next_field(text));
-  const auto lr = double_of(next_field(text));
-  const auto tokens = number_in<std::int64_t>(text);
-  if (!loss || !grad_norm || !lr || !tokens) {
-    return std::nullopt;
-  }
-  return StepRecord{step, *loss, *grad_norm, *lr, *tokens};
-}
-
 std::string event_text(const EventRecord& event) {
   std::string text = fmt::format("{} {} {}", event.logged_s, event.kind, event.text);
   std::replace_if(
@@ -193,19 +151,6 @@ std::optional<EventRecord> parse_event(std::string_view text) {
   return logged_s && !kind.empty()
              ? std::optional(EventRecord{*logged_s, std::string(kind), std::string(text)})
              : std::nullopt;
-}
-
-Result<std::vector<StepRecord>> read_steps(storage::KvStore& store) {
-  std::vector<StepRecord> steps;
-  TRAIN_RETURN_IF_ERROR(
-      store.scan(index_keys::step, [&](std::string_view key, std::string_view value) {
-        const auto step = index_keys::number_of(index_keys::step, key);
-        if (const auto record = step ? parse_step(*step, value) : std::nullopt) {
-          steps.push_back(*record);
-        }
-        return true;
-      }));
-  return steps;
 }
 
 Result<std::vector<EventRecord>> read_events(storage::KvStore& store) {

@@ -16,6 +16,7 @@ namespace train::checkpoint {
 
 /// Keys of the index's store; what follows each prefix is a number of 20 digits.
 namespace index_keys {
+inline constexpr std::string_view digest = "digest/";    ///< By step.
 inline constexpr std::string_view event = "event/";      ///< By sequence.
 inline constexpr std::string_view journal = "journal/";  ///< By sequence.
 inline constexpr std::string_view loss = "loss/";        ///< By step, until it is committed.
@@ -75,17 +76,6 @@ struct IndexContent {
 [[nodiscard]] IndexContent read_index_content(storage::KvStore& store,
                                               std::string_view wanted_head);
 
-/// A step of training, as the step journal keeps it: to the bit.
-struct StepRecord {
-  std::int64_t step = 0;  ///< Number of the step that was done, from 1.
-  double loss = 0.0;
-  double grad_norm = 0.0;
-  double lr = 0.0;
-  std::int64_t tokens = 0;  ///< Read up to here.
-};
-[[nodiscard]] std::string step_text(const StepRecord& record);
-[[nodiscard]] std::optional<StepRecord> parse_step(std::int64_t step, std::string_view text);
-
 struct EventRecord {
   std::int64_t logged_s = 0;  ///< Unix time, seconds.
   std::string kind;
@@ -94,8 +84,7 @@ struct EventRecord {
 [[nodiscard]] std::string event_text(const EventRecord& event);
 [[nodiscard]] std::optional<EventRecord> parse_event(std::string_view text);
 
-/// The journals, oldest first; records that cannot be parsed are left out. Errors: the store's.
-Result<std::vector<StepRecord>> read_steps(storage::KvStore& store);
+/// The events, oldest first; records that cannot be parsed are left out. Errors: the store's.
 Result<std::vector<EventRecord>> read_events(storage::KvStore& store);
 
 }  // namespace train::checkpoint

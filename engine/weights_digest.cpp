@@ -3,11 +3,16 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string_view>
 
+#include "engine/base/check.hpp"
+
 namespace train::engine {
 namespace {
+
+constexpr std::string_view kModel = "model.";
 
 std::uint64_t rows_digest(std::string_view name, std::int64_t first_row, std::int64_t rows,
                           const std::byte* row, std::size_t row_bytes) {
@@ -21,17 +26,53 @@ std::uint64_t rows_digest(std::string_view name, std::int64_t first_row, std::in
   return digest;
 }
 
+/// Weights go by their parameter's name.
+std::uint64_t view_digest(const StateView& view) {
+  std::string_view name = view.name;
+  name.remove_prefix(name.starts_with(kModel) ? kModel.size() : 0);
+  return view.rows == 0 ? 0
+                        : rows_digest(name, view.first_row, view.rows, view.data,
+                                      view.size_bytes / static_cast<std::size_t>(view.rows));
+}
+
 }  // namespace
 
 std::uint64_t weights_digest(std::span<const StateView> state) {
-  constexpr std::string_view kModel = "model.";
   std::uint64_t digest = 0;
   for (const StateView& view : state) {
-    if (view.rows > 0 && view.name.starts_with(kModel)) {
-      digest +=
-          rows_digest(std::string_view(view.name).substr(kModel.size()), view.first_row, view.rows,
-                      view.data, view.size_bytes / static_cast<std::size_t>(view.rows));
-    }
+    digest += view.name.starts_with(kModel) ? view_digest(view) : 0;
+  }
+  return digest;
+}
+
+std::vector<std::string> tensor_names(std::span<const StateView> state) {
+  std::vector<std::string> names;
+  for (const StateView& view : state) {
+    names.push_back(view.name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+std::vector<std::uint64_t> tensor_digests(std::span<const StateView> state,
+                                          std::span<const std::string> names) {
+  std::vector<std::uint64_t> digests(names.size());
+  for (const StateView& view : state) {
+    const auto name = std::lower_bound(names.begin(), names.end(), view.name);
+    TRAIN_CHECK(name != names.end() && *name == view.name, "{} is not among the names", view.name);
+    digests[static_cast<std::size_t>(name - names.begin())] += view_digest(view);
+  }
+  return digests;
+}
+
+std::uint64_t weights_digest(std::span<const std::uint64_t> digests,
+                             std::span<const std::string> names) {
+  TRAIN_CHECK(digests.size() == names.size(), "{} digests of {} tensors", digests.size(),
+              names.size());
+  std::uint64_t digest = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    digest += names[i].starts_with(kModel) ? digests[i] : 0;
   }
   return digest;
 }

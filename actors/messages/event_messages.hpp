@@ -22,6 +22,8 @@ struct StepFinished {
   bool poisoned = false;  ///< Loss or norm not finite: no weight was changed.
   bool has_digest = false;
   std::uint64_t weights_digest = 0;  ///< Of the rank's rows; of all once the conductor has summed.
+  /// engine::tensor_digests() of all that a checkpoint holds; as weights_digest. Empty: no digest.
+  std::vector<std::uint64_t> tensor_digests = {};
   std::vector<std::uint64_t> unit_grad_norms;  ///< Bit patterns of doubles, by unit.
   /// engine::words_of() the optimizer's exact sums: of the rank's rows, of all once the conductor
   /// has added them up. Empty where none are made.
@@ -116,7 +118,8 @@ struct RunFinished {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, StepFinished& x) {
   return f(caf::meta::type_name("StepFinished"), x.step, x.rank, x.loss, x.grad_norm, x.lr,
-           x.poisoned, x.has_digest, x.weights_digest, x.unit_grad_norms, x.optimizer_sums);
+           x.poisoned, x.has_digest, x.weights_digest, x.tensor_digests, x.unit_grad_norms,
+           x.optimizer_sums);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, EvaluationFinished& x) {

@@ -134,9 +134,11 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
 
 HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                      std::shared_ptr<kernels::Stream> disk) {
+  IndexWork index = run.home->index_work();
+  index.first_step = run.first_step();
   return {.report = std::move(report),
           .disk = std::move(disk),
-          .index = run.home->index_work(),
+          .index = std::move(index),
           .program = {.first_step = run.first_step(),
                       .total_steps = run.config().run.steps,
                       .steps_per_job = steps_left_of_job(run),

@@ -24,7 +24,8 @@ struct Fixture {
                             test::Recorder(world.system())};
   test::Recorder conductor{world.system()};
   IndexActor index;
-  std::size_t orders = 0;  // followed
+  std::size_t orders = 0;        // followed
+  std::int64_t newest_step = 0;  // that the index has heard of
 
   explicit Fixture(bool two_places = false) {
     disk.two_places = two_places;
@@ -43,7 +44,18 @@ struct Fixture {
       world.run_actors();
     } while (stream->pending() > 0);
   }
-  void grant(std::int64_t step) { tell(WriteSnapshot{step}); }
+  void finish_step(std::int64_t step) {
+    StepFinished event;
+    event.step = step;
+    tell(event);
+    newest_step = step;
+  }
+  void grant(std::int64_t step) {
+    if (newest_step < step) {
+      finish_step(step);
+    }
+    tell(WriteSnapshot{step});
+  }
   void write(std::int32_t number, std::int64_t step) {
     const auto written = disk.shard_work(number).write(step, {});
     if (!written) {
@@ -251,9 +263,7 @@ TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "
   Fixture f;
   const auto finish_steps = [&f](std::int64_t first, std::int64_t last) {
     for (std::int64_t step = first; step <= last; ++step) {
-      StepFinished event;
-      event.step = step;
-      f.tell(event);
+      f.finish_step(step);
     }
   };
   const auto batch = static_cast<std::int64_t>(kJournalBatch);
@@ -275,6 +285,30 @@ TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "
   f.run();
   CHECK(f.disk.journal.back() == 3 * batch + 3);
   CHECK(std::is_sorted(f.disk.journal.begin(), f.disk.journal.end()));
+}
+
+TEST_CASE("index: a checkpoint appears only after its steps are in the journal", "[actors][P3]") {
+  const bool two_places = GENERATE(false, true);
+  Fixture f(two_places);
+  f.finish_step(6);
+  f.tell(WriteSnapshot{7});
+  for (const std::int32_t number : {0, 1, 2}) {
+    f.write(number, 7);
+  }
+  f.run();
+  CHECK(f.disk.journal == Steps{6});
+  CHECK(f.disk.written.empty());
+  CHECK(f.rank[0].count<ShardOrder>() == 0);
+  f.finish_step(7);  // by another way than the shards, and later
+  f.stream->run_all();
+  CHECK(f.disk.journal == Steps{6, 7});
+  f.run();
+  while (f.rank[0].count<ShardOrder>() > f.orders) {
+    f.follow();
+    f.run();
+  }
+  CHECK(f.disk.recorded == Steps{7});
+  CHECK(f.finished() == Steps{7});
 }
 
 TEST_CASE("index: it hears of evaluations and of skipped snapshots", "[actors]") {

@@ -18,6 +18,7 @@ StepFinished step_of(std::int32_t rank, std::int64_t step, double loss, double n
   event.loss = FloatBits(loss);
   event.grad_norm = FloatBits(norm);
   event.weights_digest = 1ULL << rank;
+  event.tensor_digests = {1ULL << rank, ~0ULL};
   return event;
 }
 
@@ -33,6 +34,17 @@ TEST_CASE("rank agreement: the last rank completes a step; digests add up", "[ac
   REQUIRE((all.ok() && all->has_value()));
   CHECK((*all)->step == 1);
   CHECK((*all)->weights_digest == 7);
+  CHECK((*all)->tensor_digests == std::vector<std::uint64_t>{7, ~0ULL - 2});  // modulo 2^64
+}
+
+TEST_CASE("rank agreement: ranks have digests of the same tensors", "[actors][P1]") {
+  RankAgreement agreement;
+  CHECK(agreement.hear(step_of(0, 1, 0.5), 2).ok());
+  StepFinished other = step_of(1, 1, 0.5);
+  other.tensor_digests.pop_back();
+  const auto all = agreement.hear(other, 2);
+  REQUIRE_FALSE(all.ok());
+  CHECK(all.error().message.find("digests of 2 and 1 tensors") != std::string::npos);
 }
 
 TEST_CASE("rank agreement: the optimizer's sums add up, in any order to the same bits",

@@ -6,6 +6,7 @@
 
 #include "checkpoint/index_content.hpp"
 #include "checkpoint/index_entry.hpp"
+#include "checkpoint/step_journal.hpp"
 #include "storage/digest.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/support/memory_store.hpp"
@@ -26,6 +27,9 @@ void require_round_trips(std::string_view text) {
   if (const auto step = parse_step(1, text)) {
     const auto again = parse_step(1, step_text(*step));
     require(again && step_text(*again) == step_text(*step), "a step is written and read");
+  }
+  if (const auto digests = parse_digests(text)) {
+    require(parse_digests(digests_text(*digests)) == digests, "digests are written and read");
   }
   if (const auto event = parse_event(text)) {
     const auto again = parse_event(event_text(*event));
@@ -94,10 +98,11 @@ std::vector<std::string> seeds() {
   const std::string old =
       R"(+{"step":10,"directory":"step-00000010","manifest_digest":"d","recorded_s":5})";
   const std::string event = event_text({5, "saved", "step 10"});
-  const std::string step = step_text({7, 2.5, 1.0, 1e-3, 700});
+  const std::string step = step_text({7, 2.5, 1.0, 1e-3, 700, {1, ~0ULL}});
   return {fmt::format("journal/1=+{}\njournal/2=+{}\njournal/3=-{}\nnote/30=writing 5\n"
-                      "loss/30=4004000000000000\nstep/7={}\nevent/1={}\n",
-                      entry_text(entry), entry_text(next), entry_text(entry), step, event),
+                      "loss/30=4004000000000000\nstep/7={}\ndigest/7={}\nevent/1={}\n",
+                      entry_text(entry), entry_text(next), entry_text(entry), step,
+                      digests_text({5, 0}), event),
           fmt::format("journal/1={}\n", old)};
 }
 
@@ -107,9 +112,26 @@ Target index_target() {
   return {"index",
           run,
           seeds,
-          {"journal/", "note/", "loss/", "step/", "event/", "=+", "=-", "\t", "committed",
-           "retired", "writing", "rebuilt", "\"step\":", "\"directory\":\"", "\\t", "\\u0000",
-           "9223372036854775807", "-9223372036854775808", "18446744073709551615"}};
+          {"journal/",
+           "note/",
+           "loss/",
+           "step/",
+           "digest/",
+           "event/",
+           "=+",
+           "=-",
+           "\t",
+           "committed",
+           "retired",
+           "writing",
+           "rebuilt",
+           "\"step\":",
+           "\"directory\":\"",
+           "\\t",
+           "\\u0000",
+           "9223372036854775807",
+           "-9223372036854775808",
+           "18446744073709551615"}};
 }
 
 }  // namespace train::fuzz

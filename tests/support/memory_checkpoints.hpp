@@ -80,6 +80,7 @@ struct MemoryCheckpoints {
   /// What the index actor works with.
   actors::IndexWork index_work() {
     actors::IndexWork work = {
+        .first_step = 0,
         .note =
             [this](auto step, auto state) {
               return keep(notes, std::pair{step, state});

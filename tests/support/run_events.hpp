@@ -44,6 +44,7 @@ class RunEvents {
     own.push_back(event);
     actors::StepFinished all = event;
     all.weights_digest = 0;
+    all.tensor_digests.assign(event.tensor_digests.size(), 0);
     for (const Heard& rank : heard_) {
       if (rank.steps.size() < own.size()) {
         return;
@@ -55,6 +56,10 @@ class RunEvents {
       REQUIRE(other.poisoned == all.poisoned);
       REQUIRE(other.has_digest == all.has_digest);
       all.weights_digest += other.weights_digest;
+      REQUIRE(other.tensor_digests.size() == all.tensor_digests.size());
+      for (std::size_t i = 0; i < all.tensor_digests.size(); ++i) {
+        all.tensor_digests[i] += other.tensor_digests[i];
+      }
     }
     steps.push_back(all);
   }

@@ -1,0 +1,118 @@
+#include "checkpoint/step_journal.hpp"
+
+#include <bit>
+#include <catch2/catch.hpp>
+
+#include "checkpoint/index.hpp"
+#include "tests/support/memory_store.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+using Digests = std::vector<std::uint64_t>;
+
+StepRecord record_of(std::int64_t step) {
+  return {.step = step,
+          .loss = 2.5,
+          .grad_norm = std::bit_cast<double>(std::uint64_t{0x7ff0000000000001}),
+          .lr = -0.0,
+          .tokens = 7 * step,
+          .unit_grad_norms = {0, ~std::uint64_t{0}, 5},
+          .tensor_digests = {1, 0x123456789abcdef0}};
+}
+
+TEST_CASE("step journal: a step is read back to the bit", "[checkpoint][index]") {
+  const StepRecord step = record_of(3);
+  const auto read = parse_step(3, step_text(step));
+  REQUIRE(read);
+  CHECK(read->step == 3);
+  CHECK(step_text(*read) == step_text(step));
+  CHECK(std::bit_cast<std::uint64_t>(read->grad_norm) == 0x7ff0000000000001);
+  CHECK(read->unit_grad_norms == step.unit_grad_norms);
+  CHECK(parse_digests(digests_text(step.tensor_digests)) == step.tensor_digests);
+  CHECK(parse_digests("") == Digests());
+}
+
+TEST_CASE("step journal: reads what earlier versions wrote", "[checkpoint][index]") {
+  const auto read = parse_step(1, "4004000000000000 3ff0000000000000 0000000000000000 64");
+  REQUIRE(read);
+  CHECK(read->loss == 2.5);
+  CHECK(read->tokens == 64);
+  CHECK(read->unit_grad_norms.empty());
+}
+
+TEST_CASE("step journal: what is no record is refused", "[checkpoint][index]") {
+  for (const char* text : {"", "1", "1 2 3", "1 2 3 x", "g 2 3 4", "1 2 3 4 g", "1 2 3 4  5"}) {
+    INFO(text);
+    CHECK_FALSE(parse_step(1, text));
+  }
+  CHECK_FALSE(parse_digests("1 x"));
+  CHECK_FALSE(parse_digests("10000000000000000"));  // does not fit
+}
+
+TEST_CASE("step journal: digests join their steps; damage is named", "[checkpoint][index]") {
+  test::MemoryStore store;
+  storage::WriteBatch batch;
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    put_step(batch, record_of(step));
+  }
+  REQUIRE(store.write(batch, storage::Durability::buffered));
+  store.content[index_keys::of(index_keys::step, 2)] = "torn";
+  store.content[index_keys::of(index_keys::digest, 3)] = "torn";
+  const auto journal = read_step_journal(store);
+  REQUIRE(journal);
+  CHECK(journal->steps.size() == 3);
+  CHECK(journal->unreadable == std::vector<std::int64_t>{2, 3});
+  CHECK(journal->steps.at(1).tensor_digests == record_of(1).tensor_digests);
+  CHECK(journal->steps.at(3).tensor_digests.empty());
+}
+
+TEST_CASE("step journal: digests of a step go with the step's next record", "[checkpoint][index]") {
+  const test::TempDirectory directory;
+  test::MemoryStore store;
+  {
+    auto index = CheckpointIndex::open(store, directory.path());
+    REQUIRE(index);
+    REQUIRE(index->log_step(record_of(5)));
+  }
+  auto index = CheckpointIndex::open(store, directory.path());  // another start digests less
+  REQUIRE(index);
+  StepRecord again = record_of(5);
+  again.tensor_digests.clear();
+  REQUIRE(index->log_step(again));
+  const auto steps = read_steps(store);
+  REQUIRE(steps);
+  REQUIRE(steps->size() == 1);
+  CHECK(steps->front().tensor_digests.empty());
+}
+
+TEST_CASE("step journal: the newest 10,000 digests stay", "[checkpoint][index]") {
+  const test::TempDirectory directory;
+  test::MemoryStore store;
+  constexpr std::int64_t all = 12'000;
+  for (std::int64_t first = 1; first <= all; first += 3'000) {
+    auto index = CheckpointIndex::open(store, directory.path());  // now and then anew
+    REQUIRE(index);
+    for (std::int64_t step = first; step < first + 3'000; step += 20) {
+      std::vector<StepRecord> records;
+      for (std::int64_t each = step; each < step + 20; ++each) {
+        records.push_back({.step = each, .tensor_digests = {1}});
+      }
+      REQUIRE(index->log_steps(records));
+    }
+  }
+  const auto steps = read_steps(store);
+  REQUIRE(steps);
+  REQUIRE(std::ssize(*steps) == all);
+  std::int64_t digested = 0;
+  for (const StepRecord& step : *steps) {
+    digested += step.tensor_digests.empty() ? 0 : 1;
+    CHECK((!step.tensor_digests.empty() || step.step <= all - 10'000));
+  }
+  CHECK(digested >= 10'000);
+  CHECK(digested <= 10'520);
+}
+
+}  // namespace
+}  // namespace train::checkpoint
