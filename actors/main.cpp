@@ -4,6 +4,7 @@
 #include <exception>
 #include <variant>
 
+#include "actors/audit/audit_commands.hpp"
 #include "actors/cli/options.hpp"
 #include "actors/exit_codes.hpp"
 #include "actors/run/checkpoints_command.hpp"
@@ -34,6 +35,8 @@ int execute(const cli::ExportOptions& options) { return export_command(options);
 int execute(const cli::ScaleOptions& options) { return scale_command(options); }
 int execute(const cli::PlotOptions& options) { return plot_command(options); }
 int execute(const cli::SubmitOptions& options) { return submit_command(options); }
+int execute(const cli::ReplayOptions& options) { return replay_command(options); }
+int execute(const cli::VerifyOptions& options) { return verify_command(options); }
 int execute(const cli::PrepareOptions& options) { return prepare_command(options); }
 int execute(const cli::KeysOptions&) { return print(configs::describe_keys_markdown()); }
 int execute(const cli::VersionOptions&) { return print("actortrain " ACTORTRAIN_VERSION "\n"); }

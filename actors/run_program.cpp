@@ -34,7 +34,8 @@ std::optional<NumberedCommand> RunProgram::next() {
     evaluated_ = true;
     return give(RunCommand::evaluate, step_);
   }
-  const bool save_due = stop_early_ || job_over() || due(options_.checkpoint_interval);
+  const bool save_due =
+      options_.saves && (stop_early_ || job_over() || due(options_.checkpoint_interval));
   if (!saved_ && step_ > 0 && save_due) {
     saved_ = true;
     return give(RunCommand::snapshot, step_);

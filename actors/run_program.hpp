@@ -24,6 +24,7 @@ class RunProgram {
     std::int64_t steps_per_job = 0;        ///< This start does at most so many; 0: all.
     std::int64_t eval_interval = 0;        ///< 0: never.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
+    bool saves = true;                     ///< False: never.
     /// A signal came between the last of `first_step` and its evaluation: make up for it if due.
     bool evaluation_missed = false;
   };

@@ -82,7 +82,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"run", "log_interval_steps", "steps", "A metrics line every this many steps.",
      run<&RunSection::log_interval_steps>, kOptional, kFromOneStep},
     {"run", "digest_interval_steps", "steps",
-     "A digest of the weights every this many steps; 0: only at the end.",
+     "Digests of all tensors every this many steps, in the journal (`actortrain replay`); 0: only "
+     "at the end.",
      run<&RunSection::digest_interval_steps>, kOptional, kFromZeroSteps},
     {"run", "sample_prompt", "",
      "Prompt of the sample shown at the end; empty: the end-of-text token.",

@@ -31,6 +31,7 @@ CommandSyntaxes describe(CLI::App& app) {
   describe_submit(app, syntaxes);
   describe_using(app, syntaxes);
   describe_checkpoints(app, syntaxes);
+  describe_audit(app, syntaxes);
   describe_export(app, syntaxes);
   describe_scale(app, syntaxes);
   describe_plot(app, syntaxes);

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "actors/cli/audit_options.hpp"
 #include "actors/cli/export_options.hpp"
 #include "actors/cli/plot_options.hpp"
 #include "actors/cli/scale_options.hpp"
@@ -110,7 +111,7 @@ struct HelpOptions {
 using Command =
     std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions, KeysOptions,
                  VersionOptions, HelpOptions, WorkerOptions, CheckpointsOptions, ExportOptions,
-                 ScaleOptions, PlotOptions, SubmitOptions>;
+                 ScaleOptions, PlotOptions, SubmitOptions, ReplayOptions, VerifyOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

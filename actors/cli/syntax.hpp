@@ -32,6 +32,7 @@ void describe_training(CLI::App& app, CommandSyntaxes& syntaxes);     ///< run, 
 void describe_submit(CLI::App& app, CommandSyntaxes& syntaxes);       ///< submit
 void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);        ///< eval, generate
 void describe_checkpoints(CLI::App& app, CommandSyntaxes& syntaxes);  ///< checkpoints …
+void describe_audit(CLI::App& app, CommandSyntaxes& syntaxes);        ///< replay, verify
 void describe_export(CLI::App& app, CommandSyntaxes& syntaxes);       ///< export
 void describe_scale(CLI::App& app, CommandSyntaxes& syntaxes);        ///< scale
 void describe_plot(CLI::App& app, CommandSyntaxes& syntaxes);         ///< plot

@@ -11,10 +11,10 @@
 #include "actors/conductor_actor.hpp"
 #include "actors/exit_codes.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/messages/report_messages.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/signal_watcher.hpp"
+#include "actors/run/step_listener.hpp"
 #include "actors/run/trained_model.hpp"
 #include "actors/run/training_system.hpp"
 #include "actors/supervision.hpp"
@@ -38,21 +38,6 @@ configs::RunConfig evaluation_config(configs::RunConfig config, std::int64_t ran
     config.eval.interval_steps = 1;  // the run itself never evaluated; asking for it is enough
   }
   return config;
-}
-
-/// Takes the place of the reporter: keeps the one event that matters.
-ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter) {
-  return system.spawn([waiter](ReporterActor::pointer self) -> ReporterActor::behavior_type {
-    (void)self;
-    return {[](const ConnectReporter&) {},
-            [](const ReportFailed&) {},
-            [](const StepFinished&) {},
-            [waiter](const EvaluationFinished& event) { caf::anon_send(waiter, event); },
-            [](const CheckpointWritten&) {},
-            [](const CheckpointFailed&) {},
-            [](const CheckpointSkipped&) {},
-            [](const CloseReport&) {}};
-  });
 }
 
 /// The ranks follow two commands: evaluate, stop.

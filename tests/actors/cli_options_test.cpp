@@ -71,6 +71,27 @@ TEST_CASE("options: plan takes a run file and overrides", "[actors][cli]") {
   CHECK(refused({"plan", "a.toml", "--fresh"}).find("unknown option") != std::string::npos);
 }
 
+TEST_CASE("options: replay takes a range of steps, verify a run", "[actors][cli]") {
+  const auto plain = accepted<ReplayOptions>({"replay", "runs/a"});
+  CHECK(plain.run_directory == "runs/a");
+  CHECK_FALSE(plain.from);
+  CHECK_FALSE(plain.to);
+  CHECK_FALSE(plain.ranks);
+  const auto range =
+      accepted<ReplayOptions>({"replay", "a", "--from", "3", "--to", "3", "--ranks", "2"});
+  CHECK(range.from == 3);
+  CHECK(range.to == 3);
+  CHECK(range.ranks == 2);
+  CHECK(refused({"replay", "a", "--from", "4", "--to", "3"}).find("--from 4 is after --to 3") !=
+        std::string::npos);
+  for (const char* option : {"--from", "--to", "--ranks"}) {
+    CHECK(refused({"replay", "a", option, "0"}).find("must be 1 or more") != std::string::npos);
+    CHECK(refused({"replay", "a", option, "x"}).find(option) != std::string::npos);
+  }
+  CHECK(accepted<VerifyOptions>({"verify", "runs/a"}).run_directory == "runs/a");
+  CHECK(refused({"verify"}).starts_with("actortrain verify: "));
+}
+
 TEST_CASE("options: eval takes one checkpoint or follows a run", "[actors][cli]") {
   const auto plain = accepted<EvalOptions>({"eval", "runs/a"});
   CHECK(plain.run_directory == "runs/a");
@@ -173,8 +194,8 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
   CHECK(refused({}) ==
-        "actortrain: wants a command: run, plan, submit, eval, generate, checkpoints, export, "
-        "scale, plot, "
+        "actortrain: wants a command: run, plan, submit, eval, generate, checkpoints, "
+        "replay, verify, export, scale, plot, "
         "data, config, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==
         "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "

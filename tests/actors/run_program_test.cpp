@@ -36,6 +36,14 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[actors]
   CHECK(all({.total_steps = 0}) == "stop0");
 }
 
+TEST_CASE("a replay neither evaluates nor saves", "[actors]") {
+  CHECK(all({.first_step = 3, .total_steps = 5, .saves = false}) == "train3 train4 stop5");
+  RunProgram program({.total_steps = 5, .checkpoint_interval = 1, .saves = false});
+  CHECK(take(program, 2) == "train0 train1");
+  program.stop_early();
+  CHECK(take(program) == "stop2");
+}
+
 TEST_CASE("a resumed run repeats neither evaluation nor save", "[actors]") {
   CHECK(all({.first_step = 2, .total_steps = 4, .eval_interval = 2, .checkpoint_interval = 2}) ==
         "train2 train3 eval4 save4 stop4");
