@@ -145,7 +145,18 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
   Respawns respawns(run.config().recovery, run.first_step());
   while (true) {
     auto outcome = run_generation(run);
-    if (!outcome || !outcome->rank_lost || !can_respawn(run.config())) {
+    if (!outcome || !outcome->rank_lost) {
+      return outcome;
+    }
+    if (const int signal = stop_signal(); signal != 0) {
+      // Whoever ends a job may end some of its processes before the others.
+      return RunFinished{
+          outcome->step, kExitStopped,
+          fmt::format("stopped by signal {} as {}; what was committed stands; run it "
+                      "again, without --fresh, to go on",
+                      signal, outcome->text)};
+    }
+    if (!can_respawn(run.config())) {
       return outcome;
     }
     log_warning(fmt::format("rank_lost {}", outcome->text));

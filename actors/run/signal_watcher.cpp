@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kExitInterrupted = 130;
 
+std::atomic<int> taken_signal{0};  // of any watcher of this process
+
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -42,14 +44,22 @@ bool signal_pending() {
   return sigtimedwait(&set, nullptr, &at_once) > 0;
 }
 
+int stop_signal() {
+  sigset_t pending;
+  sigpending(&pending);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    if (sigismember(&pending, signal) == 1) {
+      return signal;
+    }
+  }
+  return taken_signal;
+}
+
 StopOnSignal::StopOnSignal()
     : thread_([stop = stop_](const std::stop_token& done) {
         constexpr std::chrono::milliseconds kPause{20};
         while (!done.stop_requested() && !stop.stop_requested()) {
-          sigset_t pending;
-          sigpending(&pending);
-          if (sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
-              sigismember(&pending, SIGUSR1) == 1) {
+          if (stop_signal() != 0) {
             std::stop_source(stop).request_stop();
           }
           std::this_thread::sleep_for(kPause);
@@ -73,6 +83,7 @@ void SignalWatcher::watch() {
     if (signal <= 0) {
       continue;
     }
+    taken_signal = signal;
     interrupts += signal == SIGINT ? 1 : 0;
     if (interrupts > 1) {
       std::fputs("\nleft at once: the committed checkpoints stand\n", stderr);

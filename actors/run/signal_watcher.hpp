@@ -18,6 +18,9 @@ void allow_signals();
 /// A blocked signal has come that no SignalWatcher took.
 [[nodiscard]] bool signal_pending();
 
+/// The last blocked signal that came, whether a SignalWatcher took it or none has yet; 0: none.
+[[nodiscard]] int stop_signal();
+
 /// Asks to stop as soon as a blocked signal comes, and leaves it to the SignalWatcher that takes it
 /// later: for long work before the actors run.
 class StopOnSignal {

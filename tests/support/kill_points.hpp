@@ -25,6 +25,7 @@ namespace train::test {
 ///   it
 ///       is done); what: a kind of call (name_of) or a point's name; n: the how many-th, from 1;
 ///       role: head (the process that was started), or a rank's number.
+///   ACTORTRAIN_TEST_SIGNAL=<number>  that signal instead, after which the process goes on.
 ///   ACTORTRAIN_TEST_TRACE=<directory>  the file <role> gets a line per call: what, and its path.
 ///
 /// Only calls on checkpoints count, in either place, and points.
@@ -39,6 +40,8 @@ class KillPoints final : public storage::FileCallHook {
     if (kill != nullptr) {
       parse(kill);
     }
+    const char* const signal = std::getenv("ACTORTRAIN_TEST_SIGNAL");
+    signal_ = signal == nullptr ? SIGKILL : std::atoi(signal);
   }
 
   int before(storage::FileCall& call) override {
@@ -62,7 +65,7 @@ class KillPoints final : public storage::FileCallHook {
   }
 
   void after(const storage::FileCall& call, int /*error_number*/) override {
-    if (due() && counts(call)) {
+    if (due() && when_ != "before" && counts(call)) {
       die();
     }
   }
@@ -82,10 +85,12 @@ class KillPoints final : public storage::FileCallHook {
     thread_local bool value = false;
     return value;
   }
-  [[noreturn]] static void die() {
-    ::kill(::getpid(), SIGKILL);
-    ::pause();
-    ::_exit(1);
+  void die() const {
+    ::kill(::getpid(), signal_);
+    if (signal_ == SIGKILL) {
+      ::pause();
+      ::_exit(1);
+    }
   }
   static bool counts(const storage::FileCall& call) {
     return call.kind == storage::FileCallKind::point ||
@@ -112,6 +117,7 @@ class KillPoints final : public storage::FileCallHook {
   std::string when_;
   std::string what_;
   int number_ = -1;
+  int signal_ = SIGKILL;
   std::mutex mutex_;
   std::map<std::string, int> seen_;
 };
