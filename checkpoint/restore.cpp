@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/blocks.hpp"
 #include "checkpoint/reader.hpp"
+#include "checkpoint/row_map.hpp"
 #include "checkpoint/stored_file.hpp"
 #include "storage/digest.hpp"
 #include "storage/safetensors.hpp"
@@ -21,95 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-/// Records of the manifest by tensor name, in row order.
-using RecordsByName = std::map<std::string_view, std::vector<const TensorRecord*>>;
-
-RecordsByName by_name(const Manifest& manifest) {
-  RecordsByName records;
-  for (const TensorRecord& record : manifest.tensors) {
-    records[record.name].push_back(&record);
-  }
-  return records;
-}
-
-Error another_model(const fs::path& checkpoint, std::string_view text) {
-  return user_error(
-      fmt::format("{} is of another model: {}; use the configuration it was made with, or another "
-                  "run.name",
-                  checkpoint.string(), text));
-}
-
-Status check_fit(const fs::path& checkpoint, const RecordsByName& records,
-                 std::span<const engine::StateView> state, Restore which) {
-  std::set<std::string_view> asked;
-  for (const engine::StateView& view : state) {
-    const auto found = records.find(view.name);
-    if (found == records.end()) {
-      return another_model(checkpoint, fmt::format("tensor {}: wanted shape {}, found none",
-                                                   view.name, shape_text(view.global_shape)));
-    }
-    const TensorRecord& record = *found->second.front();
-    const std::int64_t all = record.shape.empty() ? 1 : record.shape.front();
-    if (record.shape != view.global_shape || record.dtype != "F32") {
-      return another_model(checkpoint, fmt::format("tensor {}: wanted shape {} F32, found {} {}",
-                                                   view.name, shape_text(view.global_shape),
-                                                   shape_text(record.shape), record.dtype));
-    }
-    TRAIN_CHECK(view.first_row >= 0 && view.rows >= 0 && view.rows <= all - view.first_row,
-                "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
-    TensorRecord asked_rows = record;
-    asked_rows.rows = view.rows;
-    TRAIN_CHECK(view.rows == 0 || rows_bytes(asked_rows) == view.size_bytes,
-                "tensor {}: {} bytes for {} rows", view.name, view.size_bytes, view.rows);
-    asked.insert(view.name);
-  }
-  if (which == Restore::every_tensor) {
-    for (const auto& [name, parts] : records) {
-      if (!asked.contains(name)) {
-        return another_model(checkpoint, fmt::format("tensor {}: wanted none, found shape {}", name,
-                                                     shape_text(parts.front()->shape)));
-      }
-    }
-  }
-  return {};
-}
-
-/// Bytes [begin, end) of a record's rows, and where they go.
-struct Wanted {
-  const TensorRecord* record = nullptr;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  std::byte* to = nullptr;
-};
-
-/// What is wanted of each file, by its name.
-std::map<std::string_view, std::vector<Wanted>> wanted_of(const RecordsByName& records,
-                                                          std::span<engine::StateView> state) {
-  std::map<std::string_view, std::vector<Wanted>> wanted;
-  for (const engine::StateView& view : state) {
-    for (const TensorRecord* record : records.at(view.name)) {
-      const std::int64_t first = std::max(record->first_row, view.first_row);
-      const std::int64_t last =
-          std::min(record->first_row + record->rows, view.first_row + view.rows);
-      if (first >= last || view.size_bytes == 0) {
-        continue;
-      }
-      const std::uint64_t row_bytes = view.size_bytes / static_cast<std::uint64_t>(view.rows);
-      const auto bytes_to = [row_bytes](std::int64_t row, std::int64_t from) {
-        return static_cast<std::uint64_t>(row - from) * row_bytes;
-      };
-      wanted[record->file].push_back({record, bytes_to(first, record->first_row),
-                                      bytes_to(last, record->first_row),
-                                      view.data + bytes_to(first, view.first_row)});
-    }
-  }
-  return wanted;
-}
 
 /// Copies wanted bytes out of one file, checking all that it reads.
 class FileReader {
@@ -229,9 +140,12 @@ Status restore_from(const fs::path& checkpoint, const FileRecord& record,
 
 Status restore(const fs::path& checkpoint, const Manifest& manifest,
                std::span<engine::StateView> state, Restore which, RestoreStatistics* statistics) {
-  const RecordsByName records = by_name(manifest);
-  TRAIN_RETURN_IF_ERROR(check_fit(checkpoint, records, state, which));
-  const auto wanted = wanted_of(records, state);
+  const RecordsByName records = by_name(manifest.tensors);
+  TRAIN_RETURN_IF_ERROR(check_fit(checkpoint.string(), records, state, which));
+  std::map<std::string_view, std::vector<Wanted>> wanted;  // by the file's name
+  for (const Wanted& part : wanted_of(records, state)) {
+    wanted[part.record->file].push_back(part);
+  }
   RestoreStatistics counted;
   for (const FileRecord& record : manifest.files) {
     if (const auto found = wanted.find(record.name); found != wanted.end()) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/shard_rows.hpp"
 #include "kernels/device/signals_blocked.hpp"
 #include "kernels/thread_team.hpp"
 
@@ -19,16 +20,6 @@ namespace {
 
 std::size_t floats(std::int64_t elements) {
   return static_cast<std::size_t>(elements) * sizeof(float);
-}
-
-StateView row_view(std::string name, const Parameter& parameter, std::int64_t first_row,
-                   std::int64_t rows, float* data) {
-  return {.name = std::move(name),
-          .global_shape = parameter.shape(),
-          .first_row = first_row,
-          .rows = rows,
-          .data = reinterpret_cast<std::byte*>(data),
-          .size_bytes = floats(rows * parameter.cols)};
 }
 
 /// Rows of one parameter and where their initial values go.
@@ -207,18 +198,16 @@ void GroupState::round_whole(kernels::Stream& stream, const kernels::Buffer& rou
 }
 
 void GroupState::append_views(const Part& part, std::vector<StateView>& views) const {
+  const std::size_t before = views.size();
+  append_rows(*group_, part, *optimizer_, views);
+  auto view = views.begin() + static_cast<std::ptrdiff_t>(before);
+  const auto place = [&view](float* data) { (view++)->data = reinterpret_cast<std::byte*>(data); };
   for (const Segment& segment : part.segments) {
     const std::size_t index = segment.parameter;
-    const Parameter& parameter = group_->parameters[index];
-    const auto append = [&](std::string name, float* data) {
-      views.push_back(row_view(std::move(name), parameter, segment.first_row, segment.rows, data));
-    };
-    append("model." + parameter.name, master(index, segment.first_row));
-    const Optimizer::Names& names = optimizer_->states(parameter);
+    place(master(index, segment.first_row));
     const auto data = states(index, segment.first_row);
-    for (std::size_t number = 0; number < names.size(); ++number) {
-      append(fmt::format("optimizer.{}.{}", names[number], parameter.name), data[number]);
-    }
+    const std::size_t count = optimizer_->states(group_->parameters[index]).size();
+    std::for_each_n(data.begin(), count, place);
   }
 }
 

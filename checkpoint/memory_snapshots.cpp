@@ -1,0 +1,245 @@
+#include "checkpoint/memory_snapshots.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+#include "engine/base/check.hpp"
+#include "storage/digest.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x3154'5358'454d'5441;  // of this form of the memory
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;  // copied and digested while cached
+constexpr int kSlots = MemorySnapshots::kSlots;
+
+struct Header {
+  std::uint64_t magic = kMagic;
+  std::int64_t ranks = 0;
+  std::uint64_t plan_digest = 0;
+  std::int64_t first_rank = 0;
+  std::uint64_t count = 0;  // of this node's ranks; their shards' bytes follow
+};
+
+/// One a slot. `sealed` is the step + 1, 0 while there is no snapshot: written last, and first when
+/// the next one begins.
+struct Seal {
+  std::uint64_t sealed = 0;
+  std::uint64_t digest = 0;
+};
+
+std::uint64_t pages(std::uint64_t size_bytes) { return (size_bytes + kPage - 1) / kPage * kPage; }
+
+std::uint64_t header_bytes(std::uint64_t count) {
+  return pages(sizeof(Header) + count * (sizeof(std::uint64_t) + kSlots * sizeof(Seal)));
+}
+
+std::uint64_t largest_shard(const MemorySnapshots::Layout& layout) {
+  std::uint64_t largest = 1;
+  for (const std::uint64_t shard : layout.shard_bytes) {
+    largest = std::max(largest, shard);
+  }
+  return pages(largest);
+}
+
+/// The digest of a shard, made as its pieces come.
+class PieceDigest {
+ public:
+  void update(std::span<const std::byte> piece) {
+    const std::array<std::uint64_t, 2> chain = {value_, storage::short_digest(piece)};
+    value_ = storage::short_digest(std::as_bytes(std::span(chain)));
+  }
+  [[nodiscard]] std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = kMagic;
+};
+
+std::uint64_t digest_of(std::span<const std::byte> bytes) {
+  PieceDigest digest;
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::uint64_t>(kPiece, bytes.size()))) {
+    digest.update(bytes.first(std::min<std::uint64_t>(kPiece, bytes.size())));
+  }
+  return digest.value();
+}
+
+/// Copies the views to `to`, one after the other; the digest of what is there then.
+std::uint64_t copy_views(std::span<const engine::StateView> views, std::span<std::byte> to) {
+  PieceDigest digest;
+  std::uint64_t done = 0;      // copied
+  std::uint64_t digested = 0;  // and digested: whole pieces
+  for (const engine::StateView& view : views) {
+    for (std::uint64_t at = 0; at < view.size_bytes;) {
+      const std::uint64_t size = std::min(view.size_bytes - at, digested + kPiece - done);
+      std::memcpy(to.data() + done, view.data + at, size);
+      at += size;
+      done += size;
+      if (done == digested + kPiece) {
+        digest.update(to.subspan(digested, kPiece));
+        digested = done;
+      }
+    }
+  }
+  if (digested < done) {
+    digest.update(to.subspan(digested, done - digested));
+  }
+  return digest.value();
+}
+
+}  // namespace
+
+struct MemorySnapshots::Slot {
+  Seal* seal = nullptr;
+  std::span<std::byte> bytes;
+
+  [[nodiscard]] std::int64_t step() const {
+    return static_cast<std::int64_t>(
+               std::atomic_ref(seal->sealed).load(std::memory_order_acquire)) -
+           1;
+  }
+  void open() const {
+    std::atomic_ref(seal->sealed).store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);  // before the first byte changes
+  }
+  void close(std::int64_t step, std::uint64_t digest) const {
+    seal->digest = digest;
+    std::atomic_ref(seal->sealed)
+        .store(static_cast<std::uint64_t>(step) + 1, std::memory_order_release);
+  }
+};
+
+MemorySnapshots::MemorySnapshots(storage::SharedMemory memory, Layout layout)
+    : memory_(std::move(memory)), layout_(std::move(layout)), slot_bytes_(largest_shard(layout_)) {}
+
+std::uint64_t MemorySnapshots::size_bytes(const Layout& layout) {
+  const std::uint64_t count = layout.shard_bytes.size();
+  return header_bytes(count) + count * kSlots * largest_shard(layout);
+}
+
+Result<MemorySnapshots> MemorySnapshots::create(const Layout& layout) {
+  auto memory = storage::SharedMemory::create("actortrain-snapshots", size_bytes(layout));
+  if (!memory) {
+    return memory.error();
+  }
+  const Header header{.ranks = layout.ranks,
+                      .plan_digest = layout.plan_digest,
+                      .first_rank = layout.first_rank,
+                      .count = layout.shard_bytes.size()};
+  std::byte* const to = memory->bytes().data();
+  std::memcpy(to, &header, sizeof(header));
+  std::memcpy(to + sizeof(header), layout.shard_bytes.data(), header.count * sizeof(std::uint64_t));
+  return MemorySnapshots(std::move(memory).value(), layout);
+}
+
+Result<MemorySnapshots> MemorySnapshots::attach(int descriptor) {
+  auto memory = storage::SharedMemory::attach(descriptor);
+  if (!memory) {
+    return memory.error();
+  }
+  const std::span<const std::byte> bytes = memory->bytes();
+  const Error other = failure(fmt::format("descriptor {} holds no snapshots", descriptor));
+  Header header;
+  if (bytes.size() < sizeof(header)) {
+    return other;
+  }
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != kMagic || header.count > bytes.size() / kPage) {
+    return other;
+  }
+  Layout layout{.ranks = header.ranks,
+                .plan_digest = header.plan_digest,
+                .first_rank = header.first_rank,
+                .shard_bytes = std::vector<std::uint64_t>(header.count)};
+  std::memcpy(layout.shard_bytes.data(), bytes.data() + sizeof(header),
+              header.count * sizeof(std::uint64_t));
+  if (size_bytes(layout) != bytes.size()) {
+    return other;
+  }
+  return MemorySnapshots(std::move(memory).value(), std::move(layout));
+}
+
+bool MemorySnapshots::has(std::int64_t rank) const {
+  return rank >= layout_.first_rank &&
+         rank < layout_.first_rank + static_cast<std::int64_t>(layout_.shard_bytes.size());
+}
+
+MemorySnapshots::Slot MemorySnapshots::slot(std::int64_t rank, int number) const {
+  TRAIN_CHECK(has(rank), "rank {} has no snapshots here", rank);
+  const std::uint64_t count = layout_.shard_bytes.size();
+  const auto local = static_cast<std::uint64_t>(rank - layout_.first_rank);
+  const std::uint64_t index = local * kSlots + static_cast<std::uint64_t>(number);
+  const std::span<std::byte> bytes = memory_.bytes();
+  std::byte* const seals = bytes.data() + sizeof(Header) + count * sizeof(std::uint64_t);
+  return {.seal = reinterpret_cast<Seal*>(seals) + index,
+          .bytes =
+              bytes.subspan(header_bytes(count) + index * slot_bytes_, layout_.shard_bytes[local])};
+}
+
+void MemorySnapshots::write(std::int64_t rank, std::int64_t step,
+                            std::span<const engine::StateView> shard) const {
+  const std::array<Slot, kSlots> slots = {slot(rank, 0), slot(rank, 1)};
+  if (slots[0].step() == step || slots[1].step() == step) {
+    return;
+  }
+  std::uint64_t size = 0;
+  for (const engine::StateView& view : shard) {
+    size += view.size_bytes;
+  }
+  const Slot& older = slots[0].step() <= slots[1].step() ? slots[0] : slots[1];
+  TRAIN_CHECK(size == older.bytes.size(), "rank {}: a shard of {} bytes, planned were {}", rank,
+              size, older.bytes.size());
+  older.open();
+  older.close(step, copy_views(shard, older.bytes));
+}
+
+std::vector<std::int64_t> MemorySnapshots::whole_steps() const {
+  std::vector<std::int64_t> whole;
+  const auto end = layout_.first_rank + static_cast<std::int64_t>(layout_.shard_bytes.size());
+  for (const int number : {0, 1}) {
+    const std::int64_t step =
+        layout_.shard_bytes.empty() ? -1 : slot(layout_.first_rank, number).step();
+    bool everywhere = step >= 0;
+    for (std::int64_t rank = layout_.first_rank; everywhere && rank < end; ++rank) {
+      everywhere = false;
+      for (int other = 0; other < kSlots; ++other) {
+        const Slot found = slot(rank, other);
+        everywhere =
+            everywhere || (found.step() == step && digest_of(found.bytes) == found.seal->digest);
+      }
+    }
+    if (everywhere) {
+      whole.push_back(step);
+    }
+  }
+  std::sort(whole.begin(), whole.end(), std::greater<>());
+  return whole;
+}
+
+void MemorySnapshots::keep_only(std::optional<std::int64_t> step) const {
+  const auto end = layout_.first_rank + static_cast<std::int64_t>(layout_.shard_bytes.size());
+  for (std::int64_t rank = layout_.first_rank; rank < end; ++rank) {
+    for (int number = 0; number < kSlots; ++number) {
+      if (const Slot found = slot(rank, number); found.step() != step) {
+        found.open();
+      }
+    }
+  }
+}
+
+std::span<std::byte> MemorySnapshots::bytes_of(std::int64_t rank, std::int64_t step) const {
+  for (int number = 0; number < kSlots; ++number) {
+    if (const Slot found = slot(rank, number); found.step() == step) {
+      return found.bytes;
+    }
+  }
+  return {};
+}
+
+}  // namespace train::checkpoint

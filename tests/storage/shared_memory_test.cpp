@@ -1,0 +1,64 @@
+#include "storage/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+using namespace train;
+using storage::SharedMemory;
+
+TEST_CASE("shared memory: what a process wrote outlives its SIGKILL",
+          "[storage][shared_memory][fork]") {
+  auto memory = SharedMemory::create("test", 10'000);
+  REQUIRE(memory.ok());
+  REQUIRE(memory->bytes().size() == 10'000);
+  CHECK(memory->bytes()[9'999] == std::byte{0});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto mine = SharedMemory::attach(::dup(memory->descriptor()));
+    if (mine) {
+      std::memset(mine->bytes().data(), 7, 10'000);
+    }
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(memory->bytes()[0] == std::byte{7});
+  CHECK(memory->bytes()[9'999] == std::byte{7});
+  CHECK((::fcntl(memory->descriptor(), F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK(::ftruncate(memory->descriptor(), 5) != 0);  // nobody makes it smaller
+}
+
+TEST_CASE("shared memory: a limit is said before it is met", "[storage][shared_memory][fork]") {
+  SECTION("of the machine or a control group") {
+    const auto memory = SharedMemory::create("test", std::uint64_t{1} << 60);
+    REQUIRE_FALSE(memory.ok());
+    CHECK(memory.error().message.find("that are available") != std::string::npos);
+  }
+  SECTION("of file sizes, which would end the process") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit limit{4096, 4096};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      const auto memory = SharedMemory::create("test", 8192);
+      const bool said = !memory && memory.error().message.find("ulimit -f") != std::string::npos;
+      ::_exit(said && SharedMemory::create("test", 4096).ok() ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+  }
+  SECTION("a descriptor of something else") {
+    const auto memory = SharedMemory::attach(::open("/dev/null", O_RDWR));
+    REQUIRE_FALSE(memory.ok());
+    CHECK(memory.error().message.find("no shared memory") != std::string::npos);
+  }
+}
