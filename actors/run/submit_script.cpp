@@ -188,6 +188,11 @@ fi
 # The exit code that counts is that of the first launcher, the head; srun's may be another's.
 verdict=$run_directory/slurm-$SLURM_JOB_ID.exit
 rm -f -- "$verdict"
+newest() {{
+  local found=("$run_directory"/checkpoints/step-*)
+  echo "${{found[-1]}}"
+}}
+before=$(newest)
 launcher='
 trap : USR1 TERM INT
 code=0
@@ -217,6 +222,13 @@ case $code in
     echo "job $SLURM_JOB_ID: all $last_step steps are done"
     ;;
   75) queue_again ;;
+  137) # the head was killed: worth another start if this one came further than the one before
+    if [[ $(newest) != "$before" ]]; then
+      queue_again
+    else
+      echo "job $SLURM_JOB_ID: the head was killed before it saved anything" >&2
+    fi
+    ;;
   *) echo "job $SLURM_JOB_ID: the run ended with exit code $code" >&2 ;;
 esac
 exit "$code"

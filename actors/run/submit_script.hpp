@@ -32,8 +32,9 @@ struct BatchJob {
 /// The batch script of a job for Slurm's sbatch. It is submitted once: the same job is queued again
 /// until the run's last step and never after it.
 ///   SB-1 A job that ends with exit code 75 is queued again by itself, unless Slurm is ending it
-///        (a cancelled job stays cancelled); one that ends with 0 leaves finished_marker(); with
-///        any other code the chain ends.
+///        (a cancelled job stays cancelled), and so is one whose head was killed after it had saved
+///        something new; one that ends with 0 leaves finished_marker(); with any other code the
+///        chain ends.
 ///   SB-2 The warning before the job's time is over reaches every launcher of the run.
 ///   SB-3 Paths, arguments and values of the environment arrive as they are, whatever they hold.
 /// Errors (user): a path, an argument or a value with a line break or another control character;

@@ -245,6 +245,26 @@ TEST_CASE("submit: a failure or a mistake ends the chain", "[actors][submit][SB-
   CHECK_FALSE(fs::exists(cluster.marker()));
 }
 
+TEST_CASE("submit: a head that was killed is started again if it had saved something",
+          "[actors][submit][SB-1]") {
+  const FakeCluster cluster;
+  const std::string checkpoints = (cluster / "runs/tiny/checkpoints").string();
+  cluster.trainer("kill -KILL $$");
+  const auto nothing = cluster.run();
+  CHECK(nothing.exit_code == 137);
+  CHECK_FALSE(cluster.called("scontrol"));
+  CHECK(nothing.err.find("before it saved anything") != std::string::npos);
+  for (const char* step : {"step-00000010", "step-00000020"}) {
+    cluster.note("calls", "");
+    cluster.trainer(fmt::format("mkdir -p '{}/{}'; kill -KILL $$", checkpoints, step));
+    CHECK(cluster.run().exit_code == 137);
+    CHECK(cluster.called("scontrol requeue 7"));
+    cluster.note("calls", "");
+    CHECK(cluster.run().exit_code == 137);  // the same step again
+    CHECK_FALSE(cluster.called("scontrol requeue"));
+  }
+}
+
 TEST_CASE("submit: the warning reaches the step", "[actors][submit][SB-2]") {
   const FakeCluster cluster;
   cluster.trainer(patient(75));
