@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "actors/keep_in_memory.hpp"
 #include "actors/lane_driver.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/command_messages.hpp"
@@ -157,10 +158,10 @@ void Rank::begin(const Command& command) const {
 }
 
 void Rank::begin_training(const TrainStep& step) const {
-  state().gradients_ready = 0;
-  state().gradients_spread = 0;
+  state().gradients_ready = state().gradients_spread = 0;
   state().combined = false;
   state().updates_enqueued = 0;
+  keep_in_memory(*context, step.step, state().copied);
   const engine::ShardPlan& plan = context->engine->plan();
   const engine::LaneSchedule& lanes = plan.train_lanes();
   for (std::int64_t sync = 0; sync < lanes.syncs(); ++sync) {
@@ -180,8 +181,7 @@ void Rank::start_lanes(engine::LanePurpose purpose, std::int64_t step,
   const auto lanes = context->lanes(purpose).lanes_of(context->rank);
   state().driver.start(static_cast<std::int64_t>(lanes.size()));
   if (lanes.empty() && purpose == engine::LanePurpose::probe) {
-    control_collective(engine::CollectiveKind::nonfinite);
-    return;
+    return control_collective(engine::CollectiveKind::nonfinite);
   }
   self->send(state().peers.batch, PrepareLanes{purpose, step, sequence});
   pump();

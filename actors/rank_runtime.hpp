@@ -10,6 +10,7 @@
 #include "actors/profile/rank_trace.hpp"
 #include "actors/spare_time.hpp"
 #include "actors/wait_board.hpp"
+#include "checkpoint/memory_snapshots.hpp"
 #include "configs/data_section.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/rank_engine.hpp"
@@ -43,6 +44,12 @@ class CollectiveBook {
   std::vector<std::vector<engine::CollectiveOp>> by_command_;
 };
 
+/// Where a rank's snapshots in memory go, and how often.
+struct MemoryKeeping {
+  std::shared_ptr<const checkpoint::MemorySnapshots> snapshots;  ///< None: nowhere.
+  std::int64_t interval = 0;
+};
+
 /// What the actors of one rank share: the engine, the streams, the tokens and the wait board.
 ///
 /// Ownership: actors hold it by shared_ptr; the streams are declared last, so they are drained and
@@ -61,6 +68,7 @@ struct RankRuntime {
   storage::LaneOrder order;
   std::shared_ptr<const storage::DstarOrder> dstar_order;  ///< Trains in it; none: in `order`.
   WaitBoard waits;
+  MemoryKeeping memory;              ///< None: no snapshots in memory.
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
   std::unique_ptr<kernels::Stream> compute;  ///< Kernels; `threads` threads.

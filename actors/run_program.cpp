@@ -5,7 +5,9 @@
 namespace train::actors {
 
 RunProgram::RunProgram(const Options& options)
-    : options_(options), step_(options.first_step), saved_(options.first_step > 0) {
+    : options_(options),
+      step_(options.first_step),
+      saved_(options.first_step > 0 && options.first_step_saved) {
   // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
   // not wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
@@ -34,8 +36,9 @@ std::optional<NumberedCommand> RunProgram::next() {
     evaluated_ = true;
     return give(RunCommand::evaluate, step_);
   }
+  const bool missed = options_.save_missed && step_ == options_.first_step;
   const bool save_due =
-      options_.saves && (stop_early_ || job_over() || due(options_.checkpoint_interval));
+      options_.saves && (stop_early_ || job_over() || missed || due(options_.checkpoint_interval));
   if (!saved_ && step_ > 0 && save_due) {
     saved_ = true;
     return give(RunCommand::snapshot, step_);

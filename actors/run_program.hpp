@@ -27,6 +27,9 @@ class RunProgram {
     bool saves = true;                     ///< False: never.
     /// A signal came between the last of `first_step` and its evaluation: make up for it if due.
     bool evaluation_missed = false;
+    bool first_step_saved = true;  ///< A checkpoint has the state of `first_step`.
+    /// One that was due up to `first_step` was lost with the ranks: make up for it at once.
+    bool save_missed = false;
   };
 
   explicit RunProgram(const Options& options);

@@ -204,6 +204,15 @@ Status check_checkpoint(const RunConfig& config, const Places& places) {
 }
 
 /// Texts "pattern = strategy".
+Status check_recovery(const RunConfig& config, const Places& places) {
+  if (config.recovery.snapshot_interval_steps == 1) {
+    return broken(places, "recovery.snapshot_interval_steps",
+                  "is 1: a snapshot would begin while other ranks still make the one before; use 2 "
+                  "or more, or 0 for none");
+  }
+  return {};
+}
+
 Status check_strategy_by_unit(const RunConfig& config, const Places& places) {
   const std::string key = "parallel.strategy_by_unit";
   const std::vector<std::string> known = split_choices(*find_field("parallel.strategy"));
@@ -356,6 +365,7 @@ Status validate_config(const RunConfig& config, const Places& places) {
   TRAIN_RETURN_IF_ERROR(check_schedule(config, places));
   TRAIN_RETURN_IF_ERROR(check_scaling(config, places));
   TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));
+  TRAIN_RETURN_IF_ERROR(check_recovery(config, places));
   return check_parallel(config, places);
 }
 

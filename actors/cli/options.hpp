@@ -49,9 +49,11 @@ struct EvalOptions {
 /// actortrain worker: one rank of a run, started by the run's launcher and not meant for people
 /// (help does not show it).
 struct WorkerOptions {
-  std::string head;         ///< HOST:PORT of the run's head.
-  std::int64_t rank = 0;    ///< 0 or more.
-  std::string credentials;  ///< Directory of what the head knows its own ranks by.
+  std::string head;                 ///< HOST:PORT of the run's head.
+  std::int64_t rank = 0;            ///< 0 or more.
+  std::string credentials;          ///< Directory of what the head knows its own ranks by.
+  std::int64_t memory = -1;         ///< Descriptor of the node's snapshots, to write; -1: none.
+  std::int64_t memory_before = -1;  ///< The same of an earlier number of ranks, to read.
 };
 
 /// actortrain generate RUN_DIRECTORY

@@ -76,6 +76,9 @@ void describe_worker(CLI::App& app, CommandSyntaxes& syntaxes) {
   command->add_option("--credentials", options->credentials, "What the head knows its ranks by")
       ->required()
       ->type_name("DIR");
+  add_integer(*command, "--memory", options->memory, "Where its snapshots in memory go");
+  add_integer(*command, "--memory-before", options->memory_before,
+              "Snapshots of an earlier number of ranks");
   syntaxes.push_back({command, [command, options] { return finish_worker(*command, *options); }});
 }
 

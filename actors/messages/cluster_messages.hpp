@@ -32,6 +32,20 @@ struct WorkerExited {
   bool killed = false;  ///< From outside: not by an error of its own.
 };
 
+/// Launcher of another node -> head, with its first word: it starts ranks for this generation.
+struct NodeJoined {
+  std::int32_t node = 0;
+};
+
+/// Head -> launcher of another node: this generation of ranks is over. Answered by NodeIdle when
+/// none of the node's ranks runs any more; unless `again`, the launcher ends.
+struct GenerationOver {
+  bool again = false;  ///< The next one follows.
+};
+struct NodeIdle {
+  std::int32_t node = 0;
+};
+
 /// Head -> worker: end the process with this code; its generation is over and so is its work.
 struct GoAway {
   std::string text;
@@ -79,6 +93,18 @@ typename Inspector::result_type inspect(Inspector& f, Refused& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {
   return f(caf::meta::type_name("WorkerExited"), x.rank, x.pid, x.text, x.killed);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, NodeJoined& x) {
+  return f(caf::meta::type_name("NodeJoined"), x.node);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, GenerationOver& x) {
+  return f(caf::meta::type_name("GenerationOver"), x.again);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, NodeIdle& x) {
+  return f(caf::meta::type_name("NodeIdle"), x.node);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, GoAway& x) {

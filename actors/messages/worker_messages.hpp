@@ -13,12 +13,13 @@ namespace train::actors {
 /// Head -> worker, the answer to JoinCluster: the run, from where it starts, whom to report to.
 struct Assignment {
   std::uint32_t generation = 0;
-  std::string config_text;      ///< Resolved, as TOML.
-  std::string checkpoint;       ///< Directory to restore from; empty: initial weights.
-  std::string run_directory;    ///< The run's.
-  bool two_places = false;      ///< Nodes write checkpoints to disks of their own first.
-  std::string checkpoint_tag;   ///< Of those under construction.
-  std::string trace_directory;  ///< Where to write what ran when; empty: nowhere.
+  std::string config_text;        ///< Resolved, as TOML.
+  std::string checkpoint;         ///< Directory to restore from; empty: initial weights.
+  std::int64_t memory_step = -1;  ///< Restore this snapshot in memory instead; -1: none.
+  std::string run_directory;      ///< The run's.
+  bool two_places = false;        ///< Nodes write checkpoints to disks of their own first.
+  std::string checkpoint_tag;     ///< Of those under construction.
+  std::string trace_directory;    ///< Where to write what ran when; empty: nowhere.
   std::int32_t threads = 1;
   caf::strong_actor_ptr conductor;
   caf::strong_actor_ptr index;
@@ -55,8 +56,8 @@ struct ClusterFailed {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Assignment& x) {
   return f(caf::meta::type_name("Assignment"), x.generation, x.config_text, x.checkpoint,
-           x.run_directory, x.two_places, x.checkpoint_tag, x.trace_directory, x.threads,
-           x.conductor, x.index, x.rendezvous);
+           x.memory_step, x.run_directory, x.two_places, x.checkpoint_tag, x.trace_directory,
+           x.threads, x.conductor, x.index, x.rendezvous);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {

@@ -18,6 +18,7 @@ namespace train::actors {
 ///   ->
 ///     ClusterFailed (exit 2), which names the rank.
 ///   WorkerFailed, WorkerExited or the loss of a worker before that -> ClusterFailed.
+///   NodeJoined goes on to the waiter, as from its sender.
 /// After ClusterReady: WorkerExited (of another node's launcher) goes to the conductor as
 /// RankFailed.
 struct ClusterOptions {

@@ -190,9 +190,14 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
   return names;
 }
 
-Result<Endpoint> find_head(const NodePlace& place, const std::filesystem::path& endpoint_file,
+std::string NodePlace::start_of(std::uint32_t generation) const {
+  return generation == 0 ? start : fmt::format("{}.generation-{}", start, generation);
+}
+
+Result<Endpoint> find_head(const NodePlace& place, std::uint32_t generation,
+                           const std::filesystem::path& endpoint_file,
                            std::chrono::milliseconds timeout) {
-  return wait_for_endpoint(endpoint_file, place.start, timeout);
+  return wait_for_endpoint(endpoint_file, place.start_of(generation), timeout);
 }
 
 }  // namespace train::actors

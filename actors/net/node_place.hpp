@@ -28,6 +28,8 @@ struct NodePlace {
   std::string start = {};  ///< The same on all nodes of one start, another at the next.
 
   [[nodiscard]] bool head() const { return node == 0; }
+  /// `start` of the ranks' generation `generation`.
+  [[nodiscard]] std::string start_of(std::uint32_t generation) const;
 
   /// First rank of this node and the one after its last: contiguous, even to within one.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> ranks(std::int64_t all) const {
@@ -48,9 +50,9 @@ struct NodePlace {
 [[nodiscard]] Result<std::vector<std::string>> expand_hosts(std::string_view list);
 
 /// Where the head listens, for a node that is not the head: waits for the file that the head of
-/// the same start writes. Blocks. Errors (failure): none within `timeout`.
+/// the same start and generation writes. Blocks. Errors (failure): none within `timeout`.
 [[nodiscard]] Result<Endpoint> find_head(
-    const NodePlace& place, const std::filesystem::path& endpoint_file,
+    const NodePlace& place, std::uint32_t generation, const std::filesystem::path& endpoint_file,
     std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 }  // namespace train::actors

@@ -53,6 +53,9 @@ void add_cluster(caf::actor_system_config& config) {
   config.add_message_type<WorkerFailed>("WorkerFailed");
   config.add_message_type<Refused>("Refused");
   config.add_message_type<WorkerExited>("WorkerExited");
+  config.add_message_type<NodeJoined>("NodeJoined");
+  config.add_message_type<GenerationOver>("GenerationOver");
+  config.add_message_type<NodeIdle>("NodeIdle");
   config.add_message_type<GoAway>("GoAway");
   config.add_message_type<RendezvousSet>("RendezvousSet");
   config.add_message_type<RendezvousDone>("RendezvousDone");

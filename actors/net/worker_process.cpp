@@ -16,6 +16,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include "engine/base/check.hpp"
@@ -34,7 +35,8 @@ std::string text_of(int error_number) { return std::generic_category().message(e
 
 /// Between fork and exec of a program with threads: only calls that are safe in a signal handler.
 /// Writes the error number to `report` if it fails.
-[[noreturn]] void become(char* const* words, pid_t launcher, int report) {
+[[noreturn]] void become(char* const* words, std::span<const int> inherited, pid_t launcher,
+                         int report) {
   const auto give_up = [report](int error_number) {
     [[maybe_unused]] const ssize_t written = ::write(report, &error_number, sizeof(error_number));
     ::_exit(kExitNotStarted);
@@ -57,6 +59,11 @@ std::string text_of(int error_number) { return std::generic_category().message(e
   }
   // Sockets and locks of the launcher are not the worker's; old kernels leave what lacks CLOEXEC.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  for (const int descriptor : inherited) {
+    if (::fcntl(descriptor, F_SETFD, 0) != 0) {
+      give_up(errno);
+    }
+  }
   ::execv(words[0], words);
   give_up(errno);
   ::_exit(kExitNotStarted);
@@ -69,7 +76,7 @@ struct Started {
   std::string failure;
 };
 
-Started start_process(const std::vector<std::string>& words) {
+Started start_process(const std::vector<std::string>& words, std::span<const int> inherited) {
   std::array<int, 2> pipe{};
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) {
     return {.pid = -1, .handle = {}, .failure = text_of(errno)};
@@ -84,7 +91,7 @@ Started start_process(const std::vector<std::string>& words) {
   const pid_t launcher = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become(arguments.data(), launcher, write_end.get());
+    become(arguments.data(), inherited, launcher, write_end.get());
   }
   if (pid < 0) {
     return {.pid = -1, .handle = {}, .failure = text_of(errno)};
@@ -156,11 +163,12 @@ void WorkerProcesses::wake() const {
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
 }
 
-void WorkerProcesses::start(std::int32_t rank, std::vector<std::string> words) {
+void WorkerProcesses::start(std::int32_t rank, std::vector<std::string> words,
+                            std::vector<int> inherited) {
   TRAIN_CHECK(!words.empty());
   {
     const std::lock_guard lock(mutex_);
-    orders_.push_back({rank, std::move(words)});
+    orders_.push_back({rank, std::move(words), std::move(inherited)});
     ++running_;
   }
   wake();
@@ -216,7 +224,7 @@ void WorkerProcesses::take_orders() {
     orders.swap(orders_);
   }
   for (Order& order : orders) {
-    Started started = start_process(order.words);
+    Started started = start_process(order.words, order.inherited);
     if (started.pid < 0) {
       report({.rank = order.rank,
               .pid = -1,

@@ -28,8 +28,8 @@ struct WorkerEnd {
 
 /// The worker processes of one node. Each is killed by the kernel when this process ends, however
 /// it ends, so none is ever orphaned. They read /dev/null, share standard output and error, inherit
-/// no other descriptor, and ignore SIGINT, SIGTERM and SIGUSR1: a terminal or a batch system sends
-/// those to every process, but only commands of the head stop a worker.
+/// no other descriptor but those of start(), and ignore SIGINT, SIGTERM and SIGUSR1: a terminal or
+/// a batch system sends those to every process, but only commands of the head stop a worker.
 ///
 /// Threading: thread-safe. start() and kill() only enqueue; one thread starts all processes (the
 /// kernel ties a child's life to the thread that made it), watches them and calls `on_end`.
@@ -45,8 +45,9 @@ class WorkerProcesses {
   WorkerProcesses(const WorkerProcesses&) = delete;
   WorkerProcesses& operator=(const WorkerProcesses&) = delete;
 
-  /// Starts `words` (a program's path and its arguments) as `rank`.
-  void start(std::int32_t rank, std::vector<std::string> words);
+  /// Starts `words` (a program's path and its arguments) as `rank`. It inherits the descriptors
+  /// `inherited`, under their numbers; they stay open here until it has ended.
+  void start(std::int32_t rank, std::vector<std::string> words, std::vector<int> inherited = {});
 
   /// SIGKILL for the processes of `rank`: one that hangs and no longer listens to commands.
   void kill(std::int32_t rank);
@@ -66,6 +67,7 @@ class WorkerProcesses {
   struct Order {
     std::int32_t rank = 0;
     std::vector<std::string> words;
+    std::vector<int> inherited;
   };
 
   void serve();

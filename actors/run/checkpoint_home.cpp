@@ -133,7 +133,7 @@ Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
   }
   settle_local(own != nullptr ? std::optional(own->candidate.step) : std::nullopt);
   const checkpoint::FoundCheckpoint& start = own != nullptr ? *own : *published;
-  announce(start);
+  compare_kernels(start);
   return Start(start.candidate);
 }
 
@@ -185,7 +185,7 @@ void CheckpointHome::settle_local(std::optional<std::int64_t> kept) {
   }
 }
 
-void CheckpointHome::announce(const checkpoint::FoundCheckpoint& start) {
+void CheckpointHome::compare_kernels(const checkpoint::FoundCheckpoint& start) {
   const checkpoint::ManifestFields& fields = start.manifest.fields;
   if (fields.kernel_set != options_.fields.kernel_set) {
     log_warning(
@@ -193,7 +193,6 @@ void CheckpointHome::announce(const checkpoint::FoundCheckpoint& start) {
                     "rounding, not to the bit",
                     fields.kernel_set, options_.fields.kernel_set));
   }
-  log_info(fmt::format("resumed step={} from {}", fields.step, start.candidate.path.string()));
 }
 
 Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {

@@ -97,7 +97,7 @@ class CheckpointHome {
   Result<checkpoint::SearchReport> search_local();
   void publish_leftover(const checkpoint::FoundCheckpoint& found);
   void settle_local(std::optional<std::int64_t> kept);
-  void announce(const checkpoint::FoundCheckpoint& start);
+  void compare_kernels(const checkpoint::FoundCheckpoint& start);
   void retire_old();
   void log_unless(const Status& status, std::string_view what);
 

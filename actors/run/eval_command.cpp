@@ -86,7 +86,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   if (!plan) {
     return plan.error();
   }
-  const auto contexts = make_local_ranks(*plan, directory);
+  const auto contexts = make_local_ranks(*plan, {.checkpoint = directory});
   if (!contexts) {
     return contexts.error();
   }

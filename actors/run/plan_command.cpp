@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "actors/exit_codes.hpp"
+#include "actors/run/node_memory.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/shard_report.hpp"
@@ -20,7 +21,8 @@ int plan_command(const cli::PlanOptions& options) {
     log_error(plan.error().message);
     return plan.error().exit_code();
   }
-  std::fputs(describe_sharding(plan->engine).c_str(), stdout);
+  const std::int64_t snapshots = keeps_in_memory(plan->config) ? kMemorySlots : 0;
+  std::fputs(describe_sharding(plan->engine, snapshots).c_str(), stdout);
   return kExitFinished;
 }
 

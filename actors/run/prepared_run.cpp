@@ -1,5 +1,6 @@
 #include "actors/run/prepared_run.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "actors/run/rank_setup.hpp"
 #include "configs/field_table.hpp"
+#include "engine/base/log.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/optimizer/registry.hpp"
 
@@ -66,19 +68,43 @@ std::int64_t steps_left_of_job(const PreparedRun& run) {
   return steps > 0 ? run.job_first_step + steps - run.first_step() : 0;
 }
 
-/// Where to go on, and whether that step's evaluation is still to be made.
-Status find_start(PreparedRun& run) {
+/// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
+/// earlier generations of ranks that are in the report; none: this is the first.
+Status find_start(PreparedRun& run, std::optional<std::int64_t> reported) {
   const auto checkpoint = run.home->find_start();
   if (!checkpoint) {
     return checkpoint.error();
   }
   run.checkpoint = *checkpoint;
-  run.evaluation_missed =
-      run.checkpoint && !evaluation_recorded(run.directory.root, run.checkpoint->step);
+  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
+  const auto kept = reported ? run.memory.look_back(*reported) : std::nullopt;
+  if (kept && *kept < saved) {
+    run.memory.forget();
+  }
+  const std::int64_t step = run.first_step();
+  if (step > 0) {
+    log_info(fmt::format("resumed step={} from {}", step,
+                         run.memory.start() ? "memory" : run.checkpoint->path.string()));
+  }
+  run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
   return {};
 }
 
+/// Whether a checkpoint that was due before the run's first step is not there.
+bool save_missed(const PreparedRun& run) {
+  const std::int64_t interval = run.config().checkpoint.interval_steps;
+  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
+  return interval > 0 && run.first_step() / interval * interval > saved;
+}
+
 }  // namespace
+
+std::int64_t PreparedRun::first_step() const {
+  if (const auto start = memory.start()) {
+    return start->step;
+  }
+  return checkpoint ? checkpoint->step : 0;
+}
 
 bool PreparedRun::nothing_to_do() const {
   return first_step() >= config().run.steps &&
@@ -99,8 +125,9 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
                   .directory = std::move(directory).value(),
                   .home = std::move(home).value(),
                   .checkpoint = {},
+                  .memory = {},
                   .place = {}};
-  TRAIN_RETURN_IF_ERROR(find_start(run));
+  TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
   run.job_first_step = run.first_step();
   return run;
 }
@@ -109,9 +136,9 @@ double measure_peak_flops(const configs::RunConfig& config) {
   return engine::measure_peak_flops(node_threads(config), kPeakSeconds);
 }
 
-Status find_start_again(PreparedRun& run) {
+Status find_start_again(PreparedRun& run, std::int64_t reported) {
   TRAIN_RETURN_IF_ERROR(run.home->reopen());
-  return find_start(run);
+  return find_start(run, reported);
 }
 
 Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
@@ -136,18 +163,21 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                      std::shared_ptr<kernels::Stream> disk) {
   IndexWork index = run.home->index_work();
   index.first_step = run.first_step();
-  return {.report = std::move(report),
-          .disk = std::move(disk),
-          .index = std::move(index),
-          .program = {.first_step = run.first_step(),
-                      .total_steps = run.config().run.steps,
-                      .steps_per_job = steps_left_of_job(run),
-                      .eval_interval = run.config().eval.interval_steps,
-                      .checkpoint_interval = run.config().checkpoint.interval_steps,
-                      .evaluation_missed = run.evaluation_missed},
-          .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),
-                    .local_place = run.home->places().local.string()},
-          .waits = std::make_shared<WaitBoard>()};
+  return {
+      .report = std::move(report),
+      .disk = std::move(disk),
+      .index = std::move(index),
+      .program = {.first_step = run.first_step(),
+                  .total_steps = run.config().run.steps,
+                  .steps_per_job = steps_left_of_job(run),
+                  .eval_interval = run.config().eval.interval_steps,
+                  .checkpoint_interval = run.config().checkpoint.interval_steps,
+                  .evaluation_missed = run.evaluation_missed,
+                  .first_step_saved = run.checkpoint && run.checkpoint->step == run.first_step(),
+                  .save_missed = save_missed(run)},
+      .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),
+                .local_place = run.home->places().local.string()},
+      .waits = std::make_shared<WaitBoard>()};
 }
 
 }  // namespace train::actors

@@ -6,6 +6,7 @@
 
 #include "actors/net/node_place.hpp"
 #include "actors/run/checkpoint_home.hpp"
+#include "actors/run/node_memory.hpp"
 #include "actors/run/run_directory.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/training_system.hpp"
@@ -18,6 +19,7 @@ struct PreparedRun {
   RunDirectory directory;
   std::unique_ptr<CheckpointHome> home;
   std::optional<checkpoint::Candidate> checkpoint;  ///< To go on from; none: initial weights.
+  NodeMemory memory;                                ///< Or from here, if it has a start.
   bool evaluation_missed = false;                   ///< Of the first step, before the stop.
   std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
   double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
@@ -26,7 +28,7 @@ struct PreparedRun {
   std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
 
   [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
-  [[nodiscard]] std::int64_t first_step() const { return checkpoint ? checkpoint->step : 0; }
+  [[nodiscard]] std::int64_t first_step() const;
   [[nodiscard]] bool nothing_to_do() const;
 };
 
@@ -38,9 +40,10 @@ struct PreparedRun {
 /// The GEMM peak of all ranks of this node together, for the report. Blocks while it measures.
 [[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);
 
-/// Finds again where to go on, after ranks have ended in disorder. REQUIRES: none of them writes
-/// any more. Blocking. Errors: those of CheckpointHome.
-[[nodiscard]] Status find_start_again(PreparedRun& run);
+/// Finds again where to go on, after ranks have ended in disorder: from the newest snapshot in
+/// memory, local or published checkpoint; `reported`: steps that the run's report has. REQUIRES: no
+/// rank runs any more. Blocking. Errors: those of CheckpointHome.
+[[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported);
 
 [[nodiscard]] Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run);
 

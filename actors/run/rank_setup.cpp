@@ -10,17 +10,18 @@
 
 namespace train::actors {
 
-Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
-                              const std::optional<std::filesystem::path>& checkpoint, int threads,
-                              StreamKind streams) {
+Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const StartState& start,
+                              int threads, StreamKind streams) {
   engine::RankEngine::Options options = plan.engine;
   options.rank = rank;
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
   if (!engine) {
     return engine.error();
   }
-  if (checkpoint) {
-    TRAIN_RETURN_IF_ERROR(restore_rank(*checkpoint, **engine));
+  if (start.memory) {
+    TRAIN_RETURN_IF_ERROR(restore_from_memory(*start.memory, **engine));
+  } else if (start.checkpoint) {
+    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
   }
   auto dataset = open_dataset(plan.config, options.shape.vocab_size);
   if (!dataset) {
@@ -70,13 +71,12 @@ Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string
       .discard = [carrier](std::int64_t step) { return carrier->discard(step); }};
 }
 
-Result<std::vector<RankContext>> make_local_ranks(
-    const RunPlan& plan, const std::optional<std::filesystem::path>& checkpoint) {
+Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan, const StartState& start) {
   const std::int64_t ranks = plan.engine.parallel.ranks;
   const int threads = threads_per_rank(plan.config.runtime.threads, ranks);
   std::vector<RankContext> contexts;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    auto context = make_rank(plan, rank, checkpoint, threads);
+    auto context = make_rank(plan, rank, start, threads);
     if (!context) {
       return context.error();
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/rank_runtime.hpp"
+#include "actors/run/node_memory.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/snapshot_actor.hpp"
 #include "checkpoint/places.hpp"
@@ -17,13 +18,18 @@
 
 namespace train::actors {
 
+/// What a rank restores; neither: initial weights.
+struct StartState {
+  std::optional<std::filesystem::path> checkpoint = {};  ///< Its directory.
+  std::optional<MemoryStart> memory = {};                ///< Comes first.
+};
+
 /// One rank of a planned run, ready to be spawned: engine, tokens, restored state. Blocking.
-/// `checkpoint`: directory to restore from; none: initial weights. `threads`: of its compute
-/// stream. `streams`: see StreamKind. Errors: no memory for it, tokens that cannot be opened, what
-/// restore_rank() says.
+/// `threads`: of its compute stream. `streams`: see StreamKind. Errors: no memory for it, tokens
+/// that cannot be opened, what restore_rank() and restore_from_memory() say.
 [[nodiscard]] Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
-                                            const std::optional<std::filesystem::path>& checkpoint,
-                                            int threads, StreamKind streams = StreamKind::threads);
+                                            const StartState& start, int threads,
+                                            StreamKind streams = StreamKind::threads);
 
 /// The places of the run in directory `run`, as this process sees them: "auto" is its own
 /// $SLURM_TMPDIR.
@@ -38,8 +44,8 @@ namespace train::actors {
 
 /// All ranks of a planned run in this process, joined by the in-process transport (one rank alone
 /// needs none).
-[[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(
-    const RunPlan& plan, const std::optional<std::filesystem::path>& checkpoint);
+[[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan,
+                                                                const StartState& start);
 
 /// Sets up the actor system of ranks in this process: one thread for handlers, which only enqueue.
 void set_up_handlers(caf::actor_system_config& config);

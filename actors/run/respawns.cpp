@@ -19,12 +19,13 @@ bool Respawns::allow(std::int64_t step) {
 }
 
 bool can_respawn(const configs::RunConfig& config) {
-  return config.recovery.rank_loss == "respawn" && config.parallel.nodes == 1 &&
-         config.parallel.ranks > 1 && config.parallel.transport != "inproc";
+  return config.recovery.rank_loss == "respawn" && config.parallel.ranks > 1 &&
+         config.parallel.transport != "inproc";
 }
 
 bool take_fewer_ranks(PreparedRun& run) {
-  for (std::int64_t ranks = run.config().parallel.ranks - 1; ranks > 0; --ranks) {
+  const std::int64_t most = run.config().parallel.nodes == 1 ? run.config().parallel.ranks - 1 : 0;
+  for (std::int64_t ranks = most; ranks > 0; --ranks) {
     configs::RunConfig config = run.config();
     config.parallel.ranks = ranks;
     if (auto plan = plan_run(config)) {  // else a strategy that these ranks cannot have

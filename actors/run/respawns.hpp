@@ -23,12 +23,13 @@ class Respawns {
   std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
 };
 
-/// Whether a run of this configuration outlives the loss of a rank: its ranks are processes of this
-/// node alone, and it may.
+/// Whether a run of this configuration outlives the loss of a rank: its ranks are processes, and it
+/// may.
 [[nodiscard]] bool can_respawn(const configs::RunConfig& config);
 
 /// Makes the run one of the largest smaller number of ranks that its configuration allows; false:
-/// there is none. The result of the run stays the same (P1). Blocks (reads the data's headers).
+/// there is none, or other nodes have ranks. The result of the run stays the same (P1). Blocks
+/// (reads the data's headers).
 [[nodiscard]] bool take_fewer_ranks(PreparedRun& run);
 
 }  // namespace train::actors

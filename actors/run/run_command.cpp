@@ -13,6 +13,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/profile/run_profile.hpp"
 #include "actors/run/generations.hpp"
+#include "actors/run/node_run.hpp"
 #include "actors/run/prepared_run.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/respawns.hpp"
@@ -34,9 +35,11 @@ int report_error(const Error& error) {
 
 /// Runs the actors of all ranks in this process until the conductor says that the run is over.
 Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
-  const std::optional<std::filesystem::path> checkpoint =
-      run.checkpoint ? std::optional<std::filesystem::path>(run.checkpoint->path) : std::nullopt;
-  const auto contexts = make_local_ranks(run.plan, checkpoint);
+  StartState start{.memory = run.memory.start()};
+  if (run.checkpoint) {
+    start.checkpoint = run.checkpoint->path;
+  }
+  const auto contexts = make_local_ranks(run.plan, start);
   if (!contexts) {
     return contexts.error();
   }
@@ -130,7 +133,8 @@ bool in_processes(const configs::ParallelSection& parallel) {
   return parallel.ranks > 1 && parallel.transport != "inproc";
 }
 
-Result<RunFinished> run_generation(const PreparedRun& run) {
+Result<RunFinished> run_generation(PreparedRun& run) {
+  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place));
   auto report = open_report(run);
   if (!report) {
     return report.error();
@@ -161,7 +165,7 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
     }
     log_warning(fmt::format("rank_lost {}", outcome->text));
     log_event(run, "rank_lost", outcome->text);
-    if (const Status found = find_start_again(run); !found) {
+    if (const Status found = find_start_again(run, outcome->step); !found) {
       return found.error();
     }
     if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
@@ -239,10 +243,15 @@ int run_command(const cli::RunOptions& options) {
       return report_error(free.error());
     }
   }
+  NodeMemory memory;
+  if (const Status room = memory.make_room(*plan, *place); !room) {
+    return report_error(room.error());
+  }
   auto run = prepare_run(std::move(plan).value(), options.fresh);
   if (!run) {
     return report_error(run.error());
   }
+  run->memory = std::move(memory);
   run->place = *place;
   run->profile = options.profile;
   if (options.fresh) {

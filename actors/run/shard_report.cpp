@@ -10,6 +10,8 @@
 #include "engine/base/check.hpp"
 #include "engine/base/units.hpp"
 #include "engine/memory_prediction.hpp"
+#include "engine/optimizer/registry.hpp"
+#include "engine/shard_rows.hpp"
 
 namespace train::actors {
 namespace {
@@ -51,6 +53,7 @@ std::string table(const std::vector<Row>& rows, std::size_t left) {
 struct Cost {
   std::string name;
   MemoryPlan memory;
+  std::uint64_t shard_bytes = 0;  // the largest of a checkpoint
   StepTraffic traffic;
 };
 
@@ -67,6 +70,7 @@ std::vector<std::int64_t> measured_ranks(std::int64_t ranks) {
 Cost cost_of(std::string name, const Options& options, const ShardPlan& plan,
              std::size_t activations_bytes) {
   Cost cost{.name = std::move(name), .memory = {}, .traffic = {}};
+  const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
   Options of_rank = options;
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     of_rank.rank = rank;
@@ -75,6 +79,7 @@ Cost cost_of(std::string name, const Options& options, const ShardPlan& plan,
     if (memory.total_bytes() > cost.memory.total_bytes()) {
       cost.memory = memory;
     }
+    cost.shard_bytes = std::max(cost.shard_bytes, engine::shard_bytes(plan, *optimizer, rank));
     const StepTraffic traffic = step_traffic(plan, layout);
     if (traffic.total_bytes() > cost.traffic.total_bytes()) {
       cost.traffic = traffic;
@@ -127,7 +132,8 @@ std::vector<Cost> costs_of(const Options& options, const ShardPlan& plan) {
   return costs;
 }
 
-std::string memory_table(const std::vector<Cost>& costs) {
+/// `snapshots`: copies of a shard in memory.
+std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
   struct Kind {
     const char* name;
     std::size_t MemoryPlan::*bytes;
@@ -150,9 +156,14 @@ std::string memory_table(const std::vector<Cost>& costs) {
     }
     rows.push_back(row);
   }
+  Row kept = {"snapshots"};
   Row total = {"total"};
   for (const Cost& cost : costs) {
-    total.push_back(format_bytes(cost.memory.total_bytes()));
+    kept.push_back(format_bytes(snapshots * cost.shard_bytes));
+    total.push_back(format_bytes(cost.memory.total_bytes() + snapshots * cost.shard_bytes));
+  }
+  if (snapshots > 0) {
+    rows.push_back(kept);
   }
   rows.push_back(total);
   return table(rows, 1);
@@ -276,7 +287,7 @@ std::string collective_table(const ShardPlan& plan, const Cost& cost) {
 
 }  // namespace
 
-std::string describe_sharding(const Options& options) {
+std::string describe_sharding(const Options& options, std::int64_t snapshots) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const engine::LaneSchedule& lanes = plan->train_lanes();
@@ -287,7 +298,7 @@ std::string describe_sharding(const Options& options) {
       lanes.rounds(), lanes.rounds() == 1 ? "" : "s", plan->ranks() == 1 ? 0 : lanes.syncs(),
       plan->ranks() > 1 && lanes.syncs() == 1 ? "" : "s");
   text += group_line(*plan);
-  text += '\n' + memory_table(costs);
+  text += '\n' + memory_table(costs, static_cast<std::uint64_t>(snapshots));
   if (plan->ranks() > 1) {
     text += '\n' + traffic_table(costs);
   }

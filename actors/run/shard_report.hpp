@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "engine/rank_engine.hpp"
@@ -7,8 +8,10 @@
 namespace train::actors {
 
 /// What `plan` prints: memory by kind and bytes on the wire under this run's sharding and under
-/// each strategy, then this run's shards and the collectives of a step. Allocates no model memory.
+/// each strategy, then this run's shards and the collectives of a step. `snapshots`: copies of each
+/// rank's shard that its node keeps in memory. Allocates no model memory.
 /// REQUIRES: plan_of(options) is not an error.
-[[nodiscard]] std::string describe_sharding(const engine::RankEngine::Options& options);
+[[nodiscard]] std::string describe_sharding(const engine::RankEngine::Options& options,
+                                            std::int64_t snapshots = 0);
 
 }  // namespace train::actors

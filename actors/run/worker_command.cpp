@@ -65,6 +65,8 @@ struct Worker {
   [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
                                            std::int64_t& digest_interval,
                                            std::uint64_t& plan_digest) const;
+  [[nodiscard]] Result<StartState> start_state(const Assignment& assignment,
+                                               const SharedSnapshots& memory) const;
   [[nodiscard]] Result<ShardWork> set_up_shards(const Assignment& assignment,
                                                 const std::stop_token& stop) const;
   [[nodiscard]] int follow(const Assignment& assignment) const;
@@ -91,6 +93,35 @@ std::variant<Assignment, Refused> Worker::join() const {
   return answer;
 }
 
+/// What the launcher has left open for this process; none: nothing.
+Result<SharedSnapshots> attach_memory(std::int64_t descriptor) {
+  if (descriptor < 0) {
+    return SharedSnapshots();
+  }
+  auto attached = checkpoint::MemorySnapshots::attach(static_cast<int>(descriptor));
+  if (!attached) {
+    return attached.error();
+  }
+  return std::make_shared<const checkpoint::MemorySnapshots>(std::move(attached).value());
+}
+
+/// `memory`: where this generation's snapshots go.
+Result<StartState> Worker::start_state(const Assignment& assignment,
+                                       const SharedSnapshots& memory) const {
+  StartState start;
+  if (!assignment.checkpoint.empty()) {
+    start.checkpoint = assignment.checkpoint;
+  }
+  if (assignment.memory_step >= 0) {
+    const auto before = attach_memory(options.memory_before);
+    if (!before) {
+      return before.error();
+    }
+    start.memory = {.snapshots = *before ? *before : memory, .step = assignment.memory_step};
+  }
+  return start;
+}
+
 Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& digest_interval,
                                    std::uint64_t& plan_digest) const {
   const auto config = configs::parse_config(assignment.config_text, "the head's configuration", {});
@@ -103,13 +134,16 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
   }
   digest_interval = config->run.digest_interval_steps;
   plan_digest = plan->plan_digest;
-  const std::optional<std::filesystem::path> checkpoint =
-      assignment.checkpoint.empty() ? std::nullopt
-                                    : std::optional<std::filesystem::path>(assignment.checkpoint);
-  auto context = make_rank(*plan, options.rank, checkpoint, assignment.threads);
+  const auto memory = attach_memory(options.memory);
+  const auto start = memory ? start_state(assignment, *memory) : Result<StartState>(memory.error());
+  if (!start) {
+    return start.error();
+  }
+  auto context = make_rank(*plan, options.rank, *start, assignment.threads);
   if (!context) {
     return context.error();
   }
+  (*context)->memory = {.snapshots = *memory, .interval = config->recovery.snapshot_interval_steps};
   (*context)->generation = assignment.generation;
   ControlStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous));
   auto transports =

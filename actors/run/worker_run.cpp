@@ -5,7 +5,9 @@
 #include <atomic>
 #include <caf/all.hpp>
 #include <chrono>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -19,7 +21,9 @@
 #include "actors/net/system_config.hpp"
 #include "actors/net/worker_process.hpp"
 #include "actors/profile/run_profile.hpp"
+#include "actors/run/node_run.hpp"
 #include "actors/run/rank_setup.hpp"
+#include "actors/run/respawns.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/supervision.hpp"
 #include "configs/field_table.hpp"
@@ -33,10 +37,7 @@ namespace fs = std::filesystem;
 
 constexpr auto kOrderlyEnd = 10s;  // of workers that were told to go
 constexpr auto kEndAfterFailure = 200ms;
-constexpr auto kEndWithoutHead = 3s;  // of ranks on another node
-
-fs::path control_directory(const fs::path& root) { return root / "control"; }
-fs::path endpoint_file(const fs::path& root) { return control_directory(root) / "endpoint"; }
+constexpr auto kNodesIdle = 15s;  // of other nodes' ranks, from the end of a generation
 
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                            const caf::actor& rendezvous) {
@@ -44,6 +45,7 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
   return {.generation = run.generation,
           .config_text = configs::to_toml(config),
           .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
+          .memory_step = run.memory.start() ? run.memory.start()->step : -1,
           .run_directory = fs::absolute(run.directory.root).string(),
           .two_places = run.home->places().two(),
           .checkpoint_tag = run.home->tag(),
@@ -64,16 +66,6 @@ Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel)
   }
   return HeadDoor::Options{.address = std::move(address).value(),
                            .port = static_cast<std::uint16_t>(parallel.port)};
-}
-
-void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_t ranks,
-                   const Endpoint& endpoint, const fs::path& root) {
-  const auto [first, end] = place.ranks(ranks);
-  for (std::int64_t rank = first; rank < end; ++rank) {
-    const auto number = static_cast<std::int32_t>(rank);
-    workers.start(number, worker_words(number, to_string(endpoint),
-                                       fs::absolute(control_directory(root)).string()));
-  }
 }
 
 /// The head of a run in processes, from its door to the end of its workers.
@@ -108,6 +100,10 @@ class Head {
   Result<std::unique_ptr<HeadDoor>> open_door();
   std::variant<ClusterReady, RunFinished, Error> wait_for_ranks();
   RunFinished wait_for_end();
+  void node_joined(const NodeJoined& node);
+  bool node_lost(const caf::down_msg& down);
+  [[nodiscard]] bool end_nodes(bool again);
+  [[nodiscard]] RunFinished with_nodes_ended(RunFinished outcome);
   void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code);
 
   const PreparedRun& run_;
@@ -117,6 +113,7 @@ class Head {
   caf::scoped_actor self_;
   HeadActors actors_;
   caf::actor rendezvous_, cluster_;
+  std::map<caf::actor_addr, caf::actor> launchers_;  // of the other nodes, as far as they are there
 };
 
 Result<std::unique_ptr<HeadDoor>> Head::open_door() {
@@ -130,28 +127,45 @@ Result<std::unique_ptr<HeadDoor>> Head::open_door() {
     return options.error();
   }
   options->endpoint_file = endpoint_file(root);
-  options->start = run_.place.start;
+  options->start = run_.place.start_of(run_.generation);
   return HeadDoor::open(system_, cluster_, *credentials, *options);
 }
 
+void Head::node_joined(const NodeJoined&) {
+  const auto launcher = caf::actor_cast<caf::actor>(self_->current_sender());
+  self_->monitor(launcher);
+  launchers_.emplace(launcher.address(), launcher);
+}
+
+/// False: it was no launcher.
+bool Head::node_lost(const caf::down_msg& down) { return launchers_.erase(down.source) > 0; }
+
 /// All ranks; or how the run ended before they were there.
 std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
-  std::variant<ClusterReady, RunFinished, Error> result;
-  self_->receive([&](const ClusterReady& message) { result = message; },
-                 [&](const ClusterFailed& message) {
-                   if (message.rank_lost) {
-                     result = RunFinished{run_.first_step(), message.exit_code, message.text, true};
-                   } else {
-                     result = message.exit_code == kExitUserError ? user_error(message.text)
-                                                                  : failure(message.text);
-                   }
-                 },
-                 [&](const StopRequested& message) {
-                   result = RunFinished{
-                       run_.first_step(), kExitStopped,
-                       fmt::format("stopped by signal {} before the first step", message.signal)};
-                 });
-  return result;
+  std::optional<std::variant<ClusterReady, RunFinished, Error>> result;
+  const auto failed = [&](const ClusterFailed& message) {
+    if (message.rank_lost) {
+      result = RunFinished{run_.first_step(), message.exit_code, message.text, true};
+    } else {
+      result =
+          message.exit_code == kExitUserError ? user_error(message.text) : failure(message.text);
+    }
+  };
+  while (!result) {
+    self_->receive([&](const ClusterReady& message) { result = message; }, failed,
+                   [&](const StopRequested& message) {
+                     result = RunFinished{
+                         run_.first_step(), kExitStopped,
+                         fmt::format("stopped by signal {} before the first step", message.signal)};
+                   },
+                   [&](const NodeJoined& node) { node_joined(node); },
+                   [&](const caf::down_msg& down) {
+                     if (node_lost(down)) {  // its ranks may not have come yet, and never will
+                       failed({"the launcher of another node is gone", kExitFailure, true});
+                     }
+                   });
+  }
+  return *result;
 }
 
 RunFinished Head::wait_for_end() {
@@ -161,11 +175,38 @@ RunFinished Head::wait_for_end() {
     self_->receive(
         [&](const RunFinished& finished) { outcome = finished; },
         [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
+        [&](const NodeJoined& node) { node_joined(node); },
         [&](const caf::down_msg& down) {
-          outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
+          if (!node_lost(down)) {  // the conductor
+            outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
+          }
         });
   }
   return *outcome;
+}
+
+/// Tells the other nodes what follows. With `again` it waits until none of their ranks runs; false:
+/// a node is missing, and all have been told to end.
+bool Head::end_nodes(bool again) {
+  const auto all = static_cast<std::size_t>(run_.place.nodes - 1);
+  const auto tell = [this](bool goes_on) {
+    for (const auto& [address, launcher] : launchers_) {
+      self_->send(launcher, GenerationOver{goes_on});
+    }
+  };
+  tell(again);
+  const auto deadline = std::chrono::steady_clock::now() + kNodesIdle;
+  std::size_t idle = 0;
+  while (again && launchers_.size() == all && idle < all &&
+         std::chrono::steady_clock::now() < deadline) {
+    self_->receive([&](const NodeIdle&) { ++idle; },
+                   [&](const caf::down_msg& down) { node_lost(down); }, caf::after(100ms) >> [] {});
+  }
+  if (again && (launchers_.size() < all || idle < all)) {
+    tell(false);
+    return false;
+  }
+  return true;
 }
 
 void Head::send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code) {
@@ -191,14 +232,17 @@ Result<RunFinished> Head::run() {
     caf::anon_send(me, StopRequested{signal});
   });
   start_workers(workers, run_.place, run_.config().parallel.ranks, (*door)->endpoint(),
-                run_.directory.root);
+                run_.directory.root, run_.memory);
   const auto start = wait_for_ranks();
   const auto* const ready = std::get_if<ClusterReady>(&start);
   if (ready == nullptr) {
     over = true;
     workers.terminate_all(0ms);
-    const auto* const error = std::get_if<Error>(&start);
-    return error != nullptr ? Result<RunFinished>(*error) : std::get<RunFinished>(start);
+    if (const auto* const error = std::get_if<Error>(&start)) {
+      std::ignore = end_nodes(false);
+      return *error;
+    }
+    return with_nodes_ended(std::get<RunFinished>(start));
   }
   std::vector<RankActor> ranks;
   for (const caf::strong_actor_ptr& rank : ready->ranks) {
@@ -215,6 +259,19 @@ Result<RunFinished> Head::run() {
   if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
     log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
   }
+  return with_nodes_ended(std::move(outcome));
+}
+
+RunFinished Head::with_nodes_ended(RunFinished outcome) {
+  const bool again = outcome.rank_lost && can_respawn(run_.config());
+  if (!end_nodes(again)) {
+    outcome.rank_lost = false;
+    outcome.exit_code = kExitStopped;
+    outcome.text +=
+        "; the launcher of another node is gone, too: run it again to go on from the newest "
+        "checkpoint";
+    log_error(outcome.text);
+  }
   return outcome;
 }
 
@@ -227,48 +284,6 @@ Status check_network(const configs::ParallelSection& parallel) {
 
 Result<RunFinished> run_in_processes(const PreparedRun& run, std::shared_ptr<RunReport> report) {
   return Head(run, std::move(report)).run();
-}
-
-int run_node(const RunPlan& plan, const NodePlace& place) {
-  const fs::path root = fs::path(plan.config.run.dir) / plan.config.run.name;
-  const auto endpoint = find_head(place, endpoint_file(root));
-  const auto credentials = endpoint ? load_credentials(control_directory(root))
-                                    : Result<CredentialFiles>(endpoint.error());
-  if (!credentials) {
-    log_error(credentials.error().message);
-    return credentials.error().exit_code();
-  }
-  ControlConfig config;
-  caf::actor_system system(config);
-  const auto head = knock(system, *credentials, *endpoint, 30s);
-  if (!head) {
-    log_error(head.error().message);
-    return head.error().exit_code();
-  }
-  caf::scoped_actor self(system);
-  self->monitor(*head);
-  std::atomic<bool> clean{true};
-  WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self)](const WorkerEnd& end) {
-    const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text, end.killed};
-    if (!end.clean) {
-      clean = false;
-      caf::anon_send(*head, exited);
-    }
-    caf::anon_send(me, exited);
-  });
-  const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
-  start_workers(workers, place, plan.config.parallel.ranks, *endpoint, root);
-  const auto [first, end] = place.ranks(plan.config.parallel.ranks);
-  bool alone = false;
-  for (std::int64_t left = end - first; left > 0 && !alone;) {
-    self->receive([&](const WorkerExited&) { --left; },
-                  [&](const caf::down_msg&) { alone = true; });
-  }
-  // The head goes last when all is well; ranks that had joined it know that it is gone.
-  if (workers.terminate_all(kEndWithoutHead) > 0) {
-    log_error(fmt::format("node {}: the head is gone", place.node));
-  }
-  return clean ? kExitFinished : kExitFailure;
 }
 
 }  // namespace train::actors

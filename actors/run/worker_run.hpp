@@ -18,8 +18,4 @@ namespace train::actors {
 [[nodiscard]] Result<RunFinished> run_in_processes(const PreparedRun& run,
                                                    std::shared_ptr<RunReport> report);
 
-/// On a node that is not the head's: starts this node's ranks, which follow the head, and waits for
-/// their end. Returns the exit code.
-[[nodiscard]] int run_node(const RunPlan& plan, const NodePlace& place);
-
 }  // namespace train::actors

@@ -156,21 +156,25 @@ TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][c
   const auto file = directory / "endpoint";
   const auto place = find_place(2, step("1", "2", "n[1-2]"));
   REQUIRE(place.ok());
-  const auto none = find_head(*place, file, 60ms);
+  const auto none = find_head(*place, 0, file, 60ms);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().message.find("endpoint") != std::string::npos);
   REQUIRE(write_private_file(file, "10.0.0.1:7000\n11.0.\n").ok());
-  const auto old = find_head(*place, file, 60ms);
+  const auto old = find_head(*place, 0, file, 60ms);
   REQUIRE_FALSE(old.ok());
   CHECK(old.error().message.find("another start") != std::string::npos);
   std::thread head([&] {
     std::this_thread::sleep_for(100ms);
     (void)write_private_file(file, "10.0.0.2:7001\n12.0.\n").ok();
   });
-  const auto found = find_head(*place, file, 10s);
+  const auto found = find_head(*place, 0, file, 10s);
   head.join();
   REQUIRE(found.ok());
   CHECK(to_string(*found) == "10.0.0.2:7001");
+  // What the head of one generation of ranks wrote is not the next one's.
+  CHECK_FALSE(find_head(*place, 1, file, 60ms).ok());
+  REQUIRE(write_private_file(file, "10.0.0.2:7002\n" + place->start_of(1) + "\n").ok());
+  CHECK(find_head(*place, 1, file, 10s).ok());
 }
 
 TEST_CASE("cluster: an endpoint is a host and a port", "[actors][cluster]") {

@@ -51,6 +51,21 @@ TEST_CASE("a resumed run repeats neither evaluation nor save", "[actors]") {
         "stop4");
 }
 
+TEST_CASE("a start from memory saves what no checkpoint has", "[actors][P3]") {
+  RunProgram::Options memory{
+      .first_step = 5, .total_steps = 7, .checkpoint_interval = 3, .first_step_saved = false};
+  CHECK(all(memory) == "train5 save6 train6 save7 stop7");
+  RunProgram stopped(memory);
+  stopped.stop_early();
+  CHECK(take(stopped) == "save5 stop5");
+  memory.save_missed = true;  // that of step 3 was under way
+  CHECK(all(memory) == "save5 train5 save6 train6 save7 stop7");
+  memory.first_step = 6;
+  CHECK(all(memory) == "save6 train6 save7 stop7");
+  memory.save_missed = false;
+  CHECK(all(memory) == "save6 train6 save7 stop7");
+}
+
 TEST_CASE("a start that does part of the run saves and stops there", "[actors]") {
   RunProgram::Options part{
       .total_steps = 5, .steps_per_job = 2, .eval_interval = 2, .checkpoint_interval = 3};

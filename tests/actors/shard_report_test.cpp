@@ -1,11 +1,14 @@
 #include "actors/run/shard_report.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
 #include "actors/run/step_traffic.hpp"
 #include "engine/base/units.hpp"
 #include "engine/memory_prediction.hpp"
+#include "engine/optimizer/registry.hpp"
+#include "engine/shard_rows.hpp"
 
 namespace train::actors {
 namespace {
@@ -104,6 +107,23 @@ TEST_CASE("shard report: has a column for this run and for each strategy",
   CHECK_THAT(line_of(text, "optimizer"),
              Catch::Contains(' ' + format_bytes(whole.optimizer_bytes) + ' '));
   CHECK_THAT(line_of(text, "gather"), Catch::StartsWith("gather 0 B 0 B 0 B 0 B "));
+}
+
+TEST_CASE("shard report: snapshots in memory count, where the run keeps some",
+          "[actors][shard_report]") {
+  const Options options = report_options(4, "full");
+  const auto plan = engine::plan_of(options);
+  REQUIRE(plan.ok());
+  const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
+  std::uint64_t largest = 0;
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    largest = std::max(largest, engine::shard_bytes(*plan, *optimizer, rank));
+  }
+  const std::string text = describe_sharding(options, 2);
+  CHECK_THAT(line_of(text, "snapshots"),
+             Catch::StartsWith("snapshots " + format_bytes(2 * largest) + ' '));
+  CHECK(line_of(text, "total") != line_of(describe_sharding(options), "total"));
+  CHECK(describe_sharding(options).find("snapshots") == std::string::npos);
 }
 
 TEST_CASE("shard report: lists rows by rank and collectives by channel", "[actors][shard_report]") {

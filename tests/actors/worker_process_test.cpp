@@ -133,6 +133,26 @@ TEST_CASE("worker_process: a worker inherits no descriptor", "[actors][worker_pr
   CHECK(test::read_bytes(directory / "list") == "0\n1\n2\n3\n");
 }
 
+TEST_CASE("worker_process: a worker inherits what it is handed", "[actors][worker_process]") {
+  const test::TempDirectory directory;
+  test::write_bytes(directory / "text", "handed over");
+  const int handed = ::open((directory / "text").c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(handed >= 0);
+  Ends ends;
+  WorkerProcesses processes(ends.collector());
+  const std::string read = (directory / "read").string();
+  processes.start(0, shell("cat /proc/self/fd/" + std::to_string(handed) + " >" + read), {handed});
+  processes.start(1, shell("true"), {1'000'000});  // there is none
+  const auto found = ends.wait_for(2);
+  ::close(handed);
+  REQUIRE(found.size() == 2);
+  for (const WorkerEnd& end : found) {
+    CHECK(end.clean == (end.rank == 0));
+    CHECK((end.text.find("could not be started") != std::string::npos) == (end.rank == 1));
+  }
+  CHECK(test::read_bytes(directory / "read") == "handed over");
+}
+
 TEST_CASE("worker_process: one that hangs is killed, the others go on",
           "[actors][worker_process]") {
   Ends ends;

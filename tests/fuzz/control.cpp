@@ -78,6 +78,9 @@ constexpr Reader readers[] = {
     read_message<ShardWritten>,
     read_message<ShardOrder>,
     read_message<ShardDone>,
+    read_message<NodeJoined>,
+    read_message<GenerationOver>,
+    read_message<NodeIdle>,
 };
 
 void run(std::string_view input) {
@@ -103,7 +106,9 @@ std::vector<std::string> seeds() {
           seed(6, RendezvousSet{.key = "k", .bytes = "ab"}),
           seed(10, WorkerFailed{.rank = 1, .text = "no"}),
           seed(11, ShardWritten{.step = 10, .rank = 1, .record = "{}"}),
-          seed(12, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"})};
+          seed(12, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"}),
+          seed(14, NodeJoined{.node = 1}),
+          seed(15, GenerationOver{.again = true})};
 }
 
 }  // namespace

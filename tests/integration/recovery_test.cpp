@@ -15,13 +15,27 @@ Words recovering_keys(const Words& more = {}) {
   return killed_run_keys(kSteps, joined({"recovery.rank_loss=respawn"}, more));
 }
 
+Words results_without_kills(const Words& keys) {
+  const RunSite site;
+  site.train(keys);
+  return results_of(site.run());
+}
+
 const Words& unbroken_results() {
-  static const Words results = [] {
-    const RunSite site;
-    site.train(killed_run_keys(kSteps));
-    return results_of(site.run());
-  }();
+  static const Words results = results_without_kills(killed_run_keys(kSteps));
   return results;
+}
+
+/// Steps in the journal of the run's index.
+std::size_t journalled_steps(const fs::path& run) {
+  auto store = storage::RocksStore::open_read_only(run / "index");
+  REQUIRE(store.ok());
+  std::size_t count = 0;
+  REQUIRE((*store)->scan("step/", [&](std::string_view, std::string_view) {
+    ++count;
+    return true;
+  }));
+  return count;
 }
 
 std::size_t count_of(const std::string& text, const std::string& part) {
@@ -74,6 +88,120 @@ TEST_CASE(
   CHECK(results_of(run.site().run()) == unbroken_results());
 }
 
+TEST_CASE(
+    "recovery: four ranks go on from memory whichever of them are killed when, to the same bits",
+    "[integration][recovery][P1][P4][CK-10]") {
+  static constexpr std::int64_t kFourSteps = 400;
+  // Rarely saved: what is lost with the ranks comes back from memory.
+  const Words shape = {fmt::format("run.steps={}", kFourSteps), "batch.lanes=4",
+                       "checkpoint.interval_steps=150"};
+  static const Words unbroken = results_without_kills(killed_run_keys(kSteps, shape));
+  const char* const strategy = GENERATE("none", "full", "gradient", "hybrid");
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  INFO("seed " << seed);
+  const auto wanted = static_cast<std::size_t>(10 * soak());
+  Words keys = joined(shape, {"parallel.ranks=4", fmt::format("parallel.strategy={}", strategy),
+                              "checkpoint.local_dir=none", "recovery.snapshot_interval_steps=4",
+                              "recovery.max_respawns=1000"});
+  if (std::string(strategy) == "hybrid") {
+    keys.emplace_back("parallel.group=2");
+  }
+  KilledRun run(recovering_keys(keys));
+  std::size_t kills = 0;
+  std::size_t from_memory = 0;
+  while (kills < wanted) {  // run after run, where one is not long enough
+    const auto launcher = run.start(program());
+    std::size_t lost = 0;
+    while (kills < wanted && launcher->running()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 400));
+      const auto workers = workers_of(run.site().path());
+      const unsigned victims = 1 + random() % 15;  // a set of them
+      bool killed = false;
+      for (const auto& [rank, process] : workers) {
+        killed = ((victims >> rank & 1U) != 0 && ::kill(process, SIGKILL) == 0) || killed;
+      }
+      if (!killed) {
+        continue;  // between two generations, or at the end
+      }
+      ++kills;
+      ++lost;
+      launcher->until([&] { return count_of(launcher->err(), "rank_lost ") >= lost; });
+    }
+    const Ended ended = launcher->wait();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    from_memory += count_of(ended.err, " from memory");
+    run.check_after(ended);
+    run.check_tidy();
+    CHECK(results_of(run.site().run()) == unbroken);
+    CHECK(journalled_steps(run.site().run()) == kFourSteps);
+    fs::remove_all(run.site().run());
+  }
+  fmt::print("recovery: seed {}, {}, {} kills, {} starts from memory\n", seed, strategy, kills,
+             from_memory);
+  CHECK(from_memory > 0);
+}
+
+TEST_CASE("recovery: fewer ranks go on from what more of them kept in memory",
+          "[integration][recovery][P1][P4][CK-4][CK-10]") {
+  const char* const strategy = GENERATE("none", "optimizer", "full");
+  INFO(strategy);
+  // Saved at the end alone, where rank 1 never gets past its first file.
+  const Words shape = {"run.steps=60", "batch.lanes=3", "checkpoint.interval_steps=0"};
+  KilledRun run(recovering_keys(
+      joined(shape, {"parallel.ranks=3", fmt::format("parallel.strategy={}", strategy),
+                     "checkpoint.local_dir=none", "recovery.snapshot_interval_steps=8",
+                     "recovery.max_respawns=1"})));
+  const Ended ended =
+      run.start(faulty_program(), {"ACTORTRAIN_TEST_KILL=before:write:1:1"})->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(has(ended.err, "respawned generation=1 step=56 ranks=3"));
+  CHECK(has(ended.err, "respawned generation=2 step=56 ranks=2"));
+  CHECK(has(ended.err, "respawned generation=3 step=56 ranks=2"));
+  CHECK(has(ended.err, "respawned generation=4 step=56 ranks=1"));
+  CHECK(count_of(ended.err, "resumed step=56 from memory") == 4);
+  run.check_after(ended);
+  CHECK(results_of(run.site().run()) == results_without_kills(killed_run_keys(60, shape)));
+}
+
+TEST_CASE("recovery: a stop after a start from memory saves what no checkpoint has",
+          "[integration][recovery][resume][CK-10]") {
+  KilledRun run(
+      recovering_keys({"checkpoint.local_dir=none", "run.steps=100000",
+                       "checkpoint.interval_steps=0", "recovery.snapshot_interval_steps=2"}));
+  const auto launcher = run.start(program());
+  wait_for_output(*launcher, "step 1/");
+  REQUIRE(launcher->until([&] { return last_step(run.site().run()) > 4; }));
+  const auto workers = workers_of(run.site().path());
+  REQUIRE(workers.contains(0));
+  REQUIRE(::kill(workers.at(0), SIGKILL) == 0);
+  REQUIRE(launcher->until([&] { return has(launcher->err(), " from memory"); }));
+  launcher->send(SIGTERM);
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  run.check_after(ended);
+  const auto saved = checkpoint_steps(run.site().run());
+  REQUIRE(saved.size() == 1);
+  CHECK(saved.back() >= 4);
+}
+
+TEST_CASE("recovery: snapshots that no memory is left for are refused in one line",
+          "[integration][recovery][mistakes]") {
+  const KilledRun run(recovering_keys({"checkpoint.local_dir=none"}));
+  // The kernel counts shared memory as a file.
+  const Ended ended =
+      Process({"/bin/sh", "-c", "ulimit -f 100; exec \"$@\"", "sh", program(), "run", "tiny.toml",
+               "--set", "parallel.ranks=2", "--set", "checkpoint.local_dir=none"},
+              run.site().path())
+          .wait();
+  CHECK(ended.exit_code == 2);
+  CHECK(has(ended.err, "recovery.snapshot_interval_steps = 0"));
+  CHECK(has(ended.err, "ulimit -f"));
+}
+
 TEST_CASE("recovery: a worker that falls silent is lost, and the run goes on",
           "[integration][recovery][P1][P4]") {
   KilledRun run(recovering_keys({"checkpoint.local_dir=none"}));
@@ -94,7 +222,8 @@ TEST_CASE("recovery: a worker that falls silent is lost, and the run goes on",
 
 TEST_CASE("recovery: where a rank is lost again and again the run goes on with fewer",
           "[integration][recovery][P1][P4]") {
-  KilledRun run(recovering_keys({"checkpoint.local_dir=none", "recovery.max_respawns=1"}));
+  KilledRun run(recovering_keys({"checkpoint.local_dir=none", "recovery.max_respawns=1",
+                                 "recovery.snapshot_interval_steps=0"}));
   // Rank 1 never gets past its first file.
   const Ended ended =
       run.start(faulty_program(), {"ACTORTRAIN_TEST_KILL=before:write:1:1"})->wait();

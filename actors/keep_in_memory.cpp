@@ -1,0 +1,27 @@
+#include "actors/keep_in_memory.hpp"
+
+#include <memory>
+
+namespace train::actors {
+
+void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
+  const MemoryKeeping& memory = rank.memory;
+  if (memory.snapshots == nullptr || memory.interval == 0 || step == 0 ||
+      step % memory.interval != 0) {
+    return;
+  }
+  // The poison flag belongs to the compute stream; it is read there, in order.
+  const auto poisoned = std::make_shared<bool>(false);
+  rank.compute->enqueue([poisoned, engine = rank.engine.get()] { *poisoned = engine->poisoned(); });
+  kernels::Event::record(*rank.compute).wait_on(*rank.copy);
+  rank.copy->mark({.what = "copy to memory", .step = step - 1, .unit = -1, .lane = -1});
+  rank.copy->enqueue([poisoned, step, number = rank.rank, snapshots = memory.snapshots,
+                      engine = rank.engine.get()] {
+    if (!*poisoned) {
+      snapshots->write(number, step, engine->shard_views());
+    }
+  });
+  copied = kernels::Event::record(*rank.copy);
+}
+
+}  // namespace train::actors

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/net/node_place.hpp"
+#include "actors/run/run_plan.hpp"
+#include "checkpoint/memory_snapshots.hpp"
+#include "engine/base/result.hpp"
+#include "engine/rank_engine.hpp"
+
+namespace train::actors {
+
+using SharedSnapshots = std::shared_ptr<const checkpoint::MemorySnapshots>;
+
+/// Where a rank finds the state to go on from in memory.
+struct MemoryStart {
+  SharedSnapshots snapshots;
+  std::int64_t step = 0;
+};
+
+/// The snapshots in memory of this node's ranks, from generation to generation. Held by the
+/// launcher; while ranks run only they write.
+class NodeMemory {
+ public:
+  /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet. What was
+  /// found by look_back() stays readable. Errors (user): too little memory; names the key.
+  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place);
+
+  /// After the end of a generation: where the next can go on, the newest step up to `reported` that
+  /// all ranks have whole; other snapshots are given up. REQUIRES: no rank runs.
+  [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported);
+  /// What look_back() found is of no use.
+  void forget();
+
+  /// What look_back() found, if it is not forgotten.
+  [[nodiscard]] std::optional<MemoryStart> start() const;
+  /// Where the ranks write; none: the run keeps no snapshots in memory.
+  [[nodiscard]] const SharedSnapshots& current() const { return now_; }
+  /// Of the generation to go on from, if it was another number of ranks; else none.
+  [[nodiscard]] const SharedSnapshots& before() const { return before_; }
+
+ private:
+  SharedSnapshots now_;
+  SharedSnapshots before_;
+  std::optional<std::int64_t> step_;
+};
+
+/// Copies of each rank's shard that its node has room for.
+inline constexpr std::int64_t kMemorySlots = checkpoint::MemorySnapshots::kSlots;
+
+/// Whether the ranks of this run keep snapshots in memory.
+[[nodiscard]] bool keeps_in_memory(const configs::RunConfig& config);
+
+/// What each rank of the node has to have room for.
+[[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(
+    const engine::RankEngine::Options& options, const NodePlace& place);
+
+/// Fills what the engine's rank keeps from the snapshots of all ranks. Errors (failure): one is
+/// missing, or of another plan.
+[[nodiscard]] Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine);
+
+}  // namespace train::actors

@@ -1,0 +1,112 @@
+// Two nodes whose network is cut: each a name space of its own with one link between them. Needs
+// root.
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "tests/integration/rank_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+bool shell(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+/// The name spaces and the link, gone at the end.
+class LinkedNodes {
+ public:
+  LinkedNodes()
+      : made_(shell("ip netns add " + name(0)) && shell("ip netns add " + name(1)) &&
+              shell(fmt::format("ip link add link0 netns {} type veth peer name link0 netns {}",
+                                name(0), name(1))) &&
+              set_up(0) && set_up(1)) {}
+  ~LinkedNodes() {
+    shell("ip netns del " + name(0));
+    shell("ip netns del " + name(1));
+  }
+  LinkedNodes(const LinkedNodes&) = delete;
+  LinkedNodes& operator=(const LinkedNodes&) = delete;
+
+  [[nodiscard]] bool made() const { return made_; }
+
+  /// Cut, it swallows what is sent: nobody is told.
+  [[nodiscard]] static bool set_link(bool works) {
+    return shell(fmt::format("ip -n {} link set link0 {}", name(0), works ? "up" : "down"));
+  }
+
+  static std::unique_ptr<Process> start(const RunSite& site, int node, int job, const Words& keys) {
+    Words words = {"/usr/bin/env",
+                   "ip",
+                   "netns",
+                   "exec",
+                   name(node),
+                   "/usr/bin/env",
+                   "SLURM_STEP_NODELIST=n[0-1]",
+                   "SLURM_STEP_NUM_TASKS=2",
+                   "SLURM_STEP_ID=0",
+                   fmt::format("SLURM_JOB_ID={}", job),
+                   fmt::format("SLURM_NODEID={}", node),
+                   program()};
+    for (const std::string& word : RunSite::run_words(rank_keys(
+             2, "full", joined(keys, {"parallel.nodes=2", "parallel.interface=link0"})))) {
+      words.push_back(word);
+    }
+    return std::make_unique<Process>(words, site.path());
+  }
+
+ private:
+  static std::string name(int node) {
+    return fmt::format("actortrain_test_{}_{}", ::getpid(), node);
+  }
+  static bool set_up(int node) {
+    return shell(fmt::format("ip -n {} address add 10.212.0.{}/24 dev link0", name(node),
+                             node + 1)) &&
+           shell(fmt::format("ip -n {} link set lo up", name(node))) &&
+           shell(fmt::format("ip -n {} link set link0 up", name(node)));
+  }
+
+  bool made_;
+};
+
+}  // namespace
+
+TEST_CASE("cut link: both nodes end by themselves, and the next start goes on to the same bits",
+          "[integration][nodes][failure][P1][P4]") {
+  const LinkedNodes nodes;
+  if (!nodes.made()) {
+    WARN("skipped: cut link: cannot make network name spaces (needs root and iproute2)");
+    return;
+  }
+  const RunSite site;
+  const Words keys = {"run.digest_interval_steps=1", "batch.lanes=2", "eval.interval_steps=0",
+                      "checkpoint.interval_steps=10", "checkpoint.local_dir=none"};
+  const Words endless = joined(keys, {"run.steps=100000"});
+  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, endless),
+                                          LinkedNodes::start(site, 1, 40, endless)};
+  wait_for_output(*cut[0], "checkpoint ");
+  REQUIRE(LinkedNodes::set_link(false));
+  const auto since = std::chrono::steady_clock::now();
+  for (const int node : {0, 1}) {
+    const Ended ended = cut[node]->wait(std::chrono::seconds(120));
+    fmt::print("cut link: node {} ended after {} ms\n", node, elapsed_ms(since));
+    INFO(ended.err);
+    CHECK(ended.exit_code == (node == 0 ? 75 : 1));
+    CHECK(has(ended.err, node == 0 ? "error rank " : "the head is gone"));
+  }
+  CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
+  REQUIRE(LinkedNodes::set_link(true));
+  const std::int64_t last = last_step(site.run()) + 20;
+  const Words rest = joined(keys, {fmt::format("run.steps={}", last)});
+  const auto head = LinkedNodes::start(site, 0, 41, rest);
+  const auto other = LinkedNodes::start(site, 1, 41, rest);
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(has(ended.err, "resumed step="));
+  CHECK(other->wait().exit_code == 0);
+  site.train(joined(rest, {"run.name=one"}));
+  CHECK(results_of(site.run()) == results_of(site.run("one")));
+}
