@@ -19,6 +19,7 @@ struct BatchState {
   std::deque<engine::LaneWork> wanted;
   std::vector<std::int32_t> free_slots;
   std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> slots;
   std::int64_t step = -1;
 };
 
@@ -52,6 +53,8 @@ void read_wanted(BatchSelf self, const RankContext& context) {
     state.step = work.step;
     read_on_stream(self, context, work);
   }
+  state.slots->in_use(context->engine->options().lane_slots -
+                      static_cast<std::int64_t>(state.free_slots.size()));
   if (state.wanted.empty()) {
     state.wait->end();
   } else {
@@ -74,9 +77,11 @@ void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& 
   read_wanted(self, context);
 }
 
-BatchActor::behavior_type batch(BatchSelf self, RankContext context, WaitBoard::Line wait) {
+BatchActor::behavior_type batch(BatchSelf self, RankContext context, WaitBoard::Line wait,
+                                WaitBoard::Credits slots) {
   report_exceptions(self, "batch", [self] { return self->state.step; });
   self->state.wait = wait;
+  self->state.slots = slots;
   for (std::int32_t slot = context->engine->options().lane_slots; slot-- > 0;) {
     self->state.free_slots.push_back(slot);
   }
@@ -93,7 +98,9 @@ BatchActor::behavior_type batch(BatchSelf self, RankContext context, WaitBoard::
 }  // namespace
 
 BatchActor spawn_batch(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(batch, context, context->waits.add("batch"));
+  return system.spawn(
+      batch, context, context->waits.add("batch"),
+      context->waits.add_credits("lane slots", context->engine->options().lane_slots));
 }
 
 }  // namespace train::actors

@@ -27,6 +27,7 @@ struct BuffersState {
   std::vector<bool> stale;  // by group: its refresh is under way
   CollectiveActor collective;
   std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> gathers;
 };
 
 using BuffersSelf = BuffersActor::stateful_pointer<BuffersState>;
@@ -141,6 +142,7 @@ void Buffers::proceed() const {
     context->engine->keep_for_backward(*context->compute, state().commands.front().kind, gather);
   }
   start_gathers();
+  state().gathers->in_use(state().book->gathers_out());
   answer_weights();
   answer_leaves();
   if (!state().weights_wanted.empty()) {
@@ -181,9 +183,12 @@ void Buffers::refresh(std::uint64_t command) const {
 }
 
 BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext context,
-                                             WaitBoard::Line wait) {
-  report_exceptions(self, "buffers", [] { return std::int64_t{-1}; });
+                                             WaitBoard::Line wait, WaitBoard::Credits gathers) {
+  report_exceptions(self, "buffers", [self] {
+    return self->state.commands.empty() ? std::int64_t{-1} : self->state.commands.front().step;
+  });
   self->state.wait = wait;
+  self->state.gathers = gathers;
   self->state.stale.assign(context->engine->plan().groups().size(), false);
   const Buffers buffers{self, context};
   return {
@@ -228,7 +233,9 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
 }  // namespace
 
 BuffersActor spawn_buffers(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(buffers_behavior, context, context->waits.add("buffers"));
+  return system.spawn(buffers_behavior, context, context->waits.add("buffers"),
+                      context->waits.add_credits("gather buffers",
+                                                 engine::gather_buffers(context->engine->plan())));
 }
 
 }  // namespace train::actors

@@ -34,6 +34,7 @@ struct Operation {
   Progress progress = Progress::due;
   std::int64_t begin_ns = 0;  // for the profile: handed to the transport
   std::uint64_t sent_bytes = 0;
+  std::vector<std::int32_t> from = {};  // ranks whose bytes it waits for
 };
 
 struct Wanted {
@@ -48,18 +49,38 @@ struct ChannelState {
   // its index in its command, so the first ones of a command may have to wait for the last of
   // another.
   std::array<bool, engine::kStagingSlots> staged{};
+  std::optional<WaitBoard::Credits> slots;
+  std::optional<ChannelPlace> noted;  // as the board has it
 };
+
+bool same_place(const ChannelPlace& left, const ChannelPlace& right) {
+  return left.phase == right.phase && left.command.sequence == right.command.sequence &&
+         left.op.index == right.op.index;
+}
+
+std::vector<std::int32_t> senders_of(const engine::Transfer& transfer, std::int32_t rank) {
+  std::vector<std::int32_t> senders;
+  for (std::size_t from = 0; from < transfer.receive.size(); ++from) {
+    const auto peer = static_cast<std::int32_t>(from);
+    if (peer != rank && !transfer.receive[from].empty()) {
+      senders.push_back(peer);
+    }
+  }
+  return senders;
+}
 
 struct CollectiveState {
   static inline const char* name = "collective";
   std::optional<engine::ChannelOrder> order;
-  std::map<std::string, Wanted> wanted;                   // by the identity's text
-  std::map<std::uint64_t, engine::CommandKind> commands;  // begun; the newest few
+  std::map<std::string, Wanted> wanted;           // by the identity's text
+  std::map<std::uint64_t, OpenCommand> commands;  // begun; the newest few
   std::array<ChannelState, engine::kChannelCount> channels;
   ConnectCollective peers;
   std::optional<WaitBoard::Line> wait;
+  std::int64_t step = -1;  // of the newest command
 };
 
+using Slots = std::array<WaitBoard::Credits, engine::kChannelCount>;
 using CollectiveSelf = CollectiveActor::stateful_pointer<CollectiveState>;
 
 struct Collective {
@@ -79,14 +100,16 @@ struct Collective {
   void move(engine::Channel which) const;
   void moved(const BytesMoved& message) const;
   void note_waiting() const;
-  void mark(kernels::Stream& stream, const char* what, const CollectiveOp& op) const;
+  void note_places() const;
+  [[nodiscard]] std::optional<ChannelPlace> place_in(engine::Channel which) const;
+  void mark(kernels::Stream& stream, const char* what, const Operation& operation) const;
   void record(const Operation& operation, std::int64_t requested_ns) const;
 };
 
 CollectiveOp Collective::op_of(const CollectiveIdentity& identity) const {
   const auto command = state().commands.find(static_cast<std::uint64_t>(identity.command));
   TRAIN_CHECK(command != state().commands.end(), "{} was never begun", to_string(identity));
-  for (const CollectiveOp& op : context->collectives.of(command->second)) {
+  for (const CollectiveOp& op : context->collectives.of(command->second.kind)) {
     if (op.channel == identity.channel && op.index == identity.index) {
       return op;
     }
@@ -137,7 +160,7 @@ void Collective::pack(Operation& operation) const {
   const bool at_once = context->engine->packed_already(operation.op);
   kernels::Stream& stream = stream_of(operation.op);
   operation.written.wait_on(stream);
-  mark(stream, "pack", operation.op);
+  mark(stream, "pack", operation);
   context->engine->pack(stream, operation.op);
   operation.progress = at_once ? Progress::packed : Progress::packing;
   if (!at_once) {
@@ -161,6 +184,7 @@ void Collective::packed(const CollectiveIdentity& identity) const {
     }
   }
   move(identity.channel);
+  note_places();
 }
 
 // The transport runs exchanges in call order, so none may overtake one that is still packing.
@@ -175,6 +199,7 @@ void Collective::move(engine::Channel which) const {
     operation.progress = Progress::moving;
     engine::Collectives& transport = *context->transports[static_cast<std::size_t>(which)];
     engine::Transfer transfer = context->engine->transfer(operation.op);
+    operation.from = senders_of(transfer, context->rank);
     if (context->trace) {
       operation.begin_ns = steady_now_ns();
       operation.sent_bytes = transfer.sent_bytes(context->rank);
@@ -206,7 +231,7 @@ void Collective::moved(const BytesMoved& message) const {
               "{} before {}", to_string(message.identity), to_string(operation.identity));
   operations.pop_front();
   kernels::Stream& stream = stream_of(operation.op);
-  mark(stream, "unpack", operation.op);
+  mark(stream, "unpack", operation);
   context->engine->unpack(stream, operation.op);
   stream.enqueue([me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel,
                   slot = message.identity.index % engine::kStagingSlots] {
@@ -221,7 +246,50 @@ void Collective::moved(const BytesMoved& message) const {
   note_waiting();
 }
 
+std::optional<ChannelPlace> Collective::place_in(engine::Channel which) const {
+  const ChannelState& here = channel(which);
+  ChannelPlace place;
+  std::optional<CollectiveIdentity> oldest = state().order->expected(which);
+  if (!here.operations.empty()) {
+    const Operation& operation = here.operations.front();
+    oldest = operation.identity;
+    place.phase = operation.progress == Progress::moving ? ChannelPhase::moving
+                  : operation.progress == Progress::due  ? ChannelPhase::slot
+                                                         : ChannelPhase::packing;
+    place.from = operation.from;
+  }
+  if (!oldest) {
+    return std::nullopt;
+  }
+  place.op.index = oldest->index;
+  place.command.sequence = static_cast<std::uint64_t>(oldest->command);
+  if (here.noted && same_place(*here.noted, place)) {
+    return here.noted;
+  }
+  const OpenCommand& command = state().commands.at(place.command.sequence);
+  place.op = op_of(*oldest);
+  place.command.kind = command.kind;
+  place.command.step = command.step;
+  place.since_ns = steady_now_ns();
+  return place;
+}
+
+// For the watchdog.
+void Collective::note_places() const {
+  for (std::size_t which = 0; which < engine::kChannelCount; ++which) {
+    ChannelState& here = state().channels[which];
+    here.slots->in_use(std::count(here.staged.begin(), here.staged.end(), true));
+    const auto place = place_in(static_cast<engine::Channel>(which));
+    if (place.has_value() != here.noted.has_value() ||
+        (place && !same_place(*place, *here.noted))) {
+      here.noted = place;
+      context->board.place(static_cast<engine::Channel>(which), place);
+    }
+  }
+}
+
 void Collective::note_waiting() const {
+  note_places();
   const bool moving =
       std::any_of(state().channels.begin(), state().channels.end(), [](const ChannelState& one) {
         return !one.operations.empty() && one.operations.front().progress == Progress::moving;
@@ -235,13 +303,17 @@ void Collective::note_waiting() const {
   }
 }
 
-void Collective::mark(kernels::Stream& stream, const char* what, const CollectiveOp& op) const {
+void Collective::mark(kernels::Stream& stream, const char* what, const Operation& operation) const {
+  const CollectiveOp& op = operation.op;
   const auto& groups = context->engine->plan().groups();
   const std::int32_t unit =
       op.group < 0
           ? -1
           : static_cast<std::int32_t>(groups[static_cast<std::size_t>(op.group)].first_unit());
-  stream.mark({.what = what, .step = -1, .unit = unit, .lane = -1});
+  const auto command =
+      state().commands.find(static_cast<std::uint64_t>(operation.identity.command));
+  const std::int64_t step = command == state().commands.end() ? -1 : command->second.step;
+  stream.mark({.what = what, .step = step, .unit = unit, .lane = -1});
 }
 
 void Collective::record(const Operation& operation, std::int64_t requested_ns) const {
@@ -260,16 +332,20 @@ void Collective::record(const Operation& operation, std::int64_t requested_ns) c
 }
 
 CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankContext context,
-                                                   WaitBoard::Line wait) {
-  report_exceptions(self, "collective", [] { return std::int64_t{-1}; });
+                                                   WaitBoard::Line wait, const Slots& slots) {
+  report_exceptions(self, "collective", [self] { return self->state.step; });
   self->state.order.emplace(context->generation);
   self->state.wait = wait;
+  for (std::size_t which = 0; which < slots.size(); ++which) {
+    self->state.channels[which].slots = slots[which];
+  }
   const Collective collective{self, context};
   return {
       [self](const ConnectCollective& peers) { self->state.peers = peers; },
       [collective](const OpenCommand& message) {
         auto& commands = collective.state().commands;
-        commands.emplace(message.sequence, message.kind);
+        commands.emplace(message.sequence, message);
+        collective.state().step = message.step;
         while (commands.size() > 8) {  // far more than can be under way
           commands.erase(commands.begin());
         }
@@ -291,6 +367,7 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
       [collective](const OperationUnpacked& message) {
         collective.channel(message.channel).staged.at(message.slot) = false;
         collective.start(message.channel);
+        collective.note_places();
       },
       [collective](const BytesMoved& message) { collective.moved(message); },
   };
@@ -299,7 +376,10 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
 }  // namespace
 
 CollectiveActor spawn_collective(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(collective_behavior, context, context->waits.add("collective"));
+  const Slots slots = {context->waits.add_credits("gather slots", engine::kStagingSlots),
+                       context->waits.add_credits("reduce slots", engine::kStagingSlots),
+                       context->waits.add_credits("control slots", engine::kStagingSlots)};
+  return system.spawn(collective_behavior, context, context->waits.add("collective"), slots);
 }
 
 }  // namespace train::actors

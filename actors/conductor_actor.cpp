@@ -17,6 +17,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/report_messages.hpp"
+#include "actors/messages/watch_messages.hpp"
 #include "actors/rank_agreement.hpp"
 #include "actors/save_schedule.hpp"
 #include "actors/supervision.hpp"
@@ -28,11 +29,18 @@ namespace {
 // A rank that lost another one waits this long for the other's own report.
 constexpr std::chrono::milliseconds kCauseTime{300};
 
+/// On the launcher's board.
+struct Notes {
+  WaitBoard::Line wait;
+  WaitBoard::Credits commands;
+  WaitBoard::Credits saves;
+};
+
 struct ConductorState {
   static inline const char* name = "conductor";
   std::optional<RunProgram> program;
   ConnectConductor peers;
-  std::optional<WaitBoard::Line> wait;
+  std::optional<Notes> notes;
   // Commands given out and not finished (stop not counted): ranks that still have to.
   std::map<std::uint64_t, std::size_t> outstanding;
   RankAgreement agreement;
@@ -62,6 +70,7 @@ struct Conductor {
 
   [[nodiscard]] ConductorState& state() const { return self->state; }
   void pump() const;
+  void note_credits() const;
   void give(const NumberedCommand& command) const;
   void take_snapshot(const NumberedCommand& command) const;
   void grant(std::optional<std::int64_t> step) const;
@@ -142,8 +151,14 @@ void Conductor::announce_skipped() const {
 
 void Conductor::save_finished(std::int64_t step) const {
   grant(state().saves.over(step));
+  note_credits();
   announce_skipped();
   finish_if_done();
+}
+
+void Conductor::note_credits() const {
+  state().notes->commands.in_use(static_cast<std::int64_t>(state().outstanding.size()));
+  state().notes->saves.in_use(state().saves.under_way() ? 1 : 0);
 }
 
 void Conductor::pump() const {
@@ -154,9 +169,10 @@ void Conductor::pump() const {
     }
     give(*command);
   }
-  state().wait->end();  // each finished command starts the wait anew
+  note_credits();
+  state().notes->wait.end();  // each finished command starts the wait anew
   if (!state().outstanding.empty()) {
-    state().wait->begin("the ranks to finish a command", state().steps_finished);
+    state().notes->wait.begin("the ranks to finish a command", state().steps_finished);
   }
   finish_if_done();
 }
@@ -245,8 +261,8 @@ void Conductor::finish_if_done() const {
     close_report();
     return;
   }
-  state().wait->end();
-  state().wait->begin("the last checkpoint to be published", *state().saves.under_way());
+  state().notes->wait.end();
+  state().notes->wait.begin("the last checkpoint to be published", *state().saves.under_way());
   if (!std::exchange(state().draining, true)) {
     self->delayed_send(caf::actor_cast<ConductorActor>(self), state().drain.time, DrainOver{});
   }
@@ -281,7 +297,7 @@ void Conductor::drain_over() const {
 void Conductor::close_report() const {
   if (!state().closing) {
     state().closing = true;
-    state().wait->end();
+    state().notes->wait.end();
     if (state().reporter_gone) {
       tell();
     } else {
@@ -308,6 +324,9 @@ void Conductor::rank_failed(const RankFailed& event) const {
 
 void Conductor::conclude(const RankFailed& event) const {
   if (!state().outcome) {
+    if (state().peers.observer && (event.lost || event.consequence)) {
+      self->send(state().peers.observer, RankLost{event.rank});
+    }
     state().outcome = RunFinished{state().steps_finished, event.exit_code,
                                   fmt::format("rank {} failed: {}", event.rank, event.text),
                                   event.lost || event.consequence};
@@ -341,11 +360,11 @@ void Conductor::part_down(const caf::down_msg& down) const {
 }
 
 ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
-                                                 const SaveDrain& drain, WaitBoard::Line wait) {
+                                                 const SaveDrain& drain, const Notes& notes) {
   report_exceptions(self, "conductor", [] { return std::int64_t{-1}; });
   self->state.program.emplace(program);
   self->state.steps_finished = program.first_step;
-  self->state.wait = wait;
+  self->state.notes = notes;
   self->state.drain = drain;
   const Conductor conductor{self};
   return {
@@ -414,7 +433,11 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
 
 ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
                                const RunProgram::Options& program, const SaveDrain& drain) {
-  return system.spawn(conductor_behavior, program, drain, waits.add("conductor"));
+  const Notes notes{
+      .wait = waits.add("conductor"),
+      .commands = waits.add_credits("commands", static_cast<std::int64_t>(kCommandWindow)),
+      .saves = waits.add_credits("saves", 1)};
+  return system.spawn(conductor_behavior, program, drain, notes);
 }
 
 }  // namespace train::actors

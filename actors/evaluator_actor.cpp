@@ -18,6 +18,7 @@ struct EvaluatorState {
   LaneDriver driver;
   RunEvaluation current;
   std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> lanes;
 };
 
 using EvaluatorSelf = EvaluatorActor::stateful_pointer<EvaluatorState>;
@@ -26,6 +27,7 @@ void pump(EvaluatorSelf self) {
   while (const auto work = self->state.driver.launch()) {
     self->send(self->state.peers.first_layer, ForwardLane{*work});
   }
+  self->state.lanes->in_use(self->state.driver.in_flight());
   if (self->state.driver.wants_tokens()) {
     self->state.wait->begin("tokens of an evaluation lane", self->state.current.step);
   } else {
@@ -47,9 +49,10 @@ void lane_enqueued(EvaluatorSelf self, const RankContext& context, const engine:
 }
 
 EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
-                                        WaitBoard::Line wait) {
+                                        WaitBoard::Line wait, WaitBoard::Credits credits) {
   report_exceptions(self, "evaluator", [self] { return self->state.current.step - 1; });
   self->state.wait = wait;
+  self->state.lanes = credits;
   return {
       [self](const ConnectEvaluator& peers) { self->state.peers = peers; },
       [self, context](const RunEvaluation& message) {
@@ -81,7 +84,8 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
 }  // namespace
 
 EvaluatorActor spawn_evaluator(caf::actor_system& system, const RankContext& context) {
-  return system.spawn(evaluator, context, context->waits.add("evaluator"));
+  return system.spawn(evaluator, context, context->waits.add("evaluator"),
+                      context->waits.add_credits("evaluation lanes", LaneDriver::kLanesInFlight));
 }
 
 }  // namespace train::actors

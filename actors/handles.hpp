@@ -83,6 +83,10 @@ struct ConnectReporter;
 struct ReportDrained;
 struct CloseReport;
 struct CheckStalls;
+struct RankObserved;
+struct ObservationTaken;
+struct RankLost;
+struct StatusWritten;
 
 template <class... Messages>
 using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
@@ -133,6 +137,12 @@ using IndexActor =
 using ReporterActor = Accepts<ConnectReporter, ReportFailed, StepFinished, EvaluationFinished,
                               CheckpointWritten, CheckpointFailed, CheckpointSkipped, CloseReport>;
 
+/// One a rank: tells the observer where the rank is.
 using WatchdogActor = Accepts<CheckStalls>;
+
+/// Keeps what every rank last said of itself.
+using ObserverActor = caf::typed_actor<caf::replies_to<RankObserved>::with<ObservationTaken>,
+                                       caf::reacts_to<CheckStalls>, caf::reacts_to<RankLost>,
+                                       caf::reacts_to<StatusWritten>>;
 
 }  // namespace train::actors

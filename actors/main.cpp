@@ -13,6 +13,7 @@
 #include "actors/run/run_command.hpp"
 #include "actors/run/scale_command.hpp"
 #include "actors/run/signal_watcher.hpp"
+#include "actors/run/status_command.hpp"
 #include "actors/run/submit_command.hpp"
 #include "configs/field_table.hpp"
 #include "engine/base/log.hpp"
@@ -37,6 +38,7 @@ int execute(const cli::PlotOptions& options) { return plot_command(options); }
 int execute(const cli::SubmitOptions& options) { return submit_command(options); }
 int execute(const cli::ReplayOptions& options) { return replay_command(options); }
 int execute(const cli::VerifyOptions& options) { return verify_command(options); }
+int execute(const cli::StatusOptions& options) { return status_command(options); }
 int execute(const cli::PrepareOptions& options) { return prepare_command(options); }
 int execute(const cli::KeysOptions&) { return print(configs::describe_keys_markdown()); }
 int execute(const cli::VersionOptions&) { return print("actortrain " ACTORTRAIN_VERSION "\n"); }

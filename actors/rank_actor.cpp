@@ -7,25 +7,22 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <variant>
 
 #include "actors/keep_in_memory.hpp"
 #include "actors/lane_driver.hpp"
 #include "actors/messages/collective_messages.hpp"
-#include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/lease_messages.hpp"
 #include "actors/messages/save_messages.hpp"
+#include "actors/rank_command.hpp"
 #include "actors/step_event.hpp"
 #include "actors/supervision.hpp"
 #include "engine/sharding/lease_book.hpp"
 
 namespace train::actors {
 namespace {
-
-using Command = std::variant<TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank>;
 
 struct RankState {
   static inline const char* name = "rank";
@@ -40,6 +37,7 @@ struct RankState {
   kernels::Event copied;  // the newest snapshot's copy; updates wait for it on the stream
   std::map<caf::actor_addr, std::string> parts;
   std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> lanes;
   bool failed = false;
 };
 
@@ -75,26 +73,6 @@ struct Rank {
   void fail(const std::string& text, int exit_code, bool consequence = false) const;
 };
 
-template <class... Handlers>
-struct Overloaded : Handlers... {
-  using Handlers::operator()...;
-};
-template <class... Handlers>
-Overloaded(Handlers...) -> Overloaded<Handlers...>;
-
-std::uint64_t sequence_of(const Command& command) {
-  return std::visit([](const auto& one) { return one.sequence; }, command);
-}
-
-engine::CommandKind kind_of(const Command& command) {
-  return std::visit(Overloaded{[](const TrainStep&) { return engine::CommandKind::train_step; },
-                               [](const Evaluate&) { return engine::CommandKind::evaluate; },
-                               [](const TakeSnapshot&) { return engine::CommandKind::snapshot; },
-                               [](const FindNonfinite&) { return engine::CommandKind::diagnose; },
-                               [](const StopRank&) { return engine::CommandKind::stop; }},
-                    command);
-}
-
 void Rank::connect(const ConnectRank& peers) const {
   state().peers = peers;
   const auto supervise = [this](const auto& part, std::string what) {
@@ -116,13 +94,20 @@ void Rank::connect(const ConnectRank& peers) const {
 void Rank::accept(Command command) const {
   state().commands.push_back(std::move(command));
   advance();
+  context->board.queue_commands(static_cast<std::int64_t>(state().commands.size()));
 }
 
 void Rank::advance() const {
   while (!state().current && !state().commands.empty()) {
     state().current = state().commands.front();
     state().commands.pop_front();
-    const OpenCommand opened{sequence_of(*state().current), kind_of(*state().current)};
+    const OpenCommand opened{sequence_of(*state().current), kind_of(*state().current),
+                             step_of(*state().current)};
+    context->board.begin_command({.sequence = opened.sequence,
+                                  .kind = opened.kind,
+                                  .step = opened.step,
+                                  .since_ns = steady_now_ns()},
+                                 static_cast<std::int64_t>(state().commands.size()));
     if (context->engine->plan().ranks() > 1) {
       self->send(state().peers.collective, opened);
     }
@@ -191,6 +176,7 @@ void Rank::pump() const {
   while (const auto work = state().driver.launch()) {
     self->send(state().peers.layers.front(), ForwardLane{*work});
   }
+  state().lanes->in_use(state().driver.in_flight());
   if (state().driver.wants_tokens()) {
     state().wait->begin("tokens of a lane", -1);
   } else {
@@ -269,8 +255,7 @@ void Rank::update_enqueued() const {
 }
 
 void Rank::mark(const char* what) const {
-  const auto* step = std::get_if<TrainStep>(&*state().current);
-  context->compute->mark({.what = what, .step = step != nullptr ? step->step : -1});
+  context->compute->mark({.what = what, .step = step_of(*state().current)});
 }
 
 void Rank::report_step(const TrainStep& command) const {
@@ -301,25 +286,28 @@ void Rank::report_evaluation(const Evaluate& command) const {
 }
 
 void Rank::report_nonfinite(const FindNonfinite& command) const {
-  context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command] {
-        const engine::NonfiniteOrigin origin = runtime->engine->nonfinite_origin();
-        std::string text = "in no layer's output or gradient (only in their sums)";
-        if (origin.found) {
-          text = fmt::format("in {} ({}), lane {}", runtime->engine->unit_name(origin.unit),
-                             origin.backward ? "backward" : "forward", origin.lane);
-        }
-        caf::anon_send(conductor, NonfiniteFound{command.step + 1, runtime->rank, text});
-      });
+  context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
+                             command] {
+    const engine::NonfiniteOrigin origin = runtime->engine->nonfinite_origin();
+    std::string text = "in no layer's output or gradient (only in their sums)";
+    if (origin.found) {
+      text = fmt::format("in {} ({}), lane {} of rank {}", runtime->engine->unit_name(origin.unit),
+                         origin.backward ? "backward" : "forward", origin.lane,
+                         runtime->engine->plan().train_lanes().rank_of(origin.lane));
+    }
+    caf::anon_send(conductor, NonfiniteFound{command.step + 1, runtime->rank, text});
+  });
   finish_on_stream(command.sequence);
   leave();
 }
 
 void Rank::finish_on_stream(std::uint64_t sequence) const {
   context->trace_end();
-  context->compute->enqueue([conductor = state().peers.conductor, sequence, rank = context->rank] {
-    caf::anon_send(conductor, CommandFinished{sequence, rank});
-  });
+  context->compute->enqueue(
+      [conductor = state().peers.conductor, sequence, runtime = context.get()] {
+        runtime->board.finish_command(sequence);
+        caf::anon_send(conductor, CommandFinished{sequence, runtime->rank});
+      });
 }
 
 void Rank::leave() const {
@@ -366,11 +354,14 @@ void watch_streams(const Rank& rank) {
 }
 
 RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankReporting reporting,
-                                       WaitBoard::Line wait) {
+                                       WaitBoard::Line wait, WaitBoard::Credits lanes) {
   const Rank rank{self, context, reporting};
   self->state.wait = wait;
+  self->state.lanes = lanes;
   watch_streams(rank);
-  report_exceptions(self, "rank", [] { return std::int64_t{-1}; });
+  report_exceptions(self, "rank", [self] {
+    return self->state.current ? step_of(*self->state.current) : std::int64_t{-1};
+  });
   self->set_down_handler([rank](caf::down_msg& down) {
     if (down.reason == caf::sec::request_receiver_down) {
       return;  // whom it had asked is another part: that one's own end says why
@@ -430,7 +421,8 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
 
 RankActor spawn_rank(caf::actor_system& system, const RankContext& context,
                      const RankReporting& reporting) {
-  return system.spawn(rank_behavior, context, reporting, context->waits.add("rank"));
+  return system.spawn(rank_behavior, context, reporting, context->waits.add("rank"),
+                      context->waits.add_credits("training lanes", LaneDriver::kLanesInFlight));
 }
 
 }  // namespace train::actors

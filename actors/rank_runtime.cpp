@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -137,6 +139,25 @@ std::string RankRuntime::describe(const kernels::Mark& mark) const {
   return text;
 }
 
+std::string RankRuntime::describe(const CommandPlace& command) {
+  static constexpr std::array<const char*, 5> kNames = {"TrainStep", "Evaluate", "TakeSnapshot",
+                                                        "FindNonfinite", "StopRank"};
+  const std::string name = kNames.at(static_cast<std::size_t>(command.kind));
+  return command.step < 0 ? name : fmt::format("{} {}", name, command.step + 1);
+}
+
+std::string RankRuntime::describe(const ChannelPlace& place) const {
+  const engine::CollectiveOp& op = place.op;
+  const std::string channel = engine::channel_name(op.channel);
+  const std::string kind = engine::collective_name(op.kind);
+  std::string of = kind;
+  if (op.group >= 0) {
+    const std::string& group = engine->plan().groups()[static_cast<std::size_t>(op.group)].name;
+    of = kind == channel ? group : fmt::format("{} of {}", kind, group);
+  }
+  return fmt::format("{} #{} of {} ({})", channel, op.index, describe(place.command), of);
+}
+
 const engine::LaneSchedule& RankRuntime::lanes(engine::LanePurpose purpose) const {
   return purpose == engine::LanePurpose::evaluate ? engine->plan().eval_lanes()
                                                   : engine->plan().train_lanes();
@@ -155,6 +176,8 @@ std::string exception_text(const std::exception_ptr& error) {
   std::string text = "unknown exception";
   try {
     std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    text = "out of memory (std::bad_alloc)";
   } catch (const std::exception& caught) {
     text = caught.what();
   } catch (...) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/profile/rank_trace.hpp"
+#include "actors/rank_board.hpp"
 #include "actors/spare_time.hpp"
 #include "actors/wait_board.hpp"
 #include "checkpoint/memory_snapshots.hpp"
@@ -68,6 +69,7 @@ struct RankRuntime {
   storage::LaneOrder order;
   std::shared_ptr<const storage::DstarOrder> dstar_order;  ///< Trains in it; none: in `order`.
   WaitBoard waits;
+  RankBoard board;
   MemoryKeeping memory;              ///< None: no snapshots in memory.
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
@@ -97,6 +99,10 @@ struct RankRuntime {
                                          std::span<std::int32_t> targets) const;
   /// "block 3 (backward) of step 12, lane 0", for people; steps counted from 1.
   [[nodiscard]] std::string describe(const kernels::Mark& mark) const;
+  /// "TrainStep 40": steps counted from 1, as far as the command has any.
+  [[nodiscard]] static std::string describe(const CommandPlace& command);
+  /// "gather #17 of TrainStep 40 (block 5)".
+  [[nodiscard]] std::string describe(const ChannelPlace& place) const;
   /// Lanes of all ranks in a command of this purpose.
   [[nodiscard]] const engine::LaneSchedule& lanes(engine::LanePurpose purpose) const;
   /// The identity of a collective of this generation.

@@ -14,9 +14,10 @@ namespace {
 
 struct ReporterState {
   static inline const char* name = "reporter";
-  bool failed = false;  // first: the framework would try to build a leading handle from `self`
+  std::shared_ptr<RunReport>
+      report;  // first: the framework would make a handle or a bool of `self`
+  bool failed = false;
   ConductorActor conductor;
-  std::shared_ptr<RunReport> report;
   std::unique_ptr<kernels::Stream> stream;
 };
 

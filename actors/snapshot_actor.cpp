@@ -43,6 +43,7 @@ struct SnapshotState {
   int orders = 0;                       // under way
   std::uint64_t copies = 0;             // made so far
   bool draining = false;
+  std::optional<WaitBoard::Credits> staging;
 };
 
 using SnapshotSelf = SnapshotActor::stateful_pointer<SnapshotState>;
@@ -62,6 +63,7 @@ struct Snapshot {
   void follow(const ShardOrder& order) const;
   void order_done() const;
   [[nodiscard]] bool idle() const;
+  void note_credits() const;
   void lend_if_idle() const;
   void release_if_idle_since(const ReleaseStaging& message) const;
   void tell_if_drained() const;
@@ -87,6 +89,7 @@ void Snapshot::copy(const CopyState& message) const {
   buffer.newest = message.step;
   ++buffer.copying;
   ++state().copies;
+  note_credits();
   if (message.write_now) {
     state().granted = message.step;
   }
@@ -120,6 +123,7 @@ void Snapshot::copied(const StateCopied& message) const {
     buffer.failure = message.failure;
   }
   write_granted();
+  note_credits();
   lend_if_idle();
   tell_if_drained();
 }
@@ -170,6 +174,7 @@ void Snapshot::write_done() const {
       state().granted.reset();
     }
   }
+  note_credits();
   lend_if_idle();
   tell_if_drained();
 }
@@ -219,6 +224,12 @@ bool Snapshot::idle() const {
                      [](const Buffer& buffer) { return buffer.free(); });
 }
 
+void Snapshot::note_credits() const {
+  const auto& buffers = state().buffers;
+  state().staging->in_use(std::count_if(buffers.begin(), buffers.end(),
+                                        [](const Buffer& buffer) { return !buffer.free(); }));
+}
+
 // Memory is lent and released on the stream that would fill it next, after what that has to do.
 
 void Snapshot::lend_if_idle() const {
@@ -251,8 +262,9 @@ void Snapshot::tell_if_drained() const {
 }
 
 SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext context,
-                                               ShardWork work) {
+                                               ShardWork work, WaitBoard::Credits staging) {
   report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
+  self->state.staging = staging;
   self->set_down_handler([self](caf::down_msg& down) { self->quit(std::move(down.reason)); });
   const Snapshot snapshot{self, std::move(context), std::move(work)};
   return {
@@ -297,7 +309,8 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
 
 SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& context,
                              const ShardWork& work) {
-  return system.spawn(snapshot_behavior, context, work);
+  return system.spawn(snapshot_behavior, context, work,
+                      context->waits.add_credits("staging buffers", kStagingBuffers));
 }
 
 }  // namespace train::actors

@@ -47,6 +47,21 @@ WaitBoard::Line WaitBoard::add(std::string who) {
   return Line(&state);
 }
 
+WaitBoard::Credits WaitBoard::add_credits(const char* what, std::int64_t limit) {
+  Credits::State& state = credits_.emplace_back();
+  state.what = what;
+  state.limit = limit;
+  return Credits(&state);
+}
+
+std::vector<WaitBoard::Lent> WaitBoard::lent() const {
+  std::vector<Lent> all;
+  for (const Credits::State& one : credits_) {
+    all.push_back({one.what, one.in_use.load(std::memory_order_relaxed), one.limit});
+  }
+  return all;
+}
+
 std::vector<WaitBoard::Wait> WaitBoard::waiting() const {
   std::vector<Wait> waits;
   for (const Line::State& line : lines_) {

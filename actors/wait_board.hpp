@@ -14,10 +14,33 @@
 namespace train::actors {
 
 /// Who waits for what, and since when: every parked actor writes its own line, the watchdog reads
-/// all. Threading: add() before the actors run; begin/end by the line's owner; waiting() from any
-/// thread. Nothing here blocks.
+/// all. And how many of which credits are lent. Threading: add() before the actors run; begin/end
+/// by the line's owner; waiting() and lent() from any thread. Nothing here blocks.
 class WaitBoard {
  public:
+  /// Credits of one kind: how many there are, and how many are lent.
+  struct Lent {
+    const char* what = "";
+    std::int64_t in_use = 0;
+    std::int64_t limit = 0;
+  };
+
+  /// One kind's entry. Copyable handle; the board outlives it.
+  class Credits {
+   public:
+    void in_use(std::int64_t count) { state_->in_use.store(count, std::memory_order_relaxed); }
+
+   private:
+    friend class WaitBoard;
+    struct State {
+      const char* what = "";
+      std::int64_t limit = 0;
+      std::atomic<std::int64_t> in_use{0};
+    };
+    explicit Credits(State* state) : state_(state) {}
+    State* state_;
+  };
+
   struct Wait {
     std::string who;
     const char* what = "";
@@ -70,13 +93,17 @@ class WaitBoard {
   /// Lines added from here on keep their newest `capacity` waits.
   void record(std::size_t capacity) { capacity_ = capacity; }
   [[nodiscard]] Line add(std::string who);
+  /// `what` is a string literal.
+  [[nodiscard]] Credits add_credits(const char* what, std::int64_t limit);
   [[nodiscard]] std::vector<Wait> waiting() const;
+  [[nodiscard]] std::vector<Lent> lent() const;
   /// Of the recorded lines; a wait under way ends at `now_ns`. From any thread.
   [[nodiscard]] std::vector<History> history(std::int64_t now_ns) const;
 
  private:
   std::size_t capacity_ = 0;
   std::deque<Line::State> lines_;  // a deque: lines never move
+  std::deque<Credits::State> credits_;
 };
 
 [[nodiscard]] std::int64_t steady_now_ns();

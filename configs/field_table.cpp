@@ -36,6 +36,8 @@ constexpr auto checkpoint = at<&RunConfig::checkpoint, Member>;
 template <auto Member>
 constexpr auto recovery = at<&RunConfig::recovery, Member>;
 template <auto Member>
+constexpr auto watchdog = at<&RunConfig::watchdog, Member>;
+template <auto Member>
 constexpr auto parallel = at<&RunConfig::parallel, Member>;
 template <auto Member>
 constexpr auto precision = at<&RunConfig::precision, Member>;
@@ -283,6 +285,10 @@ constexpr auto kFields = std::to_array<Field>({
      "outlives its process: ranks that are started again go on from there. 0: only from "
      "checkpoints. No effect on several nodes, or where ranks share the launcher's process.",
      recovery<&RecoverySection::snapshot_interval_steps>, kOptional, between(0, 1e6)},
+
+    {"watchdog", "stall_s", "seconds",
+     "When nothing has moved for so long, say who waits for whom; 0: never.",
+     watchdog<&WatchdogSection::stall_s>, kOptional, between(0, 1e6)},
 
     {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},

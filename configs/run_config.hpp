@@ -12,6 +12,7 @@
 #include "configs/recovery_section.hpp"
 #include "configs/run_section.hpp"
 #include "configs/scaling_section.hpp"
+#include "configs/watchdog_section.hpp"
 
 namespace train::configs {
 
@@ -27,6 +28,7 @@ struct RunConfig {
   EvalSection eval;
   CheckpointSection checkpoint;
   RecoverySection recovery;
+  WatchdogSection watchdog;
   ParallelSection parallel;
   PrecisionSection precision;
   MemorySection memory;

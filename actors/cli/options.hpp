@@ -68,6 +68,12 @@ struct GenerateOptions {
   std::optional<std::int64_t> step;  ///< Of the checkpoint; none: the newest.
 };
 
+/// actortrain status RUN_DIRECTORY
+struct StatusOptions {
+  std::string run_directory;
+  bool json = false;  ///< For programs.
+};
+
 /// actortrain checkpoints list|show|verify|prune|reindex|diff
 struct CheckpointsOptions {
   enum class Action : std::uint8_t { list, show, verify, prune, reindex, diff };
@@ -110,10 +116,10 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command =
-    std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions, KeysOptions,
-                 VersionOptions, HelpOptions, WorkerOptions, CheckpointsOptions, ExportOptions,
-                 ScaleOptions, PlotOptions, SubmitOptions, ReplayOptions, VerifyOptions>;
+using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
+                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions,
+                             CheckpointsOptions, ExportOptions, ScaleOptions, PlotOptions,
+                             SubmitOptions, StatusOptions, ReplayOptions, VerifyOptions>;
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

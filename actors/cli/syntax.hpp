@@ -30,7 +30,7 @@ using CommandSyntaxes = std::vector<CommandSyntax>;
 
 void describe_training(CLI::App& app, CommandSyntaxes& syntaxes);     ///< run, plan
 void describe_submit(CLI::App& app, CommandSyntaxes& syntaxes);       ///< submit
-void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);        ///< eval, generate
+void describe_using(CLI::App& app, CommandSyntaxes& syntaxes);        ///< status, eval, generate
 void describe_checkpoints(CLI::App& app, CommandSyntaxes& syntaxes);  ///< checkpoints …
 void describe_audit(CLI::App& app, CommandSyntaxes& syntaxes);        ///< replay, verify
 void describe_export(CLI::App& app, CommandSyntaxes& syntaxes);       ///< export

@@ -96,9 +96,19 @@ CommandSyntax generate_syntax(CLI::App& app) {
   return {command, [=] { return finish_generate(*command, *options, *step_option, *step); }};
 }
 
+CommandSyntax status_syntax(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "status", "How a run is: its progress, its ranks, who waits for whom. Also while it runs.");
+  const auto options = std::make_shared<StatusOptions>();
+  add_run_directory(*command, options->run_directory);
+  command->add_flag("--json", options->json, "One JSON object, for programs");
+  return {command, [=]() -> Result<Command> { return Command(*options); }};
+}
+
 }  // namespace
 
 void describe_using(CLI::App& app, CommandSyntaxes& syntaxes) {
+  syntaxes.push_back(status_syntax(app));
   syntaxes.push_back(eval_syntax(app));
   syntaxes.push_back(generate_syntax(app));
 }

@@ -15,6 +15,7 @@ namespace train::actors {
 struct OpenCommand {
   std::uint64_t sequence = 0;
   engine::CommandKind kind = engine::CommandKind::stop;
+  std::int64_t step = -1;  ///< Index of the step it is of, or comes after; -1: of none.
 };
 
 /// Layer shard, buffers or rank -> collective: run this operation when it is its turn. What it

@@ -13,8 +13,9 @@ namespace train::actors {
 struct ConnectConductor {
   std::vector<RankActor> ranks;  ///< By rank.
   ReporterActor reporter;
-  caf::actor waiter;      ///< Receives RunFinished.
-  IndexActor index = {};  ///< None: nothing is ever saved.
+  caf::actor waiter;            ///< Receives RunFinished.
+  IndexActor index = {};        ///< None: nothing is ever saved.
+  ObserverActor observer = {};  ///< None: nobody asks about stalls.
 };
 
 struct ConnectRank {

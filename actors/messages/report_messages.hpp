@@ -2,18 +2,14 @@
 
 #include <caf/allowed_unsafe_message_type.hpp>
 
-// Between conductor, reporter and watchdog.
+// Between conductor and reporter.
 namespace train::actors {
 
 /// Conductor -> reporter, and back when everything is written.
 struct CloseReport {};
 struct ReportDrained {};
 
-/// Watchdog -> itself: look again.
-struct CheckStalls {};
-
 }  // namespace train::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CloseReport)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReportDrained)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CheckStalls)

@@ -24,6 +24,7 @@ struct Assignment {
   caf::strong_actor_ptr conductor;
   caf::strong_actor_ptr index;
   caf::strong_actor_ptr rendezvous;
+  caf::strong_actor_ptr observer;
 };
 
 /// Worker -> head: state restored, connected to all ranks; waits for commands.
@@ -40,6 +41,7 @@ struct WorkerFailed {
   std::int32_t rank = 0;
   std::string text;
   std::int32_t exit_code = 1;
+  bool cause = false;  ///< It did not fail for want of another rank.
 };
 
 /// Cluster -> the thread that waits for it.
@@ -57,7 +59,7 @@ template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Assignment& x) {
   return f(caf::meta::type_name("Assignment"), x.generation, x.config_text, x.checkpoint,
            x.memory_step, x.run_directory, x.two_places, x.checkpoint_tag, x.trace_directory,
-           x.threads, x.conductor, x.index, x.rendezvous);
+           x.threads, x.conductor, x.index, x.rendezvous, x.observer);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {
@@ -66,7 +68,7 @@ typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerFailed& x) {
-  return f(caf::meta::type_name("WorkerFailed"), x.rank, x.text, x.exit_code);
+  return f(caf::meta::type_name("WorkerFailed"), x.rank, x.text, x.exit_code, x.cause);
 }
 
 }  // namespace train::actors

@@ -147,7 +147,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
         }
       },
       [cluster](const WorkerFailed& worker) {
-        if (worker.exit_code == 1) {
+        if (worker.exit_code == 1 && !worker.cause) {
           cluster.fail_later({worker.text, 1});
         } else {
           cluster.fail({worker.text, worker.exit_code});

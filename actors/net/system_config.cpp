@@ -9,6 +9,7 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/save_messages.hpp"
+#include "actors/messages/watch_messages.hpp"
 #include "actors/messages/worker_messages.hpp"
 
 namespace train::actors {
@@ -44,6 +45,12 @@ void add_events(caf::actor_system_config& config) {
   config.add_message_type<ReportFailed>("ReportFailed");
   config.add_message_type<StopRequested>("StopRequested");
   config.add_message_type<RunFinished>("RunFinished");
+  config.add_message_type<RankObserved>("RankObserved");
+  config.add_message_type<ObservedWait>("ObservedWait");
+  config.add_message_type<ObservedStream>("ObservedStream");
+  config.add_message_type<ObservedChannel>("ObservedChannel");
+  config.add_message_type<ObservedQueue>("ObservedQueue");
+  config.add_message_type<ObservationTaken>("ObservationTaken");
 }
 
 void add_cluster(caf::actor_system_config& config) {

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -29,6 +30,10 @@ namespace train::actors {
 namespace {
 
 constexpr int kExitNotStarted = 127;
+constexpr const char* kShortOfMemory =
+    " (the kernel has killed a process of this machine meanwhile because memory ran out: dmesg "
+    "says "
+    "which)";
 constexpr std::array kOnlyForTheLauncher = {SIGINT, SIGTERM, SIGUSR1};
 
 std::string text_of(int error_number) { return std::generic_category().message(error_number); }
@@ -177,8 +182,9 @@ void WorkerProcesses::start(std::int32_t rank, std::vector<std::string> words,
 std::size_t WorkerProcesses::kill_if(const std::function<bool(const Child&)>& condition) {
   const std::lock_guard lock(mutex_);
   std::size_t killed = 0;
-  for (const Child& child : children_) {
+  for (Child& child : children_) {
     if (condition(child) && ::pidfd_send_signal(child.handle.get(), SIGKILL, nullptr, 0) == 0) {
+      child.told_to_end = true;
       ++killed;
     }
   }
@@ -234,8 +240,10 @@ void WorkerProcesses::take_orders() {
       continue;
     }
     const std::lock_guard lock(mutex_);
-    children_.push_back(
-        {.rank = order.rank, .pid = started.pid, .handle = std::move(started.handle)});
+    children_.push_back({.rank = order.rank,
+                         .pid = started.pid,
+                         .handle = std::move(started.handle),
+                         .oom_kills = count_oom_kills()});
   }
 }
 
@@ -249,11 +257,15 @@ void WorkerProcesses::reap_ended() {
         ++child;
         continue;
       }
+      const bool unasked = info->si_code != CLD_EXITED && !child->told_to_end;
+      const bool short_of_memory = unasked && info->si_status == SIGKILL && child->oom_kills &&
+                                   count_oom_kills() > child->oom_kills;
       ends.push_back({.rank = child->rank,
                       .pid = child->pid,
-                      .text = describe(*info),
+                      .text = describe(*info) + (short_of_memory ? kShortOfMemory : ""),
                       .clean = info->si_code == CLD_EXITED && info->si_status == 0,
-                      .killed = killed_from_outside(*info)});
+                      .killed = killed_from_outside(*info),
+                      .unasked = unasked});
       child = children_.erase(child);
     }
   }
@@ -282,6 +294,18 @@ void WorkerProcesses::serve() {
     take_orders();
     reap_ended();
   }
+}
+
+std::optional<std::uint64_t> count_oom_kills(const std::filesystem::path& vmstat) {
+  std::ifstream file(vmstat);
+  std::string name;
+  std::uint64_t count = 0;
+  while (file >> name >> count) {
+    if (name == "oom_kill") {
+      return count;
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> worker_words(std::int32_t rank, const std::string& head,

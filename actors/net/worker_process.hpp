@@ -5,9 +5,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,6 +26,8 @@ struct WorkerEnd {
   std::string text;     ///< "exit code 3", "killed by SIGKILL", or why it could not be started.
   bool clean = false;   ///< Exit code 0.
   bool killed = false;  ///< By a signal from outside, not one that an error of its own raises.
+  /// By a signal, and neither kill() nor terminate_all() had sent one.
+  bool unasked = false;
 };
 
 /// The worker processes of one node. Each is killed by the kernel when this process ends, however
@@ -63,6 +67,8 @@ class WorkerProcesses {
     std::int32_t rank = 0;
     pid_t pid = -1;
     Descriptor handle;  // readable when it has ended
+    bool told_to_end = false;
+    std::optional<std::uint64_t> oom_kills;  // of this machine when it was started
   };
   struct Order {
     std::int32_t rank = 0;
@@ -87,6 +93,11 @@ class WorkerProcesses {
   bool stop_ = false;            // guarded by mutex_
   std::thread thread_;           // last: it uses all of the above
 };
+
+/// Processes that the kernel has killed on this machine because memory ran out, as `vmstat` (a file
+/// like /proc/vmstat) counts them; none: it does not say.
+[[nodiscard]] std::optional<std::uint64_t> count_oom_kills(
+    const std::filesystem::path& vmstat = "/proc/vmstat");
 
 /// The words that start this very program as a worker.
 [[nodiscard]] std::vector<std::string> worker_words(std::int32_t rank, const std::string& head,

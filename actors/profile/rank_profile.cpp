@@ -1,15 +1,14 @@
 #include "actors/profile/rank_profile.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <climits>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "actors/host_name.hpp"
 
 namespace train::actors {
 namespace {
@@ -43,11 +42,6 @@ class Names {
   std::map<const char*, std::uint32_t> by_address_;
   std::map<std::string, std::uint32_t> by_text_;
 };
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 /// The steady clock is the kernel's, counted from its start.
 std::string machine_name() {

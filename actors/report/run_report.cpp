@@ -95,6 +95,7 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
     report->tensorboard_.emplace(std::move(writer).value());
   }
   report->last_ns_ = steady_now_ns();  // the clock of the first step
+  report->progress_.step = options.first_step;
   return report;
 }
 
@@ -152,6 +153,12 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
   smoothed_ = smoothed_ == 0.0 ? tokens_per_second_ : 0.9 * smoothed_ + 0.1 * tokens_per_second_;
   last_ns_ = now_ns;
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.step = event.step;
+    progress_.tokens_per_second = smoothed_;
+    progress_.step_ns = now_ns;
+  }
   show(event);
   const bool due = event.step % options_.log_interval == 0 || event.step == options_.total_steps;
   if (!due && !event.has_digest) {
@@ -207,12 +214,23 @@ Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_n
 }
 
 void RunReport::checkpoint(const CheckpointWritten& event) {
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.saved_step = event.step;
+    progress_.saved_ns = steady_now_ns();
+    progress_.saved_directory = event.directory;
+    progress_.save_failure.clear();
+  }
   print_line(fmt::format("checkpoint {} ({}, {})", event.directory, format_bytes(event.size_bytes),
                          format_duration(static_cast<double>(event.elapsed_ns) * 1e-9)));
 }
 
 void RunReport::checkpoint_failed(const CheckpointFailed& event) {
   close();
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.save_failure = event.text;
+  }
   log_error(
       fmt::format("checkpoint_failed step={} {}; training goes on, the checkpoints before it "
                   "stand",
@@ -255,6 +273,11 @@ void RunReport::print_line(const std::string& text) {
       options_.out);
   live_line_ = false;
   std::fflush(options_.out);
+}
+
+RunProgress RunReport::progress() const {
+  const std::lock_guard lock(progress_mutex_);
+  return progress_;
 }
 
 void RunReport::close() {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,9 +35,21 @@ struct ReportOptions {
 /// Whether the metrics of the run in `directory` hold the evaluation after `step`. Blocks.
 [[nodiscard]] bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step);
 
+/// How far a run has come, for those who ask while it is on.
+struct RunProgress {
+  std::int64_t step = 0;
+  double tokens_per_second = 0.0;  ///< Moving average; 0: no step of this start is done.
+  std::int64_t step_ns = 0;        ///< Steady clock: when the newest step was done.
+  std::int64_t saved_step = -1;    ///< Newest checkpoint of this start; -1: none.
+  std::int64_t saved_ns = 0;       ///< Steady clock.
+  std::string saved_directory = {};
+  std::string save_failure = {};  ///< Of the newest save; empty: it succeeded.
+};
+
 /// Writes metrics.jsonl, TensorBoard events and the progress line of one run.
 ///
-/// Threading: one owner at a time (the report stream). Every call blocks on the disk.
+/// Threading: one owner at a time (the report stream); progress() from any thread. Every other call
+/// blocks on the disk.
 /// Errors: the first one is kept and returned by every later call; the run goes on.
 class RunReport {
  public:
@@ -53,6 +66,7 @@ class RunReport {
   void checkpoint_failed(const CheckpointFailed& event);
   /// Ends the live line.
   void close();
+  [[nodiscard]] RunProgress progress() const;
 
  private:
   explicit RunReport(const ReportOptions& options) : options_(options) {}
@@ -70,7 +84,9 @@ class RunReport {
   double tokens_per_second_ = 0.0;  ///< Of the newest step.
   double smoothed_ = 0.0;           ///< Tokens per second, moving average.
   bool live_line_ = false;
-  std::optional<Error> failure_;
+  std::optional<Error> failure_ = {};
+  mutable std::mutex progress_mutex_;
+  RunProgress progress_;
 };
 
 }  // namespace train::actors

@@ -61,8 +61,8 @@ Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, st
                                       caf::actor_cast<caf::actor>(index)};
     std::vector<RankActor> ranks;
     for (const RankContext& context : contexts) {
-      RankActors started =
-          start_rank(system, {.context = context, .shards = {}, .reporting = {}}, conductor, index);
+      RankActors started = start_rank(system, {.context = context, .shards = {}, .reporting = {}},
+                                      {.conductor = conductor, .index = index});
       ranks.push_back(started.rank);
       actors.insert(actors.end(), started.all.begin(), started.all.end());
     }

@@ -8,7 +8,7 @@
 namespace train::actors {
 
 /// Starts all ranks of a prepared run, and returns when none of them does anything any more.
-using GenerationRunner = std::function<Result<RunFinished>(const PreparedRun& run)>;
+using GenerationRunner = std::function<Result<RunFinished>(PreparedRun& run)>;
 
 /// Generations of ranks until the run is over: a rank that is lost ends one of them, not the run.
 /// The next one goes on from the newest checkpoint, with fewer ranks where starts are lost without

@@ -177,7 +177,11 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                   .save_missed = save_missed(run)},
       .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),
                 .local_place = run.home->places().local.string()},
-      .waits = std::make_shared<WaitBoard>()};
+      .waits = std::make_shared<WaitBoard>(),
+      .observing = {.ranks = run.config().parallel.ranks,
+                    .generation = run.generation,
+                    .stall_ns = run.config().watchdog.stall_s * 1'000'000'000,
+                    .status = run.status}};
 }
 
 }  // namespace train::actors

@@ -10,6 +10,7 @@
 #include "actors/run/run_directory.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/training_system.hpp"
+#include "actors/status/status_file.hpp"
 
 namespace train::actors {
 
@@ -26,6 +27,7 @@ struct PreparedRun {
   NodePlace place;                                  ///< The head's.
   bool profile = false;                             ///< Record what ran when.
   std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
+  std::shared_ptr<StatusFile> status = {};  ///< Where the run says how it is; none: nowhere.
 
   [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
   [[nodiscard]] std::int64_t first_step() const;

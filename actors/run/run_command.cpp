@@ -139,8 +139,28 @@ Result<RunFinished> run_generation(PreparedRun& run) {
   if (!report) {
     return report.error();
   }
-  return in_processes(run.config().parallel) ? run_in_processes(run, std::move(report).value())
-                                             : run_here(run, std::move(report).value());
+  const std::shared_ptr<RunReport> kept = std::move(report).value();
+  auto outcome =
+      in_processes(run.config().parallel) ? run_in_processes(run, kept) : run_here(run, kept);
+  run.status->note(kept->progress());
+  return outcome;
+}
+
+/// The run's status where no observer is there to write it; the run does not depend on it.
+void write_status(const PreparedRun& run, std::optional<RunFinished> outcome) {
+  if (run.status == nullptr) {  // a simulation
+    return;
+  }
+  RunStatus status{.base = {},
+                   .phase = outcome ? "over" : "starting",
+                   .generation = run.generation,
+                   .ranks = run.config().parallel.ranks,
+                   .now_ns = steady_now_ns(),
+                   .progress = {.step = outcome ? outcome->step : run.first_step()},
+                   .outcome = std::move(outcome)};
+  if (const Status written = run.status->write(std::move(status)); !written) {
+    log_warning(fmt::format("status_not_written {}", written.error().message));
+  }
 }
 
 }  // namespace
@@ -148,6 +168,7 @@ Result<RunFinished> run_generation(PreparedRun& run) {
 Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation) {
   Respawns respawns(run.config().recovery, run.first_step());
   while (true) {
+    write_status(run, std::nullopt);
     auto outcome = run_generation(run);
     if (!outcome || !outcome->rank_lost) {
       return outcome;
@@ -202,7 +223,13 @@ int run_to_end(PreparedRun& run) {
       return report_error(made.error());
     }
   }
+  run.status = std::make_shared<StatusFile>(
+      run.directory.root,
+      status_base(run.directory.root.filename().string(), run.config().run.steps));
   const Result<RunFinished> outcome = run_generations(run, run_generation);
+  write_status(run, outcome ? *outcome
+                            : RunFinished{run.first_step(), outcome.error().exit_code(),
+                                          outcome.error().message});
   if (!outcome) {
     return report_error(outcome.error());
   }

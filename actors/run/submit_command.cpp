@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "actors/exit_codes.hpp"
+#include "actors/host_name.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/submit_script.hpp"
@@ -39,11 +39,6 @@ Result<fs::path> from_the_root(const fs::path& path) {
   return found.lexically_normal();
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 /// Beside the run file, as the runs that are shipped have it, or of the working directory.
 fs::path profile_directory_of(const std::string& config) {
   const fs::path beside = fs::path(config).parent_path() / "clusters";
@@ -54,7 +49,7 @@ fs::path profile_directory_of(const std::string& config) {
 /// The profile, with what the command line says in place of what the profile says.
 Result<configs::ClusterProfile> cluster_for(const cli::SubmitOptions& options) {
   auto cluster = configs::find_cluster_profile(profile_directory_of(options.config),
-                                               options.profile, host_name());
+                                               options.profile, host_name(""));
   if (!cluster) {
     return cluster.error();
   }

@@ -62,10 +62,29 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
   caf::anon_send(parts.no_decay, ConnectOptimizer{rank});
 }
 
+NamedActors name_parts(const RankActor& rank, const ConnectRank& peers,
+                       const engine::RankEngine& engine) {
+  NamedActors parts;
+  const auto add = [&parts](std::string name, const auto& actor) {
+    parts.emplace_back(std::move(name), caf::actor_cast<caf::actor>(actor));
+  };
+  add("rank", rank);
+  add("batch", peers.batch);
+  add("evaluator", peers.evaluator);
+  add("collective", peers.collective);
+  add("buffers", peers.buffers);
+  add("snapshot", peers.snapshot);
+  add("optimizer group decay", peers.decay);
+  add("optimizer group no_decay", peers.no_decay);
+  for (std::size_t unit = 0; unit < peers.layers.size(); ++unit) {
+    add(engine.unit_name(unit), peers.layers[unit]);
+  }
+  return parts;
+}
+
 }  // namespace
 
-RankActors start_rank(caf::actor_system& system, const RankParts& parts,
-                      const ConductorActor& conductor, const IndexActor& index) {
+RankActors start_rank(caf::actor_system& system, const RankParts& parts, const RankHead& head) {
   const Status credits = check_credits(credits_of_run(parts.context->engine->options().lane_slots));
   TRAIN_CHECK(credits.ok(), "{}", credits.error().message);
   TRAIN_CHECK(system.scheduler().num_workers() == 1, "actors of a rank on {} threads",
@@ -73,16 +92,22 @@ RankActors start_rank(caf::actor_system& system, const RankParts& parts,
   RankActors actors;
   actors.rank = spawn_rank(system, parts.context, parts.reporting);
   ConnectRank peers = spawn_parts(system, parts);
-  peers.conductor = conductor;
+  peers.conductor = head.conductor;
   // Last of all: from here on the board's lines are fixed, and the watchdog may read them.
-  const WatchdogActor watchdog = spawn_watchdog(system, parts.context, parts.stall_ns);
+  WatchdogActor watchdog;
+  if (head.observer) {
+    watchdog = spawn_watchdog(system, parts.context, head.observer,
+                              name_parts(actors.rank, peers, *parts.context->engine));
+  }
 
   connect_parts(peers, actors.rank);
-  caf::anon_send(peers.snapshot, ConnectSnapshot{actors.rank, conductor, index});
+  caf::anon_send(peers.snapshot, ConnectSnapshot{actors.rank, head.conductor, head.index});
   caf::anon_send(actors.rank, peers);
 
   keep(actors.all, actors.rank);  // before its parts: their ordered end is no failure to it then
-  keep(actors.all, watchdog);
+  if (watchdog) {
+    keep(actors.all, watchdog);
+  }
   keep(actors.all, peers.batch);
   keep(actors.all, peers.evaluator);
   keep(actors.all, peers.collective);
@@ -101,9 +126,15 @@ HeadActors start_head(caf::actor_system& system, const HeadParts& parts) {
   head.conductor = spawn_conductor(system, *parts.waits, parts.program, parts.drain);
   head.reporter = spawn_reporter(system, parts.report, parts.report_stream);
   head.index = spawn_index(system, parts.disk, parts.index);
+  Observing observing = parts.observing;
+  observing.waits = parts.waits;
+  observing.report = parts.report;
+  observing.disk = parts.disk;
+  head.observer = spawn_observer(system, observing, parts.report_stream);
   keep(head.all, head.conductor);
   keep(head.all, head.reporter);
   keep(head.all, head.index);
+  keep(head.all, head.observer);
   return head;
 }
 
@@ -111,7 +142,8 @@ void connect_head(const HeadActors& head, const std::vector<RankActor>& ranks,
                   const caf::actor& waiter) {
   caf::anon_send(head.index, ConnectIndex{ranks, head.conductor});
   caf::anon_send(head.reporter, ConnectReporter{head.conductor});
-  caf::anon_send(head.conductor, ConnectConductor{ranks, head.reporter, waiter, head.index});
+  caf::anon_send(head.conductor,
+                 ConnectConductor{ranks, head.reporter, waiter, head.index, head.observer});
 }
 
 TrainingActors start_training(caf::actor_system& system, const std::vector<RankParts>& ranks,
@@ -122,13 +154,15 @@ TrainingActors start_training(caf::actor_system& system, const std::vector<RankP
   std::vector<RankActor> handles;
   std::vector<caf::actor> parts;
   for (const RankParts& rank : ranks) {
-    RankActors started = start_rank(system, rank, launcher.conductor, launcher.index);
+    RankActors started =
+        start_rank(system, rank, {launcher.conductor, launcher.index, launcher.observer});
     handles.push_back(started.rank);
     keep(actors.all, started.rank);
     parts.insert(parts.end(), started.all.begin() + 1, started.all.end());
   }
   keep(actors.all, launcher.reporter);
   keep(actors.all, launcher.index);
+  keep(actors.all, launcher.observer);
   actors.all.insert(actors.all.end(), parts.begin(), parts.end());
   connect_head(launcher, handles, waiter);
   return actors;

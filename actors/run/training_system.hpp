@@ -7,6 +7,7 @@
 
 #include "actors/conductor_actor.hpp"
 #include "actors/index_actor.hpp"
+#include "actors/observer_actor.hpp"
 #include "actors/rank_actor.hpp"
 #include "actors/rank_runtime.hpp"
 #include "actors/report/run_report.hpp"
@@ -20,7 +21,6 @@ struct RankParts {
   RankContext context;
   ShardWork shards;
   RankReporting reporting = {};
-  std::int64_t stall_ns = 30'000'000'000;
 };
 
 /// What the actors of the launcher are made of.
@@ -32,6 +32,7 @@ struct HeadParts {
   RunProgram::Options program = {};
   SaveDrain drain = {};
   std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
+  Observing observing = {};          ///< But for what is above.
 };
 
 /// A rank and its parts, wired to each other.
@@ -45,15 +46,22 @@ struct HeadActors {
   ConductorActor conductor;
   ReporterActor reporter;
   IndexActor index;
+  ObserverActor observer;
   std::vector<caf::actor> all;
 };
 
-/// Spawns and wires a rank; it follows the commands of `conductor` and hands its shards to `index`,
-/// which may be in another process. REQUIRES: `system` runs handlers on one thread: the work that
+/// Whom a rank follows, hands its shards to, and tells where it is; may be in another process.
+struct RankHead {
+  ConductorActor conductor;
+  IndexActor index;
+  ObserverActor observer = {};  ///< None: nobody asks where the rank is.
+};
+
+/// Spawns and wires a rank. REQUIRES: `system` runs handlers on one thread: the work that
 /// two of a rank's actors put on its stream for groups of their own shares scratch memory, and
 /// must not be mixed.
 [[nodiscard]] RankActors start_rank(caf::actor_system& system, const RankParts& parts,
-                                    const ConductorActor& conductor, const IndexActor& index);
+                                    const RankHead& head);
 
 /// Spawns the launcher's actors; nothing happens before connect_head().
 [[nodiscard]] HeadActors start_head(caf::actor_system& system, const HeadParts& parts);

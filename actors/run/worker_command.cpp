@@ -1,11 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <caf/all.hpp>
 #include <chrono>
-#include <climits>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -14,6 +13,7 @@
 #include <variant>
 
 #include "actors/exit_codes.hpp"
+#include "actors/host_name.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/worker_messages.hpp"
 #include "actors/net/credentials.hpp"
@@ -37,6 +37,19 @@ using namespace std::chrono_literals;
 
 constexpr auto kJoinTime = 30s;      // of finding the head and being taken in
 constexpr auto kConnectTime = 120s;  // of all ranks' set-up: one may have a large file to read
+
+/// An exception that nobody catches, on a thread that is neither a stream's nor the actors', ends
+/// the process by SIGABRT: before that its text is logged with the rank.
+void say_why_it_terminates(std::int64_t rank) {
+  static std::int64_t own_rank = -1;
+  own_rank = rank;
+  std::set_terminate([] {
+    const std::exception_ptr error = std::current_exception();
+    log_error(fmt::format("rank {} failed: {}", own_rank,
+                          error ? exception_text(error) : "terminated without an exception"));
+    std::abort();
+  });
+}
 
 /// The rendezvous of the data transport over the authenticated control connection.
 class ControlStore final : public engine::RendezvousStore {
@@ -72,11 +85,6 @@ struct Worker {
   [[nodiscard]] int follow(const Assignment& assignment) const;
   [[nodiscard]] int wait_for_end() const;
 };
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 std::variant<Assignment, Refused> Worker::join() const {
   std::variant<Assignment, Refused> answer = Refused{"the head does not answer"};
@@ -191,11 +199,21 @@ int Worker::wait_for_end() const {
 int Worker::follow(const Assignment& assignment) const {
   std::int64_t digest_interval = 0;
   std::uint64_t plan_digest = 0;
-  auto context = set_up(assignment, digest_interval, plan_digest);
   const auto rank = static_cast<std::int32_t>(options.rank);
   std::stop_source copies;
-  auto shards =
-      context ? set_up_shards(assignment, copies.get_token()) : Result<ShardWork>(context.error());
+  Result<RankContext> context = failure("not set up");
+  Result<ShardWork> shards = failure("not set up");
+  try {
+    context = set_up(assignment, digest_interval, plan_digest);
+    shards = context ? set_up_shards(assignment, copies.get_token())
+                     : Result<ShardWork>(context.error());
+  } catch (...) {
+    self->send(head, WorkerFailed{rank,
+                                  fmt::format("rank {} failed: starting: {}", rank,
+                                              exception_text(std::current_exception())),
+                                  kExitFailure, true});
+    return wait_for_end();
+  }
   if (!shards) {
     self->send(head, WorkerFailed{rank, shards.error().message, shards.error().exit_code()});
     return wait_for_end();
@@ -207,8 +225,9 @@ int Worker::follow(const Assignment& assignment) const {
                                  {.context = *context,
                                   .shards = std::move(shards).value(),
                                   .reporting = {.digest_interval = digest_interval}},
-                                 caf::actor_cast<ConductorActor>(assignment.conductor),
-                                 caf::actor_cast<IndexActor>(assignment.index));
+                                 {caf::actor_cast<ConductorActor>(assignment.conductor),
+                                  caf::actor_cast<IndexActor>(assignment.index),
+                                  caf::actor_cast<ObserverActor>(assignment.observer)});
   self->send(head, WorkerReady{.rank = rank,
                                .plan_digest = plan_digest,
                                .kernel_set = engine::kernel_set_name(),
@@ -237,6 +256,7 @@ int Worker::follow(const Assignment& assignment) const {
 }  // namespace
 
 int worker_command(const cli::WorkerOptions& options) {
+  say_why_it_terminates(options.rank);
   const auto endpoint = parse_endpoint(options.head);
   const auto credentials = load_credentials(options.credentials);
   if (!endpoint || !credentials) {

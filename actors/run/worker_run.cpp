@@ -6,6 +6,7 @@
 #include <caf/all.hpp>
 #include <chrono>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -37,7 +38,8 @@ namespace fs = std::filesystem;
 
 constexpr auto kOrderlyEnd = 10s;  // of workers that were told to go
 constexpr auto kEndAfterFailure = 200ms;
-constexpr auto kNodesIdle = 15s;  // of other nodes' ranks, from the end of a generation
+constexpr auto kEndAfterLoss = 600ms;  // a large process takes its time to die
+constexpr auto kNodesIdle = 15s;       // of other nodes' ranks, from the end of a generation
 
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                            const caf::actor& rendezvous) {
@@ -55,7 +57,8 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                                       config.parallel.ranks / config.parallel.nodes),
           .conductor = caf::actor_cast<caf::strong_actor_ptr>(head.conductor),
           .index = caf::actor_cast<caf::strong_actor_ptr>(head.index),
-          .rendezvous = caf::actor_cast<caf::strong_actor_ptr>(rendezvous)};
+          .rendezvous = caf::actor_cast<caf::strong_actor_ptr>(rendezvous),
+          .observer = caf::actor_cast<caf::strong_actor_ptr>(head.observer)};
 }
 
 /// Where the head listens.
@@ -67,6 +70,32 @@ Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel)
   return HeadDoor::Options{.address = std::move(address).value(),
                            .port = static_cast<std::uint16_t>(parallel.port)};
 }
+
+/// The first worker of this node that a signal ended. The others may say sooner that they have lost
+/// it than the kernel says how: a large process takes its time to die.
+class FirstLoss {
+ public:
+  /// On the watcher's thread.
+  void hear(const WorkerEnd& end) {
+    const std::lock_guard lock(mutex_);
+    if (end.unasked && !end_) {
+      end_ = end;
+    }
+  }
+  /// `outcome`, with the cause in place of what followed from it.
+  [[nodiscard]] RunFinished cause_of(RunFinished outcome) const {
+    const std::lock_guard lock(mutex_);
+    if (outcome.rank_lost && end_) {
+      outcome.text = fmt::format("rank {} failed: its process ended: {}", end_->rank, end_->text);
+      outcome.rank_lost = end_->killed;
+    }
+    return outcome;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<WorkerEnd> end_;
+};
 
 /// The head of a run in processes, from its door to the end of its workers.
 class Head {
@@ -222,7 +251,9 @@ Result<RunFinished> Head::run() {
   }
   // Before the first worker: the end of one is news whenever it comes.
   std::atomic<bool> over{false};
-  WorkerProcesses workers([this, &over](const WorkerEnd& end) {
+  FirstLoss first_loss;
+  WorkerProcesses workers([this, &over, &first_loss](const WorkerEnd& end) {
+    first_loss.hear(end);
     if (!over) {
       caf::anon_send(cluster_, WorkerExited{end.rank, static_cast<std::int32_t>(end.pid), end.text,
                                             end.killed});
@@ -255,11 +286,12 @@ Result<RunFinished> Head::run() {
   send_away(ready->processes, orderly ? kExitFinished : kExitFailure);
   // Ranks that have a profile to write get the time for it also after a failure.
   const auto time = orderly || run_.profile ? std::chrono::milliseconds(kOrderlyEnd)
+                    : outcome.rank_lost     ? std::chrono::milliseconds(kEndAfterLoss)
                                             : std::chrono::milliseconds(kEndAfterFailure);
   if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
     log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
   }
-  return with_nodes_ended(std::move(outcome));
+  return with_nodes_ended(first_loss.cause_of(std::move(outcome)));
 }
 
 RunFinished Head::with_nodes_ended(RunFinished outcome) {

@@ -112,6 +112,19 @@ std::vector<std::int64_t> LaneSchedule::lanes_of(std::int64_t rank) const {
   return all;
 }
 
+std::int64_t LaneSchedule::rank_of(std::int64_t lane) const {
+  for (std::int64_t rank = 0; rank < ranks_; ++rank) {
+    for (std::int64_t sync = 0; sync < syncs(); ++sync) {
+      const LaneRange own = lanes_of(rank, sync);
+      if (own.first <= lane && lane < own.end()) {
+        return rank;
+      }
+    }
+  }
+  TRAIN_CHECK(false, "no rank has lane {} of {}", lane, lanes_);
+  return -1;
+}
+
 std::int64_t LaneSchedule::last_round_of(std::int64_t rank, std::int64_t sync) const {
   const LaneRange lanes = lanes_of(rank, sync);
   return lanes.count == 0 ? -1 : sync * rounds_per_sync_ + lanes.count - 1;

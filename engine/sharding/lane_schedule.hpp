@@ -45,6 +45,8 @@ class LaneSchedule {
   [[nodiscard]] LaneRange lanes_of(std::int64_t rank, std::int64_t sync) const;
   /// All lanes of `rank`, in the order of its rounds.
   [[nodiscard]] std::vector<std::int64_t> lanes_of(std::int64_t rank) const;
+  /// The rank that has `lane`. REQUIRES: one of lanes().
+  [[nodiscard]] std::int64_t rank_of(std::int64_t lane) const;
   /// The last round of `sync` in which `rank` has a lane; -1: none.
   [[nodiscard]] std::int64_t last_round_of(std::int64_t rank, std::int64_t sync) const;
   /// Largest number of lanes that a rank has.

@@ -161,6 +161,11 @@ void LeaseBook::packed(std::size_t group, std::int64_t sync) {
   }
 }
 
+std::int64_t LeaseBook::gathers_out() const {
+  return std::count_if(gather_states_.begin(), gather_states_.end(),
+                       [](const State& state) { return state.started && !state.ended; });
+}
+
 bool LeaseBook::finished() const {
   const auto ended = [](const State& state) { return state.ended; };
   return std::all_of(gather_states_.begin(), gather_states_.end(), ended) &&

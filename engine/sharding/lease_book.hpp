@@ -43,6 +43,8 @@ class LeaseBook {
   /// The reduction of the group's gradient in `sync` has copied it.
   void packed(std::size_t group, std::int64_t sync);
 
+  /// Gathers that have a buffer.
+  [[nodiscard]] std::int64_t gathers_out() const;
   /// All leases have ended.
   [[nodiscard]] bool finished() const;
 

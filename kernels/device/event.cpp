@@ -30,6 +30,7 @@ struct Event::State {
       note_wait();
     }
     changed.wait(lock, [this] { return phase.load() != Phase::pending; });
+    note_wait_over();
     return phase.load() == Phase::reached;
   }
 

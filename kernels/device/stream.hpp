@@ -49,6 +49,8 @@ class Stream {
   virtual void mark(Mark mark) = 0;
   /// The mark reached by the running work, and since when (steady clock, ns; 0 when idle).
   [[nodiscard]] virtual Mark current(std::int64_t& since_ns) const = 0;
+  /// The running work does nothing but wait until another stream has come to an event.
+  [[nodiscard]] virtual bool waits() const;
   /// Blocks until everything enqueued so far has run; rethrows the first failure.
   virtual void synchronize() = 0;
   virtual void on_failure(FailureHandler handler) = 0;

@@ -1,5 +1,6 @@
 #include <pthread.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -58,6 +59,8 @@ class ThreadStream final : public Stream {
     return current_;
   }
 
+  [[nodiscard]] bool waits() const override { return waits_.load(std::memory_order_relaxed); }
+
   void synchronize() override {
     TRAIN_CHECK(std::this_thread::get_id() != thread_.get_id(), "a stream cannot wait for itself");
     std::unique_lock lock(mutex_);
@@ -110,6 +113,7 @@ class ThreadStream final : public Stream {
   [[nodiscard]] bool report_due() const { return failure_ && handler_ && !reported_; }
 
   void run() {
+    show_waits_in(waits_);
     std::unique_lock lock(mutex_);
     while (true) {
       if (report_due()) {
@@ -199,6 +203,7 @@ class ThreadStream final : public Stream {
   bool reported_ = false;
   Mark current_;
   std::int64_t since_ns_ = 0;
+  std::atomic<bool> waits_{false};
   std::unique_ptr<StreamFailure> failure_;
   FailureHandler handler_;
   std::unique_ptr<StreamTracer> tracer_;  // None: nothing is kept.

@@ -4,10 +4,24 @@ namespace train::kernels {
 namespace {
 
 thread_local bool waited = false;
+thread_local std::atomic<bool>* shown = nullptr;
+
+void show(bool waits) {
+  if (shown != nullptr) {
+    shown->store(waits, std::memory_order_relaxed);
+  }
+}
 
 }  // namespace
 
-void note_wait() { waited = true; }
+void note_wait() {
+  waited = true;
+  show(true);
+}
+
+void note_wait_over() { show(false); }
+
+void show_waits_in(std::atomic<bool>& flag) { shown = &flag; }
 
 bool take_wait_note() { return std::exchange(waited, false); }
 
@@ -49,6 +63,8 @@ Trace StreamTracer::trace(std::int64_t now_ns) const {
   }
   return trace;
 }
+
+bool Stream::waits() const { return false; }
 
 void Stream::start_trace(std::size_t /*capacity*/) {}
 

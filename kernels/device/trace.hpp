@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -83,5 +84,9 @@ class StreamTracer {
 void note_wait();
 /// Whether note_wait() was called on this thread since the last call.
 [[nodiscard]] bool take_wait_note();
+/// And that it goes on.
+void note_wait_over();
+/// What note_wait() and note_wait_over() on this thread set and clear from here on; borrowed.
+void show_waits_in(std::atomic<bool>& flag);
 
 }  // namespace train::kernels

@@ -109,6 +109,14 @@ TEST_CASE("options: eval takes one checkpoint or follows a run", "[actors][cli]"
   CHECK(refused({"eval"}).starts_with("actortrain eval: "));
 }
 
+TEST_CASE("options: status takes a run", "[actors][cli]") {
+  const auto status = accepted<StatusOptions>({"status", "runs/a"});
+  CHECK(status.run_directory == "runs/a");
+  CHECK_FALSE(status.json);
+  CHECK(accepted<StatusOptions>({"status", "runs/a", "--json"}).json);
+  CHECK(refused({"status"}).starts_with("actortrain status: "));
+}
+
 TEST_CASE("options: worker is understood but hidden", "[actors][cli]") {
   const auto worker = accepted<WorkerOptions>(
       {"worker", "--head", "[::1]:4000", "--rank", "3", "--credentials", "d"});
@@ -194,7 +202,7 @@ TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli
 
 TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
   CHECK(refused({}) ==
-        "actortrain: wants a command: run, plan, submit, eval, generate, checkpoints, "
+        "actortrain: wants a command: run, plan, submit, status, eval, generate, checkpoints, "
         "replay, verify, export, scale, plot, "
         "data, config, version; \"actortrain --help\" explains");
   CHECK(refused({"rnu"}) ==

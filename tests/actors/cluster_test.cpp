@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "actors/messages/cluster_messages.hpp"
+#include "actors/messages/watch_messages.hpp"
 #include "actors/net/node_place.hpp"
 #include "actors/net/private_file.hpp"
 #include "actors/net/rendezvous.hpp"
@@ -25,7 +26,7 @@ TEST_CASE("cluster: every message that has an inspect is known by name", "[actor
   caf::actor_system system(config);
   std::set<std::string> names;
   static const std::regex kInspect("inspect\\(Inspector& f, (\\w+)& x\\)");
-  for (const char* file : {"command", "event", "cluster", "worker"}) {
+  for (const char* file : {"command", "event", "cluster", "worker", "watch"}) {
     const std::string text = test::read_bytes(std::string(ACTORTRAIN_SOURCE_DIR) +
                                               "/actors/messages/" + file + "_messages.hpp");
     for (std::sregex_iterator match(text.begin(), text.end(), kInspect), end; match != end;
@@ -63,6 +64,33 @@ TEST_CASE("cluster: a message is the same after the wire", "[actors][cluster]") 
   CHECK(join.version == "0.1");
   CHECK(join.plan_digest == ~std::uint64_t{0});
   CHECK(join.config_digest == 5);
+}
+
+TEST_CASE("cluster: where a rank is crosses the wire whole", "[actors][cluster]") {
+  ControlConfig config;
+  caf::actor_system system(config);
+  RankObserved observed{.rank = 3, .pid = 77, .host = "n1", .command = "TrainStep 4"};
+  observed.command_age_ns = 5;
+  observed.begun = 4;
+  observed.finished = 2;
+  observed.unchanged_ns = 6;
+  observed.waits = {{"buffers", "gathered weights", 7}};
+  observed.streams = {{"compute", "block 1 (forward) of step 4", "block 1 (forward)", 8, true}};
+  observed.channels = {{1, 4, 9, 3, "reduce #9", 10, {0, 2}}};
+  observed.credits = {{"lane slots", 1, 4}};
+  observed.mailboxes = {{"rank", 2, -1}};
+  Bytes wire;
+  caf::binary_serializer sink(system, wire);
+  REQUIRE_FALSE(sink(caf::make_message(observed)));
+  caf::binary_deserializer source(system, wire);
+  caf::message got;
+  REQUIRE_FALSE(source(got));
+  REQUIRE(got.match_elements<RankObserved>());
+  CHECK(caf::deep_to_string(got.get_as<RankObserved>(0)) == caf::deep_to_string(observed));
+  Bytes again;
+  caf::binary_serializer resink(system, again);
+  REQUIRE_FALSE(resink(got));
+  CHECK(again == wire);
 }
 
 Environment step(const std::string& node, const std::string& tasks, const std::string& hosts) {

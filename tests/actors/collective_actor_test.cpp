@@ -79,7 +79,8 @@ struct Asked {
     return context->identity(*op, sequence);
   }
   void open(std::uint64_t sequence, CommandKind kind = CommandKind::train_step) {
-    caf::anon_send(collective, OpenCommand{sequence, kind});
+    caf::anon_send(collective,
+                   OpenCommand{sequence, kind, static_cast<std::int64_t>(sequence) + 6});
     run.run();
   }
   void ask(const engine::CollectiveIdentity& identity, const kernels::Event& written = {}) {
@@ -137,6 +138,31 @@ TEST_CASE("an early request is parked and answered in its turn", "[actors][EX-2]
   CHECK(f.asked.answered == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
   CHECK(f.exchanged == f.asked.answered);
   CHECK(f.context->waits.waiting().empty());
+}
+
+TEST_CASE("the board says how far each channel is, and the stream of which step", "[actors][P2]") {
+  Fixture f;
+  const auto gather = [&] { return f.context->board.look().channels[0]; };
+  CHECK_FALSE(gather());
+  f.asked.open(0);
+  REQUIRE(gather());
+  CHECK(gather()->phase == ChannelPhase::unasked);
+  CHECK(f.context->describe(*gather()) ==
+        "gather #0 of TrainStep 7 (refresh of " + f.context->engine->unit_name(0) + ")");
+  f.gather->slow = true;
+  f.run.compute().held = true;
+  f.asked.ask(f.refresh(0));
+  CHECK(f.run.compute().next_mark().step == 6);
+  CHECK(gather()->phase != ChannelPhase::unasked);
+  f.run.compute().held = false;
+  f.run.run();
+  CHECK(gather()->phase == ChannelPhase::moving);
+  const std::int64_t since = gather()->since_ns;
+  f.asked.ask(f.refresh(1));
+  CHECK(gather()->since_ns == since);  // another one's request is no progress of this one
+  f.gather->finish({});
+  f.run.run();
+  CHECK(gather()->op.index == 1);
 }
 
 TEST_CASE("channels do not wait for each other", "[actors][EX-2]") {

@@ -3,7 +3,10 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <exception>
 #include <limits>
+#include <new>
+#include <set>
 #include <stdexcept>
 
 #include "actors/exit_codes.hpp"
@@ -98,6 +101,37 @@ TEST_CASE("whichever stream of whichever rank fails, the run ends once and names
     }
   }
   CHECK(failed > 10);
+}
+
+TEST_CASE("many ranks: whatever a stream was in when it fails, the text says of which step",
+          "[actors][P2]") {
+  const char* const strategy = GENERATE("full", "optimizer");
+  const RunSetup setup = three_ranks(strategy);
+  std::set<std::string> marks;
+  for (int after = 30; after < 1500; after += 37) {
+    TrainingRun run(setup);
+    run.start();
+    Random random(static_cast<std::uint64_t>(after));
+    run_events(run, random, after);
+    const std::size_t rank = static_cast<std::size_t>(after) % 3;
+    if (run.over() || run.compute(rank).pending() == 0) {
+      continue;
+    }
+    const kernels::Mark mark = run.compute(rank).next_mark();
+    marks.insert(mark.what);
+    run.compute(rank).fail_next(std::make_exception_ptr(std::bad_alloc()));
+    const actors::RunFinished end = end_of(run, random);
+    INFO("after " << after << " events: " << end.text);
+    REQUIRE_THAT(end.text, Catch::StartsWith("rank " + std::to_string(rank) + " failed: "));
+    REQUIRE_THAT(end.text, Catch::EndsWith(": out of memory (std::bad_alloc)"));
+    // What comes before the first step, an evaluation, is of none.
+    REQUIRE((mark.step >= 0 || run.steps.empty()));
+    REQUIRE((mark.step < 0) == (end.text.find(" of step ") == std::string::npos));
+  }
+  INFO(marks.size());
+  CHECK(marks.contains("pack"));
+  CHECK(marks.contains("forward"));
+  CHECK(marks.contains("backward"));
 }
 
 TEST_CASE("many ranks: a transport that fails ends the run, and somebody is named", "[actors]") {

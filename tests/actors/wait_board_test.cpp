@@ -53,5 +53,19 @@ TEST_CASE("lines stay where they are while others are added", "[actors]") {
   CHECK(board.waiting().front().who == "0");
 }
 
+TEST_CASE("lent credits are on the board, with how many there are", "[actors][EX-4]") {
+  WaitBoard board;
+  WaitBoard::Credits slots = board.add_credits("slots", 4);
+  WaitBoard::Credits leaves = board.add_credits("leaves", 2);
+  leaves.in_use(0);
+  slots.in_use(3);
+  const auto lent = board.lent();
+  REQUIRE(lent.size() == 2);
+  CHECK(std::string(lent[0].what) == "slots");
+  CHECK(lent[0].in_use == 3);
+  CHECK(lent[0].limit == 4);
+  CHECK(lent[1].in_use == 0);
+}
+
 }  // namespace
 }  // namespace train::actors

@@ -157,7 +157,7 @@ TEST_CASE("the actors of a rank are not spread over threads", "[actors][P1]") {
   write_tokens(directory.path(), setup);
   const auto ranks = make_ranks(setup, directory.path(), actors::StreamKind::inline_, 1);
   CHECK_THROWS_AS(
-      actors::start_rank(system, {.context = ranks.front(), .shards = {}, .reporting = {}}, {}, {}),
+      actors::start_rank(system, {.context = ranks.front(), .shards = {}, .reporting = {}}, {}),
       CheckFailed);
 }
 

@@ -92,13 +92,28 @@ TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker
   CHECK(all[0].clean);
   CHECK(all[1].text == "exit code 3");
   CHECK_FALSE(all[1].clean);
-  CHECK(all[2].text == "killed by SIGKILL");
+  CHECK(all[2].text.starts_with("killed by SIGKILL"));
+  for (const WorkerEnd& end : all) {
+    CHECK(end.unasked == (end.rank == 2 || end.rank == 3));
+  }
   CHECK(all[3].text == "killed by SIGSEGV");
   CHECK(all[4].text == "/no/such/program could not be started: No such file or directory");
   CHECK(all[4].pid == -1);
   CHECK(processes.terminate_all(10s) == 0);
   CHECK(processes.running() == 0);
   CHECK(ends.wait_for(5).size() == 5);
+}
+
+TEST_CASE("worker_process: the kernel's count of kills for want of memory is read",
+          "[actors][worker_process]") {
+  const test::TempDirectory directory;
+  const auto count = [&](const std::string& text) {
+    test::write_bytes(directory / "vmstat", text);
+    return count_oom_kills(directory / "vmstat");
+  };
+  CHECK(count(std::string("nr_free_pages 5\noom_kill 3\nother 9\n")) == 3);
+  CHECK_FALSE(count(std::string("nr_free_pages 5\n")));
+  CHECK_FALSE(count_oom_kills(directory / "none"));
 }
 
 TEST_CASE("worker_process: signals for the launcher do not reach workers",
@@ -168,6 +183,7 @@ TEST_CASE("worker_process: one that hangs is killed, the others go on",
   REQUIRE(first.size() == 1);
   CHECK(first[0].rank == 1);
   CHECK(first[0].text == "killed by SIGKILL");
+  CHECK_FALSE(first[0].unasked);
   CHECK(processes.running() == 1);
   CHECK(processes.terminate_all(20ms) == 1);
   CHECK(processes.running() == 0);

@@ -53,6 +53,7 @@ void check_schedule(const LaneSchedule& schedule, std::int64_t lanes, std::int64
       if (const auto lane = schedule.lane(rank, round)) {
         ++taken.at(static_cast<std::size_t>(*lane));
         in_order.push_back(*lane);
+        CHECK(schedule.rank_of(*lane) == rank);
         const LaneRange of_sync = schedule.lanes_of(rank, schedule.sync_of(round));
         CHECK((of_sync.first <= *lane && *lane < of_sync.end()));
       }

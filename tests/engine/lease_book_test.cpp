@@ -317,11 +317,14 @@ TEST_CASE("lease book: prefetch goes as far as buffers are free", "[engine][leas
   const BufferSchedule schedule(plan, CommandKind::train_step);
   LeaseBook book(plan, schedule, CommandKind::train_step, 0);
   book.settle();
+  CHECK(book.gathers_out() == 0);
   CHECK(book.start_gathers() == Gathers{0, 1, 2});
+  CHECK(book.gathers_out() == 3);
   book.gathered(0);
   CHECK(book.start_gathers().empty());
   book.visited(0);
   CHECK(book.take_ended() == Gathers{0});
+  CHECK(book.gathers_out() == 2);
   CHECK(book.take_ended().empty());
   CHECK(book.start_gathers() == Gathers{3});
 }

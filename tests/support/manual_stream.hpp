@@ -66,6 +66,10 @@ class ManualStream final : public kernels::Stream {
       report();
     }
   }
+  /// The oldest work throws `error` instead of being done. REQUIRES: pending() > 0.
+  void fail_next(std::exception_ptr error) {
+    queue_.front().work = [error = std::move(error)] { std::rethrow_exception(error); };
+  }
   void run_all() {
     while (!queue_.empty()) {
       run_next();

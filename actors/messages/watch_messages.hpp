@@ -1,0 +1,112 @@
+#pragma once
+
+#include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/meta/type_name.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// What the watchdog of a rank tells the head. Crosses processes: integers and short texts, of a
+// bounded number. Ages are of the sender's clock when it looked: clocks of nodes differ.
+namespace train::actors {
+
+/// A parked actor.
+struct ObservedWait {
+  std::string who = {};
+  std::string what = {};
+  std::int64_t age_ns = 0;
+};
+
+/// A stream that has work.
+struct ObservedStream {
+  std::string name = {};
+  std::string doing = {};  ///< "block 3 (backward) of step 12, lane 0".
+  std::string kind = {};   ///< The same without step and lane.
+  std::int64_t age_ns = 0;
+  bool waits = false;  ///< Only for another stream.
+};
+
+/// How far a rank is in one channel; of ranks that are further, what they wait for comes later.
+struct ObservedChannel {
+  std::int32_t channel = 0;   ///< engine::Channel.
+  std::uint64_t command = 0;  ///< Sequence; where nothing is due, of the next command.
+  std::uint32_t index = 0;    ///< In the channel, within the command.
+  std::int32_t phase = -1;    ///< ChannelPhase; -1: nothing is due.
+  std::string what = {};      ///< "gather #17 of TrainStep 40 (block 5)".
+  std::int64_t age_ns = 0;
+  std::vector<std::int32_t> from = {};  ///< Ranks that its bytes come from.
+};
+
+/// Credits of one kind, or the messages in a mailbox (no limit: -1).
+struct ObservedQueue {
+  std::string what = {};
+  std::int64_t length = 0;
+  std::int64_t limit = -1;
+};
+
+/// Watchdog of a rank -> observer, about once a second: where the rank is. The next one is sent
+/// when this one has been answered by ObservationTaken.
+struct RankObserved {
+  std::int32_t rank = 0;
+  std::int32_t pid = 0;
+  std::string host = {};
+  std::string command = {};  ///< The newest begun: "TrainStep 40"; empty: none yet.
+  std::int64_t command_age_ns = 0;
+  std::int64_t begun = -1;     ///< Its sequence.
+  std::int64_t finished = -1;  ///< Sequence of the newest command that has run.
+  /// For so long commands, channels and streams have been at the same point.
+  std::int64_t unchanged_ns = 0;
+  std::vector<ObservedWait> waits = {};
+  std::vector<ObservedStream> streams = {};
+  std::vector<ObservedChannel> channels = {};
+  std::vector<ObservedQueue> credits = {};
+  std::vector<ObservedQueue> mailboxes = {};  ///< Those with messages.
+};
+struct ObservationTaken {};
+
+/// Watchdog or observer -> itself: look again.
+struct CheckStalls {};
+
+/// Conductor -> observer: a rank is lost; if there was a stall before, say it now.
+struct RankLost {
+  std::int32_t rank = 0;
+};
+
+/// Status stream -> observer: the status is written, or could not be (text).
+struct StatusWritten {
+  std::string failure = {};
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ObservedWait& x) {
+  return f(caf::meta::type_name("ObservedWait"), x.who, x.what, x.age_ns);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ObservedStream& x) {
+  return f(caf::meta::type_name("ObservedStream"), x.name, x.doing, x.kind, x.age_ns, x.waits);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ObservedChannel& x) {
+  return f(caf::meta::type_name("ObservedChannel"), x.channel, x.command, x.index, x.phase, x.what,
+           x.age_ns, x.from);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ObservedQueue& x) {
+  return f(caf::meta::type_name("ObservedQueue"), x.what, x.length, x.limit);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RankObserved& x) {
+  return f(caf::meta::type_name("RankObserved"), x.rank, x.pid, x.host, x.command, x.command_age_ns,
+           x.begun, x.finished, x.unchanged_ns, x.waits, x.streams, x.channels, x.credits,
+           x.mailboxes);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, ObservationTaken&) {
+  return f(caf::meta::type_name("ObservationTaken"));
+}
+
+}  // namespace train::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CheckStalls)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RankLost)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::StatusWritten)

@@ -1,0 +1,186 @@
+#include "actors/observer_actor.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "actors/messages/watch_messages.hpp"
+#include "actors/watchdog_actor.hpp"
+#include "tests/support/actor_world.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+/// An observer of two ranks, what it logs, and time that the test moves.
+struct Fixture {
+  test::ActorWorld world;
+  test::TempDirectory directory;
+  std::shared_ptr<WaitBoard> waits = std::make_shared<WaitBoard>();
+  WaitBoard::Credits commands = waits->add_credits("commands", 2);
+  std::shared_ptr<StatusFile> status = std::make_shared<StatusFile>(
+      directory.path(), StatusBase{.run = "a", .host = "h", .steps = 100});
+  ObserverActor observer;
+
+  Fixture() {
+    REQUIRE(log_to_file((directory / "log").string(), true));
+    observer = world.keep(spawn_observer(
+        world.system(), {.ranks = 2, .generation = 3, .waits = waits, .status = status},
+        StreamKind::inline_));
+    world.run_actors();
+  }
+  ~Fixture() { REQUIRE(log_to_file("/dev/null", true)); }
+  Fixture(const Fixture&) = delete;
+  Fixture& operator=(const Fixture&) = delete;
+
+  void hear(std::int32_t rank, std::vector<ObservedStream> streams = {}) {
+    RankObserved observed{.rank = rank};
+    observed.command = "TrainStep 4";
+    observed.begun = 4;
+    observed.streams = std::move(streams);
+    caf::anon_send(observer, observed);
+    world.run_actors();
+  }
+  /// A second in which all ranks but `silent` say that they are well; rank 1 with `streams`.
+  void second(std::vector<ObservedStream> streams = {}, std::int32_t silent = -1) {
+    for (const std::int32_t rank : {0, 1}) {
+      if (rank != silent) {
+        hear(rank, rank == 1 ? streams : std::vector<ObservedStream>());
+      }
+    }
+    world.advance(std::chrono::seconds(1));
+    world.run_actors();
+  }
+  [[nodiscard]] std::size_t count(const std::string& text) const {
+    const std::string log = test::read_bytes(directory / "log");
+    std::size_t found = 0;
+    for (auto at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) {
+      ++found;
+    }
+    return found;
+  }
+  [[nodiscard]] nlohmann::json written() const {
+    return nlohmann::json::parse(test::read_bytes(directory / "status.json"));
+  }
+};
+
+std::vector<ObservedStream> in_kernel(std::int64_t age_s) {
+  return {{.name = "compute",
+           .doing = "block 2 (forward) of step 5, lane 0",
+           .kind = "block 2 (forward)",
+           .age_ns = age_s * kSecond,
+           .waits = false}};
+}
+
+TEST_CASE("observer: a stall is said once, and that it is over", "[actors][observer][P2]") {
+  Fixture run;
+  run.commands.in_use(1);
+  for (int age = 0; age < 9; ++age) {
+    run.second(in_kernel(age));
+  }
+  CHECK(run.count("stalled the conductor waits for rank 1: in block 2 (forward)") == 1);
+  CHECK(run.count("stall_over") == 0);
+  CHECK(run.written().at("stall").at("text").get<std::string>().find("rank 1") !=
+        std::string::npos);
+  run.second(in_kernel(0));
+  CHECK(run.count("stall_over went on after") == 1);
+  CHECK_FALSE(run.written().contains("stall"));
+}
+
+TEST_CASE("observer: work that takes long by itself is no news until it takes twice as long",
+          "[actors][observer]") {
+  Fixture run;
+  run.commands.in_use(1);
+  const auto work_for = [&run](int seconds) {
+    for (int age = 0; age < seconds; ++age) {
+      run.second(in_kernel(age));
+    }
+    run.second();
+  };
+  work_for(8);
+  CHECK(run.count("stalled") == 1);
+  work_for(8);
+  CHECK(run.count("stalled") == 1);
+  work_for(25);
+  CHECK(run.count("stalled") == 2);
+}
+
+TEST_CASE("observer: a silent rank is a stall, before its loss or with it",
+          "[actors][observer][P2]") {
+  Fixture run;
+  run.commands.in_use(1);
+  run.second();
+  SECTION("by itself") {
+    for (int second = 0; second < 8; ++second) {
+      run.second({}, 1);
+    }
+    CHECK(run.count("stalled rank 1 has not been heard of for") == 1);
+  }
+  SECTION("with the loss") {
+    for (int second = 0; second < 3; ++second) {
+      run.second({}, 1);
+    }
+    CHECK(run.count("stalled") == 0);
+    caf::anon_send(run.observer, RankLost{1});
+    run.world.run_actors();
+    CHECK(run.count("stalled rank 1 has not been heard of for 4.0 s") == 1);
+  }
+  SECTION("not of one that was killed a moment ago") {
+    caf::anon_send(run.observer, RankLost{1});
+    run.world.run_actors();
+    CHECK(run.count("stalled") == 0);
+  }
+}
+
+TEST_CASE("observer: its own pause is nobody's silence", "[actors][observer]") {
+  Fixture run;
+  run.commands.in_use(1);
+  run.second();
+  run.world.advance(std::chrono::seconds(30));  // as when the launcher itself is stopped
+  run.world.run_actors();
+  CHECK(run.count("stalled") == 0);
+  for (int second = 0; second < 8; ++second) {
+    run.second();
+  }
+  CHECK(run.count("stalled") == 0);
+}
+
+TEST_CASE("observer: writes the status of what it has heard", "[actors][observer]") {
+  Fixture run;
+  run.commands.in_use(2);
+  run.second(in_kernel(1));
+  const auto status = run.written();
+  CHECK(status.at("run") == "a");
+  CHECK(status.at("phase") == "running");
+  CHECK(status.at("generation") == 3);
+  CHECK(status.at("credits").at(0).at("in_use") == 2);
+  REQUIRE(status.at("ranks").size() == 2);
+  CHECK(status.at("ranks").at(0).at("command") == "TrainStep 4");
+  CHECK(status.at("ranks").at(1).at("streams").at(0).at("doing") ==
+        "block 2 (forward) of step 5, lane 0");
+}
+
+TEST_CASE("observer: a rank that does not exist is passed over", "[actors][observer]") {
+  Fixture run;
+  run.hear(-1);
+  run.hear(2);
+  caf::anon_send(run.observer, RankLost{7});
+  run.second();
+  CHECK(run.written().at("ranks").size() == 2);
+}
+
+TEST_CASE("observer: a status that cannot be written is said once", "[actors][observer]") {
+  Fixture run;
+  run.second();
+  std::filesystem::remove(run.directory / "status.json");
+  std::filesystem::create_directory(run.directory / "status.json");
+  std::filesystem::create_directory(run.directory / "status.json" / "in the way");
+  run.second();
+  run.second();
+  CHECK(run.count("status_not_written") == 1);
+}
+
+}  // namespace
+}  // namespace train::actors

@@ -1,0 +1,31 @@
+#include "actors/reporter_actor.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "tests/support/actor_world.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+TEST_CASE("reporter: the first failure goes to the conductor, and no other", "[actors][reporter]") {
+  const test::TempDirectory directory;
+  test::ActorWorld world;
+  test::Recorder conductor(world.system());
+  auto report = RunReport::open({.directory = directory.path(), .tensorboard = false});
+  REQUIRE(report.ok());
+  const ReporterActor reporter =
+      world.keep(spawn_reporter(world.system(), std::move(report).value(), StreamKind::inline_));
+  caf::anon_send(reporter, ConnectReporter{conductor.as<ConductorActor>()});
+  caf::anon_send(reporter, ReportFailed{"the disk is full"});
+  caf::anon_send(reporter, ReportFailed{"the disk is still full"});
+  world.run_actors();
+  const auto heard = conductor.all<ReportFailed>();
+  REQUIRE(heard.size() == 1);
+  CHECK(heard[0].text == "the disk is full");
+}
+
+}  // namespace
+}  // namespace train::actors

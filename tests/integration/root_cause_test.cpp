@@ -1,0 +1,126 @@
+// Whatever goes wrong in one rank ends all of them at once, and the first line of the report says
+// which rank, layer and step it was, and what was thrown.
+
+#include "tests/integration/killed_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+// One second is the promise; a loaded machine gets slack.
+constexpr std::int64_t kEndLimit_ms = 5000;
+
+Words endless(const Words& more = {}) {
+  return rank_keys(3, "full",
+                   joined({"run.steps=1000000", "eval.interval_steps=0",
+                           "checkpoint.interval_steps=0", "recovery.rank_loss=stop"},
+                          more));
+}
+
+/// The program with a kernel that fails.
+std::unique_ptr<Process> start_faulty(const RunSite& site, const std::string& fault,
+                                      const Words& keys, const Words& variables = {}) {
+  Words words = joined({"/usr/bin/env", "ACTORTRAIN_TEST_FAULT=" + fault}, variables);
+  words.push_back(faulty_program());
+  return std::make_unique<Process>(joined(words, RunSite::run_words(keys)), site.path());
+}
+
+/// The first line that is not only news.
+std::string first_report(const Ended& ended) {
+  for (const std::string& line : lines_of(ended.err)) {
+    if (line.starts_with("error ") || line.starts_with("warning ")) {
+      return line;
+    }
+  }
+  return "no report";
+}
+
+}  // namespace
+
+TEST_CASE("root cause: what a kernel or a handler throws is named with rank, layer and step",
+          "[integration][ranks][failure][P2]") {
+  struct Fault {
+    const char* what;
+    Words parts;
+  };
+  // The 20th call: of two blocks and one lane in each step.
+  const Fault faults[] = {
+      {"throw", {"block 0 (backward) of step 10, lane ", ": the kernel has lost its way"}},
+      {"bad_alloc", {"block 0 (backward) of step 10, lane ", ": out of memory (std::bad_alloc)"}},
+      {"handler", {"block 0, step 10: out of memory (std::bad_alloc)"}}};
+  for (const Fault& fault : faults) {
+    for (const int rank : {0, 2}) {
+      const RunSite site;
+      const Ended ended =
+          start_faulty(site, fmt::format("{}:20:{}", fault.what, rank), endless())->wait();
+      INFO(fault.what << " in rank " << rank << ": " << ended.err);
+      CHECK(ended.exit_code == 1);
+      const std::string report = first_report(ended);
+      CHECK(report.starts_with(fmt::format("error rank {} failed: ", rank)));
+      for (const std::string& part : fault.parts) {
+        CHECK(has(report, part));
+      }
+      CHECK(workers_of(site.path()).empty());
+    }
+  }
+}
+
+TEST_CASE("root cause: a value that is no number is named with rank, layer and step",
+          "[integration][ranks][failure][P2]") {
+  const RunSite site;
+  const Ended ended = start_faulty(site, "nan:19:1", endless())->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  const std::string report = first_report(ended);
+  for (const char* part : {"not finite", "at step 10", "block 1 (backward)", "lane 1 of rank 1"}) {
+    CHECK(has(report, part));
+  }
+  CHECK(workers_of(site.path()).empty());
+}
+
+TEST_CASE("root cause: a worker that throws while it starts is named with what it threw",
+          "[integration][ranks][failure][P2]") {
+  for (const int rank : {0, 1}) {
+    const RunSite site;
+    const auto begin = std::chrono::steady_clock::now();
+    const Ended ended = start_faulty(site, fmt::format("start:0:{}", rank), endless())->wait();
+    fmt::print("a worker that cannot start: the launcher ended after {} ms\n", elapsed_ms(begin));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 1);
+    const std::string report = first_report(ended);
+    CHECK(report.starts_with(fmt::format("error rank {} failed: starting: ", rank)));
+    CHECK(has(report, "out of memory (std::bad_alloc)"));
+    CHECK(workers_of(site.path()).empty());
+  }
+}
+
+TEST_CASE("root cause: an exception on a thread of nobody's is named, too",
+          "[integration][ranks][failure][P2]") {
+  const RunSite site;
+  const Ended ended = start_faulty(site, "thread:9:1", endless())->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(first_report(ended), "error rank 1 failed: a thread has lost its way"));
+  CHECK(has(ended.err, "rank 1 failed: its process ended: killed by SIGABRT"));
+}
+
+TEST_CASE("root cause: of a killed worker it is the signal, not a lost connection",
+          "[integration][ranks][failure][P2]") {
+  for (const int signal : {SIGKILL, SIGSEGV, SIGBUS}) {
+    for (const int rank : {0, 1, 2}) {
+      const RunSite site;
+      const auto launcher = site.start_run(endless());
+      const auto workers = started_workers(site, *launcher, 3);
+      wait_for_output(*launcher, "step 1/");
+      REQUIRE(::kill(workers.at(rank), signal) == 0);
+      const auto killed = std::chrono::steady_clock::now();
+      const Ended ended = launcher->wait();
+      const std::int64_t took_ms = elapsed_ms(killed);
+      INFO(ended.err);
+      CHECK(took_ms < kEndLimit_ms);
+      CHECK(first_report(ended).starts_with(fmt::format(
+          "error rank {} failed: its process ended: killed by SIG{}", rank, sigabbrev_np(signal))));
+      CHECK(workers_of(site.path()).empty());
+    }
+  }
+}

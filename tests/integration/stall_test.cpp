@@ -1,0 +1,153 @@
+// A run that stands still says why within seconds, and goes on when the world lets it; `actortrain
+// status` shows the same from outside. Real processes, real signals.
+
+#include "tests/integration/killed_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+Words endless(int ranks, const Words& more = {}) {
+  return rank_keys(ranks, "full",
+                   joined({"run.steps=1000000", "eval.interval_steps=0", "watchdog.stall_s=1",
+                           "checkpoint.interval_steps=0", "recovery.rank_loss=stop"},
+                          more));
+}
+
+nlohmann::json status_of(const RunSite& site) {
+  const Ended ended = site.call({"status", "runs/tiny", "--json"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  return nlohmann::json::parse(ended.out);
+}
+
+/// Waits until the status of the run fulfils `condition`.
+template <class Condition>
+bool status_comes(const RunSite& site, Process& launcher, Condition condition) {
+  return launcher.until(
+      [&] { return fs::exists(site.run() / "status.json") && condition(status_of(site)); });
+}
+
+/// A run whose kernel of rank `rank` hangs while the file `wedge` is there.
+std::unique_ptr<Process> start_wedged(const RunSite& site, int rank, const Words& keys) {
+  write_bytes(site / "wedge", "");
+  return std::make_unique<Process>(
+      joined({"/usr/bin/env", fmt::format("ACTORTRAIN_TEST_FAULT=wedge:10:{}", rank),
+              "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string(), faulty_program()},
+             RunSite::run_words(keys)),
+      site.path());
+}
+
+}  // namespace
+
+TEST_CASE("stall: a wedged kernel is named with its rank, layer and step, and the run goes on",
+          "[integration][ranks][stall][P2]") {
+  const RunSite site;
+  const auto launcher = start_wedged(site, 1, endless(3));
+  REQUIRE(launcher->until([&] { return has(launcher->err(), "stalled "); }));
+  std::string line;
+  for (const std::string& each : lines_of(launcher->err())) {
+    line = has(each, "stalled ") ? each : line;
+  }
+  INFO(line);
+  CHECK(has(line, " waits for "));
+  CHECK(has(line, ", rank 1 prepares it: in block 0 (backward) of step 5, lane 1 for "));
+  REQUIRE(status_comes(site, *launcher,
+                       [](const nlohmann::json& status) { return status.contains("stall"); }));
+  const auto status = status_of(site);
+  CHECK(has(status.at("stall").at("text"), ", rank 1 prepares it: in block 0 (backward)"));
+  CHECK(status.at("condition") == "running");
+  CHECK(status.at("step") == 4);
+  fs::remove(site / "wedge");
+  REQUIRE(launcher->until([&] { return has(launcher->err(), "stall_over went on after "); }));
+  REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& later) {
+    return !later.contains("stall") && later.at("step") > 10;
+  }));
+  launcher->send(SIGTERM);
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+}
+
+TEST_CASE("stall: one rank alone is watched as well", "[integration][stall]") {
+  const RunSite site;
+  write_bytes(site / "wedge", "");
+  const auto launcher = std::make_unique<Process>(
+      joined({"/usr/bin/env", "ACTORTRAIN_TEST_FAULT=wedge:9:head",
+              "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string(), faulty_program()},
+             RunSite::run_words({"run.steps=1000000", "watchdog.stall_s=1"})),
+      site.path());
+  REQUIRE(launcher->until([&] {
+    return has(launcher->err(),
+               "stalled the conductor waits for rank 0: in block 1 (backward) of ");
+  }));
+  fs::remove(site / "wedge");
+  REQUIRE(launcher->until([&] { return has(launcher->err(), "stall_over "); }));
+}
+
+TEST_CASE("stall: a stopped rank is named as silent, before its loss or with it",
+          "[integration][ranks][stall][P2]") {
+  const RunSite site;
+  const auto launcher = site.start_run(endless(3, {"watchdog.stall_s=5"}));
+  const auto workers = started_workers(site, *launcher, 3);
+  wait_for_output(*launcher, "step 1/");
+  REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& status) {
+    return status.at("ranks").size() == 3 && status.at("ranks").at(1).at("heard") == true;
+  }));
+  REQUIRE(::kill(workers.at(1), SIGSTOP) == 0);
+  const auto stopped = std::chrono::steady_clock::now();
+  REQUIRE(launcher->until([&] { return has(launcher->err(), "stalled "); }));
+  fmt::print("stall: a stopped rank was named after {} ms\n", elapsed_ms(stopped));
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(has(ended.err, "rank 1 has not been heard of for "));
+  CHECK(has(ended.err, "error rank 1 failed: its process is gone or cannot be reached"));
+}
+
+TEST_CASE("status: of a run that trains, has ended, and was killed",
+          "[integration][ranks][status]") {
+  const RunSite site;
+  const auto launcher = site.start_run(endless(2, {"checkpoint.interval_steps=5"}));
+  const auto workers = started_workers(site, *launcher, 2);
+  REQUIRE(status_comes(site, *launcher, [](const nlohmann::json& status) {
+    return status.at("step") > 5 && status.at("saved").contains("step") &&
+           status.at("ranks").size() == 2 && status.at("ranks").at(1).at("heard") == true;
+  }));
+  const auto status = status_of(site);
+  CHECK(status.at("pid") == launcher->pid());
+  CHECK(status.at("condition") == "running");
+  CHECK(status.at("tokens_per_second") > 0);
+  for (const int rank : {0, 1}) {
+    CHECK(status.at("ranks").at(static_cast<std::size_t>(rank)).at("pid") == workers.at(rank));
+  }
+  const Ended table = site.call({"status", "runs/tiny"});
+  CHECK(table.exit_code == 0);
+  for (const char* part : {"run tiny: running", "of 1000000", "saved step ", "TrainStep "}) {
+    INFO(table.out << part);
+    CHECK(has(table.out, part));
+  }
+  launcher->send(SIGKILL);
+  CHECK(launcher->wait().signal == SIGKILL);
+  CHECK(status_of(site).at("condition") == "died");
+  CHECK(has(site.call({"status", "runs/tiny"}).out, "died without a word"));
+  CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
+  const auto again = site.start_run(endless(2));
+  REQUIRE(status_comes(
+      site, *again, [](const nlohmann::json& next) { return next.at("condition") == "running"; }));
+  again->send(SIGTERM);
+  CHECK(again->wait().exit_code == 75);
+  const auto over = status_of(site);
+  CHECK(over.at("condition") == "over");
+  CHECK(over.at("outcome").at("exit_code") == 75);
+  CHECK(has(site.call({"status", "runs/tiny"}).out, "over, exit code 75: stopped by signal 15"));
+}
+
+TEST_CASE("status: mistakes are one line", "[integration][status][mistakes]") {
+  const RunSite site;
+  check_mistake(site, {"status", "runs/none"}, {"runs/none", "not a run directory"});
+  fs::create_directories(site.run());
+  write_bytes(site.run() / "config.toml", "x");
+  check_mistake(site, {"status", "runs/tiny"}, {"status.json", "no status yet"});
+  check_mistake(site, {"status"}, {"run_directory", "--help"});
+}

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "kernels/backend.hpp"
+#include "tests/support/kill_points.hpp"
+
+namespace train::test {
+
+/// Makes a kernel of one process fail: the backward pass of an attention, where the environment of
+/// a run says so.
+///
+///   ACTORTRAIN_TEST_FAULT=<what>:<n>:<role>  role: a rank's number, or head; n: from the n-th
+///   call on, from 1; what:
+///     throw, bad_alloc  the kernel throws on its stream
+///     handler           enqueuing it throws std::bad_alloc
+///     nan               it writes one NaN
+///     wedge             it does not end while the file ACTORTRAIN_TEST_WEDGE is there
+///     start             the kernels cannot be had at all (n does not count)
+///     thread            a thread that nobody watches throws
+class KernelFaults {
+ public:
+  KernelFaults() {
+    const char* const text = std::getenv("ACTORTRAIN_TEST_FAULT");
+    const std::string fault = text == nullptr ? "" : text;
+    const std::size_t first = fault.find(':');
+    const std::size_t last = fault.rfind(':');
+    if (first < last && fault.substr(last + 1) == KillPoints::own_role()) {
+      what_ = fault.substr(0, first);
+      number_ = std::atoi(fault.substr(first + 1, last - first - 1).c_str());
+    }
+  }
+
+  /// Of `kernels`, as this process is to have them.
+  kernels::KernelTable apply(kernels::KernelTable table) const {
+    if (what_ == "start") {
+      throw std::bad_alloc();
+    }
+    if (!what_.empty()) {
+      table.attention_backward = faulty;
+    }
+    return table;
+  }
+
+  static const KernelFaults& of_this_process() {
+    static const KernelFaults faults;
+    return faults;
+  }
+
+ private:
+  static void faulty(kernels::Stream& stream, const kernels::AttentionBackwardParams& params) {
+    const KernelFaults& faults = of_this_process();
+    static std::atomic<int> calls{0};
+    const bool due = ++calls >= faults.number_;
+    if (due && faults.what_ == "handler") {
+      throw std::bad_alloc();
+    }
+    if (due && faults.what_ == "thread") {
+      std::thread([] { throw std::runtime_error("a thread has lost its way"); }).join();
+    }
+    if (due && faults.what_ != "nan") {
+      stream.enqueue([what = faults.what_] { fail(what); });
+    }
+    kernels::cpu::attention_backward(stream, params);
+    if (due && faults.what_ == "nan") {
+      stream.enqueue(
+          [to = static_cast<float*>(params.dq)] { *to = std::numeric_limits<float>::quiet_NaN(); });
+    }
+  }
+
+  static void fail(const std::string& what) {
+    if (what == "throw") {
+      throw std::runtime_error("the kernel has lost its way");
+    }
+    if (what == "bad_alloc") {
+      throw std::bad_alloc();
+    }
+    const char* const wedge = std::getenv("ACTORTRAIN_TEST_WEDGE");
+    while (what == "wedge" && wedge != nullptr && std::filesystem::exists(wedge)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  std::string what_;
+  int number_ = 0;
+};
+
+}  // namespace train::test
