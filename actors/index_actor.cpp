@@ -55,6 +55,9 @@ struct IndexState {
 
 using IndexSelf = IndexActor::stateful_pointer<IndexState>;
 
+/// Steps for the journal, written in front of what needs them there; may be empty.
+using Steps = std::function<Status()>;
+
 struct Index {
   IndexSelf self;
   std::shared_ptr<kernels::Stream> disk;
@@ -69,8 +72,8 @@ struct Index {
   void advance(Save& save) const;
   void written(Save& save) const;
   void order(Save& save, ShardTask task, std::string manifest = {}) const;
-  void seal(Save& save) const;
-  void publish(Save& save) const;
+  void seal(Save& save, Steps steps) const;
+  void publish(Save& save, Steps steps) const;
   void work_done(const SaveWorkDone& done) const;
   void give_up(Save& save) const;
   void finish() const;
@@ -140,7 +143,7 @@ void Index::advance(Save& save) const {
       });
       return order(save, ShardTask::send);
     case Phase::sending:
-      return save.failed ? give_up(save) : publish(save);
+      return save.failed ? give_up(save) : publish(save, {});
     case Phase::settling:
     case Phase::discarding:
       return finish();
@@ -156,10 +159,8 @@ void Index::written(Save& save) const {
   if (save.awaits_step) {
     return;
   }
-  if (!journal->steps.empty()) {
-    on_disk("journal", -1, journal->batch(work));
-  }
-  two_places() ? seal(save) : publish(save);
+  Steps steps = journal->steps.empty() ? Steps() : journal->batch(work);
+  two_places() ? seal(save, std::move(steps)) : publish(save, std::move(steps));
 }
 
 void Index::order(Save& save, ShardTask task, std::string manifest) const {
@@ -174,9 +175,17 @@ std::vector<ShardWritten> by_rank(std::vector<ShardWritten> shards) {
   return shards;
 }
 
-void Index::seal(Save& save) const {
+void write_steps(const Steps& steps) {
+  if (steps) {
+    log_refusal("journal", -1, attempt(steps));
+  }
+}
+
+void Index::seal(Save& save, Steps steps) const {
   save.phase = Phase::sealing;
-  disk->enqueue([me = me(), work = work, step = save.step, shards = by_rank(save.shards)] {
+  disk->enqueue([me = me(), work = work, step = save.step, steps = std::move(steps),
+                 shards = by_rank(save.shards)] {
+    write_steps(steps);
     const auto manifest = attempt([&] { return work->seal(step, shards); });
     SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
     (manifest ? done.manifest : done.failure) = manifest ? *manifest : manifest.error().message;
@@ -192,11 +201,13 @@ std::int64_t slowest(const std::vector<ShardWritten>& shards) {
   return elapsed_ns;
 }
 
-void Index::publish(Save& save) const {
+void Index::publish(Save& save, Steps steps) const {
   save.phase = Phase::publishing;
   disk->mark({.what = "publish checkpoint", .step = save.step - 1, .unit = -1, .lane = -1});
   const bool note = !two_places();  // else it says so since the shards are sent
-  disk->enqueue([me = me(), work = work, step = save.step, note, shards = by_rank(save.shards)] {
+  disk->enqueue([me = me(), work = work, step = save.step, note, steps = std::move(steps),
+                 shards = by_rank(save.shards)] {
+    write_steps(steps);
     const std::int64_t begin_ns = steady_now_ns();
     SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
     const Status recorded = attempt([&]() -> Status {
