@@ -275,7 +275,8 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"recovery", "rank_loss", "",
      "When the process of a rank is lost (killed, cut off, silent): start all ranks again and go "
-     "on from the newest snapshot or checkpoint, in the same job; or end the run.",
+     "on from the newest snapshot or checkpoint, in the same job; or end the run. On several "
+     "nodes it ends.",
      recovery<&RecoverySection::rank_loss>, kOptional, kNone, "respawn|stop"},
     {"recovery", "max_respawns", "starts",
      "Starts in a row that may be lost without progress; then the run goes on with fewer ranks.",

@@ -80,8 +80,11 @@ class Replay {
   }
 
   [[nodiscard]] Result<std::vector<RankContext>> start() const {
-    return make_local_ranks(run_plan_,
-                            range_.start ? std::optional(range_.start->path) : std::nullopt);
+    StartState start;
+    if (range_.start) {
+      start.checkpoint = range_.start->path;
+    }
+    return make_local_ranks(run_plan_, start);
   }
 
   [[nodiscard]] Status check_journal() const {

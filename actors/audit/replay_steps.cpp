@@ -54,7 +54,7 @@ Status replay_steps(const std::vector<RankContext>& ranks, std::int64_t first_st
     for (const RankContext& rank : ranks) {
       RankActors started =
           start_rank(system, {.context = rank, .shards = {}, .reporting = {.digest_interval = 1}},
-                     conductor, index);
+                     {.conductor = conductor, .index = index});
       handles.push_back(started.rank);
       actors.insert(actors.end(), started.all.begin(), started.all.end());
     }

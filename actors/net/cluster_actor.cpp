@@ -156,7 +156,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
       [cluster](const ClusterFailed& verdict) { cluster.fail(verdict); },
       [cluster](const WorkerExited& worker) { cluster.exited(worker); },
       [cluster](const NodeJoined& node) {
-        return cluster.self->delegate(cluster.options.waiter, node);
+        cluster.self->send(cluster.options.waiter, node, cluster.self->current_sender());
       },
   };
 }

@@ -65,7 +65,7 @@ void NodeGeneration::follow(std::int64_t ranks) {
     head_ = caf::actor_cast<caf::actor>(self_->current_sender());
   };
   const auto down = [&](const caf::down_msg&) { alone_ = true; };
-  while (ranks > 0 && !alone_ && !again_) {
+  while (ranks > 0 && !alone_ && !again_.value_or(false)) {
     self_->receive(
         [&](const WorkerExited& worker) {
           --ranks;

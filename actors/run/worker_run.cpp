@@ -129,7 +129,7 @@ class Head {
   Result<std::unique_ptr<HeadDoor>> open_door();
   std::variant<ClusterReady, RunFinished, Error> wait_for_ranks();
   RunFinished wait_for_end();
-  void node_joined(const NodeJoined& node);
+  void node_joined(const caf::strong_actor_ptr& sender);
   bool node_lost(const caf::down_msg& down);
   [[nodiscard]] bool end_nodes(bool again);
   [[nodiscard]] RunFinished with_nodes_ended(RunFinished outcome);
@@ -143,6 +143,8 @@ class Head {
   HeadActors actors_;
   caf::actor rendezvous_, cluster_;
   std::map<caf::actor_addr, caf::actor> launchers_;  // of the other nodes, as far as they are there
+  bool launcher_lost_ = false;
+  std::optional<StopRequested> stop_;  // came before the ranks were there
 };
 
 Result<std::unique_ptr<HeadDoor>> Head::open_door() {
@@ -160,14 +162,18 @@ Result<std::unique_ptr<HeadDoor>> Head::open_door() {
   return HeadDoor::open(system_, cluster_, *credentials, *options);
 }
 
-void Head::node_joined(const NodeJoined&) {
-  const auto launcher = caf::actor_cast<caf::actor>(self_->current_sender());
+void Head::node_joined(const caf::strong_actor_ptr& sender) {
+  const auto launcher = caf::actor_cast<caf::actor>(sender);
   self_->monitor(launcher);
   launchers_.emplace(launcher.address(), launcher);
 }
 
 /// False: it was no launcher.
-bool Head::node_lost(const caf::down_msg& down) { return launchers_.erase(down.source) > 0; }
+bool Head::node_lost(const caf::down_msg& down) {
+  const bool launcher = launchers_.erase(down.source) > 0;
+  launcher_lost_ = launcher_lost_ || launcher;
+  return launcher;
+}
 
 /// All ranks; or how the run ended before they were there.
 std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
@@ -183,11 +189,15 @@ std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
   while (!result) {
     self_->receive([&](const ClusterReady& message) { result = message; }, failed,
                    [&](const StopRequested& message) {
+                     stop_ = message;
+                     if (run_.memory.start()) {
+                       return;  // no checkpoint may have what is in memory: it is saved first
+                     }
                      result = RunFinished{
                          run_.first_step(), kExitStopped,
                          fmt::format("stopped by signal {} before the first step", message.signal)};
                    },
-                   [&](const NodeJoined& node) { node_joined(node); },
+                   [&](const NodeJoined&, const caf::strong_actor_ptr& node) { node_joined(node); },
                    [&](const caf::down_msg& down) {
                      if (node_lost(down)) {  // its ranks may not have come yet, and never will
                        failed({"the launcher of another node is gone", kExitFailure, true});
@@ -204,7 +214,7 @@ RunFinished Head::wait_for_end() {
     self_->receive(
         [&](const RunFinished& finished) { outcome = finished; },
         [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
-        [&](const NodeJoined& node) { node_joined(node); },
+        [&](const NodeJoined&, const caf::strong_actor_ptr& node) { node_joined(node); },
         [&](const caf::down_msg& down) {
           if (!node_lost(down)) {  // the conductor
             outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
@@ -217,7 +227,6 @@ RunFinished Head::wait_for_end() {
 /// Tells the other nodes what follows. With `again` it waits until none of their ranks runs; false:
 /// a node is missing, and all have been told to end.
 bool Head::end_nodes(bool again) {
-  const auto all = static_cast<std::size_t>(run_.place.nodes - 1);
   const auto tell = [this](bool goes_on) {
     for (const auto& [address, launcher] : launchers_) {
       self_->send(launcher, GenerationOver{goes_on});
@@ -225,13 +234,17 @@ bool Head::end_nodes(bool again) {
   };
   tell(again);
   const auto deadline = std::chrono::steady_clock::now() + kNodesIdle;
-  std::size_t idle = 0;
-  while (again && launchers_.size() == all && idle < all &&
-         std::chrono::steady_clock::now() < deadline) {
+  const std::int64_t all = run_.place.nodes - 1;
+  std::int64_t idle = 0;
+  while (again && idle < all && !launcher_lost_ && std::chrono::steady_clock::now() < deadline) {
     self_->receive([&](const NodeIdle&) { ++idle; },
+                   [&](const NodeJoined&, const caf::strong_actor_ptr& node) {  // it comes late
+                     node_joined(node);
+                     self_->send(caf::actor_cast<caf::actor>(node), GenerationOver{true});
+                   },
                    [&](const caf::down_msg& down) { node_lost(down); }, caf::after(100ms) >> [] {});
   }
-  if (again && (launchers_.size() < all || idle < all)) {
+  if (again && idle < all) {
     tell(false);
     return false;
   }
@@ -280,6 +293,9 @@ Result<RunFinished> Head::run() {
     ranks.push_back(caf::actor_cast<RankActor>(rank));
   }
   connect_head(actors_, ranks, caf::actor_cast<caf::actor>(self_));
+  if (stop_) {
+    caf::anon_send(actors_.conductor, *stop_);
+  }
   RunFinished outcome = wait_for_end();
   over = true;
   const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;

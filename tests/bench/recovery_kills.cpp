@@ -67,7 +67,9 @@ class KilledTraining {
     });
   }
   ~KilledTraining() {
-    ::kill(child_->id(), SIGKILL);
+    if (!ended_) {
+      ::kill(child_->id(), SIGKILL);
+    }
     output_.join();
     std::error_code left;
     fs::remove_all(root_, left);

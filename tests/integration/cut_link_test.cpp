@@ -81,11 +81,11 @@ TEST_CASE("cut link: both nodes end by themselves, and the next start goes on to
     return;
   }
   const RunSite site;
-  const Words keys = {"run.digest_interval_steps=1", "batch.lanes=2", "eval.interval_steps=0",
-                      "checkpoint.interval_steps=10", "checkpoint.local_dir=none"};
-  const Words endless = joined(keys, {"run.steps=100000"});
-  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, endless),
-                                          LinkedNodes::start(site, 1, 40, endless)};
+  const Words keys = {"run.digest_interval_steps=1", "batch.lanes=2",
+                      "eval.interval_steps=0",       "checkpoint.interval_steps=10",
+                      "checkpoint.local_dir=none",   "run.steps=3000"};
+  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, keys),
+                                          LinkedNodes::start(site, 1, 40, keys)};
   wait_for_output(*cut[0], "checkpoint ");
   REQUIRE(LinkedNodes::set_link(false));
   const auto since = std::chrono::steady_clock::now();
@@ -93,20 +93,18 @@ TEST_CASE("cut link: both nodes end by themselves, and the next start goes on to
     const Ended ended = cut[node]->wait(std::chrono::seconds(120));
     fmt::print("cut link: node {} ended after {} ms\n", node, elapsed_ms(since));
     INFO(ended.err);
-    CHECK(ended.exit_code == (node == 0 ? 75 : 1));
+    CHECK(ended.exit_code == 1);
     CHECK(has(ended.err, node == 0 ? "error rank " : "the head is gone"));
   }
   CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   REQUIRE(LinkedNodes::set_link(true));
-  const std::int64_t last = last_step(site.run()) + 20;
-  const Words rest = joined(keys, {fmt::format("run.steps={}", last)});
-  const auto head = LinkedNodes::start(site, 0, 41, rest);
-  const auto other = LinkedNodes::start(site, 1, 41, rest);
+  const auto head = LinkedNodes::start(site, 0, 41, keys);
+  const auto other = LinkedNodes::start(site, 1, 41, keys);
   const Ended ended = head->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
   CHECK(has(ended.err, "resumed step="));
   CHECK(other->wait().exit_code == 0);
-  site.train(joined(rest, {"run.name=one"}));
+  site.train(joined(keys, {"run.name=one"}));
   CHECK(results_of(site.run()) == results_of(site.run("one")));
 }

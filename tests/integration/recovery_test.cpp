@@ -27,10 +27,10 @@ const Words& unbroken_results() {
 }
 
 /// Steps in the journal of the run's index.
-std::size_t journalled_steps(const fs::path& run) {
-  auto store = storage::RocksStore::open_read_only(run / "index");
+std::int64_t journalled_steps(const fs::path& run) {
+  auto store = train::storage::RocksStore::open_read_only(run / "index");
   REQUIRE(store.ok());
-  std::size_t count = 0;
+  std::int64_t count = 0;
   REQUIRE((*store)->scan("step/", [&](std::string_view, std::string_view) {
     ++count;
     return true;
@@ -116,7 +116,7 @@ TEST_CASE(
     while (kills < wanted && launcher->running()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 400));
       const auto workers = workers_of(run.site().path());
-      const unsigned victims = 1 + random() % 15;  // a set of them
+      const auto victims = static_cast<unsigned>(1 + random() % 15);  // a set of them
       bool killed = false;
       for (const auto& [rank, process] : workers) {
         killed = ((victims >> rank & 1U) != 0 && ::kill(process, SIGKILL) == 0) || killed;

@@ -55,8 +55,11 @@ void Generation::make_ranks() {
   const std::int64_t count = run_.config().parallel.ranks;
   std::vector<actors::RankContext> contexts;
   for (std::int64_t rank = 0; rank < count; ++rank) {
-    const auto from = run_.checkpoint ? std::optional(run_.checkpoint->path) : std::nullopt;
-    auto context = actors::make_rank(run_.plan, rank, from, 1, actors::StreamKind::inline_);
+    actors::StartState start;
+    if (run_.checkpoint) {
+      start.checkpoint = run_.checkpoint->path;
+    }
+    auto context = actors::make_rank(run_.plan, rank, start, 1, actors::StreamKind::inline_);
     if (!context) {
       throw Violation(fmt::format("rank {} cannot start at step {}: {} (P3)", rank,
                                   run_.first_step(), context.error().message));
@@ -118,7 +121,8 @@ actors::RankActor Generation::start_rank(std::size_t number) {
       {.context = rank.context,
        .shards = std::move(shards).value(),
        .reporting = {.digest_interval = run_.config().run.digest_interval_steps}},
-      rank.to_conductor->as<actors::ConductorActor>(), rank.to_index->as<actors::IndexActor>());
+      {.conductor = rank.to_conductor->as<actors::ConductorActor>(),
+       .index = rank.to_index->as<actors::IndexActor>()});
   rank.to_rank = std::make_unique<ControlLink>(world_.system(), started.rank, bug_towards(number));
   rank.actors = started.all;
   for (const caf::actor& actor : started.all) {
