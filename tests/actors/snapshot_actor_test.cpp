@@ -10,6 +10,7 @@
 #include "actors/index_actor.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/save_schedule.hpp"
 #include "actors/staging.hpp"
@@ -50,7 +51,14 @@ struct Fixture {
       tell(WriteSnapshot{*step});
     }
   }
+  /// All ranks have said the same of it: its save may be published.
+  void finish_step(std::int64_t step) {
+    StepFinished event;
+    event.step = step;
+    caf::anon_send(index, event);
+  }
   void take(std::int64_t step) {
+    finish_step(step);
     const SaveSchedule::Take order = saves.take(step);
     if (order.write_now) {
       caf::anon_send(index, WriteSnapshot{step});
@@ -133,6 +141,7 @@ TEST_CASE("a copy that has not begun takes no second buffer", "[actors][EX-4]") 
 
 TEST_CASE("a grant that overtakes its snapshot is kept", "[actors][EX-2]") {
   Fixture f;
+  f.finish_step(1);
   caf::anon_send(f.index, WriteSnapshot{1});
   f.tell(WriteSnapshot{1});
   f.run.disk().held = false;
