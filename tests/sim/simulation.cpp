@@ -84,7 +84,7 @@ bool Simulation::start() {
   throw_if_gone();
   if (!run) {
     if (!scene_.disk.was_full()) {
-      throw Violation(fmt::format("a start failed: {}", run.error().message));
+      throw Violation(fmt::format("a start failed: {} (P3)", run.error().message));
     }
     return false;
   }
