@@ -64,7 +64,7 @@ TEST_CASE("nodes: a lost node ends the run on all others, and the next start goe
     const std::int64_t took_ms = elapsed_ms(killed);
     fmt::print("node {} killed: the other ended after {} ms\n", lost, took_ms);
     INFO(ended.err);
-    CHECK(took_ms < 5000);
+    CHECK(took_ms < 15000);  // 4 s of silence at most, and what a busy machine adds
     CHECK(ended.exit_code == 1);
     CHECK(has(ended.err, "error "));
     CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));

@@ -114,7 +114,11 @@ TEST_CASE(
     const auto launcher = run.start(program());
     std::size_t lost = 0;
     while (kills < wanted && launcher->running()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(50 + random() % 400));
+      if (random() % 4 != 0) {  // else: anywhere in the start of a generation
+        const std::size_t said = count_of(launcher->out(), "step ");
+        launcher->until([&] { return count_of(launcher->out(), "step ") > said + 1; });
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 200));
       const auto workers = workers_of(run.site().path());
       const auto victims = static_cast<unsigned>(1 + random() % 15);  // a set of them
       bool killed = false;
