@@ -13,6 +13,7 @@
 #include "actors/audit/journal_audit.hpp"
 #include "actors/audit/metrics_audit.hpp"
 #include "actors/exit_codes.hpp"
+#include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/trained_model.hpp"
 #include "checkpoint/index_content.hpp"
@@ -33,9 +34,7 @@ using checkpoint::IndexEntry;
 class RunAudit {
  public:
   RunAudit(fs::path root, const configs::RunConfig& config)
-      : root_(std::move(root)),
-        tokens_per_step_(config.batch.lanes * config.batch.micro_batch *
-                         config.data.sequence_length) {}
+      : root_(std::move(root)), tokens_per_step_(tokens_per_step(config)) {}
 
   Status look() {
     // Before the index: what is published meanwhile is in the index then.

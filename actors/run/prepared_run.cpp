@@ -19,10 +19,6 @@ namespace {
 
 constexpr double kPeakSeconds = 0.15;  // of measuring the GEMM peak at the start
 
-std::int64_t tokens_per_step(const configs::RunConfig& config) {
-  return config.batch.lanes * config.batch.micro_batch * config.data.sequence_length;
-}
-
 CheckpointHome::Options home_options(const configs::RunConfig& config,
                                      const RunDirectory& directory,
                                      const CheckpointHome::Surroundings& surroundings) {

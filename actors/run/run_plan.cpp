@@ -123,15 +123,18 @@ Result<RunPlan> plan_run(const configs::RunConfig& config) {
                  .plan_digest = plan->digest()};
 }
 
+std::int64_t tokens_per_step(const configs::RunConfig& config) {
+  return config.batch.lanes * config.batch.micro_batch * config.data.sequence_length;
+}
+
 std::string describe_plan(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
   const engine::ModelShape& shape = plan.engine.shape;
   const engine::ParameterCount parameters = engine::count_parameters(shape);
   const double flops = engine::flops_per_token(shape, plan.engine.seq_len);
   const engine::MemoryPlan memory = engine::plan_memory(plan.engine);
-  const std::int64_t tokens_per_step =
-      config.batch.lanes * config.batch.micro_batch * config.data.sequence_length;
-  const auto tokens = static_cast<double>(tokens_per_step) * static_cast<double>(config.run.steps);
+  const std::int64_t step_tokens = tokens_per_step(config);
+  const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
   const auto epoch = static_cast<double>(plan.dataset.train().sequences()) *
                      static_cast<double>(config.data.sequence_length);
   std::string text;
@@ -146,7 +149,7 @@ std::string describe_plan(const RunPlan& plan) {
   row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));
   row("steps", fmt::format("{}", config.run.steps));
   row("tokens per step",
-      fmt::format("{} ({} lanes x {} sequences x {})", tokens_per_step, config.batch.lanes,
+      fmt::format("{} ({} lanes x {} sequences x {})", step_tokens, config.batch.lanes,
                   config.batch.micro_batch, config.data.sequence_length));
   row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
                             config.data.dir));

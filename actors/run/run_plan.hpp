@@ -20,6 +20,9 @@ struct RunPlan {
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
 };
 
+/// Of all lanes together.
+[[nodiscard]] std::int64_t tokens_per_step(const configs::RunConfig& config);
+
 /// The tokens of a run. Errors: those of TokenDataset::open.
 [[nodiscard]] Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
                                                          std::int64_t vocab_size);
