@@ -9,10 +9,11 @@ namespace train::engine {
 MemoryPlan plan_memory(const RankEngine::Options& options) {
   const Result<ShardPlan> plan = plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
-  MemoryPlan memory = RankLayout(*plan, options).memory();
-  memory.activations_bytes =
-      planned_activation_bytes(options.shape, options.batch.micro_batch, options.seq_len,
-                               /*with_gradient=*/true, checkpoint_every(options.memory));
+  const RankLayout layout(*plan, options);
+  MemoryPlan memory = layout.memory();
+  memory.activations_bytes = planned_activation_bytes(
+      options.shape, options.batch.micro_batch, options.seq_len,
+      /*with_gradient=*/true, layout.activations(checkpoint_every(options.memory)));
   return memory;
 }
 

@@ -175,7 +175,7 @@ class RankEngine {
   /// the digest of all weights, the same at any plan.
   [[nodiscard]] std::uint64_t digest() const;
   /// The reduced gradients of this rank's rows, by parameter; valid between finish_gradient() and
-  /// the next step's first reduce. What objectives read and change (gradient_set.hpp).
+  /// the next forward pass or reduce. What objectives read and change (gradient_set.hpp).
   [[nodiscard]] GradientSet& gradients();
 
   [[nodiscard]] double learning_rate_of(std::int64_t step) const;

@@ -121,6 +121,8 @@ void RankLayout::set_buffers(GroupLayout& layout, std::size_t index) const {
     }
   }
   layout.own_buffers = plan_->own_gradient(index) ? own : 0;
+  // The forward pass of a second lane would write over it.
+  layout.in_activations = layout.own_buffers == 1 && lanes.lanes_of(rank_).size() <= 1;
   if (ranks_ > 1) {
     layout.owner_buffers =
         layout.reduce.element_count > 0 ? lane_tree_buffers(arrivals, lanes.lanes(), order_) : 0;
@@ -368,6 +370,17 @@ std::size_t RankLayout::gradient_bytes(std::size_t group) const {
     return floats(layout.flat);
   }
   return floats(layout.spread_apart ? layout.state.element_count : layout.reduce.element_count);
+}
+
+ActivationOptions RankLayout::activations(std::int64_t checkpoint_every) const {
+  ActivationOptions options{.checkpoint_every = checkpoint_every};
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    if (groups_[index].in_activations) {
+      options.gradients.push_back(
+          {plan_->groups()[index].last_unit(), floats(groups_[index].flat)});
+    }
+  }
+  return options;
 }
 
 MemoryPlan RankLayout::memory() const {

@@ -8,6 +8,7 @@
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/memory_plan.hpp"
+#include "engine/model/model.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank_engine.hpp"
 #include "engine/sharding/shard_plan.hpp"
@@ -33,6 +34,7 @@ struct GroupLayout {
   std::int64_t own_buffers = 0;    ///< Of this rank's tree over its lanes; 0: it has none.
   std::int64_t owner_buffers = 0;  ///< Of the tree over all lanes' `reduce` rows; 0: none.
   bool resident = true;            ///< Whole compute weights stay here.
+  bool in_activations = false;     ///< `own_buffers` is one, which lies where activations did.
   bool spread_apart = false;       ///< Spread gradients have a buffer of their own (`state`).
 };
 
@@ -105,6 +107,9 @@ class RankLayout {
 
   /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
   [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
+  /// What the model keeps of this plan's lanes; its gradients are of the groups that are
+  /// GroupLayout::in_activations, in their order.
+  [[nodiscard]] ActivationOptions activations(std::int64_t checkpoint_every) const;
   /// All but the model's activations.
   [[nodiscard]] MemoryPlan memory() const;
 

@@ -26,7 +26,7 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
                          const ShardPlan& plan)
     : layout(plan, options),
       model(options.shape, kernels, options.batch.micro_batch, options.seq_len, true,
-            checkpoint_every(options.memory)),
+            layout.activations(checkpoint_every(options.memory))),
       train_schedule(plan, CommandKind::train_step),
       eval_schedule(plan, CommandKind::evaluate),
       diagnose_schedule(plan, CommandKind::diagnose),
@@ -47,13 +47,15 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
 
 void RankEngine::Parts::make_gradients(const kernels::KernelTable& kernels, const ShardPlan& plan) {
   const std::int64_t lanes = plan.train_lanes().lanes();
+  std::size_t in_activations = 0;
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     const GroupLayout& group = layout.group(index);
     const std::string& name = plan.groups()[index].name;
     GroupGradient& gradient = gradients.emplace_back();
     if (group.own_buffers > 0) {
-      gradient.own.emplace(kernels, group.flat, lanes, layout.sum_order(), group.own_buffers,
-                           "gradients of " + name);
+      gradient.own.emplace(
+          kernels, group.flat, lanes, layout.sum_order(), group.own_buffers, "gradients of " + name,
+          group.in_activations ? model.gradient_memory(in_activations++) : nullptr);
     }
     if (group.owner_buffers > 0) {
       gradient.owner.emplace(kernels, group.reduce.element_count, lanes, layout.sum_order(),

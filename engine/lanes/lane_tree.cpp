@@ -26,13 +26,19 @@ void push(std::vector<LaneRange>& held, SumOrder order, std::int64_t lanes, Lane
 }  // namespace
 
 LaneTree::LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, std::int64_t lanes,
-                   SumOrder order, std::int64_t buffers, const std::string& name)
+                   SumOrder order, std::int64_t buffers, const std::string& name, float* root)
     : kernels_(&kernels), elements_(elements), lanes_(lanes), order_(order) {
   TRAIN_CHECK(elements > 0 && lanes > 0 && buffers > 0, "{} elements, {} lanes, {} buffers",
               elements, lanes, buffers);
   for (std::int64_t i = 0; i < buffers; ++i) {
-    buffers_.emplace_back(static_cast<std::size_t>(elements) * sizeof(float),
-                          fmt::format("{} partial {}", name, i));
+    if (i == 0 && root != nullptr) {
+      places_.push_back(root);
+      continue;
+    }
+    places_.push_back(buffers_
+                          .emplace_back(static_cast<std::size_t>(elements) * sizeof(float),
+                                        fmt::format("{} partial {}", name, i))
+                          .as<float>());
   }
 }
 
@@ -53,20 +59,20 @@ float* LaneTree::place(LaneRange lanes, float* scratch) const {
   if (joins_held(lanes) && scratch != nullptr) {
     return scratch;
   }
-  TRAIN_CHECK(held_.size() < buffers_.size(), "lanes {}..{}: {} partial sums are held", lanes.first,
+  TRAIN_CHECK(held_.size() < places_.size(), "lanes {}..{}: {} partial sums are held", lanes.first,
               lanes.end(), held_.size());
-  return buffers_[held_.size()].as<float>();
+  return places_[held_.size()];
 }
 
 void LaneTree::settle(kernels::Stream& stream, LaneRange lanes, const float* where) {
   check_arrival(lanes);
   const std::size_t before = held_.size();
-  TRAIN_CHECK(joins_held(lanes) || where == buffers_[before].as<float>(),
+  TRAIN_CHECK(joins_held(lanes) || where == places_[before],
               "lanes {}..{} are not where they were placed", lanes.first, lanes.end());
   push(held_, order_, lanes_, lanes);
   const float* right = where;
   for (std::size_t left = before; left-- > held_.size() - 1;) {
-    auto* sum = buffers_[left].as<float>();
+    float* sum = places_[left];
     kernels_->tree_add(stream, {.left = sum, .right = right, .out = sum, .count = elements_});
     right = sum;
   }
@@ -87,7 +93,7 @@ void LaneTree::add(kernels::Stream& stream, LaneRange lanes, const float* vector
 std::vector<std::pair<LaneRange, const float*>> LaneTree::held() const {
   std::vector<std::pair<LaneRange, const float*>> sums;
   for (std::size_t i = 0; i < held_.size(); ++i) {
-    sums.emplace_back(held_[i], buffers_[i].as<float>());
+    sums.emplace_back(held_[i], places_[i]);
   }
   return sums;
 }
@@ -95,7 +101,7 @@ std::vector<std::pair<LaneRange, const float*>> LaneTree::held() const {
 void LaneTree::clear() { held_.clear(); }
 
 std::size_t LaneTree::size_bytes() const {
-  return buffers_.size() * static_cast<std::size_t>(elements_) * sizeof(float);
+  return places_.size() * static_cast<std::size_t>(elements_) * sizeof(float);
 }
 
 std::int64_t lane_tree_buffers(const std::vector<LaneRange>& arrivals, std::int64_t lanes,

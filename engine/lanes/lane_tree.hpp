@@ -24,12 +24,13 @@ enum class SumOrder : std::uint8_t {
 ///
 /// Invariant EN-1: with SumOrder::canonical the result depends on the lanes' vectors alone, not on
 /// who adds them or in which groups they arrive. Threading: one owner; calls only enqueue.
-/// Ownership: owns the buffers.
+/// Ownership: owns the buffers, but for a `root` that is given.
 class LaneTree {
  public:
   /// `lanes`: of the whole step. `buffers`: partial sums that can be held (lane_tree_buffers()).
+  /// `root`: memory to use for the first of them, not owned; nullptr: own memory.
   LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, std::int64_t lanes,
-           SumOrder order, std::int64_t buffers, const std::string& name);
+           SumOrder order, std::int64_t buffers, const std::string& name, float* root = nullptr);
 
   /// Where the vector of `lanes` has to be written (in stream order): a buffer of the tree, or
   /// `scratch` (if not null) where settle() adds it to what is held. REQUIRES: a subtree right of
@@ -46,7 +47,7 @@ class LaneTree {
   /// Forgets all partial sums: a new sync or step begins.
   void clear();
   /// Where the first partial sum is, and at the end the sum of all lanes; never changes.
-  [[nodiscard]] float* root() const { return buffers_.front().as<float>(); }
+  [[nodiscard]] float* root() const { return places_.front(); }
 
   [[nodiscard]] std::size_t size_bytes() const;
 
@@ -59,6 +60,7 @@ class LaneTree {
   std::int64_t lanes_;
   SumOrder order_;
   std::vector<kernels::Buffer> buffers_;
+  std::vector<float*> places_;  ///< Of partial sums: the buffers, or `root` and the buffers.
   std::vector<LaneRange> held_;
 };
 

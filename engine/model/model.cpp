@@ -24,34 +24,36 @@ bool better_lean(const ModelShape& shape, std::int64_t rows) {
 std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
                                                     const kernels::KernelTable& kernels,
                                                     Workspace& workspace,
-                                                    std::int64_t checkpoint_every,
-                                                    std::optional<bool> lean = {}) {
-  TRAIN_CHECK(checkpoint_every >= 0, "checkpoint_every is {}", checkpoint_every);
-  workspace.lean(lean.value_or(better_lean(shape, workspace.rows())));
+                                                    const ActivationOptions& options) {
+  const std::int64_t every = options.checkpoint_every;
+  TRAIN_CHECK(every >= 0, "checkpoint_every is {}", every);
+  workspace.lean(options.lean.value_or(better_lean(shape, workspace.rows())));
   std::vector<std::unique_ptr<LayerUnit>> units;
   auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, shape);
   Workspace::Slot residual = embedding->output();
   units.push_back(std::move(embedding));
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    const bool recompute = checkpoint_every > 0 && (layer + 1) % checkpoint_every == 0;
+    const bool recompute = every > 0 && (layer + 1) % every == 0;
+    workspace.begin_unit(units.size());
     auto block = std::make_unique<TransformerBlock>(
         kernels, workspace, shape,
         TransformerBlock::Options{.index = layer, .input = residual, .recompute = recompute});
     residual = block->output();
     units.push_back(std::move(block));
   }
+  workspace.begin_unit(units.size());
   units.push_back(std::make_unique<HeadUnit>(kernels, workspace, shape, residual));
+  workspace.lend(options.gradients);
   return units;
 }
 
 }  // namespace
 
 Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
-             std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every,
-             std::optional<bool> lean)
+             std::int64_t seq_len, bool with_gradient, const ActivationOptions& options)
     : shape_(shape),
       workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient)),
-      units_(build_units(shape, kernels, *workspace_, checkpoint_every, lean)) {
+      units_(build_units(shape, kernels, *workspace_, options)) {
   workspace_->allocate();
 }
 
@@ -79,20 +81,22 @@ void Model::last_logits(kernels::Stream& stream, const UnitMemory& head, const L
   static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head, lane.seq_len - 1, logits);
 }
 
+float* Model::gradient_memory(std::size_t index) const { return workspace_->lent(index); }
+
 std::size_t Model::activation_bytes() const { return workspace_->allocated_bytes(); }
 
 std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
                                      std::int64_t seq_len, bool with_gradient,
-                                     std::int64_t checkpoint_every) {
+                                     const ActivationOptions& options) {
   Workspace workspace(sequences, seq_len, with_gradient);
-  const auto units = build_units(shape, kernels::cpu_backend(), workspace, checkpoint_every);
+  const auto units = build_units(shape, kernels::cpu_backend(), workspace, options);
   return workspace.size_bytes();
 }
 
 std::vector<UnitParameters> describe_units(const ModelShape& shape) {
   Workspace workspace(1, 1, false);
   std::vector<UnitParameters> described;
-  for (const auto& unit : build_units(shape, kernels::cpu_backend(), workspace, 0)) {
+  for (const auto& unit : build_units(shape, kernels::cpu_backend(), workspace, {})) {
     described.push_back({unit->name(), unit->parameters(), unit->element_count()});
   }
   return described;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/activation_arena.hpp"
 #include "engine/model/layer_unit.hpp"
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
@@ -14,19 +15,27 @@ namespace train::engine {
 
 class Workspace;
 
+/// What the backward pass finds in memory, and what it computes again: changes memory and time,
+/// never a bit.
+struct ActivationOptions {
+  /// Activation checkpointing of every k-th transformer block (1: of all, 0: of none); such a block
+  /// keeps its input alone and its backward pass runs forward again.
+  std::int64_t checkpoint_every = 0;
+  /// Compute outputs of norms again rather than keep them; by default where that saves much.
+  std::optional<bool> lean = {};
+  /// Gradients that lie where activations did (plan_arena()): of models run for one lane at a time.
+  std::vector<UnitBytes> gradients = {};
+};
+
 /// The units of one model and the activations they share.
 ///
 /// Ownership: owns units and activations, neither weights nor gradients. Borrows `kernels`.
 class Model {
  public:
   /// `sequences` x `seq_len`: the largest lane. `with_gradient`: allocate what the backward pass
-  /// needs. `checkpoint_every`: activation checkpointing of every k-th transformer block (1: of
-  /// all, 0: of none); such a block keeps its input alone and its backward pass runs forward again.
-  /// `lean`: compute outputs of norms again rather than keep them; by default where that saves
-  /// much. Both change memory and time, never a bit.
+  /// needs.
   Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
-        std::int64_t seq_len, bool with_gradient, std::int64_t checkpoint_every = 0,
-        std::optional<bool> lean = {});
+        std::int64_t seq_len, bool with_gradient, const ActivationOptions& options = {});
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
@@ -41,7 +50,10 @@ class Model {
   void last_logits(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                    float* logits);
 
-  /// Bytes of activations and scratch, for `--dry-run`.
+  /// Memory of ActivationOptions::gradients[index]; valid until the next forward pass.
+  [[nodiscard]] float* gradient_memory(std::size_t index) const;
+
+  /// Bytes of activations and scratch besides those of gradients, for `--dry-run`.
   [[nodiscard]] std::size_t activation_bytes() const;
 
  private:
@@ -53,7 +65,7 @@ class Model {
 /// What Model::activation_bytes() would be, without allocating anything.
 [[nodiscard]] std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
                                                    std::int64_t seq_len, bool with_gradient,
-                                                   std::int64_t checkpoint_every = 0);
+                                                   const ActivationOptions& options = {});
 
 /// The parameters of every unit without allocating anything: what `--dry-run`, restore and the
 /// optimizer groups need. Index as in Model.

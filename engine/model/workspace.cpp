@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <utility>
 
 #include "engine/base/check.hpp"
 
 namespace train::engine {
-namespace {
-
-/// Slots of the scratch begin on cache lines, as buffers do.
-std::size_t whole_lines(std::size_t size_bytes) { return (size_bytes + 63) / 64 * 64; }
-
-}  // namespace
-
 Workspace::Workspace(std::int64_t sequences, std::int64_t seq_len, bool with_gradient)
     : sequences_(sequences), seq_len_(seq_len), with_gradient_(with_gradient) {
   TRAIN_CHECK(sequences > 0 && seq_len > 0, "{} x {}", sequences, seq_len);
+}
+
+void Workspace::begin_unit(std::size_t unit) {
+  TRAIN_CHECK(unit >= unit_, "unit {} comes after {}", unit, unit_);
+  unit_ = unit;
 }
 
 Workspace::Slot Workspace::keep(const std::string& owner, const std::string& name,
@@ -29,7 +28,7 @@ Workspace::Slot Workspace::keep(const std::string& owner, const std::string& nam
   }
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
   const std::size_t size_bytes = static_cast<std::size_t>(floats) * sizeof(float);
-  reservations_.push_back({.name = owner + name, .size_bytes = size_bytes});
+  reservations_.push_back({.name = owner + name, .size_bytes = size_bytes, .unit = unit_});
   return reservations_.size() - 1;
 }
 
@@ -44,12 +43,12 @@ Workspace::Slot Workspace::share_in(std::optional<Phase> phase, const std::strin
   const std::size_t size_bytes = static_cast<std::size_t>(floats) * sizeof(float);
   const auto found = std::find_if(
       reservations_.begin(), reservations_.end(),
-      [&](const Reservation& r) { return r.shared && r.phase == phase && r.name == name; });
+      [&](const Reservation& r) { return !r.unit && r.phase == phase && r.name == name; });
   if (found != reservations_.end()) {
     found->size_bytes = std::max(found->size_bytes, size_bytes);
     return static_cast<Slot>(found - reservations_.begin());
   }
-  reservations_.push_back({.name = name, .size_bytes = size_bytes, .shared = true, .phase = phase});
+  reservations_.push_back({.name = name, .size_bytes = size_bytes, .phase = phase});
   return reservations_.size() - 1;
 }
 
@@ -83,19 +82,39 @@ std::size_t Workspace::scratch_bytes() const {
   return largest;
 }
 
+ArenaPlan Workspace::plan_kept() const {
+  std::vector<UnitBytes> kept;
+  for (const Reservation& reservation : reservations_) {
+    if (reservation.unit) {
+      kept.push_back({*reservation.unit, reservation.size_bytes});
+    }
+  }
+  return plan_arena(kept, loans_);
+}
+
+void Workspace::lend(std::vector<UnitBytes> gradients) {
+  TRAIN_CHECK(buffers_.empty() && (with_gradient_ || gradients.empty()));
+  loans_ = std::move(gradients);
+}
+
 void Workspace::allocate() {
   TRAIN_CHECK(buffers_.empty());
-  buffers_.reserve(reservations_.size() + 1);
+  buffers_.reserve(reservations_.size() + 2);
   const auto add = [this](std::size_t size_bytes, const std::string& name) {
     return buffers_
         .emplace_back(size_bytes == 0 ? kernels::Buffer() : kernels::Buffer(size_bytes, name))
         .data();
   };
+  const ArenaPlan plan = plan_kept();
+  std::byte* arena = add(plan.size_bytes, "activations");
   std::byte* scratch = add(scratch_bytes(), "scratch");
   std::map<Phase, std::size_t> offsets;
+  std::size_t kept = 0;
   for (const Reservation& reservation : reservations_) {
     std::byte* place = nullptr;
-    if (!reservation.phase) {
+    if (reservation.unit) {
+      place = arena + plan.kept[kept++];
+    } else if (!reservation.phase) {
       place = add(reservation.size_bytes, reservation.name);
     } else if (reservation.size_bytes > 0) {
       std::size_t& offset = offsets[*reservation.phase];
@@ -104,6 +123,22 @@ void Workspace::allocate() {
     }
     places_.push_back(reinterpret_cast<float*>(place));
   }
+  for (const std::size_t offset : plan.gradients) {
+    lent_.push_back(reinterpret_cast<float*>(arena + offset));
+  }
+}
+
+float* Workspace::lent(std::size_t index) const {
+  TRAIN_CHECK(index < lent_.size(), "gradient {} of {}", index, lent_.size());
+  return lent_[index];
+}
+
+std::size_t Workspace::lent_bytes() const {
+  std::size_t total = 0;
+  for (const UnitBytes& loan : loans_) {
+    total += loan.size_bytes;
+  }
+  return total;
 }
 
 float* Workspace::at(Slot slot) const {
@@ -119,11 +154,11 @@ bool Workspace::first_use(Slot slot) {
 }
 
 std::size_t Workspace::size_bytes() const {
-  std::size_t total = scratch_bytes();
+  std::size_t total = scratch_bytes() + plan_kept().size_bytes;
   for (const Reservation& reservation : reservations_) {
-    total += reservation.phase ? 0 : reservation.size_bytes;
+    total += reservation.unit || reservation.phase ? 0 : reservation.size_bytes;
   }
-  return total;
+  return total - lent_bytes();
 }
 
 std::size_t Workspace::allocated_bytes() const {
@@ -131,7 +166,7 @@ std::size_t Workspace::allocated_bytes() const {
   for (const kernels::Buffer& buffer : buffers_) {
     total += buffer.size_bytes();
   }
-  return total;
+  return total - lent_bytes();
 }
 
 }  // namespace train::engine

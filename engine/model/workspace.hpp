@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/activation_arena.hpp"
 #include "kernels/device/buffer.hpp"
 
 namespace train::engine {
@@ -32,6 +33,8 @@ class Workspace {
   [[nodiscard]] std::int64_t rows() const { return sequences_ * seq_len_; }
   [[nodiscard]] bool with_gradient() const { return with_gradient_; }
 
+  /// Slots kept from here on belong to `unit`, no lower one than before (at first 0).
+  void begin_unit(std::size_t unit);
   /// A buffer of `owner` alone that lives until its backward pass. Without gradients nothing has to
   /// live that long, so it becomes share(name): one buffer for all owners.
   Slot keep(const std::string& owner, const std::string& name, std::int64_t floats);
@@ -54,39 +57,49 @@ class Workspace {
   /// scratch(), but without gradients it takes no memory.
   Slot scratch_backward(Phase phase, const std::string& name, std::int64_t floats);
 
+  /// Gradients that shall lie where activations did (plan_arena()); before allocate().
+  void lend(std::vector<UnitBytes> gradients);
+
   /// Allocates all slots. Throws kernels::DeviceError when there is no memory.
   void allocate();
 
+  /// Memory of the gradient with that index in lend(); valid until the next forward pass.
+  [[nodiscard]] float* lent(std::size_t index) const;
   [[nodiscard]] float* at(Slot slot) const;
   /// True for the first caller: who asks fills the slot, once for the life of the workspace.
   [[nodiscard]] bool first_use(Slot slot);
 
-  /// Bytes of all slots reserved so far, allocated or not.
+  /// Bytes of all slots reserved so far, allocated or not, besides those that are lent.
   [[nodiscard]] std::size_t size_bytes() const;
-  /// Bytes of the buffers that exist.
+  /// Bytes of the buffers that exist, besides those that are lent.
   [[nodiscard]] std::size_t allocated_bytes() const;
 
  private:
   struct Reservation {
     std::string name;
     std::size_t size_bytes = 0;
-    bool shared = false;
-    std::optional<Phase> phase = {};  ///< Scratch.
+    std::optional<std::size_t> unit = {};  ///< Kept for it; else shared.
+    std::optional<Phase> phase = {};       ///< Scratch.
     bool used = false;
   };
 
   Slot share_in(std::optional<Phase> phase, const std::string& name, std::int64_t floats);
   /// Bytes of the scratch of all phases.
   [[nodiscard]] std::size_t scratch_bytes() const;
+  [[nodiscard]] ArenaPlan plan_kept() const;
+  [[nodiscard]] std::size_t lent_bytes() const;
 
   std::int64_t sequences_;
   std::int64_t seq_len_;
   bool with_gradient_;
   bool recompute_kept_ = false;
   bool lean_ = false;
+  std::size_t unit_ = 0;
   std::vector<Reservation> reservations_;
-  std::vector<kernels::Buffer> buffers_;  ///< The first is the scratch.
+  std::vector<UnitBytes> loans_;
+  std::vector<kernels::Buffer> buffers_;  ///< The first: what is kept; the second: scratch.
   std::vector<float*> places_;            ///< By slot.
+  std::vector<float*> lent_;
 };
 
 }  // namespace train::engine

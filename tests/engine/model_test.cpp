@@ -101,7 +101,7 @@ TEST_CASE("model: what is kept and what is computed again changes bytes, never a
             .tokens = text.tokens.data(),
             .targets = text.targets.data(),
             .sums = &plain_sums};
-  Model plain(shape, kernels::cpu_backend(), 2, 12, true, 0, /*lean=*/false);
+  Model plain(shape, kernels::cpu_backend(), 2, 12, true, {.lean = false});
   ModelMemory expected(shape);
   run_lane(*stream, plain, expected, lane);
   lane.sums = &sums;
@@ -110,7 +110,8 @@ TEST_CASE("model: what is kept and what is computed again changes bytes, never a
   for (const std::int64_t every :
        lean ? std::vector<std::int64_t>{0, 2, 1} : std::vector<std::int64_t>{2, 1}) {
     CAPTURE(every, lean);
-    Model model(shape, kernels::cpu_backend(), 2, 12, true, every, lean);
+    Model model(shape, kernels::cpu_backend(), 2, 12, true,
+                {.checkpoint_every = every, .lean = lean});
     ModelMemory memory(shape, std::numeric_limits<float>::quiet_NaN());
     for (int again = 0; again < 2; ++again) {  // The second lane finds the first one's leftovers.
       memory.gradients = ModelMemory(shape).gradients;
@@ -130,8 +131,9 @@ TEST_CASE("model: planned activation bytes are what is allocated", "[engine][mod
   for (const bool with_gradient : {true, false}) {
     for (const std::int64_t every : {0, 1, 2, 5}) {
       CAPTURE(with_gradient, every);
-      CHECK(planned_activation_bytes(shape, 3, 16, with_gradient, every) ==
-            Model(shape, kernels, 3, 16, with_gradient, every).activation_bytes());
+      CHECK(planned_activation_bytes(shape, 3, 16, with_gradient, {.checkpoint_every = every}) ==
+            Model(shape, kernels, 3, 16, with_gradient, {.checkpoint_every = every})
+                .activation_bytes());
     }
   }
 }
