@@ -29,6 +29,14 @@ struct RowRotation {
   std::int64_t seq_len = 1;
 };
 
+/// The residual addition before a norm, on the way: sum = base + scale * branch. No branch: none.
+struct NormResidual {
+  const float* base = nullptr;
+  const float* branch = nullptr;
+  float* sum = nullptr;
+  float scale = 1.0F;
+};
+
 struct NormForwardParams {
   NormKind kind = NormKind::layer;
   const void* x = nullptr;
@@ -39,6 +47,8 @@ struct NormForwardParams {
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, y_layout;
   float eps = 1e-5F;
+  NormResidual residual =
+      {};                     ///< x is its sum, written first; all of its rows are laid out as x's.
   RowRotation rotation = {};  ///< Of y, after the norm.
   DType dtype = DType::f32;
 };

@@ -80,6 +80,17 @@ HWY_INLINE void moments_row(const float* x, std::int64_t cols, bool centred, flo
   *square = sum_lanes(d, squares) / n;
 }
 
+/// The arithmetic of residual_add.
+HWY_INLINE void add_branch_row(const NormResidual& residual, std::int64_t offset,
+                               std::int64_t cols) {
+  const Floats d;
+  const FloatVec scale = hn::Set(d, residual.scale);
+  each_vector(offset, offset + cols, [&](std::int64_t i, auto part) {
+    store(hn::MulAdd(scale, load(d, residual.branch + i, part), load(d, residual.base + i, part)),
+          d, residual.sum + i, part);
+  });
+}
+
 HWY_INLINE void normalise_row(const float* x, const float* weight, float* y, std::int64_t cols,
                               float mean, float rstd) {
   const Floats d;
@@ -141,6 +152,9 @@ void norm_forward_rows(const NormForwardParams& p, std::int64_t begin, std::int6
     const std::int64_t count = HWY_MIN(norm_batch, end - first);
     RowWalk walk(first, p.inner);
     for (std::int64_t i = 0; i < count; ++i, walk.next()) {
+      if (p.residual.branch != nullptr) {
+        add_branch_row(p.residual, walk.offset(p.x_layout), p.cols);
+      }
       moments_row(x + walk.offset(p.x_layout), p.cols, layer, &mean[i], &rstd[i]);
     }
     invert_roots(rstd, p.eps);
@@ -240,6 +254,9 @@ void norm_forward(Stream& stream, const NormForwardParams& params) {
   TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
               "norm_forward: nowhere to put the means");
   require_rotation("norm_forward", params.rotation, params.cols);
+  TRAIN_CHECK(params.residual.branch == nullptr ||
+                  (params.residual.base != nullptr && params.residual.sum == params.x),
+              "norm_forward: the residual's sum is not what is normalised");
   stream.enqueue([p = params, rows, threads = stream.threads()] {
     const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_forward_rows);
     parallel_blocks(threads, rows, row_block(p.cols),

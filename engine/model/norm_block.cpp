@@ -26,6 +26,15 @@ NormBlock::NormBlock(const BlockContext& context, const std::string& name, const
 }
 
 float* NormBlock::forward(const BlockCall& call, const float* x) const {
+  return normalise(call, x, {});
+}
+
+float* NormBlock::forward(const BlockCall& call, const kernels::NormResidual& residual) const {
+  return normalise(call, residual.sum, residual);
+}
+
+float* NormBlock::normalise(const BlockCall& call, const float* x,
+                            const kernels::NormResidual& residual) const {
   const kernels::RowLayout layout{options_.cols, 0};
   kernels_->norm_forward(call.stream, {.kind = options_.kind,
                                        .x = x,
@@ -38,7 +47,8 @@ float* NormBlock::forward(const BlockCall& call, const float* x) const {
                                        .cols = options_.cols,
                                        .x_layout = layout,
                                        .y_layout = layout,
-                                       .eps = options_.eps});
+                                       .eps = options_.eps,
+                                       .residual = residual});
   return output();
 }
 

@@ -19,6 +19,8 @@ class NormBlock {
 
   /// x, result: [rows, cols]. The result lasts until the next norm of the model at least.
   float* forward(const BlockCall& call, const float* x) const;
+  /// forward() of residual.sum, which it writes on the way.
+  float* forward(const BlockCall& call, const kernels::NormResidual& residual) const;
   /// The same result in the backward pass.
   float* output_again(const BlockCall& call, const float* x) const {
     return workspace_->lean() ? forward(call, x) : output();
@@ -30,6 +32,9 @@ class NormBlock {
                 bool accumulate) const;
 
  private:
+  float* normalise(const BlockCall& call, const float* x,
+                   const kernels::NormResidual& residual) const;
+
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
   Options options_;

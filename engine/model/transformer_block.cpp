@@ -45,15 +45,6 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
   norm_gradient_ = workspace.scratch_backward(Phase::block, "norm gradient", count);
 }
 
-void TransformerBlock::add_branch(kernels::Stream& stream, const Lane& lane, const float* x,
-                                  float* out) const {
-  kernels_->residual_add(stream, {.x = x,
-                                  .branch = workspace_->at(branch_),
-                                  .out = out,
-                                  .scale = residual_scale_,
-                                  .count = lane.rows() * embedding_dim_});
-}
-
 void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory,
                                const Lane& lane) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
@@ -61,9 +52,14 @@ void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory
   float* middle = workspace_->at(middle_);
   float* branch = workspace_->at(branch_);
   attention_->forward(call, ln_1_->forward(call, input), branch);
-  add_branch(stream, lane, input, middle);
-  mlp_->forward(call, ln_2_->forward(call, middle), branch);
-  add_branch(stream, lane, middle, workspace_->at(output_));
+  const float* normed = ln_2_->forward(
+      call, {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_});
+  mlp_->forward(call, normed, branch);
+  kernels_->residual_add(stream, {.x = middle,
+                                  .branch = branch,
+                                  .out = workspace_->at(output_),
+                                  .scale = residual_scale_,
+                                  .count = lane.rows() * embedding_dim_});
 }
 
 const float* TransformerBlock::branch_gradient(kernels::Stream& stream, const Lane& lane) const {

@@ -28,7 +28,6 @@ class TransformerBlock final : public UnitBase {
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
  private:
-  void add_branch(kernels::Stream& stream, const Lane& lane, const float* x, float* out) const;
   /// c * residual gradient: what the branches' backward passes start from.
   [[nodiscard]] const float* branch_gradient(kernels::Stream& stream, const Lane& lane) const;
 

@@ -348,6 +348,49 @@ TEST_CASE("norm: rotating on the way gives the bits of a rotation of its own", "
   }
 }
 
+TEST_CASE("norm: adding a branch on the way gives the bits of an addition of its own",
+          "[kernels][norm]") {
+  for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+    for (const std::int64_t cols : {1, 34, 768}) {
+      const Case t{.kind = kind, .outer = 37, .inner = 1, .cols = cols};
+      CAPTURE(t.name());
+      const Values base = random_values(t.packed_size(), 10);
+      const Values branch = random_values(t.packed_size(), 11);
+      const Values weight = t.weight();
+      Values expected_sum = zeros(t.packed_size());
+      Values sum = zeros(t.packed_size());
+      NormForwardParams params{.kind = kind,
+                               .x = expected_sum.data(),
+                               .weight = weight.data(),
+                               .outer = t.outer,
+                               .cols = cols,
+                               .x_layout = t.packed(),
+                               .y_layout = t.packed()};
+      Values y[2] = {zeros(t.packed_size()), zeros(t.packed_size())};
+      Values mean = zeros(t.outer);
+      Values rstd = zeros(t.outer);
+      params.mean = mean.data();
+      params.rstd = rstd.data();
+      params.y = y[0].data();
+      run([&](Stream& stream) {
+        cpu::residual_add(stream, {.x = base.data(),
+                                   .branch = branch.data(),
+                                   .out = expected_sum.data(),
+                                   .scale = 0.7F,
+                                   .count = t.packed_size()});
+        cpu::norm_forward(stream, params);
+        params.x = sum.data();
+        params.y = y[1].data();
+        params.residual = {base.data(), branch.data(), sum.data(), 0.7F};
+        cpu::norm_forward(stream, params);
+      });
+      CHECK(sum == expected_sum);
+      CHECK(y[1] == y[0]);
+      CHECK(sum != base);
+    }
+  }
+}
+
 TEST_CASE("norm: the bits do not depend on the threads", "[kernels][norm]") {
   for (const Case& t : cases()) {
     require_same_bits(
