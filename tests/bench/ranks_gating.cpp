@@ -1,4 +1,5 @@
-// Two nodes on one machine: a network name space each, joined by a link of 1 Gbit/s.
+// Two nodes on one machine: name spaces of networks and of processes each, joined by a link of 1
+// Gbit/s. Without the latter ranks would read each other's memory and never use the link.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,7 +39,8 @@ class TwoNodes {
     for (const int node : {0, 1}) {
       prefixes.push_back(fmt::format(
           "ip netns exec {} env SLURM_JOB_ID={} SLURM_STEP_ID={} SLURM_STEP_NUM_TASKS=2 "
-          "'SLURM_STEP_NODELIST=n[0-1]' SLURM_NODEID={}",
+          "'SLURM_STEP_NODELIST=n[0-1]' SLURM_NODEID={} "
+          "unshare --pid --fork --kill-child --mount-proc",
           name(node), ::getpid(), step_, node));
     }
     ++step_;
