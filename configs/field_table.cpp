@@ -307,8 +307,9 @@ constexpr auto kFields = std::to_array<Field>({
      parallel<&ParallelSection::reshard>, kOptional, between(2, kManyRanks), "never|after_forward",
      kOrInteger},
     {"parallel", "wrapping", "",
-     "What is gathered as one: `per_block`, `by_size` (neighbours, up to `wrap_min_parameters`), "
-     "or patterns of unit names: each matching unit alone, the others together.",
+     "What is gathered and reduced as one: `per_block`, `by_size` (neighbours, up to "
+     "`wrap_min_parameters`), or patterns of unit names: each matching unit alone, the others "
+     "together.",
      parallel<&ParallelSection::wrapping>},
     {"parallel", "wrap_min_parameters", "weights",
      "by_size: neighbouring units are joined until they have this many.",

@@ -16,8 +16,8 @@ struct ParallelSection {
   std::string reshard = "after_forward";
   /// "per_block", "by_size" (neighbours until wrap_min_parameters), or patterns of unit names: each
   /// unit that one matches stands alone, the others form one group.
-  std::vector<std::string> wrapping = {"per_block"};
-  std::int64_t wrap_min_parameters = 1'000'000;
+  std::vector<std::string> wrapping = {"by_size"};
+  std::int64_t wrap_min_parameters = 400'000;
   /// "pattern = strategy" for parts of the model, the first that matches a unit's name wins.
   std::vector<std::string> strategy_by_unit;
   std::int64_t gather_credits = 3;     ///< Groups whose weights are gathered at a time.

@@ -29,6 +29,7 @@ Options report_options(std::int64_t ranks, const char* strategy) {
   options.seq_len = 16;
   options.parallel.ranks = ranks;
   options.parallel.strategy = strategy;
+  options.parallel.wrapping = {"per_block"};
   return options;
 }
 

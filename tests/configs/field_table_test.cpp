@@ -199,7 +199,7 @@ TEST_CASE("field_table: numbers and words of one key are written as TOML has the
   CHECK(toml_value(reshard, config) == "4");
   config.parallel.reshard = std::string("never");
   CHECK(toml_value(reshard, config) == "\"never\"");
-  CHECK(toml_value(*find_field("parallel.wrapping"), config) == "[\"per_block\"]");
+  CHECK(toml_value(*find_field("parallel.wrapping"), config) == "[\"by_size\"]");
   CHECK(toml_value(*find_field("train.freeze"), config) == "[]");
   for (const char* text : {"", "+4", "04", " 4", "4 ", "-4", "4.0", "99999999999999999999"}) {
     INFO(text);

@@ -126,7 +126,7 @@ TEST_CASE("load_config: a key of text or integer takes both", "[configs][load_co
 
 TEST_CASE("load_config: a list of texts takes one text too", "[configs][load_config]") {
   using List = std::vector<std::string>;
-  CHECK(accepted(kMinimal).parallel.wrapping == List{"per_block"});
+  CHECK(accepted(kMinimal).parallel.wrapping == List{"by_size"});
   CHECK(accepted(kMinimal).train.freeze.empty());
   CHECK(accepted(kMinimal + "[train]\nfreeze = [\"a\", \"b\"]\n").train.freeze == List{"a", "b"});
   CHECK(accepted(kMinimal + "[train]\nfreeze = \"a\"\n").train.freeze == List{"a"});

@@ -35,6 +35,7 @@ Options tiny_options() {
   options.seq_len = 24;
   options.total_steps = 10;
   options.eval_lanes = 3;
+  options.parallel.wrapping = {"per_block"};
   return options;
 }
 

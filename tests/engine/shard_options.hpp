@@ -43,6 +43,7 @@ inline ShardPlan::Options shard_options(std::int64_t ranks, const std::string& s
   options.parallel.ranks = ranks;
   options.parallel.strategy = strategy;
   options.parallel.group = group;
+  options.parallel.wrapping = {"per_block"};
   options.train_lanes = lanes;
   options.eval_lanes = 4;
   return options;

@@ -36,6 +36,7 @@ inline WorldStep::Options small_options(Architecture architecture) {
   options.total_steps = 1000;
   options.optimizer.lr = 1e-2;
   options.schedule.name = "constant";
+  options.parallel.wrapping = {"per_block"};  // By size it would be one group.
   return options;
 }
 

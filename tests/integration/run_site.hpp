@@ -87,6 +87,8 @@ sequence_length = 32
 [batch]
 lanes = 3
 micro_batch = 2
+[parallel]
+wrapping = ["per_block"]
 [optimizer]
 lr = 3e-3
 [schedule]

@@ -28,6 +28,7 @@ configs::ParallelSection parallel_of(Random& random, std::int64_t ranks) {
   if (parallel.strategy == "hybrid") {
     parallel.group = ranks % 2 == 0 && ranks > 2 ? ranks / 2 : ranks;
   }
+  parallel.wrapping = {"per_block"};  // By size such a small model would be one group.
   parallel.gather_credits = between(random, 3, 4);
   parallel.prefetch_forward = between(random, 0, 1);
   parallel.prefetch_backward = between(random, 0, 1);

@@ -21,6 +21,20 @@ namespace train::test {
 
 using Random = std::mt19937_64;
 
+/// [parallel] of `ranks` ranks; "hybrid": two copies where the number allows it, else one.
+inline configs::ParallelSection split_over(std::int64_t ranks, const std::string& strategy,
+                                           const std::string& sync = "auto") {
+  configs::ParallelSection parallel;
+  parallel.ranks = ranks;
+  parallel.strategy = strategy;
+  parallel.sync = sync;
+  parallel.wrapping = {"per_block"};  // By size such a small model would be one group.
+  if (strategy == "hybrid") {
+    parallel.group = ranks % 2 == 0 && ranks > 2 ? ranks / 2 : ranks;
+  }
+  return parallel;
+}
+
 /// A run that takes milliseconds: 2 blocks, 2 heads of 8, sequences of 16 out of 64 tokens.
 struct RunSetup {
   std::int64_t steps = 4;
@@ -33,21 +47,8 @@ struct RunSetup {
   std::int64_t bad_token_at = -1;  ///< Position in train.bin of a token outside the vocabulary.
   bool manual_streams = false;     ///< Else work runs inside enqueue().
   std::int64_t digest_interval = 0;
-  configs::ParallelSection parallel = {};
+  configs::ParallelSection parallel = split_over(1, "none");
 };
-
-/// [parallel] of `ranks` ranks; "hybrid": two copies where the number allows it, else one.
-inline configs::ParallelSection split_over(std::int64_t ranks, const std::string& strategy,
-                                           const std::string& sync = "auto") {
-  configs::ParallelSection parallel;
-  parallel.ranks = ranks;
-  parallel.strategy = strategy;
-  parallel.sync = sync;
-  if (strategy == "hybrid") {
-    parallel.group = ranks % 2 == 0 && ranks > 2 ? ranks / 2 : ranks;
-  }
-  return parallel;
-}
 
 inline engine::RankEngine::Options engine_options(const RunSetup& setup, std::int64_t rank = 0) {
   engine::RankEngine::Options options;
