@@ -82,9 +82,11 @@ class SlurmCluster {
   }
 
   /// What a program of Slurm's says on its standard output.
-  std::string ask(Words words) const {
+  std::string ask(Words words) const { return call(std::move(words)).out; }
+  /// How it ends.
+  Ended call(Words words) const {
     words.front() = found(words.front());
-    return Process(std::move(words), home_.path()).wait().out;
+    return Process(std::move(words), home_.path()).wait();
   }
 
   /// "COMPLETED", "PENDING", ...
@@ -97,6 +99,12 @@ class SlurmCluster {
     const std::string text = ask({"scontrol", "-o", "show", "job", fmt::format("{}", job)});
     std::smatch match;
     return std::regex_search(text, match, std::regex(name + "=(\\S+)")) ? match[1].str() : "";
+  }
+
+  /// A job that is queued again is held back for six seconds, so that a node cannot mistake it for
+  /// the one that it has just ended. The clock of that has whole seconds: two of them are enough.
+  void let_go(int job) const {
+    ask({"scontrol", "update", fmt::format("JobId={}", job), "StartTime=now+2"});
   }
 
   template <class Condition>
@@ -144,7 +152,8 @@ class SlurmCluster {
     const auto ports = free_ports<3>();
     fs::create_directories(home_ / "state");
     fs::create_directories(home_ / "spool");
-    // A requeued job is held back for cred_expire and a second. No cgroups, no accounting.
+    // A requeued job is held back for cred_expire and a second. No cgroups, no accounting. Jobs of
+    // the partition `urgent` take the nodes from others, which are queued again.
     write_bytes(
         home_ / "slurm.conf",
         fmt::format(R"(ClusterName=test
@@ -180,7 +189,10 @@ MinJobAge=3600
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
 NodeName=n1 NodeHostname=n1 NodeAddr=127.0.0.1 Port={first} CPUs=2 RealMemory=2000
 NodeName=n2 NodeHostname=n2 NodeAddr=127.0.0.1 Port={second} CPUs=2 RealMemory=2000
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE State=UP
 )",
                     fmt::arg("host", name.substr(0, name.find('.'))), fmt::arg("port", ports[0]),
                     fmt::arg("first", ports[1]), fmt::arg("second", ports[2]),

@@ -1,6 +1,10 @@
-// `actortrain submit` and a real Slurm of two nodes, which the test starts. Skipped, with a line
+// `actortrain submit` and a real Slurm of two nodes, which each test starts. Skipped, with a line
 // that says why, where Slurm's programs are missing or do not start.
+// ACTORTRAIN_SOAK=n takes the nodes away n times as often.
 
+#include <random>
+
+#include "tests/integration/killed_runs.hpp"
 #include "tests/integration/slurm_cluster.hpp"
 
 using namespace train::test;
@@ -18,19 +22,14 @@ std::int64_t steps_in(const fs::path& run) {
              : 0;
 }
 
-Words submit_words(const std::string& name) {
+/// The number of the job.
+int submitted(const RunSite& site, const std::string& name, const Words& keys = kKeys) {
   Words words = {"submit", "tiny.toml", "--nodes", "2", "--time", "10", "--mem", "500M"};
-  Words keys = kKeys;
-  keys.insert(keys.end(), {"run.name=" + name, "parallel.ranks=2", "parallel.strategy=optimizer",
-                           "parallel.interface=lo"});
-  for (const std::string& key : keys) {
+  for (const std::string& key :
+       rank_keys(2, "optimizer", joined({"run.name=" + name, "parallel.interface=lo"}, keys))) {
     words.insert(words.end(), {"--set", key});
   }
-  return words;
-}
-
-int submitted(const RunSite& site, const std::string& name) {
-  const Ended ended = site.call(submit_words(name));
+  const Ended ended = site.call(words);
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   REQUIRE(ended.out.starts_with("job "));
@@ -52,6 +51,91 @@ bool goes_on(const SlurmCluster& cluster, const fs::path& run, int job, int time
   const std::int64_t before = steps_in(run);
   return again && SlurmCluster::within(kPatience, [&] { return steps_in(run) > before + 30; });
 }
+
+/// A job whose nodes are taken away again and again.
+class PreemptedJob {
+ public:
+  PreemptedJob(const SlurmCluster& cluster, const RunSite& site, const Words& keys)
+      : cluster_(cluster), job_(submitted(site, "tiny", keys)), run_(site.run()) {}
+
+  /// Waits until it runs: for the first time, or again since its nodes were taken.
+  void started() {
+    wait_until([&] {
+      if (cluster_.restarts(job_) < losses_) {
+        return false;
+      }
+      let_go();
+      return cluster_.state(job_) == "RUNNING";
+    });
+  }
+
+  /// Waits until this start has trained `steps` steps.
+  void trained(std::int64_t steps) const {
+    const std::int64_t wanted = steps_in(run_) + steps;
+    wait_until([&] { return steps_in(run_) >= wanted; });
+  }
+
+  /// What a user or the scheduler does, what its script is told before its time is over, or what
+  /// another job with more right to the nodes does.
+  enum class Loss : std::uint8_t { requeue, warning, preemption };
+  void take_nodes(Loss loss) {
+    const std::string number = fmt::format("{}", job_);
+    const Words words[] = {{"scontrol", "requeue", number},
+                           {"scancel", "--batch", "--signal=USR1", number},
+                           {"sbatch", "--partition=urgent", "--nodes=2", "--exclusive",
+                            "--output=/dev/null", "--wrap=true"}};
+    losses_ = cluster_.restarts(job_) + 1;
+    const Ended ended = cluster_.call(words[static_cast<std::size_t>(loss)]);
+    said_ = fmt::format("{}: {}{}", words[static_cast<std::size_t>(loss)].front(), ended.out,
+                        ended.err);
+    INFO(said_);
+    REQUIRE(ended.exit_code == 0);
+  }
+
+  /// Waits for its end.
+  void completed() {
+    wait_until([&] {
+      let_go();
+      return cluster_.restarts(job_) == losses_ && cluster_.state(job_) == "COMPLETED";
+    });
+  }
+
+  [[nodiscard]] std::string output() const {
+    const fs::path file = run_ / fmt::format("slurm-{}.out", job_);
+    return fs::exists(file) ? read_bytes(file) : std::string("no output");
+  }
+
+ private:
+  template <class Condition>
+  void wait_until(Condition condition) const {
+    if (!SlurmCluster::within(kPatience, condition)) {
+      FAIL(output() << said_ << cluster_.ask({"squeue", "--long"})
+                    << cluster_.ask({"scontrol", "show", "job", fmt::format("{}", job_)}));
+    }
+  }
+
+  /// Between two starts, once: what is there is whole and nothing of it was lost.
+  void let_go() {
+    const int restarts = cluster_.restarts(job_);
+    if (restarts == let_go_ || cluster_.field(job_, "Reason") != "BeginTime") {
+      return;
+    }
+    const auto steps =
+        fs::exists(run_ / "checkpoints") ? checkpoint_steps(run_) : std::vector<std::int64_t>{};
+    CHECK((steps.empty() ? 0 : steps.back()) >= saved_);
+    saved_ = steps.empty() ? 0 : steps.back();
+    cluster_.let_go(job_);
+    let_go_ = restarts;
+  }
+
+  const SlurmCluster& cluster_;
+  int job_;
+  fs::path run_;
+  int losses_ = 0;    ///< So often has it been queued again, or will be.
+  int let_go_ = 0;    ///< The same, when it was let go last.
+  std::string said_;  ///< By the program that took the nodes last.
+  std::int64_t saved_ = 0;
+};
 
 }  // namespace
 
@@ -109,4 +193,60 @@ TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and e
   CHECK(cluster.restarts(cancelled) == 0);
   CHECK_FALSE(fs::exists(other / "finished"));
   CHECK(checkpoint_steps(other).size() == 1);  // it saved, and nobody queued it again
+}
+
+TEST_CASE("slurm: a job whose nodes are taken away again and again ends with the same bits",
+          "[integration][slurm][submit][SB-1][P1][P3]") {
+  SlurmCluster cluster;
+  if (const std::string why = cluster.start(); !why.empty()) {
+    fmt::print("skipped: slurm: {}\n", why);
+    return;
+  }
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  INFO("seed " << seed);
+  const int wanted = 4 * soak();
+  constexpr int kMostSteps = 100;  // of a start before its nodes are taken
+  const Words keys = {fmt::format("run.steps={}", 5 * kMostSteps * wanted),
+                      "run.digest_interval_steps=10", "eval.interval_steps=100",
+                      "checkpoint.interval_steps=40", "checkpoint.keep_last=2"};
+  const RunSite site;
+  PreemptedJob job(cluster, site, keys);
+  using Loss = PreemptedJob::Loss;
+  std::map<Loss, int> losses;
+  int starting = 0;  // how often before it trained
+  for (int i = 0; i < wanted; ++i) {
+    job.started();
+    const auto loss = static_cast<Loss>(random() % 3);
+    // A script that is warned before it listens is ended; no warning comes that early.
+    if (loss != Loss::warning && random() % 4 == 0) {
+      ++starting;
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
+    } else {
+      job.trained(1 + static_cast<std::int64_t>(random() % kMostSteps));
+    }
+    job.take_nodes(loss);
+    ++losses[loss];
+  }
+  job.completed();
+  const std::string output = job.output();
+  INFO(output);
+  CHECK(count(output, fmt::format("all {} steps are done", 5 * kMostSteps * wanted)) == 1);
+  const std::string metrics = read_bytes(site.run() / "metrics.jsonl");
+
+  job.take_nodes(Loss::requeue);  // there is nothing left to do
+  job.completed();
+  CHECK(count(job.output(), "info run_started") == count(output, "info run_started"));
+  CHECK(read_bytes(site.run() / "metrics.jsonl") == metrics);
+  const Ended verified = site.call({"verify", site.run().string()});
+  INFO(verified.out << verified.err);
+  CHECK(verified.exit_code == 0);
+
+  site.train(joined(keys, {"run.name=whole"}));
+  CHECK(results_of(site.run()) == results_of(site.run("whole")));
+  fmt::print(
+      "slurm: seed {}, {} losses of the nodes: {} requeued, {} warned, {} preempted; {} of "
+      "them before the first step\n",
+      seed, wanted, losses[Loss::requeue], losses[Loss::warning], losses[Loss::preemption],
+      starting);
 }
