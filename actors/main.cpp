@@ -7,6 +7,7 @@
 #include "actors/audit/audit_commands.hpp"
 #include "actors/cli/options.hpp"
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/checkpoints_command.hpp"
 #include "actors/run/export_command.hpp"
 #include "actors/run/plot_command.hpp"
@@ -47,8 +48,7 @@ int execute(const cli::HelpOptions& options) { return print(options.text); }
 int run_program(int argc, const char* const* argv) {
   const auto command = cli::parse(argc, argv);
   if (!command) {
-    log_error(command.error().message);
-    return command.error().exit_code();
+    return report_error(command.error());
   }
   return std::visit([](const auto& options) { return execute(options); }, *command);
 }

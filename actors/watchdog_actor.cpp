@@ -7,8 +7,8 @@
 #include <caf/all.hpp>
 #include <utility>
 
-#include "actors/host_name.hpp"
 #include "actors/supervision.hpp"
+#include "engine/base/host_name.hpp"
 
 namespace train::actors {
 namespace {

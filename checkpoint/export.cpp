@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view prefix = "model.";
 constexpr std::uint64_t batch_bytes = std::uint64_t{64} << 20;
 constexpr std::size_t piece_elements = std::size_t{1} << 18;
 
@@ -72,8 +71,8 @@ Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
                           std::span<const ExportTensor> tensors) {
   std::map<std::string_view, const std::vector<std::int64_t>*> stored;
   for (const TensorRecord& record : manifest.tensors) {
-    if (record.name.starts_with(prefix)) {
-      stored.emplace(std::string_view(record.name).substr(prefix.size()), &record.shape);
+    if (engine::is_weight(record.name)) {
+      stored.emplace(std::string_view(record.name).substr(engine::kWeights.size()), &record.shape);
     }
   }
   for (const ExportTensor& tensor : tensors) {
@@ -186,7 +185,7 @@ class Weights {
     float* at = elements_.get();
     for (const ExportTensor& tensor : tensors) {
       const std::size_t elements = element_count(tensor);
-      views.push_back({.name = fmt::format("{}{}", prefix, tensor.name),
+      views.push_back({.name = engine::weight_name(tensor.name),
                        .global_shape = tensor.shape,
                        .first_row = 0,
                        .rows = tensor.shape.empty() ? 1 : tensor.shape.front(),

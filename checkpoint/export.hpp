@@ -20,7 +20,7 @@ enum class ExportType : std::uint8_t {
 /// The upper half of a float32 after rounding to nearest, halves to even. A NaN stays one.
 [[nodiscard]] std::uint16_t round_to_bf16(float value);
 
-/// A weight under the name it gets; the checkpoint holds it as "model.<name>".
+/// A weight under the name it gets; the checkpoint holds it as weight_name().
 struct ExportTensor {
   std::string name;
   std::vector<std::int64_t> shape;

@@ -259,7 +259,7 @@ Result<WriteOutcome> write_checkpoint(const fs::path& checkpoints, const Manifes
 std::string weights_digest(std::span<const engine::StateView> state) {
   std::vector<const engine::StateView*> weights;
   for (const engine::StateView& view : state) {
-    if (view.name.starts_with("model.")) {
+    if (engine::is_weight(view.name)) {
       TRAIN_CHECK(view.global_shape.empty() || view.rows == view.global_shape.front(),
                   "tensor {} is not whole", view.name);
       weights.push_back(&view);

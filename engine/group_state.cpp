@@ -217,7 +217,7 @@ void GroupState::append_foreign_views(std::vector<StateView>& views) const {
     const auto append = [&](std::int64_t first, std::int64_t end) {
       if (first < end) {
         float* data = whole() + parameter.offset + first * parameter.cols;
-        views.push_back(row_view("model." + parameter.name, parameter, first, end - first, data));
+        views.push_back(row_view(weight_name(parameter.name), parameter, first, end - first, data));
       }
     };
     if (segment_of_[i] == layout_->state.segments.size()) {
@@ -237,7 +237,7 @@ void GroupState::append_empty_views(std::vector<StateView>& views) const {
       continue;
     }
     if (!layout_->resident) {
-      views.push_back(row_view("model." + parameter.name, parameter, 0, 0, nullptr));
+      views.push_back(row_view(weight_name(parameter.name), parameter, 0, 0, nullptr));
     }
     for (const std::string_view state : optimizer_->states(parameter)) {
       views.push_back(row_view(fmt::format("optimizer.{}.{}", state, parameter.name), parameter, 0,

@@ -24,7 +24,7 @@ void append_rows(const ShardGroup& group, const Part& part, const Optimizer& opt
       views.push_back(
           row_view(std::move(name), parameter, segment.first_row, segment.rows, nullptr));
     };
-    append("model." + parameter.name);
+    append(weight_name(parameter.name));
     for (const std::string_view state : optimizer.states(parameter)) {
       append(fmt::format("optimizer.{}.{}", state, parameter.name));
     }

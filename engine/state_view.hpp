@@ -3,14 +3,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace train::engine {
 
+/// The name of a parameter's weights among the tensors of a state begins with this.
+inline constexpr std::string_view kWeights = "model.";
+
+[[nodiscard]] inline std::string weight_name(std::string_view parameter) {
+  return std::string(kWeights).append(parameter);
+}
+[[nodiscard]] inline bool is_weight(std::string_view tensor) {
+  return tensor.starts_with(kWeights);
+}
+
 /// What a checkpoint may see of a tensor: its name, its place in the global tensor, its bytes.
 /// Borrows `data` (host memory, row-major, fp32); the owner outlives the view.
 struct StateView {
-  std::string name;  ///< "model.<parameter>", "optimizer.exp_avg.<parameter>", ...
+  std::string name;  ///< weight_name(parameter), "optimizer.exp_avg.<parameter>", ...
   std::vector<std::int64_t> global_shape;  ///< Shape of the whole tensor.
   std::int64_t first_row = 0;              ///< First row of dimension 0 held here.
   std::int64_t rows = 0;                   ///< Rows held here.

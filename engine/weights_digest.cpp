@@ -12,8 +12,6 @@
 namespace train::engine {
 namespace {
 
-constexpr std::string_view kModel = "model.";
-
 std::uint64_t rows_digest(std::string_view name, std::int64_t first_row, std::int64_t rows,
                           const std::byte* row, std::size_t row_bytes) {
   const std::uint64_t name_hash = XXH3_64bits(name.data(), name.size());
@@ -29,7 +27,7 @@ std::uint64_t rows_digest(std::string_view name, std::int64_t first_row, std::in
 /// Weights go by their parameter's name.
 std::uint64_t view_digest(const StateView& view) {
   std::string_view name = view.name;
-  name.remove_prefix(name.starts_with(kModel) ? kModel.size() : 0);
+  name.remove_prefix(is_weight(name) ? kWeights.size() : 0);
   return view.rows == 0 ? 0
                         : rows_digest(name, view.first_row, view.rows, view.data,
                                       view.size_bytes / static_cast<std::size_t>(view.rows));
@@ -40,7 +38,7 @@ std::uint64_t view_digest(const StateView& view) {
 std::uint64_t weights_digest(std::span<const StateView> state) {
   std::uint64_t digest = 0;
   for (const StateView& view : state) {
-    digest += view.name.starts_with(kModel) ? view_digest(view) : 0;
+    digest += is_weight(view.name) ? view_digest(view) : 0;
   }
   return digest;
 }
@@ -72,7 +70,7 @@ std::uint64_t weights_digest(std::span<const std::uint64_t> digests,
               names.size());
   std::uint64_t digest = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    digest += names[i].starts_with(kModel) ? digests[i] : 0;
+    digest += is_weight(names[i]) ? digests[i] : 0;
   }
   return digest;
 }

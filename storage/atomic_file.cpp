@@ -191,6 +191,15 @@ Result<std::string> read_file(const fs::path& path, std::uint64_t limit_bytes) {
   }
 }
 
+Result<fs::path> absolute_path(const fs::path& path) {
+  std::error_code code;
+  fs::path found = fs::absolute(path, code);
+  if (code) {
+    return failure(fmt::format("{}: cannot be found: {}", path.string(), code.message()));
+  }
+  return found;
+}
+
 Status make_directory(const fs::path& path) {
   std::error_code code;
   if (path.empty() || fs::is_directory(path, code)) {

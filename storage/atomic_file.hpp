@@ -72,6 +72,10 @@ Status write_file_atomically(const std::filesystem::path& path, std::string_view
 /// The whole content of a regular file. Larger than `limit_bytes`: a failure.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
+/// The same path from the root of the file system on. Errors (failure): there is no working
+/// directory any more.
+Result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
+
 /// Creates `path` and its missing parents; each new entry is durable on return. There already:
 /// fine.
 Status make_directory(const std::filesystem::path& path);

@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "storage/atomic_file.hpp"
 #include "storage/child_process.hpp"
 #include "storage/file_calls.hpp"
 
@@ -53,15 +54,6 @@ std::string how_it_ended(const ChildEnd& end, const RsyncOptions& options) {
                      full ? "; disk full: free space there" : "");
 }
 
-Result<fs::path> from_the_root(const fs::path& path) {
-  std::error_code code;
-  fs::path found = fs::absolute(path, code);
-  if (code) {
-    return failure(fmt::format("cannot find {}: {}", path.string(), code.message()));
-  }
-  return found;
-}
-
 bool same_size(const fs::path& a, const fs::path& b) {
   std::error_code code;
   const auto size = fs::file_size(a, code);
@@ -84,9 +76,9 @@ Status rsync_file(const fs::path& from, const fs::path& to_directory, const Rsyn
         from.string(), name));
   }
   // Absolute: what holds a colon before its first slash would be a host to rsync.
-  const auto source = from_the_root(from);
+  const auto source = absolute_path(from);
   TRAIN_RETURN_IF_ERROR(source);
-  const auto directory = from_the_root(to_directory);
+  const auto directory = absolute_path(to_directory);
   TRAIN_RETURN_IF_ERROR(directory);
   const fs::path target = *directory / from.filename();
   file_point("rsync-start", target);

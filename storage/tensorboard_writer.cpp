@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/base/host_name.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/file_calls.hpp"
 
@@ -106,14 +107,6 @@ std::string scalar_event(std::string_view tag, std::int64_t step, float number) 
   return event;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
-    return "localhost";
-  }
-  return name.data();
-}
-
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -130,7 +123,7 @@ Result<TensorboardWriter> TensorboardWriter::open(const std::filesystem::path& d
   TRAIN_RETURN_IF_ERROR(make_directory(directory));
   const std::string name =
       fmt::format("events.out.tfevents.{:010}.{}.{}", static_cast<std::int64_t>(wall_time_s()),
-                  host_name(), ::getpid());
+                  host_name("localhost"), ::getpid());
   // Files are read in the order of their names: a second one within the second sorts behind.
   std::filesystem::path path = directory / name;
   int descriptor = -1;

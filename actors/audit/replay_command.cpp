@@ -14,6 +14,7 @@
 #include "actors/audit/replay_steps.hpp"
 #include "actors/audit/step_difference.hpp"
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
@@ -249,8 +250,7 @@ int replay_command(const cli::ReplayOptions& options) {
   allow_signals();  // nothing is written
   const auto code = replay(options);
   if (!code) {
-    log_error(code.error().message);
-    return code.error().exit_code();
+    return report_error(code.error());
   }
   return *code;
 }

@@ -13,6 +13,7 @@
 #include "actors/audit/journal_audit.hpp"
 #include "actors/audit/metrics_audit.hpp"
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/trained_model.hpp"
@@ -20,7 +21,7 @@
 #include "checkpoint/index_view.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/reader.hpp"
-#include "engine/base/log.hpp"
+#include "engine/state_view.hpp"
 #include "storage/rocks_store.hpp"
 
 namespace train::actors {
@@ -149,8 +150,7 @@ class RunAudit {
       ++digested_checkpoints_;
     }
     weights_ = static_cast<std::size_t>(
-        std::count_if(names.begin(), names.end(),
-                      [](const std::string& name) { return name.starts_with("model."); }));
+        std::count_if(names.begin(), names.end(), engine::is_weight));
     return {};
   }
 
@@ -215,8 +215,7 @@ int verify_command(const cli::VerifyOptions& options) {
   allow_signals();  // nothing is written
   const auto code = verify(options);
   if (!code) {
-    log_error(code.error().message);
-    return code.error().exit_code();
+    return report_error(code.error());
   }
   return *code;
 }

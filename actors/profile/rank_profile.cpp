@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "actors/host_name.hpp"
+#include "engine/base/host_name.hpp"
 
 namespace train::actors {
 namespace {

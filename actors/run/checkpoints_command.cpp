@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/checkpoints_actions.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "checkpoint/layout.hpp"
@@ -95,8 +96,7 @@ int checkpoints_command(const cli::CheckpointsOptions& options) {
   allow_signals();  // whatever is cut short is finished at the next start
   const Result<int> code = act(options);
   if (!code) {
-    log_error(code.error().message);
-    return code.error().exit_code();
+    return report_error(code.error());
   }
   return *code;
 }

@@ -11,6 +11,7 @@
 #include "actors/conductor_actor.hpp"
 #include "actors/exit_codes.hpp"
 #include "actors/messages/connect_messages.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/signal_watcher.hpp"
@@ -166,8 +167,7 @@ int eval_command(const cli::EvalOptions& options) {
   }
   const Status status = evaluate_run(options);
   if (!status.ok()) {
-    log_error(status.error().message);
-    return status.error().exit_code();
+    return report_error(status.error());
   }
   return kExitFinished;
 }

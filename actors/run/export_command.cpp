@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/trained_model.hpp"
@@ -134,8 +135,7 @@ Status export_run(const cli::ExportOptions& options) {
 int export_command(const cli::ExportOptions& options) {
   const Status status = export_run(options);
   if (!status.ok()) {
-    log_error(status.error().message);
-    return status.error().exit_code();
+    return report_error(status.error());
   }
   return kExitFinished;
 }

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/byte_text.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/trained_model.hpp"
-#include "engine/base/log.hpp"
 #include "engine/text_generator.hpp"
 #include "storage/prepare.hpp"
 
@@ -43,8 +43,7 @@ int generate_command(const cli::GenerateOptions& options) {
   auto model = load_model(options.run_directory, options.step);
   Status status = model ? require_bytes(*model) : Status(model.error());
   if (!status.ok()) {
-    log_error(status.error().message);
-    return status.error().exit_code();
+    return report_error(status.error());
   }
   const auto stream =
       kernels::make_thread_stream("compute", resolve_threads(model->config.runtime.threads));

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/plot_curves.hpp"
 #include "engine/base/log.hpp"
 #include "storage/atomic_file.hpp"
@@ -120,8 +121,7 @@ Status write_plot(const cli::PlotOptions& options) {
 
 int plot_command(const cli::PlotOptions& options) {
   if (const Status written = write_plot(options); !written) {
-    log_error(written.error().message);
-    return written.error().exit_code();
+    return report_error(written.error());
   }
   std::fputs(fmt::format("{}: {} of {} {}\n", options.out, options.what, options.runs.size(),
                          options.runs.size() == 1 ? "run" : "runs")

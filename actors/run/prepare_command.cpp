@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
@@ -59,8 +60,7 @@ int prepare_command(const cli::PrepareOptions& options) {
   const auto report = storage::prepare_dataset(
       request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
   if (!report) {
-    log_error(report.error().message);
-    return report.error().exit_code();
+    return report_error(report.error());
   }
   log_info(fmt::format("data_prepared out={} documents={} train_tokens={} val_tokens={}{}",
                        options.out, report->documents, report->train_tokens, report->val_tokens,

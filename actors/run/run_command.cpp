@@ -12,6 +12,7 @@
 #include "actors/exit_codes.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/profile/run_profile.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/generations.hpp"
 #include "actors/run/node_run.hpp"
 #include "actors/run/prepared_run.hpp"
@@ -27,11 +28,6 @@
 
 namespace train::actors {
 namespace {
-
-int report_error(const Error& error) {
-  log_error(error.message);
-  return error.exit_code();
-}
 
 /// Runs the actors of all ranks in this process until the conductor says that the run is over.
 Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {

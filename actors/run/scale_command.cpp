@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "actors/exit_codes.hpp"
+#include "actors/report_error.hpp"
 #include "configs/nearest.hpp"
 #include "configs/scaling.hpp"
-#include "engine/base/log.hpp"
 
 namespace train::actors {
 namespace {
@@ -118,8 +118,7 @@ Result<std::string> describe_scaling(const cli::ScaleOptions& options) {
 int scale_command(const cli::ScaleOptions& options) {
   const auto text = describe_scaling(options);
   if (!text) {
-    log_error(text.error().message);
-    return text.error().exit_code();
+    return report_error(text.error());
   }
   std::fputs(text->c_str(), stdout);
   return kExitFinished;

@@ -16,11 +16,12 @@
 #include <utility>
 
 #include "actors/exit_codes.hpp"
-#include "actors/host_name.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/submit_script.hpp"
 #include "configs/load_config.hpp"
+#include "engine/base/host_name.hpp"
 #include "engine/base/log.hpp"
 #include "storage/atomic_file.hpp"
 #include "storage/child_process.hpp"
@@ -29,15 +30,6 @@ namespace train::actors {
 namespace {
 
 namespace fs = std::filesystem;
-
-Result<fs::path> from_the_root(const fs::path& path) {
-  std::error_code code;
-  fs::path found = fs::absolute(path, code);
-  if (code) {
-    return failure(fmt::format("{}: cannot be found: {}", path.string(), code.message()));
-  }
-  return found.lexically_normal();
-}
 
 /// Beside the run file, as the runs that are shipped have it, or of the working directory.
 fs::path profile_directory_of(const std::string& config) {
@@ -116,18 +108,16 @@ Result<BatchJob> make_job(const cli::SubmitOptions& options) {
   if (const auto plan = plan_run(*config); !plan) {
     return plan.error();
   }
-  const auto program = from_the_root(fs::read_symlink("/proc/self/exe"));
-  TRAIN_RETURN_IF_ERROR(program);
-  const auto directory = from_the_root(fs::path(config->run.dir) / config->run.name);
+  const auto directory = storage::absolute_path(fs::path(config->run.dir) / config->run.name);
   TRAIN_RETURN_IF_ERROR(directory);
 
   BatchJob job{.name = config->run.name,
                .nodes = config->parallel.nodes,
                .cpus = cpus_for(*config, *cluster),
                .steps = config->run.steps,
-               .run_directory = *directory,
+               .run_directory = directory->lexically_normal(),
                .work_directory = fs::current_path(),
-               .words = {program->string(), "run"},
+               .words = {fs::read_symlink("/proc/self/exe").string(), "run"},
                .cluster = *cluster};
   for (const std::string& key : keys) {
     job.words.insert(job.words.end(), {"--set", key});
@@ -237,16 +227,14 @@ int submit_command(const cli::SubmitOptions& options) {
   const auto job = make_job(options);
   const auto script = job ? batch_script(*job) : Result<std::string>(job.error());
   if (!script) {
-    log_error(script.error().message);
-    return script.error().exit_code();
+    return report_error(script.error());
   }
   if (options.dry_run) {
     std::fputs(script->c_str(), stdout);
     return kExitFinished;
   }
   if (const Status submitted = submit(*job, *script); !submitted) {
-    log_error(submitted.error().message);
-    return submitted.error().exit_code();
+    return report_error(submitted.error());
   }
   return kExitFinished;
 }

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
-  return {.name = "model." + parameter.name,
+  return {.name = engine::weight_name(parameter.name),
           .global_shape = parameter.shape(),
           .first_row = 0,
           .rows = parameter.rows,

@@ -13,7 +13,6 @@
 #include <variant>
 
 #include "actors/exit_codes.hpp"
-#include "actors/host_name.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/worker_messages.hpp"
 #include "actors/net/credentials.hpp"
@@ -22,11 +21,13 @@
 #include "actors/net/system_config.hpp"
 #include "actors/net/worker_process.hpp"
 #include "actors/profile/run_profile.hpp"
+#include "actors/report_error.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/run_command.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/training_system.hpp"
 #include "configs/load_config.hpp"
+#include "engine/base/host_name.hpp"
 #include "engine/base/log.hpp"
 #include "engine/collective/gloo_transport.hpp"
 
@@ -260,9 +261,7 @@ int worker_command(const cli::WorkerOptions& options) {
   const auto endpoint = parse_endpoint(options.head);
   const auto credentials = load_credentials(options.credentials);
   if (!endpoint || !credentials) {
-    const Error& error = endpoint ? credentials.error() : endpoint.error();
-    log_error(error.message);
-    return error.exit_code();
+    return report_error(endpoint ? credentials.error() : endpoint.error());
   }
   ControlConfig config;
   caf::actor_system system(config);

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <utility>
 
-#include "actors/host_name.hpp"
 #include "actors/net/descriptor.hpp"
+#include "engine/base/host_name.hpp"
 #include "storage/atomic_file.hpp"
 
 namespace train::actors {

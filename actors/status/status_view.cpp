@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "actors/host_name.hpp"
 #include "actors/status/status_file.hpp"
+#include "engine/base/host_name.hpp"
 #include "storage/atomic_file.hpp"
 
 namespace train::actors {

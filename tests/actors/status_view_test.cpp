@@ -6,9 +6,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "actors/host_name.hpp"
 #include "actors/status/status_file.hpp"
 #include "actors/wait_board.hpp"
+#include "engine/base/host_name.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_directory.hpp"
 
