@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -30,9 +29,10 @@ using RecordsByName = std::map<std::string_view, const TensorRecord*>;
 /// Reads one file of a checkpoint from front to back. Every method returns what is wrong.
 class FileCheck {
  public:
-  FileCheck(const FileRecord& record, const RecordsByName& tensors)
+  FileCheck(const FileRecord& record, const RecordsByName& tensors, const SeeRecord& see)
       : record_(record),
         tensors_(tensors),
+        see_(see),
         piece_(std::min<std::uint64_t>(piece_bytes, record.size_bytes)) {}
 
   std::string defect(storage::InputFile input) {
@@ -91,6 +91,9 @@ class FileCheck {
         file.file(), begin, bytes,
         [&](std::span<const std::byte> piece) {
           rows.update(piece);
+          if (see_) {
+            see_(tensor, piece);
+          }
           if (tensor.block_bytes > 0) {
             blocks_good = blocks_good && blocks_match(tensor, block, piece);
             block += piece.size() / tensor.block_bytes;
@@ -127,18 +130,19 @@ class FileCheck {
 
   const FileRecord& record_;
   const RecordsByName& tensors_;
+  const SeeRecord& see_;
   std::vector<std::byte> piece_;
   storage::StreamingDigest whole_;
 };
 
 /// The finding about one file: empty if it is what the manifest says.
 Result<std::string> file_defect(const fs::path& directory, const FileRecord& record,
-                                const RecordsByName& tensors) {
+                                const RecordsByName& tensors, const SeeRecord& see) {
   auto stored = open_stored(directory, record.name);
   if (!stored) {
     return stored.error();
   }
-  return stored->file ? FileCheck(record, tensors).defect(std::move(*stored->file))
+  return stored->file ? FileCheck(record, tensors, see).defect(std::move(*stored->file))
                       : stored->damage;
 }
 
@@ -184,7 +188,7 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk) {
 
 }  // namespace
 
-Result<Verification> verify_checkpoint(const fs::path& checkpoint) {
+Result<Verification> verify_checkpoint(const fs::path& checkpoint, const SeeRecord& see) {
   auto finding = examine_manifest(checkpoint);
   if (!finding) {
     return finding.error();
@@ -200,7 +204,7 @@ Result<Verification> verify_checkpoint(const fs::path& checkpoint) {
     }
   }
   for (const FileRecord& record : finding->manifest->files) {
-    const auto defect = file_defect(checkpoint, record, by_file[record.name]);
+    const auto defect = file_defect(checkpoint, record, by_file[record.name], see);
     if (!defect) {
       return defect.error();
     }

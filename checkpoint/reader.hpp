@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,11 +25,16 @@ struct Verification {
   [[nodiscard]] bool whole() const { return manifest.has_value(); }
 };
 
-/// Reads every byte of the checkpoint, in pieces of 1 MiB, and compares sizes and digests: what is
-/// whole, restore() restores. Follows no link. Blocks.
+/// Sees the bytes of a record as they are read: in order, in pieces whose ends mean nothing.
+using SeeRecord = std::function<void(const TensorRecord& record, std::span<const std::byte> piece)>;
+
+/// Reads every byte of the checkpoint once, in pieces of 1 MiB, and compares sizes and digests:
+/// what is whole, restore() restores. Follows no link. Blocks. `see` gets each record, whole before
+/// the next; of a damaged checkpoint some of them, and bytes that are not those that were saved.
 /// Damage, unreadable bytes among it, is a finding, not an error. Errors: no permission or a newer
 /// format (user), out of memory or descriptors (failure).
-Result<Verification> verify_checkpoint(const std::filesystem::path& checkpoint);
+Result<Verification> verify_checkpoint(const std::filesystem::path& checkpoint,
+                                       const SeeRecord& see = {});
 
 /// Which tensors of the checkpoint the caller has to ask for.
 enum class Restore : std::uint8_t {

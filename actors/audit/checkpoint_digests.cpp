@@ -1,99 +1,83 @@
 #include "actors/audit/checkpoint_digests.hpp"
 
-#include <algorithm>
 #include <cstddef>
+#include <map>
+#include <span>
+#include <utility>
 
-#include "checkpoint/reader.hpp"
 #include "engine/state_view.hpp"
 #include "engine/weights_digest.hpp"
 
 namespace train::actors {
 namespace {
 
-constexpr std::int64_t kBatchBytes = std::int64_t{8} << 20;
+using checkpoint::TensorRecord;
 
-/// Collects rows, then reads and digests them together.
-class Reading {
+std::size_t row_bytes_of(const TensorRecord& record) {
+  std::size_t bytes = sizeof(float);
+  for (std::size_t i = 1; i < record.shape.size(); ++i) {
+    bytes *= static_cast<std::size_t>(record.shape[i]);
+  }
+  return bytes;
+}
+
+/// Digests of tensors from pieces of their records.
+class Digests {
  public:
-  Reading(const std::filesystem::path& directory, const checkpoint::Manifest& manifest)
-      : directory_(directory),
-        manifest_(manifest),
-        names_(tensor_names(manifest)),
-        digests_(names_.size()) {}
-
-  Status add(const checkpoint::TensorRecord& tensor) {
-    std::int64_t row_bytes = sizeof(float);
-    for (std::size_t i = 1; i < tensor.shape.size(); ++i) {
-      row_bytes *= tensor.shape[i];
+  void add(const TensorRecord& record, std::span<const std::byte> piece) {
+    if (record_ != &record) {
+      record_ = &record;
+      next_row_ = record.first_row;
+      rest_.clear();
     }
-    const std::int64_t most =
-        std::max<std::int64_t>(kBatchBytes / std::max<std::int64_t>(row_bytes, 1), 1);
-    for (std::int64_t done = 0; done < tensor.rows; done += most) {
-      const std::int64_t rows = std::min(most, tensor.rows - done);
-      views_.push_back({.name = tensor.name,
-                        .global_shape = tensor.shape,
-                        .first_row = tensor.first_row + done,
-                        .rows = rows,
-                        .data = nullptr,
-                        .size_bytes = static_cast<std::size_t>(rows * row_bytes)});
-      collected_ += rows * row_bytes;
-      if (collected_ >= kBatchBytes) {
-        TRAIN_RETURN_IF_ERROR(flush());
-      }
-    }
-    return {};
+    rest_.insert(rest_.end(), piece.begin(), piece.end());
+    const std::size_t row_bytes = row_bytes_of(record);
+    const auto rows = static_cast<std::int64_t>(rest_.size() / row_bytes);
+    const engine::StateView view{.name = record.name,
+                                 .global_shape = record.shape,
+                                 .first_row = next_row_,
+                                 .rows = rows,
+                                 .data = rest_.data(),
+                                 .size_bytes = static_cast<std::size_t>(rows) * row_bytes};
+    by_name_[record.name] += engine::tensor_digests({&view, 1}, {&view.name, 1}).front();
+    next_row_ += rows;
+    rest_.erase(rest_.begin(), rest_.begin() + static_cast<std::ptrdiff_t>(view.size_bytes));
   }
 
-  Status flush() {
-    bytes_.resize(static_cast<std::size_t>(collected_));
-    std::byte* next = bytes_.data();
-    for (engine::StateView& view : views_) {
-      view.data = next;
-      next += view.size_bytes;
-    }
-    TRAIN_RETURN_IF_ERROR(
-        checkpoint::restore(directory_, manifest_, views_, checkpoint::Restore::subset));
-    const auto part = engine::tensor_digests(views_, names_);
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      digests_[i] += part[i];
-    }
-    views_.clear();
-    collected_ = 0;
-    return {};
+  /// 0 of a tensor without bytes, as of one without rows.
+  [[nodiscard]] std::uint64_t of(const std::string& name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? 0 : found->second;
   }
-
-  [[nodiscard]] const std::vector<std::uint64_t>& digests() const { return digests_; }
 
  private:
-  const std::filesystem::path& directory_;
-  const checkpoint::Manifest& manifest_;
-  std::vector<std::string> names_;
-  std::vector<std::uint64_t> digests_;
-  std::vector<engine::StateView> views_;
-  std::vector<std::byte> bytes_;
-  std::int64_t collected_ = 0;
+  const TensorRecord* record_ = nullptr;
+  std::int64_t next_row_ = 0;
+  std::vector<std::byte> rest_;  ///< Of a row whose end has not come.
+  std::map<std::string, std::uint64_t> by_name_;
 };
 
 }  // namespace
 
-std::vector<std::string> tensor_names(const checkpoint::Manifest& manifest) {
-  std::vector<std::string> names;
-  for (const checkpoint::TensorRecord& tensor : manifest.tensors) {  // sorted by name
-    if (names.empty() || names.back() != tensor.name) {
-      names.push_back(tensor.name);
+Result<CheckpointContent> read_content(const std::filesystem::path& directory) {
+  Digests digests;
+  auto found = checkpoint::verify_checkpoint(
+      directory, [&](const TensorRecord& record, std::span<const std::byte> piece) {
+        digests.add(record, piece);
+      });
+  if (!found) {
+    return found.error();
+  }
+  CheckpointContent content{.found = std::move(found).value(), .tensors = {}, .digests = {}};
+  if (content.found.whole()) {
+    for (const TensorRecord& tensor : content.found.manifest->tensors) {  // sorted by name
+      if (content.tensors.empty() || content.tensors.back() != tensor.name) {
+        content.tensors.push_back(tensor.name);
+        content.digests.push_back(digests.of(tensor.name));
+      }
     }
   }
-  return names;
-}
-
-Result<std::vector<std::uint64_t>> tensor_digests(const std::filesystem::path& directory,
-                                                  const checkpoint::Manifest& manifest) {
-  Reading reading(directory, manifest);
-  for (const checkpoint::TensorRecord& tensor : manifest.tensors) {
-    TRAIN_RETURN_IF_ERROR(reading.add(tensor));
-  }
-  TRAIN_RETURN_IF_ERROR(reading.flush());
-  return reading.digests();
+  return content;
 }
 
 }  // namespace train::actors

@@ -5,17 +5,20 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/reader.hpp"
 #include "engine/base/result.hpp"
 
 namespace train::actors {
 
-/// Names of the tensors of a checkpoint, sorted: as engine::tensor_names() of its run.
-[[nodiscard]] std::vector<std::string> tensor_names(const checkpoint::Manifest& manifest);
+/// A checkpoint as its bytes are.
+struct CheckpointContent {
+  checkpoint::Verification found;
+  std::vector<std::string> tensors;    ///< Sorted names: engine::tensor_names() of its run.
+  std::vector<std::uint64_t> digests;  ///< engine::tensor_digests() of its run, if it is whole.
+};
 
-/// Digests of the tensors in the checkpoint in `directory`, by tensor_names(); they are those that
-/// its run had. Reads it all, with memory for some MiB. Blocks. Errors (failure): damage.
-[[nodiscard]] Result<std::vector<std::uint64_t>> tensor_digests(
-    const std::filesystem::path& directory, const checkpoint::Manifest& manifest);
+/// Reads every byte of the checkpoint in `directory` once, with memory for some MiB. Blocks.
+/// Damage is a finding; errors as verify_checkpoint().
+[[nodiscard]] Result<CheckpointContent> read_content(const std::filesystem::path& directory);
 
 }  // namespace train::actors

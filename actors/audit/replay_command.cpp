@@ -153,18 +153,15 @@ class Replay {
 
   /// Empty: it is no longer there.
   static Result<std::vector<std::uint64_t>> digests_of(const fs::path& directory) {
-    auto digests = [&]() -> Result<std::vector<std::uint64_t>> {
-      const auto manifest = checkpoint::read_manifest(directory);
-      if (!manifest) {
-        return manifest.error();
-      }
-      return tensor_digests(directory, *manifest);
-    }();
-    std::error_code ignored;
-    if (!digests && !fs::exists(directory, ignored)) {
-      return std::vector<std::uint64_t>();
+    auto content = read_content(directory);
+    if (!content) {
+      return content.error();
     }
-    return digests;
+    std::error_code ignored;
+    if (!content->found.whole() && fs::exists(directory, ignored)) {
+      return failure(fmt::format("{}: damaged: {}", directory.string(), content->found.damage));
+    }
+    return std::move(content->digests);
   }
 
   /// Compares each step with the journal, up to the first that differs.

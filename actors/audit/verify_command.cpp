@@ -102,14 +102,15 @@ class RunAudit {
 
   Status check_checkpoint(const checkpoint::Candidate& candidate) {
     const std::string name = candidate.path.filename().string();
-    const auto found = checkpoint::verify_checkpoint(candidate.path);
-    if (!found) {
-      return found.error();
+    const auto content = read_content(candidate.path);
+    if (!content) {
+      return content.error();
     }
+    const checkpoint::Verification& found = content->found;
     std::error_code ignored;
-    if (!found->whole()) {
+    if (!found.whole()) {
       if (fs::exists(candidate.path, ignored)) {  // else retired meanwhile
-        problem(fmt::format("{}: damaged: {}", name, found->damage));
+        problem(fmt::format("{}: damaged: {}", name, found.damage));
       }
       return {};
     }
@@ -122,36 +123,30 @@ class RunAudit {
                         "or `actortrain checkpoints reindex`, records it",
                         name));
       }
-    } else if (entry->manifest_digest != found->manifest_digest) {
-      problem(fmt::format("{}: its manifest is {}, in the index {}", name, found->manifest_digest,
+    } else if (entry->manifest_digest != found.manifest_digest) {
+      problem(fmt::format("{}: its manifest is {}, in the index {}", name, found.manifest_digest,
                           entry->manifest_digest));
     }
-    return check_content(candidate, *found->manifest);
+    check_content(candidate, *content);
+    return {};
   }
 
   /// A whole checkpoint against the journal.
-  Status check_content(const checkpoint::Candidate& candidate,
-                       const checkpoint::Manifest& manifest) {
-    const auto names = tensor_names(manifest);
-    const auto digests = tensor_digests(candidate.path, manifest);
-    std::error_code ignored;
-    if (!digests) {
-      return fs::exists(candidate.path, ignored) ? Status(digests.error()) : Status();
-    }
+  void check_content(const checkpoint::Candidate& candidate, const CheckpointContent& content) {
+    const checkpoint::Manifest& manifest = *content.found.manifest;
     const CheckpointFacts facts{.step = candidate.step,
                                 .name = candidate.path.filename().string(),
                                 .tokens = manifest.fields.tokens,
                                 .weights_digest = manifest.fields.weights_digest,
-                                .tensors = names,
-                                .digests = *digests};
+                                .tensors = content.tensors,
+                                .digests = content.digests};
     problems(audit_checkpoint(facts, journal_));
     const auto record = journal_.steps.find(candidate.step);
     if (record != journal_.steps.end() && !record->second.tensor_digests.empty()) {
       ++digested_checkpoints_;
     }
     weights_ = static_cast<std::size_t>(
-        std::count_if(names.begin(), names.end(), engine::is_weight));
-    return {};
+        std::count_if(content.tensors.begin(), content.tensors.end(), engine::is_weight));
   }
 
   void check_entries(const std::vector<checkpoint::Candidate>& placed) {
