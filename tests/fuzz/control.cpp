@@ -4,6 +4,7 @@
 #include <caf/all.hpp>
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
+#include <caf/proxy_registry.hpp>
 #include <cstdint>
 
 #include "actors/messages/cluster_messages.hpp"
@@ -18,10 +19,38 @@ namespace {
 
 using namespace actors;
 
+/// What handles of actors are read with: those of other processes are nobody here.
+class Strangers : caf::proxy_registry::backend {
+ public:
+  static Strangers& instance() {
+    // Never destroyed: at the end of the process the framework's own variables go first.
+    static auto* const strangers = new Strangers;
+    return *strangers;
+  }
+  caf::execution_unit* context() {
+    proxies_.clear();  // every address leaves an entry
+    return &unit_;
+  }
+
+ private:
+  struct Config : caf::actor_system_config {
+    Config() { set("scheduler.max-threads", 1); }
+  };
+
+  Strangers() { unit_.proxy_registry_ptr(&proxies_); }
+  caf::strong_actor_ptr make_proxy(caf::node_id, caf::actor_id) override { return nullptr; }
+  void set_last_hop(caf::node_id*) override {}
+
+  Config config_;
+  caf::actor_system system_{config_};
+  caf::proxy_registry proxies_{system_, *this};
+  caf::scoped_execution_unit unit_{&system_};
+};
+
 template <class Message>
 std::vector<char> bytes_of(Message message) {
   std::vector<char> bytes;
-  caf::binary_serializer sink(nullptr, bytes);
+  caf::binary_serializer sink(Strangers::instance().context(), bytes);
   require(!sink(message), "a message is written");
   return bytes;
 }
@@ -29,13 +58,13 @@ std::vector<char> bytes_of(Message message) {
 template <class Message>
 void read_message(std::string_view bytes) {
   Message message;
-  caf::binary_deserializer source(nullptr, bytes.data(), bytes.size());
+  caf::binary_deserializer source(Strangers::instance().context(), bytes.data(), bytes.size());
   if (source(message)) {
     return;
   }
   const auto written = bytes_of(message);
   Message again;
-  caf::binary_deserializer second(nullptr, written);
+  caf::binary_deserializer second(Strangers::instance().context(), written);
   require(!second(again) && bytes_of(again) == written, "a message is written and read");
 }
 
@@ -81,6 +110,8 @@ constexpr Reader readers[] = {
     read_message<NodeJoined>,
     read_message<GenerationOver>,
     read_message<NodeIdle>,
+    read_message<Assignment>,
+    read_message<WorkerReady>,
 };
 
 void run(std::string_view input) {
@@ -96,19 +127,47 @@ std::string seed(std::size_t reader, const Message& message) {
   return std::string(1, static_cast<char>(reader)) + std::string(bytes.begin(), bytes.end());
 }
 
+/// The same with handles of actors of another process: an actor's number and its process's.
+template <class... Fields>
+std::string seed_of_fields(std::size_t reader, Fields... fields) {
+  std::vector<char> bytes;
+  caf::binary_serializer sink(Strangers::instance().context(), bytes);
+  require(!sink(fields...), "fields are written");
+  return std::string(1, static_cast<char>(reader)) + std::string(bytes.begin(), bytes.end());
+}
+
+/// As inspect() of the two messages has them.
+std::vector<std::string> seeds_with_handles() {
+  const auto node = caf::make_node_id(77, "0123456789abcdef0123456789abcdef01234567");
+  require(static_cast<bool>(node), "a process has a name");
+  const caf::actor_id actor = 12;
+  return {seed_of_fields(17, std::uint32_t{2}, std::string("[run]\n"), std::string("step-00000010"),
+                         std::int64_t{30}, std::string("runs/a"), true, std::string("4-1"),
+                         std::string(), std::int32_t{1}, actor, *node, actor, *node, actor, *node,
+                         actor, *node),
+          seed_of_fields(18, std::int32_t{1}, std::uint64_t{5}, std::string("avx512"), actor, *node,
+                         actor, *node)};
+}
+
 std::vector<std::string> seeds() {
-  return {std::string(1, 0) + "127.0.0.1:4242",
-          "\1n[01-03,7],login",
-          seed(2, JoinCluster{.rank = 3, .pid = 77, .host = "n1", .version = "0.1"}),
-          seed(3, Refused{.text = "no", .over = true}),
-          seed(4, WorkerExited{.rank = 1, .pid = 2, .text = "exit code 3"}),
-          seed(5, GoAway{.text = "over", .exit_code = 1}),
-          seed(6, RendezvousSet{.key = "k", .bytes = "ab"}),
-          seed(10, WorkerFailed{.rank = 1, .text = "no"}),
-          seed(11, ShardWritten{.step = 10, .rank = 1, .record = "{}"}),
-          seed(12, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"}),
-          seed(14, NodeJoined{.node = 1}),
-          seed(15, GenerationOver{.again = true})};
+  std::vector<std::string> all = seeds_with_handles();
+  const std::vector<std::string> others = {
+      std::string(1, 0) + "127.0.0.1:4242",
+      "\1n[01-03,7],login",
+      seed(2, JoinCluster{.rank = 3, .pid = 77, .host = "n1", .version = "0.1"}),
+      seed(3, Refused{.text = "no", .over = true}),
+      seed(4, WorkerExited{.rank = 1, .pid = 2, .text = "exit code 3"}),
+      seed(5, GoAway{.text = "over", .exit_code = 1}),
+      seed(6, RendezvousSet{.key = "k", .bytes = "ab"}),
+      seed(10, WorkerFailed{.rank = 1, .text = "no"}),
+      seed(11, ShardWritten{.step = 10, .rank = 1, .record = "{}"}),
+      seed(12, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"}),
+      seed(14, NodeJoined{.node = 1}),
+      seed(15, GenerationOver{.again = true}),
+      seed(17, Assignment()),
+      seed(18, WorkerReady())};
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
 }
 
 }  // namespace
