@@ -1,9 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -25,6 +28,9 @@ namespace train::test {
 ///     wedge             it does not end while the file ACTORTRAIN_TEST_WEDGE is there
 ///     start             the kernels cannot be had at all (n does not count)
 ///     thread            a thread that nobody watches throws
+///
+/// A file ACTORTRAIN_TEST_FAULT_STAMP gets the time of the first throw, bad_alloc or nan:
+/// nanoseconds of std::chrono::steady_clock, which all processes of a machine share.
 class KernelFaults {
  public:
   KernelFaults() {
@@ -70,12 +76,26 @@ class KernelFaults {
     }
     kernels::cpu::attention_backward(stream, params);
     if (due && faults.what_ == "nan") {
-      stream.enqueue(
-          [to = static_cast<float*>(params.dq)] { *to = std::numeric_limits<float>::quiet_NaN(); });
+      stream.enqueue([to = static_cast<float*>(params.dq)] {
+        stamp();
+        *to = std::numeric_limits<float>::quiet_NaN();
+      });
     }
   }
 
+  /// Of the first fault alone.
+  static void stamp() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      if (const char* const file = std::getenv("ACTORTRAIN_TEST_FAULT_STAMP")) {
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        std::ofstream(file) << std::chrono::nanoseconds(now).count();
+      }
+    });
+  }
+
   static void fail(const std::string& what) {
+    stamp();
     if (what == "throw") {
       throw std::runtime_error("the kernel has lost its way");
     }
