@@ -142,6 +142,14 @@ TEST_CASE("memory snapshots: rows that are missing or of another shape are refus
   held.front().rows = 7;
   CHECK_FALSE(restore_held("memory", held, wanted));
   CHECK(target.values.front() == 2.0F);
+  wanted.front().rows = 7;
+  wanted.front().size_bytes = 7 * sizeof(float);
+  CHECK(restore_held("memory", held, wanted));  // nobody asks for the last one
+  CHECK(target.values.front() == 1.0F);
+  CHECK(target.values.back() == 2.0F);
+  held.push_back(held.front());
+  CHECK_FALSE(restore_held("memory", held, wanted));  // which of the two?
+  held.pop_back();
   held.front().rows = 8;
   wanted.front().global_shape = {4, 2};
   const Status other = restore_held("memory", held, wanted);
