@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "actors/run/node_memory.hpp"
+
 namespace train::actors {
 
 void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
@@ -18,7 +20,7 @@ void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& 
   rank.copy->enqueue([poisoned, step, number = rank.rank, snapshots = memory.snapshots,
                       engine = rank.engine.get()] {
     if (!*poisoned) {
-      snapshots->write(number, step, engine->shard_views());
+      snapshots->write(number, step, engine::node_views(*engine, ranks_of(snapshots->layout())));
     }
   });
   copied = kernels::Event::record(*rank.copy);

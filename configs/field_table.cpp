@@ -275,16 +275,21 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"recovery", "rank_loss", "",
      "When the process of a rank is lost (killed, cut off, silent): start all ranks again and go "
-     "on from the newest snapshot or checkpoint, in the same job; or end the run. On several "
-     "nodes it ends.",
+     "on from the newest snapshot or checkpoint, in the same job; or end the run.",
      recovery<&RecoverySection::rank_loss>, kOptional, kNone, "respawn|stop"},
     {"recovery", "max_respawns", "starts",
-     "Starts in a row that may be lost without progress; then the run goes on with fewer ranks.",
+     "Starts in a row that may be lost without progress; then the run goes on with fewer ranks, or "
+     "ends if it is one of several nodes.",
      recovery<&RecoverySection::max_respawns>, kOptional, between(0, 1e6)},
+    {"recovery", "node_wait_s", "seconds",
+     "When a node is cut off, wait this long for it to come back; then the run ends with exit code "
+     "75, to be started again.",
+     recovery<&RecoverySection::node_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "snapshot_interval_steps", "steps",
      "Every rank copies its shard of the state this often (2 or more) into memory of its node that "
      "outlives its process: ranks that are started again go on from there. 0: only from "
-     "checkpoints. No effect on several nodes, or where ranks share the launcher's process.",
+     "checkpoints. No effect where ranks share the launcher's process, or on several nodes with "
+     "strategies \"optimizer\" and \"gradient\".",
      recovery<&RecoverySection::snapshot_interval_steps>, kOptional, between(0, 1e6)},
 
     {"watchdog", "stall_s", "seconds",

@@ -32,15 +32,26 @@ struct WorkerExited {
   bool killed = false;  ///< From outside: not by an error of its own.
 };
 
-/// Launcher of another node -> head, with its first word: it starts ranks for this generation.
+/// Launcher of another node -> head, its first word in a generation: none of its ranks runs.
+/// Answered by StartRanks when all nodes are there, or by GenerationOver.
 struct NodeJoined {
   std::int32_t node = 0;
+  std::int64_t newest_step = -1;  ///< Of the snapshots in memory of all the node's ranks; -1: none.
+  std::int64_t older_step = -1;   ///< The one before it.
 };
 
-/// Head -> launcher of another node: this generation of ranks is over. Answered by NodeIdle when
-/// none of the node's ranks runs any more; unless `again`, the launcher ends.
+/// Head -> launcher of another node: start the node's ranks.
+struct StartRanks {
+  std::uint32_t generation = 0;
+  std::int64_t memory_step = -1;  ///< They go on from this snapshot in memory; -1: from none.
+};
+
+/// Head -> launcher of another node: this generation of ranks is over. With `again` the launcher
+/// ends its ranks and joins the next one; else it ends, and answers with NodeIdle when none of its
+/// ranks runs any more.
 struct GenerationOver {
-  bool again = false;  ///< The next one follows.
+  bool again = false;
+  std::int32_t exit_code = 0;  ///< Of the launcher, unless all its ranks have ended in order.
 };
 struct NodeIdle {
   std::int32_t node = 0;
@@ -96,11 +107,15 @@ typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, NodeJoined& x) {
-  return f(caf::meta::type_name("NodeJoined"), x.node);
+  return f(caf::meta::type_name("NodeJoined"), x.node, x.newest_step, x.older_step);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, StartRanks& x) {
+  return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, GenerationOver& x) {
-  return f(caf::meta::type_name("GenerationOver"), x.again);
+  return f(caf::meta::type_name("GenerationOver"), x.again, x.exit_code);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, NodeIdle& x) {

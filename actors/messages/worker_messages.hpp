@@ -27,6 +27,11 @@ struct Assignment {
   caf::strong_actor_ptr observer;
 };
 
+/// Launcher -> its cluster: from here on it takes workers in, each with this assignment.
+struct OpenCluster {
+  Assignment assignment;
+};
+
 /// Worker -> head: state restored, connected to all ranks; waits for commands.
 struct WorkerReady {
   std::int32_t rank = 0;
@@ -73,5 +78,6 @@ typename Inspector::result_type inspect(Inspector& f, WorkerFailed& x) {
 
 }  // namespace train::actors
 
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OpenCluster)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterFailed)

@@ -6,6 +6,7 @@
 #include <caf/all.hpp>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "actors/handles.hpp"
@@ -23,6 +24,7 @@ struct ClusterState {
   static inline const char* name = "cluster";
   std::set<std::int32_t> joined;
   std::map<caf::actor_addr, std::int32_t> processes;
+  std::optional<Assignment> assignment;  // the same for all ranks; none: not open yet
   ClusterReady ready;
   std::size_t ready_count = 0;
   bool over = false;    // the waiter has its answer
@@ -46,6 +48,9 @@ struct Cluster {
 };
 
 std::string Cluster::refusal(const JoinCluster& worker) const {
+  if (!state().assignment) {
+    return fmt::format("rank {} comes too early: nobody has started it", worker.rank);
+  }
   if (state().over) {
     return fmt::format("rank {} comes too late: the run has started or ended", worker.rank);
   }
@@ -97,8 +102,9 @@ void Cluster::exited(const WorkerExited& worker) const {
   const std::string reason = fmt::format("its process ended: {}", worker.text);
   if (!state().over) {
     fail({fmt::format("rank {} failed: {}", worker.rank, reason), 1, worker.killed});
-  } else if (const auto conductor = caf::actor_cast<ConductorActor>(options.assignment.conductor)) {
-    caf::anon_send(conductor, RankFailed{worker.rank, reason, 1, false, worker.killed});
+  } else if (state().assignment) {
+    caf::anon_send(caf::actor_cast<ConductorActor>(state().assignment->conductor),
+                   RankFailed{worker.rank, reason, 1, false, worker.killed});
   }
 }
 
@@ -132,6 +138,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
                         1, true});
   });
   return {
+      [cluster](const OpenCluster& open) { cluster.state().assignment = open.assignment; },
       [cluster](const JoinCluster& worker) -> caf::message {
         const std::string text = cluster.refusal(worker);
         if (!text.empty()) {
@@ -139,7 +146,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
         }
         cluster.state().joined.insert(worker.rank);
         cluster.watch(worker.rank);
-        return caf::make_message(cluster.options.assignment);
+        return caf::make_message(*cluster.state().assignment);
       },
       [cluster](const WorkerReady& worker) {
         if (worker.rank >= 0 && worker.rank < cluster.options.ranks) {

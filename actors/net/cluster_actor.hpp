@@ -12,13 +12,14 @@ namespace train::actors {
 /// The head's side of the start-up: takes in one worker per rank, hands each its assignment, and
 /// tells the waiter when all are ready.
 ///
+///   OpenCluster -> workers are taken in from here on.
 ///   JoinCluster -> Assignment, or Refused: another version of the program, a rank that does not
-///     exist or is there already, a start-up that is over.
+///     exist or is there already, a start-up that has not begun or is over.
 ///   WorkerReady of all -> ClusterReady to the waiter. A plan or kernel set that is not the head's
 ///   ->
 ///     ClusterFailed (exit 2), which names the rank.
 ///   WorkerFailed, WorkerExited or the loss of a worker before that -> ClusterFailed.
-///   NodeJoined goes on to the waiter, as from its sender.
+///   NodeJoined goes on to the waiter, with its sender.
 /// After ClusterReady: WorkerExited (of another node's launcher) goes to the conductor as
 /// RankFailed.
 struct ClusterOptions {
@@ -26,7 +27,6 @@ struct ClusterOptions {
   std::string version;
   std::uint64_t plan_digest = 0;
   std::string kernel_set;
-  Assignment assignment;  ///< The same for all ranks.
   caf::actor waiter;
 };
 [[nodiscard]] caf::actor spawn_cluster(caf::actor_system& system, const ClusterOptions& options);

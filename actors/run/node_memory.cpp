@@ -9,29 +9,49 @@
 #include "checkpoint/row_map.hpp"
 #include "engine/base/check.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/shard_rows.hpp"
 
 namespace train::actors {
 namespace {
 
 using checkpoint::MemorySnapshots;
 
-/// The newest of the snapshots that the report of the run has come to.
-std::optional<std::int64_t> newest(const SharedSnapshots& snapshots, std::int64_t reported) {
-  if (!snapshots) {
-    return std::nullopt;
-  }
-  const auto steps = snapshots->whole_steps();
-  const auto found = std::find_if(steps.begin(), steps.end(),
-                                  [reported](std::int64_t step) { return step <= reported; });
+HeldSteps steps_of(const SharedSnapshots& snapshots) {
+  return snapshots ? snapshots->whole_steps() : HeldSteps();
+}
+
+/// The newest of `steps` that the report of the run has come to, and that all others have.
+std::optional<std::int64_t> newest(const HeldSteps& steps, std::int64_t reported,
+                                   std::span<const HeldSteps> elsewhere = {}) {
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](std::int64_t step) {
+    return step <= reported &&
+           std::all_of(elsewhere.begin(), elsewhere.end(), [step](const HeldSteps& held) {
+             return std::find(held.begin(), held.end(), step) != held.end();
+           });
+  });
   return found == steps.end() ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace
 
-bool keeps_in_memory(const configs::RunConfig& config) {
-  return config.recovery.snapshot_interval_steps > 0 && config.parallel.nodes == 1 &&
-         can_respawn(config);
+bool keeps_in_memory(const RunPlan& plan) {
+  const configs::RunConfig& config = plan.config;
+  if (config.recovery.snapshot_interval_steps == 0 || !can_respawn(config)) {
+    return false;
+  }
+  const auto shards = engine::plan_of(plan.engine);
+  TRAIN_CHECK(shards.ok(), "{}", shards.error().message);  // plan_run() has made it before
+  for (NodePlace place{.nodes = config.parallel.nodes}; place.node < place.nodes; ++place.node) {
+    const auto [first, end] = place.ranks(shards->ranks());
+    if (!engine::node_is_complete(*shards, {first, end})) {
+      return false;
+    }
+  }
+  return true;
+}
+
+engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
+  return {.first = layout.first_rank,
+          .end = layout.first_rank + static_cast<std::int64_t>(layout.shard_bytes.size())};
 }
 
 MemorySnapshots::Layout memory_layout(const engine::RankEngine::Options& options,
@@ -45,13 +65,13 @@ MemorySnapshots::Layout memory_layout(const engine::RankEngine::Options& options
                                  .first_rank = first,
                                  .shard_bytes = {}};
   for (std::int64_t rank = first; rank < end; ++rank) {
-    layout.shard_bytes.push_back(engine::shard_bytes(*plan, *optimizer, rank));
+    layout.shard_bytes.push_back(engine::node_bytes(*plan, *optimizer, rank, {first, end}));
   }
   return layout;
 }
 
 Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place) {
-  const bool keeps = keeps_in_memory(plan.config);  // else the one rank left is in this process
+  const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
   const auto layout =
       keeps ? memory_layout(plan.engine, place) : checkpoint::MemorySnapshots::Layout();
   if (keeps && now_ && now_->layout().plan_digest == layout.plan_digest) {
@@ -75,14 +95,24 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place) {
   return {};
 }
 
-std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported) {
-  step_ = newest(now_, reported);
+HeldSteps NodeMemory::held() const { return steps_of(now_); }
+
+void NodeMemory::go_on_from(std::optional<std::int64_t> step) {
+  step_ = now_ ? step : std::nullopt;
+  if (now_) {
+    now_->keep_only(step_);
+  }
+}
+
+std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
+                                                  std::span<const HeldSteps> elsewhere) {
+  step_ = newest(held(), reported, elsewhere);
   if (now_) {
     now_->keep_only(step_);
   }
   if (step_) {
     before_.reset();
-  } else if ((step_ = newest(before_, reported)).has_value()) {
+  } else if ((step_ = newest(steps_of(before_), reported)).has_value()) {
     before_->keep_only(step_);
   } else {
     before_.reset();
@@ -112,11 +142,11 @@ Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine)
     return failure(source + " is of another plan");
   }
   std::vector<engine::StateView> held;
-  for (std::int64_t rank = 0; rank < layout.ranks; ++rank) {
-    const auto bytes = start.snapshots->has(rank) ? start.snapshots->bytes_of(rank, start.step)
-                                                  : std::span<std::byte>();
+  const engine::RankSpan node = ranks_of(layout);
+  for (std::int64_t rank = node.first; rank < node.end; ++rank) {
+    const auto bytes = start.snapshots->bytes_of(rank, start.step);
     std::size_t at = 0;
-    for (engine::StateView& view : engine::shard_rows(*plan, engine.optimizer(), rank)) {
+    for (engine::StateView& view : engine::node_rows(*plan, engine.optimizer(), rank, node)) {
       if (view.size_bytes > bytes.size() - at) {
         return failure(fmt::format("{} has no rows of rank {}", source, rank));
       }

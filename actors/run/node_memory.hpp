@@ -3,13 +3,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "actors/net/node_place.hpp"
+#include "actors/run/nodes_met.hpp"
 #include "actors/run/run_plan.hpp"
 #include "checkpoint/memory_snapshots.hpp"
 #include "engine/base/result.hpp"
+#include "engine/node_rows.hpp"
 #include "engine/rank_engine.hpp"
 
 namespace train::actors {
@@ -23,16 +26,23 @@ struct MemoryStart {
 };
 
 /// The snapshots in memory of this node's ranks, from generation to generation. Held by the
-/// launcher; while ranks run only they write.
+/// launcher of each node; while ranks run only they write. The head says which one all go on from.
 class NodeMemory {
  public:
   /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet. What was
   /// found by look_back() stays readable. Errors (user): too little memory; names the key.
   [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place);
 
-  /// After the end of a generation: where the next can go on, the newest step up to `reported` that
-  /// all ranks have whole; other snapshots are given up. REQUIRES: no rank runs.
-  [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported);
+  /// The steps that all ranks of this node have whole. REQUIRES: no rank runs.
+  [[nodiscard]] HeldSteps held() const;
+  /// On the head, after the end of a generation: where the next can go on, the newest step up to
+  /// `reported` that all ranks have whole, here and `elsewhere`; other snapshots are given up.
+  /// REQUIRES: no rank runs.
+  [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported,
+                                                      std::span<const HeldSteps> elsewhere = {});
+  /// On another node: the ranks go on from `step`, other snapshots are given up; none: all are.
+  /// REQUIRES: no rank runs.
+  void go_on_from(std::optional<std::int64_t> step);
   /// What look_back() found is of no use.
   void forget();
 
@@ -52,15 +62,19 @@ class NodeMemory {
 /// Copies of each rank's shard that its node has room for.
 inline constexpr std::int64_t kMemorySlots = checkpoint::MemorySnapshots::kSlots;
 
-/// Whether the ranks of this run keep snapshots in memory.
-[[nodiscard]] bool keeps_in_memory(const configs::RunConfig& config);
+/// Whether the ranks of this run keep snapshots in memory: it may recover from them, and each node
+/// alone has all that its ranks keep.
+[[nodiscard]] bool keeps_in_memory(const RunPlan& plan);
+
+/// Whose snapshots they are.
+[[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);
 
 /// What each rank of the node has to have room for.
 [[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(
     const engine::RankEngine::Options& options, const NodePlace& place);
 
-/// Fills what the engine's rank keeps from the snapshots of all ranks. Errors (failure): one is
-/// missing, or of another plan.
+/// Fills what the engine's rank keeps from the snapshots of its node's ranks. Errors (failure): one
+/// is missing, or of another plan.
 [[nodiscard]] Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine);
 
 }  // namespace train::actors

@@ -14,6 +14,7 @@
 #include "actors/net/credentials.hpp"
 #include "actors/net/head_door.hpp"
 #include "actors/net/system_config.hpp"
+#include "actors/run/respawns.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
 
@@ -21,106 +22,159 @@ namespace train::actors {
 namespace {
 
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
 constexpr auto kKnockTime = 30s;
 constexpr auto kEndWithoutHead = 3s;      // of ranks that nobody leads any more
 constexpr auto kEndAfterFailure = 200ms;  // of ranks of a generation that is over
 constexpr auto kVerdictTime = 10s;        // from the end of all ranks here to the head's word
+constexpr auto kHeadNoticesLater = 10s;   // that a node is gone, than the node that the head is
 
 /// How a generation of ranks ended on this node.
 struct NodeEnd {
-  bool again = false;
+  bool again = false;  ///< To be followed by the next one, if the head comes to it.
   int exit_code = kExitFailure;
 };
 
 /// One generation of this node's ranks, from its knock at the head's door.
 class NodeGeneration {
  public:
-  NodeGeneration(const RunPlan& plan, const NodePlace& place, fs::path root)
-      : plan_(plan), place_(place), root_(std::move(root)), system_(config_), self_(system_) {}
+  NodeGeneration(const RunPlan& plan, const NodePlace& place, fs::path root, NodeMemory& memory)
+      : plan_(plan),
+        place_(place),
+        root_(std::move(root)),
+        memory_(memory),
+        system_(config_),
+        self_(system_) {}
 
-  Result<NodeEnd> run(const Endpoint& endpoint);
+  /// `patience`: for the head's door. Errors: it stays shut.
+  Result<NodeEnd> run(const Endpoint& endpoint, std::chrono::milliseconds patience);
 
  private:
+  bool ordered();
   void follow(std::int64_t ranks);
+  [[nodiscard]] NodeEnd verdict(bool started) const;
 
   const RunPlan& plan_;
   const NodePlace& place_;
   fs::path root_;
+  NodeMemory& memory_;
   ControlConfig config_;
   caf::actor_system system_;
   caf::scoped_actor self_;
-  bool alone_ = false;  // the head is gone
-  std::optional<bool> again_;
-  caf::actor head_;  // whom the word came from
+  std::atomic<bool> clean_{true};  // no rank has ended in disorder
+  bool alone_ = false;             // the head has ended or cannot be reached
+  std::optional<GenerationOver> over_;
 };
 
-/// Until all ranks here have ended, and the head has said what follows if they ended in disorder;
-/// or the head is gone.
-void NodeGeneration::follow(std::int64_t ranks) {
-  bool clean = true;
-  const auto hear = [&](const GenerationOver& over) {
-    again_ = over.again;
-    head_ = caf::actor_cast<caf::actor>(self_->current_sender());
-  };
-  const auto down = [&](const caf::down_msg&) { alone_ = true; };
-  while (ranks > 0 && !alone_ && !again_.value_or(false)) {
+/// Waits for the order to start; false: none will come.
+bool NodeGeneration::ordered() {
+  bool start = false;
+  while (!start && !over_ && !alone_) {
     self_->receive(
-        [&](const WorkerExited& worker) {
-          --ranks;
-          clean = clean && worker.text.empty();
+        [&](const StartRanks& order) {
+          const std::int64_t step = order.memory_step;
+          memory_.go_on_from(step >= 0 ? std::optional(step) : std::nullopt);
+          start = true;
         },
-        hear, down);
+        [&](const GenerationOver& over) { over_ = over; },
+        [&](const caf::down_msg&) { alone_ = true; });
   }
-  bool waiting = !clean && !alone_ && !again_;
+  return start;
+}
+
+/// Until all ranks here have ended, and the head has said what follows if they ended in disorder;
+/// or it has said that others follow; or it is gone.
+void NodeGeneration::follow(std::int64_t ranks) {
+  const auto hear = [&](const GenerationOver& over) { over_ = over; };
+  const auto down = [&](const caf::down_msg&) { alone_ = true; };
+  while (ranks > 0 && !alone_ && !(over_ && over_->again)) {
+    self_->receive([&](const WorkerExited&) { --ranks; }, hear, down);
+  }
+  bool waiting = !clean_ && !alone_ && !over_;
   while (waiting) {
     self_->receive([&](const GenerationOver& over) { hear(over); },
                    [&](const caf::down_msg& lost) { down(lost); },
                    caf::after(kVerdictTime) >> [&] { waiting = false; });
-    waiting = waiting && !alone_ && !again_;
+    waiting = waiting && !alone_ && !over_;
   }
 }
 
-Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint) {
+/// REQUIRES: none of the ranks runs any more.
+NodeEnd NodeGeneration::verdict(bool started) const {
+  if (started && clean_) {
+    return {.again = false, .exit_code = kExitFinished};
+  }
+  if (over_) {
+    return {.again = over_->again, .exit_code = over_->exit_code};
+  }
+  if (alone_ && can_respawn(plan_.config)) {
+    return {.again = true};  // it may come back
+  }
+  log_error(fmt::format("node {}: the head is gone", place_.node));
+  return {};
+}
+
+Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
   const auto credentials = load_credentials(control_directory(root_));
   if (!credentials) {
     return credentials.error();
   }
-  const auto head = knock(system_, *credentials, endpoint, kKnockTime);
+  const auto head = knock(system_, *credentials, endpoint, patience);
   if (!head) {
     return head.error();
   }
   self_->monitor(*head);
-  self_->send(*head, NodeJoined{static_cast<std::int32_t>(place_.node)});
-  std::atomic<bool> clean{true};
+  NodeJoined joined{.node = static_cast<std::int32_t>(place_.node)};
+  const HeldSteps held = memory_.held();
+  joined.newest_step = held.empty() ? -1 : held.front();
+  joined.older_step = held.size() < 2 ? -1 : held[1];
+  self_->send(*head, joined);
   WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
-    WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text, end.killed};
-    if (end.clean) {
-      exited.text.clear();
-    } else {
-      clean = false;
+    const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text, end.killed};
+    if (!end.clean) {
+      clean_ = false;
       caf::anon_send(*head, exited);
     }
     caf::anon_send(me, exited);
   });
-  const std::int64_t ranks = plan_.config.parallel.ranks;
-  start_workers(workers, place_, ranks, endpoint, root_, {});
-  const auto [first, end] = place_.ranks(ranks);
-  follow(end - first);
-  if (again_.value_or(false)) {
-    workers.terminate_all(kEndAfterFailure);
-    self_->send(head_, NodeIdle{static_cast<std::int32_t>(place_.node)});
-    // The head may find that another node is missing; its end is no news here.
-    self_->receive([&](const GenerationOver& over) { again_ = over.again; },
-                   [&](const caf::down_msg&) {}, caf::after(kVerdictTime) >> [] {});
-    return NodeEnd{.again = *again_, .exit_code = kExitFailure};
+  const bool started = ordered();
+  if (started) {
+    const std::int64_t ranks = plan_.config.parallel.ranks;
+    start_workers(workers, place_, ranks, endpoint, root_, memory_);
+    const auto [first, end] = place_.ranks(ranks);
+    follow(end - first);
   }
   // The head goes last when all is well; ranks that had joined it know that it is gone.
-  if (workers.terminate_all(kEndWithoutHead) > 0) {
-    log_error(fmt::format("node {}: the head is gone", place_.node));
+  workers.terminate_all(over_ && over_->again ? kEndAfterFailure : kEndWithoutHead);
+  if (over_ && !over_->again) {
+    self_->send(*head, NodeIdle{static_cast<std::int32_t>(place_.node)});
   }
-  return NodeEnd{.again = false, .exit_code = clean ? kExitFinished : kExitFailure};
+  return verdict(started);
+}
+
+/// Where the head of a further generation listens; looks for it until `deadline` or a signal.
+Result<Endpoint> find_head_again(const NodePlace& place, std::uint32_t generation,
+                                 const fs::path& file, Clock::time_point deadline) {
+  for (;;) {
+    auto endpoint = find_head(place, generation, file, 200ms);
+    if (endpoint || Clock::now() >= deadline || stop_signal() != 0) {
+      return endpoint;
+    }
+  }
+}
+
+int head_gone(const RunPlan& plan, const NodePlace& place) {
+  if (const int signal = stop_signal(); signal != 0) {
+    log_info(fmt::format("node {}: stopped by signal {} without the head", place.node, signal));
+  } else {
+    log_error(fmt::format(
+        "node {}: the head is gone, and has not come back within {} s (recovery.node_wait_s); run "
+        "it again to go on from the newest checkpoint",
+        place.node, plan.config.recovery.node_wait_s));
+  }
+  return kExitStopped;
 }
 
 }  // namespace
@@ -151,18 +205,34 @@ void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_
 int run_node(const RunPlan& plan, const NodePlace& place) {
   const fs::path root = fs::path(plan.config.run.dir) / plan.config.run.name;
   const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
-  for (std::uint32_t generation = 0;; ++generation) {
-    const auto endpoint = find_head(place, generation, endpoint_file(root));
-    const auto end = endpoint ? NodeGeneration(plan, place, root).run(*endpoint)
-                              : Result<NodeEnd>(endpoint.error());
-    if (!end) {
-      log_error(end.error().message);
-      return end.error().exit_code();
+  NodeMemory memory;
+  if (const Status room = memory.make_room(plan, place); !room) {
+    log_error(fmt::format("node {}: {}", place.node, room.error().message));
+    return room.error().exit_code();
+  }
+  const auto first = find_head(place, 0, endpoint_file(root));
+  auto end = first ? NodeGeneration(plan, place, root, memory).run(*first, kKnockTime)
+                   : Result<NodeEnd>(first.error());
+  for (std::uint32_t generation = 1; end && end->again; ++generation) {
+    const auto patience =
+        std::chrono::seconds(plan.config.recovery.node_wait_s) + kHeadNoticesLater;
+    const auto deadline = Clock::now() + patience;
+    const auto endpoint = find_head_again(place, generation, endpoint_file(root), deadline);
+    if (!endpoint) {
+      return head_gone(plan, place);
     }
-    if (!end->again) {
-      return end->exit_code;
+    end =
+        NodeGeneration(plan, place, root, memory)
+            .run(*endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
+    if (!end) {
+      return head_gone(plan, place);
     }
   }
+  if (!end) {
+    log_error(end.error().message);
+    return end.error().exit_code();
+  }
+  return end->exit_code;
 }
 
 }  // namespace train::actors

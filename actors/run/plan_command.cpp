@@ -19,8 +19,8 @@ int plan_command(const cli::PlanOptions& options) {
   if (!plan) {
     return report_error(plan.error());
   }
-  const std::int64_t snapshots = keeps_in_memory(plan->config) ? kMemorySlots : 0;
-  std::fputs(describe_sharding(plan->engine, snapshots).c_str(), stdout);
+  const std::int64_t snapshots = keeps_in_memory(*plan) ? kMemorySlots : 0;
+  std::fputs(describe_sharding(plan->engine, snapshots, config->parallel.nodes).c_str(), stdout);
   return kExitFinished;
 }
 

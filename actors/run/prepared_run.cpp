@@ -66,14 +66,15 @@ std::int64_t steps_left_of_job(const PreparedRun& run) {
 
 /// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
 /// earlier generations of ranks that are in the report; none: this is the first.
-Status find_start(PreparedRun& run, std::optional<std::int64_t> reported) {
+Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
+                  std::span<const HeldSteps> elsewhere = {}) {
   const auto checkpoint = run.home->find_start();
   if (!checkpoint) {
     return checkpoint.error();
   }
   run.checkpoint = *checkpoint;
   const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
-  const auto kept = reported ? run.memory.look_back(*reported) : std::nullopt;
+  const auto kept = reported ? run.memory.look_back(*reported, elsewhere) : std::nullopt;
   if (kept && *kept < saved) {
     run.memory.forget();
   }
@@ -132,9 +133,10 @@ double measure_peak_flops(const configs::RunConfig& config) {
   return engine::measure_peak_flops(node_threads(config), kPeakSeconds);
 }
 
-Status find_start_again(PreparedRun& run, std::int64_t reported) {
+Status find_start_again(PreparedRun& run, std::int64_t reported,
+                        std::span<const HeldSteps> elsewhere) {
   TRAIN_RETURN_IF_ERROR(run.home->reopen());
-  return find_start(run, reported);
+  return find_start(run, reported, elsewhere);
 }
 
 Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "actors/net/node_place.hpp"
 #include "actors/run/checkpoint_home.hpp"
@@ -43,9 +44,11 @@ struct PreparedRun {
 [[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);
 
 /// Finds again where to go on, after ranks have ended in disorder: from the newest snapshot in
-/// memory, local or published checkpoint; `reported`: steps that the run's report has. REQUIRES: no
-/// rank runs any more. Blocking. Errors: those of CheckpointHome.
-[[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported);
+/// memory, local or published checkpoint; `reported`: steps that the run's report has; `elsewhere`:
+/// what other nodes have in memory. REQUIRES: no rank runs any more. Blocking. Errors: those of
+/// CheckpointHome.
+[[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported,
+                                      std::span<const HeldSteps> elsewhere = {});
 
 [[nodiscard]] Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run);
 

@@ -19,8 +19,8 @@ bool Respawns::allow(std::int64_t step) {
 }
 
 bool can_respawn(const configs::RunConfig& config) {
-  return config.recovery.rank_loss == "respawn" && config.parallel.nodes == 1 &&
-         config.parallel.ranks > 1 && config.parallel.transport != "inproc";
+  return config.recovery.rank_loss == "respawn" && config.parallel.ranks > 1 &&
+         config.parallel.transport != "inproc";
 }
 
 bool take_fewer_ranks(PreparedRun& run) {

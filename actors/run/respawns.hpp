@@ -23,8 +23,8 @@ class Respawns {
   std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
 };
 
-/// Whether a run of this configuration outlives the loss of a rank: its ranks are processes of this
-/// node alone, and it may.
+/// Whether a run of this configuration outlives the loss of a rank: its ranks are processes of
+/// their own, and it may.
 [[nodiscard]] bool can_respawn(const configs::RunConfig& config);
 
 /// Makes the run one of the largest smaller number of ranks that its configuration allows; false:

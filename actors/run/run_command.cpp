@@ -129,7 +129,7 @@ bool in_processes(const configs::ParallelSection& parallel) {
   return parallel.ranks > 1 && parallel.transport != "inproc";
 }
 
-Result<RunFinished> run_generation(PreparedRun& run) {
+Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
   TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place));
   auto report = open_report(run);
   if (!report) {
@@ -137,7 +137,7 @@ Result<RunFinished> run_generation(PreparedRun& run) {
   }
   const std::shared_ptr<RunReport> kept = std::move(report).value();
   auto outcome =
-      in_processes(run.config().parallel) ? run_in_processes(run, kept) : run_here(run, kept);
+      in_processes(run.config().parallel) ? processes.run(run, kept) : run_here(run, kept);
   run.status->note(kept->progress());
   return outcome;
 }
@@ -159,9 +159,37 @@ void write_status(const PreparedRun& run, std::optional<RunFinished> outcome) {
   }
 }
 
+RunFinished stopped_by(int signal, const RunFinished& outcome) {
+  // Whoever ends a job may end some of its processes before the others.
+  return {outcome.step, kExitStopped,
+          fmt::format("stopped by signal {} as {}; what was committed stands; run it again, "
+                      "without --fresh, to go on",
+                      signal, outcome.text)};
+}
+
+RunFinished without_nodes(const PreparedRun& run, const NodesMet& met, const RunFinished& outcome) {
+  const std::string text =
+      fmt::format("node {} has not come back within {} s of its loss (recovery.node_wait_s)",
+                  fmt::join(met.missing, ", "), run.config().recovery.node_wait_s);
+  log_error(text);
+  return {outcome.step, kExitStopped, text + "; run it again to go on from the newest checkpoint"};
+}
+
+/// The end of a run over several nodes that loses its ranks again and again. Only a job that has
+/// come further is worth another start.
+RunFinished given_up(const PreparedRun& run, RunFinished outcome) {
+  if (run.config().parallel.nodes > 1 && run.checkpoint &&
+      run.checkpoint->step > run.job_first_step) {
+    log_error(outcome.text);
+    outcome.exit_code = kExitStopped;
+  }
+  return outcome;
+}
+
 }  // namespace
 
-Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation) {
+Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
+                                    const NodesMeeting& meet) {
   Respawns respawns(run.config().recovery, run.first_step());
   while (true) {
     write_status(run, std::nullopt);
@@ -170,25 +198,32 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
       return outcome;
     }
     if (const int signal = stop_signal(); signal != 0) {
-      // Whoever ends a job may end some of its processes before the others.
-      return RunFinished{
-          outcome->step, kExitStopped,
-          fmt::format("stopped by signal {} as {}; what was committed stands; run it "
-                      "again, without --fresh, to go on",
-                      signal, outcome->text)};
+      return stopped_by(signal, *outcome);
     }
     if (!can_respawn(run.config())) {
       return outcome;
     }
     log_warning(fmt::format("rank_lost {}", outcome->text));
     log_event(run, "rank_lost", outcome->text);
-    if (const Status found = find_start_again(run, outcome->step); !found) {
+    ++run.generation;
+    std::vector<HeldSteps> elsewhere;
+    if (meet) {
+      const auto met = meet(run);
+      if (!met) {
+        return met.error();
+      }
+      if (!met->complete()) {
+        const int signal = stop_signal();
+        return signal != 0 ? stopped_by(signal, *outcome) : without_nodes(run, *met, *outcome);
+      }
+      elsewhere = met->held;
+    }
+    if (const Status found = find_start_again(run, outcome->step, elsewhere); !found) {
       return found.error();
     }
     if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
-      return outcome;
+      return given_up(run, *std::move(outcome));
     }
-    ++run.generation;
     const std::string text = fmt::format("generation={} step={} ranks={}", run.generation,
                                          run.first_step(), run.config().parallel.ranks);
     log_info("respawned " + text);
@@ -222,7 +257,12 @@ int run_to_end(PreparedRun& run) {
   run.status = std::make_shared<StatusFile>(
       run.directory.root,
       status_base(run.directory.root.filename().string(), run.config().run.steps));
-  const Result<RunFinished> outcome = run_generations(run, run_generation);
+  ProcessRanks processes;
+  const Result<RunFinished> outcome = run_generations(
+      run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
+      run.config().parallel.nodes > 1
+          ? [&processes](const PreparedRun& prepared) { return processes.meet(prepared); }
+          : NodesMeeting());
   write_status(run, outcome ? *outcome
                             : RunFinished{run.first_step(), outcome.error().exit_code(),
                                           outcome.error().message});

@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "actors/net/node_place.hpp"
 #include "actors/run/step_traffic.hpp"
 #include "engine/base/check.hpp"
 #include "engine/base/units.hpp"
 #include "engine/memory_prediction.hpp"
+#include "engine/node_rows.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/shard_rows.hpp"
 
 namespace train::actors {
 namespace {
@@ -53,7 +54,7 @@ std::string table(const std::vector<Row>& rows, std::size_t left) {
 struct Cost {
   std::string name;
   MemoryPlan memory;
-  std::uint64_t shard_bytes = 0;  // the largest of a checkpoint
+  std::uint64_t snapshot_bytes = 0;  // of a rank in its node's memory, the largest
   StepTraffic traffic;
 };
 
@@ -67,8 +68,16 @@ std::vector<std::int64_t> measured_ranks(std::int64_t ranks) {
   return measured;
 }
 
+engine::RankSpan node_of(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
+  NodePlace place{.nodes = nodes};
+  while (place.ranks(ranks).second <= rank) {
+    ++place.node;
+  }
+  return {place.ranks(ranks).first, place.ranks(ranks).second};
+}
+
 Cost cost_of(std::string name, const Options& options, const ShardPlan& plan,
-             std::size_t activations_bytes) {
+             std::size_t activations_bytes, std::int64_t nodes) {
   Cost cost{.name = std::move(name), .memory = {}, .traffic = {}};
   const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
   Options of_rank = options;
@@ -79,7 +88,11 @@ Cost cost_of(std::string name, const Options& options, const ShardPlan& plan,
     if (memory.total_bytes() > cost.memory.total_bytes()) {
       cost.memory = memory;
     }
-    cost.shard_bytes = std::max(cost.shard_bytes, engine::shard_bytes(plan, *optimizer, rank));
+    const auto node = node_of(rank, plan.ranks(), nodes);
+    if (engine::node_is_complete(plan, node)) {  // else there are none
+      cost.snapshot_bytes =
+          std::max(cost.snapshot_bytes, engine::node_bytes(plan, *optimizer, rank, node));
+    }
     const StepTraffic traffic = step_traffic(plan, layout);
     if (traffic.total_bytes() > cost.traffic.total_bytes()) {
       cost.traffic = traffic;
@@ -113,10 +126,10 @@ Options with_strategy(Options options, const char* strategy) {
   return options;
 }
 
-std::vector<Cost> costs_of(const Options& options, const ShardPlan& plan) {
+std::vector<Cost> costs_of(const Options& options, const ShardPlan& plan, std::int64_t nodes) {
   // The same whatever is split: every rank computes whole lanes.
   const std::size_t activations = engine::plan_memory(options).activations_bytes;
-  std::vector<Cost> costs = {cost_of("this run", options, plan, activations)};
+  std::vector<Cost> costs = {cost_of("this run", options, plan, activations, nodes)};
   if (plan.ranks() == 1) {
     return costs;
   }
@@ -127,12 +140,12 @@ std::vector<Cost> costs_of(const Options& options, const ShardPlan& plan) {
     const std::string name = changed.parallel.strategy == "hybrid"
                                  ? fmt::format("hybrid {}", changed.parallel.group)
                                  : strategy;
-    costs.push_back(cost_of(name, changed, *other, activations));
+    costs.push_back(cost_of(name, changed, *other, activations, nodes));
   }
   return costs;
 }
 
-/// `snapshots`: copies of a shard in memory.
+/// `snapshots`: copies of a rank's share in memory.
 std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
   struct Kind {
     const char* name;
@@ -159,8 +172,8 @@ std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots
   Row kept = {"snapshots"};
   Row total = {"total"};
   for (const Cost& cost : costs) {
-    kept.push_back(format_bytes(snapshots * cost.shard_bytes));
-    total.push_back(format_bytes(cost.memory.total_bytes() + snapshots * cost.shard_bytes));
+    kept.push_back(format_bytes(snapshots * cost.snapshot_bytes));
+    total.push_back(format_bytes(cost.memory.total_bytes() + snapshots * cost.snapshot_bytes));
   }
   if (snapshots > 0) {
     rows.push_back(kept);
@@ -287,11 +300,11 @@ std::string collective_table(const ShardPlan& plan, const Cost& cost) {
 
 }  // namespace
 
-std::string describe_sharding(const Options& options, std::int64_t snapshots) {
+std::string describe_sharding(const Options& options, std::int64_t snapshots, std::int64_t nodes) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const engine::LaneSchedule& lanes = plan->train_lanes();
-  const std::vector<Cost> costs = costs_of(options, *plan);
+  const std::vector<Cost> costs = costs_of(options, *plan, nodes);
   std::string text = fmt::format(
       "{} rank{}, {} lane{} a step: {} round{}, gradients are sent {} time{} a step\n",
       plan->ranks(), plan->ranks() == 1 ? "" : "s", lanes.lanes(), lanes.lanes() == 1 ? "" : "s",

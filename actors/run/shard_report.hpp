@@ -9,9 +9,9 @@ namespace train::actors {
 
 /// What `plan` prints: memory by kind and bytes on the wire under this run's sharding and under
 /// each strategy, then this run's shards and the collectives of a step. `snapshots`: copies of each
-/// rank's shard that its node keeps in memory. Allocates no model memory.
+/// rank's state that its node, of `nodes`, keeps in memory. Allocates no model memory.
 /// REQUIRES: plan_of(options) is not an error.
 [[nodiscard]] std::string describe_sharding(const engine::RankEngine::Options& options,
-                                            std::int64_t snapshots = 0);
+                                            std::int64_t snapshots = 0, std::int64_t nodes = 1);
 
 }  // namespace train::actors

@@ -3,19 +3,39 @@
 #include <memory>
 
 #include "actors/messages/event_messages.hpp"
+#include "actors/run/nodes_met.hpp"
 #include "actors/run/prepared_run.hpp"
 
 namespace train::actors {
+
+class HeadNetwork;
 
 /// Whether the launcher could let its ranks in at the interface and the port of `parallel`; asked
 /// before anything of a run is written. Errors (user): name the key and what there is instead.
 [[nodiscard]] Status check_network(const configs::ParallelSection& parallel);
 
-/// Runs all ranks in processes of their own, which this one starts (those of its node) and watches,
-/// until the run is over. No process of the run is left on return. Blocking.
-/// Errors: what keeps the run from starting (port taken, another version on a node, a rank without
-/// memory); the exit code is the error's.
-[[nodiscard]] Result<RunFinished> run_in_processes(const PreparedRun& run,
-                                                   std::shared_ptr<RunReport> report);
+/// All ranks of a run in processes of their own, generation after generation: those of this node,
+/// which this process starts and watches, and those of the other nodes, by way of their launchers.
+///
+/// Threading: one thread. All calls block.
+class ProcessRanks {
+ public:
+  ProcessRanks();
+  /// Launchers that wait for a generation to begin are told to end.
+  ~ProcessRanks();
+
+  /// Before run() of a generation after the first: waits for the launchers of the other nodes, at
+  /// most recovery.node_wait_s and until a signal; within that time this node's own network may
+  /// come back, too. Errors, of the first generation alone: those of HeadNetwork::open().
+  [[nodiscard]] Result<NodesMet> meet(const PreparedRun& run);
+
+  /// Runs one generation until it is over. None of its processes on this node is left on return.
+  /// Errors: what keeps the run from starting (port taken, another version on a node, a rank
+  /// without memory); the exit code is the error's.
+  [[nodiscard]] Result<RunFinished> run(const PreparedRun& run, std::shared_ptr<RunReport> report);
+
+ private:
+  std::unique_ptr<HeadNetwork> network_;  // open, and its ranks not started yet
+};
 
 }  // namespace train::actors

@@ -17,13 +17,12 @@ TEST_CASE("respawns: so many in a row without progress, then fewer ranks, then a
   CHECK_FALSE(Respawns({.rank_loss = "respawn", .max_respawns = 0}, 0).allow(0));
 }
 
-TEST_CASE("respawns: only ranks that are processes of one node are started again",
-          "[actors][respawns]") {
+TEST_CASE("respawns: only ranks that are processes are started again", "[actors][respawns]") {
   configs::RunConfig config;
   config.parallel.ranks = 2;
   CHECK(can_respawn(config));
   config.parallel.nodes = 2;
-  CHECK_FALSE(can_respawn(config));
+  CHECK(can_respawn(config));
   config.parallel.nodes = 1;
   config.parallel.transport = "inproc";
   CHECK_FALSE(can_respawn(config));

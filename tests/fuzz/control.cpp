@@ -112,6 +112,7 @@ constexpr Reader readers[] = {
     read_message<NodeIdle>,
     read_message<Assignment>,
     read_message<WorkerReady>,
+    read_message<StartRanks>,
 };
 
 void run(std::string_view input) {
@@ -163,9 +164,10 @@ std::vector<std::string> seeds() {
       seed(11, ShardWritten{.step = 10, .rank = 1, .record = "{}"}),
       seed(12, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"}),
       seed(14, NodeJoined{.node = 1}),
-      seed(15, GenerationOver{.again = true}),
+      seed(15, GenerationOver{.again = true, .exit_code = 75}),
       seed(17, Assignment()),
-      seed(18, WorkerReady())};
+      seed(18, WorkerReady()),
+      seed(19, StartRanks{.generation = 3})};
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }

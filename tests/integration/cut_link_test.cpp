@@ -73,17 +73,53 @@ class LinkedNodes {
 
 }  // namespace
 
-TEST_CASE("cut link: both nodes end by themselves, and the next start goes on to the same bits",
+namespace {
+
+const Words kKeys = {"run.digest_interval_steps=1", "batch.lanes=2",
+                     "eval.interval_steps=0",       "checkpoint.interval_steps=10",
+                     "checkpoint.local_dir=none",   "run.steps=3000"};
+
+void skip(const char* test) {
+  WARN("skipped: " << test << ": cannot make network name spaces (needs root and iproute2)");
+}
+
+}  // namespace
+
+TEST_CASE("cut link: when it works again the run goes on in the same job, to the same bits",
+          "[integration][nodes][recovery][P1][P4]") {
+  const LinkedNodes nodes;
+  if (!nodes.made()) {
+    return skip("cut link, mended");
+  }
+  const RunSite site;
+  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, kKeys),
+                                          LinkedNodes::start(site, 1, 40, kKeys)};
+  wait_for_output(*cut[0], "checkpoint ");
+  REQUIRE(LinkedNodes::set_link(false));
+  const auto since = std::chrono::steady_clock::now();
+  REQUIRE(cut[0]->until([&] { return has(cut[0]->err(), "rank_lost "); }));
+  fmt::print("cut link: noticed after {} ms\n", elapsed_ms(since));
+  // The head has ended its rank, and the other node, which nobody could tell, does so by itself.
+  CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
+  REQUIRE(LinkedNodes::set_link(true));
+  for (const int node : {0, 1}) {
+    const Ended ended = cut[node]->wait(std::chrono::seconds(120));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(has(ended.err, "respawned generation=1") == (node == 0));
+  }
+  site.train(joined(kKeys, {"run.name=one"}));
+  CHECK(results_of(site.run()) == results_of(site.run("one")));
+}
+
+TEST_CASE("cut link: where it stays so both nodes end, and the next start goes on to the same bits",
           "[integration][nodes][failure][P1][P4]") {
   const LinkedNodes nodes;
   if (!nodes.made()) {
-    WARN("skipped: cut link: cannot make network name spaces (needs root and iproute2)");
-    return;
+    return skip("cut link");
   }
   const RunSite site;
-  const Words keys = {"run.digest_interval_steps=1", "batch.lanes=2",
-                      "eval.interval_steps=0",       "checkpoint.interval_steps=10",
-                      "checkpoint.local_dir=none",   "run.steps=3000"};
+  const Words keys = joined(kKeys, {"recovery.node_wait_s=2"});
   const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, keys),
                                           LinkedNodes::start(site, 1, 40, keys)};
   wait_for_output(*cut[0], "checkpoint ");
@@ -93,8 +129,9 @@ TEST_CASE("cut link: both nodes end by themselves, and the next start goes on to
     const Ended ended = cut[node]->wait(std::chrono::seconds(120));
     fmt::print("cut link: node {} ended after {} ms\n", node, elapsed_ms(since));
     INFO(ended.err);
-    CHECK(ended.exit_code == 1);
-    CHECK(has(ended.err, node == 0 ? "error rank " : "the head is gone"));
+    CHECK(ended.exit_code == 75);
+    CHECK(has(ended.err, node == 0 ? "error node 1 has not come back within 2 s"
+                                   : "error node 1: the head is gone, and has not come back"));
   }
   CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   REQUIRE(LinkedNodes::set_link(true));

@@ -1,7 +1,6 @@
-// Several nodes: a launcher each, which a Slurm step would start. Here both are on this machine,
-// told their places by the variables that Slurm sets.
+// Several nodes: a launcher each, whose ranks compute as one run.
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/node_runs.hpp"
 
 using namespace train::test;
 
@@ -9,21 +8,6 @@ namespace {
 
 const Words kShort = {"run.steps=6", "run.digest_interval_steps=1", "batch.lanes=5",
                       "schedule.warmup_steps=2"};
-
-std::unique_ptr<Process> start_node(const RunSite& site, int node, int job, const Words& keys) {
-  Words words = {"/usr/bin/env",
-                 "SLURM_STEP_NODELIST=localhost,localhost",
-                 "SLURM_STEP_NUM_TASKS=2",
-                 "SLURM_STEP_ID=0",
-                 fmt::format("SLURM_JOB_ID={}", job),
-                 fmt::format("SLURM_NODEID={}", node),
-                 program()};
-  for (const std::string& word : RunSite::run_words(
-           rank_keys(4, "hybrid", joined(keys, {"parallel.nodes=2", "parallel.interface=lo"})))) {
-    words.push_back(word);
-  }
-  return std::make_unique<Process>(words, site.path());
-}
 
 }  // namespace
 
@@ -47,8 +31,8 @@ TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank
 TEST_CASE("nodes: a lost node ends the run on all others, and the next start goes on",
           "[integration][ranks][nodes][failure]") {
   const RunSite site;
-  const Words keys = joined(
-      kShort, {"run.steps=1000000", "checkpoint.interval_steps=5", "checkpoint.keep_last=2"});
+  const Words keys = joined(kShort, {"run.steps=1000000", "checkpoint.interval_steps=5",
+                                     "checkpoint.keep_last=2", "recovery.node_wait_s=1"});
   int job = 20;
   for (const int lost : {1, 0}) {
     INFO("node " << lost << " is lost");
@@ -60,13 +44,12 @@ TEST_CASE("nodes: a lost node ends the run on all others, and the next start goe
     wait_for_output(*nodes[0], "checkpoint ");
     const auto killed = std::chrono::steady_clock::now();
     nodes[lost]->send(SIGKILL);
-    const Ended ended = nodes[1 - lost]->wait(std::chrono::seconds(20));
-    const std::int64_t took_ms = elapsed_ms(killed);
-    fmt::print("node {} killed: the other ended after {} ms\n", lost, took_ms);
+    const Ended ended = nodes[1 - lost]->wait(std::chrono::seconds(60));
+    fmt::print("node {} killed: the other ended after {} ms\n", lost, elapsed_ms(killed));
     INFO(ended.err);
-    CHECK(took_ms < 15000);  // 4 s of silence at most, and what a busy machine adds
-    CHECK(ended.exit_code == 1);
-    CHECK(has(ended.err, "error "));
+    CHECK(ended.exit_code == 75);  // to be queued again
+    CHECK(
+        has(ended.err, lost == 0 ? "error node 1: the head is gone" : "error node 1 has not come"));
     CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   }
   const std::int64_t done = checkpoint_steps(site.run()).back();
@@ -86,16 +69,17 @@ TEST_CASE("nodes: a lost node ends the run on all others, and the next start goe
 TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while they join",
           "[integration][ranks][nodes][failure]") {
   const RunSite site;
-  const auto head = start_node(site, 0, 30, kShort);
-  const auto other = start_node(site, 1, 30, kShort);
+  const Words keys = joined(kShort, {"recovery.node_wait_s=1"});
+  const auto head = start_node(site, 0, 30, keys);
+  const auto other = start_node(site, 1, 30, keys);
   started_workers(site, *other, 4);
   head->send(SIGKILL);
   const auto killed = std::chrono::steady_clock::now();
-  const Ended ended = other->wait(std::chrono::seconds(20));
+  const Ended ended = other->wait(std::chrono::seconds(60));
   fmt::print("the head killed while ranks join: the other node ended after {} ms\n",
              elapsed_ms(killed));
   INFO(ended.err);
-  CHECK(ended.exit_code == 1);
+  CHECK(ended.exit_code == 75);
   CHECK(has(ended.err, "the head is gone"));
   CHECK(workers_of(site.path()).empty());
 }

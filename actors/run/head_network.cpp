@@ -1,0 +1,147 @@
+#include "actors/run/head_network.hpp"
+
+#include <tuple>
+#include <utility>
+
+#include "actors/exit_codes.hpp"
+#include "actors/net/cluster_actor.hpp"
+#include "actors/net/credentials.hpp"
+#include "actors/run/node_run.hpp"
+#include "actors/run/signal_watcher.hpp"
+#include "engine/rank_engine.hpp"
+
+namespace train::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kNodesIdle = 5s;  // of other nodes' ranks, from the word that the run is over
+
+}  // namespace
+
+HeadNetwork::HeadNetwork(const PreparedRun& run)
+    : place_(run.place),
+      generation_(run.generation),
+      system_(config_),
+      self_(system_),
+      cluster_(spawn_cluster(system_, {.ranks = run.config().parallel.ranks,
+                                       .version = ACTORTRAIN_VERSION,
+                                       .plan_digest = run.plan.plan_digest,
+                                       .kernel_set = engine::kernel_set_name(),
+                                       .waiter = caf::actor_cast<caf::actor>(self_)})) {}
+
+HeadNetwork::~HeadNetwork() {
+  end_nodes(kExitStopped);
+  caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown);
+}
+
+Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
+  std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
+  TRAIN_RETURN_IF_ERROR(network->open_door(run));
+  return network;
+}
+
+Status HeadNetwork::open_door(const PreparedRun& run) {
+  const auto& root = run.directory.root;
+  const auto credentials = make_credentials(control_directory(root));
+  if (!credentials) {
+    return credentials.error();
+  }
+  auto options = door_options(run.config().parallel);
+  if (!options) {
+    return options.error();
+  }
+  options->endpoint_file = endpoint_file(root);
+  options->start = run.place.start_of(run.generation);
+  auto door = HeadDoor::open(system_, cluster_, *credentials, *options);
+  if (!door) {
+    return door.error();
+  }
+  door_ = std::move(door).value();
+  return {};
+}
+
+void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+  if (node.node <= 0 || node.node >= place_.nodes || !launcher) {
+    return;
+  }
+  Launcher& known = launchers_[node.node];
+  known = {.actor = caf::actor_cast<caf::actor>(launcher), .held = {}};
+  for (const std::int64_t step : {node.newest_step, node.older_step}) {
+    if (step >= 0) {
+      known.held.push_back(step);
+    }
+  }
+  self_->monitor(known.actor);
+}
+
+NodesMet HeadNetwork::meet(std::optional<Clock::time_point> deadline) {
+  const auto all = static_cast<std::size_t>(place_.nodes - 1);
+  while (launchers_.size() < all && stop_signal() == 0 && (!deadline || Clock::now() < *deadline)) {
+    self_->receive([&](const NodeJoined& node,
+                       const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
+                   [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
+                   caf::after(50ms) >> [] {});
+  }
+  NodesMet met;
+  for (std::int64_t node = 1; node < place_.nodes; ++node) {
+    if (const auto launcher = launchers_.find(node); launcher != launchers_.end()) {
+      met.held.push_back(launcher->second.held);
+    } else {
+      met.missing.push_back(node);
+    }
+  }
+  if (!met.complete()) {
+    end_nodes(kExitStopped);
+  }
+  return met;
+}
+
+void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step) {
+  for (const auto& [node, launcher] : launchers_) {
+    self_->send(launcher.actor, StartRanks{generation_, memory_step.value_or(-1)});
+  }
+}
+
+std::optional<std::int64_t> HeadNetwork::node_lost(const caf::down_msg& down) {
+  for (const auto& [node, launcher] : launchers_) {
+    if (launcher.actor.address() == down.source) {
+      const std::int64_t lost = node;
+      launchers_.erase(node);
+      return lost;
+    }
+  }
+  return std::nullopt;
+}
+
+void HeadNetwork::go_on() {
+  for (const auto& [node, launcher] : launchers_) {
+    self_->send(launcher.actor, GenerationOver{.again = true});
+  }
+  launchers_.clear();
+}
+
+void HeadNetwork::end_nodes(std::int32_t exit_code) {
+  for (const auto& [node, launcher] : launchers_) {
+    self_->send(launcher.actor, GenerationOver{.again = false, .exit_code = exit_code});
+  }
+  const auto deadline = Clock::now() + kNodesIdle;
+  while (!launchers_.empty() && Clock::now() < deadline) {
+    self_->receive([&](const NodeIdle& idle) { launchers_.erase(idle.node); },
+                   [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
+                   caf::after(50ms) >> [] {});
+  }
+  launchers_.clear();
+}
+
+Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel) {
+  auto address = interface_address(parallel.interface);
+  if (!address) {
+    return address.error();
+  }
+  return HeadDoor::Options{.address = std::move(address).value(),
+                           .port = static_cast<std::uint16_t>(parallel.port)};
+}
+
+}  // namespace train::actors

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <caf/all.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/net/head_door.hpp"
+#include "actors/net/system_config.hpp"
+#include "actors/run/nodes_met.hpp"
+#include "actors/run/prepared_run.hpp"
+
+namespace train::actors {
+
+/// The head's end of one generation's control network: the actor system, the door that workers and
+/// launchers of other nodes come through, and those launchers.
+///
+/// Threading: the thread that opened it. Ownership: of the system; whatever its actors use has to
+/// outlive this.
+class HeadNetwork {
+ public:
+  /// Opens the door of `run`'s generation. Errors: those of make_credentials() and
+  /// HeadDoor::open().
+  [[nodiscard]] static Result<std::unique_ptr<HeadNetwork>> open(const PreparedRun& run);
+  /// Launchers that nothing was said to end with the code of a stopped run.
+  ~HeadNetwork();
+  HeadNetwork(const HeadNetwork&) = delete;
+  HeadNetwork& operator=(const HeadNetwork&) = delete;
+
+  [[nodiscard]] caf::actor_system& system() { return system_; }
+  /// Whom the cluster and the launchers talk to.
+  [[nodiscard]] caf::scoped_actor& self() { return self_; }
+  [[nodiscard]] const caf::actor& cluster() const { return cluster_; }
+  [[nodiscard]] const Endpoint& endpoint() const { return door_->endpoint(); }
+
+  /// Waits until the launchers of all other nodes are there, at most until `deadline` (none: as
+  /// long as it takes) and until a signal. Unless they are, those that came are told to end.
+  [[nodiscard]] NodesMet meet(std::optional<std::chrono::steady_clock::time_point> deadline);
+  /// Every node starts its ranks, from its snapshots in memory of `memory_step` or, if there is
+  /// none, as their assignment says. REQUIRES: the cluster is open.
+  void start_ranks(std::optional<std::int64_t> memory_step);
+  /// The node whose launcher has ended or cannot be reached; none: it was somebody else.
+  [[nodiscard]] std::optional<std::int64_t> node_lost(const caf::down_msg& down);
+  /// The launchers are to join the next generation; does not wait.
+  void go_on();
+  /// They are to end, with `exit_code`; waits until none of their ranks runs, a few seconds at
+  /// most.
+  void end_nodes(std::int32_t exit_code);
+
+ private:
+  explicit HeadNetwork(const PreparedRun& run);
+  void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
+  Status open_door(const PreparedRun& run);
+
+  const NodePlace place_;
+  const std::uint32_t generation_;
+  ControlConfig config_;
+  caf::actor_system system_;
+  caf::scoped_actor self_;
+  caf::actor cluster_;
+  struct Launcher {
+    caf::actor actor;
+    HeldSteps held;
+  };
+  std::map<std::int64_t, Launcher> launchers_;  // by node, as far as they are there
+  std::unique_ptr<HeadDoor> door_;
+};
+
+/// Where the head listens by `parallel`. Errors (user): no such interface.
+[[nodiscard]] Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel);
+
+}  // namespace train::actors
