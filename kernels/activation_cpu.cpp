@@ -114,8 +114,7 @@ HWY_EXPORT(sigmoid_gate_forward_row);
 HWY_EXPORT(sigmoid_gate_backward_row);
 
 void gelu_forward(Stream& stream, const GeluForwardParams& params) {
-  require_f32(params.dtype, "gelu_forward");
-  require_pointers("gelu_forward", params.count, params.x, params.y);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(gelu_forward_range);
     parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
@@ -125,8 +124,7 @@ void gelu_forward(Stream& stream, const GeluForwardParams& params) {
 }
 
 void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
-  require_f32(params.dtype, "gelu_backward");
-  require_pointers("gelu_backward", params.count, params.x, params.dy, params.dx);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(gelu_backward_range);
     parallel_blocks(threads, p.count, element_block,
@@ -135,8 +133,7 @@ void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
 }
 
 void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
-  require_f32(params.dtype, "swiglu_forward");
-  require_pointers("swiglu_forward", params.count, params.gate, params.up, params.y);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(swiglu_forward_range);
     parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
@@ -147,9 +144,7 @@ void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
 }
 
 void swiglu_backward(Stream& stream, const SwigluBackwardParams& params) {
-  require_f32(params.dtype, "swiglu_backward");
-  require_pointers("swiglu_backward", params.count, params.gate, params.up, params.dy, params.dgate,
-                   params.dup);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(swiglu_backward_range);
     parallel_blocks(threads, p.count, element_block,
@@ -168,10 +163,7 @@ T* row_of(T* data, const RowLayout& layout, std::int64_t row, std::int64_t heads
 }  // namespace
 
 void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params) {
-  require_f32(params.dtype, "sigmoid_gate_forward");
-  TRAIN_CHECK(params.heads >= 1 && params.head_dim >= 0, "sigmoid_gate_forward: heads={} of {}",
-              params.heads, params.head_dim);
-  require_pointers("sigmoid_gate_forward", params.tokens, params.x, params.gate, params.y);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_forward_row);
     parallel_blocks(threads, p.tokens * p.heads, row_block(p.head_dim),
@@ -186,11 +178,7 @@ void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params
 }
 
 void sigmoid_gate_backward(Stream& stream, const SigmoidGateBackwardParams& params) {
-  require_f32(params.dtype, "sigmoid_gate_backward");
-  TRAIN_CHECK(params.heads >= 1 && params.head_dim >= 0, "sigmoid_gate_backward: heads={} of {}",
-              params.heads, params.head_dim);
-  require_pointers("sigmoid_gate_backward", params.tokens, params.x, params.gate, params.dy,
-                   params.dx, params.dgate);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_backward_row);
     parallel_blocks(threads, p.tokens * p.heads, row_block(p.head_dim),

@@ -1,7 +1,6 @@
-#include <cmath>
-
 #include "kernels/ademamix.hpp"
 #include "kernels/cpu_support.hpp"
+#include "kernels/optimizer_factors.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/ademamix_cpu.cpp"
@@ -9,23 +8,6 @@
 #include <hwy/highway.h>
 
 #include "kernels/simd-inl.hpp"
-
-// Defined once although the file is read once per instruction set.
-#ifndef TRAIN_KERNELS_ADEMAMIX_FACTORS
-#define TRAIN_KERNELS_ADEMAMIX_FACTORS
-namespace train::kernels::cpu {
-
-/// What a step multiplies by.
-struct AdemamixFactors {
-  float grad_scale, keep, lr, eps;
-  float beta1, one_minus_beta1, beta2, one_minus_beta2, beta3, one_minus_beta3;
-  float inverse_correction1;       // 1 / (1 - beta1^t)
-  float inverse_root_correction2;  // 1 / sqrt(1 - beta2^t)
-  float alpha;
-};
-
-}  // namespace train::kernels::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
@@ -61,40 +43,15 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(ademamix_range);
 
-namespace {
-
-AdemamixFactors factors_of(const AdemamixParams& p) {
-  const auto t = static_cast<double>(p.step);
-  const double correction1 = 1.0 - std::pow(p.beta1, t);
-  const double correction2 = 1.0 - std::pow(p.beta2, t);
-  return {.grad_scale = p.gate->grad_scale,
-          .keep = static_cast<float>(1.0 - p.decay),
-          .lr = static_cast<float>(p.lr),
-          .eps = static_cast<float>(p.eps),
-          .beta1 = static_cast<float>(p.beta1),
-          .one_minus_beta1 = static_cast<float>(1.0 - p.beta1),
-          .beta2 = static_cast<float>(p.beta2),
-          .one_minus_beta2 = static_cast<float>(1.0 - p.beta2),
-          .beta3 = static_cast<float>(p.beta3),
-          .one_minus_beta3 = static_cast<float>(1.0 - p.beta3),
-          .inverse_correction1 = static_cast<float>(1.0 / correction1),
-          .inverse_root_correction2 = static_cast<float>(1.0 / std::sqrt(correction2)),
-          .alpha = static_cast<float>(p.alpha)};
-}
-
-}  // namespace
-
 void ademamix_update(Stream& stream, const AdemamixParams& params) {
-  require_pointers("ademamix_update", params.count, params.p, params.g, params.fast, params.slow,
-                   params.v);
-  TRAIN_CHECK(params.gate != nullptr, "ademamix_update: no gate");
-  TRAIN_CHECK(params.step >= 1, "ademamix_update: steps count from 1, not {}", params.step);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;
     }
     const auto range = HWY_DYNAMIC_DISPATCH(ademamix_range);
-    const AdemamixFactors factors = factors_of(p);
+    AdemamixFactors factors = factors_of(p);
+    factors.grad_scale = p.gate->grad_scale;
     parallel_blocks(threads, p.count, element_block,
                     [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
   });

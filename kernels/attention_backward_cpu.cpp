@@ -215,12 +215,7 @@ void run_attention_backward(const AttentionBackwardParams& p, int threads) {
 }  // namespace
 
 void attention_backward(Stream& stream, const AttentionBackwardParams& params) {
-  require_f32(params.dtype, "attention_backward");
-  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
-              "attention_backward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
-              params.head_dim);
-  require_pointers("attention_backward", params.sequences, params.q, params.k, params.v, params.out,
-                   params.dout, params.lse, params.delta, params.dq, params.dk, params.dv);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_attention_backward(p, threads); });
 }
 

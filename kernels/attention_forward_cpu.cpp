@@ -157,12 +157,7 @@ void run_attention_forward(const AttentionForwardParams& p, int threads) {
 }  // namespace
 
 void attention_forward(Stream& stream, const AttentionForwardParams& params) {
-  require_f32(params.dtype, "attention_forward");
-  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
-              "attention_forward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
-              params.head_dim);
-  require_pointers("attention_forward", params.sequences, params.q, params.k, params.v, params.out,
-                   params.lse);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_attention_forward(p, threads); });
 }
 

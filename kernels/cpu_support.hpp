@@ -6,26 +6,11 @@
 #include <memory>
 
 #include "engine/base/check.hpp"
-#include "kernels/dtype.hpp"
+#include "kernels/checks.hpp"
+#include "kernels/divide_up.hpp"
 #include "kernels/thread_team.hpp"
 
 namespace train::kernels::cpu {
-
-/// The CPU kernels compute in f32 alone; anything else is a defect of the caller.
-inline void require_f32(DType dtype, const char* kernel) {
-  TRAIN_CHECK(dtype == DType::f32, "{}: the CPU backend knows f32 only", kernel);
-}
-
-/// A kernel that has something to do needs every one of its pointers.
-template <class... Pointers>
-void require_pointers(const char* kernel, std::int64_t count, const Pointers*... pointers) {
-  TRAIN_CHECK(count >= 0, "{}: negative size {}", kernel, count);
-  TRAIN_CHECK(count == 0 || (... && (pointers != nullptr)), "{}: null pointer", kernel);
-}
-
-[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
 
 /// Calls body(begin, end) for consecutive blocks of [0, count) on `threads` threads. The blocks
 /// depend on the count alone, so what a block computes is the same at any number of threads.

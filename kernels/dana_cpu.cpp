@@ -1,9 +1,8 @@
 #include <array>
-#include <cmath>
-#include <limits>
 
 #include "kernels/cpu_support.hpp"
 #include "kernels/dana.hpp"
+#include "kernels/optimizer_factors.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dana_cpu.cpp"
@@ -16,15 +15,6 @@
 #ifndef TRAIN_KERNELS_DANA_FACTORS
 #define TRAIN_KERNELS_DANA_FACTORS
 namespace train::kernels::cpu {
-
-/// What a step multiplies by.
-struct DanaFactors {
-  float grad_scale, a, one_minus_a, eps, clip, keep;
-  float lr, lr_gamma_3;
-  float growth;       // (1 + t)^(1 - kappa)
-  float exponent;     // 1 - kappa
-  float step, floor;  // t and 1 / (1 + t)
-};
 
 /// Sums of a row, column c in sum c % 16, then a tree over them: one order on every machine.
 class DanaSums {
@@ -146,38 +136,15 @@ namespace train::kernels::cpu {
 HWY_EXPORT(dana_range);
 HWY_EXPORT(dana_row);
 
-namespace {
-
-DanaFactors factors_of(const DanaParams& p) {
-  const auto t = static_cast<double>(p.step);
-  const double a = p.delta / (p.delta + t);
-  return {
-      .grad_scale = p.gate->grad_scale,
-      .a = static_cast<float>(a),
-      .one_minus_a = static_cast<float>(t / (p.delta + t)),
-      .eps = static_cast<float>(p.eps),
-      .clip = p.clip > 0.0 ? static_cast<float>(p.clip) : std::numeric_limits<float>::infinity(),
-      .keep = static_cast<float>(1.0 - p.decay),
-      .lr = static_cast<float>(p.lr),
-      .lr_gamma_3 = static_cast<float>(p.lr * p.gamma_3),
-      .growth = static_cast<float>(std::pow(1.0 + t, 1.0 - p.kappa)),
-      .exponent = static_cast<float>(1.0 - p.kappa),
-      .step = static_cast<float>(t),
-      .floor = static_cast<float>(1.0 / (1.0 + t))};
-}
-
-}  // namespace
-
 void dana_update(Stream& stream, const DanaParams& params) {
+  check_params(params);
   const std::int64_t count = params.rows * params.cols;
-  require_pointers("dana_update", count, params.p, params.g, params.m, params.v);
-  TRAIN_CHECK(params.gate != nullptr, "dana_update: no gate");
-  TRAIN_CHECK(params.step >= 1, "dana_update: steps count from 1, not {}", params.step);
   stream.enqueue([p = params, count, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;
     }
-    const DanaFactors factors = factors_of(p);
+    DanaFactors factors = factors_of(p);
+    factors.grad_scale = p.gate->grad_scale;
     if (p.row_sums == nullptr) {
       const auto range = HWY_DYNAMIC_DISPATCH(dana_range);
       parallel_blocks(threads, count, element_block,

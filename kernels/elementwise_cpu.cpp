@@ -85,8 +85,7 @@ HWY_EXPORT(mask_sign_range);
 HWY_EXPORT(count_nonfinite_range);
 
 void residual_add(Stream& stream, const ResidualAddParams& params) {
-  require_f32(params.dtype, "residual_add");
-  require_pointers("residual_add", params.count, params.x, params.branch, params.out);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(residual_add_range);
     parallel_blocks(threads, p.count, element_block,
@@ -95,7 +94,7 @@ void residual_add(Stream& stream, const ResidualAddParams& params) {
 }
 
 void tree_add(Stream& stream, const TreeAddParams& params) {
-  require_pointers("tree_add", params.count, params.left, params.right, params.out);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(tree_add_range);
     parallel_blocks(threads, p.count, element_block,
@@ -104,9 +103,7 @@ void tree_add(Stream& stream, const TreeAddParams& params) {
 }
 
 void scale_add(Stream& stream, const ScaleAddParams& params) {
-  require_pointers("scale_add", params.count, params.y);
-  TRAIN_CHECK(params.beta == 0.0F || params.count == 0 || params.x != nullptr,
-              "scale_add: null pointer");
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(scale_add_range);
     parallel_blocks(threads, p.count, element_block,
@@ -115,7 +112,7 @@ void scale_add(Stream& stream, const ScaleAddParams& params) {
 }
 
 void mask_sign(Stream& stream, const MaskSignParams& params) {
-  require_pointers("mask_sign", params.count, params.g, params.other);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(mask_sign_range);
     parallel_blocks(threads, p.count, element_block,
@@ -124,7 +121,7 @@ void mask_sign(Stream& stream, const MaskSignParams& params) {
 }
 
 void fill(Stream& stream, const FillParams& params) {
-  require_pointers("fill", params.count, params.out);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
       std::fill(p.out + begin, p.out + end, p.value);
@@ -133,7 +130,7 @@ void fill(Stream& stream, const FillParams& params) {
 }
 
 void copy(Stream& stream, const CopyParams& params) {
-  require_pointers("copy", params.size_bytes, params.in, params.out);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     constexpr std::int64_t block_bytes = std::int64_t{1} << 18;
     if (p.in == p.out) {
@@ -148,9 +145,7 @@ void copy(Stream& stream, const CopyParams& params) {
 }
 
 void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
-  require_f32(params.dtype, "count_nonfinite");
-  require_pointers("count_nonfinite", params.count, params.x);
-  TRAIN_CHECK(params.nonfinite != nullptr, "count_nonfinite: nowhere to put the count");
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
     const auto* x = static_cast<const float*>(p.x);

@@ -61,9 +61,7 @@ void sum_group(const EmbeddingBackwardParams& p, const Groups& groups, std::int6
 }  // namespace
 
 void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
-  require_f32(params.dtype, "embedding_forward");
-  require_pointers("embedding_forward", params.rows * params.cols, params.tokens, params.weight,
-                   params.out);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     require_in_vocabulary("embedding_forward", p.tokens, p.rows, p.vocab);
     const auto* weight = static_cast<const float*>(p.weight);
@@ -77,9 +75,7 @@ void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
 }
 
 void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params) {
-  require_f32(params.dtype, "embedding_backward");
-  require_pointers("embedding_backward", params.rows * params.cols, params.tokens, params.dout);
-  require_pointers("embedding_backward", params.vocab * params.cols, params.dweight);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     require_in_vocabulary("embedding_backward", p.tokens, p.rows, p.vocab);
     const Groups groups = group_by_token(p.tokens, p.rows, p.vocab);

@@ -58,8 +58,7 @@ void fill_gate(const ClipScaleParams& p) {
 }  // namespace
 
 void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
-  require_pointers("row_square_sums", params.rows * params.cols, params.x);
-  require_pointers("row_square_sums", params.rows, params.row_sums);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     parallel_blocks(threads, p.rows, row_block(p.cols), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -70,15 +69,13 @@ void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
 }
 
 void tree_sum(Stream& stream, const TreeSumParams& params) {
-  require_pointers("tree_sum", params.count, params.values);
-  TRAIN_CHECK(params.out != nullptr, "tree_sum: nowhere to put the sum");
+  check_params(params);
   stream.enqueue(
       [p = params] { *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count, p.stride); });
 }
 
 void clip_scale(Stream& stream, const ClipScaleParams& params) {
-  require_pointers("clip_scale", 1, params.squared_norm, params.cross_entropy, params.z_squared,
-                   params.gate);
+  check_params(params);
   stream.enqueue([p = params] { fill_gate(p); });
 }
 

@@ -168,15 +168,7 @@ void run_head_loss(const HeadLossParams& p, int threads) {
 }  // namespace
 
 void head_loss(Stream& stream, const HeadLossParams& params) {
-  require_f32(params.dtype, "head_loss");
-  TRAIN_CHECK(params.vocab >= 1 && params.cols >= 1 && params.chunk_rows >= 1,
-              "head_loss: vocab={} cols={} chunk_rows={}", params.vocab, params.cols,
-              params.chunk_rows);
-  require_pointers("head_loss", params.rows, params.x, params.weight, params.targets, params.logits,
-                   params.row_terms);
-  TRAIN_CHECK(params.sums != nullptr, "head_loss: nowhere to put the sums");
-  TRAIN_CHECK((params.dx == nullptr) == (params.dweight == nullptr),
-              "head_loss: dx and dweight come together");
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_head_loss(p, threads); });
 }
 

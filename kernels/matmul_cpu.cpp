@@ -69,17 +69,6 @@ dnnl_status_t multiply_panel(const MatmulParams& p, const Panels& panels, std::i
                     p.lda, b, p.ldb, p.accumulate ? 1.0F : 0.0F, c, p.ldc);
 }
 
-void validate(const MatmulParams& p) {
-  require_f32(p.dtype, "matmul");
-  require_f32(p.output_dtype, "matmul");
-  TRAIN_CHECK(p.m >= 0 && p.n >= 0 && p.k >= 0, "matmul: m={} n={} k={}", p.m, p.n, p.k);
-  require_pointers("matmul", p.m * p.n * p.k, p.a, p.b);
-  require_pointers("matmul", p.m * p.n, p.c);
-  TRAIN_CHECK(p.lda >= (p.transpose_a ? p.m : p.k), "matmul: lda={} m={} k={}", p.lda, p.m, p.k);
-  TRAIN_CHECK(p.ldb >= (p.transpose_b ? p.k : p.n), "matmul: ldb={} k={} n={}", p.ldb, p.k, p.n);
-  TRAIN_CHECK(p.ldc >= p.n, "matmul: ldc={} n={}", p.ldc, p.n);
-}
-
 }  // namespace
 
 void gemm(int threads, const MatmulParams& p) {
@@ -106,7 +95,7 @@ void gemm(int threads, const MatmulParams& p) {
 }
 
 void matmul(Stream& stream, const MatmulParams& params) {
-  validate(params);
+  check_params(params);
   stream.enqueue([params, threads = stream.threads()] { gemm(threads, params); });
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/optimizer_factors.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/muon_cpu.cpp"
@@ -12,19 +13,6 @@
 #include <hwy/highway.h>
 
 #include "kernels/simd-inl.hpp"
-
-// Defined once although the file is read once per instruction set.
-#ifndef TRAIN_KERNELS_MUON_FACTORS
-#define TRAIN_KERNELS_MUON_FACTORS
-namespace train::kernels::cpu {
-
-/// Factors of muon_momentum.
-struct MuonMomentumFactors {
-  float grad_scale, momentum_keep, gradient_add, next_gradient, next_momentum;
-};
-
-}  // namespace train::kernels::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
@@ -103,17 +91,13 @@ float scalar_bf16(float value) {
 }  // namespace
 
 void muon_momentum(Stream& stream, const MuonMomentumParams& params) {
-  require_pointers("muon_momentum", params.count, params.g, params.m, params.x);
-  TRAIN_CHECK(params.gate != nullptr, "muon_momentum: no gate");
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;
     }
-    const MuonMomentumFactors factors{.grad_scale = p.gate->grad_scale,
-                                      .momentum_keep = static_cast<float>(p.momentum_keep),
-                                      .gradient_add = static_cast<float>(p.gradient_add),
-                                      .next_gradient = static_cast<float>(p.next_gradient),
-                                      .next_momentum = static_cast<float>(p.next_momentum)};
+    MuonMomentumFactors factors = factors_of(p);
+    factors.grad_scale = p.gate->grad_scale;
     const auto range = HWY_DYNAMIC_DISPATCH(muon_momentum_range);
     parallel_blocks(threads, p.count, element_block,
                     [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
@@ -121,8 +105,7 @@ void muon_momentum(Stream& stream, const MuonMomentumParams& params) {
 }
 
 void muon_normalise(Stream& stream, const MuonNormaliseParams& params) {
-  require_pointers("muon_normalise", params.count, params.x);
-  TRAIN_CHECK(params.squared_norm != nullptr, "muon_normalise: no norm");
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const float norm = scalar_bf16(static_cast<float>(std::sqrt(*p.squared_norm)));
     const float divisor =
@@ -134,7 +117,7 @@ void muon_normalise(Stream& stream, const MuonNormaliseParams& params) {
 }
 
 void blend_bf16(Stream& stream, const BlendBf16Params& params) {
-  require_pointers("blend_bf16", params.count, params.x, params.y, params.out);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(blend_bf16_range);
     parallel_blocks(threads, p.count, element_block,
@@ -143,8 +126,7 @@ void blend_bf16(Stream& stream, const BlendBf16Params& params) {
 }
 
 void muon_apply(Stream& stream, const MuonApplyParams& params) {
-  require_pointers("muon_apply", params.count, params.p, params.x);
-  TRAIN_CHECK(params.gate != nullptr, "muon_apply: no gate");
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;

@@ -218,13 +218,6 @@ std::int64_t backward_block(std::int64_t rows) {
   return std::max(min_rows, divide_up(rows, max_blocks));
 }
 
-void require_rotation(const char* kernel, const RowRotation& rotation, std::int64_t cols) {
-  TRAIN_CHECK((rotation.cos == nullptr) == (rotation.sin == nullptr), "{}: half a rotation",
-              kernel);
-  TRAIN_CHECK(rotation.cos == nullptr || (cols % 2 == 0 && rotation.seq_len >= 1),
-              "{}: rotation of cols={} at seq_len={}", kernel, cols, rotation.seq_len);
-}
-
 void run_backward(const NormBackwardParams& p, int threads) {
   static thread_local Scratch scratch;
   const std::int64_t rows = p.outer * p.inner;
@@ -246,17 +239,8 @@ void run_backward(const NormBackwardParams& p, int threads) {
 }  // namespace
 
 void norm_forward(Stream& stream, const NormForwardParams& params) {
-  require_f32(params.dtype, "norm_forward");
+  check_params(params);
   const std::int64_t rows = params.outer * params.inner;
-  require_pointers("norm_forward", rows, params.x, params.weight, params.y, params.rstd);
-  TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_forward: inner={} cols={}", params.inner,
-              params.cols);
-  TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
-              "norm_forward: nowhere to put the means");
-  require_rotation("norm_forward", params.rotation, params.cols);
-  TRAIN_CHECK(params.residual.branch == nullptr ||
-                  (params.residual.base != nullptr && params.residual.sum == params.x),
-              "norm_forward: the residual's sum is not what is normalised");
   stream.enqueue([p = params, rows, threads = stream.threads()] {
     const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_forward_rows);
     parallel_blocks(threads, rows, row_block(p.cols),
@@ -265,20 +249,7 @@ void norm_forward(Stream& stream, const NormForwardParams& params) {
 }
 
 void norm_backward(Stream& stream, const NormBackwardParams& params) {
-  require_f32(params.dtype, "norm_backward");
-  const std::int64_t rows = params.outer * params.inner;
-  require_pointers("norm_backward", rows, params.x, params.weight, params.rstd, params.dy,
-                   params.dx);
-  TRAIN_CHECK(params.dweight != nullptr, "norm_backward: nowhere to put dweight");
-  TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_backward: inner={} cols={}",
-              params.inner, params.cols);
-  TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
-              "norm_backward: no means");
-  TRAIN_CHECK(!params.accumulate_dx || params.dx != params.dy,
-              "norm_backward: dx cannot be dy and be added to");
-  require_rotation("norm_backward", params.rotation, params.cols);
-  TRAIN_CHECK(params.rotation.cos == nullptr || params.dx == params.dy,
-              "norm_backward: dy is rotated back in its place, which has to be dx");
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_backward(p, threads); });
 }
 

@@ -37,9 +37,7 @@ namespace train::kernels::cpu {
 HWY_EXPORT(rotate_tokens);
 
 void rope_table(Stream& stream, const RopeTableParams& params) {
-  TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
-              "rope_table: head_dim {} is not even", params.head_dim);
-  require_pointers("rope_table", params.seq_len * params.head_dim, params.cos, params.sin);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const std::int64_t pairs = p.head_dim / 2;
     parallel_blocks(threads, p.seq_len, 16, [&](std::int64_t begin, std::int64_t end) {
@@ -56,12 +54,7 @@ void rope_table(Stream& stream, const RopeTableParams& params) {
 }
 
 void rope_apply(Stream& stream, const RopeParams& params) {
-  require_f32(params.dtype, "rope_apply");
-  TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
-              "rope_apply: head_dim {} is not even", params.head_dim);
-  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1, "rope_apply: seq_len={} heads={}",
-              params.seq_len, params.heads);
-  require_pointers("rope_apply", params.tokens * params.head_dim, params.x, params.cos, params.sin);
+  check_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
     parallel_blocks(threads, p.tokens, row_block(p.heads * p.head_dim),

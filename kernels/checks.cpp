@@ -1,0 +1,264 @@
+#include "kernels/checks.hpp"
+
+#include "engine/base/check.hpp"
+
+namespace train::kernels {
+namespace {
+
+/// The kernels compute in f32 alone; anything else is a defect of the caller.
+void require_f32(DType dtype, const char* kernel) {
+  TRAIN_CHECK(dtype == DType::f32, "{}: knows f32 only", kernel);
+}
+
+/// A kernel that has something to do needs every one of its pointers.
+template <class... Pointers>
+void require_pointers(const char* kernel, std::int64_t count, const Pointers*... pointers) {
+  TRAIN_CHECK(count >= 0, "{}: negative size {}", kernel, count);
+  TRAIN_CHECK(count == 0 || (... && (pointers != nullptr)), "{}: null pointer", kernel);
+}
+
+void require_rotation(const char* kernel, const RowRotation& rotation, std::int64_t cols) {
+  TRAIN_CHECK((rotation.cos == nullptr) == (rotation.sin == nullptr), "{}: half a rotation",
+              kernel);
+  TRAIN_CHECK(rotation.cos == nullptr || (cols % 2 == 0 && rotation.seq_len >= 1),
+              "{}: rotation of cols={} at seq_len={}", kernel, cols, rotation.seq_len);
+}
+
+}  // namespace
+
+void require_head_dim(const char* kernel, std::int64_t head_dim, std::int64_t largest) {
+  TRAIN_CHECK(head_dim <= largest, "{}: head_dim={}, at most {}", kernel, head_dim, largest);
+}
+
+void check_params(const MatmulParams& params) {
+  require_f32(params.dtype, "matmul");
+  require_f32(params.output_dtype, "matmul");
+  TRAIN_CHECK(params.m >= 0 && params.n >= 0 && params.k >= 0, "matmul: m={} n={} k={}", params.m,
+              params.n, params.k);
+  require_pointers("matmul", params.m * params.n * params.k, params.a, params.b);
+  require_pointers("matmul", params.m * params.n, params.c);
+  TRAIN_CHECK(params.lda >= (params.transpose_a ? params.m : params.k), "matmul: lda={} m={} k={}",
+              params.lda, params.m, params.k);
+  TRAIN_CHECK(params.ldb >= (params.transpose_b ? params.k : params.n), "matmul: ldb={} k={} n={}",
+              params.ldb, params.k, params.n);
+  TRAIN_CHECK(params.ldc >= params.n, "matmul: ldc={} n={}", params.ldc, params.n);
+}
+
+void check_params(const EmbeddingForwardParams& params) {
+  require_f32(params.dtype, "embedding_forward");
+  require_pointers("embedding_forward", params.rows * params.cols, params.tokens, params.weight,
+                   params.out);
+}
+
+void check_params(const EmbeddingBackwardParams& params) {
+  require_f32(params.dtype, "embedding_backward");
+  require_pointers("embedding_backward", params.rows * params.cols, params.tokens, params.dout);
+  require_pointers("embedding_backward", params.vocab * params.cols, params.dweight);
+}
+
+void check_params(const NormForwardParams& params) {
+  require_f32(params.dtype, "norm_forward");
+  const std::int64_t rows = params.outer * params.inner;
+  require_pointers("norm_forward", rows, params.x, params.weight, params.y, params.rstd);
+  TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_forward: inner={} cols={}", params.inner,
+              params.cols);
+  TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
+              "norm_forward: nowhere to put the means");
+  require_rotation("norm_forward", params.rotation, params.cols);
+  TRAIN_CHECK(params.residual.branch == nullptr ||
+                  (params.residual.base != nullptr && params.residual.sum == params.x),
+              "norm_forward: the residual's sum is not what is normalised");
+}
+
+void check_params(const NormBackwardParams& params) {
+  require_f32(params.dtype, "norm_backward");
+  const std::int64_t rows = params.outer * params.inner;
+  require_pointers("norm_backward", rows, params.x, params.weight, params.rstd, params.dy,
+                   params.dx);
+  TRAIN_CHECK(params.dweight != nullptr, "norm_backward: nowhere to put dweight");
+  TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_backward: inner={} cols={}",
+              params.inner, params.cols);
+  TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
+              "norm_backward: no means");
+  TRAIN_CHECK(!params.accumulate_dx || params.dx != params.dy,
+              "norm_backward: dx cannot be dy and be added to");
+  require_rotation("norm_backward", params.rotation, params.cols);
+  TRAIN_CHECK(params.rotation.cos == nullptr || params.dx == params.dy,
+              "norm_backward: dy is rotated back in its place, which has to be dx");
+}
+
+void check_params(const RopeTableParams& params) {
+  TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
+              "rope_table: head_dim {} is not even", params.head_dim);
+  require_pointers("rope_table", params.seq_len * params.head_dim, params.cos, params.sin);
+}
+
+void check_params(const RopeParams& params) {
+  require_f32(params.dtype, "rope_apply");
+  TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
+              "rope_apply: head_dim {} is not even", params.head_dim);
+  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1, "rope_apply: seq_len={} heads={}",
+              params.seq_len, params.heads);
+  require_pointers("rope_apply", params.tokens * params.head_dim, params.x, params.cos, params.sin);
+}
+
+void check_params(const AttentionForwardParams& params) {
+  require_f32(params.dtype, "attention_forward");
+  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
+              "attention_forward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
+              params.head_dim);
+  require_pointers("attention_forward", params.sequences, params.q, params.k, params.v, params.out,
+                   params.lse);
+}
+
+void check_params(const AttentionBackwardParams& params) {
+  require_f32(params.dtype, "attention_backward");
+  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
+              "attention_backward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
+              params.head_dim);
+  require_pointers("attention_backward", params.sequences, params.q, params.k, params.v, params.out,
+                   params.dout, params.lse, params.delta, params.dq, params.dk, params.dv);
+}
+
+void check_params(const GeluForwardParams& params) {
+  require_f32(params.dtype, "gelu_forward");
+  require_pointers("gelu_forward", params.count, params.x, params.y);
+}
+
+void check_params(const GeluBackwardParams& params) {
+  require_f32(params.dtype, "gelu_backward");
+  require_pointers("gelu_backward", params.count, params.x, params.dy, params.dx);
+}
+
+void check_params(const SwigluForwardParams& params) {
+  require_f32(params.dtype, "swiglu_forward");
+  require_pointers("swiglu_forward", params.count, params.gate, params.up, params.y);
+}
+
+void check_params(const SwigluBackwardParams& params) {
+  require_f32(params.dtype, "swiglu_backward");
+  require_pointers("swiglu_backward", params.count, params.gate, params.up, params.dy, params.dgate,
+                   params.dup);
+}
+
+void check_params(const SigmoidGateForwardParams& params) {
+  require_f32(params.dtype, "sigmoid_gate_forward");
+  TRAIN_CHECK(params.heads >= 1 && params.head_dim >= 0, "sigmoid_gate_forward: heads={} of {}",
+              params.heads, params.head_dim);
+  require_pointers("sigmoid_gate_forward", params.tokens, params.x, params.gate, params.y);
+}
+
+void check_params(const SigmoidGateBackwardParams& params) {
+  require_f32(params.dtype, "sigmoid_gate_backward");
+  TRAIN_CHECK(params.heads >= 1 && params.head_dim >= 0, "sigmoid_gate_backward: heads={} of {}",
+              params.heads, params.head_dim);
+  require_pointers("sigmoid_gate_backward", params.tokens, params.x, params.gate, params.dy,
+                   params.dx, params.dgate);
+}
+
+void check_params(const HeadLossParams& params) {
+  require_f32(params.dtype, "head_loss");
+  TRAIN_CHECK(params.vocab >= 1 && params.cols >= 1 && params.chunk_rows >= 1,
+              "head_loss: vocab={} cols={} chunk_rows={}", params.vocab, params.cols,
+              params.chunk_rows);
+  require_pointers("head_loss", params.rows, params.x, params.weight, params.targets, params.logits,
+                   params.row_terms);
+  TRAIN_CHECK(params.sums != nullptr, "head_loss: nowhere to put the sums");
+  TRAIN_CHECK((params.dx == nullptr) == (params.dweight == nullptr),
+              "head_loss: dx and dweight come together");
+}
+
+void check_params(const ResidualAddParams& params) {
+  require_f32(params.dtype, "residual_add");
+  require_pointers("residual_add", params.count, params.x, params.branch, params.out);
+}
+
+void check_params(const TreeAddParams& params) {
+  require_pointers("tree_add", params.count, params.left, params.right, params.out);
+}
+
+void check_params(const ScaleAddParams& params) {
+  require_pointers("scale_add", params.count, params.y);
+  TRAIN_CHECK(params.beta == 0.0F || params.count == 0 || params.x != nullptr,
+              "scale_add: null pointer");
+}
+
+void check_params(const MaskSignParams& params) {
+  require_pointers("mask_sign", params.count, params.g, params.other);
+}
+
+void check_params(const FillParams& params) { require_pointers("fill", params.count, params.out); }
+
+void check_params(const CopyParams& params) {
+  require_pointers("copy", params.size_bytes, params.in, params.out);
+}
+
+void check_params(const CountNonfiniteParams& params) {
+  require_f32(params.dtype, "count_nonfinite");
+  require_pointers("count_nonfinite", params.count, params.x);
+  TRAIN_CHECK(params.nonfinite != nullptr, "count_nonfinite: nowhere to put the count");
+}
+
+void check_params(const PackBf16Params& params) {
+  require_pointers("pack_bf16", params.count, params.in, params.out);
+}
+
+void check_params(const UnpackBf16Params& params) {
+  require_pointers("unpack_bf16", params.count, params.in, params.out);
+}
+
+void check_params(const RowSquareSumsParams& params) {
+  require_pointers("row_square_sums", params.rows * params.cols, params.x);
+  require_pointers("row_square_sums", params.rows, params.row_sums);
+}
+
+void check_params(const TreeSumParams& params) {
+  require_pointers("tree_sum", params.count, params.values);
+  TRAIN_CHECK(params.out != nullptr, "tree_sum: nowhere to put the sum");
+}
+
+void check_params(const ClipScaleParams& params) {
+  require_pointers("clip_scale", 1, params.squared_norm, params.cross_entropy, params.z_squared,
+                   params.gate);
+}
+
+void check_params(const AdamwParams& params) {
+  require_pointers("adamw_update", params.count, params.p, params.g, params.m, params.v);
+  TRAIN_CHECK(params.gate != nullptr, "adamw_update: no gate");
+  TRAIN_CHECK(params.step >= 1, "adamw_update: steps count from 1, not {}", params.step);
+}
+
+void check_params(const AdemamixParams& params) {
+  require_pointers("ademamix_update", params.count, params.p, params.g, params.fast, params.slow,
+                   params.v);
+  TRAIN_CHECK(params.gate != nullptr, "ademamix_update: no gate");
+  TRAIN_CHECK(params.step >= 1, "ademamix_update: steps count from 1, not {}", params.step);
+}
+
+void check_params(const DanaParams& params) {
+  const std::int64_t count = params.rows * params.cols;
+  require_pointers("dana_update", count, params.p, params.g, params.m, params.v);
+  TRAIN_CHECK(params.gate != nullptr, "dana_update: no gate");
+  TRAIN_CHECK(params.step >= 1, "dana_update: steps count from 1, not {}", params.step);
+}
+
+void check_params(const MuonMomentumParams& params) {
+  require_pointers("muon_momentum", params.count, params.g, params.m, params.x);
+  TRAIN_CHECK(params.gate != nullptr, "muon_momentum: no gate");
+}
+
+void check_params(const MuonNormaliseParams& params) {
+  require_pointers("muon_normalise", params.count, params.x);
+  TRAIN_CHECK(params.squared_norm != nullptr, "muon_normalise: no norm");
+}
+
+void check_params(const BlendBf16Params& params) {
+  require_pointers("blend_bf16", params.count, params.x, params.y, params.out);
+}
+
+void check_params(const MuonApplyParams& params) {
+  require_pointers("muon_apply", params.count, params.p, params.x);
+  TRAIN_CHECK(params.gate != nullptr, "muon_apply: no gate");
+}
+
+}  // namespace train::kernels
