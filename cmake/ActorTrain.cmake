@@ -3,10 +3,13 @@
 
 function(actortrain_options target)
   target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}")
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow
-    $<$<CXX_COMPILER_ID:GNU>:-Werror>)  # Clang builds the fuzzers only, and warns of other things
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Werror>)  # Clang builds the fuzzers only, and warns of other things
   # The same bits from the same source on every machine: the compiler may not fuse a*b+c on its own.
-  target_compile_options(${target} PRIVATE -ffp-contract=off)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-fmad=false --expt-relaxed-constexpr -Xptxas -v>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror>")
   if(ACTORTRAIN_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${ACTORTRAIN_SANITIZE} -fno-omit-frame-pointer -g)
     # GCC 12 sees uninitialised values in Catch2 where the sanitizer instruments it.

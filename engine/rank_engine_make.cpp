@@ -8,6 +8,7 @@
 #include "engine/base/check.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank_engine.hpp"
+#include "kernels/device/cuda_device.hpp"
 #include "kernels/device/device_error.hpp"
 
 namespace train::engine {
@@ -50,9 +51,8 @@ Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
   const kernels::KernelTable* kernels =
       device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
   if (kernels == nullptr) {
-    return user_error(fmt::format(
-        "runtime.device = \"{}\": this build has no such device; set runtime.device = \"cpu\"",
-        device));
+    return user_error(fmt::format("runtime.device = \"{}\": {}; set runtime.device = \"cpu\"",
+                                  device, kernels::cuda_absence()));
   }
   if (const auto plan = plan_of(options); !plan) {
     return plan.error();

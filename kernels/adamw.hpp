@@ -28,4 +28,8 @@ namespace cpu {
 void adamw_update(Stream& stream, const AdamwParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void adamw_update(Stream& stream, const AdamwParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

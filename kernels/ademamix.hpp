@@ -32,4 +32,8 @@ namespace cpu {
 void ademamix_update(Stream& stream, const AdemamixParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void ademamix_update(Stream& stream, const AdemamixParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -47,4 +47,9 @@ void attention_forward(Stream& stream, const AttentionForwardParams& params);
 void attention_backward(Stream& stream, const AttentionBackwardParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void attention_forward(Stream& stream, const AttentionForwardParams& params);
+void attention_backward(Stream& stream, const AttentionBackwardParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

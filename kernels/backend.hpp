@@ -64,7 +64,8 @@ struct KernelTable {
 
 /// Always there: the fallback without a GPU, the oracle with one.
 [[nodiscard]] const KernelTable& cpu_backend();
-/// nullptr where the build has no CUDA.
+/// nullptr where the build has no CUDA, or the machine no device; cuda_absence() says why
+/// (device/cuda_device.hpp).
 [[nodiscard]] const KernelTable* cuda_backend();
 
 /// Name of what decides the bits: instruction set, GEMM library and version

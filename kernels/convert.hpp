@@ -26,4 +26,9 @@ void pack_bf16(Stream& stream, const PackBf16Params& params);
 void unpack_bf16(Stream& stream, const UnpackBf16Params& params);
 }  // namespace cpu
 
+namespace cuda {
+void pack_bf16(Stream& stream, const PackBf16Params& params);
+void unpack_bf16(Stream& stream, const UnpackBf16Params& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -48,4 +48,8 @@ namespace cpu {
 void dana_update(Stream& stream, const DanaParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void dana_update(Stream& stream, const DanaParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -73,4 +73,14 @@ void copy(Stream& stream, const CopyParams& params);
 void count_nonfinite(Stream& stream, const CountNonfiniteParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void residual_add(Stream& stream, const ResidualAddParams& params);
+void tree_add(Stream& stream, const TreeAddParams& params);
+void scale_add(Stream& stream, const ScaleAddParams& params);
+void mask_sign(Stream& stream, const MaskSignParams& params);
+void fill(Stream& stream, const FillParams& params);
+void copy(Stream& stream, const CopyParams& params);
+void count_nonfinite(Stream& stream, const CountNonfiniteParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

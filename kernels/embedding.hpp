@@ -32,4 +32,9 @@ void embedding_forward(Stream& stream, const EmbeddingForwardParams& params);
 void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void embedding_forward(Stream& stream, const EmbeddingForwardParams& params);
+void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -51,4 +51,10 @@ void tree_sum(Stream& stream, const TreeSumParams& params);
 void clip_scale(Stream& stream, const ClipScaleParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void row_square_sums(Stream& stream, const RowSquareSumsParams& params);
+void tree_sum(Stream& stream, const TreeSumParams& params);
+void clip_scale(Stream& stream, const ClipScaleParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -7,7 +7,7 @@
 
 namespace train::kernels {
 
-/// Sums over the rows of one lane, in double and in row order.
+/// Sums over the rows of one lane, in double, in an order that their number decides.
 struct LossSums {
   double cross_entropy = 0.0;  ///< Sum of -log softmax(logits)[target] over rows with target >= 0.
   double z_squared = 0.0;      ///< Sum of logsumexp(logits)^2 over all rows.
@@ -39,5 +39,9 @@ struct HeadLossParams {
 namespace cpu {
 void head_loss(Stream& stream, const HeadLossParams& params);
 }  // namespace cpu
+
+namespace cuda {
+void head_loss(Stream& stream, const HeadLossParams& params);
+}  // namespace cuda
 
 }  // namespace train::kernels

@@ -27,4 +27,8 @@ namespace cpu {
 void matmul(Stream& stream, const MatmulParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void matmul(Stream& stream, const MatmulParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -59,4 +59,11 @@ void blend_bf16(Stream& stream, const BlendBf16Params& params);
 void muon_apply(Stream& stream, const MuonApplyParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void muon_momentum(Stream& stream, const MuonMomentumParams& params);
+void muon_normalise(Stream& stream, const MuonNormaliseParams& params);
+void blend_bf16(Stream& stream, const BlendBf16Params& params);
+void muon_apply(Stream& stream, const MuonApplyParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

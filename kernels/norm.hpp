@@ -77,4 +77,9 @@ void norm_forward(Stream& stream, const NormForwardParams& params);
 void norm_backward(Stream& stream, const NormBackwardParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void norm_forward(Stream& stream, const NormForwardParams& params);
+void norm_backward(Stream& stream, const NormBackwardParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -34,4 +34,9 @@ void rope_table(Stream& stream, const RopeTableParams& params);
 void rope_apply(Stream& stream, const RopeParams& params);
 }  // namespace cpu
 
+namespace cuda {
+void rope_table(Stream& stream, const RopeTableParams& params);
+void rope_apply(Stream& stream, const RopeParams& params);
+}  // namespace cuda
+
 }  // namespace train::kernels

@@ -8,25 +8,47 @@
 #include <utility>
 
 #include "engine/base/units.hpp"
+#include "kernels/device/cuda_device.hpp"
 #include "kernels/device/device_error.hpp"
 
 namespace train::kernels {
+namespace {
 
-Buffer::Buffer(std::size_t size_bytes, std::string name)
-    : size_bytes_(size_bytes), name_(std::move(name)) {
+/// nullptr when there is none.
+void* host_memory(std::size_t size_bytes) {
   constexpr std::size_t alignment = 64;
+  void* data = nullptr;
+  if (size_bytes > PTRDIFF_MAX || posix_memalign(&data, alignment, size_bytes) != 0) {
+    return nullptr;
+  }
+  std::memset(data, 0, size_bytes);
+  return data;
+}
+
+}  // namespace
+
+Buffer::Buffer(std::size_t size_bytes, std::string name, MemoryKind kind)
+    : data_(nullptr, FreeMemory{kind}), size_bytes_(size_bytes), name_(std::move(name)) {
   if (size_bytes == 0) {
     return;
   }
-  void* data = nullptr;
-  if (size_bytes > PTRDIFF_MAX || posix_memalign(&data, alignment, size_bytes) != 0) {
-    throw DeviceError(fmt::format("buffer '{}': no memory for {} ({} bytes)", name_,
-                                  format_bytes(size_bytes), size_bytes));
+  std::string reason;
+  void* data =
+      kind == MemoryKind::host ? host_memory(size_bytes) : cuda_memory(kind, size_bytes, reason);
+  if (data == nullptr) {
+    throw DeviceError(fmt::format("buffer '{}': no memory for {} ({} bytes){}{}", name_,
+                                  format_bytes(size_bytes), size_bytes, reason.empty() ? "" : ": ",
+                                  reason));
   }
-  std::memset(data, 0, size_bytes);
   data_.reset(static_cast<std::byte*>(data));
 }
 
-void Buffer::Free::operator()(std::byte* data) const { std::free(data); }
+void FreeMemory::operator()(std::byte* data) const {
+  if (kind == MemoryKind::host) {
+    std::free(data);
+  } else {
+    free_cuda_memory(kind, data);
+  }
+}
 
 }  // namespace train::kernels

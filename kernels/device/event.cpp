@@ -37,6 +37,7 @@ struct Event::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<Phase> phase = Phase::pending;
+  std::shared_ptr<DevicePoint> point;  // nullptr: reached with the phase. Set before all else.
 };
 
 Event Event::record(Stream& stream) {
@@ -51,7 +52,11 @@ Event Event::record(Stream& stream) {
   };
   Event event;
   event.state_ = std::make_shared<State>();
-  stream.enqueue([ticket = std::make_shared<Ticket>(event.state_)] {
+  event.state_->point = stream.make_point();
+  stream.submit([ticket = std::make_shared<Ticket>(event.state_)] {
+    if (ticket->state->point) {
+      ticket->state->point->record();
+    }
     ticket->state->settle(State::Phase::reached);
   });
   return event;
@@ -61,15 +66,19 @@ void Event::wait_on(Stream& stream) const {
   if (reached()) {
     return;
   }
-  stream.enqueue([state = state_] {
+  stream.submit([state = state_, &stream] {
     if (!state->wait()) {
       throw DeviceError("event: the stream that was to reach it has failed");
+    }
+    if (state->point) {
+      stream.await(*state->point);
     }
   });
 }
 
 bool Event::reached() const {
-  return !state_ || state_->phase.load(std::memory_order_acquire) == State::Phase::reached;
+  return !state_ || (state_->phase.load(std::memory_order_acquire) == State::Phase::reached &&
+                     (!state_->point || state_->point->reached()));
 }
 
 }  // namespace train::kernels

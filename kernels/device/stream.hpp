@@ -26,6 +26,19 @@ struct StreamFailure {
   std::exception_ptr error;
 };
 
+/// A point in the work that a stream has handed to a device, for events.
+class DevicePoint {
+ public:
+  virtual ~DevicePoint() = default;
+  /// From here on the point is behind everything that was handed to the device so far. On the
+  /// stream's thread, once.
+  virtual void record() = 0;
+  /// Never blocks. REQUIRES: recorded.
+  [[nodiscard]] virtual bool reached() const = 0;
+  /// Blocks this thread. Throws DeviceError when the device has failed. REQUIRES: recorded.
+  virtual void wait() const = 0;
+};
+
 /// An in-order queue of device work: a thread on the CPU, a CUDA stream on the GPU.
 ///
 /// Threading: enqueue, mark and current are safe from any thread; work runs in enqueue order, one
@@ -45,6 +58,14 @@ class Stream {
 
   /// Host work in stream order. Returns at once.
   virtual void enqueue(Work work) = 0;
+  /// Work that only hands work to a device (launches of kernels): in stream order, but it does not
+  /// wait for what the device still has to do. Returns at once. On the CPU the same as enqueue.
+  virtual void submit(Work work);
+  /// A point for this stream to record; nullptr where work is done when it has run, as on the CPU.
+  [[nodiscard]] virtual std::shared_ptr<DevicePoint> make_point();
+  /// What the stream does from here on comes after `point`, recorded before. From the stream's own
+  /// work alone; on the CPU it blocks the stream's thread.
+  virtual void await(const DevicePoint& point);
   /// Names the work enqueued from here on.
   virtual void mark(Mark mark) = 0;
   /// The mark reached by the running work, and since when (steady clock, ns; 0 when idle).

@@ -1,5 +1,7 @@
 #include "kernels/device/trace.hpp"
 
+#include <utility>
+
 namespace train::kernels {
 namespace {
 
@@ -62,6 +64,16 @@ Trace StreamTracer::trace(std::int64_t now_ns) const {
     trace.records.back().end_ns = working_ ? now_ns : open_.end_ns;
   }
   return trace;
+}
+
+void Stream::submit(Work work) { enqueue(std::move(work)); }
+
+std::shared_ptr<DevicePoint> Stream::make_point() { return nullptr; }
+
+void Stream::await(const DevicePoint& point) {
+  note_wait();
+  point.wait();
+  note_wait_over();
 }
 
 bool Stream::waits() const { return false; }

@@ -111,8 +111,10 @@ const std::vector<Confinement>& confinements() {
       {"openssl/", {"actors/net/.*\\.(cpp|hpp)", "tests/.*"}},
       {"oneapi/", {"kernels/.*\\.cpp"}},
       {"spdlog/", {"engine/base/.*\\.cpp"}},
-      {"cuda", {".*\\.cu", "kernels/device/.*\\.cpp", "engine/collective/nccl\\.cpp"}},
-      {"cublas", {".*\\.cu", "kernels/device/.*\\.cpp"}},
+      {"cuda",
+       {".*\\.cuh?", "kernels/device/.*\\.cpp", "kernels/.*_cuda\\.cpp",
+        "engine/collective/nccl\\.cpp"}},
+      {"cublas", {"kernels/device/cublas_lt\\.hpp"}},
       {"nccl", {".*\\.cu", "engine/collective/nccl\\.cpp"}}};
   return kConfinements;
 }
@@ -249,14 +251,23 @@ TEST_CASE("include: every wrong arrow is found", "[tidy][include]") {
 
 TEST_CASE("include: every stray third-party header is found", "[tidy][include]") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"engine/a.hpp", "<caf/all.hpp>"},          {"storage/a.hpp", "<rocksdb/db.h>"},
-      {"checkpoint/a.cpp", "<rocksdb/db.h>"},     {"configs/a.hpp", "<toml++/toml.h>"},
-      {"actors/a.cpp", "<toml++/toml.h>"},        {"actors/a.cpp", "<CLI/CLI.hpp>"},
-      {"engine/a.cpp", "<cuda_runtime.h>"},       {"engine/a.cpp", "<hwy/highway.h>"},
-      {"engine/a.cpp", "<oneapi/dnnl/dnnl.h>"},   {"storage/a.cpp", "<spdlog/spdlog.h>"},
-      {"engine/a.cpp", "<catch2/catch.hpp>"},     {"engine/a.cpp", "\"configs/run_config.hpp\""},
-      {"actors/net/a.cpp", "<gloo/context.h>"},   {"engine/a.cpp", "<openssl/ssl.h>"},
-      {"kernels/a.cpp", "\"kernels/reduce.cuh\""}};
+      {"engine/a.hpp", "<caf/all.hpp>"},
+      {"storage/a.hpp", "<rocksdb/db.h>"},
+      {"checkpoint/a.cpp", "<rocksdb/db.h>"},
+      {"configs/a.hpp", "<toml++/toml.h>"},
+      {"actors/a.cpp", "<toml++/toml.h>"},
+      {"actors/a.cpp", "<CLI/CLI.hpp>"},
+      {"engine/a.cpp", "<cuda_runtime.h>"},
+      {"engine/a.cpp", "<hwy/highway.h>"},
+      {"engine/a.cpp", "<oneapi/dnnl/dnnl.h>"},
+      {"storage/a.cpp", "<spdlog/spdlog.h>"},
+      {"engine/a.cpp", "<catch2/catch.hpp>"},
+      {"engine/a.cpp", "\"configs/run_config.hpp\""},
+      {"actors/net/a.cpp", "<gloo/context.h>"},
+      {"engine/a.cpp", "<openssl/ssl.h>"},
+      {"kernels/a.cpp", "\"kernels/reduce.cuh\""},
+      {"kernels/a.cpp", "<cuda_runtime.h>"},
+      {"kernels/a.cu", "<cublasLt.h>"}};
   for (const auto& [path, include] : wrong) {
     INFO(path << " includes " << include);
     CHECK(judge(check_confinements, path, include).size() == 1);

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace train::kernels::cuda {
+
+/// The bits of `value`, rounded so that the upper half is the nearest bfloat16, ties to even.
+/// REQUIRES: not NaN.
+__device__ inline std::uint32_t rounded_to_upper_half(std::uint32_t bits) {
+  return bits + 0x7fffU + ((bits >> 16U) & 1U);
+}
+
+/// To the nearest bf16, as fp32. NaN stays what it is.
+__device__ inline float rounded_to_bf16(float value) {
+  const std::uint32_t rounded = rounded_to_upper_half(__float_as_uint(value)) & 0xffff0000U;
+  return isnan(value) ? value : __uint_as_float(rounded);
+}
+
+}  // namespace train::kernels::cuda

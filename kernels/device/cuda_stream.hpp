@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernels/device/stream.hpp"
+
+struct CUstream_st;
+
+namespace train::kernels {
+
+/// What a kernel found wrong in its data: written by the device, read by the host when the stream
+/// has come to host work. The first finding stays.
+struct DeviceFault {
+  std::uint32_t found = 0;
+  std::int32_t value = 0;
+  std::int64_t position = 0;
+  std::int64_t limit = 0;
+  const char* kernel = nullptr;  ///< A string literal of the host.
+};
+
+/// Plans of matrix products, which a stream keeps for its kernels (matmul.cu).
+class MatmulPlans;
+
+/// The stream of cuda_device.hpp, with what launchers need. Launching is left to one host thread
+/// per stream: callers never wait for the driver, and after a failure nothing more is launched.
+///
+/// Threading: native, scratch, fault and plans are for submitted work alone, on the stream's
+/// thread. Ownership: owns the CUDA stream and the scratch memory; frees them when all has run.
+class CudaStream final : public Stream {
+ public:
+  /// Blocks until the device is ready. Throws DeviceError.
+  CudaStream(std::string name, int device);
+  ~CudaStream() override;
+
+  void enqueue(Work work) override;
+  void submit(Work work) override;
+  [[nodiscard]] std::shared_ptr<DevicePoint> make_point() override;
+  void await(const DevicePoint& point) override;
+  void mark(Mark mark) override;
+  [[nodiscard]] Mark current(std::int64_t& since_ns) const override;
+  [[nodiscard]] bool waits() const override;
+  void synchronize() override;
+  void on_failure(FailureHandler handler) override;
+  [[nodiscard]] int threads() const override;
+  void start_trace(std::size_t capacity) override;
+  [[nodiscard]] Trace trace() const override;
+
+  [[nodiscard]] CUstream_st* native() const { return native_; }
+  /// At least `size_bytes` of device memory, 256-byte aligned, contents undefined; the next call
+  /// hands out the same memory again, which is right for kernels that follow each other.
+  [[nodiscard]] void* scratch(std::size_t size_bytes);
+  /// For kernels to write; nothing else may.
+  [[nodiscard]] DeviceFault* fault() const { return fault_; }
+  /// Empty at first.
+  [[nodiscard]] std::shared_ptr<MatmulPlans>& plans() { return plans_; }
+
+ private:
+  void open(int device);
+  void close();
+  /// Blocks the stream's thread until the device has done everything. Throws DeviceError.
+  void wait_for_device();
+
+  CUstream_st* native_ = nullptr;
+  void* scratch_ = nullptr;
+  std::size_t scratch_bytes_ = 0;
+  DeviceFault* fault_ = nullptr;  // Pinned.
+  std::shared_ptr<MatmulPlans> plans_;
+  bool busy_ = false;             // Something was handed over since wait_for_device.
+  std::unique_ptr<Stream> host_;  // Joined first: what it runs uses all of the above.
+};
+
+/// `stream` as one of a CUDA device. REQUIRES: it is one.
+[[nodiscard]] CudaStream& cuda_stream_of(Stream& stream);
+
+}  // namespace train::kernels

@@ -1,0 +1,95 @@
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include "kernels/device/cuda_check.hpp"
+#include "kernels/device/cuda_device.hpp"
+#include "kernels/device/cuda_stream.hpp"
+#include "kernels/device/device_error.hpp"
+
+namespace train::kernels {
+namespace {
+
+std::string reason_of(cudaError_t status) {
+  return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+/// Kernels are compiled for compute capability 8.0 and 9.0 (with their relatives of one major
+/// number), nothing that the driver could translate for others.
+std::string absence_of_devices() {
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    cudaGetLastError();  // The next call would be told of it again.
+    return "no CUDA device: " + reason_of(status);
+  }
+  if (count == 0) {
+    return "no CUDA device";
+  }
+  int major = 0;
+  int minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess) {
+    return "CUDA device 0 does not answer: " + reason_of(cudaGetLastError());
+  }
+  if (major != 8 && major != 9) {
+    return fmt::format("CUDA device 0 has compute capability {}.{}; this build is for 8.x and 9.x",
+                       major, minor);
+  }
+  return {};
+}
+
+}  // namespace
+
+void check_cuda(int status, const char* statement, const std::source_location& where) {
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    throw DeviceError(fmt::format("{} ({}:{}): {}", statement, where.file_name(), where.line(),
+                                  reason_of(static_cast<cudaError_t>(status))));
+  }
+}
+
+const std::string& cuda_absence() {
+  static const std::string absence = absence_of_devices();
+  return absence;
+}
+
+std::unique_ptr<Stream> make_cuda_stream(std::string name, int device) {
+  if (!cuda_absence().empty()) {
+    throw DeviceError(fmt::format("stream '{}': {}", name, cuda_absence()));
+  }
+  return std::make_unique<CudaStream>(std::move(name), device);
+}
+
+void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason) {
+  if (!cuda_absence().empty()) {
+    reason = cuda_absence();
+    return nullptr;
+  }
+  void* data = nullptr;
+  cudaError_t status = kind == MemoryKind::pinned
+                           ? cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable)
+                           : cudaMalloc(&data, size_bytes);
+  if (status == cudaSuccess) {
+    status = cudaMemset(data, 0, size_bytes);
+  }
+  if (status == cudaSuccess) {
+    status = cudaStreamSynchronize(nullptr);  // Streams of ours do not wait for the default one.
+  }
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    free_cuda_memory(kind, data);
+    reason = reason_of(status);
+    return nullptr;
+  }
+  return data;
+}
+
+// What these calls could report is a device that has failed, and its user has heard of that.
+void free_cuda_memory(MemoryKind kind, void* data) {
+  if (kind == MemoryKind::pinned) {
+    cudaFreeHost(data);
+  } else {
+    cudaFree(data);
+  }
+}
+
+}  // namespace train::kernels

@@ -1,0 +1,22 @@
+#include "kernels/device/cuda_device.hpp"
+#include "kernels/device/device_error.hpp"
+
+namespace train::kernels {
+
+const std::string& cuda_absence() {
+  static const std::string absence = "this build has no CUDA";
+  return absence;
+}
+
+std::unique_ptr<Stream> make_cuda_stream(std::string name, int /*device*/) {
+  throw DeviceError("stream '" + name + "': " + cuda_absence());
+}
+
+void* cuda_memory(MemoryKind /*kind*/, std::size_t /*size_bytes*/, std::string& reason) {
+  reason = cuda_absence();
+  return nullptr;
+}
+
+void free_cuda_memory(MemoryKind /*kind*/, void* /*data*/) {}
+
+}  // namespace train::kernels

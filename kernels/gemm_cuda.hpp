@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/device/cuda_stream.hpp"
+#include "kernels/matmul.hpp"
+
+namespace train::kernels::cuda {
+
+/// The product that `matmul` submits, launched at once. For kernels that are made of products; from
+/// submitted work alone. Throws DeviceError if the library is not there or refuses.
+void gemm(CudaStream& stream, const MatmulParams& params);
+
+}  // namespace train::kernels::cuda

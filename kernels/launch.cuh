@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/checks.hpp"
+#include "kernels/device/cuda_check.hpp"
+#include "kernels/device/cuda_stream.hpp"
+#include "kernels/divide_up.hpp"
+
+// How the CUDA twins get to their stream: check on the caller's thread, launch on the stream's.
+namespace train::kernels::cuda {
+
+constexpr int warp_size = 32;
+constexpr unsigned all_lanes = 0xffffffffU;
+/// Threads of a block, where nothing speaks for another number.
+constexpr int block_threads = 256;
+
+/// Checks `params`, then hands `body(CudaStream&, params)` to the stream.
+template <class Params, class Body>
+void submit(Stream& stream, const Params& params, Body body) {
+  check_params(params);
+  CudaStream& native = cuda_stream_of(stream);
+  native.submit([&native, params, body = std::move(body)] { body(native, params); });
+}
+
+struct Grid {
+  dim3 blocks;
+  dim3 threads = dim3(block_threads);
+  std::size_t shared_bytes = 0;  ///< Dynamic shared memory; above 48 KiB see allow_shared_bytes.
+};
+
+/// Launches `kernel`; nothing if the grid is empty. Throws DeviceError.
+template <class... Params, class... Args>
+void launch(CudaStream& stream, void (*kernel)(Params...), const Grid& grid, Args&&... args) {
+  if (grid.blocks.x == 0 || grid.blocks.y == 0) {
+    return;
+  }
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks;
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = stream.native();
+  TRAIN_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
+}
+
+/// Lets `kernel` have more dynamic shared memory than 48 KiB.
+template <class... Params>
+void allow_shared_bytes(void (*kernel)(Params...), std::size_t size_bytes) {
+  TRAIN_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(size_bytes)));
+}
+
+/// Blocks for `count` items of `per_block`; grids of one dimension have room for 2^31.
+inline dim3 blocks_of(std::int64_t count, std::int64_t per_block) {
+  return dim3(static_cast<unsigned>(divide_up(count, per_block)));
+}
+
+/// Index of this thread among all of a grid of one dimension.
+__device__ inline std::int64_t thread_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+template <class Body>
+__global__ void __launch_bounds__(block_threads) each_kernel(std::int64_t count, Body body) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = thread_index(); i < count; i += step) {
+    body(i);
+  }
+}
+
+/// body(i) for every i of [0, count), each on a thread of its own or one of few that a thread
+/// takes.
+template <class Body>
+void launch_each(CudaStream& stream, std::int64_t count, const Body& body) {
+  constexpr std::int64_t most_blocks = 1 << 16;
+  const auto blocks = std::min(most_blocks, divide_up(count, block_threads));
+  launch(stream, each_kernel<Body>, {.blocks = dim3(static_cast<unsigned>(blocks))}, count, body);
+}
+
+}  // namespace train::kernels::cuda

@@ -1,0 +1,185 @@
+#include <algorithm>
+
+#include "kernels/norm.hpp"
+#include "kernels/reduce.cuh"
+#include "kernels/rope.hpp"
+#include "kernels/rotate.cuh"
+
+namespace train::kernels::cuda {
+namespace {
+
+/// One warp works on a row at a time.
+constexpr int rows_per_block = block_threads / warp_size;
+
+__device__ std::int64_t offset_of(const RowLayout& layout, std::int64_t row, std::int64_t inner) {
+  return row / inner * layout.outer_stride + row % inner * layout.inner_stride;
+}
+
+__global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForwardParams p) {
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  if (row >= p.outer * p.inner) {
+    return;  // A whole warp leaves.
+  }
+  const float* x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner);
+  float* y = static_cast<float*>(p.y) + offset_of(p.y_layout, row, p.inner);
+  const bool layer = p.kind == NormKind::layer;
+  const auto n = static_cast<float>(p.cols);
+  float mean = 0.0F;
+  if (layer) {
+    for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+      mean += x[c];
+    }
+    mean = warp_sum(mean) / n;
+  }
+  float squares = 0.0F;
+  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    const float distance = x[c] - mean;
+    squares = fmaf(distance, distance, squares);
+  }
+  const float rstd = 1.0F / sqrtf(warp_sum(squares) / n + p.eps);
+  if (lane == 0) {
+    p.rstd[row] = rstd;
+    if (layer) {
+      p.mean[row] = mean;
+    }
+  }
+  const auto normalised = [&](std::int64_t c) { return (x[c] - mean) * rstd * p.weight[c]; };
+  if (p.rotation.cos == nullptr) {
+    for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+      y[c] = normalised(c);
+    }
+    return;
+  }
+  const std::int64_t pairs = p.cols / 2;
+  const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs;
+  for (std::int64_t pair = lane; pair < pairs; pair += warp_size) {
+    rotate_pair(y + 2 * pair, normalised(2 * pair), normalised(2 * pair + 1),
+                p.rotation.cos[entry + pair], p.rotation.sin[entry + pair]);
+  }
+}
+
+/// partial[block, c] = sum of dy * xhat over the block's rows, in one order; a thread takes a
+/// column and every gradient_rows-th row.
+constexpr int gradient_rows = block_threads / warp_size;
+
+__global__ void __launch_bounds__(block_threads)
+    norm_weight_partial_kernel(NormBackwardParams p, float* partial, std::int64_t rows_of_block) {
+  __shared__ float sums[gradient_rows][warp_size];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + threadIdx.x;
+  const std::int64_t begin = blockIdx.y * rows_of_block;
+  const std::int64_t end = min(begin + rows_of_block, p.outer * p.inner);
+  const bool layer = p.kind == NormKind::layer;
+  float sum = 0.0F;
+  if (column < p.cols) {
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += gradient_rows) {
+      const float x = static_cast<const float*>(p.x)[offset_of(p.x_layout, row, p.inner) + column];
+      const float dy =
+          static_cast<const float*>(p.dy)[offset_of(p.dy_layout, row, p.inner) + column];
+      const float xhat = (x - (layer ? p.mean[row] : 0.0F)) * p.rstd[row];
+      sum = fmaf(p.dy_scale * dy, xhat, sum);
+    }
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y == 0 && column < p.cols) {
+    for (int i = 1; i < gradient_rows; ++i) {
+      sum += sums[i][threadIdx.x];
+    }
+    partial[blockIdx.y * p.cols + column] = sum;
+  }
+}
+
+struct NormWeightEach {
+  const float* partial;
+  float* dweight;
+  std::int64_t blocks, cols;
+  __device__ void operator()(std::int64_t column) const {
+    float sum = 0.0F;
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      sum += partial[i * cols + column];
+    }
+    dweight[column] = sum;
+  }
+};
+
+/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
+/// norm.
+__global__ void __launch_bounds__(block_threads) norm_backward_kernel(NormBackwardParams p) {
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  if (row >= p.outer * p.inner) {
+    return;  // A whole warp leaves.
+  }
+  const float* x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner);
+  const float* dy = static_cast<const float*>(p.dy) + offset_of(p.dy_layout, row, p.inner);
+  float* dx = static_cast<float*>(p.dx) + offset_of(p.dx_layout, row, p.inner);
+  const bool layer = p.kind == NormKind::layer;
+  const float mean = layer ? p.mean[row] : 0.0F;
+  const float rstd = p.rstd[row];
+  float g_sum = 0.0F;
+  float gx_sum = 0.0F;
+  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    const float g = p.dy_scale * dy[c] * p.weight[c];
+    g_sum += g;
+    gx_sum = fmaf(g, (x[c] - mean) * rstd, gx_sum);
+  }
+  const auto n = static_cast<float>(p.cols);
+  const float g_mean = layer ? warp_sum(g_sum) / n : 0.0F;
+  const float gx_mean = warp_sum(gx_sum) / n;
+  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    const float g = p.dy_scale * dy[c] * p.weight[c];
+    const float gradient = rstd * fmaf(-((x[c] - mean) * rstd), gx_mean, g - g_mean);
+    dx[c] = p.accumulate_dx ? dx[c] + gradient : gradient;
+  }
+}
+
+/// Undoes the forward pass's rotation of dy, in its place.
+struct RotateBackEach {
+  NormBackwardParams p;
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t pairs = p.cols / 2;
+    const std::int64_t row = i / pairs;
+    const std::int64_t pair = i % pairs;
+    const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs + pair;
+    float* dy = static_cast<float*>(p.dx) + offset_of(p.dx_layout, row, p.inner) + 2 * pair;
+    rotate_pair(dy, dy[0], dy[1], p.rotation.cos[entry], -p.rotation.sin[entry]);
+  }
+};
+
+/// dx may be dy, so everything that reads dy comes before it.
+void run_backward(CudaStream& stream, const NormBackwardParams& p) {
+  constexpr std::int64_t max_blocks = 256;
+  constexpr std::int64_t min_rows = 16;
+  const std::int64_t rows = p.outer * p.inner;
+  const std::int64_t rows_of_block = std::max(min_rows, divide_up(rows, max_blocks));
+  const std::int64_t blocks = divide_up(rows, rows_of_block);
+  if (p.rotation.cos != nullptr) {
+    launch_each(stream, rows * (p.cols / 2), RotateBackEach{p});
+  }
+  auto* partial = static_cast<float*>(
+      stream.scratch(static_cast<std::size_t>(blocks * p.cols) * sizeof(float)));
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(divide_up(p.cols, warp_size)),
+                                 static_cast<unsigned>(blocks)),
+                  .threads = dim3(warp_size, gradient_rows)};
+  launch(stream, norm_weight_partial_kernel, grid, p, partial, rows_of_block);
+  launch_each(stream, p.cols, NormWeightEach{partial, p.dweight, blocks, p.cols});
+  launch(stream, norm_backward_kernel, {.blocks = blocks_of(rows, rows_per_block)}, p);
+}
+
+}  // namespace
+
+void norm_forward(Stream& stream, const NormForwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const NormForwardParams& p) {
+    launch(native, norm_forward_kernel, {.blocks = blocks_of(p.outer * p.inner, rows_per_block)},
+           p);
+  });
+}
+
+void norm_backward(Stream& stream, const NormBackwardParams& params) {
+  submit(stream, params, run_backward);
+}
+
+}  // namespace train::kernels::cuda

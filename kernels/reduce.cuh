@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/launch.cuh"
+
+// Sums and maxima over threads, each in one order whatever the machine does.
+namespace train::kernels::cuda {
+
+/// The sum over `lanes` neighbouring threads of a warp (a power of two), on all of them. REQUIRES:
+/// the whole warp calls it.
+template <int lanes = warp_size, class T>
+__device__ T warp_sum(T value) {
+#pragma unroll
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(all_lanes, value, offset);
+  }
+  return value;
+}
+
+template <int lanes = warp_size>
+__device__ float warp_max(float value) {
+#pragma unroll
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(all_lanes, value, offset));
+  }
+  return value;
+}
+
+/// Folds `values[threads]` of shared memory into values[0] by halves; every thread of the block
+/// calls it with what it has stored before. On return all see the result. REQUIRES: threads is a
+/// power of two and the size of the block.
+template <class T, class Combine>
+__device__ void fold_block(T* values, int threads, const Combine& combine) {
+  const int me = static_cast<int>(threadIdx.x);
+  __syncthreads();
+  for (int half = threads / 2; half > 0; half /= 2) {
+    if (me < half) {
+      values[me] = combine(values[me], values[me + half]);
+    }
+    __syncthreads();
+  }
+}
+
+struct Add {
+  template <class T>
+  __device__ T operator()(T left, T right) const {
+    return left + right;
+  }
+};
+
+}  // namespace train::kernels::cuda
