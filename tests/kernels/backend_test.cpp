@@ -2,7 +2,13 @@
 
 #include <cstddef>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <regex>
 
+#include "kernels/device/buffer.hpp"
+#include "kernels/device/cuda_device.hpp"
+#include "kernels/device/device_error.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {
@@ -20,7 +26,40 @@ TEST_CASE("backend: the CPU table has every kernel", "[kernels][backend]") {
     INFO("member " << i);
     REQUIRE(pointer != nullptr);
   }
-  REQUIRE(cuda_backend() == nullptr);
+}
+
+TEST_CASE("backend: where there is no CUDA device, a reason says so", "[kernels][backend]") {
+  REQUIRE((cuda_backend() == nullptr) == !cuda_absence().empty());
+  REQUIRE(cuda_absence().find('\n') == std::string::npos);
+  if (cuda_backend() == nullptr) {
+    REQUIRE_THROWS_WITH(make_cuda_stream("compute"), Catch::Contains(cuda_absence()));
+    REQUIRE_THROWS_WITH(Buffer(8, "weights", MemoryKind::device),
+                        Catch::Contains("'weights'") && Catch::Contains(cuda_absence()));
+    REQUIRE_THROWS_AS(Buffer(8, "gate", MemoryKind::pinned), DeviceError);
+  } else {
+    REQUIRE(std::string(cuda_backend()->name) == "cuda");
+  }
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) + "/" + path);
+  REQUIRE(file.good());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_CASE("backend: every kernel is compared with its CUDA twin", "[kernels][backend]") {
+  const std::string table = text_of("kernels/backend.hpp");
+  const std::string tests =
+      text_of("tests/kernels/cuda_model_test.cpp") + text_of("tests/kernels/cuda_update_test.cpp");
+  const std::regex member("void \\(\\*(\\w+)\\)\\(Stream&");
+  std::size_t found = 0;
+  for (std::sregex_iterator at(table.begin(), table.end(), member), end; at != end; ++at) {
+    const std::string name = (*at)[1];
+    INFO(name);
+    CHECK(tests.find("compare_twins(\"" + name + "\"") != std::string::npos);
+    ++found;
+  }
+  REQUIRE(found == sizeof(KernelTable) / sizeof(void*) - 1);
 }
 
 TEST_CASE("backend: the kernel set names instruction set and library", "[kernels][backend]") {

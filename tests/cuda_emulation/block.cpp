@@ -1,0 +1,203 @@
+#include "tests/cuda_emulation/block.hpp"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+namespace cuda_emulation {
+namespace {
+
+constexpr unsigned warp = 32;
+constexpr std::size_t stack_bytes = 64 << 10;
+constexpr std::size_t most_shared_bytes = 163 << 10;  // Of compute capability 8.0.
+
+struct Thread {
+  enum class State : std::uint8_t { ready, at_warp, at_block, done };
+  ucontext_t context{};
+  std::unique_ptr<std::byte[]> stack = std::make_unique_for_overwrite<std::byte[]>(stack_bytes);
+  State state = State::done;
+  Index index;
+  std::uint64_t bits = 0;  // What it shows to the others.
+};
+
+/// The block that runs; its threads' stacks are kept for the next one.
+class Block {
+ public:
+  void run(const std::function<void()>& body, const Index& block, const Extent& threads,
+           const Extent& blocks) {
+    body_ = &body;
+    place_ = {.thread = {}, .block = block, .threads = threads, .blocks = blocks};
+    count_ = threads.x * threads.y * threads.z;
+    while (threads_.size() < count_) {
+      threads_.push_back(std::make_unique<Thread>());
+    }
+    for (unsigned i = 0; i < count_; ++i) {
+      start(i);
+    }
+    while (step()) {
+    }
+  }
+
+  /// Gives the turn back until `state` is over.
+  void wait(Thread::State state) {
+    Thread& me = *threads_[current_];
+    me.state = state;
+    swapcontext(&me.context, &scheduler_);
+  }
+
+  [[nodiscard]] const Place& place() const { return place_; }
+  [[nodiscard]] unsigned current() const { return current_; }
+  [[nodiscard]] unsigned count() const { return count_; }
+  [[nodiscard]] Thread& thread(unsigned i) { return *threads_[i]; }
+  [[nodiscard]] std::byte* shared() { return shared_.data(); }
+  void forget_shared() { std::memset(shared_.data(), 0xff, shared_.size()); }
+
+ private:
+  static void enter();
+
+  void start(unsigned i) {
+    Thread& thread = *threads_[i];
+    const Extent& size = place_.threads;
+    thread.index = {.x = i % size.x, .y = i / size.x % size.y, .z = i / size.x / size.y};
+    thread.state = Thread::State::ready;
+    getcontext(&thread.context);
+    thread.context.uc_stack.ss_sp = thread.stack.get();
+    thread.context.uc_stack.ss_size = stack_bytes;
+    thread.context.uc_link = &scheduler_;
+    makecontext(&thread.context, enter, 0);
+  }
+
+  /// Lets every thread that can go on do so. False when all have ended.
+  bool step() {
+    bool moved = false;
+    for (unsigned i = 0; i < count_; ++i) {
+      if (threads_[i]->state == Thread::State::ready) {
+        current_ = i;
+        place_.thread = threads_[i]->index;
+        swapcontext(&scheduler_, &threads_[i]->context);
+        moved = true;
+      }
+    }
+    for (unsigned first = 0; first < count_; first += warp) {
+      moved |= release(first, std::min(count_, first + warp), Thread::State::at_warp);
+    }
+    moved |= release(0, count_, Thread::State::at_block);
+    if (moved) {
+      return true;
+    }
+    for (unsigned i = 0; i < count_; ++i) {
+      if (threads_[i]->state != Thread::State::done) {
+        throw std::logic_error("a thread of a block waits for others that never come");
+      }
+    }
+    return false;
+  }
+
+  /// Threads [begin, end) go on when all of them that still run are in `state`.
+  bool release(unsigned begin, unsigned end, Thread::State state) {
+    unsigned waiting = 0;
+    for (unsigned i = begin; i < end; ++i) {
+      const Thread::State now = threads_[i]->state;
+      if (now != state && now != Thread::State::done) {
+        return false;
+      }
+      waiting += now == state ? 1 : 0;
+    }
+    for (unsigned i = begin; i < end; ++i) {
+      if (threads_[i]->state == state) {
+        threads_[i]->state = Thread::State::ready;
+      }
+    }
+    return waiting > 0;
+  }
+
+  const std::function<void()>* body_ = nullptr;
+  Place place_;
+  unsigned count_ = 0;
+  unsigned current_ = 0;
+  ucontext_t scheduler_{};
+  std::vector<std::unique_ptr<Thread>> threads_;
+  alignas(256) std::array<std::byte, most_shared_bytes> shared_{};
+};
+
+Block& block() {
+  static Block running;
+  return running;
+}
+
+void Block::enter() {
+  Block& me = block();
+  (*me.body_)();
+  me.threads_[me.current_]->state = Thread::State::done;
+}
+
+}  // namespace
+
+const Place& here() { return block().place(); }
+
+void run_grid(const Extent& blocks, const Extent& threads, std::size_t shared_bytes,
+              const std::function<void()>& body) {
+  static std::mutex one_grid;
+  const std::lock_guard lock(one_grid);
+  if (threads.x * threads.y * threads.z > 1024 || shared_bytes > most_shared_bytes) {
+    throw std::logic_error("no device has room for a block of this size");
+  }
+  block().forget_shared();
+  for (unsigned y = 0; y < blocks.y; ++y) {
+    for (unsigned x = 0; x < blocks.x; ++x) {
+      block().run(body, {.x = x, .y = y, .z = 0}, threads, blocks);
+    }
+  }
+}
+
+void wait_for_block() { block().wait(Thread::State::at_block); }
+
+void wait_for_warp() { block().wait(Thread::State::at_warp); }
+
+unsigned lane_index() { return block().current() % warp; }
+
+std::uint64_t exchange(std::uint64_t bits, unsigned lane) {
+  const unsigned me = block().current();
+  block().thread(me).bits = bits;
+  wait_for_warp();
+  const std::uint64_t result = block().thread(me / warp * warp + lane).bits;
+  wait_for_warp();
+  return result;
+}
+
+std::uint32_t ballot(bool value) {
+  const unsigned me = block().current();
+  const unsigned first = me / warp * warp;
+  block().thread(me).bits = value ? 1 : 0;
+  wait_for_warp();
+  std::uint32_t bits = 0;
+  for (unsigned lane = 0; lane < warp && first + lane < block().count(); ++lane) {
+    const Thread& thread = block().thread(first + lane);
+    const bool counts = thread.state != Thread::State::done && thread.bits != 0;
+    bits |= counts ? 1U << lane : 0U;
+  }
+  wait_for_warp();
+  return bits;
+}
+
+bool any_of_block(bool value) {
+  block().thread(block().current()).bits = value ? 1 : 0;
+  wait_for_block();
+  bool any = false;
+  for (unsigned i = 0; i < block().count(); ++i) {
+    const Thread& thread = block().thread(i);
+    any |= thread.state != Thread::State::done && thread.bits != 0;
+  }
+  wait_for_block();
+  return any;
+}
+
+std::byte* dynamic_shared_memory() { return block().shared(); }
+
+}  // namespace cuda_emulation

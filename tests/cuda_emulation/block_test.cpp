@@ -1,0 +1,62 @@
+#include "tests/cuda_emulation/block.hpp"
+
+#include <catch2/catch.hpp>
+#include <stdexcept>
+#include <vector>
+
+namespace cuda_emulation {
+namespace {
+
+TEST_CASE("emulation: every thread of every block runs once", "[cuda][emulation]") {
+  std::vector<int> runs(3 * 2 * 40 * 2);
+  run_grid({3, 2}, {40, 2}, 0, [&] {
+    const Place& place = here();
+    const unsigned block = place.block.y * place.blocks.x + place.block.x;
+    const unsigned thread = place.thread.y * place.threads.x + place.thread.x;
+    ++runs[block * 80 + thread];
+  });
+  CHECK(runs == std::vector<int>(runs.size(), 1));
+}
+
+TEST_CASE("emulation: a barrier lets none pass before the last has come", "[cuda][emulation]") {
+  int arrived = 0;
+  bool early = false;
+  run_grid({1}, {100}, 0, [&] {
+    ++arrived;
+    wait_for_block();
+    early |= arrived != 100;
+  });
+  CHECK_FALSE(early);
+}
+
+TEST_CASE("emulation: threads see each other's values, and not those of who has ended",
+          "[cuda][emulation]") {
+  std::vector<std::uint64_t> seen(64);
+  std::vector<std::uint32_t> votes(64);
+  bool any = false;
+  run_grid({1}, {64}, 0, [&] {
+    const unsigned me = here().thread.x;
+    if (me == 40) {
+      return;
+    }
+    seen[me] = exchange(100 + me, lane_index() ^ 1U);
+    votes[me] = ballot(me % 32 < 2);
+    any |= any_of_block(me == 63);
+  });
+  CHECK(seen[6] == 107);
+  CHECK(seen[63] == 162);
+  CHECK(votes[5] == 3);
+  CHECK(votes[33] == 3);
+  CHECK(any);
+}
+
+TEST_CASE("emulation: a barrier that some never reach is an error", "[cuda][emulation]") {
+  CHECK_THROWS_AS(
+      run_grid({1}, {64}, 0, [] { here().thread.x == 5 ? wait_for_block() : wait_for_warp(); }),
+      std::logic_error);
+  CHECK_THROWS_AS(run_grid({1}, {2048}, 0, [] {}), std::logic_error);
+  CHECK_THROWS_AS(run_grid({1}, {1}, 200 << 10, [] {}), std::logic_error);
+}
+
+}  // namespace
+}  // namespace cuda_emulation

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <strings.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/cuda_emulation/block.hpp"
+
+// CUDA as far as the kernels use it, on the CPU: their sources compile as plain C++ and run thread
+// after thread. It finds wrong indices, sums, masks and barriers, not races, and says nothing of
+// speed. What is asynchronous on a device is done at once.
+
+// NOLINTBEGIN: names of CUDA.
+#define __global__
+#define __device__
+#define __shared__ static
+#define __launch_bounds__(...)
+
+using uint3 = cuda_emulation::Index;
+using dim3 = cuda_emulation::Extent;
+inline const cuda_emulation::Index& threadIdx = cuda_emulation::here().thread;
+inline const cuda_emulation::Index& blockIdx = cuda_emulation::here().block;
+inline const cuda_emulation::Extent& blockDim = cuda_emulation::here().threads;
+inline const cuda_emulation::Extent& gridDim = cuda_emulation::here().blocks;
+
+using std::isfinite;
+using std::isnan;
+using std::max;
+using std::min;
+
+inline void __syncthreads() { cuda_emulation::wait_for_block(); }
+inline int __syncthreads_or(int value) { return cuda_emulation::any_of_block(value != 0) ? 1 : 0; }
+
+namespace cuda_emulation {
+
+template <class T>
+T value_of_lane(T value, unsigned lane) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = exchange(bits, lane);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace cuda_emulation
+
+template <class T>
+T __shfl_xor_sync(unsigned /*lanes*/, T value, int mask) {
+  return cuda_emulation::value_of_lane(value,
+                                       cuda_emulation::lane_index() ^ static_cast<unsigned>(mask));
+}
+
+template <class T>
+T __shfl_down_sync(unsigned /*lanes*/, T value, unsigned by, int width) {
+  const unsigned lane = cuda_emulation::lane_index();
+  const unsigned end = (lane / static_cast<unsigned>(width) + 1) * static_cast<unsigned>(width);
+  return cuda_emulation::value_of_lane(value, lane + by < end ? lane + by : lane);
+}
+
+inline unsigned __ballot_sync(unsigned /*lanes*/, int value) {
+  return cuda_emulation::ballot(value != 0);
+}
+
+inline int __ffs(int value) { return ffs(value); }
+inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
+inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline float normcdff(float x) {
+  return static_cast<float>(0.5 * erfc(static_cast<double>(x) / -1.4142135623730951));
+}
+
+template <class T>
+T atomicAdd(T* to, T value) {
+  const T before = *to;
+  *to += value;
+  return before;
+}
+template <class T>
+T atomicCAS(T* at, T expected, T value) {
+  const T before = *at;
+  *at = before == expected ? value : before;
+  return before;
+}
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+inline cudaError_t cuda_emulation_memory(void** data, std::size_t size_bytes) {
+  *data = std::aligned_alloc(256, (size_bytes + 255) / 256 * 256);
+  return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+inline cudaError_t cudaHostAlloc(void** data, std::size_t size_bytes, unsigned) {
+  return cuda_emulation_memory(data, size_bytes);
+}
+inline cudaError_t cudaMalloc(void** data, std::size_t size_bytes) {
+  return cuda_emulation_memory(data, size_bytes);
+}
+inline cudaError_t cudaMallocAsync(void** data, std::size_t size_bytes, cudaStream_t) {
+  return cuda_emulation_memory(data, size_bytes);
+}
+inline cudaError_t cudaFree(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+inline cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
+inline cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFree(data); }
+inline cudaError_t cudaMemset(void* data, int value, std::size_t size_bytes) {
+  std::memset(data, value, size_bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* data, int value, std::size_t size_bytes, cudaStream_t) {
+  return cudaMemset(data, value, size_bytes);
+}
+inline cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t size_bytes,
+                                   cudaMemcpyKind, cudaStream_t) {
+  std::memmove(out, in, size_bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 8 : 0;
+  return cudaSuccess;
+}
+inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaGetLastError() { return cudaSuccess; }
+inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }
+inline const char* cudaGetErrorName(cudaError_t) { return "emulated"; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = nullptr;
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = nullptr;
+  return cudaSuccess;
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+
+template <class... Params, class... Args>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
+                               Args&&... args) {
+  cuda_emulation::run_grid(config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                           [&] { kernel(args...); });
+  return cudaSuccess;
+}
+// NOLINTEND

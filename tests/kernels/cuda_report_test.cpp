@@ -1,0 +1,80 @@
+// What the CUDA compiler said of each kernel: nothing that is kept in registers spills into memory.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/kernel_fixture.hpp"
+
+namespace train::kernels::testing {
+namespace {
+
+struct Usage {
+  std::string function;
+  int spilled_bytes = 0;
+};
+
+/// Reads a report of ptxas: a line that names the function, then one with its spills.
+std::vector<Usage> usages_of(std::istream& report) {
+  static const std::regex kFunction("Function properties for (\\S+)");
+  static const std::regex kSpills("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
+  std::vector<Usage> usages;
+  std::string function;
+  for (std::string line; std::getline(report, line);) {
+    std::smatch match;
+    if (std::regex_search(line, match, kFunction)) {
+      function = match[1];
+    } else if (std::regex_search(line, match, kSpills)) {
+      usages.push_back({function, std::stoi(match[1]) + std::stoi(match[2])});
+    }
+  }
+  return usages;
+}
+
+TEST_CASE("cuda report: no kernel spills registers", "[kernels][cuda][.cuda_report]") {
+  if (!ACTORTRAIN_HAS_CUDA) {
+    std::printf("skipped: compiler's report on CUDA kernels: this build has no CUDA\n");
+    return;
+  }
+  std::size_t sources = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(ACTORTRAIN_SOURCE_DIR) + "/kernels")) {
+    if (entry.path().extension() != ".cu") {
+      continue;
+    }
+    ++sources;
+    const std::string report = std::string(ACTORTRAIN_BINARY_DIR) +
+                               "/kernels/CMakeFiles/train_kernels.dir/" +
+                               entry.path().filename().string() + ".o.ptxas";
+    std::ifstream file(report);
+    INFO(report);
+    REQUIRE(file.good());
+    const std::vector<Usage> usages = usages_of(file);
+    REQUIRE_FALSE(usages.empty());
+    for (const Usage& usage : usages) {
+      INFO(usage.function << ": " << usage.spilled_bytes << " bytes");
+      CHECK(usage.spilled_bytes == 0);
+    }
+  }
+  REQUIRE(sources > 0);
+}
+
+TEST_CASE("cuda report: a spill is found", "[kernels][cuda]") {
+  std::istringstream report(
+      "ptxas info    : Function properties for fine\n"
+      "    8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+      "ptxas info    : Used 40 registers, used 0 barriers\n"
+      "ptxas info    : Function properties for greedy\n"
+      "    64 bytes stack frame, 24 bytes spill stores, 36 bytes spill loads\n");
+  const std::vector<Usage> usages = usages_of(report);
+  REQUIRE(usages.size() == 2);
+  CHECK(usages[0].spilled_bytes == 0);
+  CHECK(usages[1].function == "greedy");
+  CHECK(usages[1].spilled_bytes == 60);
+}
+
+}  // namespace
+}  // namespace train::kernels::testing
