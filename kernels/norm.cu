@@ -15,6 +15,15 @@ __device__ std::int64_t offset_of(const RowLayout& layout, std::int64_t row, std
   return row / inner * layout.outer_stride + row % inner * layout.inner_stride;
 }
 
+/// The arithmetic of residual_add, a warp for the row; all of it sees the sums afterwards.
+__device__ void add_branch(const NormResidual& residual, std::int64_t offset, std::int64_t cols,
+                           int lane) {
+  for (std::int64_t i = offset + lane; i < offset + cols; i += warp_size) {
+    residual.sum[i] = fmaf(residual.scale, residual.branch[i], residual.base[i]);
+  }
+  __syncwarp();
+}
+
 __global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForwardParams p) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
@@ -22,8 +31,12 @@ __global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForward
   if (row >= p.outer * p.inner) {
     return;  // A whole warp leaves.
   }
-  const float* x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner);
+  const std::int64_t offset = offset_of(p.x_layout, row, p.inner);
+  const float* x = static_cast<const float*>(p.x) + offset;
   float* y = static_cast<float*>(p.y) + offset_of(p.y_layout, row, p.inner);
+  if (p.residual.branch != nullptr) {
+    add_branch(p.residual, offset, p.cols, lane);
+  }
   const bool layer = p.kind == NormKind::layer;
   const auto n = static_cast<float>(p.cols);
   float mean = 0.0F;

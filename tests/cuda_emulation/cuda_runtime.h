@@ -35,6 +35,7 @@ using std::max;
 using std::min;
 
 inline void __syncthreads() { cuda_emulation::wait_for_block(); }
+inline void __syncwarp() { cuda_emulation::wait_for_warp(); }
 inline int __syncthreads_or(int value) { return cuda_emulation::any_of_block(value != 0) ? 1 : 0; }
 
 namespace cuda_emulation {

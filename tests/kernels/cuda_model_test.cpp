@@ -130,6 +130,12 @@ TEST_CASE("cuda twins: norm", "[kernels][cuda][.gpu]") {
       params.weight = side.put(random_values(norm.cols, 2));
       params.mean = norm.kind == NormKind::layer ? side.result(zeros(rows)) : nullptr;
       params.rstd = side.result(zeros(rows));
+      if (norm.accumulate) {  // The pass back adds to a gradient where this one added a branch.
+        params.residual = {.base = side.put(random_values(norm.size(), 6)),
+                           .branch = side.put(random_values(norm.size(), 7)),
+                           .sum = x,
+                           .scale = 0.4F};
+      }
       params.rotation = rotation_of(side, norm);
       side.kernels.norm_forward(side.stream(), params);
     });
