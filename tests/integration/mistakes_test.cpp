@@ -38,13 +38,13 @@ TEST_CASE("mistakes: in the run file", "[integration][mistakes]") {
 
   append(site / "tiny.toml", "thread = 2\n");
   check_mistake(site, {"run", "tiny.toml"},
-                {"tiny.toml:29: ", "\"runtime.thread\"", "did you mean \"runtime.threads\""});
+                {"tiny.toml:31: ", "\"runtime.thread\"", "did you mean \"runtime.threads\""});
   write_bytes(site / "tiny.toml", good + "[optimiser]\nlr = 1.0\n");
-  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:29: ", "optimiser", "\"optimizer"});
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:31: ", "optimiser", "\"optimizer"});
   write_bytes(site / "tiny.toml", good + "steps = = 2\n");
-  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:29"});
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:31"});
   write_bytes(site / "tiny.toml", good + "device = 3\n");
-  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:29: ", "runtime.device"});
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:31: ", "runtime.device"});
 
   write_bytes(site / "tiny.toml", good);
   const auto set = [](const std::string& assignment) {
