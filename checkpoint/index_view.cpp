@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "checkpoint/index_content.hpp"
@@ -78,17 +79,22 @@ Result<std::vector<IndexEntry>> merged(const IndexContent& content, const Placed
   return list.all();
 }
 
+bool holds_committed(const std::vector<IndexEntry>& entries) {
+  return std::any_of(entries.begin(), entries.end(), [](const IndexEntry& entry) {
+    return entry.state == CheckpointState::committed;
+  });
+}
+
 }  // namespace
 
 Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints) {
-  constexpr int attempts = 3;  // A run that commits meanwhile is ahead of what we read first.
-  std::string defect;
-  for (int i = 0; i < attempts; ++i) {
-    auto placed = PlacedManifests::list(checkpoints);
-    if (!placed) {
-      return placed.error();
+  constexpr int attempts = 5;  // A run that commits meanwhile is ahead of what we read first.
+  for (int left = attempts - 1;; --left) {
+    const auto before = PlacedManifests::list(checkpoints);
+    if (!before) {
+      return before.error();
     }
-    const auto newest = placed->newest();
+    const auto newest = before->newest();
     if (!newest) {
       return newest.error();
     }
@@ -97,21 +103,26 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
       found.defect = fmt::format("index {}: {} knows of changes that it lost", index.string(),
                                  checkpoint_name((*newest)->step));
     }
-    const bool last = i + 1 == attempts;
-    if (!found.defect.empty() && !last) {
-      continue;
-    }
     if (!found.defect.empty()) {
+      if (left > 0) {
+        continue;
+      }
       found.content = {};
-      defect = found.defect;
+    }
+    // Listed after the index was read: what it has committed is in place now or gone for good.
+    const auto placed = PlacedManifests::list(checkpoints);
+    if (!placed) {
+      return placed.error();
     }
     auto entries = merged(found.content, *placed);
     if (!entries) {
       return entries.error();
     }
-    return IndexView{std::move(entries).value(), defect};
+    // A run replaces its checkpoints; that all it had went away while we read is no answer.
+    if (placed->all().empty() || holds_committed(*entries) || left == 0) {
+      return IndexView{std::move(entries).value(), std::move(found.defect)};
+    }
   }
-  return IndexView{{}, defect};
 }
 
 }  // namespace train::checkpoint
