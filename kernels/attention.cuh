@@ -50,14 +50,15 @@ __device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % t
 
 /// Rows [first, first + Tile::rows) of one head's tensor to shared memory.
 template <int dim>
-__device__ void load_tile(float* tile, const float* from, std::int64_t row_stride,
-                          std::int64_t first, std::int64_t seq_len, std::int64_t head_dim) {
+__device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
+                          const RowLayout& layout, std::int64_t first, std::int64_t head_dim) {
+  const float* from = at.in(static_cast<const float*>(data), layout);
   for (int i = static_cast<int>(threadIdx.x); i < Tile<dim>::rows * dim; i += block_threads) {
     const int row = i / dim;
     const int column = i % dim;
-    const bool inside = first + row < seq_len && column < head_dim;
+    const bool inside = first + row < at.seq_len && column < head_dim;
     tile[row * Tile<dim>::stride + column] =
-        inside ? from[(first + row) * row_stride + column] : 0.0F;
+        inside ? from[(first + row) * layout.outer_stride + column] : 0.0F;
   }
 }
 
@@ -149,18 +150,19 @@ __device__ void clear(Outputs<dim>& values) {
 
 /// The thread's outputs times factor[own row] to rows [first, ...) of one head's tensor.
 template <int dim>
-__device__ void store_outputs(float* to, std::int64_t row_stride, const Outputs<dim>& values,
-                              const float* factor, std::int64_t first, std::int64_t seq_len,
+__device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfBlock& at,
+                              const Outputs<dim>& values, const float* factor, std::int64_t first,
                               std::int64_t head_dim) {
   using T = Tile<dim>;
+  float* to = at.in(static_cast<float*>(data), layout);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
     const std::int64_t row = first + thread_row() * T::own_rows + i;
 #pragma unroll
     for (int j = 0; j < T::own_columns; ++j) {
       const int column = thread_column() + tile_side * j;
-      if (row < seq_len && column < head_dim) {
-        to[row * row_stride + column] = values[i][j] * factor[i];
+      if (row < at.seq_len && column < head_dim) {
+        to[row * layout.outer_stride + column] = values[i][j] * factor[i];
       }
     }
   }

@@ -86,20 +86,16 @@ __global__ void __launch_bounds__(block_threads)
   float* dscores = v + T::size;
   const HeadOfBlock at(p.heads, p.seq_len);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * T::rows;
-  load_tile<dim>(q, at.in(static_cast<const float*>(p.q), p.q_layout), p.q_layout.outer_stride,
-                 first, p.seq_len, p.head_dim);
-  load_tile<dim>(dout, at.in(static_cast<const float*>(p.dout), p.dout_layout),
-                 p.dout_layout.outer_stride, first, p.seq_len, p.head_dim);
+  load_tile<dim>(q, at, p.q, p.q_layout, first, p.head_dim);
+  load_tile<dim>(dout, at, p.dout, p.dout_layout, first, p.head_dim);
   RowTerms<dim> terms;
   terms.load(p, at, first);
   Outputs<dim> dq;
   clear<dim>(dq);
   for (std::int64_t first_key = 0; first_key <= first; first_key += T::rows) {
     __syncthreads();  // The tiles before have been used.
-    load_tile<dim>(k, at.in(static_cast<const float*>(p.k), p.k_layout), p.k_layout.outer_stride,
-                   first_key, p.seq_len, p.head_dim);
-    load_tile<dim>(v, at.in(static_cast<const float*>(p.v), p.v_layout), p.v_layout.outer_stride,
-                   first_key, p.seq_len, p.head_dim);
+    load_tile<dim>(k, at, p.k, p.k_layout, first_key, p.head_dim);
+    load_tile<dim>(v, at, p.v, p.v_layout, first_key, p.head_dim);
     __syncthreads();
     Scores<dim> scores;
     Scores<dim> gradients;
@@ -115,8 +111,7 @@ __global__ void __launch_bounds__(block_threads)
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = p.scale;
   }
-  store_outputs<dim>(at.in(static_cast<float*>(p.dq), p.dq_layout), p.dq_layout.outer_stride, dq,
-                     factor, first, p.seq_len, p.head_dim);
+  store_outputs<dim>(p.dq, p.dq_layout, at, dq, factor, first, p.head_dim);
 }
 
 /// dk and dv of one tile of keys: the queries' tiles follow each other, from its own to the last.
@@ -132,20 +127,16 @@ __global__ void __launch_bounds__(block_threads)
   float* dscores = probabilities + T::score_size;
   const HeadOfBlock at(p.heads, p.seq_len);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * T::rows;
-  load_tile<dim>(k, at.in(static_cast<const float*>(p.k), p.k_layout), p.k_layout.outer_stride,
-                 first, p.seq_len, p.head_dim);
-  load_tile<dim>(v, at.in(static_cast<const float*>(p.v), p.v_layout), p.v_layout.outer_stride,
-                 first, p.seq_len, p.head_dim);
+  load_tile<dim>(k, at, p.k, p.k_layout, first, p.head_dim);
+  load_tile<dim>(v, at, p.v, p.v_layout, first, p.head_dim);
   Outputs<dim> dk;
   Outputs<dim> dv;
   clear<dim>(dk);
   clear<dim>(dv);
   for (std::int64_t first_query = first; first_query < p.seq_len; first_query += T::rows) {
     __syncthreads();  // The tiles before have been used.
-    load_tile<dim>(q, at.in(static_cast<const float*>(p.q), p.q_layout), p.q_layout.outer_stride,
-                   first_query, p.seq_len, p.head_dim);
-    load_tile<dim>(dout, at.in(static_cast<const float*>(p.dout), p.dout_layout),
-                   p.dout_layout.outer_stride, first_query, p.seq_len, p.head_dim);
+    load_tile<dim>(q, at, p.q, p.q_layout, first_query, p.head_dim);
+    load_tile<dim>(dout, at, p.dout, p.dout_layout, first_query, p.head_dim);
     RowTerms<dim> terms;
     terms.load(p, at, first_query);
     __syncthreads();
@@ -165,14 +156,12 @@ __global__ void __launch_bounds__(block_threads)
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = 1.0F;
   }
-  store_outputs<dim>(at.in(static_cast<float*>(p.dv), p.dv_layout), p.dv_layout.outer_stride, dv,
-                     factor, first, p.seq_len, p.head_dim);
+  store_outputs<dim>(p.dv, p.dv_layout, at, dv, factor, first, p.head_dim);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = p.scale;
   }
-  store_outputs<dim>(at.in(static_cast<float*>(p.dk), p.dk_layout), p.dk_layout.outer_stride, dk,
-                     factor, first, p.seq_len, p.head_dim);
+  store_outputs<dim>(p.dk, p.dk_layout, at, dk, factor, first, p.head_dim);
 }
 
 /// Three passes, each of which overwrites what it computes: no sums across blocks.

@@ -60,10 +60,7 @@ __global__ void __launch_bounds__(block_threads)
   const HeadOfBlock at(p.heads, p.seq_len);
   // The longest rows first, so that the last blocks to finish are short ones.
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * T::rows;
-  const float* keys = at.in(static_cast<const float*>(p.k), p.k_layout);
-  const float* values = at.in(static_cast<const float*>(p.v), p.v_layout);
-  load_tile<dim>(q, at.in(static_cast<const float*>(p.q), p.q_layout), p.q_layout.outer_stride,
-                 first, p.seq_len, p.head_dim);
+  load_tile<dim>(q, at, p.q, p.q_layout, first, p.head_dim);
   float largest[T::own_rows];
   float sum[T::own_rows];
   Outputs<dim> out;
@@ -75,7 +72,7 @@ __global__ void __launch_bounds__(block_threads)
   }
   for (std::int64_t first_key = 0; first_key <= first; first_key += T::rows) {
     __syncthreads();  // The values of the tile before have been used.
-    load_tile<dim>(kv, keys, p.k_layout.outer_stride, first_key, p.seq_len, p.head_dim);
+    load_tile<dim>(kv, at, p.k, p.k_layout, first_key, p.head_dim);
     __syncthreads();
     Scores<dim> scores;
     multiply_rows<dim>(scores, q, kv);
@@ -91,7 +88,7 @@ __global__ void __launch_bounds__(block_threads)
     }
     store_scores<dim>(probabilities, scores);
     __syncthreads();  // The keys have been used.
-    load_tile<dim>(kv, values, p.v_layout.outer_stride, first_key, p.seq_len, p.head_dim);
+    load_tile<dim>(kv, at, p.v, p.v_layout, first_key, p.head_dim);
     __syncthreads();
     multiply_scores<dim, false>(out, probabilities, kv);
   }
@@ -104,8 +101,7 @@ __global__ void __launch_bounds__(block_threads)
     }
     sum[i] = 1.0F / sum[i];
   }
-  store_outputs<dim>(at.in(static_cast<float*>(p.out), p.out_layout), p.out_layout.outer_stride,
-                     out, sum, first, p.seq_len, p.head_dim);
+  store_outputs<dim>(p.out, p.out_layout, at, out, sum, first, p.head_dim);
 }
 
 }  // namespace

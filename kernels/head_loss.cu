@@ -2,7 +2,7 @@
 
 #include "kernels/fault.cuh"
 #include "kernels/gemm_cuda.hpp"
-#include "kernels/head_loss.hpp"
+#include "kernels/head_loss_products.hpp"
 #include "kernels/reduce.cuh"
 
 namespace train::kernels::cuda {
@@ -110,43 +110,15 @@ __global__ void __launch_bounds__(block_threads) loss_sums_kernel(HeadLossParams
 
 void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t first,
                   std::int64_t rows) {
-  const float* x = static_cast<const float*>(p.x) + first * p.cols;
+  const HeadLossProducts products{p, first, rows};
   const bool gradient = p.dx != nullptr;
-  gemm(stream, {.a = x,
-                .b = p.weight,
-                .c = p.logits,
-                .m = rows,
-                .n = p.vocab,
-                .k = p.cols,
-                .lda = p.cols,
-                .ldb = p.cols,
-                .ldc = p.vocab,
-                .transpose_b = true});
+  gemm(stream, products.logits());
   launch(stream, loss_row_kernel, {.blocks = dim3(static_cast<unsigned>(rows))}, p, first, gradient,
          stream.fault(), "head_loss");
-  if (!gradient) {
-    return;
+  if (gradient) {
+    gemm(stream, products.input_gradient());
+    gemm(stream, products.weight_gradient());
   }
-  gemm(stream, {.a = p.logits,
-                .b = p.weight,
-                .c = static_cast<float*>(p.dx) + first * p.cols,
-                .m = rows,
-                .n = p.cols,
-                .k = p.vocab,
-                .lda = p.vocab,
-                .ldb = p.cols,
-                .ldc = p.cols});
-  gemm(stream, {.a = p.logits,
-                .b = x,
-                .c = p.dweight,
-                .m = p.vocab,
-                .n = p.cols,
-                .k = rows,
-                .lda = p.vocab,
-                .ldb = p.cols,
-                .ldc = p.cols,
-                .transpose_a = true,
-                .accumulate = first > 0});
 }
 
 void run_head_loss(CudaStream& stream, const HeadLossParams& p) {

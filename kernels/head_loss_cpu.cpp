@@ -1,4 +1,4 @@
-#include "kernels/head_loss.hpp"
+#include "kernels/head_loss_products.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -95,19 +95,10 @@ void loss_row(const HeadLossParams& p, float* logits, std::int64_t target, bool 
 }
 
 void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, int threads) {
-  const float* x = static_cast<const float*>(p.x) + first * p.cols;
+  const HeadLossProducts products{p, first, rows};
   auto* logits = static_cast<float*>(p.logits);
   const bool gradient = p.dx != nullptr;
-  gemm(threads, {.a = x,
-                 .b = p.weight,
-                 .c = logits,
-                 .m = rows,
-                 .n = p.vocab,
-                 .k = p.cols,
-                 .lda = p.cols,
-                 .ldb = p.cols,
-                 .ldc = p.vocab,
-                 .transpose_b = true});
+  gemm(threads, products.logits());
   parallel_blocks(threads, rows, row_block(p.vocab), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       loss_row(p, logits + row * p.vocab, p.targets[first + row], gradient,
@@ -115,26 +106,8 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
     }
   });
   if (gradient) {
-    gemm(threads, {.a = logits,
-                   .b = p.weight,
-                   .c = static_cast<float*>(p.dx) + first * p.cols,
-                   .m = rows,
-                   .n = p.cols,
-                   .k = p.vocab,
-                   .lda = p.vocab,
-                   .ldb = p.cols,
-                   .ldc = p.cols});
-    gemm(threads, {.a = logits,
-                   .b = x,
-                   .c = p.dweight,
-                   .m = p.vocab,
-                   .n = p.cols,
-                   .k = rows,
-                   .lda = p.vocab,
-                   .ldb = p.cols,
-                   .ldc = p.cols,
-                   .transpose_a = true,
-                   .accumulate = first > 0});
+    gemm(threads, products.input_gradient());
+    gemm(threads, products.weight_gradient());
   }
 }
 
