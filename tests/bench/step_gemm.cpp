@@ -24,14 +24,6 @@ void add_matrix(std::vector<Product>& products, std::int64_t rows, std::int64_t 
   products.push_back({out, in, rows, true, false, times});
 }
 
-std::vector<float> operand(std::int64_t count) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(i * 2654435761U & 1023U) * 1e-3F - 0.5F;
-  }
-  return values;
-}
-
 double run_once(const Product& p, const float* a, const float* b, float* c) {
   const auto begin = Clock::now();
   const auto status =
@@ -68,6 +60,14 @@ double seconds_of_all(const std::vector<Product>& products, int threads) {
 }
 
 }  // namespace
+
+std::vector<float> operand(std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i * 2654435761U & 1023U) * 1e-3F - 0.5F;
+  }
+  return values;
+}
 
 std::vector<Product> products_of(const engine::ModelShape& shape, std::int64_t rows) {
   const bool qwen3 = shape.architecture == engine::Architecture::qwen3;

@@ -19,6 +19,9 @@ struct Product {
 /// head, each over all rows at once. No attention.
 [[nodiscard]] std::vector<Product> products_of(const engine::ModelShape& shape, std::int64_t rows);
 
+/// Numbers to multiply, between -0.5 and 0.5.
+[[nodiscard]] std::vector<float> operand(std::int64_t count);
+
 /// Seconds of all of `products`, each at the GEMM library's own call (sgemm) with `threads`
 /// threads: per product the median of a few runs. Blocks.
 [[nodiscard]] double library_seconds(const std::vector<Product>& products, int threads);

@@ -103,6 +103,17 @@ TEST_CASE("matmul: a product large enough for many panels is right", "[kernels][
   }
 }
 
+TEST_CASE("matmul: a grid of panels down and across is right, and the same at any threads",
+          "[kernels][matmul]") {
+  // 2 x 2, none of them whole vectors at the far ends.
+  for (const Case& t : {Case{.m = 301, .n = 499, .k = 1000, .transpose_b = true, .slack = 1},
+                        Case{.m = 301, .n = 499, .k = 1000, .accumulate = true},
+                        Case{.m = 301, .n = 499, .k = 1000, .transpose_a = true, .slack = 2}}) {
+    require_near(product(t, 3), reference(t), tolerance(t.k), t.name());
+    require_same_bits([&](int threads) { return product(t, threads); }, t.name());
+  }
+}
+
 TEST_CASE("matmul: the bits do not depend on the threads for the shapes of training",
           "[kernels][matmul]") {
   for (const std::int64_t tokens : {1, 63, 1024, 2048}) {

@@ -106,7 +106,7 @@ const std::vector<Confinement>& confinements() {
       {"boost/asio", {"actors/net/.*\\.cpp"}},
       {"catch2/", {"tests/.*"}},
       {"hwy/", {"kernels/.*"}},
-      {"dnnl", {"kernels/.*\\.cpp", "tests/bench/step_gemm\\.cpp"}},
+      {"dnnl", {"kernels/.*\\.cpp", "tests/bench/(step_gemm|gemm_libraries)\\.cpp"}},
       {"gloo/", {"engine/collective/gloo_.*\\.(cpp|hpp)", "tests/bench/.*\\.cpp"}},
       {"openssl/", {"actors/net/.*\\.(cpp|hpp)", "tests/.*"}},
       {"oneapi/", {"kernels/.*\\.cpp"}},
