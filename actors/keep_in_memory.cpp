@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "actors/run/node_memory.hpp"
+#include "engine/host_state.hpp"
 
 namespace train::actors {
 
@@ -20,7 +21,10 @@ void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& 
   rank.copy->enqueue([poisoned, step, number = rank.rank, snapshots = memory.snapshots,
                       engine = rank.engine.get()] {
     if (!*poisoned) {
-      snapshots->write(number, step, engine::node_views(*engine, ranks_of(snapshots->layout())));
+      engine::HostState rows(engine->device(),
+                             engine::node_views(*engine, ranks_of(snapshots->layout())));
+      rows.load();
+      snapshots->write(number, step, rows.views());
     }
   });
   copied = kernels::Event::record(*rank.copy);

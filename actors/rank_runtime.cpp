@@ -12,9 +12,16 @@
 namespace train::actors {
 namespace {
 
+/// A stream of the host.
 std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name, int threads) {
   return kind == StreamKind::threads ? kernels::make_thread_stream(name, threads)
                                      : kernels::make_inline_stream(threads);
+}
+
+/// A stream for kernels: those of a device run nowhere else.
+std::unique_ptr<kernels::Stream> make_stream(const kernels::Device& device, StreamKind kind,
+                                             const char* name, int threads) {
+  return device.is_host() ? make_stream(kind, name, threads) : device.make_stream(name, threads);
 }
 
 }  // namespace
@@ -46,13 +53,14 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
       engine(std::move(rank_engine)),
       collectives(engine->plan()),
       dataset(std::move(tokens)),
-      compute(make_stream(streams, "compute", threads)),
+      compute(make_stream(engine->device(), streams, "compute", threads)),
       copy(make_stream(streams, "copy", 1)),
       input(make_stream(streams, "input", 1)),
       disk(streams == StreamKind::threads ? make_disk_stream() : make_stream(streams, "disk", 1)),
       spare_time(streams == StreamKind::threads ? SpareTime::Thread::own
                                                 : SpareTime::Thread::callers),
-      reduce(engine->plan().ranks() > 1 ? make_stream(streams, "reduce", 1) : nullptr) {
+      reduce(engine->plan().ranks() > 1 ? make_stream(engine->device(), streams, "reduce", 1)
+                                        : nullptr) {
   order = {.seed = seed,
            .sequences = dataset.train().sequences(),
            .lanes = static_cast<std::uint64_t>(engine->options().batch.lanes),

@@ -103,7 +103,8 @@ void Snapshot::copy(const CopyState& message) const {
   const auto failure = std::make_shared<std::string>();
   context->copy->enqueue([poisoned, failure, staging = buffer.staging, runtime = context.get()] {
     if (!*poisoned) {
-      const Status copied = staging->copy(runtime->engine->shard_views());
+      const engine::RankEngine& engine = *runtime->engine;
+      const Status copied = staging->copy(engine.shard_views(), engine.device());
       *failure = copied.ok() ? "" : copied.error().message;
     }
   });

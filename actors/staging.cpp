@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 
 #include "engine/base/units.hpp"
@@ -29,7 +28,7 @@ Status Staging::reserve(std::size_t size_bytes) {
   return {};
 }
 
-Status Staging::copy(std::span<const engine::StateView> state) {
+Status Staging::copy(std::span<const engine::StateView> state, const kernels::Device& device) {
   std::size_t size_bytes = 0;
   for (const engine::StateView& view : state) {
     size_bytes += view.size_bytes;
@@ -38,9 +37,7 @@ Status Staging::copy(std::span<const engine::StateView> state) {
   views_.assign(state.begin(), state.end());
   std::byte* to = bytes_;
   for (engine::StateView& view : views_) {
-    if (view.size_bytes > 0) {
-      std::memcpy(to, view.data, view.size_bytes);
-    }
+    device.copy(to, view.data, view.size_bytes);
     view.data = to;
     to += view.size_bytes;
   }

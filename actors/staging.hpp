@@ -7,6 +7,7 @@
 
 #include "engine/base/result.hpp"
 #include "engine/state_view.hpp"
+#include "kernels/device/device.hpp"
 
 namespace train::actors {
 
@@ -21,10 +22,11 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
   ~Staging() { release(); }
 
-  /// Copies the bytes of `state` here, in place of what was held. Memory is taken on the first
-  /// call and whenever the size changes. Errors (failure): the system has none; nothing is held
-  /// then.
-  [[nodiscard]] Status copy(std::span<const engine::StateView> state);
+  /// Copies the bytes of `state`, memory of `device`, here, in place of what was held. Memory is
+  /// taken on the first call and whenever the size changes. Errors (failure): the system has none;
+  /// nothing is held then.
+  [[nodiscard]] Status copy(std::span<const engine::StateView> state,
+                            const kernels::Device& device = kernels::cpu_device());
   /// Drops the copy. The system takes the memory as soon as anyone needs it (it counts as LazyFree
   /// until then); what it has not taken, the next copy() has at no cost. Memory that was returned
   /// comes back a page fault at a time: on a virtual machine that costs more than all the rest of a

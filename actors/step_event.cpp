@@ -21,7 +21,7 @@ StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, boo
   }
   if (with_digest) {
     const auto names = engine::tensor_names(engine.state_views());
-    event.tensor_digests = engine::tensor_digests(engine.shard_views(), names);
+    event.tensor_digests = engine.tensor_digests(names);
     event.weights_digest = engine::weights_digest(event.tensor_digests, names);
   }
   return event;

@@ -368,8 +368,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"runtime", "threads", "threads",
      "Compute threads of a rank; 0: every core this process may use.",
      runtime<&RuntimeSection::threads>, kOptional, between(0, 4096)},
-    {"runtime", "device", "", "Device that computes.", runtime<&RuntimeSection::device>, kOptional,
-     kNone, "cpu"},
+    {"runtime", "device", "", "Device that computes; `cuda` where build and machine have one.",
+     runtime<&RuntimeSection::device>, kOptional, kNone, "cpu|cuda"},
 });
 
 }  // namespace

@@ -23,7 +23,7 @@ struct RunSection {
 /// [runtime]: what the machine is used for; never changes a result.
 struct RuntimeSection {
   std::int64_t threads = 0;    ///< Compute threads of a rank; 0: all cores this process may use.
-  std::string device = "cpu";  ///< "cpu" ("cuda" where the build has it).
+  std::string device = "cpu";  ///< "cpu", or "cuda" where build and machine have it.
 };
 
 }  // namespace train::configs

@@ -296,6 +296,16 @@ Status check_nodes(const RunConfig& config, const Places& places) {
   return {};
 }
 
+Status check_device(const RunConfig& config, const Places& places) {
+  if (config.runtime.device != "cpu" && config.parallel.ranks > 1) {
+    return broken(places, "parallel.ranks",
+                  fmt::format("is {}; in this version a run on the device \"{}\" has one rank: set "
+                              "it to 1, or runtime.device to \"cpu\"",
+                              config.parallel.ranks, config.runtime.device));
+  }
+  return {};
+}
+
 Status check_parallel(const RunConfig& config, const Places& places) {
   if (config.parallel.ranks > config.batch.lanes) {
     return broken(places, "parallel.ranks",
@@ -366,6 +376,7 @@ Status validate_config(const RunConfig& config, const Places& places) {
   TRAIN_RETURN_IF_ERROR(check_scaling(config, places));
   TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));
   TRAIN_RETURN_IF_ERROR(check_recovery(config, places));
+  TRAIN_RETURN_IF_ERROR(check_device(config, places));
   return check_parallel(config, places);
 }
 

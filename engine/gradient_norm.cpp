@@ -24,9 +24,9 @@ double join(const Nodes& nodes, std::size_t& next, LaneRange rows, const double*
 
 }  // namespace
 
-void sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
-                 const ShardGroup& group, const Part& part, const float* gradient, double* row_sums,
-                 double* nodes) {
+double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
+                    const ShardGroup& group, const Part& part, const float* gradient,
+                    double* row_sums, double* nodes) {
   for (const Segment& segment : part.segments) {
     const Parameter& parameter = group.parameters[segment.parameter];
     kernels.row_square_sums(stream, {.x = gradient + segment.packed_offset,
@@ -39,6 +39,7 @@ void sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
                                 .count = node.count});
     }
   }
+  return nodes;
 }
 
 NormTree::NormTree(const ShardPlan& plan, const RankLayout& layout) : units_(plan.unit_count()) {

@@ -73,7 +73,8 @@ Result<SavedGradients> GradientSet::save(kernels::Stream& stream, const std::str
   for (const std::size_t i : *found) {
     const GradientShard& shard = shards_[i];
     const std::int64_t size_bytes = count_of(shard) * static_cast<std::int64_t>(sizeof(float));
-    kernels::Buffer copy(static_cast<std::size_t>(size_bytes), "saved gradient of " + shard.name);
+    kernels::Buffer copy(static_cast<std::size_t>(size_bytes), "saved gradient of " + shard.name,
+                         kernels_->device->memory);
     kernels_->copy(stream, {.out = copy.data(), .in = shard.data, .size_bytes = size_bytes});
     saved.shards_.push_back(i);
     saved.buffers_.push_back(std::move(copy));

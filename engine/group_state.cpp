@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,14 +94,15 @@ GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& gr
     segment_of_[layout.state.segments[i].parameter] = i;
   }
   if (layout.resident) {
-    whole_ = {floats(layout.flat), group.name + " weights"};
+    whole_ = {floats(layout.flat), group.name + " weights", kernels.device->memory};
   }
   if (compute_bf16 || !layout.resident) {
-    masters_ = {floats(layout.state.element_count), group.name + " masters"};
+    masters_ = {floats(layout.state.element_count), group.name + " masters",
+                kernels.device->memory};
   }
   if (compute_bf16 && !layout.resident) {
     shard_bf16_ = {static_cast<std::size_t>(layout.state.element_count) * sizeof(std::uint16_t),
-                   group.name + " bf16 weights"};
+                   group.name + " bf16 weights", kernels.device->memory};
   }
   make_states();
 }
@@ -116,27 +116,33 @@ void GroupState::make_states() {
       const bool has = number < optimizer_->states(group_->parameters[segment.parameter]).size();
       elements += has ? padded(segment.count) : 0;
     }
-    states_[number] = {floats(elements),
-                       fmt::format("{} optimizer state {}", group_->name, number)};
+    states_[number] = {floats(elements), fmt::format("{} optimizer state {}", group_->name, number),
+                       kernels_->device->memory};
   }
 }
 
 void GroupState::initialise(const ModelShape& shape, const InitOptions& options) {
+  const kernels::Device& device = *kernels_->device;
+  const kernels::Buffer& made = layout_->resident ? whole_ : masters_;
+  const kernels::Buffer elsewhere =
+      device.is_host() ? kernels::Buffer() : kernels::Buffer(made.size_bytes(), "initial weights");
+  float* to = device.is_host() ? made.as<float>() : elsewhere.as<float>();
   std::vector<RowFill> fills;
   if (layout_->resident) {
     for (const Parameter& parameter : group_->parameters) {
-      append_fill(fills, {&parameter, 0, parameter.rows, whole() + parameter.offset});
+      append_fill(fills, {&parameter, 0, parameter.rows, to + parameter.offset});
     }
   } else {
     for (const Segment& segment : layout_->state.segments) {
       append_fill(fills, {&group_->parameters[segment.parameter], segment.first_row, segment.rows,
-                          master(segment.parameter, segment.first_row)});
+                          to + segment.packed_offset});
     }
   }
   fill_rows(fills, shape, options);
+  device.copy(made.data(), elsewhere.data(), elsewhere.size_bytes());
   if (layout_->resident && compute_bf16_) {
     for (const Segment& segment : layout_->state.segments) {
-      std::memcpy(master(segment.parameter, segment.first_row), whole() + segment.flat_offset,
+      device.copy(master(segment.parameter, segment.first_row), whole() + segment.flat_offset,
                   floats(segment.count));
     }
   }

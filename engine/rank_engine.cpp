@@ -1,8 +1,11 @@
 #include "engine/rank_engine.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/host_state.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
 #include "engine/rank_engine_parts.hpp"
 #include "engine/weights_digest.hpp"
@@ -114,7 +117,7 @@ void RankEngine::make_optimizer() {
                 .weights = state.master(segment.parameter, segment.first_row),
                 .gradient = parts_->optimizer_gradient(plan_, index, segment),
                 .states = state.states(segment.parameter, segment.first_row),
-                .row_sums = parts_->optimizer_sums.as<double>()},
+                .row_sums = parts_->optimizer_sums.device<double>()},
                counted);
     }
     first += group.parameters.size();
@@ -133,37 +136,40 @@ const std::string& RankEngine::unit_name(std::size_t unit) const {
   return plan_.units()[unit].name;
 }
 
+std::int64_t RankEngine::lane_tokens() const {
+  return options_.batch.micro_batch * options_.seq_len;
+}
+
 std::int32_t* RankEngine::slot_tokens(std::int32_t slot) const {
-  return parts_->tokens.as<std::int32_t>() + slot * options_.batch.micro_batch * options_.seq_len;
+  return parts_->tokens.host<std::int32_t>() + slot * lane_tokens();
 }
 
 std::int32_t* RankEngine::slot_targets(std::int32_t slot) const {
-  return parts_->targets.as<std::int32_t>() + slot * options_.batch.micro_batch * options_.seq_len;
+  return parts_->targets.host<std::int32_t>() + slot * lane_tokens();
 }
 
 Lane RankEngine::make_lane(const LaneWork& work) const {
   const auto tokens = static_cast<double>(tokens_per_step());
   const bool training = work.purpose != LanePurpose::evaluate;
   const auto lane = static_cast<std::size_t>(work.lane);
-  auto* sums = training ? reinterpret_cast<kernels::LossSums*>(parts_->step_sums.as<double>() +
-                                                               parts_->step_sums_at.at(lane))
-                        : parts_->eval_sums.as<kernels::LossSums>() + parts_->eval_sums_at.at(lane);
+  auto* sums = training
+                   ? parts_->lane_sums(work.lane)
+                   : parts_->eval_sums.device<kernels::LossSums>() + parts_->eval_sums_at.at(lane);
   return {.step = work.step,
           .index = work.lane,
           .sequences = options_.batch.micro_batch,
           .seq_len = options_.seq_len,
-          .tokens = slot_tokens(work.slot),
-          .targets = slot_targets(work.slot),
+          .tokens = parts_->tokens.device<std::int32_t>() + work.slot * lane_tokens(),
+          .targets = parts_->targets.device<std::int32_t>() + work.slot * lane_tokens(),
           .sums = sums,
           .loss_scale = static_cast<float>(1.0 / tokens),
           .z_scale = static_cast<float>(static_cast<double>(options_.shape.z_loss_coeff) / tokens),
           .with_gradient = training};
 }
 
-std::int64_t* RankEngine::nonfinite_slot(std::int64_t lane, std::size_t unit, bool backward) const {
+std::size_t RankEngine::nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const {
   const auto place = static_cast<std::size_t>(parts_->lane_at[static_cast<std::size_t>(lane)]);
-  return parts_->nonfinite.as<std::int64_t>() + (place * 2 + (backward ? 1 : 0)) * unit_count() +
-         unit;
+  return (place * 2 + (backward ? 1 : 0)) * unit_count() + unit;
 }
 
 const float* RankEngine::group_weights(std::size_t group, const LaneWork& work,
@@ -232,15 +238,24 @@ void RankEngine::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
                          UnitPlace place) {
   stream.mark(mark_of("forward", unit, work));
   const Lane lane = make_lane(work);
+  if (unit == 0) {
+    const auto count = static_cast<std::size_t>(lane_tokens());
+    parts_->tokens.to_device(stream, slot_tokens(work.slot), count);
+    parts_->targets.to_device(stream, slot_targets(work.slot), count);
+  }
   // Only the head, the last unit, has a gradient to write already.
   const bool with_gradient = lane.with_gradient && unit + 1 == unit_count();
   if (with_gradient) {
     clear_probe(stream, unit, /*backward=*/false, work, place);
   }
   parts_->model.unit(unit).forward(stream, memory_of(unit, work, place, with_gradient), lane);
+  if (unit + 1 == unit_count()) {
+    (lane.with_gradient ? parts_->step_sums : parts_->eval_sums).to_host(stream, lane.sums);
+  }
   if (work.purpose == LanePurpose::probe) {
-    parts_->model.unit(unit).count_nonfinite_output(stream, lane,
-                                                    nonfinite_slot(work.lane, unit, false));
+    auto* count = parts_->nonfinite.device<std::int64_t>() + nonfinite_at(work.lane, unit, false);
+    parts_->model.unit(unit).count_nonfinite_output(stream, lane, count);
+    parts_->nonfinite.to_host(stream, count);
   }
 }
 
@@ -252,9 +267,11 @@ void RankEngine::backward(kernels::Stream& stream, std::size_t unit, const LaneW
   parts_->model.unit(unit).backward(stream, memory, make_lane(work));
   const std::size_t group = plan_.group_of(unit);
   if (work.purpose == LanePurpose::probe) {
-    kernels_->count_nonfinite(stream, {.x = memory.gradient,
-                                       .count = plan_.units()[unit].element_count,
-                                       .nonfinite = nonfinite_slot(work.lane, unit, true)});
+    auto* count = parts_->nonfinite.device<std::int64_t>() + nonfinite_at(work.lane, unit, true);
+    kernels_->count_nonfinite(
+        stream,
+        {.x = memory.gradient, .count = plan_.units()[unit].element_count, .nonfinite = count});
+    parts_->nonfinite.to_host(stream, count);
   } else if (unit == plan_.groups()[group].first_unit()) {
     GroupGradient& gradient = parts_->gradients[group];
     float* whole = group_gradient(group, work, place);
@@ -275,10 +292,11 @@ void RankEngine::update(kernels::Stream& stream, ParameterGroup group, std::int6
   which.update(stream, {.step = step + 1,
                         .lr = learning_rate_of(step),
                         .peak_lr = options_.optimizer.lr,
-                        .gate = &parts_->step_scalars()->gate,
+                        .gate = &parts_->scalars.device<StepScalars>()->gate,
                         .scratch = parts_->optimizer_scratch.data(),
                         .diagnosed = diagnosed(step),
-                        .sums = &parts_->group_sums[static_cast<std::size_t>(group)]});
+                        .sums = &parts_->group_sums[static_cast<std::size_t>(group)],
+                        .row_sums = &parts_->optimizer_sums});
 }
 
 bool RankEngine::diagnosed(std::int64_t step) const {
@@ -296,7 +314,9 @@ void RankEngine::settle_weights(kernels::Stream& stream) {
 }
 
 void RankEngine::settle_restored() {
-  const auto stream = kernels::make_inline_stream(1);
+  const kernels::Device& device = *kernels_->device;
+  const auto stream =
+      device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("settle", 1);
   for (const GroupState& state : parts_->states) {
     state.round_whole(*stream, parts_->rounding);
   }
@@ -304,7 +324,28 @@ void RankEngine::settle_restored() {
   stream->synchronize();
 }
 
-std::uint64_t RankEngine::digest() const { return weights_digest(shard_views()); }
+std::uint64_t RankEngine::digest() const {
+  std::uint64_t sum = 0;
+  for (StateView& view : shard_views()) {  // One after the other: a copy of each is enough.
+    if (is_weight(view.name)) {
+      HostState rows(*kernels_->device, {std::move(view)});
+      rows.load();
+      sum += weights_digest(rows.views());
+    }
+  }
+  return sum;
+}
+
+std::vector<std::uint64_t> RankEngine::tensor_digests(std::span<const std::string> names) const {
+  std::vector<std::uint64_t> digests(names.size());
+  for (StateView& view : shard_views()) {
+    HostState rows(*kernels_->device, {std::move(view)});
+    rows.load();
+    const auto own = engine::tensor_digests(rows.views(), names);
+    std::transform(own.begin(), own.end(), digests.begin(), digests.begin(), std::plus<>());
+  }
+  return digests;
+}
 
 GradientSet& RankEngine::gradients() { return *parts_->gradient_set; }
 

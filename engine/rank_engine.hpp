@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,7 @@ class RankEngine {
   RankEngine& operator=(const RankEngine&) = delete;
 
   [[nodiscard]] const kernels::KernelTable& kernel_table() const { return *kernels_; }
+  [[nodiscard]] const kernels::Device& device() const { return *kernels_->device; }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] const ShardPlan& plan() const { return plan_; }
   /// Visits and leases of a command (train_step, evaluate or diagnose).
@@ -133,7 +135,7 @@ class RankEngine {
   [[nodiscard]] std::size_t unit_count() const { return plan_.unit_count(); }
   [[nodiscard]] const std::string& unit_name(std::size_t unit) const;
 
-  /// Host view of a slot's tokens and targets, [micro_batch * seq_len] each.
+  /// A slot's tokens and targets for the host to write, [micro_batch * seq_len] each.
   [[nodiscard]] std::int32_t* slot_tokens(std::int32_t slot) const;
   [[nodiscard]] std::int32_t* slot_targets(std::int32_t slot) const;
 
@@ -146,7 +148,7 @@ class RankEngine {
   /// packed after the group's last visit of the sync on this rank (if it has one), a
   /// spread after finish_gradient(), a refresh after settle_weights().
   void pack(kernels::Stream& stream, const CollectiveOp& op);
-  /// True if pack() only waits for nothing on the stream: the op may start at once.
+  /// True if what is sent needs nothing of pack(): the op may start at once.
   [[nodiscard]] bool packed_already(const CollectiveOp& op) const;
   /// Ranges of this rank's own are empty on both sides: unpack() takes its own rows from where they
   /// are. What needs no conversion is sent from, or received, where it lies; else in the slot.
@@ -174,6 +176,8 @@ class RankEngine {
   /// In stream order; of the masters in this rank's reduce parts. The sum over ranks modulo 2^64 is
   /// the digest of all weights, the same at any plan.
   [[nodiscard]] std::uint64_t digest() const;
+  /// In stream order; engine::tensor_digests() of shard_views().
+  [[nodiscard]] std::vector<std::uint64_t> tensor_digests(std::span<const std::string> names) const;
   /// The reduced gradients of this rank's rows, by parameter; valid between finish_gradient() and
   /// the next forward pass or reduce. What objectives read and change (gradient_set.hpp).
   [[nodiscard]] GradientSet& gradients();
@@ -182,15 +186,15 @@ class RankEngine {
   [[nodiscard]] const Optimizer& optimizer() const;
   [[nodiscard]] std::int64_t tokens_per_step() const;
   /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
-  /// moments.
+  /// moments. Memory of the device (HostState makes it the host's).
   [[nodiscard]] std::vector<StateView> shard_views() const;
   /// All rows that this rank keeps, and views of no row of the other tensors: what a restore fills.
-  /// Call settle_restored() afterwards.
+  /// Call settle_restored() afterwards. Memory of the device.
   [[nodiscard]] std::vector<StateView> state_views() const;
   /// After a restore, blocking: compute weights from masters. Weights that this rank lacks the
   /// masters of (optimizer, gradient with bf16) are restored too.
   void settle_restored();
-  /// Whole fp32 weights of `unit` (flat); nullptr unless they are resident here.
+  /// Whole fp32 weights of `unit` (flat, the device's); nullptr unless they are resident here.
   [[nodiscard]] const float* resident_weights(std::size_t unit) const;
   [[nodiscard]] Model& model();
   /// What is allocated, by kind; equals plan_memory() of the same options.
@@ -203,8 +207,9 @@ class RankEngine {
   void make_optimizer();
   [[nodiscard]] bool diagnosed(std::int64_t step) const;  ///< It makes the optimizer's sums.
   [[nodiscard]] Lane make_lane(const LaneWork& work) const;
-  [[nodiscard]] std::int64_t* nonfinite_slot(std::int64_t lane, std::size_t unit,
-                                             bool backward) const;
+  [[nodiscard]] std::int64_t lane_tokens() const;
+  /// Index of the count in Parts::nonfinite.
+  [[nodiscard]] std::size_t nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const;
   [[nodiscard]] const float* group_weights(std::size_t group, const LaneWork& work,
                                            UnitPlace place) const;
   [[nodiscard]] float* group_gradient(std::size_t group, const LaneWork& work,
@@ -218,6 +223,13 @@ class RankEngine {
   void pack_refresh(kernels::Stream& stream, const CollectiveOp& op);
   void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);
   [[nodiscard]] Transfer transfer_blocks(const CollectiveOp& op) const;
+  /// What is sent from where it lies, without packing: empty unless op is of that kind.
+  [[nodiscard]] std::span<const std::byte> sent_directly(const CollectiveOp& op) const;
+  /// The same bytes in memory of the host.
+  [[nodiscard]] std::span<const std::byte> outgoing(const CollectiveOp& op) const;
+  /// Enqueue the copies between the device and what transports send and fill; nothing on the CPU.
+  void bring_to_host(kernels::Stream& stream, const CollectiveOp& op) const;
+  void bring_to_device(kernels::Stream& stream, const CollectiveOp& op) const;
   /// Copies rows of a gathered group into their place: this rank's own, or the others'.
   void take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own);
   void unpack_refresh(kernels::Stream& stream, const CollectiveOp& op);
@@ -234,17 +246,5 @@ class RankEngine {
 [[nodiscard]] Result<ShardPlan> plan_of(const RankEngine::Options& options);
 /// Error (user) naming train.freeze when a pattern matches no parameter and no unit.
 [[nodiscard]] Status check_freeze(const RankEngine::Options& options);
-
-/// The engine on the device named by runtime.device. Errors: user_error if this build or machine
-/// has no such device; failure if there is not enough memory (names what did not fit).
-[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(
-    const std::string& device, const RankEngine::Options& options);
-
-/// The kernels of the device named by runtime.device. REQUIRES: make_rank_engine() would accept it.
-[[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device);
-
-/// kernels::kernel_set() and kernels::measure_gemm_flops(), for those who may not see kernels.
-[[nodiscard]] std::string kernel_set_name();
-[[nodiscard]] double measure_peak_flops(int threads, double seconds);
 
 }  // namespace train::engine

@@ -70,7 +70,61 @@ bool RankEngine::smaller_group(const CollectiveOp& op) const {
 }
 
 bool RankEngine::packed_already(const CollectiveOp& op) const {
-  return op.kind == CollectiveKind::gather && !smaller_group(op);
+  return kernels_->device->is_host() && op.kind == CollectiveKind::gather && !smaller_group(op);
+}
+
+std::span<const std::byte> RankEngine::sent_directly(const CollectiveOp& op) const {
+  const GroupLayout& layout = parts_->layout.group(group_of(op));
+  const std::size_t size = parts_->layout.compute_size();
+  if (op.kind == CollectiveKind::gather && smaller_group(op)) {
+    return {parts_->gradients[group_of(op)].kept.data(),
+            bytes(layout.kept_here.element_count, size)};
+  }
+  if (op.kind == CollectiveKind::gather) {
+    return {parts_->states[group_of(op)].shard(), bytes(layout.state.element_count, size)};
+  }
+  if (op.kind == CollectiveKind::spread) {
+    return {reinterpret_cast<const std::byte*>(parts_->reduced(group_of(op))),
+            bytes(layout.reduce.element_count, sizeof(float))};
+  }
+  return {};
+}
+
+std::span<const std::byte> RankEngine::outgoing(const CollectiveOp& op) const {
+  const std::span<const std::byte> direct = sent_directly(op);
+  return kernels_->device->is_host()
+             ? direct
+             : std::span<const std::byte>(parts_->outgoing_of(op).data(), direct.size());
+}
+
+void RankEngine::bring_to_host(kernels::Stream& stream, const CollectiveOp& op) const {
+  if (kernels_->device->is_host() || op.group < 0) {
+    return;
+  }
+  const std::span<const std::byte> direct = sent_directly(op);
+  if (!direct.empty()) {
+    kernels_->copy(stream, {.out = parts_->outgoing_of(op).data(),
+                            .in = direct.data(),
+                            .size_bytes = static_cast<std::int64_t>(direct.size())});
+  }
+  const MirroredBuffer& slot = parts_->staged(op);
+  const StagedOp staged = parts_->layout.staged(op, smaller_group(op));
+  for (std::size_t rank = 0; rank < staged.send.size(); ++rank) {
+    if (static_cast<std::int64_t>(rank) != options_.rank) {  // Its own sums stay where they are.
+      const StagedOp::Range& range = staged.send[rank];
+      slot.to_host(stream, slot.device<std::byte>() + range.offset, range.size_bytes);
+    }
+  }
+}
+
+void RankEngine::bring_to_device(kernels::Stream& stream, const CollectiveOp& op) const {
+  if (kernels_->device->is_host() || op.group < 0) {
+    return;
+  }
+  const MirroredBuffer& slot = parts_->staged(op);
+  for (const StagedOp::Range& range : parts_->layout.staged(op, smaller_group(op)).receive) {
+    slot.to_device(stream, slot.host<std::byte>() + range.offset, range.size_bytes);
+  }
 }
 
 void RankEngine::pack(kernels::Stream& stream, const CollectiveOp& op) {
@@ -82,14 +136,15 @@ void RankEngine::pack(kernels::Stream& stream, const CollectiveOp& op) {
     pack_reduce(stream, op);
   }
   // The others send what lies there: shards, kept rows, sums that earlier work wrote.
+  bring_to_host(stream, op);
 }
 
 void RankEngine::pack_refresh(kernels::Stream& stream, const CollectiveOp& op) {
   const Wire wire(*kernels_, stream, parts_->layout.compute_bf16());
   const GroupState& state = parts_->states[group_of(op)];
   for (const Segment& segment : parts_->layout.group(group_of(op)).reduce.segments) {
-    wire.put(state.master(segment.parameter, segment.first_row), parts_->staged(op),
-             segment.packed_offset, segment.count);
+    wire.put(state.master(segment.parameter, segment.first_row),
+             parts_->staged(op).device<std::byte>(), segment.packed_offset, segment.count);
   }
 }
 
@@ -110,7 +165,8 @@ void RankEngine::pack_reduce(kernels::Stream& stream, const CollectiveOp& op) {
   const Wire wire(*kernels_, stream, parts_->layout.reduce_bf16());
   for (std::int64_t rank = 0; rank < plan_.ranks(); ++rank) {
     const Part& part = parts_->layout.reduce_part(group_of(op), rank);
-    std::byte* to = parts_->staged(op) + staged.send[static_cast<std::size_t>(rank)].offset;
+    std::byte* to =
+        parts_->staged(op).device<std::byte>() + staged.send[static_cast<std::size_t>(rank)].offset;
     for (std::size_t i = 0; i < held.size(); ++i) {
       TRAIN_CHECK(held[i].first.count == expected[i].count, "{}: another sum", op.text(plan_));
       for (const Segment& segment : part.segments) {
@@ -143,27 +199,21 @@ Transfer RankEngine::transfer(const CollectiveOp& op) const {
     }
     const StagedOp::Range& send = staged.send[rank];
     const StagedOp::Range& receive = staged.receive[rank];
-    transfer.send[rank] = {parts_->staged(op) + send.offset, send.size_bytes};
-    transfer.receive[rank] = {parts_->staged(op) + receive.offset, receive.size_bytes};
+    auto* slot = parts_->staged(op).host<std::byte>();
+    transfer.send[rank] = {slot + send.offset, send.size_bytes};
+    transfer.receive[rank] = {slot + receive.offset, receive.size_bytes};
   }
-  const auto send_to = [&](const std::vector<std::int64_t>& peers, const std::byte* data,
-                           std::size_t size_bytes) {
+  const auto send_to = [&](const std::vector<std::int64_t>& peers) {
     for (const std::int64_t peer : peers) {
       if (peer != options_.rank) {
-        transfer.send[static_cast<std::size_t>(peer)] = {data, size_bytes};
+        transfer.send[static_cast<std::size_t>(peer)] = outgoing(op);
       }
     }
   };
-  if (op.kind == CollectiveKind::gather && smaller_group(op)) {
-    send_to(layout.kept.ranks, parts_->gradients[group_of(op)].kept.data(),
-            bytes(layout.kept_here.element_count, parts_->layout.compute_size()));
-  } else if (op.kind == CollectiveKind::gather) {
-    send_to(layout.shards.ranks, parts_->states[group_of(op)].shard(),
-            bytes(layout.state.element_count, parts_->layout.compute_size()));
+  if (op.kind == CollectiveKind::gather) {
+    send_to((smaller_group(op) ? layout.kept : layout.shards).ranks);
   } else if (op.kind == CollectiveKind::spread) {
-    send_to(plan_.replica_peers(group_of(op), options_.rank),
-            reinterpret_cast<const std::byte*>(parts_->reduced(group_of(op))),
-            bytes(layout.reduce.element_count, sizeof(float)));
+    send_to(plan_.replica_peers(group_of(op), options_.rank));
   }
   return transfer;
 }
@@ -172,9 +222,10 @@ Transfer RankEngine::transfer_blocks(const CollectiveOp& op) const {
   Transfer transfer = empty_transfer(plan_.ranks());
   const auto block = [&](std::int64_t rank) -> std::span<std::byte> {
     const RankLayout& layout = parts_->layout;
-    const auto range = [](const kernels::Buffer& buffer, std::int64_t first, std::int64_t end,
+    const auto range = [](const MirroredBuffer& buffer, std::int64_t first, std::int64_t end,
                           std::size_t size) {
-      return std::span<std::byte>(buffer.data() + bytes(first, size), bytes(end - first, size));
+      return std::span<std::byte>(buffer.host<std::byte>() + bytes(first, size),
+                                  bytes(end - first, size));
     };
     if (op.kind == CollectiveKind::loss_and_norm) {
       return range(parts_->step_sums, layout.step_block(rank), layout.step_block(rank + 1),
@@ -197,6 +248,7 @@ Transfer RankEngine::transfer_blocks(const CollectiveOp& op) const {
 }
 
 void RankEngine::unpack(kernels::Stream& stream, const CollectiveOp& op) {
+  bring_to_device(stream, op);
   switch (op.kind) {
     case CollectiveKind::gather:
       return take_gathered(stream, op, /*own=*/false);
@@ -228,7 +280,8 @@ void RankEngine::take_gathered(kernels::Stream& stream, const CollectiveOp& op, 
       continue;
     }
     const auto rank = static_cast<std::size_t>(sources.ranks[i]);
-    const std::byte* from = own ? own_rows : parts_->staged(op) + staged.receive[rank].offset;
+    const std::byte* from =
+        own ? own_rows : parts_->staged(op).device<std::byte>() + staged.receive[rank].offset;
     for (const Segment& segment : sources.parts[i].segments) {
       wire.take(from, segment.packed_offset, weights + segment.flat_offset, segment.count);
     }
@@ -240,8 +293,8 @@ void RankEngine::unpack_refresh(kernels::Stream& stream, const CollectiveOp& op)
   const StagedOp staged = parts_->layout.staged(op, false);
   const Wire wire(*kernels_, stream, parts_->layout.compute_bf16());
   for (std::int64_t rank = 0; rank < plan_.ranks(); ++rank) {
-    const std::byte* from =
-        parts_->staged(op) + staged.receive[static_cast<std::size_t>(rank)].offset;
+    const std::byte* from = parts_->staged(op).device<std::byte>() +
+                            staged.receive[static_cast<std::size_t>(rank)].offset;
     if (rank != options_.rank) {
       for (const Segment& segment : parts_->layout.reduce_part(group_of(op), rank).segments) {
         wire.take(from, segment.packed_offset, weights + segment.flat_offset, segment.count);
@@ -261,7 +314,7 @@ void RankEngine::unpack_reduce(kernels::Stream& stream, const CollectiveOp& op) 
   for (std::int64_t rank = 0; rank < plan_.ranks(); ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     const std::byte* from =
-        parts_->staged(op) +
+        parts_->staged(op).device<std::byte>() +
         (rank == options_.rank ? staged.send[at].offset : staged.receive[at].offset);
     for (const LaneRange lanes : parts_->layout.sums(rank, op.part)) {
       if (parts_->layout.reduce_bf16()) {
@@ -286,10 +339,10 @@ void RankEngine::unpack_spread(kernels::Stream& stream, const CollectiveOp& op) 
     state_of[segment.parameter] = &segment;
   }
   for (const std::int64_t rank : plan_.replica_peers(group, options_.rank)) {
-    const std::byte* from =
-        rank == options_.rank
-            ? reinterpret_cast<const std::byte*>(parts_->reduced(group))
-            : parts_->staged(op) + staged.receive[static_cast<std::size_t>(rank)].offset;
+    const std::byte* from = rank == options_.rank
+                                ? reinterpret_cast<const std::byte*>(parts_->reduced(group))
+                                : parts_->staged(op).device<std::byte>() +
+                                      staged.receive[static_cast<std::size_t>(rank)].offset;
     for (const Segment& segment : parts_->layout.reduce_part(group, rank).segments) {
       const Segment& state = *state_of[segment.parameter];
       float* to = parts_->optimizer_gradient(plan_, group, state);

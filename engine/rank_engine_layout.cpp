@@ -275,6 +275,19 @@ std::size_t RankLayout::staging_bytes(Channel channel) const {
   return most;
 }
 
+std::size_t RankLayout::outgoing_bytes(Channel channel) const {
+  std::int64_t elements = 0;
+  for (std::size_t index = 0; ranks_ > 1 && index < groups_.size(); ++index) {
+    const GroupLayout& layout = groups_[index];
+    if (channel == Channel::gather && !layout.shards.ranks.empty()) {
+      elements = std::max({elements, layout.state.element_count, layout.kept_here.element_count});
+    } else if (channel == Channel::reduce && plan_->spread(index)) {
+      elements = std::max(elements, layout.reduce.element_count);
+    }
+  }
+  return floats(elements);
+}
+
 std::int64_t RankLayout::sum_scratch_elements() const {
   std::int64_t most = 0;
   for (const GroupLayout& group : groups_) {

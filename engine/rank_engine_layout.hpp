@@ -76,6 +76,8 @@ class RankLayout {
   [[nodiscard]] StagedOp staged(const CollectiveOp& op, bool smaller) const;
   /// Bytes of one staging slot of a channel.
   [[nodiscard]] std::size_t staging_bytes(Channel channel) const;
+  /// The most that one op of the channel sends from where it lies, without staging.
+  [[nodiscard]] std::size_t outgoing_bytes(Channel channel) const;
 
   /// Elements of one shared buffer of gathered weights, and their number.
   [[nodiscard]] std::int64_t gather_elements() const { return gather_elements_; }

@@ -1,4 +1,4 @@
-// Plans and engines from options, with the errors a user can mend.
+// Plans from options, with the errors a user can mend.
 
 #include <fmt/format.h>
 
@@ -8,8 +8,6 @@
 #include "engine/base/check.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank_engine.hpp"
-#include "kernels/device/cuda_device.hpp"
-#include "kernels/device/device_error.hpp"
 
 namespace train::engine {
 
@@ -44,41 +42,6 @@ Status check_freeze(const RankEngine::Options& options) {
     }
   }
   return {};
-}
-
-Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
-                                                     const RankEngine::Options& options) {
-  const kernels::KernelTable* kernels =
-      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
-  if (kernels == nullptr) {
-    return user_error(fmt::format("runtime.device = \"{}\": {}; set runtime.device = \"cpu\"",
-                                  device, kernels::cuda_absence()));
-  }
-  if (const auto plan = plan_of(options); !plan) {
-    return plan.error();
-  }
-  TRAIN_RETURN_IF_ERROR(check_freeze(options));
-  try {
-    return std::make_unique<RankEngine>(*kernels, options);
-  } catch (const kernels::DeviceError& error) {
-    return failure(
-        fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size, or split "
-                    "it over more ranks (--dry-run shows what is needed)",
-                    error.what()));
-  }
-}
-
-const kernels::KernelTable& kernels_of(const std::string& device) {
-  const kernels::KernelTable* kernels =
-      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
-  TRAIN_CHECK(kernels != nullptr, "no device {}", device);
-  return *kernels;
-}
-
-std::string kernel_set_name() { return kernels::kernel_set(); }
-
-double measure_peak_flops(int threads, double seconds) {
-  return kernels::measure_gemm_flops(threads, seconds);
 }
 
 }  // namespace train::engine

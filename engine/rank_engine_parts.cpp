@@ -12,10 +12,10 @@ std::size_t bytes(std::int64_t count, std::size_t size) {
 }
 
 std::vector<kernels::Buffer> make_shared(std::int64_t count, std::int64_t elements,
-                                         const char* name) {
+                                         const char* name, kernels::MemoryKind kind) {
   std::vector<kernels::Buffer> buffers;
   for (std::int64_t i = 0; i < count; ++i) {
-    buffers.emplace_back(bytes(elements, sizeof(float)), fmt::format("{} {}", name, i));
+    buffers.emplace_back(bytes(elements, sizeof(float)), fmt::format("{} {}", name, i), kind);
   }
   return buffers;
 }
@@ -31,11 +31,12 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
       eval_schedule(plan, CommandKind::evaluate),
       diagnose_schedule(plan, CommandKind::diagnose),
       norms(plan, layout),
-      scalars(sizeof(StepScalars), "step scalars"),
+      scalars(kernels, sizeof(StepScalars), "step scalars"),
       decay(kernels, layout.optimizer(), ParameterGroup::decay),
       no_decay(kernels, layout.optimizer(), ParameterGroup::no_decay) {
-  make_buffers(options);
-  make_blocks(plan);
+  make_buffers(kernels, options);
+  make_staging(kernels);
+  make_blocks(kernels, plan);
   states.reserve(plan.groups().size());
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     states.emplace_back(kernels, plan.groups()[index], layout.group(index), layout.optimizer(),
@@ -63,38 +64,50 @@ void RankEngine::Parts::make_gradients(const kernels::KernelTable& kernels, cons
     }
     if (group.spread_apart) {
       gradient.spread = {bytes(group.state.element_count, sizeof(float)),
-                         "spread gradients of " + name};
+                         "spread gradients of " + name, kernels.device->memory};
     }
     gradient.kept = {bytes(group.kept_here.element_count, layout.compute_size()),
-                     "kept weights of " + name};
+                     "kept weights of " + name, kernels.device->memory};
   }
 }
 
-void RankEngine::Parts::make_buffers(const Options& options) {
-  gather_buffers = make_shared(layout.gather_buffers(), layout.gather_elements(), "gathered");
-  leaves = make_shared(layout.leaf_buffers(), layout.leaf_elements(), "gradient leaf");
-  for (const Channel channel : {Channel::gather, Channel::reduce}) {
-    for (kernels::Buffer& slot : staging[static_cast<std::size_t>(channel)]) {
-      slot = {layout.staging_bytes(channel), fmt::format("staging of {}", channel_name(channel))};
-    }
-  }
-  sum_scratch = {bytes(layout.sum_scratch_elements(), sizeof(float)), "received sum"};
-  rounding = {bytes(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights"};
-  row_sums = {bytes(layout.norm_rows(), sizeof(double)), "row sums"};
-  optimizer_scratch = {layout.optimizer_scratch_bytes(), "scratch of the optimizer"};
-  optimizer_sums = {bytes(layout.optimizer_sums(), sizeof(double)), "row sums of the optimizer"};
+void RankEngine::Parts::make_buffers(const kernels::KernelTable& kernels, const Options& options) {
+  const kernels::MemoryKind kind = kernels.device->memory;
+  gather_buffers = make_shared(layout.gather_buffers(), layout.gather_elements(), "gathered", kind);
+  leaves = make_shared(layout.leaf_buffers(), layout.leaf_elements(), "gradient leaf", kind);
+  sum_scratch = {bytes(layout.sum_scratch_elements(), sizeof(float)), "received sum", kind};
+  rounding = {bytes(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights", kind};
+  row_sums = {bytes(layout.norm_rows(), sizeof(double)), "row sums", kind};
+  optimizer_scratch = {layout.optimizer_scratch_bytes(), "scratch of the optimizer", kind};
+  optimizer_sums = {kernels, bytes(layout.optimizer_sums(), sizeof(double)),
+                    "row sums of the optimizer"};
   const std::size_t slots =
       bytes(options.batch.micro_batch * options.seq_len * options.lane_slots, sizeof(std::int32_t));
-  tokens = {slots, "lane tokens"};
-  targets = {slots, "lane targets"};
+  tokens = {kernels, slots, "lane tokens"};
+  targets = {kernels, slots, "lane targets"};
 }
 
-void RankEngine::Parts::make_blocks(const ShardPlan& plan) {
+void RankEngine::Parts::make_staging(const kernels::KernelTable& kernels) {
+  for (const Channel channel : {Channel::gather, Channel::reduce}) {
+    const auto at = static_cast<std::size_t>(channel);
+    for (std::size_t slot = 0; slot < kStagingSlots; ++slot) {
+      const std::string name = fmt::format("staging of {}", channel_name(channel));
+      staging[at][slot] = {kernels, layout.staging_bytes(channel), name};
+      if (!kernels.device->is_host()) {
+        outgoing[at][slot] = {layout.outgoing_bytes(channel), name + ", outgoing",
+                              kernels.device->staging};
+      }
+    }
+  }
+}
+
+void RankEngine::Parts::make_blocks(const kernels::KernelTable& kernels, const ShardPlan& plan) {
   const std::int64_t ranks = layout.ranks();
   const std::size_t lane_counts = 2 * plan.unit_count() * sizeof(std::int64_t);
-  step_sums = {bytes(layout.step_block(ranks), sizeof(double)), "norms and loss sums"};
-  eval_sums = {bytes(layout.eval_block(ranks), sizeof(kernels::LossSums)), "evaluation loss sums"};
-  nonfinite = {bytes(layout.lane_block(ranks), lane_counts), "non-finite counts"};
+  step_sums = {kernels, bytes(layout.step_block(ranks), sizeof(double)), "norms and loss sums"};
+  eval_sums = {kernels, bytes(layout.eval_block(ranks), sizeof(kernels::LossSums)),
+               "evaluation loss sums"};
+  nonfinite = {kernels, bytes(layout.lane_block(ranks), lane_counts), "non-finite counts"};
   step_sums_at.resize(static_cast<std::size_t>(layout.lane_block(ranks)));
   lane_at.resize(step_sums_at.size());
   eval_sums_at.resize(static_cast<std::size_t>(layout.eval_block(ranks)));
@@ -113,8 +126,13 @@ void RankEngine::Parts::make_blocks(const ShardPlan& plan) {
   }
 }
 
-const kernels::LossSums* RankEngine::Parts::lane_sums(std::int64_t lane) const {
-  return reinterpret_cast<const kernels::LossSums*>(step_sums.as<double>() +
+kernels::LossSums* RankEngine::Parts::lane_sums(std::int64_t lane) const {
+  return reinterpret_cast<kernels::LossSums*>(step_sums.device<double>() +
+                                              step_sums_at[static_cast<std::size_t>(lane)]);
+}
+
+const kernels::LossSums* RankEngine::Parts::host_lane_sums(std::int64_t lane) const {
+  return reinterpret_cast<const kernels::LossSums*>(step_sums.host<double>() +
                                                     step_sums_at[static_cast<std::size_t>(lane)]);
 }
 
@@ -138,8 +156,12 @@ float* RankEngine::Parts::optimizer_gradient(const ShardPlan& plan, std::size_t 
   return reduced(group) + segment.packed_offset;
 }
 
-std::byte* RankEngine::Parts::staged(const CollectiveOp& op) const {
-  return staging[static_cast<std::size_t>(op.channel)][op.index % kStagingSlots].data();
+const MirroredBuffer& RankEngine::Parts::staged(const CollectiveOp& op) const {
+  return staging[static_cast<std::size_t>(op.channel)][op.index % kStagingSlots];
+}
+
+const kernels::Buffer& RankEngine::Parts::outgoing_of(const CollectiveOp& op) const {
+  return outgoing[static_cast<std::size_t>(op.channel)][op.index % kStagingSlots];
 }
 
 }  // namespace train::engine

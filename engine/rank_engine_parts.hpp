@@ -8,13 +8,14 @@
 #include "engine/gradient_norm.hpp"
 #include "engine/group_state.hpp"
 #include "engine/lanes/lane_tree.hpp"
+#include "engine/mirrored_buffer.hpp"
 #include "engine/optimizer/optimizer_group.hpp"
 #include "engine/rank_engine.hpp"
 #include "engine/rank_engine_layout.hpp"
 
 namespace train::engine {
 
-/// The device results that the host reads after a step.
+/// What the host works out of a step's sums, and the gate that a kernel makes of that.
 struct StepScalars {
   double squared_norm = 0.0;
   double cross_entropy = 0.0;
@@ -44,38 +45,46 @@ struct RankEngine::Parts {
   std::vector<GroupState> states;
   std::vector<GroupGradient> gradients;
   std::vector<kernels::Buffer> gather_buffers, leaves;
-  std::array<std::array<kernels::Buffer, kStagingSlots>, kChannelCount> staging;
+  std::array<std::array<MirroredBuffer, kStagingSlots>, kChannelCount> staging;
+  /// The host's copies of what is sent from where it lies, by slot; none on the CPU.
+  std::array<std::array<kernels::Buffer, kStagingSlots>, kChannelCount> outgoing;
   kernels::Buffer sum_scratch;  // fp32 copy of a received bf16 sum.
   kernels::Buffer rounding;     // bf16 halves on the way from masters to compute weights.
   kernels::Buffer row_sums;
   kernels::Buffer optimizer_scratch;
-  kernels::Buffer optimizer_sums;  // Row sums of one update's slice; empty: it makes none.
+  MirroredBuffer optimizer_sums;  // Row sums of one update's slice; empty: it makes none.
   std::array<std::vector<ExactSum>, 2> group_sums;  // Of its rows reported here: by ParameterGroup.
-  kernels::Buffer tokens, targets;
+  MirroredBuffer tokens, targets;
   // Exchanged blocks of all ranks, one after the other: norms and loss sums; evaluation loss sums;
-  // counts of NaN and Inf.
-  kernels::Buffer step_sums, eval_sums, nonfinite;
+  // counts of NaN and Inf. The host's copies are whole, the device's hold this rank's block alone.
+  MirroredBuffer step_sums, eval_sums, nonfinite;
   std::vector<std::int64_t> step_sums_at, eval_sums_at, lane_at;  // By lane.
   NormTree norms;
   std::vector<double> unit_squares;
-  kernels::Buffer scalars;
+  MirroredBuffer scalars;
   OptimizerGroup decay, no_decay;
   std::optional<GradientSet> gradient_set;
   std::vector<std::vector<std::size_t>> frozen;  // By group: indices in the gradient set.
 
-  [[nodiscard]] StepScalars* step_scalars() const { return scalars.as<StepScalars>(); }
-  [[nodiscard]] const kernels::LossSums* lane_sums(std::int64_t lane) const;
+  /// The host's.
+  [[nodiscard]] const StepScalars& results() const { return *scalars.host<StepScalars>(); }
+  /// The device's, which kernels write; of training lanes.
+  [[nodiscard]] kernels::LossSums* lane_sums(std::int64_t lane) const;
+  /// The same lane's of the host.
+  [[nodiscard]] const kernels::LossSums* host_lane_sums(std::int64_t lane) const;
   /// The finished gradient of the reduce part, packed; nullptr if it has no rows.
   [[nodiscard]] float* reduced(std::size_t group) const;
   /// The gradient of a row of the state part as the optimizer reads it.
   [[nodiscard]] float* optimizer_gradient(const ShardPlan& plan, std::size_t group,
                                           const Segment& segment) const;
-  [[nodiscard]] std::byte* staged(const CollectiveOp& op) const;
+  [[nodiscard]] const MirroredBuffer& staged(const CollectiveOp& op) const;
+  [[nodiscard]] const kernels::Buffer& outgoing_of(const CollectiveOp& op) const;
 
  private:
   void make_gradients(const kernels::KernelTable& kernels, const ShardPlan& plan);
-  void make_buffers(const Options& options);
-  void make_blocks(const ShardPlan& plan);
+  void make_buffers(const kernels::KernelTable& kernels, const Options& options);
+  void make_staging(const kernels::KernelTable& kernels);
+  void make_blocks(const kernels::KernelTable& kernels, const ShardPlan& plan);
 };
 
 }  // namespace train::engine

@@ -33,20 +33,26 @@ void RankEngine::finish_gradient(kernels::Stream& stream, std::size_t group) {
     const GradientShard& shard = parts_->gradient_set->shards()[index];
     kernels_->fill(stream, {.out = shard.data, .value = 0.0F, .count = shard.rows * shard.cols});
   }
-  double* own_block = parts_->step_sums.as<double>() + parts_->layout.step_block(options_.rank);
-  sum_squares(*kernels_, stream, plan_.groups()[group], parts_->layout.group(group).reduce,
-              tree->root(), parts_->row_sums.as<double>(),
-              own_block + parts_->norms.first_node(group));
+  double* nodes = parts_->step_sums.device<double>() + parts_->layout.step_block(options_.rank) +
+                  parts_->norms.first_node(group);
+  const double* end =
+      sum_squares(*kernels_, stream, plan_.groups()[group], parts_->layout.group(group).reduce,
+                  tree->root(), parts_->row_sums.as<double>(), nodes);
+  parts_->step_sums.to_host(stream, nodes, static_cast<std::size_t>(end - nodes));
 }
 
 void RankEngine::combine(kernels::Stream& stream) {
-  StepScalars* scalars = parts_->step_scalars();
-  stream.enqueue([parts = parts_.get(), lanes = plan_.train_lanes().lanes(), scalars] {
-    const auto sums_of = [parts](std::int64_t lane) { return parts->lane_sums(lane); };
-    scalars->cross_entropy = sum_lanes(lanes, &kernels::LossSums::cross_entropy, sums_of);
-    scalars->z_squared = sum_lanes(lanes, &kernels::LossSums::z_squared, sums_of);
-    scalars->squared_norm = parts->norms.finish(parts->step_sums.as<double>(), parts->unit_squares);
+  const MirroredBuffer& mirrored = parts_->scalars;
+  auto* results = mirrored.host<StepScalars>();
+  stream.enqueue([parts = parts_.get(), lanes = plan_.train_lanes().lanes(), results] {
+    const auto sums_of = [parts](std::int64_t lane) { return parts->host_lane_sums(lane); };
+    results->cross_entropy = sum_lanes(lanes, &kernels::LossSums::cross_entropy, sums_of);
+    results->z_squared = sum_lanes(lanes, &kernels::LossSums::z_squared, sums_of);
+    results->squared_norm =
+        parts->norms.finish(parts->step_sums.host<double>(), parts->unit_squares);
   });
+  mirrored.to_device(stream, results);
+  auto* scalars = mirrored.device<StepScalars>();
   const auto tokens = static_cast<double>(tokens_per_step());
   kernels_->clip_scale(stream,
                        {.squared_norm = &scalars->squared_norm,
@@ -56,18 +62,18 @@ void RankEngine::combine(kernels::Stream& stream) {
                         .loss_scale = 1.0 / tokens,
                         .z_scale = static_cast<double>(options_.shape.z_loss_coeff) / tokens,
                         .clip = static_cast<float>(options_.optimizer.grad_clip)});
+  mirrored.to_host(stream, &scalars->gate);
 }
 
 StepResult RankEngine::step_result(std::int64_t step) const {
-  const StepScalars* scalars = parts_->step_scalars();
-  StepResult result{
-      .loss = scalars->gate.loss,
-      .cross_entropy = scalars->cross_entropy / static_cast<double>(tokens_per_step()),
-      .grad_norm = static_cast<double>(scalars->gate.grad_norm),
-      .lr = learning_rate_of(step),
-      .poisoned = scalars->gate.poisoned != 0,
-      .unit_grad_norms = {},
-      .optimizer_sums = {}};
+  const StepScalars& results = parts_->results();
+  StepResult result{.loss = results.gate.loss,
+                    .cross_entropy = results.cross_entropy / static_cast<double>(tokens_per_step()),
+                    .grad_norm = static_cast<double>(results.gate.grad_norm),
+                    .lr = learning_rate_of(step),
+                    .poisoned = results.gate.poisoned != 0,
+                    .unit_grad_norms = {},
+                    .optimizer_sums = {}};
   for (const double square : parts_->unit_squares) {
     result.unit_grad_norms.push_back(std::sqrt(square));
   }
@@ -80,7 +86,7 @@ StepResult RankEngine::step_result(std::int64_t step) const {
 
 EvaluationResult RankEngine::evaluation_result() const {
   const auto sums_of = [this](std::int64_t lane) {
-    return parts_->eval_sums.as<kernels::LossSums>() +
+    return parts_->eval_sums.host<kernels::LossSums>() +
            parts_->eval_sums_at[static_cast<std::size_t>(lane)];
   };
   const std::int64_t lanes = plan_.eval_lanes().lanes();
@@ -91,14 +97,15 @@ EvaluationResult RankEngine::evaluation_result() const {
 }
 
 NonfiniteOrigin RankEngine::nonfinite_origin() const {
+  const auto* counts = parts_->nonfinite.host<std::int64_t>();
   for (std::int64_t lane = 0; lane < plan_.train_lanes().lanes(); ++lane) {
     for (std::size_t unit = 0; unit < unit_count(); ++unit) {
-      if (*nonfinite_slot(lane, unit, false) > 0) {
+      if (counts[nonfinite_at(lane, unit, false)] > 0) {
         return {.found = true, .lane = lane, .unit = unit, .backward = false};
       }
     }
     for (std::size_t unit = unit_count(); unit-- > 0;) {
-      if (*nonfinite_slot(lane, unit, true) > 0) {
+      if (counts[nonfinite_at(lane, unit, true)] > 0) {
         return {.found = true, .lane = lane, .unit = unit, .backward = true};
       }
     }
@@ -106,7 +113,7 @@ NonfiniteOrigin RankEngine::nonfinite_origin() const {
   return {};
 }
 
-bool RankEngine::poisoned() const { return parts_->step_scalars()->gate.poisoned != 0; }
+bool RankEngine::poisoned() const { return parts_->results().gate.poisoned != 0; }
 
 MemoryPlan RankEngine::allocated() const {
   MemoryPlan memory;
@@ -132,7 +139,7 @@ MemoryPlan RankEngine::allocated() const {
   memory.gathered_bytes += sum(parts_->gather_buffers);
   memory.transfer_bytes = sum(parts_->leaves) + parts_->sum_scratch.size_bytes();
   for (const auto& channel : parts_->staging) {
-    for (const kernels::Buffer& slot : channel) {
+    for (const MirroredBuffer& slot : channel) {
       memory.transfer_bytes += slot.size_bytes();
     }
   }

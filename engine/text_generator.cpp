@@ -14,7 +14,7 @@ TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelSha
       weights_(std::move(weights)),
       tokens_(static_cast<std::size_t>(context) * sizeof(std::int32_t), "prompt tokens"),
       logits_(static_cast<std::size_t>(shape.vocab_size) * sizeof(float), "logits") {
-  TRAIN_CHECK(weights_.size() == model_.unit_count());
+  TRAIN_CHECK(weights_.size() == model_.unit_count() && kernels.device->is_host());
 }
 
 UnitMemory TextGenerator::memory_of(std::size_t unit) const {

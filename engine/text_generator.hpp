@@ -14,7 +14,7 @@
 namespace train::engine {
 
 /// Continues a text token by token with a trained model. A plain tool outside training: it blocks.
-/// Each token is a forward pass over the last `context` tokens.
+/// Each token is a forward pass over the last `context` tokens. REQUIRES: kernels of the host.
 /// Ownership: owns its activations; borrows the weights (flat, one pointer per unit).
 class TextGenerator {
  public:

@@ -8,6 +8,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/convert.hpp"
 #include "kernels/dana.hpp"
+#include "kernels/device/device.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/global_norm.hpp"
@@ -24,6 +25,8 @@ namespace train::kernels {
 /// Every kernel is deterministic, and its bits do not depend on the number of threads.
 struct KernelTable {
   const char* name;
+  const Device* device;         ///< What they run on.
+  std::string (*kernel_set)();  ///< What decides their bits, by name; recorded in every manifest.
 
   void (*matmul)(Stream&, const MatmulParams&);
   void (*embedding_forward)(Stream&, const EmbeddingForwardParams&);
@@ -68,8 +71,7 @@ struct KernelTable {
 /// (device/cuda_device.hpp).
 [[nodiscard]] const KernelTable* cuda_backend();
 
-/// Name of what decides the bits: instruction set, GEMM library and version
-/// ("cpu-avx512 onednn-2.6.3"). Recorded in every manifest.
+/// The CPU's kernel set: instruction set, GEMM library and version ("cpu-avx512 onednn-2.6.3").
 [[nodiscard]] std::string kernel_set();
 /// FLOP/s of the GEMM library on this machine with `threads` threads, measured for about
 /// `seconds` (blocking; start-up and benches only): the peak that MFU refers to.

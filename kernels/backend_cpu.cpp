@@ -60,8 +60,10 @@ double best_gemm_flops(int threads, double seconds) {
 }  // namespace
 
 const KernelTable& cpu_backend() {
-  static constexpr KernelTable table{
+  static const KernelTable table{
       .name = "cpu",
+      .device = &cpu_device(),
+      .kernel_set = kernel_set,
       .matmul = cpu::matmul,
       .embedding_forward = cpu::embedding_forward,
       .embedding_backward = cpu::embedding_backward,

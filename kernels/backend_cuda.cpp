@@ -1,11 +1,24 @@
 #include "kernels/backend.hpp"
+
+#include <fmt/format.h>
+
 #include "kernels/device/cuda_device.hpp"
+#include "kernels/gemm_cuda.hpp"
 
 namespace train::kernels {
+namespace {
+
+std::string cuda_kernel_set() {
+  return fmt::format("cuda-{} {}", cuda_device_name(), cuda::gemm_library());
+}
+
+}  // namespace
 
 const KernelTable* cuda_backend() {
-  static constexpr KernelTable table{
+  static const KernelTable table{
       .name = "cuda",
+      .device = &cuda_device(),
+      .kernel_set = cuda_kernel_set,
       .matmul = cuda::matmul,
       .embedding_forward = cuda::embedding_forward,
       .embedding_backward = cuda::embedding_backward,

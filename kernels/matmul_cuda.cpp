@@ -165,6 +165,11 @@ void MatmulPlans::choose(MatmulPlan& plan, const MatmulParams& p) const {
 
 namespace cuda {
 
+std::string gemm_library() {
+  const std::size_t version = cublas_lt().version();
+  return fmt::format("cublaslt-{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 void gemm(CudaStream& stream, const MatmulParams& p) {
   if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
     return;

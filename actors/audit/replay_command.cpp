@@ -18,6 +18,7 @@
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 namespace {
@@ -216,7 +217,7 @@ class Replay {
 };
 
 /// Bits belong to a kernel set.
-Status warn_of_kernels(const ReplayRange& range) {
+Status warn_of_kernels(const ReplayRange& range, const std::string& device) {
   if (!range.start) {
     return {};
   }
@@ -224,7 +225,7 @@ Status warn_of_kernels(const ReplayRange& range) {
   if (!manifest) {
     return manifest.error();
   }
-  const std::string here = engine::kernel_set_name();
+  const std::string here = engine::kernel_set_name(device);
   if (manifest->fields.kernel_set != here) {
     log_warning(fmt::format("kernel_set_changed saved with {}, replayed on {}: bits will differ",
                             manifest->fields.kernel_set, here));
@@ -237,7 +238,9 @@ Result<int> replay(const cli::ReplayOptions& options) {
   if (!plan) {
     return plan.error();
   }
-  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range));
+  const std::string& device = plan->run.config.runtime.device;
+  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.shape));
+  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range, device));
   return Replay(std::move(plan).value(), options.run_directory).run();
 }
 

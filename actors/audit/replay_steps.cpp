@@ -23,7 +23,7 @@ std::vector<std::uint64_t> tensor_digests(const std::vector<RankContext>& ranks)
   const auto names = tensor_names(ranks);
   std::vector<std::uint64_t> all(names.size());
   for (const RankContext& rank : ranks) {
-    const auto own = engine::tensor_digests(rank->engine->shard_views(), names);
+    const auto own = rank->engine->tensor_digests(names);
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i] += own[i];
     }

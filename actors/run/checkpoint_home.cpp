@@ -10,6 +10,7 @@
 
 #include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
+#include "engine/host_state.hpp"
 #include "storage/atomic_file.hpp"
 
 namespace train::actors {
@@ -200,8 +201,9 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
   if (!manifest) {
     return manifest.error();
   }
-  auto views = engine.state_views();
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, views));
+  engine::HostState state(engine.device(), engine.state_views());
+  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views()));
+  state.store();
   engine.settle_restored();
   return {};
 }

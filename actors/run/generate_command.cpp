@@ -14,6 +14,7 @@
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/trained_model.hpp"
+#include "engine/run_device.hpp"
 #include "engine/text_generator.hpp"
 #include "storage/prepare.hpp"
 
@@ -47,8 +48,8 @@ int generate_command(const cli::GenerateOptions& options) {
   }
   const auto stream =
       kernels::make_thread_stream("compute", resolve_threads(model->config.runtime.threads));
-  engine::TextGenerator generator(engine::kernels_of(model->config.runtime.device),
-                                  model->options.shape, model->options.seq_len, model->weights());
+  engine::TextGenerator generator(engine::kernels_of("cpu"), model->options.shape,
+                                  model->options.seq_len, model->weights());
   std::fputs(options.prompt.c_str(), stdout);
   generator.generate(*stream,
                      {.prompt = encode_bytes(options.prompt),

@@ -8,7 +8,7 @@
 #include "actors/net/credentials.hpp"
 #include "actors/run/node_run.hpp"
 #include "actors/run/signal_watcher.hpp"
-#include "engine/rank_engine.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 namespace {
@@ -25,11 +25,12 @@ HeadNetwork::HeadNetwork(const PreparedRun& run)
       generation_(run.generation),
       system_(config_),
       self_(system_),
-      cluster_(spawn_cluster(system_, {.ranks = run.config().parallel.ranks,
-                                       .version = ACTORTRAIN_VERSION,
-                                       .plan_digest = run.plan.plan_digest,
-                                       .kernel_set = engine::kernel_set_name(),
-                                       .waiter = caf::actor_cast<caf::actor>(self_)})) {}
+      cluster_(spawn_cluster(system_,
+                             {.ranks = run.config().parallel.ranks,
+                              .version = ACTORTRAIN_VERSION,
+                              .plan_digest = run.plan.plan_digest,
+                              .kernel_set = engine::kernel_set_name(run.config().runtime.device),
+                              .waiter = caf::actor_cast<caf::actor>(self_)})) {}
 
 HeadNetwork::~HeadNetwork() {
   end_nodes(kExitStopped);

@@ -8,6 +8,7 @@
 #include "actors/run/respawns.hpp"
 #include "checkpoint/row_map.hpp"
 #include "engine/base/check.hpp"
+#include "engine/host_state.hpp"
 #include "engine/optimizer/registry.hpp"
 
 namespace train::actors {
@@ -155,8 +156,9 @@ Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine)
       held.push_back(std::move(view));
     }
   }
-  auto views = engine.state_views();
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore_held(source, held, views));
+  engine::HostState state(engine.device(), engine.state_views());
+  TRAIN_RETURN_IF_ERROR(checkpoint::restore_held(source, held, state.views()));
+  state.store();
   engine.settle_restored();
   return {};
 }

@@ -13,6 +13,7 @@
 #include "engine/base/log.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 namespace {
@@ -25,7 +26,7 @@ CheckpointHome::Options home_options(const configs::RunConfig& config,
   checkpoint::ManifestFields fields;
   fields.lanes = config.batch.lanes;
   fields.micro_batch = config.batch.micro_batch;
-  fields.kernel_set = engine::kernel_set_name();
+  fields.kernel_set = engine::kernel_set_name(config.runtime.device);
   fields.config_text = configs::to_toml(config);
   const configs::CheckpointSection& section = config.checkpoint;
   return {.places = find_places(directory.root, section.local_dir),
@@ -130,7 +131,7 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
 }
 
 double measure_peak_flops(const configs::RunConfig& config) {
-  return engine::measure_peak_flops(node_threads(config), kPeakSeconds);
+  return engine::measure_peak_flops(config.runtime.device, node_threads(config), kPeakSeconds);
 }
 
 Status find_start_again(PreparedRun& run, std::int64_t reported,

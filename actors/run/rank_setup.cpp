@@ -7,6 +7,7 @@
 
 #include "actors/net/node_place.hpp"
 #include "actors/run/checkpoint_home.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 

@@ -25,6 +25,7 @@
 #include "configs/load_config.hpp"
 #include "engine/base/log.hpp"
 #include "engine/base/units.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 namespace {
@@ -293,6 +294,10 @@ int run_command(const cli::RunOptions& options) {
   if (options.dry_run) {
     std::fputs(describe_plan(*plan).c_str(), stdout);
     return kExitFinished;
+  }
+  if (const Status there = engine::check_device(plan->config.runtime.device, plan->engine.shape);
+      !there) {
+    return report_error(there.error());
   }
   const auto place = find_place(config->parallel.nodes, process_environment());
   if (!place) {

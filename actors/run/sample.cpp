@@ -9,6 +9,7 @@
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/trained_model.hpp"
 #include "engine/base/log.hpp"
+#include "engine/run_device.hpp"
 #include "engine/text_generator.hpp"
 
 namespace train::actors {
@@ -27,8 +28,8 @@ void show_sample(const PreparedRun& run) {
   const engine::ModelShape& shape = model->options.shape;
   const auto stream =
       kernels::make_thread_stream("compute", resolve_threads(run.config().runtime.threads));
-  engine::TextGenerator generator(engine::kernels_of(run.config().runtime.device), shape,
-                                  model->options.seq_len, model->weights());
+  engine::TextGenerator generator(engine::kernels_of("cpu"), shape, model->options.seq_len,
+                                  model->weights());
   std::string text = section.sample_prompt;
   generator.generate(*stream,
                      {.prompt = encode_bytes(section.sample_prompt),

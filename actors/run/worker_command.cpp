@@ -231,7 +231,7 @@ int Worker::follow(const Assignment& assignment) const {
                                   caf::actor_cast<ObserverActor>(assignment.observer)});
   self->send(head, WorkerReady{.rank = rank,
                                .plan_digest = plan_digest,
-                               .kernel_set = engine::kernel_set_name(),
+                               .kernel_set = (*context)->engine->kernel_table().kernel_set(),
                                .rank_actor = caf::actor_cast<caf::strong_actor_ptr>(actors.rank),
                                .process = caf::actor_cast<caf::strong_actor_ptr>(self)});
   const int exit_code = wait_for_end();

@@ -37,7 +37,8 @@ LaneTree::LaneTree(const kernels::KernelTable& kernels, std::int64_t elements, s
     }
     places_.push_back(buffers_
                           .emplace_back(static_cast<std::size_t>(elements) * sizeof(float),
-                                        fmt::format("{} partial {}", name, i))
+                                        fmt::format("{} partial {}", name, i),
+                                        kernels.device->memory)
                           .as<float>());
   }
 }

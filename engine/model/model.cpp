@@ -54,7 +54,7 @@ Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::
     : shape_(shape),
       workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient)),
       units_(build_units(shape, kernels, *workspace_, options)) {
-  workspace_->allocate();
+  workspace_->allocate(kernels.device->memory);
 }
 
 Model::~Model() = default;

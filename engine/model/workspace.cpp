@@ -97,13 +97,11 @@ void Workspace::lend(std::vector<UnitBytes> gradients) {
   loans_ = std::move(gradients);
 }
 
-void Workspace::allocate() {
+void Workspace::allocate(kernels::MemoryKind kind) {
   TRAIN_CHECK(buffers_.empty());
   buffers_.reserve(reservations_.size() + 2);
-  const auto add = [this](std::size_t size_bytes, const std::string& name) {
-    return buffers_
-        .emplace_back(size_bytes == 0 ? kernels::Buffer() : kernels::Buffer(size_bytes, name))
-        .data();
+  const auto add = [this, kind](std::size_t size_bytes, const std::string& name) {
+    return buffers_.emplace_back(size_bytes, name, kind).data();
   };
   const ArenaPlan plan = plan_kept();
   std::byte* arena = add(plan.size_bytes, "activations");

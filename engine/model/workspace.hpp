@@ -60,8 +60,8 @@ class Workspace {
   /// Gradients that shall lie where activations did (plan_arena()); before allocate().
   void lend(std::vector<UnitBytes> gradients);
 
-  /// Allocates all slots. Throws kernels::DeviceError when there is no memory.
-  void allocate();
+  /// Allocates all slots, of that kind. Throws kernels::DeviceError when there is no memory.
+  void allocate(kernels::MemoryKind kind);
 
   /// Memory of the gradient with that index in lend(); valid until the next forward pass.
   [[nodiscard]] float* lent(std::size_t index) const;

@@ -53,18 +53,22 @@ void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const
   for (const Entry& entry : entries_) {
     optimizer_->update(stream, entry.slice, step);
     if (sums != nullptr) {
-      add_up(stream, entry, sums);
+      add_up(stream, entry, update);
     }
   }
 }
 
 void OptimizerGroup::add_up(kernels::Stream& stream, const Entry& entry,
-                            std::vector<ExactSum>* sums) const {
+                            const Update& update) const {
   const std::size_t count = optimizer_->row_sums().size();
   const double* values =
       entry.slice.row_sums + static_cast<std::size_t>(entry.counted.first) * count;
   const std::size_t total = static_cast<std::size_t>(entry.counted.count) * count;
-  stream.enqueue([sums, values, count, total] {
+  if (update.row_sums != nullptr) {
+    update.row_sums->to_host(stream, values, total);
+    values = update.row_sums->host<double>() + (values - update.row_sums->device<double>());
+  }
+  stream.enqueue([sums = update.sums, values, count, total] {
     for (std::size_t i = 0; i < total; ++i) {
       (*sums)[i % count].add(values[i]);
     }

@@ -5,6 +5,7 @@
 
 #include "engine/exact_sum.hpp"
 #include "engine/lanes/lane_tree.hpp"
+#include "engine/mirrored_buffer.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/parameter.hpp"
 #include "kernels/backend.hpp"
@@ -32,6 +33,8 @@ class OptimizerGroup {
     /// When diagnosed, written on the stream: the sum of each over all counted rows. Meaningless
     /// when gate->poisoned. nullptr: nobody asks.
     std::vector<ExactSum>* sums = nullptr;
+    /// Where the slices' row sums lie; nullptr: in memory that the host reads.
+    const MirroredBuffer* row_sums = nullptr;
   };
   /// Enqueues an update of all slices. Nothing changes when gate->poisoned.
   void update(kernels::Stream& stream, const Update& update) const;
@@ -42,7 +45,7 @@ class OptimizerGroup {
     OptimizerSlice slice;
     LaneRange counted;
   };
-  void add_up(kernels::Stream& stream, const Entry& entry, std::vector<ExactSum>* sums) const;
+  void add_up(kernels::Stream& stream, const Entry& entry, const Update& update) const;
 
   const kernels::KernelTable* kernels_;
   const Optimizer* optimizer_;

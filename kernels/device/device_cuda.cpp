@@ -39,6 +39,12 @@ std::string absence_of_devices() {
 
 }  // namespace
 
+std::string cuda_device_name() {
+  cudaDeviceProp properties{};
+  TRAIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  return fmt::format("sm{}{} {}", properties.major, properties.minor, properties.name);
+}
+
 void check_cuda(int status, const char* statement, const std::source_location& where) {
   if (status != cudaSuccess) {
     cudaGetLastError();
@@ -50,6 +56,22 @@ void check_cuda(int status, const char* statement, const std::source_location& w
 const std::string& cuda_absence() {
   static const std::string absence = absence_of_devices();
   return absence;
+}
+
+const Device& cuda_device() {
+  static constexpr Device device{
+      .memory = MemoryKind::device,
+      .staging = MemoryKind::pinned,
+      .make_stream = [](std::string name,
+                        int /*threads*/) { return make_cuda_stream(std::move(name)); },
+      .copy =
+          [](void* to, const void* from, std::size_t size_bytes) {
+            TRAIN_CUDA_CHECK(cudaMemcpy(to, from, size_bytes, cudaMemcpyDefault));
+            // What comes from plain memory may still be under way, and our streams do not wait for
+            // the default one.
+            TRAIN_CUDA_CHECK(cudaStreamSynchronize(nullptr));
+          }};
+  return device;
 }
 
 std::unique_ptr<Stream> make_cuda_stream(std::string name, int device) {

@@ -22,6 +22,7 @@
 #include "actors/run/run_plan.hpp"
 #include "actors/run/training_system.hpp"
 #include "configs/load_config.hpp"
+#include "engine/run_device.hpp"
 #include "engine/world_step.hpp"
 
 namespace {

@@ -11,7 +11,7 @@
 
 #include "actors/run/run_plan.hpp"
 #include "configs/load_config.hpp"
-#include "engine/rank_engine.hpp"
+#include "engine/run_device.hpp"
 #include "tests/bench/ranks_rows.hpp"
 
 namespace train::bench {

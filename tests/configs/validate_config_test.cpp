@@ -83,7 +83,14 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("precision.compute=fp16", "\"fp32\", \"bf16\"");
   check_refused("precision.reduce=fp16", "\"fp32\", \"bf16\"");
   check_refused("precision.determinism=none", "\"world\", \"run\"");
-  check_refused("runtime.device=cuda", "this version supports \"cpu\"");
+  check_refused("runtime.device=gpu", "this version supports \"cpu\", \"cuda\"");
+}
+
+TEST_CASE("validate_config: a device has one rank", "[configs][validate_config]") {
+  CHECK(verdict({"runtime.device=cuda"}).empty());
+  const std::string message = verdict({"batch.lanes=4", "runtime.device=cuda", "parallel.ranks=2"});
+  CHECK(message.starts_with("--set parallel.ranks=2: parallel.ranks is 2;"));
+  CHECK(message.find("device \"cuda\" has one rank") != std::string::npos);
 }
 
 TEST_CASE("validate_config: the run's name stays inside its directory",

@@ -11,10 +11,11 @@
 #include <cstring>
 
 #include "tests/cuda_emulation/block.hpp"
+#include "tests/support/guarded_memory.hpp"
 
 // CUDA as far as the kernels use it, on the CPU: their sources compile as plain C++ and run thread
 // after thread. It finds wrong indices, sums, masks and barriers, not races, and says nothing of
-// speed. What is asynchronous on a device is done at once.
+// speed. What is asynchronous on a device is done at once; memory of the device is no one else's.
 
 // NOLINTBEGIN: names of CUDA.
 #define __global__
@@ -97,32 +98,38 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 
+struct cudaDeviceProp {
+  char name[16] = "emulated";
+  int major = 8, minor = 0;
+};
+
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   std::size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
 };
 
-inline cudaError_t cuda_emulation_memory(void** data, std::size_t size_bytes) {
-  *data = std::aligned_alloc(256, (size_bytes + 255) / 256 * 256);
+inline cudaError_t cuda_emulation_memory(void** data, std::size_t size_bytes, bool pinned) {
+  *data = train::test::guarded_memory(size_bytes, pinned);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 inline cudaError_t cudaHostAlloc(void** data, std::size_t size_bytes, unsigned) {
-  return cuda_emulation_memory(data, size_bytes);
+  return cuda_emulation_memory(data, size_bytes, true);
 }
 inline cudaError_t cudaMalloc(void** data, std::size_t size_bytes) {
-  return cuda_emulation_memory(data, size_bytes);
+  return cuda_emulation_memory(data, size_bytes, false);
 }
 inline cudaError_t cudaMallocAsync(void** data, std::size_t size_bytes, cudaStream_t) {
-  return cuda_emulation_memory(data, size_bytes);
+  return cuda_emulation_memory(data, size_bytes, false);
 }
 inline cudaError_t cudaFree(void* data) {
-  std::free(data);
+  train::test::free_guarded_memory(data);
   return cudaSuccess;
 }
 inline cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
 inline cudaError_t cudaFreeAsync(void* data, cudaStream_t) { return cudaFree(data); }
 inline cudaError_t cudaMemset(void* data, int value, std::size_t size_bytes) {
+  const train::test::DeviceWork work;
   std::memset(data, value, size_bytes);
   return cudaSuccess;
 }
@@ -131,11 +138,20 @@ inline cudaError_t cudaMemsetAsync(void* data, int value, std::size_t size_bytes
 }
 inline cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t size_bytes,
                                    cudaMemcpyKind, cudaStream_t) {
+  const train::test::DeviceWork work;
   std::memmove(out, in, size_bytes);
   return cudaSuccess;
 }
+inline cudaError_t cudaMemcpy(void* out, const void* in, std::size_t size_bytes,
+                              cudaMemcpyKind kind) {
+  return cudaMemcpyAsync(out, in, size_bytes, kind, nullptr);
+}
 inline cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
@@ -166,6 +182,7 @@ inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { r
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
+  const train::test::DeviceWork work;
   cuda_emulation::run_grid(config->gridDim, config->blockDim, config->dynamicSmemBytes,
                            [&] { kernel(args...); });
   return cudaSuccess;

@@ -1,6 +1,7 @@
 // Every mistake of a user ends with exit code 2 and one line that says where and how to mend it;
 // nothing is started and nothing is left behind.
 
+#include "kernels/device/cuda_device.hpp"
 #include "tests/integration/run_site.hpp"
 #include "tests/support/full_disk.hpp"
 
@@ -50,6 +51,10 @@ TEST_CASE("mistakes: in the run file", "[integration][mistakes]") {
   const auto set = [](const std::string& assignment) {
     return Words{"run", "tiny.toml", "--set", assignment};
   };
+  if (const std::string& absence = train::kernels::cuda_absence(); !absence.empty()) {
+    check_mistake(site, set("runtime.device=cuda"),
+                  {"runtime.device = \"cuda\": " + absence, "set runtime.device = \"cpu\""});
+  }
   check_mistake(site, set("run.stpes=3"), {"--set run.stpes=3", "did you mean \"run.steps\""});
   check_mistake(site, set("run.steps=0"), {"--set run.steps=0", "1 .. 1000000000"});
   check_mistake(site, set("run.steps=2.5"), {"--set run.steps=2.5", "integer"});

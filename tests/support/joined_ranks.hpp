@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "actors/rank_runtime.hpp"
-#include "kernels/backend.hpp"
 #include "tests/support/plain_run.hpp"
 
 namespace train::test {
@@ -21,7 +20,7 @@ inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
   std::vector<actors::RankContext> ranks;
   for (std::int64_t rank = 0; rank < setup.parallel.ranks; ++rank) {
     ranks.push_back(std::make_shared<actors::RankRuntime>(
-        std::make_unique<engine::RankEngine>(kernels::cpu_backend(), engine_options(setup, rank)),
+        std::make_unique<engine::RankEngine>(*setup.kernels, engine_options(setup, rank)),
         open_tokens(directory), setup.seed, streams, threads));
   }
   for (std::size_t channel = 0; channel < engine::kChannelCount && ranks.size() > 1; ++channel) {

@@ -48,6 +48,7 @@ struct RunSetup {
   bool manual_streams = false;     ///< Else work runs inside enqueue().
   std::int64_t digest_interval = 0;
   configs::ParallelSection parallel = split_over(1, "none");
+  const kernels::KernelTable* kernels = &kernels::cpu_backend();  ///< Not of the plain loop.
 };
 
 inline engine::RankEngine::Options engine_options(const RunSetup& setup, std::int64_t rank = 0) {

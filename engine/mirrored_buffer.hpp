@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "kernels/backend.hpp"
+#include "kernels/device/buffer.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// Memory that kernels and the host both work on, each on a copy of its own: what one has written
+/// the other sees after a copy on a stream. On the CPU it is one piece of memory, and nothing is
+/// copied.
+///
+/// Threading: as of a stream's work: what the host writes or reads of it must not be on its way.
+/// Ownership: owns both copies; borrows the kernels.
+class MirroredBuffer {
+ public:
+  MirroredBuffer() = default;
+  /// Zero-filled. Throws kernels::DeviceError when there is no memory.
+  MirroredBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
+                 const std::string& name);
+
+  template <class T>
+  [[nodiscard]] T* device() const {
+    return device_.as<T>();
+  }
+  template <class T>
+  [[nodiscard]] T* host() const {
+    return is_apart() ? host_.as<T>() : device_.as<T>();
+  }
+
+  /// Enqueue the copy of `count` elements from there on, a place in the one or the other copy.
+  template <class T>
+  void to_device(kernels::Stream& stream, const T* host_data, std::size_t count = 1) const {
+    copy_in(stream, host_data, count * sizeof(T));
+  }
+  template <class T>
+  void to_host(kernels::Stream& stream, const T* device_data, std::size_t count = 1) const {
+    copy_out(stream, device_data, count * sizeof(T));
+  }
+
+  /// Of one copy.
+  [[nodiscard]] std::size_t size_bytes() const { return device_.size_bytes(); }
+
+ private:
+  [[nodiscard]] bool is_apart() const { return host_.data() != nullptr; }
+  void copy_in(kernels::Stream& stream, const void* host_data, std::size_t size_bytes) const;
+  void copy_out(kernels::Stream& stream, const void* device_data, std::size_t size_bytes) const;
+
+  const kernels::KernelTable* kernels_ = nullptr;
+  kernels::Buffer device_;
+  kernels::Buffer host_;  // None on the CPU.
+};
+
+}  // namespace train::engine

@@ -1,0 +1,67 @@
+#include "engine/run_device.hpp"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "engine/base/check.hpp"
+#include "kernels/device/cuda_device.hpp"
+#include "kernels/device/device_error.hpp"
+
+namespace train::engine {
+
+Status check_device(const std::string& device, const ModelShape& shape) {
+  if (device == "cpu") {
+    return {};
+  }
+  const auto refused = [&device](std::string_view reason) {
+    return user_error(
+        fmt::format("runtime.device = \"{}\": {}; set runtime.device = \"cpu\"", device, reason));
+  };
+  if (kernels::cuda_backend() == nullptr) {
+    return refused(kernels::cuda_absence());
+  }
+  constexpr std::int64_t kWidestHead = 256;  // Of the attention kernels.
+  if (shape.head_dim > kWidestHead) {
+    return refused(fmt::format("its heads are at most {} wide, model.head_dim is {}", kWidestHead,
+                               shape.head_dim));
+  }
+  try {
+    (void)kernel_set_name(device);
+  } catch (const kernels::DeviceError& error) {
+    return refused(error.what());
+  }
+  return {};
+}
+
+const kernels::KernelTable& kernels_of(const std::string& device) {
+  const kernels::KernelTable* kernels =
+      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
+  TRAIN_CHECK(kernels != nullptr, "no device {}", device);
+  return *kernels;
+}
+
+std::string kernel_set_name(const std::string& device) { return kernels_of(device).kernel_set(); }
+
+double measure_peak_flops(const std::string& device, int threads, double seconds) {
+  return device == "cpu" ? kernels::measure_gemm_flops(threads, seconds) : 0.0;
+}
+
+Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
+                                                     const RankEngine::Options& options) {
+  TRAIN_RETURN_IF_ERROR(check_device(device, options.shape));
+  if (const auto plan = plan_of(options); !plan) {
+    return plan.error();
+  }
+  TRAIN_RETURN_IF_ERROR(check_freeze(options));
+  try {
+    return std::make_unique<RankEngine>(kernels_of(device), options);
+  } catch (const kernels::DeviceError& error) {
+    return failure(
+        fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size, or split "
+                    "it over more ranks (--dry-run shows what is needed)",
+                    error.what()));
+  }
+}
+
+}  // namespace train::engine

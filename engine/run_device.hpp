@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/base/result.hpp"
+#include "engine/model/model_shape.hpp"
+#include "engine/rank_engine.hpp"
+#include "kernels/backend.hpp"
+
+namespace train::engine {
+
+/// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
+/// lacks a library for it; it has no kernels for such a model.
+[[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape);
+
+/// The kernels of the device named by runtime.device. REQUIRES: check_device() accepts it.
+[[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device);
+
+/// What decides the bits of those kernels, by name. REQUIRES: as kernels_of().
+[[nodiscard]] std::string kernel_set_name(const std::string& device);
+
+/// kernels::measure_gemm_flops(), for those who may not see kernels; 0 of another device than
+/// "cpu".
+[[nodiscard]] double measure_peak_flops(const std::string& device, int threads, double seconds);
+
+/// The engine on the device named by runtime.device. Errors: those of check_device(); failure if
+/// there is not enough memory (names what did not fit).
+[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(
+    const std::string& device, const RankEngine::Options& options);
+
+}  // namespace train::engine

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "kernels/device/buffer.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::kernels {
+
+/// What the kernels of a table run on: the memory they work on, their streams, and the way between
+/// that memory and the host's.
+struct Device {
+  MemoryKind memory = MemoryKind::host;   ///< Of all that kernels read and write.
+  MemoryKind staging = MemoryKind::host;  ///< Of the host, for what a stream copies in or out.
+  /// A stream for kernels, with a thread named `name`. `threads`: that a kernel may use, where they
+  /// are the host's. Blocking. Throws DeviceError.
+  std::unique_ptr<Stream> (*make_stream)(std::string name, int threads) = nullptr;
+  /// Copies between memory of any two kinds, in no stream's order: for host work, which comes when
+  /// a device has done all before it, and outside of steps. Blocking. Throws DeviceError.
+  void (*copy)(void* to, const void* from, std::size_t size_bytes) = nullptr;
+
+  /// The host may touch what kernels work on.
+  [[nodiscard]] bool is_host() const { return memory == MemoryKind::host; }
+};
+
+[[nodiscard]] const Device& cpu_device();
+
+}  // namespace train::kernels

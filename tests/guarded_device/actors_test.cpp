@@ -1,0 +1,54 @@
+// All actors of a run on the guarded device: what handlers enqueue, snapshots, evaluations, ends.
+#include <catch2/catch.hpp>
+
+#include "actors/exit_codes.hpp"
+#include "kernels/backend.hpp"
+#include "tests/guarded_device/guarded_device.hpp"
+#include "tests/support/actor_fixture.hpp"
+#include "tests/support/guarded_memory.hpp"
+#include "tests/support/require_same.hpp"
+
+namespace train::test {
+namespace {
+
+struct InlineStreams {
+  InlineStreams() { guarded_streams_run_inline(true); }
+  ~InlineStreams() { guarded_streams_run_inline(false); }
+  InlineStreams(const InlineStreams&) = delete;
+  InlineStreams& operator=(const InlineStreams&) = delete;
+};
+
+TEST_CASE("guarded device: a run through the actors is the plain loop on the CPU, bit for bit",
+          "[guarded][actors][P1][EX-3]") {
+  watch_device_memory();
+  const InlineStreams inline_streams;
+  const auto [ranks, strategy] = GENERATE(table<std::int64_t, std::string>(
+      {{1, "none"}, {2, "none"}, {2, "full"}, {3, "optimizer"}, {4, "hybrid"}}));
+  INFO(ranks << " ranks, " << strategy);
+  const RunSetup setup{.digest_interval = 1,
+                       .parallel = split_over(ranks, strategy),
+                       .kernels = kernels::cuda_backend()};
+  const PlainRun plain(setup);
+  TrainingRun run(setup);
+  run.start();
+  run.run();
+  CHECK(run.finished().exit_code == actors::kExitFinished);
+  REQUIRE(run.steps.size() == 4);
+  CHECK(run.digest() == plain.digests.back());
+  CHECK(run.checkpoints.written.at(4) == plain.digests.back());
+  CHECK(run.checkpoints.written.at(2) == plain.digests.at(2));
+  require_same(run, plain);
+}
+
+TEST_CASE("guarded device: a wrong token ends the run with its place", "[guarded][actors]") {
+  watch_device_memory();
+  const InlineStreams inline_streams;
+  const RunSetup setup{.bad_token_at = 700, .kernels = kernels::cuda_backend()};
+  TrainingRun run(setup);
+  run.start();
+  run.run();
+  CHECK(run.finished().exit_code != actors::kExitFinished);
+}
+
+}  // namespace
+}  // namespace train::test
