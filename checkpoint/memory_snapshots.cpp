@@ -62,7 +62,7 @@ class PieceDigest {
   std::uint64_t value_ = kMagic;
 };
 
-std::uint64_t digest_of(std::span<const std::byte> bytes) {
+std::uint64_t digest_of_bytes(std::span<const std::byte> bytes) {
   PieceDigest digest;
   for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::uint64_t>(kPiece, bytes.size()))) {
     digest.update(bytes.first(std::min<std::uint64_t>(kPiece, bytes.size())));
@@ -184,42 +184,48 @@ MemorySnapshots::Slot MemorySnapshots::slot(std::int64_t rank, int number) const
 
 void MemorySnapshots::write(std::int64_t rank, std::int64_t step,
                             std::span<const engine::StateView> shard) const {
-  const std::array<Slot, kSlots> slots = {slot(rank, 0), slot(rank, 1)};
-  if (slots[0].step() == step || slots[1].step() == step) {
+  if (sealed_slot(rank, step)) {
     return;
   }
   std::uint64_t size = 0;
   for (const engine::StateView& view : shard) {
     size += view.size_bytes;
   }
-  const Slot& older = slots[0].step() <= slots[1].step() ? slots[0] : slots[1];
+  const Slot older = older_slot(rank);
   TRAIN_CHECK(size == older.bytes.size(), "rank {}: a shard of {} bytes, planned were {}", rank,
               size, older.bytes.size());
   older.open();
   older.close(step, copy_views(shard, older.bytes));
 }
 
-std::vector<std::int64_t> MemorySnapshots::whole_steps() const {
-  std::vector<std::int64_t> whole;
+/// The steps that every rank has sealed in a slot that is `good`, the newest first.
+template <class Good>
+std::vector<std::int64_t> MemorySnapshots::steps_where(Good good) const {
+  std::vector<std::int64_t> steps;
   const auto end = layout_.first_rank + static_cast<std::int64_t>(layout_.shard_bytes.size());
-  for (const int number : {0, 1}) {
-    const std::int64_t step =
-        layout_.shard_bytes.empty() ? -1 : slot(layout_.first_rank, number).step();
+  for (int number = 0; number < kSlots && !layout_.shard_bytes.empty(); ++number) {
+    const std::int64_t step = slot(layout_.first_rank, number).step();
     bool everywhere = step >= 0;
     for (std::int64_t rank = layout_.first_rank; everywhere && rank < end; ++rank) {
-      everywhere = false;
-      for (int other = 0; other < kSlots; ++other) {
-        const Slot found = slot(rank, other);
-        everywhere =
-            everywhere || (found.step() == step && digest_of(found.bytes) == found.seal->digest);
-      }
+      const auto found = sealed_slot(rank, step);
+      everywhere = found && good(*found);
     }
     if (everywhere) {
-      whole.push_back(step);
+      steps.push_back(step);
     }
   }
-  std::sort(whole.begin(), whole.end(), std::greater<>());
-  return whole;
+  std::sort(steps.begin(), steps.end(), std::greater<>());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  return steps;
+}
+
+std::vector<std::int64_t> MemorySnapshots::whole_steps() const {
+  return steps_where(
+      [](const Slot& found) { return digest_of_bytes(found.bytes) == found.seal->digest; });
+}
+
+std::vector<std::int64_t> MemorySnapshots::sealed_steps() const {
+  return steps_where([](const Slot&) { return true; });
 }
 
 void MemorySnapshots::keep_only(std::optional<std::int64_t> step) const {
@@ -233,13 +239,44 @@ void MemorySnapshots::keep_only(std::optional<std::int64_t> step) const {
   }
 }
 
-std::span<std::byte> MemorySnapshots::bytes_of(std::int64_t rank, std::int64_t step) const {
+std::optional<MemorySnapshots::Slot> MemorySnapshots::sealed_slot(std::int64_t rank,
+                                                                  std::int64_t step) const {
   for (int number = 0; number < kSlots; ++number) {
     if (const Slot found = slot(rank, number); found.step() == step) {
-      return found.bytes;
+      return found;
     }
   }
-  return {};
+  return std::nullopt;
+}
+
+std::span<std::byte> MemorySnapshots::bytes_of(std::int64_t rank, std::int64_t step) const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // after what was read of them before
+  const auto found = sealed_slot(rank, step);
+  return found ? found->bytes : std::span<std::byte>();
+}
+
+std::optional<std::uint64_t> MemorySnapshots::digest_of(std::int64_t rank,
+                                                        std::int64_t step) const {
+  const auto found = sealed_slot(rank, step);
+  return found ? std::optional(found->seal->digest) : std::nullopt;
+}
+
+MemorySnapshots::Slot MemorySnapshots::older_slot(std::int64_t rank) const {
+  const Slot first = slot(rank, 0);
+  const Slot second = slot(rank, 1);
+  return first.step() <= second.step() ? first : second;
+}
+
+std::span<std::byte> MemorySnapshots::open(std::int64_t rank) const {
+  const Slot older = older_slot(rank);
+  older.open();
+  return older.bytes;
+}
+
+void MemorySnapshots::seal(std::int64_t rank, std::int64_t step, std::uint64_t digest) const {
+  const Slot opened = older_slot(rank);
+  TRAIN_CHECK(opened.step() < 0, "rank {}: no slot is open", rank);
+  opened.close(step, digest);
 }
 
 }  // namespace train::checkpoint

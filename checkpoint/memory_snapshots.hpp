@@ -55,15 +55,30 @@ class MemorySnapshots {
 
   /// The steps that every rank of the node has whole, their digests compared, the newest first.
   [[nodiscard]] std::vector<std::int64_t> whole_steps() const;
+  /// The same without a look at the bytes, also while the ranks write.
+  [[nodiscard]] std::vector<std::int64_t> sealed_steps() const;
   /// From here on there is no other snapshot than of `step`; none: there is none at all.
   void keep_only(std::optional<std::int64_t> step) const;
   /// The bytes of a sealed snapshot in the order of the rank's shard; empty if there is none.
   [[nodiscard]] std::span<std::byte> bytes_of(std::int64_t rank, std::int64_t step) const;
+  /// Of a sealed snapshot, as it was written; none: there is none.
+  [[nodiscard]] std::optional<std::uint64_t> digest_of(std::int64_t rank, std::int64_t step) const;
+
+  // A snapshot that comes in pieces, from other memory of the same layout.
+
+  /// Gives up the rank's older snapshot: where the bytes of a new one go.
+  [[nodiscard]] std::span<std::byte> open(std::int64_t rank) const;
+  /// They are all there. REQUIRES: open() before.
+  void seal(std::int64_t rank, std::int64_t step, std::uint64_t digest) const;
 
  private:
   struct Slot;
   MemorySnapshots(storage::SharedMemory memory, Layout layout);
   [[nodiscard]] Slot slot(std::int64_t rank, int number) const;
+  [[nodiscard]] Slot older_slot(std::int64_t rank) const;
+  [[nodiscard]] std::optional<Slot> sealed_slot(std::int64_t rank, std::int64_t step) const;
+  template <class Good>
+  [[nodiscard]] std::vector<std::int64_t> steps_where(Good good) const;
 
   storage::SharedMemory memory_;
   Layout layout_;

@@ -1,0 +1,202 @@
+// Snapshots in memory on their way to another node's: whole at the other end or not there.
+#include "checkpoint/snapshot_stream.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <random>
+
+using namespace train;
+using namespace train::checkpoint;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Steps = std::vector<std::int64_t>;
+
+constexpr std::int64_t kFirst = 2;
+
+MemorySnapshots memory_of(const std::vector<std::uint64_t>& shard_bytes, std::uint64_t plan = 7) {
+  auto made = MemorySnapshots::create(
+      {.ranks = 6, .plan_digest = plan, .first_rank = kFirst, .shard_bytes = shard_bytes});
+  REQUIRE(made.ok());
+  return std::move(made).value();
+}
+
+/// The ranks' states at a step: every byte of a rank is `fill` + rank.
+void write(const MemorySnapshots& memory, std::int64_t step, int fill) {
+  for (std::size_t i = 0; i < memory.layout().shard_bytes.size(); ++i) {
+    const auto rank = kFirst + static_cast<std::int64_t>(i);
+    Bytes state(memory.layout().shard_bytes[i], static_cast<std::byte>(fill + rank));
+    const auto rows = static_cast<std::int64_t>(state.size());
+    memory.write(rank, step,
+                 std::vector{engine::StateView{"w", {rows}, 0, rows, state.data(), state.size()}});
+  }
+}
+
+bool same(const MemorySnapshots& left, const MemorySnapshots& right, std::int64_t step) {
+  for (std::size_t i = 0; i < left.layout().shard_bytes.size(); ++i) {
+    const auto rank = kFirst + static_cast<std::int64_t>(i);
+    const auto a = left.bytes_of(rank, step);
+    const auto b = right.bytes_of(rank, step);
+    if (!std::equal(a.begin(), a.end(), b.begin(), b.end())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+ByteSink into(Bytes& stream) {
+  return [&stream](std::span<const std::byte> bytes) {
+    stream.insert(stream.end(), bytes.begin(), bytes.end());
+    return Status();
+  };
+}
+
+Bytes stream_of(const MemorySnapshots& from, std::int64_t step) {
+  Bytes stream;
+  REQUIRE(send_layout(from.layout(), into(stream)));
+  const auto sent = send_snapshot(from, step, into(stream));
+  REQUIRE(sent.ok());
+  REQUIRE(*sent);
+  return stream;
+}
+
+/// Reads as far as the stream goes; false: it was refused.
+bool read(std::span<const std::byte> stream, const MemorySnapshots& memory) {
+  SnapshotInflow inflow(memory);
+  while (stream.size() >= sizeof(FrameBytes)) {
+    FrameBytes frame;
+    std::memcpy(frame.data(), stream.data(), frame.size());
+    stream = stream.subspan(frame.size());
+    const auto place = inflow.take(frame);
+    if (!place) {
+      return false;
+    }
+    const std::size_t size = std::min(place->size(), stream.size());
+    std::copy_n(stream.begin(), size, place->begin());
+    stream = stream.subspan(size);
+  }
+  return true;
+}
+
+std::vector<std::uint64_t> some_shards() { return {1, 3 * kSnapshotPiece + 17, kSnapshotPiece, 0}; }
+
+}  // namespace
+
+TEST_CASE("snapshot stream: what was sealed at one end is sealed at the other",
+          "[checkpoint][snapshot_stream][CK-10]") {
+  const MemorySnapshots from = memory_of(some_shards());
+  const MemorySnapshots to = memory_of(some_shards());
+  for (const std::int64_t step : {10, 20, 30}) {
+    write(from, step, static_cast<int>(step));
+    REQUIRE(read(stream_of(from, step), to));
+    CHECK(same(from, to, step));
+  }
+  CHECK(to.whole_steps() == Steps{30, 20});
+  REQUIRE(read(stream_of(from, 30), to));  // after a connection was lost
+  CHECK(to.whole_steps() == Steps{30});
+}
+
+TEST_CASE("snapshot stream: cut anywhere it leaves the snapshot before",
+          "[checkpoint][snapshot_stream][CK-10]") {
+  const MemorySnapshots from = memory_of({100, 1, 50});
+  write(from, 10, 1);
+  const Bytes first = stream_of(from, 10);
+  write(from, 20, 2);
+  const Bytes second = stream_of(from, 20);
+  const MemorySnapshots to = memory_of({100, 1, 50});
+  for (std::size_t size = 0; size < second.size(); ++size) {
+    to.keep_only(std::nullopt);
+    REQUIRE(read(first, to));
+    REQUIRE(read(std::span(second).first(size), to));
+    REQUIRE(to.whole_steps() == Steps{10});
+  }
+}
+
+TEST_CASE("snapshot stream: what a rank writes over is not sealed",
+          "[checkpoint][snapshot_stream][CK-10]") {
+  const MemorySnapshots from = memory_of({2 * kSnapshotPiece, 5});
+  const MemorySnapshots to = memory_of({2 * kSnapshotPiece, 5});
+  write(from, 10, 1);
+  write(from, 20, 2);
+  const std::size_t when = GENERATE(1U, 3U, 5U, 7U);  // sinks: frame, begin, piece and bytes twice
+  Bytes stream;
+  std::size_t calls = 0;
+  const auto sink = [&](std::span<const std::byte> bytes) {
+    if (++calls == when) {
+      write(from, 30, 3);
+    }
+    return into(stream)(bytes);
+  };
+  REQUIRE(send_layout(from.layout(), sink));
+  const auto sent = send_snapshot(from, 10, sink);
+  REQUIRE(sent.ok());
+  CHECK_FALSE(*sent);
+  REQUIRE(read(stream, to));
+  CHECK(to.whole_steps().empty());
+  const auto gone = send_snapshot(from, 10, sink);
+  REQUIRE(gone.ok());
+  CHECK_FALSE(*gone);
+}
+
+TEST_CASE("snapshot stream: a sink that fails ends it", "[checkpoint][snapshot_stream][failure]") {
+  const MemorySnapshots from = memory_of({100, 100});
+  write(from, 10, 1);
+  for (int good = 0; good < 9; ++good) {
+    int calls = 0;
+    const auto sent = send_snapshot(
+        from, 10, [&](auto) { return calls++ < good ? Status() : Status(failure("gone")); });
+    CHECK(sent.ok() == (good >= 8));
+  }
+}
+
+TEST_CASE("snapshot stream: another layout is refused", "[checkpoint][snapshot_stream][failure]") {
+  const MemorySnapshots from = memory_of({100, 100});
+  write(from, 10, 1);
+  const Bytes stream = stream_of(from, 10);
+  CHECK(read(stream, memory_of({100, 100})));
+  CHECK_FALSE(read(stream, memory_of({100, 101})));
+  CHECK_FALSE(read(stream, memory_of({100})));
+  CHECK_FALSE(read(stream, memory_of({100, 100}, 8)));
+  CHECK_FALSE(read(std::span(stream).subspan(sizeof(FrameBytes)), memory_of({100, 100})));
+}
+
+TEST_CASE("snapshot stream: changed bytes are refused, or found by the digest",
+          "[checkpoint][snapshot_stream][CK-10][failure]") {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  INFO("seed " << seed);
+  const MemorySnapshots from = memory_of({300, 40});
+  write(from, 10, 1);
+  const Bytes good = stream_of(from, 10);
+  const MemorySnapshots to = memory_of({300, 40});
+  for (int i = 0; i < 20'000; ++i) {
+    Bytes bad = good;
+    for (unsigned changes = 0; changes <= random() % 3; ++changes) {
+      const std::size_t at = random() % bad.size();
+      switch (random() % 4) {
+        case 0:
+          bad[at] ^= static_cast<std::byte>(1U << (random() % 8));
+          break;
+        case 1:
+          bad[at] = static_cast<std::byte>(random());
+          break;
+        case 2:
+          bad.erase(bad.begin() + static_cast<std::ptrdiff_t>(at));
+          break;
+        default:
+          bad.insert(bad.begin() + static_cast<std::ptrdiff_t>(at),
+                     static_cast<std::byte>(random()));
+      }
+    }
+    to.keep_only(std::nullopt);
+    const bool taken = read(bad, to);
+    for (const std::int64_t step : to.whole_steps()) {
+      REQUIRE((taken || step == 10));
+      REQUIRE(to.bytes_of(kFirst, step).size() == 300);
+      const auto sent = from.bytes_of(kFirst, 10);
+      const auto came = to.bytes_of(kFirst, step);
+      REQUIRE(std::equal(sent.begin(), sent.end(), came.begin()));
+    }
+  }
+}
