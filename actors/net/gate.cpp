@@ -3,7 +3,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -28,16 +27,13 @@ Gate::Gate(Descriptor listening, TlsContext context, Options options, Admit admi
     : listening_(std::move(listening)),
       context_(std::move(context)),
       options_(options),
-      admit_(std::move(admit)),
-      wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  TRAIN_CHECK(wake_ && options_.most_waiting > 0);
+      admit_(std::move(admit)) {
+  TRAIN_CHECK(options_.most_waiting > 0);
   thread_ = std::thread([this] { serve(); });
 }
 
 Gate::~Gate() {
-  const std::uint64_t one = 1;
-  // An eventfd that is not full always takes it.
-  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof(one));
+  wake_.set();
   thread_.join();
 }
 
@@ -55,7 +51,7 @@ int Gate::wait_ms() const {
 void Gate::serve() {
   std::vector<pollfd> watched;
   for (;;) {
-    watched.assign({{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+    watched.assign({{.fd = wake_.descriptor(), .events = POLLIN, .revents = 0},
                     {.fd = exhausted_ ? -1 : listening_.get(), .events = POLLIN, .revents = 0}});
     for (const Stranger& stranger : strangers_) {
       watched.push_back(

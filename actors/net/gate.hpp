@@ -10,6 +10,7 @@
 
 #include "actors/net/descriptor.hpp"
 #include "actors/net/tls.hpp"
+#include "actors/net/wake.hpp"
 
 namespace train::actors {
 
@@ -60,7 +61,7 @@ class Gate {
   TlsContext context_;
   Options options_;
   Admit admit_;
-  Descriptor wake_;
+  Wake wake_;
   std::atomic<std::uint64_t> admitted_{0};
   std::atomic<std::uint64_t> refused_{0};
   Strangers strangers_;
