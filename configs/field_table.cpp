@@ -282,8 +282,8 @@ constexpr auto kFields = std::to_array<Field>({
      "ends if it is one of several nodes.",
      recovery<&RecoverySection::max_respawns>, kOptional, between(0, 1e6)},
     {"recovery", "node_wait_s", "seconds",
-     "When a node is cut off, wait this long for it to come back; then the run ends with exit code "
-     "75, to be started again.",
+     "When a node is cut off or lost, wait this long for it to come back; then the run ends with "
+     "exit code 75, to be started again.",
      recovery<&RecoverySection::node_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "snapshot_interval_steps", "steps",
      "Every rank copies its shard of the state this often (2 or more) into memory of its node that "
@@ -291,6 +291,11 @@ constexpr auto kFields = std::to_array<Field>({
      "checkpoints. No effect where ranks share the launcher's process, or on several nodes with "
      "strategies \"optimizer\" and \"gradient\".",
      recovery<&RecoverySection::snapshot_interval_steps>, kOptional, between(0, 1e6)},
+    {"recovery", "buddy_snapshots", "",
+     "On several nodes, keep each node's snapshots in memory also on the next node, so that a node "
+     "that is lost as a whole can be started again and go on from there. Takes as much memory "
+     "again.",
+     recovery<&RecoverySection::buddy_snapshots>},
 
     {"watchdog", "stall_s", "seconds",
      "When nothing has moved for so long, say who waits for whom; 0: never.",

@@ -38,12 +38,29 @@ struct NodeJoined {
   std::int32_t node = 0;
   std::int64_t newest_step = -1;  ///< Of the snapshots in memory of all the node's ranks; -1: none.
   std::int64_t older_step = -1;   ///< The one before it.
+  std::int64_t buddy_newest_step = -1;  ///< The same of the node before, whose buddy this one is.
+  std::int64_t buddy_older_step = -1;
+  std::string snapshots;  ///< Where it takes snapshots in memory, HOST:PORT; empty: nowhere.
+};
+
+/// Head -> launcher of another node: make sure that the ranks of the node before it and its own
+/// have their snapshots of `step`. Answered by MemoryRestored.
+struct RestoreMemory {
+  std::int64_t step = 0;
+  std::string give_to;  ///< Where the node before takes what this one has of it; empty: it needs
+                        ///< nothing.
+  bool take = false;    ///< What this node's own ranks need comes from the next node.
+};
+struct MemoryRestored {
+  std::int32_t node = 0;
+  std::string failure;  ///< Empty: done.
 };
 
 /// Head -> launcher of another node: start the node's ranks.
 struct StartRanks {
   std::uint32_t generation = 0;
   std::int64_t memory_step = -1;  ///< They go on from this snapshot in memory; -1: from none.
+  std::string buddy;  ///< Where the next node takes this one's snapshots; empty: nowhere.
 };
 
 /// Head -> launcher of another node: this generation of ranks is over. With `again` the launcher
@@ -107,11 +124,20 @@ typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, NodeJoined& x) {
-  return f(caf::meta::type_name("NodeJoined"), x.node, x.newest_step, x.older_step);
+  return f(caf::meta::type_name("NodeJoined"), x.node, x.newest_step, x.older_step,
+           x.buddy_newest_step, x.buddy_older_step, x.snapshots);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, StartRanks& x) {
-  return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step);
+  return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step, x.buddy);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, RestoreMemory& x) {
+  return f(caf::meta::type_name("RestoreMemory"), x.step, x.give_to, x.take);
+}
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, MemoryRestored& x) {
+  return f(caf::meta::type_name("MemoryRestored"), x.node, x.failure);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, GenerationOver& x) {

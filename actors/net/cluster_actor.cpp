@@ -165,6 +165,8 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
       [cluster](const NodeJoined& node) {
         cluster.self->send(cluster.options.waiter, node, cluster.self->current_sender());
       },
+      [cluster](const MemoryRestored& node) { cluster.self->send(cluster.options.waiter, node); },
+      [cluster](const NodeIdle& node) { cluster.self->send(cluster.options.waiter, node); },
   };
 }
 

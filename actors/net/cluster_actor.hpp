@@ -19,7 +19,7 @@ namespace train::actors {
 ///   ->
 ///     ClusterFailed (exit 2), which names the rank.
 ///   WorkerFailed, WorkerExited or the loss of a worker before that -> ClusterFailed.
-///   NodeJoined goes on to the waiter, with its sender.
+///   NodeJoined goes on to the waiter, with its sender; MemoryRestored and NodeIdle too.
 /// After ClusterReady: WorkerExited (of another node's launcher) goes to the conductor as
 /// RankFailed.
 struct ClusterOptions {

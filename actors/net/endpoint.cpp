@@ -57,12 +57,13 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   return user_error(fmt::format("{} is no HOST:PORT", storage::shown(text)));
 }
 
-Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file, const std::string& start,
+Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file,
+                                   const std::function<bool(const std::string&)>& wanted,
                                    std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     const auto endpoint = read_endpoint(file);
-    if (endpoint && endpoint->start == start) {
+    if (endpoint && wanted(endpoint->start)) {
       return endpoint;
     }
     if (std::chrono::steady_clock::now() >= deadline) {

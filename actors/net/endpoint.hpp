@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "engine/base/result.hpp"
@@ -21,11 +22,11 @@ struct Endpoint {
 /// Errors (user): not of the form HOST:PORT.
 [[nodiscard]] Result<Endpoint> parse_endpoint(const std::string& text);
 
-/// Waits until `file` names an endpoint of `start` and returns it; looks every 50 ms. Blocks.
-/// Errors: none came in time (failure).
-[[nodiscard]] Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file,
-                                                 const std::string& start,
-                                                 std::chrono::milliseconds timeout);
+/// Waits until `file` names an endpoint of a start that is `wanted` and returns it; looks every 50
+/// ms. Blocks. Errors: none came in time (failure).
+[[nodiscard]] Result<Endpoint> wait_for_endpoint(
+    const std::filesystem::path& file, const std::function<bool(const std::string&)>& wanted,
+    std::chrono::milliseconds timeout);
 
 /// The IPv4 address of a network interface; of loopback if `interface` is empty.
 /// Errors (user): there is none of that name with an address; names those that have one.

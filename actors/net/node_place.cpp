@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 
 #include "storage/untrusted_text.hpp"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMostHosts = 65536;
 constexpr std::size_t kMostDigits = 20;
+constexpr const char* kGeneration = ".generation-";
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t value = 0;
@@ -191,13 +193,31 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
 }
 
 std::string NodePlace::start_of(std::uint32_t generation) const {
-  return generation == 0 ? start : fmt::format("{}.generation-{}", start, generation);
+  return generation == 0 ? start : fmt::format("{}{}{}", start, kGeneration, generation);
 }
 
-Result<Endpoint> find_head(const NodePlace& place, std::uint32_t generation,
+std::optional<std::uint32_t> NodePlace::generation_of(std::string_view name) const {
+  if (name == start) {
+    return 0;
+  }
+  const std::string before = start + kGeneration;
+  if (!name.starts_with(before)) {
+    return std::nullopt;
+  }
+  const auto value = number_of(name.substr(before.size()));
+  return value && *value <= std::numeric_limits<std::uint32_t>::max()
+             ? std::optional(static_cast<std::uint32_t>(*value))
+             : std::nullopt;
+}
+
+Result<Endpoint> find_head(const NodePlace& place, std::uint32_t from,
                            const std::filesystem::path& endpoint_file,
                            std::chrono::milliseconds timeout) {
-  return wait_for_endpoint(endpoint_file, place.start_of(generation), timeout);
+  const auto ours = [&place, from](const std::string& start) {
+    const auto generation = place.generation_of(start);
+    return generation && *generation >= from;
+  };
+  return wait_for_endpoint(endpoint_file, ours, timeout);
 }
 
 }  // namespace train::actors

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,8 @@ struct NodePlace {
   [[nodiscard]] bool head() const { return node == 0; }
   /// `start` of the ranks' generation `generation`.
   [[nodiscard]] std::string start_of(std::uint32_t generation) const;
+  /// The reverse; none: of another start.
+  [[nodiscard]] std::optional<std::uint32_t> generation_of(std::string_view name) const;
 
   /// First rank of this node and the one after its last: contiguous, even to within one.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> ranks(std::int64_t all) const {
@@ -50,9 +53,10 @@ struct NodePlace {
 [[nodiscard]] Result<std::vector<std::string>> expand_hosts(std::string_view list);
 
 /// Where the head listens, for a node that is not the head: waits for the file that the head of
-/// the same start and generation writes. Blocks. Errors (failure): none within `timeout`.
+/// the same start writes in its generation `from` or a later one: a launcher that was started anew
+/// comes when it can. Blocks. Errors (failure): none within `timeout`.
 [[nodiscard]] Result<Endpoint> find_head(
-    const NodePlace& place, std::uint32_t generation, const std::filesystem::path& endpoint_file,
+    const NodePlace& place, std::uint32_t from, const std::filesystem::path& endpoint_file,
     std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 }  // namespace train::actors

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "actors/messages/event_messages.hpp"
 #include "actors/run/nodes_met.hpp"
@@ -11,17 +12,21 @@ namespace train::actors {
 /// Starts all ranks of a prepared run, and returns when none of them does anything any more.
 using GenerationRunner = std::function<Result<RunFinished>(PreparedRun& run)>;
 
-/// Waits for the launchers of the other nodes after the end of a generation; run.generation is the
-/// next one. When all have come, no rank of the run runs anywhere.
-using NodesMeeting = std::function<Result<NodesMet>(const PreparedRun& run)>;
+/// How the launchers of the other nodes are led from one generation to the next, run.generation.
+struct OtherNodes {
+  /// Waits for them. When all have come, no rank of the run runs anywhere.
+  std::function<Result<NodesMet>(const PreparedRun& run)> meet;
+  /// Every node gets what it lacks of the snapshots in memory to go on from. Errors: not all do.
+  std::function<Status(PreparedRun& run)> restore;
+};
 
 /// Generations of ranks until the run is over: a rank that is lost ends one of them, not the run.
 /// The next one goes on from the newest snapshot or checkpoint; where starts are lost without
 /// progress one node goes on with fewer ranks, and several end, as they do if one of them does not
-/// come to the `meet`ing (none: there are no others). Blocking. Errors: those of `run_generation`,
-/// `meet` and find_start_again().
+/// come to the meeting. `others`: none, there are no others. Blocking. Errors: those of
+/// `run_generation`, `meet` and find_start_again().
 [[nodiscard]] Result<RunFinished> run_generations(PreparedRun& run,
                                                   const GenerationRunner& run_generation,
-                                                  const NodesMeeting& meet = {});
+                                                  const std::optional<OtherNodes>& others = {});
 
 }  // namespace train::actors

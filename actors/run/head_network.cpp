@@ -1,5 +1,8 @@
 #include "actors/run/head_network.hpp"
 
+#include <fmt/format.h>
+
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -60,6 +63,7 @@ Status HeadNetwork::open_door(const PreparedRun& run) {
     return door.error();
   }
   door_ = std::move(door).value();
+  link_ = BuddyLink::open(*credentials, run.config().parallel, run.memory);
   return {};
 }
 
@@ -68,12 +72,15 @@ void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& la
     return;
   }
   Launcher& known = launchers_[node.node];
-  known = {.actor = caf::actor_cast<caf::actor>(launcher), .held = {}};
-  for (const std::int64_t step : {node.newest_step, node.older_step}) {
-    if (step >= 0) {
-      known.held.push_back(step);
-    }
-  }
+  const auto held = [](std::int64_t newest, std::int64_t older) {
+    HeldSteps steps = {newest, older};
+    std::erase_if(steps, [](std::int64_t step) { return step < 0; });
+    return steps;
+  };
+  known = {.actor = caf::actor_cast<caf::actor>(launcher),
+           .held = {.own = held(node.newest_step, node.older_step),
+                    .buddy = held(node.buddy_newest_step, node.buddy_older_step)},
+           .snapshots = node.snapshots};
   self_->monitor(known.actor);
 }
 
@@ -99,9 +106,74 @@ NodesMet HeadNetwork::meet(std::optional<Clock::time_point> deadline) {
   return met;
 }
 
+std::string HeadNetwork::snapshots_of(std::int64_t node) const {
+  if (node % place_.nodes == 0) {
+    return link_ ? link_->address() : std::string();
+  }
+  const auto launcher = launchers_.find(node);
+  return launcher == launchers_.end() ? std::string() : launcher->second.snapshots;
+}
+
+std::optional<std::int64_t> HeadNetwork::missing() const {
+  for (std::int64_t node = 1; node < place_.nodes; ++node) {
+    if (!launchers_.contains(node)) {
+      return node;
+    }
+  }
+  return std::nullopt;
+}
+
+Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
+  const bool head_lacks = !has_step(own.current()->sealed_steps(), step);
+  const auto lacks = [&](std::int64_t node) {
+    return node == 0 ? head_lacks : !has_step(launchers_.at(node).held.own, step);
+  };
+  RestoreMemory here;
+  std::set<std::int64_t> awaited;
+  for (std::int64_t node = 0; node < place_.nodes; ++node) {
+    const std::int64_t before = (node + place_.nodes - 1) % place_.nodes;
+    const RestoreMemory order{.step = step,
+                              .give_to = lacks(before) ? snapshots_of(before) : std::string(),
+                              .take = lacks(node)};
+    if (order.give_to.empty() && !order.take) {
+      continue;
+    }
+    if (node == 0) {
+      here = order;
+    } else {
+      awaited.insert(node);
+      self_->send(launchers_.at(node).actor, order);
+    }
+  }
+  if (!here.give_to.empty() || here.take) {
+    TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(here, own)
+                                : Status(failure("node 0 takes and gives no snapshots")));
+  }
+  Status result;
+  while (result && !awaited.empty()) {
+    self_->receive(
+        [&](const MemoryRestored& done) {
+          awaited.erase(done.node);
+          if (!done.failure.empty()) {
+            result = failure(fmt::format("node {}: {}", done.node, done.failure));
+          }
+        },
+        [&](const caf::down_msg& down) {
+          if (const auto node = node_lost(down)) {
+            result = failure(fmt::format("node {} is lost", *node));
+          }
+        });
+  }
+  return result;
+}
+
 void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step) {
   for (const auto& [node, launcher] : launchers_) {
-    self_->send(launcher.actor, StartRanks{generation_, memory_step.value_or(-1)});
+    self_->send(launcher.actor,
+                StartRanks{generation_, memory_step.value_or(-1), snapshots_of(node + 1)});
+  }
+  if (link_) {
+    link_->keep(snapshots_of(1));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/net/head_door.hpp"
 #include "actors/net/system_config.hpp"
+#include "actors/run/buddy_link.hpp"
 #include "actors/run/nodes_met.hpp"
 #include "actors/run/prepared_run.hpp"
 
@@ -39,6 +40,12 @@ class HeadNetwork {
   /// Waits until the launchers of all other nodes are there, at most until `deadline` (none: as
   /// long as it takes) and until a signal. Unless they are, those that came are told to end.
   [[nodiscard]] NodesMet meet(std::optional<std::chrono::steady_clock::time_point> deadline);
+  /// After meet() of all: every node gets what it lacks of its ranks' snapshots of `step` back from
+  /// the next one, its buddy; blocks while bytes move. Errors (failure): a node that could not, or
+  /// is lost. REQUIRES: of each node, it or its buddy has that step.
+  [[nodiscard]] Status restore_memory(std::int64_t step, NodeMemory& own);
+  /// A node whose launcher is not there any more; none: all are.
+  [[nodiscard]] std::optional<std::int64_t> missing() const;
   /// Every node starts its ranks, from its snapshots in memory of `memory_step` or, if there is
   /// none, as their assignment says. REQUIRES: the cluster is open.
   void start_ranks(std::optional<std::int64_t> memory_step);
@@ -63,10 +70,13 @@ class HeadNetwork {
   caf::actor cluster_;
   struct Launcher {
     caf::actor actor;
-    HeldSteps held;
+    NodeSteps held;
+    std::string snapshots;  // where it takes them
   };
+  [[nodiscard]] std::string snapshots_of(std::int64_t node) const;
   std::map<std::int64_t, Launcher> launchers_;  // by node, as far as they are there
   std::unique_ptr<HeadDoor> door_;
+  std::unique_ptr<BuddyLink> link_;
 };
 
 /// Where the head listens by `parallel`. Errors (user): no such interface.

@@ -20,16 +20,18 @@ HeldSteps steps_of(const SharedSnapshots& snapshots) {
   return snapshots ? snapshots->whole_steps() : HeldSteps();
 }
 
-/// The newest of `steps` that the report of the run has come to, and that all others have.
-std::optional<std::int64_t> newest(const HeldSteps& steps, std::int64_t reported,
-                                   std::span<const HeldSteps> elsewhere = {}) {
-  const auto found = std::find_if(steps.begin(), steps.end(), [&](std::int64_t step) {
-    return step <= reported &&
-           std::all_of(elsewhere.begin(), elsewhere.end(), [step](const HeldSteps& held) {
-             return std::find(held.begin(), held.end(), step) != held.end();
-           });
-  });
-  return found == steps.end() ? std::nullopt : std::optional(*found);
+bool has_buddies(const RunPlan& plan) {
+  return plan.config.parallel.nodes > 1 && plan.config.recovery.buddy_snapshots;
+}
+
+Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, const char* mend) {
+  auto made = MemorySnapshots::create(layout);
+  if (!made) {
+    return user_error(
+        fmt::format("no room for two snapshots of each rank's state in memory: {}; set {}",
+                    made.error().message, mend));
+  }
+  return std::make_shared<const MemorySnapshots>(std::move(made).value());
 }
 
 }  // namespace
@@ -48,6 +50,11 @@ bool keeps_in_memory(const RunPlan& plan) {
     }
   }
   return true;
+}
+
+std::int64_t memory_slots(const RunPlan& plan) {
+  const std::int64_t places = has_buddies(plan) ? 2 : 1;
+  return keeps_in_memory(plan) ? places * MemorySnapshots::kSlots : 0;
 }
 
 engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
@@ -82,38 +89,55 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place) {
     before_ = std::move(now_);
   }
   now_.reset();  // gives its memory back before more is taken
+  buddy_.reset();
   if (!keeps) {
     return {};
   }
-  auto made = MemorySnapshots::create(layout);
+  auto made = make_snapshots(
+      layout, "recovery.snapshot_interval_steps = 0 to recover from checkpoints alone");
   if (!made) {
-    return user_error(
-        fmt::format("no room for two snapshots of each rank's state in memory: {}; set "
-                    "recovery.snapshot_interval_steps = 0 to recover from checkpoints alone",
-                    made.error().message));
+    return made.error();
   }
-  now_ = std::make_shared<const MemorySnapshots>(std::move(made).value());
+  now_ = std::move(made).value();
+  if (!has_buddies(plan)) {
+    return {};
+  }
+  NodePlace before = place;
+  before.node = (place.node + place.nodes - 1) % place.nodes;
+  made = make_snapshots(memory_layout(plan.engine, before),
+                        "recovery.buddy_snapshots = false to keep those of this node alone");
+  if (!made) {
+    return made.error();
+  }
+  buddy_ = std::move(made).value();
   return {};
 }
 
-HeldSteps NodeMemory::held() const { return steps_of(now_); }
+NodeSteps NodeMemory::held() const { return {.own = steps_of(now_), .buddy = steps_of(buddy_)}; }
 
-void NodeMemory::go_on_from(std::optional<std::int64_t> step) {
-  step_ = now_ ? step : std::nullopt;
-  if (now_) {
-    now_->keep_only(step_);
+void NodeMemory::keep_only(std::optional<std::int64_t> step) {
+  for (const SharedSnapshots& snapshots : {now_, buddy_}) {
+    if (snapshots) {
+      snapshots->keep_only(step);
+    }
   }
 }
 
+void NodeMemory::go_on_from(std::optional<std::int64_t> step) {
+  step_ = now_ ? step : std::nullopt;
+  keep_only(step_);
+}
+
 std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
-                                                  std::span<const HeldSteps> elsewhere) {
-  step_ = newest(held(), reported, elsewhere);
-  if (now_) {
-    now_->keep_only(step_);
-  }
+                                                  std::span<const NodeSteps> elsewhere) {
+  std::vector<NodeSteps> nodes = {held()};
+  nodes.insert(nodes.end(), elsewhere.begin(), elsewhere.end());
+  step_ = newest_common(nodes, reported);
+  keep_only(step_);
   if (step_) {
     before_.reset();
-  } else if ((step_ = newest(steps_of(before_), reported)).has_value()) {
+  } else if (const NodeSteps before{.own = steps_of(before_), .buddy = {}};
+             (step_ = newest_common({&before, 1}, reported)).has_value()) {
     before_->keep_only(step_);
   } else {
     before_.reset();
@@ -124,9 +148,7 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
 void NodeMemory::forget() {
   step_.reset();
   before_.reset();
-  if (now_) {
-    now_->keep_only(std::nullopt);
-  }
+  keep_only(std::nullopt);
 }
 
 std::optional<MemoryStart> NodeMemory::start() const {

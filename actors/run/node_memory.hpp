@@ -29,17 +29,20 @@ struct MemoryStart {
 /// launcher of each node; while ranks run only they write. The head says which one all go on from.
 class NodeMemory {
  public:
-  /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet. What was
-  /// found by look_back() stays readable. Errors (user): too little memory; names the key.
+  /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet, and for
+  /// those of the node before if this is its buddy. What was found by look_back() stays readable.
+  /// Errors (user): too little memory; names the key.
   [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place);
 
-  /// The steps that all ranks of this node have whole. REQUIRES: no rank runs.
-  [[nodiscard]] HeldSteps held() const;
-  /// On the head, after the end of a generation: where the next can go on, the newest step up to
-  /// `reported` that all ranks have whole, here and `elsewhere`; other snapshots are given up.
-  /// REQUIRES: no rank runs.
+  /// The steps of which all ranks are whole here. REQUIRES: no rank runs.
+  [[nodiscard]] NodeSteps held() const;
+  /// On the head, after the end of a generation: where the next can go on, the newest_common() step
+  /// of this node and those `elsewhere`; other snapshots are given up. REQUIRES: no rank runs.
   [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported,
-                                                      std::span<const HeldSteps> elsewhere = {});
+                                                      std::span<const NodeSteps> elsewhere = {});
+  /// Other snapshots than of `step` are given up, so that there is room for those that are missing.
+  /// REQUIRES: no rank runs.
+  void keep_only(std::optional<std::int64_t> step);
   /// On another node: the ranks go on from `step`, other snapshots are given up; none: all are.
   /// REQUIRES: no rank runs.
   void go_on_from(std::optional<std::int64_t> step);
@@ -50,21 +53,25 @@ class NodeMemory {
   [[nodiscard]] std::optional<MemoryStart> start() const;
   /// Where the ranks write; none: the run keeps no snapshots in memory.
   [[nodiscard]] const SharedSnapshots& current() const { return now_; }
+  /// The room for snapshots of the node before; none: this node is nobody's buddy.
+  [[nodiscard]] const SharedSnapshots& buddy() const { return buddy_; }
   /// Of the generation to go on from, if it was another number of ranks; else none.
   [[nodiscard]] const SharedSnapshots& before() const { return before_; }
 
  private:
   SharedSnapshots now_;
+  SharedSnapshots buddy_;
   SharedSnapshots before_;
   std::optional<std::int64_t> step_;
 };
 
-/// Copies of each rank's shard that its node has room for.
-inline constexpr std::int64_t kMemorySlots = checkpoint::MemorySnapshots::kSlots;
-
 /// Whether the ranks of this run keep snapshots in memory: it may recover from them, and each node
 /// alone has all that its ranks keep.
 [[nodiscard]] bool keeps_in_memory(const RunPlan& plan);
+
+/// How many times a node of the run keeps each shard that it has room for: its own, and as a buddy
+/// those of another node. 0: the run keeps no snapshots in memory.
+[[nodiscard]] std::int64_t memory_slots(const RunPlan& plan);
 
 /// Whose snapshots they are.
 [[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <caf/all.hpp>
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "actors/net/credentials.hpp"
 #include "actors/net/head_door.hpp"
 #include "actors/net/system_config.hpp"
+#include "actors/run/buddy_link.hpp"
 #include "actors/run/respawns.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
@@ -26,6 +29,8 @@ using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
 constexpr auto kKnockTime = 30s;
+constexpr auto kFirstKnock = 3s;  // of one try at an endpoint that may be an old one
+constexpr auto kBetweenKnocks = 100ms;
 constexpr auto kEndWithoutHead = 3s;      // of ranks that nobody leads any more
 constexpr auto kEndAfterFailure = 200ms;  // of ranks of a generation that is over
 constexpr auto kVerdictTime = 10s;        // from the end of all ranks here to the head's word
@@ -53,6 +58,8 @@ class NodeGeneration {
 
  private:
   bool ordered();
+  [[nodiscard]] NodeJoined introduction() const;
+  void restore(const RestoreMemory& order);
   void follow(std::int64_t ranks);
   [[nodiscard]] NodeEnd verdict(bool started) const;
 
@@ -63,6 +70,8 @@ class NodeGeneration {
   ControlConfig config_;
   caf::actor_system system_;
   caf::scoped_actor self_;
+  caf::actor head_;
+  std::unique_ptr<BuddyLink> link_;
   std::atomic<bool> clean_{true};  // no rank has ended in disorder
   bool alone_ = false;             // the head has ended or cannot be reached
   std::optional<GenerationOver> over_;
@@ -76,12 +85,35 @@ bool NodeGeneration::ordered() {
         [&](const StartRanks& order) {
           const std::int64_t step = order.memory_step;
           memory_.go_on_from(step >= 0 ? std::optional(step) : std::nullopt);
+          if (link_) {
+            link_->keep(order.buddy);
+          }
           start = true;
         },
+        [&](const RestoreMemory& order) { restore(order); },
         [&](const GenerationOver& over) { over_ = over; },
         [&](const caf::down_msg&) { alone_ = true; });
   }
   return start;
+}
+
+NodeJoined NodeGeneration::introduction() const {
+  const auto step = [](const HeldSteps& steps, std::size_t index) {
+    return index < steps.size() ? steps[index] : -1;
+  };
+  const NodeSteps held = memory_.held();
+  return {.node = static_cast<std::int32_t>(place_.node),
+          .newest_step = step(held.own, 0),
+          .older_step = step(held.own, 1),
+          .buddy_newest_step = step(held.buddy, 0),
+          .buddy_older_step = step(held.buddy, 1),
+          .snapshots = link_ ? link_->address() : ""};
+}
+
+void NodeGeneration::restore(const RestoreMemory& order) {
+  const Status done = link_ ? link_->restore(order, memory_) : failure("it is nobody's buddy");
+  self_->send(head_, MemoryRestored{static_cast<std::int32_t>(place_.node),
+                                    done ? std::string() : done.error().message});
 }
 
 /// Until all ranks here have ended, and the head has said what follows if they ended in disorder;
@@ -125,17 +157,15 @@ Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milli
   if (!head) {
     return head.error();
   }
-  self_->monitor(*head);
-  NodeJoined joined{.node = static_cast<std::int32_t>(place_.node)};
-  const HeldSteps held = memory_.held();
-  joined.newest_step = held.empty() ? -1 : held.front();
-  joined.older_step = held.size() < 2 ? -1 : held[1];
-  self_->send(*head, joined);
+  head_ = *head;
+  self_->monitor(head_);
+  link_ = BuddyLink::open(*credentials, plan_.config.parallel, memory_);
+  self_->send(head_, introduction());
   WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
     const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text, end.killed};
     if (!end.clean) {
       clean_ = false;
-      caf::anon_send(*head, exited);
+      caf::anon_send(head_, exited);
     }
     caf::anon_send(me, exited);
   });
@@ -149,19 +179,40 @@ Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milli
   // The head goes last when all is well; ranks that had joined it know that it is gone.
   workers.terminate_all(over_ && over_->again ? kEndAfterFailure : kEndWithoutHead);
   if (over_ && !over_->again) {
-    self_->send(*head, NodeIdle{static_cast<std::int32_t>(place_.node)});
+    self_->send(head_, NodeIdle{static_cast<std::int32_t>(place_.node)});
   }
   return verdict(started);
 }
 
-/// Where the head of a further generation listens; looks for it until `deadline` or a signal.
-Result<Endpoint> find_head_again(const NodePlace& place, std::uint32_t generation,
-                                 const fs::path& file, Clock::time_point deadline) {
+/// Where the head of the generation `from`, or a later one, listens; looks for it until `deadline`
+/// or a signal.
+Result<Endpoint> find_head_again(const NodePlace& place, std::uint32_t from, const fs::path& file,
+                                 Clock::time_point deadline) {
   for (;;) {
-    auto endpoint = find_head(place, generation, file, 200ms);
+    auto endpoint = find_head(place, from, file, 200ms);
     if (endpoint || Clock::now() >= deadline || stop_signal() != 0) {
       return endpoint;
     }
+  }
+}
+
+/// The first generation that this launcher takes part in: not always that of the run, for it may
+/// have been started anew. `from` is then the one after it.
+Result<NodeEnd> run_first(const RunPlan& plan, const NodePlace& place, const fs::path& root,
+                          NodeMemory& memory, std::uint32_t& from) {
+  const auto deadline = Clock::now() + kKnockTime;
+  for (;;) {
+    const auto endpoint = find_head(place, 0, endpoint_file(root));
+    if (!endpoint) {
+      return endpoint.error();
+    }
+    from = place.generation_of(endpoint->start).value_or(0) + 1;
+    // What was found may be of a generation that is at its end.
+    auto end = NodeGeneration(plan, place, root, memory).run(*endpoint, kFirstKnock);
+    if (end || Clock::now() >= deadline || stop_signal() != 0) {
+      return end;
+    }
+    std::this_thread::sleep_for(kBetweenKnocks);
   }
 }
 
@@ -210,17 +261,17 @@ int run_node(const RunPlan& plan, const NodePlace& place) {
     log_error(fmt::format("node {}: {}", place.node, room.error().message));
     return room.error().exit_code();
   }
-  const auto first = find_head(place, 0, endpoint_file(root));
-  auto end = first ? NodeGeneration(plan, place, root, memory).run(*first, kKnockTime)
-                   : Result<NodeEnd>(first.error());
-  for (std::uint32_t generation = 1; end && end->again; ++generation) {
+  std::uint32_t from = 0;
+  auto end = run_first(plan, place, root, memory, from);
+  while (end && end->again) {
     const auto patience =
         std::chrono::seconds(plan.config.recovery.node_wait_s) + kHeadNoticesLater;
     const auto deadline = Clock::now() + patience;
-    const auto endpoint = find_head_again(place, generation, endpoint_file(root), deadline);
+    const auto endpoint = find_head_again(place, from, endpoint_file(root), deadline);
     if (!endpoint) {
       return head_gone(plan, place);
     }
+    from = place.generation_of(endpoint->start).value_or(from) + 1;
     end =
         NodeGeneration(plan, place, root, memory)
             .run(*endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));

@@ -19,7 +19,7 @@ int plan_command(const cli::PlanOptions& options) {
   if (!plan) {
     return report_error(plan.error());
   }
-  const std::int64_t snapshots = keeps_in_memory(*plan) ? kMemorySlots : 0;
+  const std::int64_t snapshots = memory_slots(*plan);
   std::fputs(describe_sharding(plan->engine, snapshots, config->parallel.nodes).c_str(), stdout);
   return kExitFinished;
 }

@@ -68,7 +68,7 @@ std::int64_t steps_left_of_job(const PreparedRun& run) {
 /// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
 /// earlier generations of ranks that are in the report; none: this is the first.
 Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
-                  std::span<const HeldSteps> elsewhere = {}) {
+                  std::span<const NodeSteps> elsewhere = {}) {
   const auto checkpoint = run.home->find_start();
   if (!checkpoint) {
     return checkpoint.error();
@@ -135,7 +135,7 @@ double measure_peak_flops(const configs::RunConfig& config) {
 }
 
 Status find_start_again(PreparedRun& run, std::int64_t reported,
-                        std::span<const HeldSteps> elsewhere) {
+                        std::span<const NodeSteps> elsewhere) {
   TRAIN_RETURN_IF_ERROR(run.home->reopen());
   return find_start(run, reported, elsewhere);
 }

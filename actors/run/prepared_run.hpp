@@ -48,7 +48,7 @@ struct PreparedRun {
 /// what other nodes have in memory. REQUIRES: no rank runs any more. Blocking. Errors: those of
 /// CheckpointHome.
 [[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported,
-                                      std::span<const HeldSteps> elsewhere = {});
+                                      std::span<const NodeSteps> elsewhere = {});
 
 [[nodiscard]] Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run);
 

@@ -187,10 +187,26 @@ RunFinished given_up(const PreparedRun& run, RunFinished outcome) {
   return outcome;
 }
 
+/// Where the next generation goes on; every node has what its ranks need for it.
+Status find_start(PreparedRun& run, std::int64_t reported, const std::vector<NodeSteps>& elsewhere,
+                  const std::optional<OtherNodes>& others) {
+  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, elsewhere));
+  if (!others) {
+    return {};
+  }
+  const Status restored = others->restore(run);
+  if (restored) {
+    return {};
+  }
+  log_warning(fmt::format("memory_not_restored {}", restored.error().message));
+  run.memory.forget();
+  return find_start_again(run, reported);
+}
+
 }  // namespace
 
 Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
-                                    const NodesMeeting& meet) {
+                                    const std::optional<OtherNodes>& others) {
   Respawns respawns(run.config().recovery, run.first_step());
   while (true) {
     write_status(run, std::nullopt);
@@ -207,9 +223,9 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
     log_warning(fmt::format("rank_lost {}", outcome->text));
     log_event(run, "rank_lost", outcome->text);
     ++run.generation;
-    std::vector<HeldSteps> elsewhere;
-    if (meet) {
-      const auto met = meet(run);
+    std::vector<NodeSteps> elsewhere;
+    if (others) {
+      const auto met = others->meet(run);
       if (!met) {
         return met.error();
       }
@@ -219,7 +235,7 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
       }
       elsewhere = met->held;
     }
-    if (const Status found = find_start_again(run, outcome->step, elsewhere); !found) {
+    if (const Status found = find_start(run, outcome->step, elsewhere, others); !found) {
       return found.error();
     }
     if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
@@ -262,8 +278,10 @@ int run_to_end(PreparedRun& run) {
   const Result<RunFinished> outcome = run_generations(
       run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
       run.config().parallel.nodes > 1
-          ? [&processes](const PreparedRun& prepared) { return processes.meet(prepared); }
-          : NodesMeeting());
+          ? std::optional(OtherNodes{
+                .meet = [&processes](const auto& prepared) { return processes.meet(prepared); },
+                .restore = [&processes](auto& prepared) { return processes.restore(prepared); }})
+          : std::nullopt);
   write_status(run, outcome ? *outcome
                             : RunFinished{run.first_step(), outcome.error().exit_code(),
                                           outcome.error().message});

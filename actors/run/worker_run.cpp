@@ -282,6 +282,11 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
   return nobody;
 }
 
+Status ProcessRanks::restore(PreparedRun& run) {
+  const auto start = run.memory.start();
+  return start ? network_->restore_memory(start->step, run.memory) : Status();
+}
+
 Result<RunFinished> ProcessRanks::run(const PreparedRun& run, std::shared_ptr<RunReport> report) {
   if (!network_) {
     const auto met = meet(run);
@@ -293,6 +298,11 @@ Result<RunFinished> ProcessRanks::run(const PreparedRun& run, std::shared_ptr<Ru
       return RunFinished{run.first_step(), kExitStopped,
                          fmt::format("stopped by signal {} before the first step", stop_signal())};
     }
+  }
+  if (const auto lost = network_->missing()) {  // since they met
+    network_->go_on();
+    network_.reset();
+    return RunFinished{run.first_step(), kExitFailure, launcher_gone(*lost), true};
   }
   return Head(run, std::move(report), std::move(network_)).run();
 }

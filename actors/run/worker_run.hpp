@@ -29,6 +29,10 @@ class ProcessRanks {
   /// come back, too. Errors, of the first generation alone: those of HeadNetwork::open().
   [[nodiscard]] Result<NodesMet> meet(const PreparedRun& run);
 
+  /// After meet() of all: see HeadNetwork::restore_memory(). Nothing if `run` does not start from
+  /// memory.
+  [[nodiscard]] Status restore(PreparedRun& run);
+
   /// Runs one generation until it is over. None of its processes on this node is left on return.
   /// Errors: what keeps the run from starting (port taken, another version on a node, a rank
   /// without memory); the exit code is the error's.

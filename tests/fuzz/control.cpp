@@ -113,6 +113,8 @@ constexpr Reader readers[] = {
     read_message<Assignment>,
     read_message<WorkerReady>,
     read_message<StartRanks>,
+    read_message<RestoreMemory>,
+    read_message<MemoryRestored>,
 };
 
 void run(std::string_view input) {
@@ -163,11 +165,13 @@ std::vector<std::string> seeds() {
       seed(10, WorkerFailed{.rank = 1, .text = "no"}),
       seed(11, ShardWritten{.step = 10, .rank = 1, .record = "{}"}),
       seed(12, ShardOrder{.step = 10, .task = ShardTask::send, .manifest = "{}"}),
-      seed(14, NodeJoined{.node = 1}),
+      seed(14, NodeJoined{.node = 1, .newest_step = 20, .snapshots = "10.0.0.2:4000"}),
       seed(15, GenerationOver{.again = true, .exit_code = 75}),
       seed(17, Assignment()),
       seed(18, WorkerReady()),
-      seed(19, StartRanks{.generation = 3})};
+      seed(19, StartRanks{.generation = 3, .buddy = "10.0.0.2:4000"}),
+      seed(20, RestoreMemory{.step = 20, .give_to = "10.0.0.2:4000", .take = true}),
+      seed(21, MemoryRestored{.node = 1, .failure = "no answer"})};
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }

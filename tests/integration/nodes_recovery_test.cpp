@@ -3,85 +3,9 @@
 
 #include <random>
 
-#include "tests/integration/killed_runs.hpp"
-#include "tests/integration/node_runs.hpp"
+#include "tests/integration/two_nodes.hpp"
 
 using namespace train::test;
-
-namespace {
-
-constexpr std::int64_t kSteps = 300;
-
-const Words kShape = {fmt::format("run.steps={}", kSteps),
-                      "run.digest_interval_steps=1",
-                      "batch.micro_batch=1",
-                      "batch.lanes=4",
-                      "eval.interval_steps=0",
-                      "checkpoint.interval_steps=25",
-                      "checkpoint.keep_last=1",
-                      "checkpoint.local_dir=none"};
-
-const Words& unbroken_results() {
-  static const Words results = [] {
-    const RunSite site;
-    site.train(kShape);
-    return results_of(site.run());
-  }();
-  return results;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
-/// A run of four ranks on two nodes, and what must be true at its end.
-class TwoNodes {
- public:
-  explicit TwoNodes(const Words& more, const std::string& strategy = "hybrid")
-      : keys_(joined(kShape, more)),
-        other_(start_node(site_, 1, 50, keys_, strategy)),
-        head_(start_node(site_, 0, 50, keys_, strategy)) {}
-
-  [[nodiscard]] Process& head() { return *head_; }
-  [[nodiscard]] Process& other() { return *other_; }
-  [[nodiscard]] const RunSite& site() const { return site_; }
-
-  /// Sends `signal` to a worker that runs; false: it does not.
-  [[nodiscard]] bool signal_worker(int rank, int signal) const {
-    const auto workers = workers_of(site_.path());
-    const auto victim = workers.find(rank);
-    return victim != workers.end() && ::kill(victim->second, signal) == 0;
-  }
-  /// Waits until the run has come to a step that it has not shown before.
-  bool makes_progress() {
-    const std::size_t said = count_of(head_->out(), "step ");
-    return head_->until([&] { return count_of(head_->out(), "step ") > said + 1; });
-  }
-  bool loses_rank(std::size_t times) {
-    return head_->until([&] { return count_of(head_->err(), "rank_lost ") >= times; });
-  }
-  void check_good_end() {
-    const Ended ended = head_->wait(std::chrono::seconds(120));
-    const Ended other_ended = other_->wait(std::chrono::seconds(60));
-    INFO("head: " << ended.err);
-    INFO("other: " << other_ended.err);
-    CHECK(ended.exit_code == 0);
-    CHECK(other_ended.exit_code == 0);
-    CHECK(comes_true([&] { return workers_of(site_.path()).empty(); }));
-    CHECK(results_of(site_.run()) == unbroken_results());
-  }
-
- private:
-  RunSite site_;
-  Words keys_;
-  std::unique_ptr<Process> other_, head_;
-};
-
-}  // namespace
 
 TEST_CASE("nodes: a job outlives kill -9 of workers of any node, and ends with the same bits",
           "[integration][nodes][recovery][P1][P4]") {

@@ -1,0 +1,33 @@
+#include "actors/run/nodes_met.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+namespace train::actors {
+
+bool has_step(const HeldSteps& steps, std::int64_t step) {
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
+std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes, std::int64_t reported) {
+  std::set<std::int64_t, std::greater<>> steps;  // of node 0's ranks: others are of no use
+  if (!nodes.empty()) {
+    const HeldSteps& buddy = nodes[1 % nodes.size()].buddy;
+    steps.insert(nodes.front().own.begin(), nodes.front().own.end());
+    steps.insert(buddy.begin(), buddy.end());
+  }
+  for (const std::int64_t step : steps) {
+    bool everywhere = step <= reported;
+    for (std::size_t node = 0; everywhere && node < nodes.size(); ++node) {
+      everywhere =
+          has_step(nodes[node].own, step) || has_step(nodes[(node + 1) % nodes.size()].buddy, step);
+    }
+    if (everywhere) {
+      return step;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace train::actors

@@ -1,0 +1,171 @@
+// Buddies in a ring: what a node has lost its buddy gives back.
+#include "actors/run/buddy_link.hpp"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "tests/support/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr std::int64_t kNodes = 3;
+constexpr std::chrono::seconds kLong{30};
+
+/// Six ranks on three nodes, with data in `directory`.
+RunPlan plan_of_nodes(const std::filesystem::path& directory, bool buddies = true) {
+  for (const char* file : {"train.bin", "val.bin"}) {
+    test::write_bytes(directory / file, std::string(400, '\1'));
+  }
+  configs::RunConfig config;
+  config.run.name = "run";
+  config.model.arch = "enoki";
+  config.model.layers = 1;
+  config.model.heads = 1;
+  config.model.head_dim = 8;
+  config.model.embedding_dim = 8;
+  config.model.mlp_hidden = 16;
+  config.model.vocab_size = 512;
+  config.data.dir = directory.string();
+  config.data.sequence_length = 8;
+  config.batch.lanes = 2 * kNodes;
+  config.batch.micro_batch = 1;
+  config.parallel.ranks = 2 * kNodes;
+  config.parallel.nodes = kNodes;
+  config.parallel.strategy = "full";
+  config.recovery.buddy_snapshots = buddies;
+  auto plan = plan_run(config);
+  INFO((plan ? "" : plan.error().message));
+  REQUIRE(plan.ok());
+  return std::move(plan).value();
+}
+
+/// As in every process with a control connection.
+const bool kIgnoresPipe = std::signal(SIGPIPE, SIG_IGN) != SIG_ERR;
+
+struct Node {
+  NodeMemory memory;
+  std::unique_ptr<BuddyLink> link;
+};
+
+NodePlace place_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
+
+void write(const SharedSnapshots& memory, std::int64_t step) {
+  const auto span = ranks_of(memory->layout());
+  for (std::int64_t rank = span.first; rank < span.end; ++rank) {
+    const auto local = static_cast<std::size_t>(rank - span.first);
+    std::vector<std::byte> state(memory->layout().shard_bytes[local],
+                                 static_cast<std::byte>(step + rank));
+    const auto rows = static_cast<std::int64_t>(state.size());
+    memory->write(rank, step,
+                  std::vector{engine::StateView{"w", {rows}, 0, rows, state.data(), state.size()}});
+  }
+}
+
+void check_own(const NodeMemory& memory, std::int64_t step) {
+  const auto span = ranks_of(memory.current()->layout());
+  for (std::int64_t rank = span.first; rank < span.end; ++rank) {
+    const auto bytes = memory.current()->bytes_of(rank, step);
+    REQUIRE_FALSE(bytes.empty());
+    CHECK(bytes.front() == static_cast<std::byte>(step + rank));
+    CHECK(bytes.back() == bytes.front());
+  }
+}
+
+std::vector<Node> open_ring(const RunPlan& plan, const CredentialFiles& files,
+                            std::vector<Node> nodes) {
+  for (std::int64_t i = 0; i < kNodes; ++i) {
+    Node& node = nodes[static_cast<std::size_t>(i)];
+    REQUIRE(node.memory.make_room(plan, place_of(i)));
+    node.link = BuddyLink::open(files, plan.config.parallel, node.memory);
+    REQUIRE(node.link);
+  }
+  return nodes;
+}
+
+bool all_kept(const std::vector<Node>& nodes, std::int64_t step) {
+  return std::all_of(nodes.begin(), nodes.end(), [step](const Node& node) {
+    return has_step(node.memory.buddy()->sealed_steps(), step);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("buddy link: every node's snapshots are at the next one, and come back to it",
+          "[actors][buddy_link][CK-10]") {
+  REQUIRE(kIgnoresPipe);
+  const test::TempDirectory directory;
+  const auto files = make_credentials(directory.path() / "control");
+  REQUIRE(files.ok());
+  const RunPlan plan = plan_of_nodes(directory.path());
+  auto nodes = open_ring(plan, *files, std::vector<Node>(kNodes));
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i].link->keep(nodes[(i + 1) % nodes.size()].link->address());
+    write(nodes[i].memory.current(), 10);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kLong;
+  while (!all_kept(nodes, 10) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  REQUIRE(all_kept(nodes, 10));
+
+  // The generation ends, and one node with it.
+  const auto lost = static_cast<std::size_t>(GENERATE(0, 1, 2));
+  for (Node& node : nodes) {
+    node.link.reset();
+  }
+  nodes[lost] = {};
+  nodes = open_ring(plan, *files, std::move(nodes));
+  std::vector<NodeSteps> held;
+  for (const Node& node : nodes) {
+    held.push_back(node.memory.held());
+  }
+  CHECK(held[lost].own.empty());
+  REQUIRE(newest_common(held, 100) == 10);
+  const std::size_t buddy = (lost + 1) % nodes.size();
+  std::thread taking([&] {
+    CHECK(nodes[lost].link->restore({.step = 10, .give_to = "", .take = true}, nodes[lost].memory));
+  });
+  const Status given = nodes[buddy].link->restore(
+      {.step = 10, .give_to = nodes[lost].link->address(), .take = false}, nodes[buddy].memory);
+  taking.join();
+  CHECK(given);
+  for (const Node& node : nodes) {
+    check_own(node.memory, 10);
+  }
+}
+
+TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time",
+          "[actors][buddy_link][failure]") {
+  REQUIRE(kIgnoresPipe);
+  const test::TempDirectory directory;
+  const auto files = make_credentials(directory.path() / "control");
+  REQUIRE(files.ok());
+  auto nodes = open_ring(plan_of_nodes(directory.path()), *files, std::vector<Node>(kNodes));
+  const std::string address = nodes[1].link->address();
+  CHECK_FALSE(
+      nodes[2].link->restore({.step = 10, .give_to = address, .take = false}, nodes[2].memory));
+  nodes[1].link.reset();
+  CHECK_FALSE(
+      nodes[2].link->restore({.step = 10, .give_to = address, .take = false}, nodes[2].memory));
+  nodes[2].link->keep(address);  // tries again and again, and ends when it is told to
+}
+
+TEST_CASE("buddy link: without the key there is no room and no link", "[actors][buddy_link]") {
+  REQUIRE(kIgnoresPipe);
+  const test::TempDirectory directory;
+  const auto files = make_credentials(directory.path() / "control");
+  REQUIRE(files.ok());
+  const RunPlan plan = plan_of_nodes(directory.path(), false);
+  NodeMemory memory;
+  REQUIRE(memory.make_room(plan, place_of(1)));
+  CHECK(memory.current());
+  CHECK_FALSE(memory.buddy());
+  CHECK(memory_slots(plan) == 2);
+  CHECK(memory_slots(plan_of_nodes(directory.path())) == 4);
+  CHECK_FALSE(BuddyLink::open(*files, plan.config.parallel, memory));
+}
+
+}  // namespace train::actors

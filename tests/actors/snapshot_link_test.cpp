@@ -1,0 +1,174 @@
+// Snapshots in memory between launchers: over real sockets, with real certificates.
+#include <fmt/format.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "actors/net/snapshot_receiver.hpp"
+#include "actors/net/snapshot_sender.hpp"
+#include "tests/support/stranger.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using checkpoint::MemorySnapshots;
+using Memory = SnapshotReceiver::Memory;
+
+constexpr std::int64_t kRanks = 2;
+
+Memory memory_of(std::uint64_t shard_bytes) {
+  auto made = MemorySnapshots::create(
+      {.ranks = 4, .plan_digest = 7, .first_rank = 0, .shard_bytes = {shard_bytes, shard_bytes}});
+  REQUIRE(made.ok());
+  return std::make_shared<const MemorySnapshots>(std::move(made).value());
+}
+
+void write(const MemorySnapshots& memory, std::int64_t step) {
+  for (std::int64_t rank = 0; rank < kRanks; ++rank) {
+    std::vector<std::byte> state(memory.layout().shard_bytes.front(),
+                                 static_cast<std::byte>(step + rank));
+    const auto rows = static_cast<std::int64_t>(state.size());
+    memory.write(rank, step,
+                 std::vector{engine::StateView{"w", {rows}, 0, rows, state.data(), state.size()}});
+  }
+}
+
+bool same(const MemorySnapshots& left, const MemorySnapshots& right, std::int64_t step) {
+  bool equal = true;
+  for (std::int64_t rank = 0; rank < kRanks; ++rank) {
+    const auto a = left.bytes_of(rank, step);
+    const auto b = right.bytes_of(rank, step);
+    equal = equal && !a.empty() && std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+  return equal;
+}
+
+struct Site {
+  Site() : files(make_credentials(directory.path() / "control")) {
+    std::signal(SIGPIPE, SIG_IGN);  // as in every process with a control connection
+    REQUIRE(files.ok());
+    auto opened = SnapshotReceiver::open(*files, "127.0.0.1");
+    REQUIRE(opened.ok());
+    receiver = std::move(opened).value();
+  }
+  [[nodiscard]] std::unique_ptr<SnapshotSender> sender(const Memory& memory) const {
+    auto started = SnapshotSender::start(*files, receiver->endpoint(), memory);
+    REQUIRE(started.ok());
+    return std::move(started).value();
+  }
+  test::TempDirectory directory;
+  Result<CredentialFiles> files;
+  std::unique_ptr<SnapshotReceiver> receiver;
+};
+
+}  // namespace
+
+TEST_CASE("snapshot link: each that is sealed here comes there, and is the same",
+          "[actors][snapshot_link][CK-10]") {
+  Site site;
+  const Memory from = memory_of(1'000'001);
+  const Memory to = memory_of(1'000'001);
+  site.receiver->receive_into(to);
+  const auto sender = site.sender(from);
+  for (const std::int64_t step : {10, 20, 30}) {
+    write(*from, step);
+    REQUIRE(site.receiver->wait_for(step, 20s));
+    CHECK(same(*from, *to, step));
+  }
+  CHECK(to->whole_steps() == std::vector<std::int64_t>{30, 20});
+}
+
+TEST_CASE("snapshot link: who takes nothing holds nobody up, and gets the newest when it does",
+          "[actors][snapshot_link]") {
+  Site site;
+  constexpr std::uint64_t kMoreThanSocketsHold = std::uint64_t{24} << 20;
+  const Memory from = memory_of(kMoreThanSocketsHold);
+  const Memory to = memory_of(kMoreThanSocketsHold);
+  const auto sender = site.sender(from);
+  for (std::int64_t step = 10; step <= 50; step += 10) {
+    write(*from, step);
+  }
+  site.receiver->receive_into(to);
+  REQUIRE(site.receiver->wait_for(50, 20s));
+  CHECK(same(*from, *to, 50));
+  write(*from, 60);
+  site.receiver->receive_into(nullptr);  // the sender ends all the same, at the end of this
+}
+
+TEST_CASE("snapshot link: memory of another layout is not touched, and the sender comes again",
+          "[actors][snapshot_link]") {
+  Site site;
+  const Memory from = memory_of(5000);
+  const Memory other = memory_of(5001);
+  const Memory to = memory_of(5000);
+  site.receiver->receive_into(other);
+  const auto sender = site.sender(from);
+  write(*from, 10);
+  CHECK_FALSE(site.receiver->wait_for(10, 300ms));
+  site.receiver->receive_into(to);
+  REQUIRE(site.receiver->wait_for(10, 20s));
+  CHECK(same(*from, *to, 10));
+  CHECK(other->sealed_steps().empty());
+}
+
+TEST_CASE("snapshot link: one snapshot is given back", "[actors][snapshot_link]") {
+  Site site;
+  constexpr std::uint64_t kBytes = std::uint64_t{64} << 20;
+  const Memory from = memory_of(kBytes);
+  const Memory to = memory_of(kBytes);
+  write(*from, 10);
+  site.receiver->receive_into(to);
+  const auto before = std::chrono::steady_clock::now();
+  REQUIRE(send_once(*site.files, site.receiver->endpoint(), *from, 10, 20s));
+  REQUIRE(site.receiver->wait_for(10, 20s));
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - before;
+  fmt::print("snapshot link: {:.0f} MB/s\n", kRanks * kBytes / taken.count() / 1e6);
+  CHECK(same(*from, *to, 10));
+  const Status none = send_once(*site.files, site.receiver->endpoint(), *from, 20, 20s);
+  REQUIRE_FALSE(none);
+  CHECK(none.error().message == "no snapshot of step 20");
+  CHECK_FALSE(site.receiver->wait_for(20, 50ms));
+}
+
+TEST_CASE("snapshot link: strangers and nonsense change nothing",
+          "[actors][snapshot_link][failure]") {
+  Site site;
+  const Memory from = memory_of(5000);
+  const Memory to = memory_of(5000);
+  write(*to, 10);
+  write(*from, 10);
+  write(*from, 20);
+  site.receiver->receive_into(to);
+  const auto stranger = test::connect_to(site.receiver->endpoint());  // without a certificate
+  REQUIRE(stranger);
+  const std::string nonsense(100'000, 'x');
+  ::send(stranger.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
+  const auto context = TlsContext::load(*site.files, TlsEnd::worker);
+  REQUIRE(context.ok());
+  TlsRefusal refusal;
+  auto known = connect_tls(site.receiver->endpoint(), *context,
+                           std::chrono::steady_clock::now() + 20s, refusal);
+  REQUIRE(known.ok());
+  TlsStream stream(std::move(known).value(), -1);
+  // Whether all of it is taken depends on when the other side hangs up.
+  (void)stream.send(std::as_bytes(std::span(nonsense)), 1s).ok();
+  CHECK_FALSE(site.receiver->wait_for(20, 100ms));
+  CHECK(to->whole_steps() == std::vector<std::int64_t>{10});
+  const test::TempDirectory elsewhere;
+  const auto others = make_credentials(elsewhere.path() / "control");
+  REQUIRE(others.ok());
+  const Status refused = send_once(*others, site.receiver->endpoint(), *from, 20, 5s);
+  CHECK_FALSE(refused);
+  CHECK(to->whole_steps() == std::vector<std::int64_t>{10});
+  REQUIRE(send_once(*site.files, site.receiver->endpoint(), *from, 20, 20s));
+  REQUIRE(site.receiver->wait_for(20, 20s));
+  CHECK(to->whole_steps() == std::vector<std::int64_t>{20, 10});
+}
+
+}  // namespace train::actors
