@@ -52,13 +52,13 @@ __device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % t
 template <int dim>
 __device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
                           const RowLayout& layout, std::int64_t first, std::int64_t head_dim) {
-  const float* from = at.in(static_cast<const float*>(data), layout);
+  const float* from = at.in(static_cast<const float*>(data), layout) + first * layout.outer_stride;
   for (int i = static_cast<int>(threadIdx.x); i < Tile<dim>::rows * dim; i += block_threads) {
     const int row = i / dim;
     const int column = i % dim;
     const bool inside = first + row < at.seq_len && column < head_dim;
     tile[row * Tile<dim>::stride + column] =
-        inside ? from[(first + row) * layout.outer_stride + column] : 0.0F;
+        inside ? from[row * layout.outer_stride + column] : 0.0F;
   }
 }
 
