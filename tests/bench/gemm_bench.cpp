@@ -137,11 +137,14 @@ void print_table(int threads) {
   }
 }
 
-/// The libraries' OpenMP threads would go on spinning on the cores of whatever is measured next.
-/// OpenMP looks at its variables before main() begins.
-void start_with_sleeping_threads(char* argv[]) {
+/// Starts again with variables that are read before main() begins: OpenMP's threads would go on
+/// spinning on the cores of whatever is measured next, and freed operands would make the next
+/// product fetch its pages from the system again, which does not happen in a run.
+void start_undisturbed(char* argv[]) {
   if (::getenv("OMP_WAIT_POLICY") == nullptr) {
     ::setenv("OMP_WAIT_POLICY", "passive", 1);
+    ::setenv("MALLOC_TRIM_THRESHOLD_", "1000000000", 0);
+    ::setenv("MALLOC_MMAP_THRESHOLD_", "1000000000", 0);
     ::execv("/proc/self/exe", argv);
   }
 }
@@ -149,7 +152,7 @@ void start_with_sleeping_threads(char* argv[]) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  start_with_sleeping_threads(argv);
+  start_undisturbed(argv);
   try {
     if (argc > 1) {
       print_table(std::atoi(argv[1]));
