@@ -71,9 +71,9 @@ struct KernelTable {
 /// (device/cuda_device.hpp).
 [[nodiscard]] const KernelTable* cuda_backend();
 
-/// The CPU's kernel set: instruction set, GEMM library and version ("cpu-avx512 onednn-2.6.3").
+/// The CPU's kernel set: its instruction set ("cpu-avx512").
 [[nodiscard]] std::string kernel_set();
-/// FLOP/s of the GEMM library on this machine with `threads` threads, measured for about
+/// FLOP/s of `matmul` on this machine with `threads` threads, measured for about
 /// `seconds` (blocking; start-up and benches only): the peak that MFU refers to.
 [[nodiscard]] double measure_gemm_flops(int threads, double seconds);
 

@@ -5,7 +5,7 @@
 namespace train::kernels::cpu {
 
 /// The product that `matmul` enqueues, run at once on the caller's thread and `threads` - 1 more.
-/// For kernels that are made of products. Throws DeviceError if the library refuses.
+/// For kernels that are made of products.
 void gemm(int threads, const MatmulParams& params);
 
 }  // namespace train::kernels::cpu
