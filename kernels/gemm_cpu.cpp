@@ -41,8 +41,11 @@ std::int64_t columns_at_once(std::int64_t depth) {
                                   16 * unit);
 }
 
-/// Rows of a transposed A that are rearranged at a time, for all columns of B.
-constexpr std::int64_t kRearrangedRows = 1024;
+/// Rows of a transposed A that are rearranged at a time. Where B's columns pass all at once, they
+/// stay in the cache beside them; otherwise B is rearranged anew for each, so there are many.
+std::int64_t rearranged_rows(std::int64_t columns, std::int64_t depth) {
+  return columns <= columns_at_once(depth) ? 192 : 1024;
+}
 
 }  // namespace
 }  // namespace train::kernels::cpu
@@ -110,8 +113,13 @@ void pack_b(const Block& block, std::int64_t first, std::int64_t columns, float*
     });
     return;
   }
+  constexpr std::int64_t line = 16;   // Elements.
+  constexpr std::int64_t ahead = 24;  // Rows: no other part of the machine guesses their distance.
   for (std::int64_t i = 0; i < block.depth; ++i) {  // All panels together: long streams of memory.
     const float* from = block.b(first) + i * block.p.ldb;
+    for (std::int64_t j = 0; j < columns; j += line) {
+      hwy::Prefetch(from + ahead * block.p.ldb + j);
+    }
     each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
       pack_row<vectors>(from + column, width,
                         to + panel_at(column, block.depth) + i * vectors * kLanes);
@@ -144,10 +152,23 @@ void multiply_row(const Block& block, std::int64_t row, const float* a, std::int
   });
 }
 
-/// Scratch: panels of some columns of B, and of A's rows if they have to be rearranged.
-void multiply_block(const Block& block, std::int64_t most_columns, float* panels, float* rows) {
+/// All rows of tiles with some panels of B. rows: scratch for rows of A that have to be rearranged.
+void multiply_rows(const Block& block, std::int64_t column, std::int64_t columns,
+                   const float* panels, const float* rows) {
   const MatmulParams& p = block.p;
-  const std::int64_t whole = p.transpose_a ? 0 : block.piece.rows / kTileRows * kTileRows;
+  const std::int64_t as_they_lie = p.transpose_a ? 0 : block.piece.rows / kTileRows * kTileRows;
+  for (std::int64_t row = 0; row < as_they_lie; row += kTileRows) {
+    multiply_row<false>(block, row, block.a(row), column, columns, panels);
+  }
+  for (std::int64_t row = as_they_lie; row < block.piece.rows; row += kTileRows) {
+    multiply_row<true>(block, row, rows + panel_at(row - as_they_lie, block.depth), column, columns,
+                       panels);
+  }
+}
+
+void pack_a(const Block& block, float* rows) {
+  const MatmulParams& p = block.p;
+  const std::int64_t whole = block.piece.rows / kTileRows * kTileRows;
   if (p.transpose_a) {
     pack_transposed_a(block.a(0), p.lda, block.piece.rows, block.depth, rows,
                       panel_at(kTileRows, block.depth));
@@ -155,29 +176,19 @@ void multiply_block(const Block& block, std::int64_t most_columns, float* panels
     pack_across(hn::CappedTag<float, kTileRows>(), block.a(whole), p.lda, block.depth,
                 block.piece.rows - whole, rows, kTileRows);
   }
-  for (std::int64_t column = 0; column < block.piece.columns; column += most_columns) {
-    const std::int64_t columns = std::min(most_columns, block.piece.columns - column);
-    pack_b(block, column, columns, panels);
-    for (std::int64_t row = 0; row < whole; row += kTileRows) {
-      multiply_row<false>(block, row, block.a(row), column, columns, panels);
-    }
-    for (std::int64_t row = whole; row < block.piece.rows; row += kTileRows) {
-      multiply_row<true>(block, row, rows + panel_at(row - whole, block.depth), column, columns,
-                         panels);
-    }
-  }
 }
 
 void multiply_piece(const MatmulParams& p, const Piece& piece) {
   thread_local Scratch scratch;
   const std::int64_t depth = depth_of(p.k);
-  const std::int64_t most_rows = p.transpose_a ? kRearrangedRows : piece.rows;
-  const std::int64_t columns = columns_at_once(depth);
-  const std::int64_t size_b =
-      panel_at(divide_up(std::min(columns, piece.columns), kLanes) * kLanes, depth);
-  const std::int64_t rows_of_a = p.transpose_a ? std::min(most_rows, piece.rows) : 1;
-  auto* panels =
-      scratch.get<float>(size_b + panel_at(divide_up(rows_of_a, kTileRows) * kTileRows, depth));
+  const std::int64_t most_columns = std::min(columns_at_once(depth), piece.columns);
+  const std::int64_t most_rows =
+      p.transpose_a ? std::min(rearranged_rows(piece.columns, depth), piece.rows) : piece.rows;
+  const std::int64_t size_b = panel_at(divide_up(most_columns, kLanes) * kLanes, depth);
+  const std::int64_t size_a =
+      panel_at(p.transpose_a ? divide_up(most_rows, kTileRows) * kTileRows : kTileRows, depth);
+  auto* panels = scratch.get<float>(size_b + size_a);
+  float* rows = panels + size_b;
   for (std::int64_t first = 0; first < p.k; first += depth) {
     for (std::int64_t row = 0; row < piece.rows; row += most_rows) {
       const Block block{.p = p,
@@ -187,7 +198,14 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
                                   .columns = piece.columns},
                         .first = first,
                         .depth = std::min(depth, p.k - first)};
-      multiply_block(block, columns, panels, panels + size_b);
+      pack_a(block, rows);
+      for (std::int64_t column = 0; column < piece.columns; column += most_columns) {
+        const std::int64_t columns = std::min(most_columns, piece.columns - column);
+        if (row == 0 || columns < piece.columns) {  // else they are still there
+          pack_b(block, column, columns, panels);
+        }
+        multiply_rows(block, column, columns, panels, rows);
+      }
     }
   }
 }
@@ -233,8 +251,7 @@ double cost(const MatmulParams& p, const Grid& grid, int threads) {
   const auto columns = static_cast<double>(std::min(grid.columns, p.n));
   const double of_a =
       rows * (read * std::ceil(columns / columns_of_pass) + (p.transpose_a ? rearranged : 0.0));
-  const double of_b =
-      columns * rearranged * (p.transpose_a ? std::ceil(rows / double{kRearrangedRows}) : 1.0);
+  const double of_b = columns * rearranged;
   const double piece = static_cast<double>(p.k) * (rows * columns + of_a + of_b) + started;
   const auto rounds = static_cast<double>(divide_up(grid.count(), threads));
   return piece * (rounds + (threads > 1 ? idle : 0.0));

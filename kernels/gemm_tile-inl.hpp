@@ -127,18 +127,20 @@ HWY_INLINE void pack_transposed_a(const float* a, std::int64_t stride, std::int6
   for (std::int64_t first = 0; first < rows; first += together) {
     const std::int64_t last = std::min(rows, first + together);
     const std::int64_t whole = last / kTileRows * kTileRows;
+    float* panel = to + first / kTileRows * to_panel;
     for (std::int64_t i = 0; i < k; ++i) {
-      for (std::int64_t row = first; row < whole; row += line) {
-        hwy::Prefetch(a + (i + ahead) * stride + row);
+      const float* from = a + i * stride + first;
+      for (std::int64_t row = 0; row < whole - first; row += line) {
+        hwy::Prefetch(from + ahead * stride + row);
       }
-      for (std::int64_t row = first; row < whole; row += kTileRows) {
+      float* out = panel + i * kTileRows;
+      for (std::int64_t row = 0; row < whole - first; row += kTileRows) {
         for (std::int64_t j = 0; j < kTileRows; j += lanes) {
-          hn::StoreU(hn::LoadU(d, a + i * stride + row + j), d,
-                     to + row / kTileRows * to_panel + i * kTileRows + j);
+          hn::StoreU(hn::LoadU(d, from + row + j), d, out + j);
         }
+        out += to_panel;
       }
       if (whole < last) {
-        float* out = to + whole / kTileRows * to_panel + i * kTileRows;
         std::copy_n(a + i * stride + whole, last - whole, out);
         std::fill_n(out + last - whole, kTileRows - (last - whole), 0.0F);
       }
