@@ -133,7 +133,7 @@ void gemm(int threads, const MatmulParams& p) {
 }
 
 void matmul(Stream& stream, const MatmulParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([params, threads = stream.threads()] { gemm(threads, params); });
 }
 
