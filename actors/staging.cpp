@@ -7,14 +7,29 @@
 #include <system_error>
 
 #include "engine/base/units.hpp"
+#include "kernels/device/device_error.hpp"
 
 namespace train::actors {
 
-Status Staging::reserve(std::size_t size_bytes) {
+Status Staging::reserve_pinned(std::size_t size_bytes, kernels::MemoryKind kind) {
+  try {
+    pinned_ = kernels::Buffer(size_bytes, "copy of the state", kind);
+  } catch (const kernels::DeviceError& error) {
+    return failure(error.what());
+  }
+  bytes_ = pinned_.data();
+  size_bytes_ = size_bytes;
+  return {};
+}
+
+Status Staging::reserve(std::size_t size_bytes, kernels::MemoryKind kind) {
   if (size_bytes == size_bytes_) {
     return {};
   }
   release();
+  if (kind != kernels::MemoryKind::host) {
+    return reserve_pinned(size_bytes, kind);
+  }
   void* memory =
       ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -33,7 +48,7 @@ Status Staging::copy(std::span<const engine::StateView> state, const kernels::De
   for (const engine::StateView& view : state) {
     size_bytes += view.size_bytes;
   }
-  TRAIN_RETURN_IF_ERROR(reserve(size_bytes));
+  TRAIN_RETURN_IF_ERROR(reserve(size_bytes, device.staging));
   views_.assign(state.begin(), state.end());
   std::byte* to = bytes_;
   for (engine::StateView& view : views_) {
@@ -45,14 +60,17 @@ Status Staging::copy(std::span<const engine::StateView> state, const kernels::De
 }
 
 void Staging::lend() noexcept {
-  if (bytes_ != nullptr && ::madvise(bytes_, size_bytes_, MADV_FREE) != 0) {
+  if (bytes_ != nullptr && pinned_.data() == nullptr &&
+      ::madvise(bytes_, size_bytes_, MADV_FREE) != 0) {
     release();
   }
   views_.clear();
 }
 
 void Staging::release() noexcept {
-  if (bytes_ != nullptr) {
+  if (pinned_.data() != nullptr) {
+    pinned_ = {};
+  } else if (bytes_ != nullptr) {
     ::munmap(bytes_, size_bytes_);
   }
   bytes_ = nullptr;

@@ -13,6 +13,8 @@ namespace train::actors {
 
 /// Memory for one copy of a rank's state, from the system and back to it: while nothing is saved
 /// the system may have it. Huge pages are asked for; where there are none it works all the same.
+/// Of a device's state it is pinned, into which the device copies by itself and at full speed; that
+/// is kept until release().
 ///
 /// Threading: one stream at a time. Ownership: owns the bytes that views() point into.
 class Staging {
@@ -40,8 +42,10 @@ class Staging {
   [[nodiscard]] std::size_t size_bytes() const { return size_bytes_; }
 
  private:
-  [[nodiscard]] Status reserve(std::size_t size_bytes);
+  [[nodiscard]] Status reserve(std::size_t size_bytes, kernels::MemoryKind kind);
+  [[nodiscard]] Status reserve_pinned(std::size_t size_bytes, kernels::MemoryKind kind);
 
+  kernels::Buffer pinned_;  // What bytes_ points to, of a device's state.
   std::byte* bytes_ = nullptr;
   std::size_t size_bytes_ = 0;
   std::vector<engine::StateView> views_;

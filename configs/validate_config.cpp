@@ -297,11 +297,14 @@ Status check_nodes(const RunConfig& config, const Places& places) {
 }
 
 Status check_device(const RunConfig& config, const Places& places) {
-  if (config.runtime.device != "cpu" && config.parallel.ranks > 1) {
-    return broken(places, "parallel.ranks",
-                  fmt::format("is {}; in this version a run on the device \"{}\" has one rank: set "
-                              "it to 1, or runtime.device to \"cpu\"",
-                              config.parallel.ranks, config.runtime.device));
+  const ParallelSection& parallel = config.parallel;
+  if (config.runtime.device != "cpu" && parallel.ranks > 1 && parallel.transport != "inproc") {
+    return broken(
+        places, "parallel.ranks",
+        fmt::format("is {}; in this version the ranks of a run on the device \"{}\" are in "
+                    "one process: set parallel.transport to \"inproc\", it to 1, or "
+                    "runtime.device to \"cpu\"",
+                    parallel.ranks, config.runtime.device));
   }
   return {};
 }

@@ -83,19 +83,24 @@ void round_to_bf16(const kernels::KernelTable& kernels, kernels::Stream& stream,
 }  // namespace
 
 GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
-                       const GroupLayout& layout, const Optimizer& optimizer, bool compute_bf16)
+                       const GroupLayout& layout, const Optimizer& optimizer,
+                       ComputeWeights compute)
     : kernels_(&kernels),
       group_(&group),
       layout_(&layout),
       optimizer_(&optimizer),
-      compute_bf16_(compute_bf16),
+      compute_(compute),
       segment_of_(group.parameters.size(), layout.state.segments.size()) {
   for (std::size_t i = 0; i < layout.state.segments.size(); ++i) {
     segment_of_[layout.state.segments[i].parameter] = i;
   }
   if (layout.resident) {
-    whole_ = {floats(layout.flat), group.name + " weights", kernels.device->memory};
+    const std::size_t size =
+        compute == ComputeWeights::bf16 ? sizeof(std::uint16_t) : sizeof(float);
+    whole_ = {static_cast<std::size_t>(layout.flat) * size, group.name + " weights",
+              kernels.device->memory};
   }
+  const bool compute_bf16 = compute != ComputeWeights::masters;
   if (compute_bf16 || !layout.resident) {
     masters_ = {floats(layout.state.element_count), group.name + " masters",
                 kernels.device->memory};
@@ -121,7 +126,36 @@ void GroupState::make_states() {
   }
 }
 
+Elements GroupState::whole() const {
+  return {whole_.data(),
+          compute_ == ComputeWeights::bf16 ? kernels::DType::bf16 : kernels::DType::f32};
+}
+
+void GroupState::initialise_bf16(const ModelShape& shape, const InitOptions& options) {
+  const kernels::Buffer values(floats(layout_->flat), "initial weights");
+  std::vector<RowFill> fills;
+  for (const Parameter& parameter : group_->parameters) {
+    append_fill(fills, {&parameter, 0, parameter.rows, values.as<float>() + parameter.offset});
+  }
+  fill_rows(fills, shape, options);
+  const kernels::Buffer rounded(whole_.size_bytes(), "initial bf16 weights");
+  const auto stream = kernels::make_inline_stream(1);
+  kernels::cpu_backend().pack_bf16(
+      *stream,
+      {.in = values.as<float>(), .out = rounded.as<std::uint16_t>(), .count = layout_->flat});
+  const kernels::Device& device = *kernels_->device;
+  device.copy(whole_.data(), rounded.data(), rounded.size_bytes());
+  for (const Segment& segment : layout_->state.segments) {
+    device.copy(master(segment.parameter, segment.first_row),
+                values.as<float>() + segment.flat_offset, floats(segment.count));
+  }
+}
+
 void GroupState::initialise(const ModelShape& shape, const InitOptions& options) {
+  if (layout_->resident && compute_ == ComputeWeights::bf16) {
+    initialise_bf16(shape, options);
+    return;
+  }
   const kernels::Device& device = *kernels_->device;
   const kernels::Buffer& made = layout_->resident ? whole_ : masters_;
   const kernels::Buffer elsewhere =
@@ -140,10 +174,10 @@ void GroupState::initialise(const ModelShape& shape, const InitOptions& options)
   }
   fill_rows(fills, shape, options);
   device.copy(made.data(), elsewhere.data(), elsewhere.size_bytes());
-  if (layout_->resident && compute_bf16_) {
+  if (layout_->resident && compute_ == ComputeWeights::rounded) {
     for (const Segment& segment : layout_->state.segments) {
-      device.copy(master(segment.parameter, segment.first_row), whole() + segment.flat_offset,
-                  floats(segment.count));
+      device.copy(master(segment.parameter, segment.first_row),
+                  whole_floats() + segment.flat_offset, floats(segment.count));
     }
   }
 }
@@ -163,7 +197,7 @@ float* GroupState::master(std::size_t parameter, std::int64_t row) const {
   const Parameter& described = group_->parameters[parameter];
   const std::int64_t offset = segment.packed_offset + (row - segment.first_row) * described.cols;
   return masters_.data() != nullptr ? masters_.as<float>() + offset
-                                    : whole() + described.offset + row * described.cols;
+                                    : whole_floats() + described.offset + row * described.cols;
 }
 
 std::array<float*, kMostStates> GroupState::states(std::size_t parameter, std::int64_t row) const {
@@ -178,11 +212,11 @@ std::array<float*, kMostStates> GroupState::states(std::size_t parameter, std::i
 }
 
 const std::byte* GroupState::shard() const {
-  return compute_bf16_ ? shard_bf16_.data() : masters_.data();
+  return compute_ == ComputeWeights::masters ? masters_.data() : shard_bf16_.data();
 }
 
 void GroupState::settle(kernels::Stream& stream, const kernels::Buffer& rounding) const {
-  if (!compute_bf16_) {
+  if (compute_ == ComputeWeights::masters) {
     return;
   }
   if (!layout_->resident) {
@@ -192,14 +226,21 @@ void GroupState::settle(kernels::Stream& stream, const kernels::Buffer& rounding
     return;
   }
   for (const Segment& segment : layout_->state.segments) {
-    round_to_bf16(*kernels_, stream, rounding, master(segment.parameter, segment.first_row),
-                  whole() + segment.flat_offset, segment.count);
+    const float* from = master(segment.parameter, segment.first_row);
+    if (compute_ == ComputeWeights::bf16) {
+      kernels_->pack_bf16(stream, {.in = from,
+                                   .out = whole_.as<std::uint16_t>() + segment.flat_offset,
+                                   .count = segment.count});
+    } else {
+      round_to_bf16(*kernels_, stream, rounding, from, whole_floats() + segment.flat_offset,
+                    segment.count);
+    }
   }
 }
 
 void GroupState::round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const {
-  if (compute_bf16_ && layout_->resident) {
-    round_to_bf16(*kernels_, stream, rounding, whole(), whole(), layout_->flat);
+  if (compute_ == ComputeWeights::rounded && layout_->resident) {
+    round_to_bf16(*kernels_, stream, rounding, whole_floats(), whole_floats(), layout_->flat);
   }
 }
 
@@ -222,8 +263,10 @@ void GroupState::append_foreign_views(std::vector<StateView>& views) const {
     const Parameter& parameter = group_->parameters[i];
     const auto append = [&](std::int64_t first, std::int64_t end) {
       if (first < end) {
-        float* data = whole() + parameter.offset + first * parameter.cols;
-        views.push_back(row_view(weight_name(parameter.name), parameter, first, end - first, data));
+        const Elements data = whole() + (parameter.offset + first * parameter.cols);
+        views.push_back(row_view(weight_name(parameter.name), parameter, first, end - first,
+                                 reinterpret_cast<float*>(data.data)));
+        views.back().is_bf16 = data.dtype == kernels::DType::bf16;
       }
     };
     if (segment_of_[i] == layout_->state.segments.size()) {

@@ -19,13 +19,14 @@ namespace train::engine {
 /// send.
 ///
 /// With fp32 compute the masters are those weights. With bf16 compute the weights are masters
-/// rounded to bf16: fp32 values where they are whole, two bytes each in the shard.
+/// rounded to bf16: two bytes each in the shard, and whole ones too where the kernels know bf16,
+/// else fp32 values.
 /// Ownership: owns its memory, borrows the layout. Threading: one owner.
 class GroupState {
  public:
   /// `group`, `layout` and `optimizer` must outlive this.
   GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
-             const GroupLayout& layout, const Optimizer& optimizer, bool compute_bf16);
+             const GroupLayout& layout, const Optimizer& optimizer, ComputeWeights compute);
 
   /// Weights from the seed; the optimizer's state is zero. Blocking; on several threads.
   void initialise(const ModelShape& shape, const InitOptions& options);
@@ -37,7 +38,9 @@ class GroupState {
                                                        std::int64_t row) const;
 
   /// Compute weights of the whole group, flat; nullptr unless they are resident.
-  [[nodiscard]] float* whole() const { return whole_.as<float>(); }
+  [[nodiscard]] Elements whole() const;
+  /// The same where they are fp32 in memory.
+  [[nodiscard]] float* whole_floats() const { return whole_.as<float>(); }
   /// The packed state part as gathers send it: fp32 or bf16.
   [[nodiscard]] const std::byte* shard() const;
 
@@ -60,6 +63,8 @@ class GroupState {
 
  private:
   void make_states();
+  /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
+  void initialise_bf16(const ModelShape& shape, const InitOptions& options);
   /// Index of the segment that holds the row. REQUIRES: there is one.
   [[nodiscard]] std::size_t segment_with(std::size_t parameter, std::int64_t row) const;
 
@@ -67,7 +72,7 @@ class GroupState {
   const ShardGroup* group_;
   const GroupLayout* layout_;
   const Optimizer* optimizer_;
-  bool compute_bf16_;
+  ComputeWeights compute_;
   std::vector<std::size_t> segment_of_;  // By parameter; segments.size(): no row here.
   kernels::Buffer whole_, masters_, shard_bf16_;
   /// By number of a state tensor: those of all parameters that have so many, packed like the state

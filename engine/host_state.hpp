@@ -9,8 +9,8 @@
 
 namespace train::engine {
 
-/// Rows of a rank's state where the host may read and write them: on the CPU where they are, of a
-/// device in a copy of them.
+/// Rows of a rank's state where the host may read and write them, as fp32: on the CPU where they
+/// are, of a device in a copy of them.
 ///
 /// Threading: as of RankEngine's calls "in stream order". Blocking.
 class HostState {

@@ -57,6 +57,7 @@ std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node) 
              view.first_row + view.rows <= rows.first_row + rows.rows;
     });
     TRAIN_CHECK(whole != end, "{} rows {} + {} are not kept", view.name, view.first_row, view.rows);
+    TRAIN_CHECK(!whole->second.is_bf16, "{}: rows without masters", view.name);
     const auto row_bytes = view.size_bytes / static_cast<std::size_t>(view.rows);
     view.data = whole->second.data +
                 static_cast<std::size_t>(view.first_row - whole->second.first_row) * row_bytes;

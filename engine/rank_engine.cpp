@@ -33,6 +33,11 @@ kernels::Mark mark_of(const char* what, std::size_t unit, const LaneWork& work) 
           .lane = static_cast<std::int32_t>(work.lane)};
 }
 
+RankEngine::Options on_device(const kernels::KernelTable& kernels, RankEngine::Options options) {
+  options.knows_bf16 = kernels.device->knows_bf16;
+  return options;
+}
+
 ShardPlan plan_or_check(const RankEngine::Options& options) {
   Result<ShardPlan> plan = plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
@@ -43,9 +48,9 @@ ShardPlan plan_or_check(const RankEngine::Options& options) {
 
 RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& options)
     : kernels_(&kernels),
-      options_(options),
+      options_(on_device(kernels, options)),
       plan_(plan_or_check(options)),
-      parts_(std::make_unique<Parts>(kernels, options, plan_)) {
+      parts_(std::make_unique<Parts>(kernels, options_, plan_)) {
   TRAIN_CHECK(options.rank >= 0 && options.rank < plan_.ranks(), "rank {} of {}", options.rank,
               plan_.ranks());
   make_gradient_set();
@@ -172,8 +177,8 @@ std::size_t RankEngine::nonfinite_at(std::int64_t lane, std::size_t unit, bool b
   return (place * 2 + (backward ? 1 : 0)) * unit_count() + unit;
 }
 
-const float* RankEngine::group_weights(std::size_t group, const LaneWork& work,
-                                       UnitPlace place) const {
+ConstElements RankEngine::group_weights(std::size_t group, const LaneWork& work,
+                                        UnitPlace place) const {
   if (plan_.resident(group)) {
     return parts_->states[group].whole();
   }
@@ -182,7 +187,8 @@ const float* RankEngine::group_weights(std::size_t group, const LaneWork& work,
   const Lease& lease = gathers.at(static_cast<std::size_t>(place.gather));
   TRAIN_CHECK(lease.group == group, "lease {} is not one of {}", place.gather,
               plan_.groups()[group].name);
-  return parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].as<float>();
+  return {parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].data(),
+          parts_->layout.compute_dtype()};
 }
 
 float* RankEngine::group_gradient(std::size_t group, const LaneWork& work, UnitPlace place) const {
@@ -209,7 +215,7 @@ UnitMemory RankEngine::memory_of(std::size_t unit, const LaneWork& work, UnitPla
                                  bool with_gradient) const {
   const std::size_t group = plan_.group_of(unit);
   const std::int64_t base = plan_.base_of(unit);
-  const float* weights = group_weights(group, work, place);
+  const ConstElements weights = group_weights(group, work, place);
   float* gradient = with_gradient ? group_gradient(group, work, place) : nullptr;
   UnitMemory memory{.weights = weights + base,
                     .gradient = gradient == nullptr ? nullptr : gradient + base};
@@ -377,7 +383,11 @@ std::vector<StateView> RankEngine::state_views() const {
 
 const float* RankEngine::resident_weights(std::size_t unit) const {
   const std::size_t group = plan_.group_of(unit);
-  return plan_.resident(group) ? parts_->states[group].whole() + plan_.base_of(unit) : nullptr;
+  if (!plan_.resident(group)) {
+    return nullptr;
+  }
+  TRAIN_CHECK(parts_->layout.compute_dtype() == kernels::DType::f32, "these weights are bf16");
+  return parts_->states[group].whole_floats() + plan_.base_of(unit);
 }
 
 Model& RankEngine::model() { return parts_->model; }

@@ -116,6 +116,7 @@ class RankEngine {
     std::int32_t lane_slots = 4;
     /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
     std::int64_t diagnostics_interval = 1;
+    bool knows_bf16 = false;  ///< The device's; an engine takes it from its kernels.
     /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
     std::vector<std::string> whole_parameters = {};
   };
@@ -134,7 +135,6 @@ class RankEngine {
   [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
   [[nodiscard]] std::size_t unit_count() const { return plan_.unit_count(); }
   [[nodiscard]] const std::string& unit_name(std::size_t unit) const;
-
   /// A slot's tokens and targets for the host to write, [micro_batch * seq_len] each.
   [[nodiscard]] std::int32_t* slot_tokens(std::int32_t slot) const;
   [[nodiscard]] std::int32_t* slot_targets(std::int32_t slot) const;
@@ -194,7 +194,7 @@ class RankEngine {
   /// After a restore, blocking: compute weights from masters. Weights that this rank lacks the
   /// masters of (optimizer, gradient with bf16) are restored too.
   void settle_restored();
-  /// Whole fp32 weights of `unit` (flat, the device's); nullptr unless they are resident here.
+  /// Whole weights of `unit` (flat, the device's; REQUIRES: fp32); nullptr unless resident here.
   [[nodiscard]] const float* resident_weights(std::size_t unit) const;
   [[nodiscard]] Model& model();
   /// What is allocated, by kind; equals plan_memory() of the same options.
@@ -210,8 +210,8 @@ class RankEngine {
   [[nodiscard]] std::int64_t lane_tokens() const;
   /// Index of the count in Parts::nonfinite.
   [[nodiscard]] std::size_t nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const;
-  [[nodiscard]] const float* group_weights(std::size_t group, const LaneWork& work,
-                                           UnitPlace place) const;
+  [[nodiscard]] ConstElements group_weights(std::size_t group, const LaneWork& work,
+                                            UnitPlace place) const;
   [[nodiscard]] float* group_gradient(std::size_t group, const LaneWork& work,
                                       UnitPlace place) const;
   [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,

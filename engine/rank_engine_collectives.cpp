@@ -15,7 +15,8 @@ std::size_t bytes(std::int64_t elements, std::size_t size) {
   return static_cast<std::size_t>(elements) * size;
 }
 
-/// Enqueues copies between fp32 memory and bytes on the wire, which are fp32 or bf16.
+/// Enqueues copies between memory and bytes on the wire, each of which is fp32 or bf16; what is
+/// bf16 in memory is so on the wire.
 class Wire {
  public:
   Wire(const kernels::KernelTable& kernels, kernels::Stream& stream, bool bf16)
@@ -23,30 +24,35 @@ class Wire {
 
   [[nodiscard]] std::size_t size() const { return bf16_ ? sizeof(std::uint16_t) : sizeof(float); }
 
-  void put(const float* from, std::byte* wire, std::int64_t offset, std::int64_t count) const {
+  void put(ConstElements from, std::byte* wire, std::int64_t offset, std::int64_t count) const {
     std::byte* to = wire + bytes(offset, size());
-    if (bf16_) {
-      kernels_->pack_bf16(
-          *stream_, {.in = from, .out = reinterpret_cast<std::uint16_t*>(to), .count = count});
+    if (is_converted(from.dtype)) {
+      kernels_->pack_bf16(*stream_, {.in = reinterpret_cast<const float*>(from.data),
+                                     .out = reinterpret_cast<std::uint16_t*>(to),
+                                     .count = count});
     } else {
       copy(to, from, count);
     }
   }
 
-  void take(const std::byte* wire, std::int64_t offset, float* to, std::int64_t count) const {
+  void take(const std::byte* wire, std::int64_t offset, Elements to, std::int64_t count) const {
     const std::byte* from = wire + bytes(offset, size());
-    if (bf16_) {
-      kernels_->unpack_bf16(
-          *stream_,
-          {.in = reinterpret_cast<const std::uint16_t*>(from), .out = to, .count = count});
+    if (is_converted(to.dtype)) {
+      kernels_->unpack_bf16(*stream_, {.in = reinterpret_cast<const std::uint16_t*>(from),
+                                       .out = reinterpret_cast<float*>(to.data),
+                                       .count = count});
     } else {
       copy(to, from, count);
     }
   }
 
  private:
+  [[nodiscard]] bool is_converted(kernels::DType memory) const {
+    TRAIN_CHECK(bf16_ || memory == kernels::DType::f32, "bf16 goes over the wire as it is");
+    return bf16_ && memory == kernels::DType::f32;
+  }
   void copy(void* to, const void* from, std::int64_t count) const {
-    const auto size_bytes = static_cast<std::int64_t>(bytes(count, sizeof(float)));
+    const auto size_bytes = static_cast<std::int64_t>(bytes(count, size()));
     kernels_->copy(*stream_, {.out = to, .in = from, .size_bytes = size_bytes});
   }
 
@@ -268,7 +274,8 @@ void RankEngine::unpack(kernels::Stream& stream, const CollectiveOp& op) {
 void RankEngine::take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own) {
   const Lease& lease = schedule(op.command).gathers().at(static_cast<std::size_t>(op.part));
   TRAIN_CHECK(lease.group == group_of(op), "{}: another group", op.text(plan_));
-  auto* weights = parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].as<float>();
+  const Elements weights{parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].data(),
+                         parts_->layout.compute_dtype()};
   const GroupLayout& layout = parts_->layout.group(group_of(op));
   const GroupLayout::Sources& sources = lease.from_smaller_group ? layout.kept : layout.shards;
   const std::byte* own_rows = lease.from_smaller_group ? parts_->gradients[group_of(op)].kept.data()
@@ -289,7 +296,7 @@ void RankEngine::take_gathered(kernels::Stream& stream, const CollectiveOp& op, 
 }
 
 void RankEngine::unpack_refresh(kernels::Stream& stream, const CollectiveOp& op) {
-  float* weights = parts_->states[group_of(op)].whole();
+  const Elements weights = parts_->states[group_of(op)].whole();
   const StagedOp staged = parts_->layout.staged(op, false);
   const Wire wire(*kernels_, stream, parts_->layout.compute_bf16());
   for (std::int64_t rank = 0; rank < plan_.ranks(); ++rank) {
@@ -358,7 +365,8 @@ void RankEngine::keep_for_backward(kernels::Stream& stream, CommandKind kind, st
     return;
   }
   const Wire wire(*kernels_, stream, parts_->layout.compute_bf16());
-  const auto* weights = parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].as<float>();
+  const ConstElements weights{parts_->gather_buffers[static_cast<std::size_t>(lease.buffer)].data(),
+                              parts_->layout.compute_dtype()};
   for (const Segment& segment : parts_->layout.group(lease.group).kept_here.segments) {
     wire.put(weights + segment.flat_offset, parts_->gradients[lease.group].kept.data(),
              segment.packed_offset, segment.count);

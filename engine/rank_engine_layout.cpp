@@ -56,7 +56,9 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankEngine::Options& options
       optimizer_(make_optimizer(options.optimizer, options.total_steps)),
       rank_(options.rank),
       ranks_(plan.ranks()),
-      compute_bf16_(plan.precision().compute == "bf16"),
+      compute_weights_(plan.precision().compute != "bf16" ? ComputeWeights::masters
+                       : options.knows_bf16               ? ComputeWeights::bf16
+                                                          : ComputeWeights::rounded),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
       lane_slot_bytes_(2 * sizeof(std::int32_t) *
@@ -162,8 +164,12 @@ std::vector<LaneRange> RankLayout::sums(std::int64_t rank, std::int64_t sync) co
   return range.count > 0 ? std::vector<LaneRange>{range} : std::vector<LaneRange>{};
 }
 
+kernels::DType RankLayout::compute_dtype() const {
+  return compute_weights_ == ComputeWeights::bf16 ? kernels::DType::bf16 : kernels::DType::f32;
+}
+
 std::size_t RankLayout::compute_size() const {
-  return compute_bf16_ ? sizeof(std::uint16_t) : sizeof(float);
+  return compute_bf16() ? sizeof(std::uint16_t) : sizeof(float);
 }
 
 std::size_t RankLayout::reduce_size() const {
@@ -301,7 +307,7 @@ std::int64_t RankLayout::rounding_elements() const {
   for (const GroupLayout& group : groups_) {
     most = std::max(most, group.resident ? group.flat : 0);
   }
-  return compute_bf16_ ? std::min(most, kRoundingElements) : 0;
+  return compute_weights_ == ComputeWeights::rounded ? std::min(most, kRoundingElements) : 0;
 }
 
 std::int64_t RankLayout::optimizer_elements(std::size_t group) const {
@@ -357,12 +363,12 @@ std::int64_t RankLayout::lane_block(std::int64_t rank) const {
 void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   const GroupLayout& layout = groups_[index];
   if (layout.resident) {
-    memory.parameters_bytes += floats(layout.flat);
+    memory.parameters_bytes += bytes_of(layout.flat, size_of(compute_dtype()));
   }
-  if (compute_bf16_ || !layout.resident) {
+  if (compute_bf16() || !layout.resident) {
     memory.parameters_bytes += floats(layout.state.element_count);
   }
-  if (compute_bf16_ && !layout.resident) {
+  if (compute_bf16() && !layout.resident) {
     memory.parameters_bytes += bytes_of(layout.state.element_count, sizeof(std::uint16_t));
   }
   memory.optimizer_bytes += floats(optimizer_elements(index));
@@ -386,7 +392,7 @@ std::size_t RankLayout::gradient_bytes(std::size_t group) const {
 }
 
 ActivationOptions RankLayout::activations(std::int64_t checkpoint_every) const {
-  ActivationOptions options{.checkpoint_every = checkpoint_every};
+  ActivationOptions options{.checkpoint_every = checkpoint_every, .dtype = compute_dtype()};
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     if (groups_[index].in_activations) {
       options.gradients.push_back(
@@ -401,7 +407,8 @@ MemoryPlan RankLayout::memory() const {
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     add_group(memory, index);
   }
-  memory.gathered_bytes += bytes_of(gather_buffers_, floats(gather_elements_));
+  memory.gathered_bytes +=
+      bytes_of(gather_buffers_, bytes_of(gather_elements_, size_of(compute_dtype())));
   memory.transfer_bytes =
       kStagingSlots * (staging_bytes(Channel::gather) + staging_bytes(Channel::reduce)) +
       bytes_of(leaf_buffers_, floats(leaf_elements_)) + floats(sum_scratch_elements());

@@ -15,6 +15,10 @@
 
 namespace train::engine {
 
+/// What layers read as weights: the fp32 masters themselves; with bf16 compute masters rounded to
+/// bf16, held as such, or in fp32 memory where the device's kernels know no bf16.
+enum class ComputeWeights : std::uint8_t { masters, rounded, bf16 };
+
 /// One group as one rank sees it: its rows, whom it talks to, the sizes of its buffers.
 struct GroupLayout {
   Part state;   ///< Rows whose masters and optimizer state are here (and weights, if split).
@@ -61,7 +65,10 @@ class RankLayout {
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] std::int64_t rank() const { return rank_; }
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
-  [[nodiscard]] bool compute_bf16() const { return compute_bf16_; }
+  [[nodiscard]] ComputeWeights compute_weights() const { return compute_weights_; }
+  [[nodiscard]] bool compute_bf16() const { return compute_weights_ != ComputeWeights::masters; }
+  /// Of whole weights in memory, and of activations.
+  [[nodiscard]] kernels::DType compute_dtype() const;
   [[nodiscard]] bool reduce_bf16() const { return reduce_bf16_; }
   [[nodiscard]] SumOrder sum_order() const { return order_; }
   /// Bytes of an element of weights, and of gradients, on the wire.
@@ -130,7 +137,7 @@ class RankLayout {
   std::shared_ptr<const Optimizer> optimizer_;
   std::int64_t rank_;
   std::int64_t ranks_;
-  bool compute_bf16_;
+  ComputeWeights compute_weights_;
   bool reduce_bf16_;
   SumOrder order_;
   std::size_t lane_slot_bytes_;

@@ -11,11 +11,11 @@ std::size_t bytes(std::int64_t count, std::size_t size) {
   return static_cast<std::size_t>(count) * size;
 }
 
-std::vector<kernels::Buffer> make_shared(std::int64_t count, std::int64_t elements,
+std::vector<kernels::Buffer> make_shared(std::int64_t count, std::size_t size_bytes,
                                          const char* name, kernels::MemoryKind kind) {
   std::vector<kernels::Buffer> buffers;
   for (std::int64_t i = 0; i < count; ++i) {
-    buffers.emplace_back(bytes(elements, sizeof(float)), fmt::format("{} {}", name, i), kind);
+    buffers.emplace_back(size_bytes, fmt::format("{} {}", name, i), kind);
   }
   return buffers;
 }
@@ -40,7 +40,7 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
   states.reserve(plan.groups().size());
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     states.emplace_back(kernels, plan.groups()[index], layout.group(index), layout.optimizer(),
-                        layout.compute_bf16());
+                        layout.compute_weights());
     states.back().initialise(options.shape, options.init);
   }
   make_gradients(kernels, plan);
@@ -73,8 +73,11 @@ void RankEngine::Parts::make_gradients(const kernels::KernelTable& kernels, cons
 
 void RankEngine::Parts::make_buffers(const kernels::KernelTable& kernels, const Options& options) {
   const kernels::MemoryKind kind = kernels.device->memory;
-  gather_buffers = make_shared(layout.gather_buffers(), layout.gather_elements(), "gathered", kind);
-  leaves = make_shared(layout.leaf_buffers(), layout.leaf_elements(), "gradient leaf", kind);
+  gather_buffers = make_shared(
+      layout.gather_buffers(),
+      bytes(layout.gather_elements(), kernels::size_of(layout.compute_dtype())), "gathered", kind);
+  leaves = make_shared(layout.leaf_buffers(), bytes(layout.leaf_elements(), sizeof(float)),
+                       "gradient leaf", kind);
   sum_scratch = {bytes(layout.sum_scratch_elements(), sizeof(float)), "received sum", kind};
   rounding = {bytes(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights", kind};
   row_sums = {bytes(layout.norm_rows(), sizeof(double)), "row sums", kind};

@@ -34,6 +34,11 @@ Status check_device(const std::string& device, const ModelShape& shape) {
   return {};
 }
 
+bool knows_bf16(const std::string& device) {
+  const kernels::KernelTable* cuda = kernels::cuda_backend();
+  return device != "cpu" && (cuda == nullptr || cuda->device->knows_bf16);
+}
+
 const kernels::KernelTable& kernels_of(const std::string& device) {
   const kernels::KernelTable* kernels =
       device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();

@@ -14,6 +14,10 @@ namespace train::engine {
 /// lacks a library for it; it has no kernels for such a model.
 [[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape);
 
+/// Whether that device's kernels compute in bf16 (RankEngine::Options::knows_bf16), also where this
+/// machine has no such device.
+[[nodiscard]] bool knows_bf16(const std::string& device);
+
 /// The kernels of the device named by runtime.device. REQUIRES: check_device() accepts it.
 [[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device);
 

@@ -114,7 +114,7 @@ HWY_EXPORT(sigmoid_gate_forward_row);
 HWY_EXPORT(sigmoid_gate_backward_row);
 
 void gelu_forward(Stream& stream, const GeluForwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(gelu_forward_range);
     parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
@@ -124,7 +124,7 @@ void gelu_forward(Stream& stream, const GeluForwardParams& params) {
 }
 
 void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(gelu_backward_range);
     parallel_blocks(threads, p.count, element_block,
@@ -133,7 +133,7 @@ void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
 }
 
 void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(swiglu_forward_range);
     parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
@@ -144,7 +144,7 @@ void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
 }
 
 void swiglu_backward(Stream& stream, const SwigluBackwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(swiglu_backward_range);
     parallel_blocks(threads, p.count, element_block,
@@ -163,7 +163,7 @@ T* row_of(T* data, const RowLayout& layout, std::int64_t row, std::int64_t heads
 }  // namespace
 
 void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_forward_row);
     parallel_blocks(threads, p.tokens * p.heads, row_block(p.head_dim),
@@ -178,7 +178,7 @@ void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params
 }
 
 void sigmoid_gate_backward(Stream& stream, const SigmoidGateBackwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_backward_row);
     parallel_blocks(threads, p.tokens * p.heads, row_block(p.head_dim),

@@ -41,7 +41,7 @@ namespace train::kernels::cpu {
 HWY_EXPORT(adamw_range);
 
 void adamw_update(Stream& stream, const AdamwParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;

@@ -44,7 +44,7 @@ namespace train::kernels::cpu {
 HWY_EXPORT(ademamix_range);
 
 void ademamix_update(Stream& stream, const AdemamixParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;

@@ -215,7 +215,7 @@ void run_attention_backward(const AttentionBackwardParams& p, int threads) {
 }  // namespace
 
 void attention_backward(Stream& stream, const AttentionBackwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_attention_backward(p, threads); });
 }
 

@@ -157,7 +157,7 @@ void run_attention_forward(const AttentionForwardParams& p, int threads) {
 }  // namespace
 
 void attention_forward(Stream& stream, const AttentionForwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_attention_forward(p, threads); });
 }
 

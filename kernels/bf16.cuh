@@ -18,4 +18,17 @@ __device__ inline float rounded_to_bf16(float value) {
   return isnan(value) ? value : __uint_as_float(rounded);
 }
 
+/// The bits of the nearest bf16. NaN stays NaN, and quiet.
+__device__ inline std::uint16_t upper_half(float value) {
+  constexpr std::uint32_t quiet_bit = 0x00400000U;
+  const std::uint32_t bits = __float_as_uint(value);
+  const std::uint32_t rounded = isnan(value) ? bits | quiet_bit : rounded_to_upper_half(bits);
+  return static_cast<std::uint16_t>(rounded >> 16U);
+}
+
+/// The bf16 of these bits, exactly.
+__device__ inline float from_upper_half(std::uint16_t bits) {
+  return __uint_as_float(static_cast<std::uint32_t>(bits) << 16U);
+}
+
 }  // namespace train::kernels::cuda

@@ -5,11 +5,6 @@
 namespace train::kernels {
 namespace {
 
-/// The kernels compute in f32 alone; anything else is a defect of the caller.
-void require_f32(DType dtype, const char* kernel) {
-  TRAIN_CHECK(dtype == DType::f32, "{}: knows f32 only", kernel);
-}
-
 /// A kernel that has something to do needs every one of its pointers.
 template <class... Pointers>
 void require_pointers(const char* kernel, std::int64_t count, const Pointers*... pointers) {
@@ -31,8 +26,6 @@ void require_head_dim(const char* kernel, std::int64_t head_dim, std::int64_t la
 }
 
 void check_params(const MatmulParams& params) {
-  require_f32(params.dtype, "matmul");
-  require_f32(params.output_dtype, "matmul");
   TRAIN_CHECK(params.m >= 0 && params.n >= 0 && params.k >= 0, "matmul: m={} n={} k={}", params.m,
               params.n, params.k);
   require_pointers("matmul", params.m * params.n * params.k, params.a, params.b);
@@ -45,19 +38,16 @@ void check_params(const MatmulParams& params) {
 }
 
 void check_params(const EmbeddingForwardParams& params) {
-  require_f32(params.dtype, "embedding_forward");
   require_pointers("embedding_forward", params.rows * params.cols, params.tokens, params.weight,
                    params.out);
 }
 
 void check_params(const EmbeddingBackwardParams& params) {
-  require_f32(params.dtype, "embedding_backward");
   require_pointers("embedding_backward", params.rows * params.cols, params.tokens, params.dout);
   require_pointers("embedding_backward", params.vocab * params.cols, params.dweight);
 }
 
 void check_params(const NormForwardParams& params) {
-  require_f32(params.dtype, "norm_forward");
   const std::int64_t rows = params.outer * params.inner;
   require_pointers("norm_forward", rows, params.x, params.weight, params.y, params.rstd);
   TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_forward: inner={} cols={}", params.inner,
@@ -71,7 +61,6 @@ void check_params(const NormForwardParams& params) {
 }
 
 void check_params(const NormBackwardParams& params) {
-  require_f32(params.dtype, "norm_backward");
   const std::int64_t rows = params.outer * params.inner;
   require_pointers("norm_backward", rows, params.x, params.weight, params.rstd, params.dy,
                    params.dx);
@@ -94,7 +83,6 @@ void check_params(const RopeTableParams& params) {
 }
 
 void check_params(const RopeParams& params) {
-  require_f32(params.dtype, "rope_apply");
   TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
               "rope_apply: head_dim {} is not even", params.head_dim);
   TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1, "rope_apply: seq_len={} heads={}",
@@ -103,7 +91,6 @@ void check_params(const RopeParams& params) {
 }
 
 void check_params(const AttentionForwardParams& params) {
-  require_f32(params.dtype, "attention_forward");
   TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
               "attention_forward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
               params.head_dim);
@@ -112,7 +99,6 @@ void check_params(const AttentionForwardParams& params) {
 }
 
 void check_params(const AttentionBackwardParams& params) {
-  require_f32(params.dtype, "attention_backward");
   TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
               "attention_backward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
               params.head_dim);
@@ -121,35 +107,29 @@ void check_params(const AttentionBackwardParams& params) {
 }
 
 void check_params(const GeluForwardParams& params) {
-  require_f32(params.dtype, "gelu_forward");
   require_pointers("gelu_forward", params.count, params.x, params.y);
 }
 
 void check_params(const GeluBackwardParams& params) {
-  require_f32(params.dtype, "gelu_backward");
   require_pointers("gelu_backward", params.count, params.x, params.dy, params.dx);
 }
 
 void check_params(const SwigluForwardParams& params) {
-  require_f32(params.dtype, "swiglu_forward");
   require_pointers("swiglu_forward", params.count, params.gate, params.up, params.y);
 }
 
 void check_params(const SwigluBackwardParams& params) {
-  require_f32(params.dtype, "swiglu_backward");
   require_pointers("swiglu_backward", params.count, params.gate, params.up, params.dy, params.dgate,
                    params.dup);
 }
 
 void check_params(const SigmoidGateForwardParams& params) {
-  require_f32(params.dtype, "sigmoid_gate_forward");
   TRAIN_CHECK(params.heads >= 1 && params.head_dim >= 0, "sigmoid_gate_forward: heads={} of {}",
               params.heads, params.head_dim);
   require_pointers("sigmoid_gate_forward", params.tokens, params.x, params.gate, params.y);
 }
 
 void check_params(const SigmoidGateBackwardParams& params) {
-  require_f32(params.dtype, "sigmoid_gate_backward");
   TRAIN_CHECK(params.heads >= 1 && params.head_dim >= 0, "sigmoid_gate_backward: heads={} of {}",
               params.heads, params.head_dim);
   require_pointers("sigmoid_gate_backward", params.tokens, params.x, params.gate, params.dy,
@@ -157,7 +137,6 @@ void check_params(const SigmoidGateBackwardParams& params) {
 }
 
 void check_params(const HeadLossParams& params) {
-  require_f32(params.dtype, "head_loss");
   TRAIN_CHECK(params.vocab >= 1 && params.cols >= 1 && params.chunk_rows >= 1,
               "head_loss: vocab={} cols={} chunk_rows={}", params.vocab, params.cols,
               params.chunk_rows);
@@ -169,7 +148,6 @@ void check_params(const HeadLossParams& params) {
 }
 
 void check_params(const ResidualAddParams& params) {
-  require_f32(params.dtype, "residual_add");
   require_pointers("residual_add", params.count, params.x, params.branch, params.out);
 }
 
@@ -194,7 +172,6 @@ void check_params(const CopyParams& params) {
 }
 
 void check_params(const CountNonfiniteParams& params) {
-  require_f32(params.dtype, "count_nonfinite");
   require_pointers("count_nonfinite", params.count, params.x);
   TRAIN_CHECK(params.nonfinite != nullptr, "count_nonfinite: nowhere to put the count");
 }

@@ -92,7 +92,7 @@ HWY_EXPORT(pack_bf16_range);
 HWY_EXPORT(unpack_bf16_range);
 
 void pack_bf16(Stream& stream, const PackBf16Params& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(pack_bf16_range);
     parallel_blocks(threads, p.count, element_block,
@@ -101,7 +101,7 @@ void pack_bf16(Stream& stream, const PackBf16Params& params) {
 }
 
 void unpack_bf16(Stream& stream, const UnpackBf16Params& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(unpack_bf16_range);
     parallel_blocks(threads, p.count, element_block,

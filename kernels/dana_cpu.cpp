@@ -137,7 +137,7 @@ HWY_EXPORT(dana_range);
 HWY_EXPORT(dana_row);
 
 void dana_update(Stream& stream, const DanaParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   const std::int64_t count = params.rows * params.cols;
   stream.enqueue([p = params, count, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {

@@ -1,15 +1,16 @@
 #include "kernels/elementwise.hpp"
-#include "kernels/launch.cuh"
+
+#include "kernels/element.cuh"
 #include "kernels/reduce.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
+template <class T>
 struct ResidualAddEach {
   ResidualAddParams p;
   __device__ void operator()(std::int64_t i) const {
-    static_cast<float*>(p.out)[i] =
-        fmaf(p.scale, static_cast<const float*>(p.branch)[i], static_cast<const float*>(p.x)[i]);
+    store<T>(p.out, i, fmaf(p.scale, load<T>(p.branch, i), load<T>(p.x, i)));
   }
 };
 
@@ -42,12 +43,13 @@ struct FillEach {
 };
 
 /// Adds the number of values v with v - v != 0 to *p.nonfinite. Integers: any order gives the same.
+template <class T>
 __global__ void __launch_bounds__(block_threads) count_nonfinite_kernel(CountNonfiniteParams p) {
-  const auto* x = static_cast<const float*>(p.x);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   unsigned long long count = 0;
   for (std::int64_t i = thread_index(); i < p.count; i += step) {
-    count += x[i] - x[i] == 0.0F ? 0U : 1U;
+    const float x = load<T>(p.x, i);
+    count += x - x == 0.0F ? 0U : 1U;
   }
   count = warp_sum(count);
   if (threadIdx.x % warp_size == 0 && count != 0) {
@@ -59,7 +61,7 @@ __global__ void __launch_bounds__(block_threads) count_nonfinite_kernel(CountNon
 
 void residual_add(Stream& stream, const ResidualAddParams& params) {
   submit(stream, params, [](CudaStream& native, const ResidualAddParams& p) {
-    launch_each(native, p.count, ResidualAddEach{p});
+    launch_typed_each<ResidualAddEach>(native, p.count, p);
   });
 }
 
@@ -101,7 +103,9 @@ void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
   submit(stream, params, [](CudaStream& native, const CountNonfiniteParams& p) {
     constexpr std::int64_t per_block = 16 * block_threads;
     TRAIN_CUDA_CHECK(cudaMemsetAsync(p.nonfinite, 0, sizeof(std::int64_t), native.native()));
-    launch(native, count_nonfinite_kernel, {.blocks = blocks_of(p.count, per_block)}, p);
+    for_element_type(p.dtype, [&]<class T>() {
+      launch(native, count_nonfinite_kernel<T>, {.blocks = blocks_of(p.count, per_block)}, p);
+    });
   });
 }
 

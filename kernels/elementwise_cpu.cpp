@@ -85,7 +85,7 @@ HWY_EXPORT(mask_sign_range);
 HWY_EXPORT(count_nonfinite_range);
 
 void residual_add(Stream& stream, const ResidualAddParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(residual_add_range);
     parallel_blocks(threads, p.count, element_block,
@@ -94,7 +94,7 @@ void residual_add(Stream& stream, const ResidualAddParams& params) {
 }
 
 void tree_add(Stream& stream, const TreeAddParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(tree_add_range);
     parallel_blocks(threads, p.count, element_block,
@@ -103,7 +103,7 @@ void tree_add(Stream& stream, const TreeAddParams& params) {
 }
 
 void scale_add(Stream& stream, const ScaleAddParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(scale_add_range);
     parallel_blocks(threads, p.count, element_block,
@@ -112,7 +112,7 @@ void scale_add(Stream& stream, const ScaleAddParams& params) {
 }
 
 void mask_sign(Stream& stream, const MaskSignParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(mask_sign_range);
     parallel_blocks(threads, p.count, element_block,
@@ -121,7 +121,7 @@ void mask_sign(Stream& stream, const MaskSignParams& params) {
 }
 
 void fill(Stream& stream, const FillParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
       std::fill(p.out + begin, p.out + end, p.value);
@@ -130,7 +130,7 @@ void fill(Stream& stream, const FillParams& params) {
 }
 
 void copy(Stream& stream, const CopyParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     constexpr std::int64_t block_bytes = std::int64_t{1} << 18;
     if (p.in == p.out) {
@@ -145,7 +145,7 @@ void copy(Stream& stream, const CopyParams& params) {
 }
 
 void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
     const auto* x = static_cast<const float*>(p.x);

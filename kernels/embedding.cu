@@ -1,12 +1,13 @@
+#include "kernels/element.cuh"
 #include "kernels/embedding.hpp"
 #include "kernels/fault.cuh"
-#include "kernels/launch.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
 /// A row whose id is outside the vocabulary becomes NaN: it reaches the loss, which poisons the
 /// update, and the host reads of it at the next host work.
+template <class T>
 __global__ void __launch_bounds__(block_threads)
     embedding_forward_kernel(EmbeddingForwardParams p, DeviceFault* fault, const char* name) {
   const std::int64_t row = blockIdx.x;
@@ -15,15 +16,16 @@ __global__ void __launch_bounds__(block_threads)
   if (!known && threadIdx.x == 0) {
     report_fault(fault, name, token, row, p.vocab);
   }
-  const float* from = static_cast<const float*>(p.weight) + (known ? token * p.cols : 0);
-  float* to = static_cast<float*>(p.out) + row * p.cols;
+  const T* from = static_cast<const T*>(p.weight) + (known ? token * p.cols : 0);
+  T* to = static_cast<T*>(p.out) + row * p.cols;
   for (std::int64_t c = threadIdx.x; c < p.cols; c += blockDim.x) {
-    to[c] = known ? from[c] : NAN;
+    set_value(to[c], known ? value_of(from[c]) : NAN);
   }
 }
 
 /// One block for each position and each slice of columns. The block of a token's first position
 /// sums all of its rows, in the order of positions; the others leave. So no sums meet.
+template <class T>
 __global__ void __launch_bounds__(block_threads)
     embedding_backward_kernel(EmbeddingBackwardParams p, DeviceFault* fault, const char* name) {
   __shared__ unsigned same[block_threads / warp_size];  // Bits: which positions have the token.
@@ -42,7 +44,6 @@ __global__ void __launch_bounds__(block_threads)
       return;
     }
   }
-  const auto* dout = static_cast<const float*>(p.dout);
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * block_threads + me;
   const bool mine = column < p.cols;
   float sum = mine ? p.dweight[token * p.cols + column] : 0.0F;
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(block_threads)
       for (unsigned rest = same[word]; rest != 0; rest &= rest - 1) {
         const std::int64_t row = first + word * warp_size + __ffs(static_cast<int>(rest)) - 1;
         if (mine) {
-          sum += dout[row * p.cols + column];
+          sum += load<T>(p.dout, row * p.cols + column);
         }
       }
     }
@@ -72,8 +73,10 @@ __global__ void __launch_bounds__(block_threads)
 
 void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
   submit(stream, params, [](CudaStream& native, const EmbeddingForwardParams& p) {
-    launch(native, embedding_forward_kernel, {.blocks = blocks_of(p.rows, 1)}, p, native.fault(),
-           "embedding_forward");
+    for_element_type(p.dtype, [&]<class T>() {
+      launch(native, embedding_forward_kernel<T>, {.blocks = blocks_of(p.rows, 1)}, p,
+             native.fault(), "embedding_forward");
+    });
   });
 }
 
@@ -86,7 +89,9 @@ void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params) {
     }
     const Grid grid{.blocks = dim3(static_cast<unsigned>(p.rows),
                                    static_cast<unsigned>(divide_up(p.cols, block_threads)))};
-    launch(native, embedding_backward_kernel, grid, p, native.fault(), "embedding_backward");
+    for_element_type(p.dtype, [&]<class T>() {
+      launch(native, embedding_backward_kernel<T>, grid, p, native.fault(), "embedding_backward");
+    });
   });
 }
 

@@ -61,7 +61,7 @@ void sum_group(const EmbeddingBackwardParams& p, const Groups& groups, std::int6
 }  // namespace
 
 void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     require_in_vocabulary("embedding_forward", p.tokens, p.rows, p.vocab);
     const auto* weight = static_cast<const float*>(p.weight);
@@ -75,7 +75,7 @@ void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
 }
 
 void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     require_in_vocabulary("embedding_backward", p.tokens, p.rows, p.vocab);
     const Groups groups = group_by_token(p.tokens, p.rows, p.vocab);

@@ -58,7 +58,7 @@ void fill_gate(const ClipScaleParams& p) {
 }  // namespace
 
 void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     parallel_blocks(threads, p.rows, row_block(p.cols), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -69,13 +69,13 @@ void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
 }
 
 void tree_sum(Stream& stream, const TreeSumParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue(
       [p = params] { *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count, p.stride); });
 }
 
 void clip_scale(Stream& stream, const ClipScaleParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params] { fill_gate(p); });
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/element.cuh"
 #include "kernels/fault.cuh"
 #include "kernels/gemm_cuda.hpp"
 #include "kernels/head_loss_products.hpp"
@@ -51,6 +52,8 @@ __device__ double sum_of_exponentials(const float* logits, std::int64_t vocab, f
 
 /// Loss terms of one row of logits, a block for each row; with `gradient` the logits become
 ///   softmax * ((target >= 0 ? loss_scale : 0) + 2 z_scale lse) - loss_scale * onehot(target)
+/// as elements of T, from the begin of the logits' row.
+template <class T>
 __global__ void __launch_bounds__(block_threads)
     loss_row_kernel(HeadLossParams p, std::int64_t first, bool gradient, DeviceFault* fault,
                     const char* name) {
@@ -80,9 +83,16 @@ __global__ void __launch_bounds__(block_threads)
   const double loss_scale = has_target ? static_cast<double>(p.loss_scale) : 0.0;
   const auto factor =
       static_cast<float>((loss_scale + 2.0 * static_cast<double>(p.z_scale) * lse) / sum);
-  for (std::int64_t i = threadIdx.x; i < p.vocab; i += block_threads) {
-    const float scaled = factor * expf(logits[i] - largest.value);
-    logits[i] = has_target && i == target ? scaled - p.loss_scale : scaled;
+  for (std::int64_t first_column = 0; first_column < p.vocab; first_column += block_threads) {
+    const std::int64_t i = first_column + threadIdx.x;
+    const float logit = i < p.vocab ? logits[i] : 0.0F;
+    if constexpr (sizeof(T) < sizeof(float)) {
+      __syncthreads();  // Smaller ones take the place of logits that other threads read.
+    }
+    const float scaled = factor * expf(logit - largest.value);
+    if (i < p.vocab) {
+      store<T>(logits, i, has_target && i == target ? scaled - p.loss_scale : scaled);
+    }
   }
 }
 
@@ -113,8 +123,10 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
   const HeadLossProducts products{p, first, rows};
   const bool gradient = p.dx != nullptr;
   gemm(stream, products.logits());
-  launch(stream, loss_row_kernel, {.blocks = dim3(static_cast<unsigned>(rows))}, p, first, gradient,
-         stream.fault(), "head_loss");
+  for_element_type(p.dtype, [&]<class T>() {
+    launch(stream, loss_row_kernel<T>, {.blocks = dim3(static_cast<unsigned>(rows))}, p, first,
+           gradient, stream.fault(), "head_loss");
+  });
   if (gradient) {
     gemm(stream, products.input_gradient());
     gemm(stream, products.weight_gradient());

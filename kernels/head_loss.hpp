@@ -28,7 +28,7 @@ struct HeadLossParams {
   LossSums* sums = nullptr;               ///< One, overwritten.
   void* dx = nullptr;
   float* dweight = nullptr;
-  void* logits = nullptr;       ///< Scratch [chunk_rows, vocab].
+  float* logits = nullptr;      ///< Scratch [chunk_rows, vocab].
   double* row_terms = nullptr;  ///< Scratch [rows, 4].
   std::int64_t rows = 0, cols = 0, vocab = 0, chunk_rows = 0;
   float loss_scale = 1.0F;

@@ -141,7 +141,7 @@ void run_head_loss(const HeadLossParams& p, int threads) {
 }  // namespace
 
 void head_loss(Stream& stream, const HeadLossParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_head_loss(p, threads); });
 }
 

@@ -6,7 +6,7 @@
 namespace train::kernels::cpu {
 
 void matmul(Stream& stream, const MatmulParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([params, threads = stream.threads()] { gemm(threads, params); });
 }
 

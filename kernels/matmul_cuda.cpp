@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -39,17 +40,20 @@ struct MatmulPlan {
 using Key = std::array<std::int64_t, 8>;
 
 bool is_aligned(const MatmulParams& p) {
-  constexpr std::uintptr_t vector_bytes = 16;
-  constexpr std::int64_t vector_elements = 4;
-  const auto whole = [](const void* data) {
-    return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0;
+  constexpr std::size_t vector_bytes = 16;
+  const auto whole = [](const void* data, std::int64_t stride, DType dtype) {
+    return reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0 &&
+           static_cast<std::size_t>(stride) * size_of(dtype) % vector_bytes == 0;
   };
-  return whole(p.a) && whole(p.b) && whole(p.c) &&
-         (p.lda % vector_elements | p.ldb % vector_elements | p.ldc % vector_elements) == 0;
+  return whole(p.a, p.lda, p.dtype) && whole(p.b, p.ldb, p.dtype) &&
+         whole(p.c, p.ldc, p.output_dtype);
 }
 
+cudaDataType_t library_type(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
 Key key_of(const MatmulParams& p) {
-  const int flags = (p.transpose_a ? 1 : 0) + (p.transpose_b ? 2 : 0) + (p.accumulate ? 4 : 0);
+  const int flags = (p.transpose_a ? 1 : 0) + (p.transpose_b ? 2 : 0) + (p.accumulate ? 4 : 0) +
+                    (p.dtype == DType::bf16 ? 8 : 0) + (p.output_dtype == DType::bf16 ? 16 : 0);
   return {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, flags, is_aligned(p) ? 1 : 0};
 }
 
@@ -95,11 +99,13 @@ namespace {
 
 /// A matrix as the library has it, by columns: what is stored as `rows` rows of `cols` is its
 /// transpose.
-cublasLtMatrixLayout_t stored_layout(std::int64_t rows, std::int64_t cols, std::int64_t stride) {
+cublasLtMatrixLayout_t stored_layout(DType dtype, std::int64_t rows, std::int64_t cols,
+                                     std::int64_t stride) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check_library(cublas_lt().layout_create(&layout, CUDA_R_32F, static_cast<std::uint64_t>(cols),
-                                          static_cast<std::uint64_t>(rows), stride),
-                "cublasLtMatrixLayoutCreate");
+  check_library(
+      cublas_lt().layout_create(&layout, library_type(dtype), static_cast<std::uint64_t>(cols),
+                                static_cast<std::uint64_t>(rows), stride),
+      "cublasLtMatrixLayoutCreate");
   return layout;
 }
 
@@ -122,15 +128,18 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, bo
 MatmulPlan MatmulPlans::make(const MatmulParams& p) const {
   MatmulPlan plan;
   cublasLtMatmulDesc_t desc = nullptr;
-  // Without TF32: products of fp32 are those of the CPU but for the order of the sums.
+  // Without TF32: products of fp32 are those of the CPU but for the order of the sums. Those of
+  // bf16 are exact, and added up in fp32.
   check_library(cublas_lt().desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                 "cublasLtMatmulDescCreate");
   plan.desc.reset(desc);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b);
   set(desc, CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a);
-  plan.left.reset(stored_layout(p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb));
-  plan.right.reset(stored_layout(p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda));
-  plan.result.reset(stored_layout(p.m, p.n, p.ldc));
+  plan.left.reset(
+      stored_layout(p.dtype, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.ldb));
+  plan.right.reset(
+      stored_layout(p.dtype, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda));
+  plan.result.reset(stored_layout(p.output_dtype, p.m, p.n, p.ldc));
   choose(plan, p);
   return plan;
 }
@@ -145,7 +154,9 @@ void MatmulPlans::choose(MatmulPlan& plan, const MatmulParams& p) const {
   // Sums of a split k are to be added in one order, from the workspace.
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const std::uint32_t alignment = is_aligned(p) ? 16 : 4;
+  const auto element =
+      static_cast<std::uint32_t>(std::min(size_of(p.dtype), size_of(p.output_dtype)));
+  const std::uint32_t alignment = is_aligned(p) ? 16 : element;
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
@@ -175,8 +186,9 @@ void gemm(CudaStream& stream, const MatmulParams& p) {
     return;
   }
   if (p.k == 0) {
-    TRAIN_CUDA_CHECK(cudaMemset2DAsync(p.c, static_cast<std::size_t>(p.ldc) * sizeof(float), 0,
-                                       static_cast<std::size_t>(p.n) * sizeof(float),
+    const std::size_t size = size_of(p.output_dtype);
+    TRAIN_CUDA_CHECK(cudaMemset2DAsync(p.c, static_cast<std::size_t>(p.ldc) * size, 0,
+                                       static_cast<std::size_t>(p.n) * size,
                                        static_cast<std::size_t>(p.m), stream.native()));
     return;
   }

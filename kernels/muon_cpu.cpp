@@ -91,7 +91,7 @@ float scalar_bf16(float value) {
 }  // namespace
 
 void muon_momentum(Stream& stream, const MuonMomentumParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;
@@ -105,7 +105,7 @@ void muon_momentum(Stream& stream, const MuonMomentumParams& params) {
 }
 
 void muon_normalise(Stream& stream, const MuonNormaliseParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const float norm = scalar_bf16(static_cast<float>(std::sqrt(*p.squared_norm)));
     const float divisor =
@@ -117,7 +117,7 @@ void muon_normalise(Stream& stream, const MuonNormaliseParams& params) {
 }
 
 void blend_bf16(Stream& stream, const BlendBf16Params& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto range = HWY_DYNAMIC_DISPATCH(blend_bf16_range);
     parallel_blocks(threads, p.count, element_block,
@@ -126,7 +126,7 @@ void blend_bf16(Stream& stream, const BlendBf16Params& params) {
 }
 
 void muon_apply(Stream& stream, const MuonApplyParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     if (p.gate->poisoned != 0) {
       return;

@@ -16,14 +16,17 @@ __device__ std::int64_t offset_of(const RowLayout& layout, std::int64_t row, std
 }
 
 /// The arithmetic of residual_add, a warp for the row; all of it sees the sums afterwards.
+template <class T>
 __device__ void add_branch(const NormResidual& residual, std::int64_t offset, std::int64_t cols,
                            int lane) {
   for (std::int64_t i = offset + lane; i < offset + cols; i += warp_size) {
-    residual.sum[i] = fmaf(residual.scale, residual.branch[i], residual.base[i]);
+    store<T>(residual.sum, i,
+             fmaf(residual.scale, load<T>(residual.branch, i), load<T>(residual.base, i)));
   }
   __syncwarp();
 }
 
+template <class T>
 __global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForwardParams p) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
@@ -32,23 +35,24 @@ __global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForward
     return;  // A whole warp leaves.
   }
   const std::int64_t offset = offset_of(p.x_layout, row, p.inner);
-  const float* x = static_cast<const float*>(p.x) + offset;
-  float* y = static_cast<float*>(p.y) + offset_of(p.y_layout, row, p.inner);
+  const T* row_x = static_cast<const T*>(p.x) + offset;
+  T* y = static_cast<T*>(p.y) + offset_of(p.y_layout, row, p.inner);
   if (p.residual.branch != nullptr) {
-    add_branch(p.residual, offset, p.cols, lane);
+    add_branch<T>(p.residual, offset, p.cols, lane);
   }
+  const auto x = [&](std::int64_t c) { return value_of(row_x[c]); };
   const bool layer = p.kind == NormKind::layer;
   const auto n = static_cast<float>(p.cols);
   float mean = 0.0F;
   if (layer) {
     for (std::int64_t c = lane; c < p.cols; c += warp_size) {
-      mean += x[c];
+      mean += x(c);
     }
     mean = warp_sum(mean) / n;
   }
   float squares = 0.0F;
   for (std::int64_t c = lane; c < p.cols; c += warp_size) {
-    const float distance = x[c] - mean;
+    const float distance = x(c) - mean;
     squares = fmaf(distance, distance, squares);
   }
   const float rstd = 1.0F / sqrtf(warp_sum(squares) / n + p.eps);
@@ -58,10 +62,12 @@ __global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForward
       p.mean[row] = mean;
     }
   }
-  const auto normalised = [&](std::int64_t c) { return (x[c] - mean) * rstd * p.weight[c]; };
+  const auto normalised = [&](std::int64_t c) {
+    return (x(c) - mean) * rstd * load<T>(p.weight, c);
+  };
   if (p.rotation.cos == nullptr) {
     for (std::int64_t c = lane; c < p.cols; c += warp_size) {
-      y[c] = normalised(c);
+      set_value(y[c], normalised(c));
     }
     return;
   }
@@ -77,6 +83,7 @@ __global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForward
 /// column and every gradient_rows-th row.
 constexpr int gradient_rows = block_threads / warp_size;
 
+template <class T>
 __global__ void __launch_bounds__(block_threads)
     norm_weight_partial_kernel(NormBackwardParams p, float* partial, std::int64_t rows_of_block) {
   __shared__ float sums[gradient_rows][warp_size];
@@ -87,9 +94,8 @@ __global__ void __launch_bounds__(block_threads)
   float sum = 0.0F;
   if (column < p.cols) {
     for (std::int64_t row = begin + threadIdx.y; row < end; row += gradient_rows) {
-      const float x = static_cast<const float*>(p.x)[offset_of(p.x_layout, row, p.inner) + column];
-      const float dy =
-          static_cast<const float*>(p.dy)[offset_of(p.dy_layout, row, p.inner) + column];
+      const float x = load<T>(p.x, offset_of(p.x_layout, row, p.inner) + column);
+      const float dy = load<T>(p.dy, offset_of(p.dy_layout, row, p.inner) + column);
       const float xhat = (x - (layer ? p.mean[row] : 0.0F)) * p.rstd[row];
       sum = fmaf(p.dy_scale * dy, xhat, sum);
     }
@@ -119,6 +125,7 @@ struct NormWeightEach {
 
 /// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
 /// norm.
+template <class T>
 __global__ void __launch_bounds__(block_threads) norm_backward_kernel(NormBackwardParams p) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
@@ -126,30 +133,31 @@ __global__ void __launch_bounds__(block_threads) norm_backward_kernel(NormBackwa
   if (row >= p.outer * p.inner) {
     return;  // A whole warp leaves.
   }
-  const float* x = static_cast<const float*>(p.x) + offset_of(p.x_layout, row, p.inner);
-  const float* dy = static_cast<const float*>(p.dy) + offset_of(p.dy_layout, row, p.inner);
-  float* dx = static_cast<float*>(p.dx) + offset_of(p.dx_layout, row, p.inner);
+  const T* x = static_cast<const T*>(p.x) + offset_of(p.x_layout, row, p.inner);
+  const T* dy = static_cast<const T*>(p.dy) + offset_of(p.dy_layout, row, p.inner);
+  T* dx = static_cast<T*>(p.dx) + offset_of(p.dx_layout, row, p.inner);
   const bool layer = p.kind == NormKind::layer;
   const float mean = layer ? p.mean[row] : 0.0F;
   const float rstd = p.rstd[row];
   float g_sum = 0.0F;
   float gx_sum = 0.0F;
   for (std::int64_t c = lane; c < p.cols; c += warp_size) {
-    const float g = p.dy_scale * dy[c] * p.weight[c];
+    const float g = p.dy_scale * value_of(dy[c]) * load<T>(p.weight, c);
     g_sum += g;
-    gx_sum = fmaf(g, (x[c] - mean) * rstd, gx_sum);
+    gx_sum = fmaf(g, (value_of(x[c]) - mean) * rstd, gx_sum);
   }
   const auto n = static_cast<float>(p.cols);
   const float g_mean = layer ? warp_sum(g_sum) / n : 0.0F;
   const float gx_mean = warp_sum(gx_sum) / n;
   for (std::int64_t c = lane; c < p.cols; c += warp_size) {
-    const float g = p.dy_scale * dy[c] * p.weight[c];
-    const float gradient = rstd * fmaf(-((x[c] - mean) * rstd), gx_mean, g - g_mean);
-    dx[c] = p.accumulate_dx ? dx[c] + gradient : gradient;
+    const float g = p.dy_scale * value_of(dy[c]) * load<T>(p.weight, c);
+    const float gradient = rstd * fmaf(-((value_of(x[c]) - mean) * rstd), gx_mean, g - g_mean);
+    set_value(dx[c], p.accumulate_dx ? value_of(dx[c]) + gradient : gradient);
   }
 }
 
 /// Undoes the forward pass's rotation of dy, in its place.
+template <class T>
 struct RotateBackEach {
   NormBackwardParams p;
   __device__ void operator()(std::int64_t i) const {
@@ -157,12 +165,14 @@ struct RotateBackEach {
     const std::int64_t row = i / pairs;
     const std::int64_t pair = i % pairs;
     const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs + pair;
-    float* dy = static_cast<float*>(p.dx) + offset_of(p.dx_layout, row, p.inner) + 2 * pair;
-    rotate_pair(dy, dy[0], dy[1], p.rotation.cos[entry], -p.rotation.sin[entry]);
+    T* dy = static_cast<T*>(p.dx) + offset_of(p.dx_layout, row, p.inner) + 2 * pair;
+    rotate_pair(dy, value_of(dy[0]), value_of(dy[1]), p.rotation.cos[entry],
+                -p.rotation.sin[entry]);
   }
 };
 
 /// dx may be dy, so everything that reads dy comes before it.
+template <class T>
 void run_backward(CudaStream& stream, const NormBackwardParams& p) {
   constexpr std::int64_t max_blocks = 256;
   constexpr std::int64_t min_rows = 16;
@@ -170,29 +180,31 @@ void run_backward(CudaStream& stream, const NormBackwardParams& p) {
   const std::int64_t rows_of_block = std::max(min_rows, divide_up(rows, max_blocks));
   const std::int64_t blocks = divide_up(rows, rows_of_block);
   if (p.rotation.cos != nullptr) {
-    launch_each(stream, rows * (p.cols / 2), RotateBackEach{p});
+    launch_each(stream, rows * (p.cols / 2), RotateBackEach<T>{p});
   }
   auto* partial = static_cast<float*>(
       stream.scratch(static_cast<std::size_t>(blocks * p.cols) * sizeof(float)));
   const Grid grid{.blocks = dim3(static_cast<unsigned>(divide_up(p.cols, warp_size)),
                                  static_cast<unsigned>(blocks)),
                   .threads = dim3(warp_size, gradient_rows)};
-  launch(stream, norm_weight_partial_kernel, grid, p, partial, rows_of_block);
+  launch(stream, norm_weight_partial_kernel<T>, grid, p, partial, rows_of_block);
   launch_each(stream, p.cols, NormWeightEach{partial, p.dweight, blocks, p.cols});
-  launch(stream, norm_backward_kernel, {.blocks = blocks_of(rows, rows_per_block)}, p);
+  launch(stream, norm_backward_kernel<T>, {.blocks = blocks_of(rows, rows_per_block)}, p);
 }
 
 }  // namespace
 
 void norm_forward(Stream& stream, const NormForwardParams& params) {
   submit(stream, params, [](CudaStream& native, const NormForwardParams& p) {
-    launch(native, norm_forward_kernel, {.blocks = blocks_of(p.outer * p.inner, rows_per_block)},
-           p);
+    const Grid grid{.blocks = blocks_of(p.outer * p.inner, rows_per_block)};
+    for_element_type(p.dtype, [&]<class T>() { launch(native, norm_forward_kernel<T>, grid, p); });
   });
 }
 
 void norm_backward(Stream& stream, const NormBackwardParams& params) {
-  submit(stream, params, run_backward);
+  submit(stream, params, [](CudaStream& native, const NormBackwardParams& p) {
+    for_element_type(p.dtype, [&]<class T>() { run_backward<T>(native, p); });
+  });
 }
 
 }  // namespace train::kernels::cuda

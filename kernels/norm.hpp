@@ -31,19 +31,19 @@ struct RowRotation {
 
 /// The residual addition before a norm, on the way: sum = base + scale * branch. No branch: none.
 struct NormResidual {
-  const float* base = nullptr;
-  const float* branch = nullptr;
-  float* sum = nullptr;
+  const void* base = nullptr;
+  const void* branch = nullptr;
+  void* sum = nullptr;
   float scale = 1.0F;
 };
 
 struct NormForwardParams {
   NormKind kind = NormKind::layer;
   const void* x = nullptr;
-  const float* weight = nullptr;  ///< [cols].
-  void* y = nullptr;              ///< May be x itself (same layout).
-  float* mean = nullptr;          ///< [outer * inner], written for NormKind::layer only.
-  float* rstd = nullptr;          ///< [outer * inner].
+  const void* weight = nullptr;  ///< [cols].
+  void* y = nullptr;             ///< May be x itself (same layout).
+  float* mean = nullptr;         ///< [outer * inner], written for NormKind::layer only.
+  float* rstd = nullptr;         ///< [outer * inner].
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, y_layout;
   float eps = 1e-5F;
@@ -57,7 +57,7 @@ struct NormForwardParams {
 struct NormBackwardParams {
   NormKind kind = NormKind::layer;
   const void* x = nullptr;
-  const float* weight = nullptr;
+  const void* weight = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
   const void* dy = nullptr;

@@ -85,9 +85,11 @@ HWY_INLINE void add_branch_row(const NormResidual& residual, std::int64_t offset
                                std::int64_t cols) {
   const Floats d;
   const FloatVec scale = hn::Set(d, residual.scale);
+  const auto* base = static_cast<const float*>(residual.base);
+  const auto* branch = static_cast<const float*>(residual.branch);
+  auto* sum = static_cast<float*>(residual.sum);
   each_vector(offset, offset + cols, [&](std::int64_t i, auto part) {
-    store(hn::MulAdd(scale, load(d, residual.branch + i, part), load(d, residual.base + i, part)),
-          d, residual.sum + i, part);
+    store(hn::MulAdd(scale, load(d, branch + i, part), load(d, base + i, part)), d, sum + i, part);
   });
 }
 
@@ -165,7 +167,8 @@ void norm_forward_rows(const NormForwardParams& p, std::int64_t begin, std::int6
       }
       p.rstd[first + i] = rstd[i];
       float* row = y + walk.offset(p.y_layout);
-      normalise_row(x + walk.offset(p.x_layout), p.weight, row, p.cols, mean[i], rstd[i]);
+      normalise_row(x + walk.offset(p.x_layout), static_cast<const float*>(p.weight), row, p.cols,
+                    mean[i], rstd[i]);
       if (p.rotation.cos != nullptr) {
         const std::int64_t entry = walk.outer() % p.rotation.seq_len * (p.cols / 2);
         rotate_row(row, p.rotation.cos + entry, p.rotation.sin + entry, p.cols / 2, 1.0F);
@@ -186,7 +189,7 @@ void norm_backward_rows(const NormBackwardParams& p, float* dweight, std::int64_
       rotate_row(dx, p.rotation.cos + entry, p.rotation.sin + entry, p.cols / 2, -1.0F);
     }
     norm_backward_row({.x = static_cast<const float*>(p.x) + walk.offset(p.x_layout),
-                       .weight = p.weight,
+                       .weight = static_cast<const float*>(p.weight),
                        .dy = static_cast<const float*>(p.dy) + walk.offset(p.dy_layout),
                        .dx = dx,
                        .dweight = dweight,
@@ -239,7 +242,7 @@ void run_backward(const NormBackwardParams& p, int threads) {
 }  // namespace
 
 void norm_forward(Stream& stream, const NormForwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   const std::int64_t rows = params.outer * params.inner;
   stream.enqueue([p = params, rows, threads = stream.threads()] {
     const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_forward_rows);
@@ -249,7 +252,7 @@ void norm_forward(Stream& stream, const NormForwardParams& params) {
 }
 
 void norm_backward(Stream& stream, const NormBackwardParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] { run_backward(p, threads); });
 }
 

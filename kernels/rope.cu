@@ -16,6 +16,7 @@ struct RopeTableEach {
   }
 };
 
+template <class T>
 struct RopeEach {
   RopeParams p;
   __device__ void operator()(std::int64_t i) const {
@@ -24,9 +25,10 @@ struct RopeEach {
     const std::int64_t row = i / pairs;
     const std::int64_t token = row / p.heads;
     const std::int64_t entry = token % p.seq_len * pairs + pair;
-    float* x = static_cast<float*>(p.x) + token * p.layout.outer_stride +
-               row % p.heads * p.layout.inner_stride + 2 * pair;
-    rotate_pair(x, x[0], x[1], p.cos[entry], p.inverse ? -p.sin[entry] : p.sin[entry]);
+    T* x = static_cast<T*>(p.x) + token * p.layout.outer_stride +
+           row % p.heads * p.layout.inner_stride + 2 * pair;
+    rotate_pair(x, value_of(x[0]), value_of(x[1]), p.cos[entry],
+                p.inverse ? -p.sin[entry] : p.sin[entry]);
   }
 };
 
@@ -40,7 +42,7 @@ void rope_table(Stream& stream, const RopeTableParams& params) {
 
 void rope_apply(Stream& stream, const RopeParams& params) {
   submit(stream, params, [](CudaStream& native, const RopeParams& p) {
-    launch_each(native, p.tokens * p.heads * (p.head_dim / 2), RopeEach{p});
+    launch_typed_each<RopeEach>(native, p.tokens * p.heads * (p.head_dim / 2), p);
   });
 }
 

@@ -37,7 +37,7 @@ namespace train::kernels::cpu {
 HWY_EXPORT(rotate_tokens);
 
 void rope_table(Stream& stream, const RopeTableParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const std::int64_t pairs = p.head_dim / 2;
     parallel_blocks(threads, p.seq_len, 16, [&](std::int64_t begin, std::int64_t end) {
@@ -54,7 +54,7 @@ void rope_table(Stream& stream, const RopeTableParams& params) {
 }
 
 void rope_apply(Stream& stream, const RopeParams& params) {
-  check_params(params);
+  check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
     const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
     parallel_blocks(threads, p.tokens, row_block(p.heads * p.head_dim),

@@ -44,12 +44,10 @@ done
 
 launcher=()
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-# No reader uses OpenMP, and Clang's is another package: what is looked for is not used.
-openmp=(-DOpenMP_CXX_FLAGS=-Wno-unknown-pragmas -DOpenMP_CXX_LIB_NAMES=m -DOpenMP_m_LIBRARY=m)
 mkdir -p "$build"
 if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_BUILD_TYPE=RelWithDebInfo -DACTORTRAIN_FUZZ=ON \
-  -DACTORTRAIN_SANITIZE=fuzzer-no-link,address,undefined "${openmp[@]}" "${launcher[@]}" &&
+  -DACTORTRAIN_SANITIZE=fuzzer-no-link,address,undefined "${launcher[@]}" &&
   ninja -C "$build" -j "${ACTORTRAIN_FUZZ_JOBS:-$(nproc)}" "${targets[@]/#/fuzz_}"; } >"$build/log" 2>&1; then
   tail -n 30 "$build/log" >&2
   fail "the fuzzers do not build; all of the log: $build/log"

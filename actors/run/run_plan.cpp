@@ -10,6 +10,7 @@
 #include "engine/base/units.hpp"
 #include "engine/memory_prediction.hpp"
 #include "engine/model/model_shape.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 namespace {
@@ -66,7 +67,8 @@ Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& con
       .seq_len = config.data.sequence_length,
       .total_steps = config.run.steps,
       .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
-      .diagnostics_interval = config.run.log_interval_steps};
+      .diagnostics_interval = config.run.log_interval_steps,
+      .knows_bf16 = engine::knows_bf16(config.runtime.device)};
 }
 
 Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,

@@ -56,13 +56,14 @@ void AttentionBlock::reserve(const BlockContext& context) {
   if (options_.output_gate) {
     gated_ = workspace_->keep(context.prefix, "gated", rows * dim);
   }
-  lse_ = workspace_->keep(context.prefix, "lse", rows * options_.heads);
+  lse_ = workspace_->keep(context.prefix, "lse", rows * options_.heads, Content::floats);
   const std::int64_t angles = workspace_->seq_len() * options_.head_dim / 2;
-  cos_ = workspace_->share("rope cos", angles);
-  sin_ = workspace_->share("rope sin", angles);
+  cos_ = workspace_->share("rope cos", angles, Content::floats);
+  sin_ = workspace_->share("rope sin", angles, Content::floats);
   dprojection_ = workspace_->scratch_backward(Phase::block, "attention dprojection", rows * width_);
   dattended_ = workspace_->scratch_backward(Phase::block, "attention dattended", rows * dim);
-  delta_ = workspace_->scratch_backward(Phase::block, "attention delta", rows * options_.heads);
+  delta_ = workspace_->scratch_backward(Phase::block, "attention delta", rows * options_.heads,
+                                        Content::floats);
 }
 
 // With norms the rotated queries and keys have a buffer of their own, since the norms' backward
@@ -77,35 +78,38 @@ AttentionBlock::View AttentionBlock::rotated_key() const {
   return options_.qk_norm ? View{dim, {2 * dim, options_.head_dim}} : key_;
 }
 
-float* AttentionBlock::rotated() const {
+Elements AttentionBlock::rotated() const {
   return workspace_->at(options_.qk_norm ? rotated_ : projection_);
 }
 
-const float* AttentionBlock::head_output() const {
+ConstElements AttentionBlock::head_output() const {
   return workspace_->at(options_.output_gate ? gated_ : attended_);
 }
 
-void AttentionBlock::rotate(const BlockCall& call, float* base, const View& view,
+void AttentionBlock::rotate(const BlockCall& call, Elements base, const View& view,
                             bool inverse) const {
   kernels_->rope_apply(call.stream, {.x = base + view.column,
-                                     .cos = workspace_->at(cos_),
-                                     .sin = workspace_->at(sin_),
+                                     .cos = workspace_->floats_at(cos_),
+                                     .sin = workspace_->floats_at(sin_),
                                      .tokens = call.lane.rows(),
                                      .seq_len = call.lane.seq_len,
                                      .heads = options_.heads,
                                      .head_dim = options_.head_dim,
                                      .layout = view.layout,
-                                     .inverse = inverse});
+                                     .inverse = inverse,
+                                     .dtype = base.dtype});
 }
 
 kernels::RowRotation AttentionBlock::rotation(const BlockCall& call) const {
-  return {.cos = workspace_->at(cos_), .sin = workspace_->at(sin_), .seq_len = call.lane.seq_len};
+  return {.cos = workspace_->floats_at(cos_),
+          .sin = workspace_->floats_at(sin_),
+          .seq_len = call.lane.seq_len};
 }
 
 void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
   if (workspace_->first_use(cos_)) {
-    kernels_->rope_table(call.stream, {.cos = workspace_->at(cos_),
-                                       .sin = workspace_->at(sin_),
+    kernels_->rope_table(call.stream, {.cos = workspace_->floats_at(cos_),
+                                       .sin = workspace_->floats_at(sin_),
                                        .seq_len = workspace_->seq_len(),
                                        .head_dim = options_.head_dim,
                                        .theta = options_.rope_theta});
@@ -117,7 +121,7 @@ void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
   }
   const View query = rotated_query();
   const View key = rotated_key();
-  const float* projection = workspace_->at(projection_);
+  ConstElements projection = workspace_->at(projection_);
   query_norm_->forward(call, projection + query_.column, query_.layout, rotated() + query.column,
                        query.layout, rotation(call));
   key_norm_->forward(call, projection + key_.column, key_.layout, rotated() + key.column,
@@ -127,13 +131,13 @@ void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
 void AttentionBlock::attend(const BlockCall& call) const {
   const std::int64_t dim = options_.heads * options_.head_dim;
   const kernels::RowLayout output_layout{dim, options_.head_dim};
-  const float* projection = workspace_->at(projection_);
+  ConstElements projection = workspace_->at(projection_);
   kernels_->attention_forward(call.stream,
                               {.q = rotated() + rotated_query().column,
                                .k = rotated() + rotated_key().column,
                                .v = projection + value_.column,
                                .out = workspace_->at(attended_),
-                               .lse = workspace_->at(lse_),
+                               .lse = workspace_->floats_at(lse_),
                                .sequences = call.lane.sequences,
                                .seq_len = call.lane.seq_len,
                                .heads = options_.heads,
@@ -142,7 +146,8 @@ void AttentionBlock::attend(const BlockCall& call) const {
                                .k_layout = rotated_key().layout,
                                .v_layout = value_.layout,
                                .out_layout = output_layout,
-                               .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim))});
+                               .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim)),
+                               .dtype = workspace_->dtype()});
   if (options_.output_gate) {
     kernels_->sigmoid_gate_forward(call.stream, {.x = workspace_->at(attended_),
                                                  .gate = projection + gate_.column,
@@ -152,11 +157,12 @@ void AttentionBlock::attend(const BlockCall& call) const {
                                                  .head_dim = options_.head_dim,
                                                  .x_layout = output_layout,
                                                  .gate_layout = gate_.layout,
-                                                 .y_layout = output_layout});
+                                                 .y_layout = output_layout,
+                                                 .dtype = workspace_->dtype()});
   }
 }
 
-void AttentionBlock::forward(const BlockCall& call, const float* x, float* branch) {
+void AttentionBlock::forward(const BlockCall& call, ConstElements x, Elements branch) {
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     projections_[i].forward(call, x, workspace_->at(projection_) + projection_columns_[i], width_);
   }
@@ -165,18 +171,18 @@ void AttentionBlock::forward(const BlockCall& call, const float* x, float* branc
   output_->forward(call, head_output(), branch, options_.embedding_dim);
 }
 
-void AttentionBlock::attend_backward(const BlockCall& call, const float* dattended) const {
+void AttentionBlock::attend_backward(const BlockCall& call, ConstElements dattended) const {
   const std::int64_t dim = options_.heads * options_.head_dim;
   const kernels::RowLayout output_layout{dim, options_.head_dim};
-  float* dprojection = workspace_->at(dprojection_);
+  Elements dprojection = workspace_->at(dprojection_);
   kernels_->attention_backward(call.stream,
                                {.q = rotated() + rotated_query().column,
                                 .k = rotated() + rotated_key().column,
                                 .v = workspace_->at(projection_) + value_.column,
                                 .out = workspace_->at(attended_),
                                 .dout = dattended,
-                                .lse = workspace_->at(lse_),
-                                .delta = workspace_->at(delta_),
+                                .lse = workspace_->floats_at(lse_),
+                                .delta = workspace_->floats_at(delta_),
                                 .dq = dprojection + query_.column,
                                 .dk = dprojection + key_.column,
                                 .dv = dprojection + value_.column,
@@ -192,25 +198,26 @@ void AttentionBlock::attend_backward(const BlockCall& call, const float* dattend
                                 .dq_layout = query_.layout,
                                 .dk_layout = key_.layout,
                                 .dv_layout = value_.layout,
-                                .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim))});
+                                .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim)),
+                                .dtype = workspace_->dtype()});
   if (!options_.qk_norm) {
     rotate(call, dprojection, query_, true);
     rotate(call, dprojection, key_, true);
     return;
   }
-  const float* projection = workspace_->at(projection_);
+  ConstElements projection = workspace_->at(projection_);
   query_norm_->backward(call, projection + query_.column, query_.layout,
                         dprojection + query_.column, rotation(call));
   key_norm_->backward(call, projection + key_.column, key_.layout, dprojection + key_.column,
                       rotation(call));
 }
 
-void AttentionBlock::backward(const BlockCall& call, const float* x, const float* dbranch,
-                              float* dx) {
+void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
+                              Elements dx) {
   const std::int64_t dim = options_.heads * options_.head_dim;
   const kernels::RowLayout output_layout{dim, options_.head_dim};
-  float* dattended = workspace_->at(dattended_);
-  float* dprojection = workspace_->at(dprojection_);
+  Elements dattended = workspace_->at(dattended_);
+  Elements dprojection = workspace_->at(dprojection_);
   output_->backward_weight(call, dbranch, options_.embedding_dim, head_output());
   output_->backward_input(call, dbranch, options_.embedding_dim, dattended);
   if (options_.output_gate) {
@@ -227,14 +234,15 @@ void AttentionBlock::backward(const BlockCall& call, const float* x, const float
                                      .gate_layout = gate_.layout,
                                      .dy_layout = output_layout,
                                      .dx_layout = output_layout,
-                                     .dgate_layout = gate_.layout});
+                                     .dgate_layout = gate_.layout,
+                                     .dtype = workspace_->dtype()});
   }
   if (options_.qk_norm && workspace_->lean()) {
     normalise_and_rotate(call);
   }
   attend_backward(call, dattended);
   for (std::size_t i = 0; i < projections_.size(); ++i) {
-    const float* dy = dprojection + projection_columns_[i];
+    ConstElements dy = dprojection + projection_columns_[i];
     projections_[i].backward_weight(call, dy, width_, x);
     projections_[i].backward_input(call, dy, width_, dx, /*accumulate=*/i > 0);
   }

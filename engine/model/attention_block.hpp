@@ -38,9 +38,9 @@ class AttentionBlock {
   AttentionBlock(const BlockContext& context, const AttentionOptions& options);
 
   /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
-  void forward(const BlockCall& call, const float* x, float* branch);
+  void forward(const BlockCall& call, ConstElements x, Elements branch);
   /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
-  void backward(const BlockCall& call, const float* x, const float* dbranch, float* dx);
+  void backward(const BlockCall& call, ConstElements x, ConstElements dbranch, Elements dx);
 
  private:
   /// Where a head's row starts in a buffer.
@@ -51,15 +51,15 @@ class AttentionBlock {
 
   void add_projections(const BlockContext& context);
   void reserve(const BlockContext& context);
-  void rotate(const BlockCall& call, float* base, const View& view, bool inverse) const;
+  void rotate(const BlockCall& call, Elements base, const View& view, bool inverse) const;
   [[nodiscard]] kernels::RowRotation rotation(const BlockCall& call) const;
   void normalise_and_rotate(const BlockCall& call);
   void attend(const BlockCall& call) const;
-  void attend_backward(const BlockCall& call, const float* dattended) const;
-  [[nodiscard]] const float* head_output() const;
+  void attend_backward(const BlockCall& call, ConstElements dattended) const;
+  [[nodiscard]] ConstElements head_output() const;
   [[nodiscard]] View rotated_query() const;
   [[nodiscard]] View rotated_key() const;
-  [[nodiscard]] float* rotated() const;
+  [[nodiscard]] Elements rotated() const;
 
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;

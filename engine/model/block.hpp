@@ -24,8 +24,8 @@ struct BlockContext {
 /// One forward or backward call of a unit, as its blocks see it.
 struct BlockCall {
   kernels::Stream& stream;
-  const float* weights;  ///< Flat buffer of the unit.
-  float* gradient;       ///< Flat buffer of the unit; nullptr in a forward pass.
+  ConstElements weights;  ///< Flat buffer of the unit.
+  float* gradient;        ///< Flat buffer of the unit; nullptr in a forward pass.
   const Lane& lane;
 };
 

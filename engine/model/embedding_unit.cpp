@@ -23,7 +23,8 @@ void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, c
                                        .out = workspace_->at(output_),
                                        .rows = lane.rows(),
                                        .cols = embedding_dim_,
-                                       .vocab = vocab_size_});
+                                       .vocab = vocab_size_,
+                                       .dtype = workspace_->dtype()});
 }
 
 void EmbeddingUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
@@ -33,7 +34,8 @@ void EmbeddingUnit::backward(kernels::Stream& stream, const UnitMemory& memory, 
                                         .rows = lane.rows(),
                                         .cols = embedding_dim_,
                                         .vocab = vocab_size_,
-                                        .accumulate = tied_});
+                                        .accumulate = tied_,
+                                        .dtype = workspace_->dtype()});
 }
 
 }  // namespace train::engine

@@ -34,21 +34,22 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
                                .group = ParameterGroup::decay,
                                .init = InitKind::linear});
   }
-  logits_ = workspace.scratch(Phase::head, "head logits", chunk_rows_ * shape.vocab_size);
-  row_terms_ =
-      workspace.scratch(Phase::head, "head row terms", workspace.rows() * 4 * 2);  // doubles
+  logits_ = workspace.scratch(Phase::head, "head logits", chunk_rows_ * shape.vocab_size,
+                              Content::floats);
+  row_terms_ = workspace.scratch(Phase::head, "head row terms", workspace.rows() * 4 * 2,
+                                 Content::floats);  // doubles
   output_ = ln_f_->output_slot();
   residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
 }
 
-const float* HeadUnit::matrix(const UnitMemory& memory) const {
+ConstElements HeadUnit::matrix(const UnitMemory& memory) const {
   TRAIN_CHECK(!tied_ || memory.tied_weights != nullptr, "tied embeddings: no embedding given");
   return tied_ ? memory.tied_weights : memory.weights + weight_;
 }
 
 void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
-  const float* x = ln_f_->forward(call, workspace_->at(input_));
+  const ConstElements x = ln_f_->forward(call, workspace_->at(input_));
   if (lane.targets == nullptr) {
     return;
   }
@@ -59,21 +60,22 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
                        .weight = matrix(memory),
                        .targets = lane.targets,
                        .sums = lane.sums,
-                       .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : nullptr,
+                       .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : Elements(),
                        .dweight = lane.with_gradient ? gradient + weight_ : nullptr,
-                       .logits = workspace_->at(logits_),
-                       .row_terms = reinterpret_cast<double*>(workspace_->at(row_terms_)),
+                       .logits = workspace_->floats_at(logits_),
+                       .row_terms = reinterpret_cast<double*>(workspace_->floats_at(row_terms_)),
                        .rows = lane.rows(),
                        .cols = embedding_dim_,
                        .vocab = vocab_size_,
                        .chunk_rows = std::min(chunk_rows_, lane.rows()),
                        .loss_scale = lane.loss_scale,
-                       .z_scale = lane.z_scale});
+                       .z_scale = lane.z_scale,
+                       .dtype = workspace_->dtype()});
 }
 
 void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
-  float* d = workspace_->at(residual_gradient_);
+  const Elements d = workspace_->at(residual_gradient_);
   ln_f_->backward(call, workspace_->at(input_), d, d, /*accumulate=*/false);
 }
 
@@ -88,7 +90,8 @@ void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std
                             .lda = embedding_dim_,
                             .ldb = embedding_dim_,
                             .ldc = vocab_size_,
-                            .transpose_b = true});
+                            .transpose_b = true,
+                            .dtype = workspace_->dtype()});
 }
 
 }  // namespace train::engine

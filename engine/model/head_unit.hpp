@@ -27,7 +27,7 @@ class HeadUnit final : public UnitBase {
                   float* logits) const;
 
  private:
-  [[nodiscard]] const float* matrix(const UnitMemory& memory) const;
+  [[nodiscard]] ConstElements matrix(const UnitMemory& memory) const;
 
   std::int64_t vocab_size_;
   bool tied_;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/elements.hpp"
 #include "engine/parameter.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
@@ -31,11 +32,11 @@ struct Lane {
 /// Where one pass finds a unit's weights and puts its gradients. Device memory that lives until the
 /// stream has passed.
 struct UnitMemory {
-  const float* weights = nullptr;  ///< Flat [element_count()].
-  float* gradient = nullptr;       ///< The same layout; nullptr where no gradient is wanted.
+  ConstElements weights = nullptr;  ///< Flat [element_count()], of the activations' type.
+  float* gradient = nullptr;        ///< The same layout; nullptr where no gradient is wanted.
   /// model.tie_embeddings: the flat buffers of the embedding unit (its one parameter is at their
   /// start), which the head reads and overwrites. Other units ignore them.
-  const float* tied_weights = nullptr;
+  ConstElements tied_weights = nullptr;
   float* tied_gradient = nullptr;
 };
 

@@ -12,7 +12,7 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name, s
                                     .init = init});
 }
 
-void LinearBlock::forward(const BlockCall& call, const float* x, float* y,
+void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                           std::int64_t y_stride) const {
   kernels_->matmul(call.stream, {.a = x,
                                  .b = call.weights + weight_,
@@ -23,11 +23,13 @@ void LinearBlock::forward(const BlockCall& call, const float* x, float* y,
                                  .lda = inputs_,
                                  .ldb = inputs_,
                                  .ldc = y_stride,
-                                 .transpose_b = true});
+                                 .transpose_b = true,
+                                 .dtype = x.dtype,
+                                 .output_dtype = y.dtype});
 }
 
-void LinearBlock::backward_input(const BlockCall& call, const float* dy, std::int64_t dy_stride,
-                                 float* dx, bool accumulate) const {
+void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
+                                 Elements dx, bool accumulate) const {
   kernels_->matmul(call.stream, {.a = dy,
                                  .b = call.weights + weight_,
                                  .c = dx,
@@ -37,11 +39,13 @@ void LinearBlock::backward_input(const BlockCall& call, const float* dy, std::in
                                  .lda = dy_stride,
                                  .ldb = inputs_,
                                  .ldc = inputs_,
-                                 .accumulate = accumulate});
+                                 .accumulate = accumulate,
+                                 .dtype = dy.dtype,
+                                 .output_dtype = dx.dtype});
 }
 
-void LinearBlock::backward_weight(const BlockCall& call, const float* dy, std::int64_t dy_stride,
-                                  const float* x) const {
+void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
+                                  ConstElements x) const {
   kernels_->matmul(call.stream, {.a = dy,
                                  .b = x,
                                  .c = call.gradient + weight_,
@@ -51,7 +55,8 @@ void LinearBlock::backward_weight(const BlockCall& call, const float* dy, std::i
                                  .lda = dy_stride,
                                  .ldb = inputs_,
                                  .ldc = inputs_,
-                                 .transpose_a = true});
+                                 .transpose_a = true,
+                                 .dtype = x.dtype});
 }
 
 }  // namespace train::engine

@@ -16,13 +16,13 @@ class LinearBlock {
 
   [[nodiscard]] std::int64_t outputs() const { return outputs_; }
 
-  void forward(const BlockCall& call, const float* x, float* y, std::int64_t y_stride) const;
+  void forward(const BlockCall& call, ConstElements x, Elements y, std::int64_t y_stride) const;
   /// dx (+)= dy W.
-  void backward_input(const BlockCall& call, const float* dy, std::int64_t dy_stride, float* dx,
+  void backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride, Elements dx,
                       bool accumulate = false) const;
   /// dW = dy^T x, overwritten.
-  void backward_weight(const BlockCall& call, const float* dy, std::int64_t dy_stride,
-                       const float* x) const;
+  void backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
+                       ConstElements x) const;
 
  private:
   const kernels::KernelTable* kernels_;

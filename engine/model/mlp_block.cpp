@@ -34,45 +34,48 @@ MlpBlock::MlpBlock(const BlockContext& context, const Options& options)
   dactivated_ = workspace_->scratch_backward(Phase::block, "mlp dactivated", count);
 }
 
-void MlpBlock::forward(const BlockCall& call, const float* x, float* branch) const {
+void MlpBlock::forward(const BlockCall& call, ConstElements x, Elements branch) const {
   const std::int64_t count = call.lane.rows() * options_.hidden;
-  float* hidden = workspace_->at(hidden_);
-  float* activated = workspace_->at(activated_);
+  Elements hidden = workspace_->at(hidden_);
+  Elements activated = workspace_->at(activated_);
   in_.forward(call, x, hidden, options_.hidden);
   if (up_) {
-    float* up = workspace_->at(up_hidden_);
+    Elements up = workspace_->at(up_hidden_);
     up_->forward(call, x, up, options_.hidden);
-    kernels_->swiglu_forward(call.stream,
-                             {.gate = hidden, .up = up, .y = activated, .count = count});
+    kernels_->swiglu_forward(
+        call.stream, {.gate = hidden, .up = up, .y = activated, .count = count, .dtype = x.dtype});
   } else {
-    kernels_->gelu_forward(call.stream, {.x = hidden, .y = activated, .count = count});
+    kernels_->gelu_forward(call.stream,
+                           {.x = hidden, .y = activated, .count = count, .dtype = x.dtype});
   }
   out_.forward(call, activated, branch, options_.embedding_dim);
 }
 
-void MlpBlock::backward(const BlockCall& call, const float* x, const float* dbranch,
-                        float* dx) const {
+void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
+                        Elements dx) const {
   const std::int64_t count = call.lane.rows() * options_.hidden;
-  const float* hidden = workspace_->at(hidden_);
-  float* d = workspace_->at(dactivated_);
-  float* activated = workspace_->at(activated_);
+  ConstElements hidden = workspace_->at(hidden_);
+  Elements d = workspace_->at(dactivated_);
+  Elements activated = workspace_->at(activated_);
   out_.backward_input(call, dbranch, options_.embedding_dim, d);
   if (!up_) {
-    kernels_->gelu_backward(call.stream,
-                            {.x = hidden, .dy = d, .dx = d, .y = activated, .count = count});
+    kernels_->gelu_backward(
+        call.stream,
+        {.x = hidden, .dy = d, .dx = d, .y = activated, .count = count, .dtype = x.dtype});
     out_.backward_weight(call, dbranch, options_.embedding_dim, activated);
     in_.backward_weight(call, d, options_.hidden, x);
     in_.backward_input(call, d, options_.hidden, dx);
     return;
   }
-  float* dgate = workspace_->at(dhidden_);
+  Elements dgate = workspace_->at(dhidden_);
   kernels_->swiglu_backward(call.stream, {.gate = hidden,
                                           .up = workspace_->at(up_hidden_),
                                           .dy = d,
                                           .dgate = dgate,
                                           .dup = d,
                                           .y = activated,
-                                          .count = count});
+                                          .count = count,
+                                          .dtype = x.dtype});
   out_.backward_weight(call, dbranch, options_.embedding_dim, activated);
   in_.backward_weight(call, dgate, options_.hidden, x);
   up_->backward_weight(call, d, options_.hidden, x);

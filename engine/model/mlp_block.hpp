@@ -25,9 +25,9 @@ class MlpBlock {
   MlpBlock(const BlockContext& context, const Options& options);
 
   /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
-  void forward(const BlockCall& call, const float* x, float* branch) const;
+  void forward(const BlockCall& call, ConstElements x, Elements branch) const;
   /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
-  void backward(const BlockCall& call, const float* x, const float* dbranch, float* dx) const;
+  void backward(const BlockCall& call, ConstElements x, ConstElements dbranch, Elements dx) const;
 
  private:
   const kernels::KernelTable* kernels_;

@@ -52,8 +52,10 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
 Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
              std::int64_t seq_len, bool with_gradient, const ActivationOptions& options)
     : shape_(shape),
-      workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient)),
+      workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient, options.dtype)),
       units_(build_units(shape, kernels, *workspace_, options)) {
+  TRAIN_CHECK(options.dtype == kernels::DType::f32 || kernels.device->knows_bf16,
+              "the kernels of {} know no bf16", kernels.name);
   workspace_->allocate(kernels.device->memory);
 }
 
@@ -88,7 +90,7 @@ std::size_t Model::activation_bytes() const { return workspace_->allocated_bytes
 std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
                                      std::int64_t seq_len, bool with_gradient,
                                      const ActivationOptions& options) {
-  Workspace workspace(sequences, seq_len, with_gradient);
+  Workspace workspace(sequences, seq_len, with_gradient, options.dtype);
   const auto units = build_units(shape, kernels::cpu_backend(), workspace, options);
   return workspace.size_bytes();
 }

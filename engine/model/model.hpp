@@ -16,7 +16,7 @@ namespace train::engine {
 class Workspace;
 
 /// What the backward pass finds in memory, and what it computes again: changes memory and time,
-/// never a bit.
+/// never a bit but by `dtype`.
 struct ActivationOptions {
   /// Activation checkpointing of every k-th transformer block (1: of all, 0: of none); such a block
   /// keeps its input alone and its backward pass runs forward again.
@@ -25,6 +25,9 @@ struct ActivationOptions {
   std::optional<bool> lean = {};
   /// Gradients that lie where activations did (plan_arena()): of models run for one lane at a time.
   std::vector<UnitBytes> gradients = {};
+  /// Of activations, their gradients and the weights that kernels read. bf16 where the device's
+  /// kernels know it; sums, statistics and gradients of weights stay fp32.
+  kernels::DType dtype = kernels::DType::f32;
 };
 
 /// The units of one model and the activations they share.

@@ -15,25 +15,30 @@ class NormBlock {
     std::int64_t cols = 0;
     float eps = 1e-5F;
   };
+  /// kernels::NormResidual.
+  struct Residual {
+    ConstElements base, branch;
+    Elements sum;
+    float scale = 1.0F;
+  };
   NormBlock(const BlockContext& context, const std::string& name, const Options& options);
 
   /// x, result: [rows, cols]. The result lasts until the next norm of the model at least.
-  float* forward(const BlockCall& call, const float* x) const;
+  Elements forward(const BlockCall& call, ConstElements x) const;
   /// forward() of residual.sum, which it writes on the way.
-  float* forward(const BlockCall& call, const kernels::NormResidual& residual) const;
+  Elements forward(const BlockCall& call, const Residual& residual) const;
   /// The same result in the backward pass.
-  float* output_again(const BlockCall& call, const float* x) const {
+  Elements output_again(const BlockCall& call, ConstElements x) const {
     return workspace_->lean() ? forward(call, x) : output();
   }
-  [[nodiscard]] float* output() const { return workspace_->at(output_); }
+  [[nodiscard]] Elements output() const { return workspace_->at(output_); }
   [[nodiscard]] Workspace::Slot output_slot() const { return output_; }
   /// Adds the gradient at x to dx, or writes it when not `accumulate` (dx may be dy then).
-  void backward(const BlockCall& call, const float* x, const float* dy, float* dx,
+  void backward(const BlockCall& call, ConstElements x, ConstElements dy, Elements dx,
                 bool accumulate) const;
 
  private:
-  float* normalise(const BlockCall& call, const float* x,
-                   const kernels::NormResidual& residual) const;
+  Elements normalise(const BlockCall& call, ConstElements x, const Residual& residual) const;
 
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
@@ -54,10 +59,10 @@ class HeadNormBlock {
   };
   HeadNormBlock(const BlockContext& context, const std::string& name, const Options& options);
 
-  void forward(const BlockCall& call, const float* x, kernels::RowLayout x_layout, float* y,
+  void forward(const BlockCall& call, ConstElements x, kernels::RowLayout x_layout, Elements y,
                kernels::RowLayout y_layout, const kernels::RowRotation& rotation) const;
   /// Replaces d (the gradient at y) by the gradient at x; both are laid out as x is.
-  void backward(const BlockCall& call, const float* x, kernels::RowLayout x_layout, float* d,
+  void backward(const BlockCall& call, ConstElements x, kernels::RowLayout x_layout, Elements d,
                 const kernels::RowRotation& rotation) const;
 
  private:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/divide_up.hpp"
+
 namespace train::engine {
 
 kernels::NormKind norm_kind(Architecture architecture) {
@@ -48,30 +50,38 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
 void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory,
                                const Lane& lane) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
-  const float* input = workspace_->at(input_);
-  float* middle = workspace_->at(middle_);
-  float* branch = workspace_->at(branch_);
+  const ConstElements input = workspace_->at(input_);
+  const Elements middle = workspace_->at(middle_);
+  const Elements branch = workspace_->at(branch_);
   attention_->forward(call, ln_1_->forward(call, input), branch);
-  const float* normed = ln_2_->forward(
+  const ConstElements normed = ln_2_->forward(
       call, {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_});
   mlp_->forward(call, normed, branch);
   kernels_->residual_add(stream, {.x = middle,
                                   .branch = branch,
                                   .out = workspace_->at(output_),
                                   .scale = residual_scale_,
-                                  .count = lane.rows() * embedding_dim_});
+                                  .count = lane.rows() * embedding_dim_,
+                                  .dtype = workspace_->dtype()});
 }
 
-const float* TransformerBlock::branch_gradient(kernels::Stream& stream, const Lane& lane) const {
-  const float* d = workspace_->at(residual_gradient_);
+ConstElements TransformerBlock::branch_gradient(kernels::Stream& stream, const Lane& lane) const {
+  const ConstElements d = workspace_->at(residual_gradient_);
   if (residual_scale_ == 1.0F) {
     return d;
   }
   const std::int64_t count = lane.rows() * embedding_dim_;
-  float* scaled = workspace_->at(scaled_gradient_);
-  kernels_->fill(stream, {.out = scaled, .value = 0.0F, .count = count});
-  kernels_->residual_add(
-      stream, {.x = scaled, .branch = d, .out = scaled, .scale = residual_scale_, .count = count});
+  const Elements scaled = workspace_->at(scaled_gradient_);
+  // Zeros of either type have the same bits; slots have room for whole floats.
+  const auto zeros = kernels::divide_up(count * static_cast<std::int64_t>(size_of(scaled.dtype)),
+                                        std::int64_t{sizeof(float)});
+  kernels_->fill(stream, {.out = reinterpret_cast<float*>(scaled.data), .count = zeros});
+  kernels_->residual_add(stream, {.x = scaled,
+                                  .branch = d,
+                                  .out = scaled,
+                                  .scale = residual_scale_,
+                                  .count = count,
+                                  .dtype = scaled.dtype});
   return scaled;
 }
 
@@ -81,10 +91,10 @@ void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memor
     forward(stream, memory, lane);
   }
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
-  float* d = workspace_->at(residual_gradient_);
-  float* norm_gradient = workspace_->at(norm_gradient_);
-  const float* input = workspace_->at(input_);
-  const float* middle = workspace_->at(middle_);
+  const Elements d = workspace_->at(residual_gradient_);
+  const Elements norm_gradient = workspace_->at(norm_gradient_);
+  const ConstElements input = workspace_->at(input_);
+  const ConstElements middle = workspace_->at(middle_);
   mlp_->backward(call, ln_2_->output_again(call, middle), branch_gradient(stream, lane),
                  norm_gradient);
   ln_2_->backward(call, middle, norm_gradient, d, /*accumulate=*/true);

@@ -29,7 +29,7 @@ class TransformerBlock final : public UnitBase {
 
  private:
   /// c * residual gradient: what the branches' backward passes start from.
-  [[nodiscard]] const float* branch_gradient(kernels::Stream& stream, const Lane& lane) const;
+  [[nodiscard]] ConstElements branch_gradient(kernels::Stream& stream, const Lane& lane) const;
 
   float residual_scale_;
   Workspace::Slot input_;

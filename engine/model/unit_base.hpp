@@ -23,7 +23,8 @@ class UnitBase : public LayerUnit {
                               std::int64_t* nonfinite) override {
     kernels_->count_nonfinite(stream, {.x = workspace_->at(output_),
                                        .count = lane.rows() * embedding_dim_,
-                                       .nonfinite = nonfinite});
+                                       .nonfinite = nonfinite,
+                                       .dtype = workspace_->dtype()});
   }
 
   /// Slot of the unit's output activations, [rows, embedding_dim].

@@ -8,8 +8,10 @@
 #include "engine/base/check.hpp"
 
 namespace train::engine {
-Workspace::Workspace(std::int64_t sequences, std::int64_t seq_len, bool with_gradient)
-    : sequences_(sequences), seq_len_(seq_len), with_gradient_(with_gradient) {
+
+Workspace::Workspace(std::int64_t sequences, std::int64_t seq_len, bool with_gradient,
+                     kernels::DType dtype)
+    : sequences_(sequences), seq_len_(seq_len), with_gradient_(with_gradient), dtype_(dtype) {
   TRAIN_CHECK(sequences > 0 && seq_len > 0, "{} x {}", sequences, seq_len);
 }
 
@@ -18,55 +20,65 @@ void Workspace::begin_unit(std::size_t unit) {
   unit_ = unit;
 }
 
+std::size_t Workspace::bytes_of(std::int64_t count, Content content) const {
+  return static_cast<std::size_t>(count) *
+         (content == Content::floats ? sizeof(float) : kernels::size_of(dtype_));
+}
+
 Workspace::Slot Workspace::keep(const std::string& owner, const std::string& name,
-                                std::int64_t floats) {
+                                std::int64_t count, Content content) {
   if (!with_gradient_) {
-    return share(name, floats);
+    return share(name, count, content);
   }
   if (recompute_kept_) {
-    return scratch(Phase::block, "recomputed " + name, floats);
+    return scratch(Phase::block, "recomputed " + name, count, content);
   }
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
-  const std::size_t size_bytes = static_cast<std::size_t>(floats) * sizeof(float);
-  reservations_.push_back({.name = owner + name, .size_bytes = size_bytes, .unit = unit_});
+  const std::size_t size_bytes = bytes_of(count, content);
+  reservations_.push_back(
+      {.name = owner + name, .size_bytes = size_bytes, .content = content, .unit = unit_});
   return reservations_.size() - 1;
 }
 
 Workspace::Slot Workspace::keep_unless_lean(const std::string& owner, const std::string& name,
-                                            std::int64_t floats) {
-  return lean_ ? share(name, floats) : keep(owner, name, floats);
+                                            std::int64_t count, Content content) {
+  return lean_ ? share(name, count, content) : keep(owner, name, count, content);
 }
 
 Workspace::Slot Workspace::share_in(std::optional<Phase> phase, const std::string& name,
-                                    std::int64_t floats) {
+                                    std::int64_t count, Content content) {
   TRAIN_CHECK(buffers_.empty(), "{} after allocate()", name);
-  const std::size_t size_bytes = static_cast<std::size_t>(floats) * sizeof(float);
+  const std::size_t size_bytes = bytes_of(count, content);
   const auto found = std::find_if(
       reservations_.begin(), reservations_.end(),
       [&](const Reservation& r) { return !r.unit && r.phase == phase && r.name == name; });
   if (found != reservations_.end()) {
+    TRAIN_CHECK(found->content == content, "{} holds something else", name);
     found->size_bytes = std::max(found->size_bytes, size_bytes);
     return static_cast<Slot>(found - reservations_.begin());
   }
-  reservations_.push_back({.name = name, .size_bytes = size_bytes, .phase = phase});
+  reservations_.push_back(
+      {.name = name, .size_bytes = size_bytes, .content = content, .phase = phase});
   return reservations_.size() - 1;
 }
 
-Workspace::Slot Workspace::share(const std::string& name, std::int64_t floats) {
-  return share_in(std::nullopt, name, floats);
+Workspace::Slot Workspace::share(const std::string& name, std::int64_t count, Content content) {
+  return share_in(std::nullopt, name, count, content);
 }
 
-Workspace::Slot Workspace::share_backward(const std::string& name, std::int64_t floats) {
-  return share(name, with_gradient_ ? floats : 0);
+Workspace::Slot Workspace::share_backward(const std::string& name, std::int64_t count,
+                                          Content content) {
+  return share(name, with_gradient_ ? count : 0, content);
 }
 
-Workspace::Slot Workspace::scratch(Phase phase, const std::string& name, std::int64_t floats) {
-  return share_in(phase, name, floats);
+Workspace::Slot Workspace::scratch(Phase phase, const std::string& name, std::int64_t count,
+                                   Content content) {
+  return share_in(phase, name, count, content);
 }
 
 Workspace::Slot Workspace::scratch_backward(Phase phase, const std::string& name,
-                                            std::int64_t floats) {
-  return scratch(phase, name, with_gradient_ ? floats : 0);
+                                            std::int64_t count, Content content) {
+  return scratch(phase, name, with_gradient_ ? count : 0, content);
 }
 
 std::size_t Workspace::scratch_bytes() const {
@@ -119,7 +131,7 @@ void Workspace::allocate(kernels::MemoryKind kind) {
       place = scratch + offset;
       offset += whole_lines(reservation.size_bytes);
     }
-    places_.push_back(reinterpret_cast<float*>(place));
+    places_.push_back(place);
   }
   for (const std::size_t offset : plan.gradients) {
     lent_.push_back(reinterpret_cast<float*>(arena + offset));
@@ -139,9 +151,16 @@ std::size_t Workspace::lent_bytes() const {
   return total;
 }
 
-float* Workspace::at(Slot slot) const {
+Elements Workspace::at(Slot slot) const {
   TRAIN_CHECK(slot < places_.size(), "slot {} of {}", slot, places_.size());
-  return places_[slot];
+  TRAIN_CHECK(reservations_[slot].content == Content::elements, "slot {} holds floats", slot);
+  return {places_[slot], dtype_};
+}
+
+float* Workspace::floats_at(Slot slot) const {
+  TRAIN_CHECK(slot < places_.size(), "slot {} of {}", slot, places_.size());
+  TRAIN_CHECK(reservations_[slot].content == Content::floats, "slot {} holds elements", slot);
+  return reinterpret_cast<float*>(places_[slot]);
 }
 
 bool Workspace::first_use(Slot slot) {

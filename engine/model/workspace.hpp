@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/model/activation_arena.hpp"
+#include "engine/model/elements.hpp"
 #include "kernels/device/buffer.hpp"
 
 namespace train::engine {
@@ -14,6 +15,10 @@ namespace train::engine {
 /// When scratch is needed: by the transformer blocks, one after the other, or by the head. Scratch
 /// of different phases lies in the same memory.
 enum class Phase : std::uint8_t { block, head };
+
+/// What a slot holds: activations or their gradients, of the type that the workspace has for those;
+/// or sums, statistics and angles, which are fp32 whatever the activations are.
+enum class Content : std::uint8_t { elements, floats };
 
 /// Activations and scratch of one model: the residual stream at each unit boundary, what each block
 /// keeps for its backward pass, scratch that all blocks share, the gradient of the residual stream.
@@ -26,21 +31,26 @@ class Workspace {
   using Slot = std::size_t;
 
   /// `sequences` x `seq_len`: the largest lane. `with_gradient`: keep what the backward pass needs.
-  Workspace(std::int64_t sequences, std::int64_t seq_len, bool with_gradient);
+  Workspace(std::int64_t sequences, std::int64_t seq_len, bool with_gradient,
+            kernels::DType dtype = kernels::DType::f32);
 
   [[nodiscard]] std::int64_t sequences() const { return sequences_; }
   [[nodiscard]] std::int64_t seq_len() const { return seq_len_; }
   [[nodiscard]] std::int64_t rows() const { return sequences_ * seq_len_; }
   [[nodiscard]] bool with_gradient() const { return with_gradient_; }
+  /// Of activations.
+  [[nodiscard]] kernels::DType dtype() const { return dtype_; }
 
   /// Slots kept from here on belong to `unit`, no lower one than before (at first 0).
   void begin_unit(std::size_t unit);
   /// A buffer of `owner` alone that lives until its backward pass. Without gradients nothing has to
   /// live that long, so it becomes share(name): one buffer for all owners.
-  Slot keep(const std::string& owner, const std::string& name, std::int64_t floats);
+  Slot keep(const std::string& owner, const std::string& name, std::int64_t count,
+            Content content = Content::elements);
   /// keep(), for contents that a cheap kernel gives again from what is kept anyway. When lean()
   /// they are not kept: the owner computes them again before it needs them in its backward pass.
-  Slot keep_unless_lean(const std::string& owner, const std::string& name, std::int64_t floats);
+  Slot keep_unless_lean(const std::string& owner, const std::string& name, std::int64_t count,
+                        Content content = Content::elements);
   /// Set before the first slot is reserved.
   void lean(bool on) { lean_ = on; }
   [[nodiscard]] bool lean() const { return lean_; }
@@ -49,13 +59,16 @@ class Workspace {
   void recompute_kept(bool on) { recompute_kept_ = on; }
   /// The buffer called `name`, as large as the largest request; its contents last until the next
   /// user.
-  Slot share(const std::string& name, std::int64_t floats);
+  Slot share(const std::string& name, std::int64_t count, Content content = Content::elements);
   /// share(), but without gradients it takes no memory.
-  Slot share_backward(const std::string& name, std::int64_t floats);
+  Slot share_backward(const std::string& name, std::int64_t count,
+                      Content content = Content::elements);
   /// share(), for contents that nobody needs after `phase`.
-  Slot scratch(Phase phase, const std::string& name, std::int64_t floats);
+  Slot scratch(Phase phase, const std::string& name, std::int64_t count,
+               Content content = Content::elements);
   /// scratch(), but without gradients it takes no memory.
-  Slot scratch_backward(Phase phase, const std::string& name, std::int64_t floats);
+  Slot scratch_backward(Phase phase, const std::string& name, std::int64_t count,
+                        Content content = Content::elements);
 
   /// Gradients that shall lie where activations did (plan_arena()); before allocate().
   void lend(std::vector<UnitBytes> gradients);
@@ -65,7 +78,9 @@ class Workspace {
 
   /// Memory of the gradient with that index in lend(); valid until the next forward pass.
   [[nodiscard]] float* lent(std::size_t index) const;
-  [[nodiscard]] float* at(Slot slot) const;
+  [[nodiscard]] Elements at(Slot slot) const;
+  /// REQUIRES: the slot holds floats.
+  [[nodiscard]] float* floats_at(Slot slot) const;
   /// True for the first caller: who asks fills the slot, once for the life of the workspace.
   [[nodiscard]] bool first_use(Slot slot);
 
@@ -78,12 +93,15 @@ class Workspace {
   struct Reservation {
     std::string name;
     std::size_t size_bytes = 0;
+    Content content = Content::elements;
     std::optional<std::size_t> unit = {};  ///< Kept for it; else shared.
     std::optional<Phase> phase = {};       ///< Scratch.
     bool used = false;
   };
 
-  Slot share_in(std::optional<Phase> phase, const std::string& name, std::int64_t floats);
+  [[nodiscard]] std::size_t bytes_of(std::int64_t count, Content content) const;
+  Slot share_in(std::optional<Phase> phase, const std::string& name, std::int64_t count,
+                Content content);
   /// Bytes of the scratch of all phases.
   [[nodiscard]] std::size_t scratch_bytes() const;
   [[nodiscard]] ArenaPlan plan_kept() const;
@@ -92,13 +110,14 @@ class Workspace {
   std::int64_t sequences_;
   std::int64_t seq_len_;
   bool with_gradient_;
+  kernels::DType dtype_;
   bool recompute_kept_ = false;
   bool lean_ = false;
   std::size_t unit_ = 0;
   std::vector<Reservation> reservations_;
   std::vector<UnitBytes> loans_;
   std::vector<kernels::Buffer> buffers_;  ///< The first: what is kept; the second: scratch.
-  std::vector<float*> places_;            ///< By slot.
+  std::vector<std::byte*> places_;        ///< By slot.
   std::vector<float*> lent_;
 };
 

@@ -62,6 +62,7 @@ const Device& cuda_device() {
   static constexpr Device device{
       .memory = MemoryKind::device,
       .staging = MemoryKind::pinned,
+      .knows_bf16 = true,
       .make_stream = [](std::string name,
                         int /*threads*/) { return make_cuda_stream(std::move(name)); },
       .copy =

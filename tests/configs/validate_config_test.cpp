@@ -86,11 +86,15 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("runtime.device=gpu", "this version supports \"cpu\", \"cuda\"");
 }
 
-TEST_CASE("validate_config: a device has one rank", "[configs][validate_config]") {
+TEST_CASE("validate_config: the ranks of a device are in one process",
+          "[configs][validate_config]") {
   CHECK(verdict({"runtime.device=cuda"}).empty());
   const std::string message = verdict({"batch.lanes=4", "runtime.device=cuda", "parallel.ranks=2"});
   CHECK(message.starts_with("--set parallel.ranks=2: parallel.ranks is 2;"));
-  CHECK(message.find("device \"cuda\" has one rank") != std::string::npos);
+  CHECK(message.find("device \"cuda\" are in one process") != std::string::npos);
+  CHECK(verdict({"batch.lanes=4", "runtime.device=cuda", "parallel.ranks=2",
+                 "parallel.transport=inproc"})
+            .empty());
 }
 
 TEST_CASE("validate_config: the run's name stays inside its directory",

@@ -1,8 +1,12 @@
 // All actors of a run on the guarded device: what handlers enqueue, snapshots, evaluations, ends.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "actors/exit_codes.hpp"
+#include "actors/staging.hpp"
+#include "engine/host_state.hpp"
 #include "kernels/backend.hpp"
+#include "tests/engine/small_model.hpp"
 #include "tests/guarded_device/guarded_device.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/guarded_memory.hpp"
@@ -38,6 +42,32 @@ TEST_CASE("guarded device: a run through the actors is the plain loop on the CPU
   CHECK(run.checkpoints.written.at(4) == plain.digests.back());
   CHECK(run.checkpoints.written.at(2) == plain.digests.at(2));
   require_same(run, plain);
+}
+
+TEST_CASE("guarded device: a copy of the state lies in pinned memory", "[guarded][actors]") {
+  watch_device_memory();
+  const engine::WorldStep world(*kernels::cuda_backend(),
+                                engine::testing::small_options(engine::Architecture::enoki));
+  const engine::RankEngine& rank = world.rank(0);
+  engine::HostState expected(rank.device(), rank.shard_views());
+  expected.load();
+  actors::Staging staging;
+  const std::byte* first = nullptr;
+  for (int copy = 0; copy < 2; ++copy) {  // The second one finds the memory of the first.
+    REQUIRE(staging.copy(rank.shard_views(), rank.device()).ok());
+    REQUIRE(staging.views().size() == expected.views().size());
+    for (std::size_t i = 0; i < staging.views().size(); ++i) {
+      const engine::StateView& view = staging.views()[i];
+      CHECK(is_pinned_memory(view.data));
+      CHECK(std::equal(view.data, view.data + view.size_bytes, expected.views()[i].data));
+    }
+    CHECK((first == nullptr || first == staging.views().front().data));
+    first = staging.views().front().data;
+    staging.lend();
+    CHECK(staging.views().empty());
+  }
+  staging.release();
+  CHECK(staging.size_bytes() == 0);
 }
 
 TEST_CASE("guarded device: a wrong token ends the run with its place", "[guarded][actors]") {

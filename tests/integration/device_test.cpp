@@ -1,5 +1,9 @@
-// The whole program on a device that is not there (tests/guarded_device): the kernels of the CPU on
-// memory that the host may not touch. So a run has the bits of one on the CPU.
+// The whole program on devices that are not there: the kernels of the CPU on memory that the host
+// may not touch (tests/guarded_device), so that a run has the bits of one on the CPU; and the
+// kernels of CUDA, emulated on such memory (tests/cuda_emulation).
+
+#include <algorithm>
+#include <cmath>
 
 #include "tests/integration/run_site.hpp"
 
@@ -16,8 +20,8 @@ Words keys_of(const std::string& name, const std::string& device) {
   return keys;
 }
 
-Ended guarded(const RunSite& site, Words words) {
-  words.insert(words.begin(), ACTORTRAIN_BINARY_DIR "/actortrain_guarded");
+Ended call_program(const RunSite& site, const char* program, Words words) {
+  words.insert(words.begin(), program);
   Process process(std::move(words), site.path());
   Ended ended = process.wait();
   INFO(ended.err);
@@ -26,7 +30,63 @@ Ended guarded(const RunSite& site, Words words) {
   return ended;
 }
 
+Ended guarded(const RunSite& site, Words words) {
+  return call_program(site, ACTORTRAIN_BINARY_DIR "/actortrain_guarded", std::move(words));
+}
+
+/// Few rows and steps: an emulated device takes milliseconds for each row.
+Words few(const Words& keys) {
+  Words all = {
+      "run.steps=6",           "data.sequence_length=8",      "batch.micro_batch=1",
+      "eval.interval_steps=3", "checkpoint.interval_steps=3", "run.digest_interval_steps=1"};
+  all.insert(all.end(), keys.begin(), keys.end());
+  return RunSite::run_words(all);
+}
+
+Ended emulated(const RunSite& site, const Words& keys) {
+  Words all = {"precision.compute=bf16", "runtime.device=cuda"};
+  all.insert(all.end(), keys.begin(), keys.end());
+  return call_program(site, ACTORTRAIN_BINARY_DIR "/actortrain_emulated", few(all));
+}
+
 }  // namespace
+
+TEST_CASE("device: bf16 on emulated CUDA, with one rank, with several, and resumed",
+          "[integration][device][P1]") {
+  const RunSite site;
+  emulated(site, {"run.name=alone"});
+  const Words expected = results_of(site.run("alone"));
+
+  call_program(site, program(), few({"run.name=cpu"}));
+  const auto fp32 = metrics_of(site.run("cpu"));
+  const auto bf16 = metrics_of(site.run("alone"));
+  REQUIRE(bf16.size() == fp32.size());
+  double worst = 0.0;
+  for (std::size_t i = 0; i < fp32.size(); ++i) {
+    if (fp32[i].contains("loss")) {
+      const double loss = fp32[i]["loss"];
+      worst = std::max(worst, std::abs(bf16[i]["loss"].get<double>() - loss) / loss);
+    }
+  }
+  CHECK(worst <= std::sqrt(8.0) / 256.0);  // Eight roundings of either sign.
+  CHECK(worst > 1e-6);
+
+  const std::vector<std::pair<int, std::string>> plans = {
+      {1, "none"}, {2, "full"}, {3, "optimizer"}};
+  for (const auto& [ranks, strategy] : plans) {
+    INFO(ranks << " ranks, " << strategy);
+    const std::string name = fmt::format("{}_{}", ranks, strategy);
+    const Words keys = {"run.name=" + name, fmt::format("parallel.ranks={}", ranks),
+                        "parallel.transport=inproc", "parallel.strategy=" + strategy,
+                        "runtime.threads=3"};
+    emulated(site, keys);
+    CHECK(results_of(site.run(name)) == expected);
+    forget_after(site.run(name), 3);
+    const Ended resumed = emulated(site, keys);
+    CHECK(has(resumed.err, "resumed step=3 "));
+    CHECK(results_of(site.run(name)) == expected);
+  }
+}
 
 TEST_CASE("device: a run is that of the CPU, bit for bit, also where it is resumed",
           "[integration][device][P1]") {
@@ -46,6 +106,26 @@ TEST_CASE("device: a run is that of the CPU, bit for bit, also where it is resum
   forget_after(site.run("device"), 10);
   const Ended on_cpu = site.train(keys_of("device", "cpu"));
   CHECK(has(on_cpu.err, "kernel_set_changed saved with guarded"));
+  CHECK(results_of(site.run("device")) == expected);
+}
+
+TEST_CASE("device: several ranks on it, in one process, have the bits of one on the CPU",
+          "[integration][device][P1]") {
+  const RunSite site;
+  site.train(keys_of("cpu", "cpu"));
+  const Words expected = results_of(site.run("cpu"));
+  const auto [ranks, strategy] = GENERATE(
+      table<int, std::string>({{2, "none"}, {2, "full"}, {3, "optimizer"}, {3, "gradient"}}));
+  INFO(ranks << " ranks, " << strategy);
+  Words keys = keys_of("device", "cuda");
+  keys.insert(keys.end(), {fmt::format("parallel.ranks={}", ranks), "parallel.transport=inproc",
+                           "parallel.strategy=" + strategy, "runtime.threads=3"});
+  guarded(site, RunSite::run_words(keys));
+  CHECK(results_of(site.run("device")) == expected);
+
+  forget_after(site.run("device"), 10);
+  const Ended resumed = guarded(site, RunSite::run_words(keys));
+  CHECK(has(resumed.err, "resumed step=10 "));
   CHECK(results_of(site.run("device")) == expected);
 }
 

@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/model/elements.hpp"
+#include "kernels/convert.hpp"
+
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
@@ -21,6 +24,8 @@ constexpr double rounding = 1.0 / (1 << 24);
 constexpr double same_bits = 0.0;
 /// A few operations, fused on one side alone where the CPU has no such instruction.
 constexpr double elementwise = 4.0;
+/// One rounding of a result to bf16, and what fp32 does besides.
+constexpr double bf16_rounding = 1.01 * (1 << 16);
 /// exp, log and the like, of two libraries.
 constexpr double transcendental = 16.0;
 
@@ -40,6 +45,20 @@ inline void append(Exact& to, const UpdateGate& gate) {
             {gate.grad_scale, gate.grad_norm, static_cast<double>(gate.poisoned), gate.loss});
 }
 
+/// The nearest bf16 of each value, and these as values again.
+inline std::vector<std::uint16_t> halves_of(const Values& values) {
+  std::vector<std::uint16_t> halves(values.size());
+  cpu::pack_bf16(*make_inline_stream(1),
+                 {.in = values.data(), .out = halves.data(), .count = std::ssize(values)});
+  return halves;
+}
+inline Values values_of(const std::vector<std::uint16_t>& halves) {
+  Values values(halves.size());
+  cpu::unpack_bf16(*make_inline_stream(1),
+                   {.in = halves.data(), .out = values.data(), .count = std::ssize(halves)});
+  return values;
+}
+
 /// One of the two: a table, a stream of its device, and memory there.
 class Side {
  public:
@@ -47,6 +66,9 @@ class Side {
       : kernels(table), stream_(std::move(stream)), kind_(kind) {}
 
   const KernelTable& kernels;
+  DType dtype = DType::f32;  ///< Of elements(), on this side.
+  bool rounds = false;       ///< elements() hold values that are bf16, whatever their type is.
+
   [[nodiscard]] Stream& stream() const { return *stream_; }
 
   /// A copy of `values` in the device's memory, for as long as the side lives.
@@ -68,6 +90,27 @@ class Side {
       for (const T& value : read) {
         append(to, value);
       }
+    });
+    return data;
+  }
+
+  /// put() and result() of what kernels take as either type.
+  engine::Elements elements(const Values& values) {
+    if (dtype == DType::bf16) {
+      return {reinterpret_cast<std::byte*>(put(halves_of(values))), dtype};
+    }
+    return put(rounds ? values_of(halves_of(values)) : values);
+  }
+  engine::Elements element_result(const Values& values) {
+    if (dtype == DType::f32) {
+      return result(rounds ? values_of(halves_of(values)) : values);
+    }
+    const engine::Elements data = elements(values);
+    readers_.push_back([this, data, count = values.size()](Exact& to) {
+      std::vector<std::uint16_t> read(count);
+      transfer(read.data(), data, count * sizeof(std::uint16_t));
+      const Values wide = values_of(read);
+      to.insert(to.end(), wide.begin(), wide.end());
     });
     return data;
   }
@@ -142,20 +185,35 @@ inline void print_row(const std::string& kernel, const std::string& what, double
   std::fflush(stdout);
 }
 
-/// Runs `call` on both sides, prints the table's row and requires that the results agree.
-inline void compare_twins(const std::string& kernel, const std::string& what, double roundings,
-                          const std::function<void(Side&)>& call) {
+/// Runs `call` on both sides, prints the table's row and requires that the results agree. `dtype`:
+/// of the CUDA side's elements(); those of the CPU are the same values in fp32.
+inline void compare_sides(const std::string& kernel, const std::string& what, DType dtype,
+                          double roundings, const std::function<void(Side&)>& call) {
   if (no_device()) {
     return;
   }
   Side cpu = cpu_side();
-  call(cpu);
   Side cuda = cuda_side();
+  cuda.dtype = dtype;
+  cpu.rounds = dtype == DType::bf16;
+  call(cpu);
   call(cuda);
   const double error = largest_error(cuda.results(), cpu.results());
   print_row(kernel, what, error, roundings);
   INFO(kernel << " " << what << ": error " << error << ", allowed " << roundings * rounding);
   CHECK(error <= roundings * rounding);
+}
+
+inline void compare_twins(const std::string& kernel, const std::string& what, double roundings,
+                          const std::function<void(Side&)>& call) {
+  compare_sides(kernel, what, DType::f32, roundings, call);
+}
+
+/// compare_twins() of a kernel that takes elements of either type, in both.
+inline void compare_twins(const std::string& kernel, const std::string& what, double roundings,
+                          double bf16_roundings, const std::function<void(Side&)>& call) {
+  compare_sides(kernel, what, DType::f32, roundings, call);
+  compare_sides(kernel, what + " bf16", DType::bf16, bf16_roundings, call);
 }
 
 }  // namespace train::kernels::testing

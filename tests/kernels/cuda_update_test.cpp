@@ -32,11 +32,15 @@ Values squares(unsigned seed) {
 }
 
 TEST_CASE("cuda twins: elementwise", "[kernels][cuda][.gpu]") {
-  compare_twins("residual_add", "in place", elementwise, [](Side& side) {
-    float* out = side.result(random_values(count, 1));
-    const float* branch = side.put(random_values(count, 2));
-    side.kernels.residual_add(
-        side.stream(), {.x = out, .branch = branch, .out = out, .scale = 0.3F, .count = count});
+  compare_twins("residual_add", "in place", elementwise, bf16_rounding, [](Side& side) {
+    const auto out = side.element_result(random_values(count, 1));
+    const auto branch = side.elements(random_values(count, 2));
+    side.kernels.residual_add(side.stream(), {.x = out,
+                                              .branch = branch,
+                                              .out = out,
+                                              .scale = 0.3F,
+                                              .count = count,
+                                              .dtype = side.dtype});
   });
   compare_twins("tree_add", "into the left one", same_bits, [](Side& side) {
     float* left = side.result(odd_values(1));
@@ -66,10 +70,11 @@ TEST_CASE("cuda twins: elementwise", "[kernels][cuda][.gpu]") {
     float* out = side.result(untouched_values(count));
     side.kernels.copy(side.stream(), {.out = out, .in = in, .size_bytes = (count - 3) * 4});
   });
-  compare_twins("count_nonfinite", "three of them", same_bits, [](Side& side) {
-    const float* x = side.put(odd_values(1));
+  compare_twins("count_nonfinite", "three of them", same_bits, same_bits, [](Side& side) {
+    const auto x = side.elements(odd_values(1));
     std::int64_t* found = side.result(std::vector<std::int64_t>{-1});
-    side.kernels.count_nonfinite(side.stream(), {.x = x, .count = count, .nonfinite = found});
+    side.kernels.count_nonfinite(side.stream(),
+                                 {.x = x, .count = count, .nonfinite = found, .dtype = side.dtype});
   });
 }
 

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/dtype.hpp"
+
+namespace train::engine {
+
+/// Where elements of one type begin in memory: activations and their gradients, or weights as
+/// kernels read them. Kernels take it as the pointer that it is, with its `dtype`.
+template <class Byte>
+struct BasicElements {
+  static_assert(std::is_same_v<std::remove_const_t<Byte>, std::byte>);
+  using Pointer = std::conditional_t<std::is_const_v<Byte>, const void*, void*>;
+  using Floats = std::conditional_t<std::is_const_v<Byte>, const float*, float*>;
+
+  Byte* data = nullptr;
+  kernels::DType dtype = kernels::DType::f32;
+
+  BasicElements() = default;
+  BasicElements(Byte* where, kernels::DType type) : data(where), dtype(type) {}
+  BasicElements(Floats floats) : data(reinterpret_cast<Byte*>(floats)) {}  // NOLINT: they are.
+  BasicElements(std::nullptr_t) {}                                         // NOLINT
+
+  [[nodiscard]] BasicElements operator+(std::int64_t count) const {
+    return {data + count * static_cast<std::int64_t>(kernels::size_of(dtype)), dtype};
+  }
+  operator Pointer() const { return data; }        // NOLINT
+  operator BasicElements<const std::byte>() const  // NOLINT
+      requires(!std::is_const_v<Byte>) {
+    return {data, dtype};
+  }
+};
+
+using Elements = BasicElements<std::byte>;
+using ConstElements = BasicElements<const std::byte>;
+
+}  // namespace train::engine

@@ -1,0 +1,81 @@
+#!/bin/bash
+# Makes actortrain-<version>-linux-x86_64.tar.gz in the directory $2 from the program that was built in
+# $1: the program, the shared libraries that it needs besides glibc's, run files, licences. It starts
+# where the machine has glibc, at least the version named in the bundle's README.md, and nothing else.
+# Prints the file's path.
+set -euo pipefail
+
+if [ $# -ne 2 ]; then
+  echo "usage: $0 BUILD_DIRECTORY OUTPUT_DIRECTORY" >&2
+  exit 2
+fi
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
+build="$1"
+out="$2"
+
+fail() {
+  echo "bundle.sh: $1" >&2
+  exit 1
+}
+
+# What every Linux with glibc has, in versions that belong together: the loader opens it all at once.
+# Everything else travels along, the compiler's libraries too: another distribution may have older ones.
+system='^(linux-vdso|ld-linux-x86-64|libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl)\.so'
+
+version="$("$build/actortrain" --version | sed -n 's/^actortrain //p')"
+[ -n "$version" ] || fail "$build/actortrain does not say its version"
+name="actortrain-$version-linux-x86_64"
+
+mkdir -p "$out"
+work="$(mktemp -d "$out/.bundle-XXXXXX")"
+trap 'rm -rf "$work"' EXIT
+tree="$work/$name"
+mkdir -p "$tree/lib" "$tree/configs" "$tree/licences"
+
+DESTDIR='' cmake --install "$build" --prefix "$tree" --strip >/dev/null
+program="$tree/bin/actortrain"
+
+# Libraries: "NAME => PATH (ADDRESS)" a line. The program's own search path is not in force yet.
+declare -A packages
+while read -r soname _ path _; do
+  [[ "$soname" =~ $system ]] && continue
+  [ -f "$path" ] || fail "no library $soname on this machine"
+  cp -L "$path" "$tree/lib/$soname"
+  strip --strip-unneeded "$tree/lib/$soname"
+  real="$(realpath "$path")"
+  # The package's list may have the file under /lib, which is /usr/lib.
+  owner="$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}" 2>/dev/null || true)"
+  [ -n "$owner" ] || fail "no package owns $real, so its licence is not known"
+  packages["${owner%%:*}"]=1
+done < <(env -u LD_LIBRARY_PATH ldd "$build/actortrain" | grep '=>')
+[ "${#packages[@]}" -gt 0 ] || fail "found no library that $build/actortrain needs"
+
+# Of those that are linked into the program or compiled from headers there is no file to ask for.
+while read -r package _; do
+  packages["$package"]=1
+done < <(sed -n '/^# Libraries/,/^$/{/^#/d;/^$/d;p}' "$root/packages.txt")
+for package in "${!packages[@]}"; do
+  copyright="/usr/share/doc/$package/copyright"
+  [ -f "$copyright" ] || fail "no licence of $package at $copyright"
+  cp -L "$copyright" "$tree/licences/$package"
+done
+if grep -q cudart_static "$build/build.ninja"; then
+  echo "The program contains the CUDA runtime of NVIDIA's CUDA toolkit (libcudart_static), which its" \
+    "licence allows to pass on: https://docs.nvidia.com/cuda/eula/" >"$tree/licences/cuda-runtime"
+fi
+# Debian's files name common licences by a path of Debian's.
+grep -rhoE '/usr/share/common-licenses/[A-Za-z0-9][A-Za-z0-9.+-]*[A-Za-z0-9]' "$tree/licences" |
+  LC_ALL=C sort -u | while read -r licence; do
+  [ ! -f "$licence" ] || cp -L "$licence" "$tree/licences/common-$(basename "$licence")"
+done
+
+cp "$root"/configs/*.toml "$root/configs/README.md" "$tree/configs/"
+cp -r "$root/configs/clusters" "$tree/configs/"
+
+glibc="$(objdump -T "$program" "$tree"/lib/* | grep -oE 'GLIBC_2\.[0-9]+' | LC_ALL=C sort -Vu | tail -1)"
+sed -e "s/@VERSION@/$version/" -e "s/@GLIBC@/${glibc#GLIBC_}/" \
+  "$root/scripts/bundle_readme.md" >"$tree/README.md"
+
+tar -C "$work" --owner=0 --group=0 --sort=name -cf - "$name" | gzip -9 >"$work/$name.tar.gz"
+mv "$work/$name.tar.gz" "$out/$name.tar.gz"
+echo "$out/$name.tar.gz"

@@ -1,0 +1,160 @@
+// What `./dev bundle` packs, on a machine that has glibc and nothing else: a root directory with
+// its files alone, /dev and /proc. Skipped, with a line that says so, where this may not be made.
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "tests/support/process.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+constexpr std::uintmax_t kLargestBundle = 60'000'000;  // bytes
+
+/// The words that run a shell with mounts of its own, as root or as a user who may be root there.
+std::optional<Words> namespace_words() {
+  for (const Words& words : {Words{"/usr/bin/unshare", "-m"}, Words{"/usr/bin/unshare", "-rm"}}) {
+    Words trial = words;
+    trial.insert(trial.end(), {"mount", "--make-rprivate", "/"});
+    if (fs::exists(words.front()) && Process(trial).wait().exit_code == 0) {
+      return words;
+    }
+  }
+  return std::nullopt;
+}
+
+Ended succeed(const Words& words) {
+  Ended ended = Process(words).wait();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  return ended;
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+/// A root directory with glibc and, in /opt, the bundle. Nothing of it is the build's.
+class BareMachine {
+ public:
+  BareMachine(Words namespaces, const fs::path& bundle) : namespaces_(std::move(namespaces)) {
+    for (const char* const directory :
+         {"dev", "proc", "tmp", "opt", "lib64", "lib/x86_64-linux-gnu"}) {
+      fs::create_directories(root_ / directory);
+    }
+    fs::copy_file("/lib64/ld-linux-x86-64.so.2", root_ / "lib64/ld-linux-x86-64.so.2");
+    for (const char* const library : {"libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1",
+                                      "libpthread.so.0", "libresolv.so.2", "libmvec.so.1"}) {
+      const std::string path = std::string("lib/x86_64-linux-gnu/") + library;
+      fs::copy_file(fs::path("/") / path, root_ / path);
+    }
+    succeed({"/usr/bin/tar", "-C", (root_ / "opt").string(), "-xzf", bundle.string()});
+    home_ = fs::path("/opt") / fs::path(bundle.stem()).stem();
+  }
+
+  /// A file's path as it is from outside.
+  [[nodiscard]] fs::path file(const std::string& path) const { return root_ / path.substr(1); }
+  /// The bundle's directory, as it is inside.
+  [[nodiscard]] std::string home() const { return home_.string(); }
+
+  /// The program of the bundle, in there, with no environment.
+  [[nodiscard]] Ended call(const Words& arguments) const {
+    Words words = namespaces_;
+    words.insert(words.end(), {"bash", "-c",
+                               "mount --make-rprivate / && mount --rbind /dev \"$0/dev\" && "
+                               "mount --rbind /proc \"$0/proc\" && PATH=$PATH:/usr/sbin:/sbin && "
+                               "exec env -i \"$(command -v chroot)\" \"$0\" \"$@\"",
+                               root_.path().string(), home() + "/bin/actortrain"});
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return Process(words).wait();
+  }
+
+ private:
+  Words namespaces_;
+  TempDirectory root_;
+  fs::path home_;
+};
+
+std::string some_text() {
+  std::string text;
+  for (int i = 0; i < 4000; ++i) {
+    text += fmt::format("Line {} of {} says {}.\n", i, 4000, i * 7919 % 1000);
+  }
+  return text;
+}
+
+Ended must(const Ended& ended) {
+  INFO(ended.out << ended.err);
+  CHECK(ended.signal == 0);
+  REQUIRE(ended.exit_code == 0);
+  return ended;
+}
+
+}  // namespace
+
+TEST_CASE("bundle: it trains where there is glibc and nothing else", "[bundle]") {
+  const auto namespaces = namespace_words();
+  if (!namespaces) {
+    fmt::print("skipped: bundle: a mount namespace of its own needs root\n");
+    return;
+  }
+  const TempDirectory out;
+  const std::string said = succeed({ACTORTRAIN_SOURCE_DIR "/scripts/bundle.sh",
+                                    ACTORTRAIN_BINARY_DIR, out.path().string()})
+                               .out;
+  const fs::path bundle = said.substr(0, said.find('\n'));
+  REQUIRE(fs::exists(bundle));
+  fmt::print("bundle: {}, {:.1f} MB\n", bundle.filename().string(),
+             static_cast<double>(fs::file_size(bundle)) * 1e-6);
+  CHECK(fs::file_size(bundle) <= kLargestBundle);
+
+  const BareMachine machine(*namespaces, bundle);
+  for (const auto& library : fs::directory_iterator(machine.file(machine.home() + "/lib"))) {
+    const std::string name = library.path().filename().string();
+    INFO(name);  // These belong to the machine's driver and toolkit, or to its loader.
+    CHECK(name.find("libcu") == std::string::npos);
+    CHECK_FALSE(name.starts_with("libc."));
+  }
+  CHECK(fs::exists(machine.file(machine.home() + "/licences/librocksdb-dev")));
+
+  const Ended version = must(machine.call({"--version"}));
+  CHECK(version.out == "actortrain " ACTORTRAIN_VERSION "\n");
+  CHECK(bundle.filename() == "actortrain-" ACTORTRAIN_VERSION "-linux-x86_64.tar.gz");
+
+  write_bytes(machine.file("/text.txt"), some_text());
+  must(machine.call({"data", "prepare", "--input", "/text.txt", "--out", "/data"}));
+  Words run = {"run", machine.home() + "/configs/tiny_cpu.toml"};
+  for (const char* const key : {"data.dir=/data", "run.steps=8", "runtime.threads=1"}) {
+    run.insert(run.end(), {"--set", key});
+  }
+  const auto with = [&run](const Words& keys) {
+    Words words = run;
+    for (const std::string& key : keys) {
+      words.insert(words.end(), {"--set", key});
+    }
+    return words;
+  };
+  must(machine.call(with({"parallel.ranks=2", "parallel.strategy=full"})));
+  CHECK(count_of(read_bytes(machine.file("/runs/tiny_cpu/metrics.jsonl")), "\"grad_norm\"") == 8);
+
+  const Ended refused = machine.call(with({"runtime.device=cuda", "run.name=device"}));
+  INFO(refused.err);
+  CHECK(refused.exit_code == 2);
+  CHECK(count_of(refused.err, "\n") == 1);
+  CHECK(refused.err.find("CUDA") != std::string::npos);
+
+  // Nothing but the bundle had these libraries to offer.
+  fs::remove(machine.file(machine.home() + "/lib/libstdc++.so.6"));
+  CHECK(machine.call({"--version"}).exit_code == 127);
+}
+
+}  // namespace train::test
