@@ -1,6 +1,6 @@
 #include "kernels/matmul.hpp"
 
-#include "kernels/checks.hpp"
+#include "kernels/cpu_support.hpp"
 #include "kernels/gemm_cpu.hpp"
 
 namespace train::kernels::cpu {
