@@ -89,7 +89,8 @@ std::string requests(const BatchJob& job) {
       plain_path(job.run_directory) ? (job.run_directory / "slurm-%j.out").string() : "/dev/null");
   ask("open-mode", "append");
   ask("signal", fmt::format("B:USR1@{}", grace_of(cluster)));
-  return text.append("#SBATCH --requeue\n");
+  text.append("#SBATCH --requeue\n");
+  return job.nodes > 1 ? text.append("#SBATCH --no-kill\n") : text;  // goes on with those left
 }
 
 std::string opening(const BatchJob& job) {
@@ -208,7 +209,7 @@ done
 if ((node == 0)); then echo "$code" >"$1"; fi
 exit "$code"'
 srun --nodes={0} --ntasks={0} --ntasks-per-node=1 --cpus-per-task={1} --kill-on-bad-exit=1 \
-  bash -c "$launcher" launcher "$verdict" {2} \
+  --no-kill bash -c "$launcher" launcher "$verdict" {2} \
  {3} &
 step=$!
 code=127

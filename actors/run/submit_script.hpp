@@ -38,7 +38,8 @@ struct BatchJob {
 ///        chain ends.
 ///   SB-2 The warning before the job's time is over reaches every launcher of the run.
 ///        A launcher of a node other than the first that is killed is started again, at most
-///        `restarts` times a job, unless the job has been told to end.
+///        `restarts` times a job, unless the job has been told to end. The loss of such a node does
+///        not end the job.
 ///   SB-3 Paths, arguments and values of the environment arrive as they are, whatever they hold.
 /// Errors (user): a path, an argument or a value with a line break or another control character;
 /// names it. Pure.

@@ -177,7 +177,8 @@ TEST_CASE("submit: the lines for Slurm", "[actors][submit]") {
                           "#SBATCH --output=/runs/tiny/slurm-%j.out\n"
                           "#SBATCH --open-mode=append\n"
                           "#SBATCH --signal=B:USR1@180\n"
-                          "#SBATCH --requeue\n\n"));
+                          "#SBATCH --requeue\n"
+                          "#SBATCH --no-kill\n\n"));
   for (const char* line :
        {"set -euo pipefail\n", "\ncd '/home/me'\n",
         "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8 --kill-on-bad-exit=1",
