@@ -145,7 +145,7 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
   nodes.insert(nodes.end(), elsewhere.begin(), elsewhere.end());
   const auto step = newest_common(nodes, reported);
   keep_only(step);
-  if (step) {
+  if (step && now_) {
     before_.clear();
     origin_ = {.step = *step, .ranks = now_->layout().ranks, .holders = holders_of(nodes, *step)};
     return step;

@@ -132,7 +132,13 @@ bool in_processes(const configs::ParallelSection& parallel) {
 }
 
 Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
-  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place));
+  if (const Status room = run.memory.make_room(run.plan, run.place); !room) {
+    if (run.generation == 0) {
+      return room.error();
+    }
+    // Fewer nodes have more each; they can do without.
+    log_warning(fmt::format("no_snapshots_in_memory {}", room.error().message));
+  }
   auto report = open_report(run);
   if (!report) {
     return report.error();
