@@ -7,6 +7,13 @@
 
 namespace train::actors {
 
+void write_to_memory(const engine::RankEngine& engine, std::int64_t rank, std::int64_t step,
+                     const checkpoint::MemorySnapshots& snapshots) {
+  engine::HostState rows(engine.device(), engine::node_views(engine, ranks_of(snapshots.layout())));
+  rows.load();
+  snapshots.write(rank, step, rows.views());
+}
+
 void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
   const MemoryKeeping& memory = rank.memory;
   if (memory.snapshots == nullptr || memory.interval == 0 || step == 0 ||
@@ -21,10 +28,7 @@ void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& 
   rank.copy->enqueue([poisoned, step, number = rank.rank, snapshots = memory.snapshots,
                       engine = rank.engine.get()] {
     if (!*poisoned) {
-      engine::HostState rows(engine->device(),
-                             engine::node_views(*engine, ranks_of(snapshots->layout())));
-      rows.load();
-      snapshots->write(number, step, rows.views());
+      write_to_memory(*engine, number, step, *snapshots);
     }
   });
   copied = kernels::Event::record(*rank.copy);

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
 #include <set>
 #include <string>
-#include <tuple>
 
 #include "checkpoint/blocks.hpp"
 #include "engine/base/check.hpp"
@@ -24,15 +21,6 @@ Error another_model(std::string_view source, std::string_view text) {
       fmt::format("{} is of another model: {}; use the configuration it was made with, or another "
                   "run.name",
                   source, text));
-}
-
-/// The rows of a view as a record of no file.
-TensorRecord record_of(const engine::StateView& view) {
-  return {.name = view.name,
-          .shape = view.global_shape,
-          .file = {},
-          .first_row = view.first_row,
-          .rows = view.rows};
 }
 
 }  // namespace
@@ -100,52 +88,6 @@ std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::St
     }
   }
   return wanted;
-}
-
-Status restore_held(std::string_view source, std::span<const engine::StateView> held,
-                    std::span<engine::StateView> state) {
-  const auto has_rows = [](const engine::StateView& view) { return view.rows > 0; };
-  std::vector<const engine::StateView*> views;
-  for (const engine::StateView& view : held) {
-    if (has_rows(view)) {
-      views.push_back(&view);
-    }
-  }
-  std::sort(views.begin(), views.end(), [](const auto* a, const auto* b) {
-    return std::tie(a->name, a->first_row) < std::tie(b->name, b->first_row);
-  });
-  const auto twice =
-      std::adjacent_find(views.begin(), views.end(), [](const auto* a, const auto* b) {
-        return a->name == b->name && a->first_row + a->rows > b->first_row;
-      });
-  if (twice != views.end()) {
-    return failure(fmt::format("{}: tensor {}: rows are there twice", source, (*twice)->name));
-  }
-  std::vector<TensorRecord> tensors;
-  for (const engine::StateView* view : views) {
-    tensors.push_back(record_of(*view));
-  }
-  std::vector<engine::StateView> asked;
-  std::copy_if(state.begin(), state.end(), std::back_inserter(asked), has_rows);
-  const RecordsByName records = by_name(tensors);
-  TRAIN_RETURN_IF_ERROR(check_fit(source, records, asked, Restore::subset));
-  std::vector<Wanted> wanted;
-  for (engine::StateView& view : asked) {
-    std::uint64_t found = 0;
-    for (const Wanted& part : wanted_of(records, std::span(&view, 1))) {
-      found += part.end - part.begin;
-      wanted.push_back(part);
-    }
-    if (found != view.size_bytes) {
-      return failure(fmt::format("{}: tensor {}: rows of {} + {} are missing", source, view.name,
-                                 view.first_row, view.rows));
-    }
-  }
-  for (const Wanted& part : wanted) {
-    const auto index = static_cast<std::size_t>(part.record - tensors.data());
-    std::memcpy(part.to, views[index]->data + part.begin, part.end - part.begin);
-  }
-  return {};
 }
 
 }  // namespace train::checkpoint

@@ -38,10 +38,4 @@ struct Wanted {
 [[nodiscard]] std::vector<Wanted> wanted_of(const RecordsByName& records,
                                             std::span<engine::StateView> state);
 
-/// Fills `state` from the rows that `held` has in memory, which may be sharded in another way.
-/// `source` names them in errors. Errors: (failure) `held` has not every row of `state`, or one
-/// twice; (user) as check_fit() of a subset. Nothing is copied then.
-[[nodiscard]] Status restore_held(std::string_view source, std::span<const engine::StateView> held,
-                                  std::span<engine::StateView> state);
-
 }  // namespace train::checkpoint

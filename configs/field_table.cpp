@@ -279,22 +279,22 @@ constexpr auto kFields = std::to_array<Field>({
      recovery<&RecoverySection::rank_loss>, kOptional, kNone, "respawn|stop"},
     {"recovery", "max_respawns", "starts",
      "Starts in a row that may be lost without progress; then the run goes on with fewer ranks, or "
-     "ends if it is one of several nodes.",
+     "ends if it is one of several nodes. As often a job of `submit` starts the launcher of a node "
+     "other than the first again when it is killed.",
      recovery<&RecoverySection::max_respawns>, kOptional, between(0, 1e6)},
     {"recovery", "node_wait_s", "seconds",
-     "When a node is cut off or lost, wait this long for it to come back; then the run ends with "
-     "exit code 75, to be started again.",
+     "When a node is cut off or lost, wait this long for it to come back; then the other nodes go "
+     "on without it, or the run ends with exit code 75 where they are too few for its strategy.",
      recovery<&RecoverySection::node_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "snapshot_interval_steps", "steps",
      "Every rank copies its shard of the state this often (2 or more) into memory of its node that "
      "outlives its process: ranks that are started again go on from there. 0: only from "
-     "checkpoints. No effect where ranks share the launcher's process, or on several nodes with "
-     "strategies \"optimizer\" and \"gradient\".",
+     "checkpoints. No effect where ranks share the launcher's process.",
      recovery<&RecoverySection::snapshot_interval_steps>, kOptional, between(0, 1e6)},
     {"recovery", "buddy_snapshots", "",
-     "On several nodes, keep each node's snapshots in memory also on the next node, so that a node "
-     "that is lost as a whole can be started again and go on from there. Takes as much memory "
-     "again.",
+     "On several nodes, keep each node's snapshots in memory also on the next node, so that the "
+     "run goes on from there when a node is lost as a whole, with it started again or without it. "
+     "Takes as much memory again.",
      recovery<&RecoverySection::buddy_snapshots>},
 
     {"watchdog", "stall_s", "seconds",

@@ -9,13 +9,6 @@
 
 namespace train::engine {
 
-bool node_is_complete(const ShardPlan& plan, const RankSpan& node) {
-  const std::int64_t ranks = node.end - node.first;
-  return std::all_of(plan.groups().begin(), plan.groups().end(), [ranks](const ShardGroup& group) {
-    return group.weight_parts == group.state_parts || ranks >= group.state_parts;
-  });
-}
-
 Part node_part(const ShardPlan& plan, std::size_t group, std::int64_t rank, const RankSpan& node) {
   TRAIN_CHECK(rank >= node.first && rank < node.end, "rank {} is not of {} .. {}", rank, node.first,
               node.end);
@@ -30,6 +23,37 @@ std::vector<StateView> node_rows(const ShardPlan& plan, const Optimizer& optimiz
   std::vector<StateView> views;
   for (std::size_t group = 0; group < plan.groups().size(); ++group) {
     append_rows(plan.groups()[group], node_part(plan, group, rank, node), optimizer, views);
+  }
+  return views;
+}
+
+std::vector<StateView> kept_rows(const ShardPlan& plan, const Optimizer& optimizer,
+                                 std::int64_t rank) {
+  std::vector<StateView> views;
+  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
+    const ShardGroup& group = plan.groups()[index];
+    const Part kept = plan.state_part(index, rank);
+    append_rows(group, kept, optimizer, views);
+    if (!plan.resident(index)) {
+      continue;
+    }
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const Parameter& parameter = group.parameters[i];
+      const auto segment = std::find_if(kept.segments.begin(), kept.segments.end(),
+                                        [i](const Segment& each) { return each.parameter == i; });
+      const auto append = [&](std::int64_t first, std::int64_t end) {
+        if (first < end) {
+          views.push_back(
+              row_view(weight_name(parameter.name), parameter, first, end - first, nullptr));
+        }
+      };
+      if (segment == kept.segments.end()) {
+        append(0, parameter.rows);
+      } else {
+        append(0, segment->first_row);
+        append(segment->first_row + segment->rows, parameter.rows);
+      }
+    }
   }
   return views;
 }

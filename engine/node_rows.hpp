@@ -17,11 +17,6 @@ struct RankSpan {
   std::int64_t end = 1;  ///< One past the last.
 };
 
-/// Whether every rank of `node` finds among the state parts of the node's ranks all that it keeps
-/// between steps. Not so where weights are whole on a rank whose node lacks some rows' masters
-/// (optimizer, gradient, on several nodes).
-[[nodiscard]] bool node_is_complete(const ShardPlan& plan, const RankSpan& node);
-
 /// The rank's share of what its node's ranks keep: each row of their state parts is in the share of
 /// exactly one of them. With all ranks on one node that is reduce_part(). REQUIRES: `rank` is one
 /// of `node`.
@@ -32,7 +27,13 @@ struct RankSpan {
 [[nodiscard]] std::vector<StateView> node_rows(const ShardPlan& plan, const Optimizer& optimizer,
                                                std::int64_t rank, const RankSpan& node);
 
-/// Bytes of those rows.
+/// Rows of all that the rank keeps between steps, each once: weights and optimizer state of its
+/// state part, and weights that lie whole here while their masters do not (optimizer, gradient).
+/// The rows of RankEngine::state_views(); `data` is null.
+[[nodiscard]] std::vector<StateView> kept_rows(const ShardPlan& plan, const Optimizer& optimizer,
+                                               std::int64_t rank);
+
+/// Bytes of the rows of node_rows().
 [[nodiscard]] std::uint64_t node_bytes(const ShardPlan& plan, const Optimizer& optimizer,
                                        std::int64_t rank, const RankSpan& node);
 

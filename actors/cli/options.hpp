@@ -54,6 +54,7 @@ struct WorkerOptions {
   std::string credentials;          ///< Directory of what the head knows its own ranks by.
   std::int64_t memory = -1;         ///< Descriptor of the node's snapshots, to write; -1: none.
   std::int64_t memory_before = -1;  ///< The same of an earlier number of ranks, to read.
+  std::int64_t memory_buddy_before = -1;  ///< And of the node before's ranks then.
 };
 
 /// actortrain generate RUN_DIRECTORY

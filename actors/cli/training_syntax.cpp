@@ -79,6 +79,8 @@ void describe_worker(CLI::App& app, CommandSyntaxes& syntaxes) {
   add_integer(*command, "--memory", options->memory, "Where its snapshots in memory go");
   add_integer(*command, "--memory-before", options->memory_before,
               "Snapshots of an earlier number of ranks");
+  add_integer(*command, "--memory-buddy-before", options->memory_buddy_before,
+              "And those of the node before");
   syntaxes.push_back({command, [command, options] { return finish_worker(*command, *options); }});
 }
 

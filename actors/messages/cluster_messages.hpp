@@ -33,7 +33,8 @@ struct WorkerExited {
 };
 
 /// Launcher of another node -> head, its first word in a generation: none of its ranks runs.
-/// Answered by StartRanks when all nodes are there, or by GenerationOver.
+/// Answered by StartRanks when all nodes are there, or by GenerationOver. Nodes are called by their
+/// number in the Slurm step, whether or not all of them still take part.
 struct NodeJoined {
   std::int32_t node = 0;
   std::int64_t newest_step = -1;  ///< Of the snapshots in memory of all the node's ranks; -1: none.
@@ -41,6 +42,17 @@ struct NodeJoined {
   std::int64_t buddy_newest_step = -1;  ///< The same of the node before, whose buddy this one is.
   std::int64_t buddy_older_step = -1;
   std::string snapshots;  ///< Where it takes snapshots in memory, HOST:PORT; empty: nowhere.
+};
+
+/// Head -> launcher of another node, since some do not take part any more: its place among those
+/// that do, and what it goes on from. Answered by MemoryRestored: there is room for its snapshots.
+struct TakePlace {
+  std::int32_t place = 0;
+  std::int32_t nodes = 1;
+  std::int64_t ranks = 1;  ///< Of all nodes.
+  /// The place is a new one, and this step's snapshots of the ranks before are gone on from; -1: of
+  /// none.
+  std::int64_t memory_step = -1;
 };
 
 /// Head -> launcher of another node: make sure that the ranks of the node before it and its own
@@ -69,6 +81,7 @@ struct StartRanks {
 struct GenerationOver {
   bool again = false;
   std::int32_t exit_code = 0;  ///< Of the launcher, unless all its ranks have ended in order.
+  bool without = false;        ///< The run goes on without this node, which has come too late.
 };
 struct NodeIdle {
   std::int32_t node = 0;
@@ -132,6 +145,10 @@ typename Inspector::result_type inspect(Inspector& f, StartRanks& x) {
   return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step, x.buddy);
 }
 template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, TakePlace& x) {
+  return f(caf::meta::type_name("TakePlace"), x.place, x.nodes, x.ranks, x.memory_step);
+}
+template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, RestoreMemory& x) {
   return f(caf::meta::type_name("RestoreMemory"), x.step, x.give_to, x.take);
 }
@@ -141,7 +158,7 @@ typename Inspector::result_type inspect(Inspector& f, MemoryRestored& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, GenerationOver& x) {
-  return f(caf::meta::type_name("GenerationOver"), x.again, x.exit_code);
+  return f(caf::meta::type_name("GenerationOver"), x.again, x.exit_code, x.without);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, NodeIdle& x) {

@@ -16,6 +16,8 @@ struct Assignment {
   std::string config_text;        ///< Resolved, as TOML.
   std::string checkpoint;         ///< Directory to restore from; empty: initial weights.
   std::int64_t memory_step = -1;  ///< Restore this snapshot in memory instead; -1: none.
+  std::int64_t memory_ranks = 0;  ///< So many have written it,
+  std::string memory_holders;     ///< and here it is now: holders_text() of MemoryOrigin::holders.
   std::string run_directory;      ///< The run's.
   bool two_places = false;        ///< Nodes write checkpoints to disks of their own first.
   std::string checkpoint_tag;     ///< Of those under construction.
@@ -30,6 +32,8 @@ struct Assignment {
 /// Launcher -> its cluster: from here on it takes workers in, each with this assignment.
 struct OpenCluster {
   Assignment assignment;
+  std::int64_t ranks = 1;
+  std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() of those ranks.
 };
 
 /// Worker -> head: state restored, connected to all ranks; waits for commands.
@@ -63,8 +67,9 @@ struct ClusterFailed {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Assignment& x) {
   return f(caf::meta::type_name("Assignment"), x.generation, x.config_text, x.checkpoint,
-           x.memory_step, x.run_directory, x.two_places, x.checkpoint_tag, x.trace_directory,
-           x.threads, x.conductor, x.index, x.rendezvous, x.observer);
+           x.memory_step, x.memory_ranks, x.memory_holders, x.run_directory, x.two_places,
+           x.checkpoint_tag, x.trace_directory, x.threads, x.conductor, x.index, x.rendezvous,
+           x.observer);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {

@@ -25,6 +25,8 @@ struct ClusterState {
   std::set<std::int32_t> joined;
   std::map<caf::actor_addr, std::int32_t> processes;
   std::optional<Assignment> assignment;  // the same for all ranks; none: not open yet
+  std::int64_t ranks = 0;
+  std::uint64_t plan_digest = 0;
   ClusterReady ready;
   std::size_t ready_count = 0;
   bool over = false;    // the waiter has its answer
@@ -40,6 +42,7 @@ struct Cluster {
   [[nodiscard]] ClusterState& state() const { return self->state; }
   [[nodiscard]] std::string refusal(const JoinCluster& worker) const;
   [[nodiscard]] std::string disagreement(const WorkerReady& worker) const;
+  void open(const OpenCluster& order) const;
   void ready(const WorkerReady& worker) const;
   void exited(const WorkerExited& worker) const;
   void watch(std::int32_t rank) const;
@@ -59,8 +62,8 @@ std::string Cluster::refusal(const JoinCluster& worker) const {
         "rank {} on {} is actortrain {}, the head is {}: install the same version on every node",
         worker.rank, worker.host, worker.version, options.version);
   }
-  if (worker.rank < 0 || worker.rank >= options.ranks) {
-    return fmt::format("rank {} does not exist: parallel.ranks is {}", worker.rank, options.ranks);
+  if (worker.rank < 0 || worker.rank >= state().ranks) {
+    return fmt::format("rank {} does not exist: parallel.ranks is {}", worker.rank, state().ranks);
   }
   if (state().joined.contains(worker.rank)) {
     return fmt::format("rank {} is there already", worker.rank);
@@ -69,11 +72,11 @@ std::string Cluster::refusal(const JoinCluster& worker) const {
 }
 
 std::string Cluster::disagreement(const WorkerReady& worker) const {
-  if (worker.plan_digest != options.plan_digest) {
+  if (worker.plan_digest != state().plan_digest) {
     return fmt::format(
         "rank {} derives another plan ({:016x}) than the head ({:016x}): it sees other data in "
         "data.dir or runs another build; make both the same",
-        worker.rank, worker.plan_digest, options.plan_digest);
+        worker.rank, worker.plan_digest, state().plan_digest);
   }
   if (worker.kernel_set != options.kernel_set) {
     return fmt::format(
@@ -82,6 +85,14 @@ std::string Cluster::disagreement(const WorkerReady& worker) const {
         worker.rank, worker.kernel_set, options.kernel_set);
   }
   return {};
+}
+
+void Cluster::open(const OpenCluster& order) const {
+  state().assignment = order.assignment;
+  state().ranks = order.ranks;
+  state().plan_digest = order.plan_digest;
+  state().ready.ranks.resize(static_cast<std::size_t>(order.ranks));
+  state().ready.processes.resize(static_cast<std::size_t>(order.ranks));
 }
 
 void Cluster::ready(const WorkerReady& worker) const {
@@ -129,8 +140,6 @@ void Cluster::fail(const ClusterFailed& verdict) const {
 
 caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) {
   report_exceptions(self, "cluster", [] { return std::int64_t{-1}; });
-  self->state.ready.ranks.resize(static_cast<std::size_t>(options.ranks));
-  self->state.ready.processes.resize(static_cast<std::size_t>(options.ranks));
   const Cluster cluster{self, options};
   self->set_down_handler([cluster](const caf::down_msg& down) {
     cluster.fail_later({fmt::format("rank {} failed: its process is gone or cannot be reached",
@@ -138,7 +147,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
                         1, true});
   });
   return {
-      [cluster](const OpenCluster& open) { cluster.state().assignment = open.assignment; },
+      [cluster](const OpenCluster& order) { cluster.open(order); },
       [cluster](const JoinCluster& worker) -> caf::message {
         const std::string text = cluster.refusal(worker);
         if (!text.empty()) {
@@ -149,7 +158,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
         return caf::make_message(*cluster.state().assignment);
       },
       [cluster](const WorkerReady& worker) {
-        if (worker.rank >= 0 && worker.rank < cluster.options.ranks) {
+        if (worker.rank >= 0 && worker.rank < cluster.state().ranks) {
           cluster.ready(worker);
         }
       },

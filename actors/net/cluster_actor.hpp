@@ -12,7 +12,7 @@ namespace train::actors {
 /// The head's side of the start-up: takes in one worker per rank, hands each its assignment, and
 /// tells the waiter when all are ready.
 ///
-///   OpenCluster -> workers are taken in from here on.
+///   OpenCluster, once -> workers are taken in from here on.
 ///   JoinCluster -> Assignment, or Refused: another version of the program, a rank that does not
 ///     exist or is there already, a start-up that has not begun or is over.
 ///   WorkerReady of all -> ClusterReady to the waiter. A plan or kernel set that is not the head's
@@ -23,9 +23,7 @@ namespace train::actors {
 /// After ClusterReady: WorkerExited (of another node's launcher) goes to the conductor as
 /// RankFailed.
 struct ClusterOptions {
-  std::int64_t ranks = 1;
   std::string version;
-  std::uint64_t plan_digest = 0;
   std::string kernel_set;
   caf::actor waiter;
 };

@@ -9,7 +9,7 @@
 #include "actors/net/snapshot_receiver.hpp"
 #include "actors/net/snapshot_sender.hpp"
 #include "actors/run/node_memory.hpp"
-#include "configs/parallel_section.hpp"
+#include "actors/run/run_plan.hpp"
 #include "engine/base/result.hpp"
 
 namespace train::actors {
@@ -18,13 +18,13 @@ namespace train::actors {
 /// n - 1 has in memory, and gives it back when that node comes without. Beside training, never in
 /// its way: a link that is slow or cut makes a buddy's copy older, or absent.
 ///
-/// Threading: one thread. Ownership: shares the node's memory.
+/// Threading: one thread. Ownership: shares the node's memory as it is at each call, which may be
+/// laid out anew until keep().
 class BuddyLink {
  public:
   /// None if the node is nobody's buddy, or if it cannot listen (which is said).
   [[nodiscard]] static std::unique_ptr<BuddyLink> open(const CredentialFiles& credentials,
-                                                       const configs::ParallelSection& parallel,
-                                                       const NodeMemory& memory);
+                                                       const RunPlan& plan);
 
   /// Where this node takes snapshots, HOST:PORT.
   [[nodiscard]] std::string address() const { return to_string(receiver_->endpoint()); }
@@ -35,19 +35,13 @@ class BuddyLink {
 
   /// From here on the next node is sent what is sealed here (`buddy`: its address()), and what the
   /// node before sends is kept. Does not block.
-  void keep(const std::string& buddy);
+  void keep(const std::string& buddy, const NodeMemory& memory);
 
  private:
-  BuddyLink(CredentialFiles credentials, const NodeMemory& memory,
-            std::unique_ptr<SnapshotReceiver> receiver)
-      : credentials_(std::move(credentials)),
-        own_(memory.current()),
-        before_(memory.buddy()),
-        receiver_(std::move(receiver)) {}
+  BuddyLink(CredentialFiles credentials, std::unique_ptr<SnapshotReceiver> receiver)
+      : credentials_(std::move(credentials)), receiver_(std::move(receiver)) {}
 
   CredentialFiles credentials_;
-  SharedSnapshots own_;
-  SharedSnapshots before_;  // the node before this one's
   std::unique_ptr<SnapshotReceiver> receiver_;
   std::unique_ptr<SnapshotSender> sender_;
 };

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -21,17 +21,21 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kNodesIdle = 5s;  // of other nodes' ranks, from the word that the run is over
 
+/// Where the node is among `members`; none: it is not.
+std::optional<std::int64_t> place_of(const std::vector<std::int64_t>& members, std::int64_t node) {
+  const auto found = std::find(members.begin(), members.end(), node);
+  return found == members.end() ? std::nullopt : std::optional(found - members.begin());
+}
+
 }  // namespace
 
 HeadNetwork::HeadNetwork(const PreparedRun& run)
-    : place_(run.place),
+    : members_(run.members),
       generation_(run.generation),
       system_(config_),
       self_(system_),
       cluster_(spawn_cluster(system_,
-                             {.ranks = run.config().parallel.ranks,
-                              .version = ACTORTRAIN_VERSION,
-                              .plan_digest = run.plan.plan_digest,
+                             {.version = ACTORTRAIN_VERSION,
                               .kernel_set = engine::kernel_set_name(run.config().runtime.device),
                               .waiter = caf::actor_cast<caf::actor>(self_)})) {}
 
@@ -63,15 +67,16 @@ Status HeadNetwork::open_door(const PreparedRun& run) {
     return door.error();
   }
   door_ = std::move(door).value();
-  link_ = BuddyLink::open(*credentials, run.config().parallel, run.memory);
+  link_ = BuddyLink::open(*credentials, run.plan);
   return {};
 }
 
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-  if (node.node <= 0 || node.node >= place_.nodes || !launcher) {
-    return;
+  const auto place = place_of(members_, node.node);
+  if (!launcher || !place || *place == 0) {
+    return came_late(node, launcher);
   }
-  Launcher& known = launchers_[node.node];
+  Launcher& known = launchers_[*place];
   const auto held = [](std::int64_t newest, std::int64_t older) {
     HeldSteps steps = {newest, older};
     std::erase_if(steps, [](std::int64_t step) { return step < 0; });
@@ -84,8 +89,14 @@ void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& la
   self_->monitor(known.actor);
 }
 
+void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+  if (launcher && !place_of(members_, node.node)) {
+    self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
+  }
+}
+
 NodesMet HeadNetwork::meet(std::optional<Clock::time_point> deadline) {
-  const auto all = static_cast<std::size_t>(place_.nodes - 1);
+  const auto all = static_cast<std::size_t>(count() - 1);
   while (launchers_.size() < all && stop_signal() == 0 && (!deadline || Clock::now() < *deadline)) {
     self_->receive([&](const NodeJoined& node,
                        const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
@@ -93,31 +104,77 @@ NodesMet HeadNetwork::meet(std::optional<Clock::time_point> deadline) {
                    caf::after(50ms) >> [] {});
   }
   NodesMet met;
-  for (std::int64_t node = 1; node < place_.nodes; ++node) {
-    if (const auto launcher = launchers_.find(node); launcher != launchers_.end()) {
-      met.held.push_back(launcher->second.held);
-    } else {
-      met.missing.push_back(node);
+  for (std::int64_t place = 1; place < count(); ++place) {
+    const auto launcher = launchers_.find(place);
+    met.held.push_back(launcher == launchers_.end() ? NodeSteps() : launcher->second.held);
+    if (launcher == launchers_.end()) {
+      met.missing.push_back(place);
     }
-  }
-  if (!met.complete()) {
-    end_nodes(kExitStopped);
   }
   return met;
 }
 
-std::string HeadNetwork::snapshots_of(std::int64_t node) const {
-  if (node % place_.nodes == 0) {
+void HeadNetwork::go_on_with(std::span<const std::int64_t> left) {
+  std::vector<std::int64_t> members;
+  std::map<std::int64_t, Launcher> launchers;
+  for (const std::int64_t place : left) {
+    if (place > 0) {
+      launchers.emplace(static_cast<std::int64_t>(members.size()), std::move(launchers_.at(place)));
+    }
+    members.push_back(members_[static_cast<std::size_t>(place)]);
+  }
+  members_ = std::move(members);
+  launchers_ = std::move(launchers);
+}
+
+Status HeadNetwork::give_places(const PreparedRun& run, std::int64_t memory_step) {
+  std::set<std::int64_t> awaited;
+  for (const auto& [place, launcher] : launchers_) {
+    self_->send(launcher.actor, TakePlace{.place = static_cast<std::int32_t>(place),
+                                          .nodes = static_cast<std::int32_t>(count()),
+                                          .ranks = run.config().parallel.ranks,
+                                          .memory_step = memory_step});
+    awaited.insert(place);
+  }
+  return await_answers(std::move(awaited));
+}
+
+/// Of MemoryRestored from the nodes at `places`.
+Status HeadNetwork::await_answers(std::set<std::int64_t> places) {
+  Status result;
+  while (result && !places.empty()) {
+    self_->receive(
+        [&](const MemoryRestored& done) {
+          places.erase(place_of(members_, done.node).value_or(-1));
+          if (!done.failure.empty()) {
+            result = failure(fmt::format("node {}: {}", done.node, done.failure));
+          }
+        },
+        [&](const caf::down_msg& down) {
+          if (const auto place = node_lost(down)) {
+            result =
+                failure(fmt::format("node {} is lost", members_[static_cast<std::size_t>(*place)]));
+          }
+        });
+  }
+  return result;
+}
+
+std::string HeadNetwork::snapshots_of(std::int64_t place) const {
+  if (count() == 1) {
+    return {};
+  }
+  if (place % count() == 0) {
     return link_ ? link_->address() : std::string();
   }
-  const auto launcher = launchers_.find(node);
+  const auto launcher = launchers_.find(place);
   return launcher == launchers_.end() ? std::string() : launcher->second.snapshots;
 }
 
 std::optional<std::int64_t> HeadNetwork::missing() const {
-  for (std::int64_t node = 1; node < place_.nodes; ++node) {
-    if (!launchers_.contains(node)) {
-      return node;
+  for (std::int64_t place = 1; place < count(); ++place) {
+    if (!launchers_.contains(place)) {
+      return place;
     }
   }
   return std::nullopt;
@@ -130,8 +187,8 @@ Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
   };
   RestoreMemory here;
   std::set<std::int64_t> awaited;
-  for (std::int64_t node = 0; node < place_.nodes; ++node) {
-    const std::int64_t before = (node + place_.nodes - 1) % place_.nodes;
+  for (std::int64_t node = 0; node < count(); ++node) {
+    const std::int64_t before = (node + count() - 1) % count();
     const RestoreMemory order{.step = step,
                               .give_to = lacks(before) ? snapshots_of(before) : std::string(),
                               .take = lacks(node)};
@@ -149,31 +206,16 @@ Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
     TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(here, own)
                                 : Status(failure("node 0 takes and gives no snapshots")));
   }
-  Status result;
-  while (result && !awaited.empty()) {
-    self_->receive(
-        [&](const MemoryRestored& done) {
-          awaited.erase(done.node);
-          if (!done.failure.empty()) {
-            result = failure(fmt::format("node {}: {}", done.node, done.failure));
-          }
-        },
-        [&](const caf::down_msg& down) {
-          if (const auto node = node_lost(down)) {
-            result = failure(fmt::format("node {} is lost", *node));
-          }
-        });
-  }
-  return result;
+  return await_answers(std::move(awaited));
 }
 
-void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step) {
-  for (const auto& [node, launcher] : launchers_) {
+void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own) {
+  for (const auto& [place, launcher] : launchers_) {
     self_->send(launcher.actor,
-                StartRanks{generation_, memory_step.value_or(-1), snapshots_of(node + 1)});
+                StartRanks{generation_, memory_step.value_or(-1), snapshots_of(place + 1)});
   }
   if (link_) {
-    link_->keep(snapshots_of(1));
+    link_->keep(snapshots_of(1), own);
   }
 }
 
@@ -201,9 +243,10 @@ void HeadNetwork::end_nodes(std::int32_t exit_code) {
   }
   const auto deadline = Clock::now() + kNodesIdle;
   while (!launchers_.empty() && Clock::now() < deadline) {
-    self_->receive([&](const NodeIdle& idle) { launchers_.erase(idle.node); },
-                   [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
-                   caf::after(50ms) >> [] {});
+    self_->receive(
+        [&](const NodeIdle& idle) { launchers_.erase(place_of(members_, idle.node).value_or(-1)); },
+        [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
+        caf::after(50ms) >> [] {});
   }
   launchers_.clear();
 }

@@ -6,6 +6,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/net/head_door.hpp"
@@ -37,20 +41,30 @@ class HeadNetwork {
   [[nodiscard]] const caf::actor& cluster() const { return cluster_; }
   [[nodiscard]] const Endpoint& endpoint() const { return door_->endpoint(); }
 
-  /// Waits until the launchers of all other nodes are there, at most until `deadline` (none: as
-  /// long as it takes) and until a signal. Unless they are, those that came are told to end.
+  /// Waits until the launchers of all other nodes that take part are there, at most until
+  /// `deadline` (none: as long as it takes) and until a signal.
   [[nodiscard]] NodesMet meet(std::optional<std::chrono::steady_clock::time_point> deadline);
+  /// After meet() of fewer: these are all from here on. `left`: their places until now, ascending;
+  /// 0 is one. REQUIRES: they have come.
+  void go_on_with(std::span<const std::int64_t> left);
+  /// Every other node takes its place in `run`, with room for its snapshots; `memory_step`: see
+  /// TakePlace. Blocks. Errors (failure): a node that has no room, or is lost.
+  [[nodiscard]] Status give_places(const PreparedRun& run, std::int64_t memory_step);
   /// After meet() of all: every node gets what it lacks of its ranks' snapshots of `step` back from
   /// the next one, its buddy; blocks while bytes move. Errors (failure): a node that could not, or
   /// is lost. REQUIRES: of each node, it or its buddy has that step.
   [[nodiscard]] Status restore_memory(std::int64_t step, NodeMemory& own);
-  /// A node whose launcher is not there any more; none: all are.
+  /// The place of a node whose launcher is not there any more; none: all are.
   [[nodiscard]] std::optional<std::int64_t> missing() const;
   /// Every node starts its ranks, from its snapshots in memory of `memory_step` or, if there is
   /// none, as their assignment says. REQUIRES: the cluster is open.
-  void start_ranks(std::optional<std::int64_t> memory_step);
-  /// The node whose launcher has ended or cannot be reached; none: it was somebody else.
+  void start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own);
+  /// The place of the node whose launcher has ended or cannot be reached; none: it was somebody
+  /// else.
   [[nodiscard]] std::optional<std::int64_t> node_lost(const caf::down_msg& down);
+  /// The launcher of a node that comes while ranks run: one that does not take part any more is
+  /// told to end; another has still to be missed.
+  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
   /// The launchers are to join the next generation; does not wait.
   void go_on();
   /// They are to end, with `exit_code`; waits until none of their ranks runs, a few seconds at
@@ -62,7 +76,10 @@ class HeadNetwork {
   void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
   Status open_door(const PreparedRun& run);
 
-  const NodePlace place_;
+  Status await_answers(std::set<std::int64_t> places);
+  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
+
+  std::vector<std::int64_t> members_;  // PreparedRun::members
   const std::uint32_t generation_;
   ControlConfig config_;
   caf::actor_system system_;
@@ -73,8 +90,9 @@ class HeadNetwork {
     NodeSteps held;
     std::string snapshots;  // where it takes them
   };
-  [[nodiscard]] std::string snapshots_of(std::int64_t node) const;
-  std::map<std::int64_t, Launcher> launchers_;  // by node, as far as they are there
+  /// Where the node at `place`, or for the last one node 0, takes them; empty: nowhere.
+  [[nodiscard]] std::string snapshots_of(std::int64_t place) const;
+  std::map<std::int64_t, Launcher> launchers_;  // by place, as far as they are there
   std::unique_ptr<HeadDoor> door_;
   std::unique_ptr<BuddyLink> link_;
 };

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "actors/run/respawns.hpp"
-#include "checkpoint/row_map.hpp"
 #include "engine/base/check.hpp"
-#include "engine/host_state.hpp"
 #include "engine/optimizer/registry.hpp"
 
 namespace train::actors {
@@ -20,8 +19,19 @@ HeldSteps steps_of(const SharedSnapshots& snapshots) {
   return snapshots ? snapshots->whole_steps() : HeldSteps();
 }
 
-bool has_buddies(const RunPlan& plan) {
-  return plan.config.parallel.nodes > 1 && plan.config.recovery.buddy_snapshots;
+bool same_ranks(const MemorySnapshots::Layout& a, const MemorySnapshots::Layout& b) {
+  return a.plan_digest == b.plan_digest && a.first_rank == b.first_rank &&
+         a.shard_bytes == b.shard_bytes;
+}
+
+/// By node: the one that has its ranks' snapshots of `step`, it or the next. REQUIRES: one has.
+std::vector<std::int32_t> holders_of(std::span<const NodeSteps> nodes, std::int64_t step) {
+  std::vector<std::int32_t> holders;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    const std::size_t holder = has_step(nodes[node].own, step) ? node : (node + 1) % nodes.size();
+    holders.push_back(static_cast<std::int32_t>(holder));
+  }
+  return holders;
 }
 
 Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, const char* mend) {
@@ -37,19 +47,12 @@ Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, co
 }  // namespace
 
 bool keeps_in_memory(const RunPlan& plan) {
-  const configs::RunConfig& config = plan.config;
-  if (config.recovery.snapshot_interval_steps == 0 || !can_respawn(config)) {
-    return false;
-  }
-  const auto shards = engine::plan_of(plan.engine);
-  TRAIN_CHECK(shards.ok(), "{}", shards.error().message);  // plan_run() has made it before
-  for (NodePlace place{.nodes = config.parallel.nodes}; place.node < place.nodes; ++place.node) {
-    const auto [first, end] = place.ranks(shards->ranks());
-    if (!engine::node_is_complete(*shards, {first, end})) {
-      return false;
-    }
-  }
-  return true;
+  return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan.config);
+}
+
+bool has_buddies(const RunPlan& plan) {
+  return keeps_in_memory(plan) && plan.config.parallel.nodes > 1 &&
+         plan.config.recovery.buddy_snapshots;
 }
 
 std::int64_t memory_slots(const RunPlan& plan) {
@@ -82,11 +85,15 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place) {
   const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
   const auto layout =
       keeps ? memory_layout(plan.engine, place) : checkpoint::MemorySnapshots::Layout();
-  if (keeps && now_ && now_->layout().plan_digest == layout.plan_digest) {
+  if (keeps && now_ && same_ranks(now_->layout(), layout)) {
     return {};
   }
-  if (step_ && !before_) {
-    before_ = std::move(now_);
+  if (origin_ && before_.empty()) {
+    for (const SharedSnapshots& snapshots : {now_, buddy_}) {
+      if (snapshots) {
+        before_.push_back(snapshots);
+      }
+    }
   }
   now_.reset();  // gives its memory back before more is taken
   buddy_.reset();
@@ -124,65 +131,71 @@ void NodeMemory::keep_only(std::optional<std::int64_t> step) {
 }
 
 void NodeMemory::go_on_from(std::optional<std::int64_t> step) {
-  step_ = now_ ? step : std::nullopt;
-  keep_only(step_);
+  before_.clear();
+  origin_.reset();
+  if (now_ && step) {
+    origin_ = MemoryOrigin{.step = *step, .ranks = now_->layout().ranks, .holders = {}};
+  }
+  keep_only(now_ ? step : std::nullopt);
 }
 
 std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
                                                   std::span<const NodeSteps> elsewhere) {
   std::vector<NodeSteps> nodes = {held()};
   nodes.insert(nodes.end(), elsewhere.begin(), elsewhere.end());
-  step_ = newest_common(nodes, reported);
-  keep_only(step_);
-  if (step_) {
-    before_.reset();
-  } else if (const NodeSteps before{.own = steps_of(before_), .buddy = {}};
-             (step_ = newest_common({&before, 1}, reported)).has_value()) {
-    before_->keep_only(step_);
-  } else {
-    before_.reset();
+  const auto step = newest_common(nodes, reported);
+  keep_only(step);
+  if (step && now_) {
+    before_.clear();
+    origin_ = {.step = *step, .ranks = now_->layout().ranks, .holders = holders_of(nodes, *step)};
+    return step;
   }
-  return step_;
+  // The generation with other numbers ended before its ranks had written anything.
+  const bool whole = origin_ && !before_.empty() && origin_->step <= reported &&
+                     std::all_of(origin_->holders.begin(), origin_->holders.end(),
+                                 [](std::int32_t holder) { return holder == 0; });
+  if (!whole) {
+    forget();
+    return std::nullopt;
+  }
+  return origin_->step;
+}
+
+void NodeMemory::returned_to_owners() {
+  if (origin_) {
+    std::iota(origin_->holders.begin(), origin_->holders.end(), 0);
+  }
+}
+
+void NodeMemory::renumber_holders(std::span<const std::int32_t> now) {
+  if (origin_) {
+    for (std::int32_t& holder : origin_->holders) {
+      holder = now[static_cast<std::size_t>(holder)];
+    }
+  }
 }
 
 void NodeMemory::forget() {
-  step_.reset();
-  before_.reset();
+  origin_.reset();
+  before_.clear();
   keep_only(std::nullopt);
 }
 
-std::optional<MemoryStart> NodeMemory::start() const {
-  return step_ ? std::optional(MemoryStart{before_ ? before_ : now_, *step_}) : std::nullopt;
+void NodeMemory::settle() {
+  if (!before_.empty() && now_ && origin_ && has_step(now_->sealed_steps(), origin_->step)) {
+    before_.clear();
+  }
 }
 
-Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine) {
-  const MemorySnapshots::Layout& layout = start.snapshots->layout();
-  engine::RankEngine::Options options = engine.options();
-  options.parallel.ranks = layout.ranks;
-  const auto plan = engine::plan_of(options);
-  const std::string source = fmt::format("the snapshot in memory of step {}", start.step);
-  if (!plan || plan->digest() != layout.plan_digest) {
-    return failure(source + " is of another plan");
+std::optional<MemoryStart> NodeMemory::start() const {
+  if (!origin_) {
+    return std::nullopt;
   }
-  std::vector<engine::StateView> held;
-  const engine::RankSpan node = ranks_of(layout);
-  for (std::int64_t rank = node.first; rank < node.end; ++rank) {
-    const auto bytes = start.snapshots->bytes_of(rank, start.step);
-    std::size_t at = 0;
-    for (engine::StateView& view : engine::node_rows(*plan, engine.optimizer(), rank, node)) {
-      if (view.size_bytes > bytes.size() - at) {
-        return failure(fmt::format("{} has no rows of rank {}", source, rank));
-      }
-      view.data = bytes.data() + at;
-      at += view.size_bytes;
-      held.push_back(std::move(view));
-    }
+  MemoryStart start{.origin = *origin_, .here = before_};
+  if (before_.empty() && now_) {
+    start.here.push_back(now_);
   }
-  engine::HostState state(engine.device(), engine.state_views());
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore_held(source, held, state.views()));
-  state.store();
-  engine.settle_restored();
-  return {};
+  return start;
 }
 
 }  // namespace train::actors

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/net/node_place.hpp"
+#include "actors/run/memory_restore.hpp"
 #include "actors/run/nodes_met.hpp"
 #include "actors/run/run_plan.hpp"
 #include "checkpoint/memory_snapshots.hpp"
@@ -17,20 +18,12 @@
 
 namespace train::actors {
 
-using SharedSnapshots = std::shared_ptr<const checkpoint::MemorySnapshots>;
-
-/// Where a rank finds the state to go on from in memory.
-struct MemoryStart {
-  SharedSnapshots snapshots;
-  std::int64_t step = 0;
-};
-
 /// The snapshots in memory of this node's ranks, from generation to generation. Held by the
 /// launcher of each node; while ranks run only they write. The head says which one all go on from.
 class NodeMemory {
  public:
   /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet, and for
-  /// those of the node before if this is its buddy. What was found by look_back() stays readable.
+  /// those of the node before if this is its buddy. What the ranks go on from stays readable.
   /// Errors (user): too little memory; names the key.
   [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place);
 
@@ -43,11 +36,19 @@ class NodeMemory {
   /// Other snapshots than of `step` are given up, so that there is room for those that are missing.
   /// REQUIRES: no rank runs.
   void keep_only(std::optional<std::int64_t> step);
+  /// On the head, after look_back(): every node has its own ranks' snapshots again.
+  void returned_to_owners();
+  /// On the head, after look_back(): the nodes that hold them have other numbers now. `now`: by
+  /// their number until now. REQUIRES: it has those of all holders.
+  void renumber_holders(std::span<const std::int32_t> now);
   /// On another node: the ranks go on from `step`, other snapshots are given up; none: all are.
   /// REQUIRES: no rank runs.
   void go_on_from(std::optional<std::int64_t> step);
   /// What look_back() found is of no use.
   void forget();
+  /// Once the ranks have written what they go on from to current(), as they do before they train:
+  /// before() is given up. Cheap.
+  void settle();
 
   /// What look_back() found, if it is not forgotten.
   [[nodiscard]] std::optional<MemoryStart> start() const;
@@ -55,19 +56,21 @@ class NodeMemory {
   [[nodiscard]] const SharedSnapshots& current() const { return now_; }
   /// The room for snapshots of the node before; none: this node is nobody's buddy.
   [[nodiscard]] const SharedSnapshots& buddy() const { return buddy_; }
-  /// Of the generation to go on from, if it was another number of ranks; else none.
-  [[nodiscard]] const SharedSnapshots& before() const { return before_; }
+  /// Of the ranks to go on from, if their numbers were others: of this node, and of the one before.
+  [[nodiscard]] const std::vector<SharedSnapshots>& before() const { return before_; }
 
  private:
   SharedSnapshots now_;
   SharedSnapshots buddy_;
-  SharedSnapshots before_;
-  std::optional<std::int64_t> step_;
+  std::vector<SharedSnapshots> before_;
+  std::optional<MemoryOrigin> origin_;
 };
 
-/// Whether the ranks of this run keep snapshots in memory: it may recover from them, and each node
-/// alone has all that its ranks keep.
+/// Whether the ranks of this run keep snapshots in memory: it may recover from them.
 [[nodiscard]] bool keeps_in_memory(const RunPlan& plan);
+
+/// Whether each node keeps the snapshots of the node before it, too.
+[[nodiscard]] bool has_buddies(const RunPlan& plan);
 
 /// How many times a node of the run keeps each shard that it has room for: its own, and as a buddy
 /// those of another node. 0: the run keeps no snapshots in memory.
@@ -79,9 +82,5 @@ class NodeMemory {
 /// What each rank of the node has to have room for.
 [[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(
     const engine::RankEngine::Options& options, const NodePlace& place);
-
-/// Fills what the engine's rank keeps from the snapshots of its node's ranks. Errors (failure): one
-/// is missing, or of another plan.
-[[nodiscard]] Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine);
 
 }  // namespace train::actors

@@ -34,6 +34,7 @@ constexpr auto kBetweenKnocks = 100ms;
 constexpr auto kEndWithoutHead = 3s;      // of ranks that nobody leads any more
 constexpr auto kEndAfterFailure = 200ms;  // of ranks of a generation that is over
 constexpr auto kVerdictTime = 10s;        // from the end of all ranks here to the head's word
+constexpr auto kBetweenLooks = 1s;        // at what the ranks have in memory
 constexpr auto kHeadNoticesLater = 10s;   // that a node is gone, than the node that the head is
 
 /// How a generation of ranks ended on this node.
@@ -42,16 +43,19 @@ struct NodeEnd {
   int exit_code = kExitFailure;
 };
 
+/// What a node's launcher has from generation to generation.
+struct NodeRun {
+  RunPlan plan;
+  NodePlace place;         ///< Among the nodes that take part.
+  std::int64_t node = 0;   ///< As the nodes were first numbered.
+  NodeMemory memory = {};  ///< Of its ranks, and of those of the node before.
+};
+
 /// One generation of this node's ranks, from its knock at the head's door.
 class NodeGeneration {
  public:
-  NodeGeneration(const RunPlan& plan, const NodePlace& place, fs::path root, NodeMemory& memory)
-      : plan_(plan),
-        place_(place),
-        root_(std::move(root)),
-        memory_(memory),
-        system_(config_),
-        self_(system_) {}
+  NodeGeneration(NodeRun& run, fs::path root)
+      : run_(run), root_(std::move(root)), system_(config_), self_(system_) {}
 
   /// `patience`: for the head's door. Errors: it stays shut.
   Result<NodeEnd> run(const Endpoint& endpoint, std::chrono::milliseconds patience);
@@ -59,14 +63,13 @@ class NodeGeneration {
  private:
   bool ordered();
   [[nodiscard]] NodeJoined introduction() const;
-  void restore(const RestoreMemory& order);
+  Status take_place(const TakePlace& order);
+  void answer(const Status& done);
   void follow(std::int64_t ranks);
   [[nodiscard]] NodeEnd verdict(bool started) const;
 
-  const RunPlan& plan_;
-  const NodePlace& place_;
+  NodeRun& run_;
   fs::path root_;
-  NodeMemory& memory_;
   ControlConfig config_;
   caf::actor_system system_;
   caf::scoped_actor self_;
@@ -74,6 +77,7 @@ class NodeGeneration {
   std::unique_ptr<BuddyLink> link_;
   std::atomic<bool> clean_{true};  // no rank has ended in disorder
   bool alone_ = false;             // the head has ended or cannot be reached
+  bool new_place_ = false;         // the ranks go on from those of the place before
   std::optional<GenerationOver> over_;
 };
 
@@ -84,13 +88,18 @@ bool NodeGeneration::ordered() {
     self_->receive(
         [&](const StartRanks& order) {
           const std::int64_t step = order.memory_step;
-          memory_.go_on_from(step >= 0 ? std::optional(step) : std::nullopt);
+          if (step < 0 || !new_place_) {
+            run_.memory.go_on_from(step >= 0 ? std::optional(step) : std::nullopt);
+          }
           if (link_) {
-            link_->keep(order.buddy);
+            link_->keep(order.buddy, run_.memory);
           }
           start = true;
         },
-        [&](const RestoreMemory& order) { restore(order); },
+        [&](const TakePlace& order) { answer(take_place(order)); },
+        [&](const RestoreMemory& order) {
+          answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
+        },
         [&](const GenerationOver& over) { over_ = over; },
         [&](const caf::down_msg&) { alone_ = true; });
   }
@@ -101,8 +110,8 @@ NodeJoined NodeGeneration::introduction() const {
   const auto step = [](const HeldSteps& steps, std::size_t index) {
     return index < steps.size() ? steps[index] : -1;
   };
-  const NodeSteps held = memory_.held();
-  return {.node = static_cast<std::int32_t>(place_.node),
+  const NodeSteps held = run_.memory.held();
+  return {.node = static_cast<std::int32_t>(run_.node),
           .newest_step = step(held.own, 0),
           .older_step = step(held.own, 1),
           .buddy_newest_step = step(held.buddy, 0),
@@ -110,10 +119,27 @@ NodeJoined NodeGeneration::introduction() const {
           .snapshots = link_ ? link_->address() : ""};
 }
 
-void NodeGeneration::restore(const RestoreMemory& order) {
-  const Status done = link_ ? link_->restore(order, memory_) : failure("it is nobody's buddy");
-  self_->send(head_, MemoryRestored{static_cast<std::int32_t>(place_.node),
+void NodeGeneration::answer(const Status& done) {
+  self_->send(head_, MemoryRestored{static_cast<std::int32_t>(run_.node),
                                     done ? std::string() : done.error().message});
+}
+
+Status NodeGeneration::take_place(const TakePlace& order) {
+  configs::RunConfig config = run_.plan.config;
+  config.parallel.nodes = order.nodes;
+  config.parallel.ranks = order.ranks;
+  auto plan = plan_run(config);
+  if (!plan) {
+    return plan.error();
+  }
+  run_.plan = std::move(plan).value();
+  run_.place.node = order.place;
+  run_.place.nodes = order.nodes;
+  new_place_ = order.memory_step >= 0;
+  if (new_place_) {
+    run_.memory.go_on_from(order.memory_step);
+  }
+  return run_.memory.make_room(run_.plan, run_.place);
 }
 
 /// Until all ranks here have ended, and the head has said what follows if they ended in disorder;
@@ -122,7 +148,8 @@ void NodeGeneration::follow(std::int64_t ranks) {
   const auto hear = [&](const GenerationOver& over) { over_ = over; };
   const auto down = [&](const caf::down_msg&) { alone_ = true; };
   while (ranks > 0 && !alone_ && !(over_ && over_->again)) {
-    self_->receive([&](const WorkerExited&) { --ranks; }, hear, down);
+    self_->receive([&](const WorkerExited&) { --ranks; }, hear, down,
+                   caf::after(kBetweenLooks) >> [&] { run_.memory.settle(); });
   }
   bool waiting = !clean_ && !alone_ && !over_;
   while (waiting) {
@@ -138,13 +165,17 @@ NodeEnd NodeGeneration::verdict(bool started) const {
   if (started && clean_) {
     return {.again = false, .exit_code = kExitFinished};
   }
+  if (over_ && over_->without) {
+    log_warning(fmt::format("node {}: comes too late, the run goes on without it", run_.node));
+    return {.again = false, .exit_code = kExitFinished};
+  }
   if (over_) {
     return {.again = over_->again, .exit_code = over_->exit_code};
   }
-  if (alone_ && can_respawn(plan_.config)) {
+  if (alone_ && can_respawn(run_.plan.config)) {
     return {.again = true};  // it may come back
   }
-  log_error(fmt::format("node {}: the head is gone", place_.node));
+  log_error(fmt::format("node {}: the head is gone", run_.node));
   return {};
 }
 
@@ -159,7 +190,7 @@ Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milli
   }
   head_ = *head;
   self_->monitor(head_);
-  link_ = BuddyLink::open(*credentials, plan_.config.parallel, memory_);
+  link_ = BuddyLink::open(*credentials, run_.plan);
   self_->send(head_, introduction());
   WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
     const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text, end.killed};
@@ -171,15 +202,15 @@ Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milli
   });
   const bool started = ordered();
   if (started) {
-    const std::int64_t ranks = plan_.config.parallel.ranks;
-    start_workers(workers, place_, ranks, endpoint, root_, memory_);
-    const auto [first, end] = place_.ranks(ranks);
+    const std::int64_t ranks = run_.plan.config.parallel.ranks;
+    start_workers(workers, run_.place, ranks, endpoint, root_, run_.memory);
+    const auto [first, end] = run_.place.ranks(ranks);
     follow(end - first);
   }
   // The head goes last when all is well; ranks that had joined it know that it is gone.
   workers.terminate_all(over_ && over_->again ? kEndAfterFailure : kEndWithoutHead);
   if (over_ && !over_->again) {
-    self_->send(head_, NodeIdle{static_cast<std::int32_t>(place_.node)});
+    self_->send(head_, NodeIdle{static_cast<std::int32_t>(run_.node)});
   }
   return verdict(started);
 }
@@ -198,17 +229,16 @@ Result<Endpoint> find_head_again(const NodePlace& place, std::uint32_t from, con
 
 /// The first generation that this launcher takes part in: not always that of the run, for it may
 /// have been started anew. `from` is then the one after it.
-Result<NodeEnd> run_first(const RunPlan& plan, const NodePlace& place, const fs::path& root,
-                          NodeMemory& memory, std::uint32_t& from) {
+Result<NodeEnd> run_first(NodeRun& run, const fs::path& root, std::uint32_t& from) {
   const auto deadline = Clock::now() + kKnockTime;
   for (;;) {
-    const auto endpoint = find_head(place, 0, endpoint_file(root));
+    const auto endpoint = find_head(run.place, 0, endpoint_file(root));
     if (!endpoint) {
       return endpoint.error();
     }
-    from = place.generation_of(endpoint->start).value_or(0) + 1;
+    from = run.place.generation_of(endpoint->start).value_or(0) + 1;
     // What was found may be of a generation that is at its end.
-    auto end = NodeGeneration(plan, place, root, memory).run(*endpoint, kFirstKnock);
+    auto end = NodeGeneration(run, root).run(*endpoint, kFirstKnock);
     if (end || Clock::now() >= deadline || stop_signal() != 0) {
       return end;
     }
@@ -216,14 +246,14 @@ Result<NodeEnd> run_first(const RunPlan& plan, const NodePlace& place, const fs:
   }
 }
 
-int head_gone(const RunPlan& plan, const NodePlace& place) {
+int head_gone(const NodeRun& run) {
   if (const int signal = stop_signal(); signal != 0) {
-    log_info(fmt::format("node {}: stopped by signal {} without the head", place.node, signal));
+    log_info(fmt::format("node {}: stopped by signal {} without the head", run.node, signal));
   } else {
     log_error(fmt::format(
         "node {}: the head is gone, and has not come back within {} s (recovery.node_wait_s); run "
         "it again to go on from the newest checkpoint",
-        place.node, plan.config.recovery.node_wait_s));
+        run.node, run.plan.config.recovery.node_wait_s));
   }
   return kExitStopped;
 }
@@ -248,35 +278,35 @@ void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_
       }
     };
     hand_over("--memory", memory.current());
-    hand_over("--memory-before", memory.before());
+    const std::vector<SharedSnapshots>& before = memory.before();
+    hand_over("--memory-before", before.empty() ? nullptr : before.front());
+    hand_over("--memory-buddy-before", before.size() < 2 ? nullptr : before.back());
     workers.start(number, std::move(words), std::move(inherited));
   }
 }
 
-int run_node(const RunPlan& plan, const NodePlace& place) {
+int run_node(RunPlan plan, const NodePlace& place) {
   const fs::path root = fs::path(plan.config.run.dir) / plan.config.run.name;
+  const std::chrono::seconds wait(plan.config.recovery.node_wait_s);
   const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
-  NodeMemory memory;
-  if (const Status room = memory.make_room(plan, place); !room) {
-    log_error(fmt::format("node {}: {}", place.node, room.error().message));
+  NodeRun run{.plan = std::move(plan), .place = place, .node = place.node};
+  if (const Status room = run.memory.make_room(run.plan, place); !room) {
+    log_error(fmt::format("node {}: {}", run.node, room.error().message));
     return room.error().exit_code();
   }
   std::uint32_t from = 0;
-  auto end = run_first(plan, place, root, memory, from);
+  auto end = run_first(run, root, from);
   while (end && end->again) {
-    const auto patience =
-        std::chrono::seconds(plan.config.recovery.node_wait_s) + kHeadNoticesLater;
-    const auto deadline = Clock::now() + patience;
-    const auto endpoint = find_head_again(place, from, endpoint_file(root), deadline);
+    const auto deadline = Clock::now() + wait + kHeadNoticesLater;
+    const auto endpoint = find_head_again(run.place, from, endpoint_file(root), deadline);
     if (!endpoint) {
-      return head_gone(plan, place);
+      return head_gone(run);
     }
-    from = place.generation_of(endpoint->start).value_or(from) + 1;
-    end =
-        NodeGeneration(plan, place, root, memory)
-            .run(*endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
+    from = run.place.generation_of(endpoint->start).value_or(from) + 1;
+    end = NodeGeneration(run, root).run(
+        *endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
     if (!end) {
-      return head_gone(plan, place);
+      return head_gone(run);
     }
   }
   if (!end) {

@@ -25,6 +25,6 @@ void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_
 
 /// On a node that is not the head's: starts this node's ranks, which follow the head, and again for
 /// each further generation of them, until the head or the run is at its end. Returns the exit code.
-[[nodiscard]] int run_node(const RunPlan& plan, const NodePlace& place);
+[[nodiscard]] int run_node(RunPlan plan, const NodePlace& place);
 
 }  // namespace train::actors

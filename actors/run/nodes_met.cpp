@@ -6,6 +6,16 @@
 
 namespace train::actors {
 
+std::vector<std::int64_t> NodesMet::places() const {
+  std::vector<std::int64_t> places;
+  for (std::int64_t place = 0; place <= static_cast<std::int64_t>(held.size()); ++place) {
+    if (std::find(missing.begin(), missing.end(), place) == missing.end()) {
+      places.push_back(place);
+    }
+  }
+  return places;
+}
+
 bool has_step(const HeldSteps& steps, std::int64_t step) {
   return std::find(steps.begin(), steps.end(), step) != steps.end();
 }

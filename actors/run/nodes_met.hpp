@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/base/result.hpp"
+
 namespace train::actors {
 
 /// Steps of which a node has snapshots in memory of all ranks of a node, the newest first.
@@ -16,12 +18,20 @@ struct NodeSteps {
   HeldSteps buddy;  ///< Of the ranks of the node before it; the last node is before node 0.
 };
 
-/// Which launchers of the other nodes have joined a generation.
+/// Which launchers of the other nodes have joined a generation. Nodes by their places, the head's
+/// is 0.
 struct NodesMet {
-  std::vector<NodeSteps> held;        ///< By each that has come: by node, if all have.
+  std::vector<NodeSteps> held;        ///< Of nodes 1, 2, ...; nothing of those that are missing.
   std::vector<std::int64_t> missing;  ///< Nodes that have not come in time, ascending.
+  std::optional<Error> cut;           ///< Why nobody could come: the head's own network.
 
   [[nodiscard]] bool complete() const { return missing.empty(); }
+  /// How many there are with the head.
+  [[nodiscard]] std::int64_t come() const {
+    return static_cast<std::int64_t>(held.size() + 1 - missing.size());
+  }
+  /// Their places, ascending.
+  [[nodiscard]] std::vector<std::int64_t> places() const;
 };
 
 /// The newest step up to `reported` that the ranks of each node have, on that node or on the next

@@ -99,7 +99,7 @@ bool save_missed(const PreparedRun& run) {
 
 std::int64_t PreparedRun::first_step() const {
   if (const auto start = memory.start()) {
-    return start->step;
+    return start->origin.step;
   }
   return checkpoint ? checkpoint->step : 0;
 }

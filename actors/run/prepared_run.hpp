@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "actors/net/node_place.hpp"
 #include "actors/run/checkpoint_home.hpp"
@@ -25,8 +26,9 @@ struct PreparedRun {
   bool evaluation_missed = false;                   ///< Of the first step, before the stop.
   std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
   double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
-  NodePlace place;                                  ///< The head's.
-  bool profile = false;                             ///< Record what ran when.
+  NodePlace place;                                  ///< The head's, among those that take part.
+  std::vector<std::int64_t> members = {0};  ///< Nodes that take part, as they were first numbered.
+  bool profile = false;                     ///< Record what ran when.
   std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
   std::shared_ptr<StatusFile> status = {};  ///< Where the run says how it is; none: nowhere.
 

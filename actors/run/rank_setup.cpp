@@ -19,9 +19,7 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   if (!engine) {
     return engine.error();
   }
-  if (start.memory) {
-    TRAIN_RETURN_IF_ERROR(restore_from_memory(*start.memory, **engine));
-  } else if (start.checkpoint) {
+  if (start.checkpoint && !start.memory) {
     TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
   }
   auto dataset = open_dataset(plan.config, options.shape.vocab_size);
@@ -80,6 +78,10 @@ Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan, const Sta
     auto context = make_rank(plan, rank, start, threads);
     if (!context) {
       return context.error();
+    }
+    if (start.memory) {
+      TRAIN_RETURN_IF_ERROR(restore_from_memory(*start.memory, *(*context)->engine,
+                                                /*transport=*/nullptr, /*generation=*/0));
     }
     contexts.push_back(std::move(context).value());
   }

@@ -24,9 +24,10 @@ struct StartState {
   std::optional<MemoryStart> memory = {};                ///< Comes first.
 };
 
-/// One rank of a planned run, ready to be spawned: engine, tokens, restored state. Blocking.
+/// One rank of a planned run, ready to be spawned: engine, tokens, and the state restored from a
+/// checkpoint; from memory it takes all ranks together: restore_from_memory(). Blocking.
 /// `threads`: of its compute stream. `streams`: see StreamKind. Errors: no memory for it, tokens
-/// that cannot be opened, what restore_rank() and restore_from_memory() say.
+/// that cannot be opened, what restore_rank() says.
 [[nodiscard]] Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
                                             const StartState& start, int threads,
                                             StreamKind streams = StreamKind::threads);
@@ -43,7 +44,7 @@ struct StartState {
                                            std::int64_t rank, const storage::RsyncOptions& rsync);
 
 /// All ranks of a planned run in this process, joined by the in-process transport (one rank alone
-/// needs none).
+/// needs none). A start from memory: it is all on this node.
 [[nodiscard]] Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan,
                                                                 const StartState& start);
 

@@ -18,6 +18,17 @@ bool Respawns::allow(std::int64_t step) {
   return false;
 }
 
+namespace {
+
+/// Errors: a strategy that these ranks cannot have.
+Result<RunPlan> plan_of_fewer(configs::RunConfig config, std::int64_t nodes, std::int64_t ranks) {
+  config.parallel.nodes = nodes;
+  config.parallel.ranks = ranks;
+  return plan_run(config);
+}
+
+}  // namespace
+
 bool can_respawn(const configs::RunConfig& config) {
   return config.recovery.rank_loss == "respawn" && config.parallel.ranks > 1 &&
          config.parallel.transport != "inproc";
@@ -26,14 +37,27 @@ bool can_respawn(const configs::RunConfig& config) {
 bool take_fewer_ranks(PreparedRun& run) {
   const std::int64_t most = run.config().parallel.nodes == 1 ? run.config().parallel.ranks - 1 : 0;
   for (std::int64_t ranks = most; ranks > 0; --ranks) {
-    configs::RunConfig config = run.config();
-    config.parallel.ranks = ranks;
-    if (auto plan = plan_run(config)) {  // else a strategy that these ranks cannot have
+    if (auto plan = plan_of_fewer(run.config(), 1, ranks)) {
       run.plan = std::move(plan).value();
       return true;
     }
   }
   return false;
+}
+
+Status take_fewer_nodes(PreparedRun& run, std::int64_t nodes) {
+  const configs::ParallelSection& parallel = run.config().parallel;
+  Status result = failure("no node is left");
+  for (std::int64_t each = parallel.ranks / parallel.nodes; each > 0; --each) {
+    auto plan = plan_of_fewer(run.config(), nodes, each * nodes);
+    if (plan) {
+      run.plan = std::move(plan).value();
+      run.place.nodes = nodes;
+      return {};
+    }
+    result = plan.error();
+  }
+  return result;
 }
 
 }  // namespace train::actors

@@ -32,4 +32,9 @@ class Respawns {
 /// (reads the data's headers).
 [[nodiscard]] bool take_fewer_ranks(PreparedRun& run);
 
+/// Makes the run one of `nodes` nodes, fewer than it has, each with the largest number of ranks up
+/// to its own that its configuration allows. The result of the run stays the same (P1). Blocks
+/// (reads the data's headers). Errors: none is allowed; why the last was not.
+[[nodiscard]] Status take_fewer_nodes(PreparedRun& run, std::int64_t nodes);
+
 }  // namespace train::actors

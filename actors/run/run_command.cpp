@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <stop_token>
 #include <utility>
 
@@ -131,14 +132,23 @@ bool in_processes(const configs::ParallelSection& parallel) {
 }
 
 Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
-  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place));
+  if (const Status room = run.memory.make_room(run.plan, run.place); !room) {
+    if (run.generation == 0) {
+      return room.error();
+    }
+    // Fewer nodes have more each; they can do without.
+    log_warning(fmt::format("no_snapshots_in_memory {}", room.error().message));
+  }
   auto report = open_report(run);
   if (!report) {
     return report.error();
   }
   const std::shared_ptr<RunReport> kept = std::move(report).value();
-  auto outcome =
-      in_processes(run.config().parallel) ? processes.run(run, kept) : run_here(run, kept);
+  const bool elsewhere = in_processes(run.config().parallel);
+  if (!elsewhere) {
+    processes.close();
+  }
+  auto outcome = elsewhere ? processes.run(run, kept) : run_here(run, kept);
   run.status->note(kept->progress());
   return outcome;
 }
@@ -168,12 +178,23 @@ RunFinished stopped_by(int signal, const RunFinished& outcome) {
                       signal, outcome.text)};
 }
 
-RunFinished without_nodes(const PreparedRun& run, const NodesMet& met, const RunFinished& outcome) {
+/// Of nodes that have not come to the meeting.
+std::string lost_text(const PreparedRun& run, const NodesMet& met) {
+  std::vector<std::int64_t> nodes;
+  for (const std::int64_t place : met.missing) {
+    nodes.push_back(run.members[static_cast<std::size_t>(place)]);
+  }
+  return fmt::format("{} not come back within {} s of the loss (recovery.node_wait_s)",
+                     nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
+                                       : fmt::format("nodes {} have", fmt::join(nodes, ", ")),
+                     run.config().recovery.node_wait_s);
+}
+
+RunFinished without_nodes(const std::string& lost, const Error& why, const RunFinished& outcome) {
   const std::string text =
-      fmt::format("node {} has not come back within {} s of its loss (recovery.node_wait_s)",
-                  fmt::join(met.missing, ", "), run.config().recovery.node_wait_s);
+      fmt::format("{}, and the run cannot go on without: {}", lost, why.message);
   log_error(text);
-  return {outcome.step, kExitStopped, text + "; run it again to go on from the newest checkpoint"};
+  return {outcome.step, kExitStopped, lost + "; run it again to go on from the newest checkpoint"};
 }
 
 /// The end of a run over several nodes that loses its ranks again and again. Only a job that has
@@ -187,20 +208,36 @@ RunFinished given_up(const PreparedRun& run, RunFinished outcome) {
   return outcome;
 }
 
+/// What was to be gone on from in memory is not there for everybody: a checkpoint is.
+Status find_start_without_memory(PreparedRun& run, std::int64_t reported, const Error& why) {
+  log_warning(fmt::format("memory_not_restored {}", why.message));
+  run.memory.forget();
+  return find_start_again(run, reported);
+}
+
 /// Where the next generation goes on; every node has what its ranks need for it.
 Status find_start(PreparedRun& run, std::int64_t reported, const std::vector<NodeSteps>& elsewhere,
                   const std::optional<OtherNodes>& others) {
   TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, elsewhere));
-  if (!others) {
+  const Status restored = others ? others->restore(run) : Status();
+  return restored ? Status() : find_start_without_memory(run, reported, restored.error());
+}
+
+/// The same for the nodes that are left. REQUIRES: `run` is one of so many.
+Status find_start_of_fewer(PreparedRun& run, std::int64_t reported, const NodesMet& met,
+                           const OtherNodes& others) {
+  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, met.held));
+  std::vector<std::int64_t> left = met.places();
+  const Status placed = others.go_on_with(run, left);
+  if (placed) {
     return {};
   }
-  const Status restored = others->restore(run);
-  if (restored) {
-    return {};
+  TRAIN_RETURN_IF_ERROR(find_start_without_memory(run, reported, placed.error()));
+  std::iota(left.begin(), left.end(), 0);
+  if (const Status again = others.go_on_with(run, left); !again) {
+    log_warning(fmt::format("no_room {}", again.error().message));  // or lost: missed at the start
   }
-  log_warning(fmt::format("memory_not_restored {}", restored.error().message));
-  run.memory.forget();
-  return find_start_again(run, reported);
+  return {};
 }
 
 }  // namespace
@@ -223,26 +260,30 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
     log_warning(fmt::format("rank_lost {}", outcome->text));
     log_event(run, "rank_lost", outcome->text);
     ++run.generation;
-    std::vector<NodeSteps> elsewhere;
-    if (others) {
-      const auto met = others->meet(run);
-      if (!met) {
-        return met.error();
+    const auto met = others ? others->meet(run) : Result<NodesMet>(NodesMet());
+    if (!met) {
+      return met.error();
+    }
+    if (const int signal = stop_signal(); signal != 0 && !met->complete()) {
+      return stopped_by(signal, *outcome);
+    }
+    if (!met->complete()) {
+      const std::string lost = lost_text(run, *met);
+      const Status fewer = met->cut ? Status(*met->cut) : take_fewer_nodes(run, met->come());
+      if (!fewer) {
+        return without_nodes(lost, fewer.error(), *outcome);
       }
-      if (!met->complete()) {
-        const int signal = stop_signal();
-        return signal != 0 ? stopped_by(signal, *outcome) : without_nodes(run, *met, *outcome);
+      log_warning(fmt::format("nodes_lost {}; going on with the nodes that are left", lost));
+      TRAIN_RETURN_IF_ERROR(find_start_of_fewer(run, outcome->step, *met, *others));
+    } else {
+      TRAIN_RETURN_IF_ERROR(find_start(run, outcome->step, met->held, others));
+      if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
+        return given_up(run, *std::move(outcome));
       }
-      elsewhere = met->held;
     }
-    if (const Status found = find_start(run, outcome->step, elsewhere, others); !found) {
-      return found.error();
-    }
-    if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
-      return given_up(run, *std::move(outcome));
-    }
-    const std::string text = fmt::format("generation={} step={} ranks={}", run.generation,
-                                         run.first_step(), run.config().parallel.ranks);
+    const std::string text =
+        fmt::format("generation={} step={} ranks={} nodes={}", run.generation, run.first_step(),
+                    run.config().parallel.ranks, run.config().parallel.nodes);
     log_info("respawned " + text);
     log_event(run, "respawned", text);
   }
@@ -280,7 +321,10 @@ int run_to_end(PreparedRun& run) {
       run.config().parallel.nodes > 1
           ? std::optional(OtherNodes{
                 .meet = [&processes](const auto& prepared) { return processes.meet(prepared); },
-                .restore = [&processes](auto& prepared) { return processes.restore(prepared); }})
+                .restore = [&processes](auto& prepared) { return processes.restore(prepared); },
+                .go_on_with = [&processes](
+                                  auto& prepared,
+                                  auto left) { return processes.go_on_with(prepared, left); }})
           : std::nullopt);
   write_status(run, outcome ? *outcome
                             : RunFinished{run.first_step(), outcome.error().exit_code(),
@@ -322,7 +366,7 @@ int run_command(const cli::RunOptions& options) {
     return report_error(place.error());
   }
   if (!place->head()) {
-    return run_node(*plan, *place);
+    return run_node(std::move(plan).value(), *place);
   }
   if (in_processes(config->parallel)) {
     if (const Status free = check_network(config->parallel); !free) {
@@ -339,6 +383,8 @@ int run_command(const cli::RunOptions& options) {
   }
   run->memory = std::move(memory);
   run->place = *place;
+  run->members.resize(static_cast<std::size_t>(place->nodes));
+  std::iota(run->members.begin(), run->members.end(), 0);
   run->profile = options.profile;
   if (options.fresh) {
     // The same command would begin yet another run.

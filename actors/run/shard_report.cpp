@@ -89,10 +89,8 @@ Cost cost_of(std::string name, const Options& options, const ShardPlan& plan,
       cost.memory = memory;
     }
     const auto node = node_of(rank, plan.ranks(), nodes);
-    if (engine::node_is_complete(plan, node)) {  // else there are none
-      cost.snapshot_bytes =
-          std::max(cost.snapshot_bytes, engine::node_bytes(plan, *optimizer, rank, node));
-    }
+    cost.snapshot_bytes =
+        std::max(cost.snapshot_bytes, engine::node_bytes(plan, *optimizer, rank, node));
     const StepTraffic traffic = step_traffic(plan, layout);
     if (traffic.total_bytes() > cost.traffic.total_bytes()) {
       cost.traffic = traffic;

@@ -17,6 +17,7 @@
 
 #include "actors/exit_codes.hpp"
 #include "actors/report_error.hpp"
+#include "actors/run/respawns.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/submit_script.hpp"
@@ -115,6 +116,7 @@ Result<BatchJob> make_job(const cli::SubmitOptions& options) {
                .nodes = config->parallel.nodes,
                .cpus = cpus_for(*config, *cluster),
                .steps = config->run.steps,
+               .restarts = can_respawn(*config) ? config->recovery.max_respawns : 0,
                .run_directory = directory->lexically_normal(),
                .work_directory = fs::current_path(),
                .words = {fs::read_symlink("/proc/self/exe").string(), "run"},

@@ -89,7 +89,8 @@ std::string requests(const BatchJob& job) {
       plain_path(job.run_directory) ? (job.run_directory / "slurm-%j.out").string() : "/dev/null");
   ask("open-mode", "append");
   ask("signal", fmt::format("B:USR1@{}", grace_of(cluster)));
-  return text.append("#SBATCH --requeue\n");
+  text.append("#SBATCH --requeue\n");
+  return job.nodes > 1 ? text.append("#SBATCH --no-kill\n") : text;  // goes on with those left
 }
 
 std::string opening(const BatchJob& job) {
@@ -193,15 +194,23 @@ newest() {{
   echo "${{found[-1]}}"
 }}
 before=$(newest)
+# One of another node that is killed is started again, and the head waits for it; but not when all
+# are told to end. What Slurm tells a task it tells whatever that has started.
 launcher='
-trap : USR1 TERM INT
-code=0
-"${{@:2}}" || code=$?
-if [ "${{SLURM_PROCID:-0}}" = 0 ]; then echo "$code" >"$1"; fi
+told=0
+trap told=1 USR1 TERM INT
+node=${{SLURM_PROCID:-0}}
+for ((starts = 0; ; ++starts)); do
+  code=0
+  "${{@:3}}" || code=$?
+  if ((code != 137 || told || node == 0 || starts >= $2)); then break; fi
+  echo "node $node: the launcher was killed, and is started again" >&2
+done
+if ((node == 0)); then echo "$code" >"$1"; fi
 exit "$code"'
 srun --nodes={0} --ntasks={0} --ntasks-per-node=1 --cpus-per-task={1} --kill-on-bad-exit=1 \
-  bash -c "$launcher" launcher "$verdict" \
- {2} &
+  --no-kill bash -c "$launcher" launcher "$verdict" {2} \
+ {3} &
 step=$!
 code=127
 while :; do
@@ -233,7 +242,7 @@ case $code in
 esac
 exit "$code"
 )",
-                     job.nodes, job.cpus, words);
+                     job.nodes, job.cpus, job.restarts, words);
 }
 
 }  // namespace

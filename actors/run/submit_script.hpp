@@ -16,6 +16,7 @@ struct BatchJob {
   std::int64_t nodes = 1;                ///< One launcher on each.
   std::int64_t cpus = 1;                 ///< Per node.
   std::int64_t steps = 0;                ///< The run's last.
+  std::int64_t restarts = 0;             ///< Of a launcher that is killed, on each other node.
   std::filesystem::path run_directory;   ///< Absolute. Holds the output and the marker.
   std::filesystem::path work_directory;  ///< Absolute. Where relative paths of the run begin.
   std::vector<std::string> words;        ///< The program and its arguments.
@@ -36,6 +37,9 @@ struct BatchJob {
 ///        something new; one that ends with 0 leaves finished_marker(); with any other code the
 ///        chain ends.
 ///   SB-2 The warning before the job's time is over reaches every launcher of the run.
+///        A launcher of a node other than the first that is killed is started again, at most
+///        `restarts` times a job, unless the job has been told to end. The loss of such a node does
+///        not end the job.
 ///   SB-3 Paths, arguments and values of the environment arrive as they are, whatever they hold.
 /// Errors (user): a path, an argument or a value with a line break or another control character;
 /// names it. Pure.

@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "actors/exit_codes.hpp"
+#include "actors/keep_in_memory.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/worker_messages.hpp"
 #include "actors/net/credentials.hpp"
@@ -79,8 +80,9 @@ struct Worker {
   [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
                                            std::int64_t& digest_interval,
                                            std::uint64_t& plan_digest) const;
-  [[nodiscard]] Result<StartState> start_state(const Assignment& assignment,
-                                               const SharedSnapshots& memory) const;
+  [[nodiscard]] Result<std::optional<MemoryStart>> memory_start(
+      const Assignment& assignment, const SharedSnapshots& memory) const;
+  [[nodiscard]] Status restore(const MemoryStart& start, RankRuntime& rank) const;
   [[nodiscard]] Result<ShardWork> set_up_shards(const Assignment& assignment,
                                                 const std::stop_token& stop) const;
   [[nodiscard]] int follow(const Assignment& assignment) const;
@@ -114,21 +116,39 @@ Result<SharedSnapshots> attach_memory(std::int64_t descriptor) {
   return std::make_shared<const checkpoint::MemorySnapshots>(std::move(attached).value());
 }
 
-/// `memory`: where this generation's snapshots go.
-Result<StartState> Worker::start_state(const Assignment& assignment,
-                                       const SharedSnapshots& memory) const {
-  StartState start;
-  if (!assignment.checkpoint.empty()) {
-    start.checkpoint = assignment.checkpoint;
+/// None: the rank does not go on from memory. `memory`: where this generation's snapshots go.
+Result<std::optional<MemoryStart>> Worker::memory_start(const Assignment& assignment,
+                                                        const SharedSnapshots& memory) const {
+  if (assignment.memory_step < 0) {
+    return std::optional<MemoryStart>();
   }
-  if (assignment.memory_step >= 0) {
-    const auto before = attach_memory(options.memory_before);
+  MemoryStart start{.origin = {.step = assignment.memory_step,
+                               .ranks = assignment.memory_ranks,
+                               .holders = parse_holders(assignment.memory_holders)},
+                    .here = {}};
+  for (const std::int64_t descriptor : {options.memory_before, options.memory_buddy_before}) {
+    const auto before = attach_memory(descriptor);
     if (!before) {
       return before.error();
     }
-    start.memory = {.snapshots = *before ? *before : memory, .step = assignment.memory_step};
+    if (*before) {
+      start.here.push_back(*before);
+    }
   }
-  return start;
+  if (start.here.empty() && memory) {
+    start.here.push_back(memory);
+  }
+  return std::optional(std::move(start));
+}
+
+/// With all other ranks. From here on the node's memory has the state too, as these ranks share it.
+Status Worker::restore(const MemoryStart& start, RankRuntime& rank) const {
+  TRAIN_RETURN_IF_ERROR(
+      restore_from_memory(start, *rank.engine, rank.transports.front().get(), rank.generation));
+  if (rank.memory.snapshots) {
+    write_to_memory(*rank.engine, rank.rank, start.origin.step, *rank.memory.snapshots);
+  }
+  return {};
 }
 
 Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& digest_interval,
@@ -144,11 +164,16 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
   digest_interval = config->run.digest_interval_steps;
   plan_digest = plan->plan_digest;
   const auto memory = attach_memory(options.memory);
-  const auto start = memory ? start_state(assignment, *memory) : Result<StartState>(memory.error());
+  const auto start = memory ? memory_start(assignment, *memory)
+                            : Result<std::optional<MemoryStart>>(memory.error());
   if (!start) {
     return start.error();
   }
-  auto context = make_rank(*plan, options.rank, *start, assignment.threads);
+  StartState state{.memory = *start};
+  if (!assignment.checkpoint.empty()) {
+    state.checkpoint = assignment.checkpoint;
+  }
+  auto context = make_rank(*plan, options.rank, state, assignment.threads);
   if (!context) {
     return context.error();
   }
@@ -165,6 +190,9 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
     return transports.error();
   }
   (*context)->transports = std::move(transports).value();
+  if (*start) {
+    TRAIN_RETURN_IF_ERROR(restore(**start, **context));
+  }
   return context;
 }
 

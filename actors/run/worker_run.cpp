@@ -37,17 +37,21 @@ constexpr auto kEndAfterFailure = 200ms;
 constexpr auto kEndAfterLoss = 600ms;  // a large process takes its time to die
 constexpr auto kBetweenDoors = 200ms;  // tries to open one
 
-std::string launcher_gone(std::int64_t node) {
-  return fmt::format("the launcher of node {} has ended or cannot be reached", node);
+std::string launcher_gone(const PreparedRun& run, std::int64_t place) {
+  return fmt::format("the launcher of node {} has ended or cannot be reached",
+                     run.members.at(static_cast<std::size_t>(place)));
 }
 
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
                            const caf::actor& rendezvous) {
   const configs::RunConfig& config = run.config();
+  const auto memory = run.memory.start();
   return {.generation = run.generation,
           .config_text = configs::to_toml(config),
           .checkpoint = run.checkpoint ? fs::absolute(run.checkpoint->path).string() : "",
-          .memory_step = run.memory.start() ? run.memory.start()->step : -1,
+          .memory_step = memory ? memory->origin.step : -1,
+          .memory_ranks = memory ? memory->origin.ranks : 0,
+          .memory_holders = memory ? holders_text(memory->origin.holders) : "",
           .run_directory = fs::absolute(run.directory.root).string(),
           .two_places = run.home->places().two(),
           .checkpoint_tag = run.home->tag(),
@@ -90,15 +94,17 @@ class FirstLoss {
 /// The head of one generation of ranks, from their start to their end.
 class Head {
  public:
-  Head(const PreparedRun& run, std::shared_ptr<RunReport> report,
-       std::unique_ptr<HeadNetwork> network)
+  Head(PreparedRun& run, std::shared_ptr<RunReport> report, std::unique_ptr<HeadNetwork> network)
       : run_(run),
         parts_(head_parts(run, std::move(report), make_disk_stream())),
         network_(std::move(network)),
         self_(network_->self()),
         actors_(start_head(network_->system(), parts_)),
         rendezvous_(spawn_rendezvous(network_->system())) {
-    caf::anon_send(network_->cluster(), OpenCluster{make_assignment(run, actors_, rendezvous_)});
+    caf::anon_send(network_->cluster(),
+                   OpenCluster{.assignment = make_assignment(run, actors_, rendezvous_),
+                               .ranks = run.config().parallel.ranks,
+                               .plan_digest = run.plan.plan_digest});
   }
   Head(const Head&) = delete;
   Head& operator=(const Head&) = delete;
@@ -116,7 +122,7 @@ class Head {
   [[nodiscard]] RunFinished with_nodes_told(RunFinished outcome);
   void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code);
 
-  const PreparedRun& run_;
+  PreparedRun& run_;
   HeadParts parts_;  // before the system: actors keep lines of its wait board
   std::unique_ptr<HeadNetwork> network_;
   caf::scoped_actor& self_;
@@ -136,8 +142,11 @@ std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
           message.exit_code == kExitUserError ? user_error(message.text) : failure(message.text);
     }
   };
+  const auto late = [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+    network_->came_late(node, launcher);
+  };
   while (!result) {
-    self_->receive([&](const ClusterReady& message) { result = message; }, failed,
+    self_->receive([&](const ClusterReady& message) { result = message; }, failed, late,
                    [&](const StopRequested& message) {
                      stop_ = message;
                      if (run_.memory.start()) {
@@ -150,7 +159,7 @@ std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
                    [&](const caf::down_msg& down) {
                      // Its ranks may not have come yet, and never will.
                      if (const auto node = network_->node_lost(down)) {
-                       failed({launcher_gone(*node), kExitFailure, true});
+                       failed({launcher_gone(run_, *node), kExitFailure, true});
                      }
                    });
   }
@@ -163,6 +172,9 @@ RunFinished Head::wait_for_end() {
   while (!outcome) {
     self_->receive(
         [&](const RunFinished& finished) { outcome = finished; },
+        [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+          network_->came_late(node, launcher);
+        },
         [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
         [&](const caf::down_msg& down) {
           if (const auto node = network_->node_lost(down)) {
@@ -170,7 +182,7 @@ RunFinished Head::wait_for_end() {
             place.node = *node;
             const auto first = place.ranks(run_.config().parallel.ranks).first;
             caf::anon_send(actors_.conductor, RankFailed{.rank = static_cast<std::int32_t>(first),
-                                                         .text = launcher_gone(*node),
+                                                         .text = launcher_gone(run_, *node),
                                                          .lost = true});
           } else {  // the conductor
             outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
@@ -201,7 +213,7 @@ Result<RunFinished> Head::run() {
     caf::anon_send(me, StopRequested{signal});
   });
   const auto memory = run_.memory.start();
-  network_->start_ranks(memory ? std::optional(memory->step) : std::nullopt);
+  network_->start_ranks(memory ? std::optional(memory->origin.step) : std::nullopt, run_.memory);
   start_workers(workers, run_.place, run_.config().parallel.ranks, network_->endpoint(),
                 run_.directory.root, run_.memory);
   const auto start = wait_for_ranks();
@@ -215,6 +227,7 @@ Result<RunFinished> Head::run() {
     }
     return with_nodes_told(first_loss.cause_of(std::get<RunFinished>(start)));
   }
+  run_.memory.settle();
   std::vector<RankActor> ranks;
   for (const caf::strong_actor_ptr& rank : ready->ranks) {
     ranks.push_back(caf::actor_cast<RankActor>(rank));
@@ -274,20 +287,46 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
   if (first) {
     return network.error();
   }
-  log_warning(network.error().message);
-  NodesMet nobody;
+  NodesMet nobody{.held = {}, .missing = {}, .cut = network.error()};
   for (std::int64_t node = 1; node < run.place.nodes; ++node) {
+    nobody.held.emplace_back();
     nobody.missing.push_back(node);
   }
   return nobody;
 }
 
 Status ProcessRanks::restore(PreparedRun& run) {
+  if (fewer_) {  // a launcher that was started anew does not know its place
+    TRAIN_RETURN_IF_ERROR(network_->give_places(run, /*memory_step=*/-1));
+  }
   const auto start = run.memory.start();
-  return start ? network_->restore_memory(start->step, run.memory) : Status();
+  if (!start || !run.memory.before().empty()) {  // those are all here
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(network_->restore_memory(start->origin.step, run.memory));
+  run.memory.returned_to_owners();
+  return {};
 }
 
-Result<RunFinished> ProcessRanks::run(const PreparedRun& run, std::shared_ptr<RunReport> report) {
+Status ProcessRanks::go_on_with(PreparedRun& run, std::span<const std::int64_t> left) {
+  std::vector<std::int32_t> now(run.members.size(), -1);
+  std::vector<std::int64_t> members;
+  for (const std::int64_t place : left) {
+    now[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(members.size());
+    members.push_back(run.members[static_cast<std::size_t>(place)]);
+  }
+  run.members = std::move(members);
+  run.memory.renumber_holders(now);
+  network_->go_on_with(left);
+  fewer_ = true;
+  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place));
+  const auto start = run.memory.start();
+  return network_->give_places(run, start ? start->origin.step : -1);
+}
+
+void ProcessRanks::close() { network_.reset(); }
+
+Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunReport> report) {
   if (!network_) {
     const auto met = meet(run);
     if (!met) {
@@ -302,7 +341,7 @@ Result<RunFinished> ProcessRanks::run(const PreparedRun& run, std::shared_ptr<Ru
   if (const auto lost = network_->missing()) {  // since they met
     network_->go_on();
     network_.reset();
-    return RunFinished{run.first_step(), kExitFailure, launcher_gone(*lost), true};
+    return RunFinished{run.first_step(), kExitFailure, launcher_gone(run, *lost), true};
   }
   return Head(run, std::move(report), std::move(network_)).run();
 }

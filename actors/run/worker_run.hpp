@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "actors/messages/event_messages.hpp"
 #include "actors/run/nodes_met.hpp"
@@ -33,13 +34,20 @@ class ProcessRanks {
   /// memory.
   [[nodiscard]] Status restore(PreparedRun& run);
 
+  /// After meet() of fewer: see OtherNodes::go_on_with().
+  [[nodiscard]] Status go_on_with(PreparedRun& run, std::span<const std::int64_t> left);
+
+  /// The generation runs without other processes: nobody is to come any more.
+  void close();
+
   /// Runs one generation until it is over. None of its processes on this node is left on return.
   /// Errors: what keeps the run from starting (port taken, another version on a node, a rank
   /// without memory); the exit code is the error's.
-  [[nodiscard]] Result<RunFinished> run(const PreparedRun& run, std::shared_ptr<RunReport> report);
+  [[nodiscard]] Result<RunFinished> run(PreparedRun& run, std::shared_ptr<RunReport> report);
 
  private:
   std::unique_ptr<HeadNetwork> network_;  // open, and its ranks not started yet
+  bool fewer_ = false;                    // nodes than there were at the start
 };
 
 }  // namespace train::actors

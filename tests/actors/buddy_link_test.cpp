@@ -79,7 +79,7 @@ std::vector<Node> open_ring(const RunPlan& plan, const CredentialFiles& files,
   for (std::int64_t i = 0; i < kNodes; ++i) {
     Node& node = nodes[static_cast<std::size_t>(i)];
     REQUIRE(node.memory.make_room(plan, place_of(i)));
-    node.link = BuddyLink::open(files, plan.config.parallel, node.memory);
+    node.link = BuddyLink::open(files, plan);
     REQUIRE(node.link);
   }
   return nodes;
@@ -102,7 +102,7 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
   const RunPlan plan = plan_of_nodes(directory.path());
   auto nodes = open_ring(plan, *files, std::vector<Node>(kNodes));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    nodes[i].link->keep(nodes[(i + 1) % nodes.size()].link->address());
+    nodes[i].link->keep(nodes[(i + 1) % nodes.size()].link->address(), nodes[i].memory);
     write(nodes[i].memory.current(), 10);
   }
   const auto deadline = std::chrono::steady_clock::now() + kLong;
@@ -150,7 +150,8 @@ TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time
   nodes[1].link.reset();
   CHECK_FALSE(
       nodes[2].link->restore({.step = 10, .give_to = address, .take = false}, nodes[2].memory));
-  nodes[2].link->keep(address);  // tries again and again, and ends when it is told to
+  nodes[2].link->keep(address,
+                      nodes[2].memory);  // tries again and again, and ends when it is told to
 }
 
 TEST_CASE("buddy link: without the key there is no room and no link", "[actors][buddy_link]") {
@@ -165,7 +166,7 @@ TEST_CASE("buddy link: without the key there is no room and no link", "[actors][
   CHECK_FALSE(memory.buddy());
   CHECK(memory_slots(plan) == 2);
   CHECK(memory_slots(plan_of_nodes(directory.path())) == 4);
-  CHECK_FALSE(BuddyLink::open(*files, plan.config.parallel, memory));
+  CHECK_FALSE(BuddyLink::open(*files, plan));
 }
 
 }  // namespace train::actors

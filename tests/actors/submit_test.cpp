@@ -26,7 +26,7 @@ class FakeCluster {
     // Starts the step in a group of its own, as its processes elsewhere are; passes USR1 on.
     tool("srun", R"(echo "srun $*" >>"$HOME/calls"
 while [ "$1" != bash ]; do shift; done
-SLURM_PROCID=0 setsid "$@" &
+SLURM_PROCID=$(cat "$HOME/node") setsid "$@" &
 step=$!
 echo $step >"$HOME/step"
 trap 'echo "srun: USR1" >>"$HOME/calls"; kill -s USR1 -- -$step' USR1
@@ -42,6 +42,7 @@ kill -s USR1 -- -$(cat "$HOME/step"))");
     tool("scontrol", R"(echo "scontrol $*" >>"$HOME/calls"
 [ "$1" = requeue ] || echo "JobId=7 JobState=$(cat "$HOME/state") Reason=None")");
     write_bytes(home_ / "state", "RUNNING");
+    write_bytes(home_ / "node", "0");
     trainer("exit 0");
   }
 
@@ -54,6 +55,7 @@ kill -s USR1 -- -$(cat "$HOME/step"))");
             .nodes = 2,
             .cpus = 3,
             .steps = 20,
+            .restarts = 2,
             .run_directory = run_,
             .work_directory = home_.path(),
             .words = {(home_ / "bin/trainer").string(), "run", "a.toml"},
@@ -175,7 +177,8 @@ TEST_CASE("submit: the lines for Slurm", "[actors][submit]") {
                           "#SBATCH --output=/runs/tiny/slurm-%j.out\n"
                           "#SBATCH --open-mode=append\n"
                           "#SBATCH --signal=B:USR1@180\n"
-                          "#SBATCH --requeue\n\n"));
+                          "#SBATCH --requeue\n"
+                          "#SBATCH --no-kill\n\n"));
   for (const char* line :
        {"set -euo pipefail\n", "\ncd '/home/me'\n",
         "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=8 --kill-on-bad-exit=1",
@@ -262,6 +265,47 @@ TEST_CASE("submit: a head that was killed is started again if it had saved somet
     cluster.note("calls", "");
     CHECK(cluster.run().exit_code == 137);  // the same step again
     CHECK_FALSE(cluster.called("scontrol requeue"));
+  }
+}
+
+TEST_CASE("submit: a launcher of another node that is killed is started again",
+          "[actors][submit][P4]") {
+  const FakeCluster cluster;
+  const std::string count = "echo start >>\"$HOME/starts\"\n";
+  const auto starts = [&] { return read_bytes(cluster / "starts").size() / 6; };
+  SECTION("until it ends by itself") {
+    cluster.note("node", "1");
+    cluster.trainer(count + "[ $(wc -l <\"$HOME/starts\") -gt 2 ] || kill -KILL $$");
+    CHECK(cluster.run().exit_code == 0);
+    CHECK(starts() == 3);
+  }
+  SECTION("not for ever") {
+    cluster.note("node", "1");
+    cluster.trainer(count + "kill -KILL $$");
+    CHECK(cluster.run().exit_code == 137);
+    CHECK(starts() == 3);
+  }
+  SECTION("but not after an end of its own") {
+    cluster.note("node", "1");
+    cluster.trainer(count + "exit 1");
+    CHECK(cluster.run().exit_code == 1);
+    CHECK(starts() == 1);
+  }
+  SECTION("but not the head") {
+    cluster.trainer(count + "kill -KILL $$");
+    CHECK(cluster.run().exit_code == 137);
+    CHECK(starts() == 1);
+  }
+  SECTION("but not when the job is told to end; and what was started again is told, too") {
+    cluster.note("node", "1");
+    cluster.trainer(count +
+                    "trap 'kill -KILL $$' USR1\n[ $(wc -l <\"$HOME/starts\") -gt 1 ] || kill -KILL "
+                    "$$\ntouch \"$HOME/ready\"\nwhile :; do sleep 0.02; done");
+    const auto batch = cluster.start(cluster.job());
+    REQUIRE(batch->until([&] { return fs::exists(cluster / "ready"); }));
+    batch->send(SIGUSR1);
+    CHECK(batch->wait(std::chrono::seconds(20)).exit_code == 137);
+    CHECK(starts() == 2);
   }
 }
 

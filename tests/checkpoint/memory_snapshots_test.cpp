@@ -9,7 +9,7 @@
 #include <csignal>
 #include <random>
 
-#include "checkpoint/row_map.hpp"
+#include "checkpoint/row_sources.hpp"
 #include "tests/checkpoint/planned_state.hpp"
 
 using namespace train;
@@ -42,19 +42,16 @@ MemorySnapshots snapshots_of(PlannedState& state, const engine::ShardPlan& plan)
   return std::move(made).value();
 }
 
-/// The views of all ranks at a step, as their shards lie in memory.
-Views held_at(const MemorySnapshots& memory, std::int64_t step, PlannedState& shape,
-              const engine::ShardPlan& plan) {
-  Views held;
-  for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
-    std::byte* at = memory.bytes_of(rank, step).data();
-    for (engine::StateView& view : shape.shard_views(plan, rank)) {
-      view.data = at;
-      at += view.size_bytes;
-      held.push_back(view);
-    }
+/// Copies what `views` have room for from where it is.
+void take(const MemorySnapshots& memory, std::int64_t step, const RowSources& sources,
+          const Views& views) {
+  const auto pieces = sources.find(views, 0);
+  INFO((pieces ? std::string() : pieces.error().message));
+  REQUIRE(pieces);
+  for (const RowPiece& piece : *pieces) {
+    std::memcpy(views[piece.view].data + piece.to,
+                memory.bytes_of(piece.rank, step).data() + piece.from, piece.size_bytes);
   }
-  return held;
 }
 
 /// One tensor of `count` floats that all are `value`.
@@ -105,6 +102,10 @@ TEST_CASE("memory snapshots: what any ranks wrote, any other ranks read",
       memory.write(rank, 30, state.shard_views(*plan, rank));
     }
     REQUIRE(memory.whole_steps() == Steps{30});
+    RowSources sources;
+    for (std::int64_t rank = 0; rank < plan->ranks(); ++rank) {
+      sources.add(rank, 0, 0, state.shard_views(*plan, rank));
+    }
     for (std::int64_t ranks = 1; ranks <= plan->ranks(); ++ranks) {
       auto to = from;
       to.parallel.ranks = ranks;
@@ -116,45 +117,11 @@ TEST_CASE("memory snapshots: what any ranks wrote, any other ranks read",
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
         PlannedState read(plan->units(), PlannedState::Content::nan);
         auto views = read.kept_views(*other, rank);
-        Views all = views;  // every tensor has to be asked for, if only no row of it
-        for (std::int64_t other_rank = 0; other_rank < plan->ranks(); ++other_rank) {
-          for (engine::StateView view : state.shard_views(*plan, other_rank)) {
-            view.rows = 0;
-            view.size_bytes = 0;
-            all.push_back(view);
-          }
-        }
-        const Status restored = restore_held("memory", held_at(memory, 30, state, *plan), all);
-        INFO((restored ? std::string() : restored.error().message));
-        REQUIRE(restored);
+        take(memory, 30, sources, views);
         REQUIRE(test::holds(state, views));
       }
     }
   }
-}
-
-TEST_CASE("memory snapshots: rows that are missing or of another shape are refused",
-          "[checkpoint][memory_snapshots]") {
-  Filled source(8);
-  Filled target(8);
-  Views held = source.with(1.0F);
-  Views wanted = target.with(2.0F);
-  held.front().rows = 7;
-  CHECK_FALSE(restore_held("memory", held, wanted));
-  CHECK(target.values.front() == 2.0F);
-  wanted.front().rows = 7;
-  wanted.front().size_bytes = 7 * sizeof(float);
-  CHECK(restore_held("memory", held, wanted));  // nobody asks for the last one
-  CHECK(target.values.front() == 1.0F);
-  CHECK(target.values.back() == 2.0F);
-  held.push_back(held.front());
-  CHECK_FALSE(restore_held("memory", held, wanted));  // which of the two?
-  held.pop_back();
-  held.front().rows = 8;
-  wanted.front().global_shape = {4, 2};
-  const Status other = restore_held("memory", held, wanted);
-  REQUIRE_FALSE(other);
-  CHECK(other.error().message.find("wanted shape [4, 2] F32, found [8] F32") != std::string::npos);
 }
 
 TEST_CASE("memory snapshots: a step counts when all ranks have sealed it",

@@ -115,6 +115,7 @@ constexpr Reader readers[] = {
     read_message<StartRanks>,
     read_message<RestoreMemory>,
     read_message<MemoryRestored>,
+    read_message<TakePlace>,
 };
 
 void run(std::string_view input) {
@@ -145,9 +146,9 @@ std::vector<std::string> seeds_with_handles() {
   require(static_cast<bool>(node), "a process has a name");
   const caf::actor_id actor = 12;
   return {seed_of_fields(17, std::uint32_t{2}, std::string("[run]\n"), std::string("step-00000010"),
-                         std::int64_t{30}, std::string("runs/a"), true, std::string("4-1"),
-                         std::string(), std::int32_t{1}, actor, *node, actor, *node, actor, *node,
-                         actor, *node),
+                         std::int64_t{30}, std::int64_t{2}, std::string("0,1"),
+                         std::string("runs/a"), true, std::string("4-1"), std::string(),
+                         std::int32_t{1}, actor, *node, actor, *node, actor, *node, actor, *node),
           seed_of_fields(18, std::int32_t{1}, std::uint64_t{5}, std::string("avx512"), actor, *node,
                          actor, *node)};
 }
@@ -171,7 +172,8 @@ std::vector<std::string> seeds() {
       seed(18, WorkerReady()),
       seed(19, StartRanks{.generation = 3, .buddy = "10.0.0.2:4000"}),
       seed(20, RestoreMemory{.step = 20, .give_to = "10.0.0.2:4000", .take = true}),
-      seed(21, MemoryRestored{.node = 1, .failure = "no answer"})};
+      seed(21, MemoryRestored{.node = 1, .failure = "no answer"}),
+      seed(22, TakePlace{.place = 1, .nodes = 2, .ranks = 4, .memory_step = 20})};
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }

@@ -32,9 +32,9 @@ class LinkedNodes {
 
   [[nodiscard]] bool made() const { return made_; }
 
-  /// Cut, it swallows what is sent: nobody is told.
-  [[nodiscard]] static bool set_link(bool works) {
-    return shell(fmt::format("ip -n {} link set link0 {}", name(0), works ? "up" : "down"));
+  /// Cut at one of its ends, it swallows what is sent: nobody is told.
+  [[nodiscard]] static bool set_link(bool works, int end = 0) {
+    return shell(fmt::format("ip -n {} link set link0 {}", name(end), works ? "up" : "down"));
   }
 
   static std::unique_ptr<Process> start(const RunSite& site, int node, int job, const Words& keys) {
@@ -112,7 +112,7 @@ TEST_CASE("cut link: when it works again the run goes on in the same job, to the
   CHECK(results_of(site.run()) == results_of(site.run("one")));
 }
 
-TEST_CASE("cut link: where it stays so both nodes end, and the next start goes on to the same bits",
+TEST_CASE("cut link: a head without network ends, and the next start goes on to the same bits",
           "[integration][nodes][failure][P1][P4]") {
   const LinkedNodes nodes;
   if (!nodes.made()) {
@@ -142,6 +142,32 @@ TEST_CASE("cut link: where it stays so both nodes end, and the next start goes o
   CHECK(ended.exit_code == 0);
   CHECK(has(ended.err, "resumed step="));
   CHECK(other->wait().exit_code == 0);
+  site.train(joined(keys, {"run.name=one"}));
+  CHECK(results_of(site.run()) == results_of(site.run("one")));
+}
+
+TEST_CASE("cut link: a node that stays away is gone on without, to the same bits",
+          "[integration][nodes][failure][P1][P4]") {
+  const LinkedNodes nodes;
+  if (!nodes.made()) {
+    return skip("cut link, a node without network");
+  }
+  const RunSite site;
+  const Words keys = joined(kKeys, {"recovery.node_wait_s=2"});
+  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, keys),
+                                          LinkedNodes::start(site, 1, 40, keys)};
+  wait_for_output(*cut[0], "checkpoint ");
+  REQUIRE(LinkedNodes::set_link(false, 1));
+  const auto since = std::chrono::steady_clock::now();
+  for (const int node : {0, 1}) {
+    const Ended ended = cut[node]->wait(std::chrono::seconds(120));
+    fmt::print("cut link: node {} ended after {} ms\n", node, elapsed_ms(since));
+    INFO(ended.err);
+    CHECK(ended.exit_code == (node == 0 ? 0 : 75));
+    CHECK(has(ended.err, node == 0 ? "nodes_lost node 1 has not come back within 2 s"
+                                   : "error node 1: the head is gone, and has not come back"));
+  }
+  CHECK(workers_of(site.path()).empty());
   site.train(joined(keys, {"run.name=one"}));
   CHECK(results_of(site.run()) == results_of(site.run("one")));
 }

@@ -9,19 +9,31 @@
 // machine, told their places by the variables that Slurm sets.
 namespace train::test {
 
-/// Starts the launcher of `node` of two, in Slurm job `job`. Four ranks.
+/// Nodes of a run, and their ranks all together.
+struct NodeShape {
+  int nodes = 2;
+  int ranks = 4;
+};
+
+/// Starts the launcher of `node` in Slurm job `job`.
 inline std::unique_ptr<Process> start_node(const RunSite& site, int node, int job,
                                            const Words& keys,
-                                           const std::string& strategy = "hybrid") {
+                                           const std::string& strategy = "hybrid",
+                                           NodeShape shape = {}) {
+  std::string hosts = "localhost";
+  for (int other = 1; other < shape.nodes; ++other) {
+    hosts += ",localhost";
+  }
   Words words = {"/usr/bin/env",
-                 "SLURM_STEP_NODELIST=localhost,localhost",
-                 "SLURM_STEP_NUM_TASKS=2",
+                 "SLURM_STEP_NODELIST=" + hosts,
+                 fmt::format("SLURM_STEP_NUM_TASKS={}", shape.nodes),
                  "SLURM_STEP_ID=0",
                  fmt::format("SLURM_JOB_ID={}", job),
                  fmt::format("SLURM_NODEID={}", node),
                  program()};
-  for (const std::string& word : RunSite::run_words(
-           rank_keys(4, strategy, joined(keys, {"parallel.nodes=2", "parallel.interface=lo"})))) {
+  const Words of_nodes = {fmt::format("parallel.nodes={}", shape.nodes), "parallel.interface=lo"};
+  for (const std::string& word :
+       RunSite::run_words(rank_keys(shape.ranks, strategy, joined(of_nodes, keys)))) {
     words.push_back(word);
   }
   return std::make_unique<Process>(words, site.path());

@@ -16,7 +16,7 @@ constexpr int kLastLoss = 150;  // of 300 steps
 
 TEST_CASE("nodes: a job outlives kill -9 of a whole node that is started again, from memory",
           "[integration][nodes][buddy][recovery][P1][P4]") {
-  const char* const strategy = GENERATE("full", "none", "hybrid");
+  const char* const strategy = GENERATE("full", "none", "hybrid", "optimizer", "gradient");
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
   INFO("seed " << seed);

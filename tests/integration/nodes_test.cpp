@@ -28,11 +28,12 @@ TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank
   CHECK(results_of(site.run()) == results_of(site.run("one")));
 }
 
-TEST_CASE("nodes: a lost node ends the run on all others, and the next start goes on",
+TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next start goes on",
           "[integration][ranks][nodes][failure]") {
   const RunSite site;
-  const Words keys = joined(kShort, {"run.steps=1000000", "checkpoint.interval_steps=5",
-                                     "checkpoint.keep_last=2", "recovery.node_wait_s=1"});
+  const Words keys =
+      joined(kShort, {"run.steps=1000000", "checkpoint.interval_steps=5", "checkpoint.keep_last=2",
+                      "recovery.node_wait_s=1", "parallel.group=4"});
   int job = 20;
   for (const int lost : {1, 0}) {
     INFO("node " << lost << " is lost");
@@ -50,6 +51,7 @@ TEST_CASE("nodes: a lost node ends the run on all others, and the next start goe
     CHECK(ended.exit_code == 75);  // to be queued again
     CHECK(
         has(ended.err, lost == 0 ? "error node 1: the head is gone" : "error node 1 has not come"));
+    CHECK((lost == 0 || has(ended.err, "and the run cannot go on without: parallel.group")));
     CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
   }
   const std::int64_t done = checkpoint_steps(site.run()).back();

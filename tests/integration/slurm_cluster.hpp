@@ -107,6 +107,16 @@ class SlurmCluster {
     ask({"scontrol", "update", fmt::format("JobId={}", job), "StartTime=now+2"});
   }
 
+  /// Node n2 is lost, with its daemon and `tasks`, whatever those belong to; Slurm is told so: by
+  /// itself it waits long for a silent node.
+  void lose_second_node(const std::vector<pid_t>& tasks) const {
+    daemons_.back()->send(SIGKILL);
+    for (const pid_t task : tasks) {
+      ::kill(task, SIGKILL);
+    }
+    ask({"scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=lost"});
+  }
+
   template <class Condition>
   static bool within(int seconds, Condition condition) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);

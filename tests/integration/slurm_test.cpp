@@ -44,6 +44,33 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
+pid_t parent_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/status", process));
+  for (std::string word; file >> word;) {
+    if (word == "PPid:" && file >> word) {
+      return std::stoi(word);
+    }
+  }
+  return 0;
+}
+
+/// The process that runs the program on a node; 0: there is none.
+pid_t launcher_of_node(const RunSite& site, int node) {
+  for (const auto& [process, words] : processes_with("tiny.toml")) {
+    std::error_code unknown;
+    const std::string proc = fmt::format("/proc/{}/", process);
+    std::ifstream file(proc + "environ", std::ios::binary);
+    const std::string variables{std::istreambuf_iterator<char>(file), {}};
+    const fs::path binary = fs::read_symlink(proc + "exe", unknown);
+    if (fs::equivalent(proc + "cwd", site.path(), unknown) && binary.filename() == "actortrain" &&
+        has(variables, std::string("\0SLURM_NODEID=", 14) + fmt::format("{}", node)) &&
+        has(variables, "SLURM_STEP_NODELIST=")) {
+      return process;
+    }
+  }
+  return 0;
+}
+
 /// The job has been queued again for the `times`th time and has trained since.
 bool goes_on(const SlurmCluster& cluster, const fs::path& run, int job, int times) {
   const bool again = SlurmCluster::within(
@@ -193,6 +220,70 @@ TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and e
   CHECK(cluster.restarts(cancelled) == 0);
   CHECK_FALSE(fs::exists(other / "finished"));
   CHECK(checkpoint_steps(other).size() == 1);  // it saved, and nobody queued it again
+}
+
+TEST_CASE("slurm: a launcher that is killed is started again within its job",
+          "[integration][slurm][submit][SB-1][P1][P4]") {
+  SlurmCluster cluster;
+  if (const std::string why = cluster.start(); !why.empty()) {
+    fmt::print("skipped: slurm: {}\n", why);
+    return;
+  }
+  const Words keys = {"run.steps=600", "run.digest_interval_steps=10", "eval.interval_steps=100",
+                      "checkpoint.interval_steps=1000", "recovery.snapshot_interval_steps=20"};
+  const RunSite site;
+  const int job = submitted(site, "tiny", keys);
+  const fs::path run = site.run();
+  for (int loss = 1; loss <= 2; ++loss) {
+    REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(run) > 150 * loss; }));
+    const pid_t launcher = launcher_of_node(site, 1);
+    REQUIRE(launcher > 0);
+    REQUIRE(::kill(launcher, SIGKILL) == 0);
+  }
+  REQUIRE(SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; }));
+  const std::string output = read_bytes(run / fmt::format("slurm-{}.out", job));
+  INFO(output);
+  CHECK(cluster.restarts(job) == 0);
+  CHECK(count(output, "node 1: the launcher was killed, and is started again") == 2);
+  CHECK(count(output, "info respawned generation=") >= 2);
+  CHECK(count(output, "info run_started") == 1);
+  site.train(joined(keys, {"run.name=whole"}));
+  CHECK(results_of(run) == results_of(site.run("whole")));
+}
+
+TEST_CASE("slurm: a job that loses a node for good goes on without it",
+          "[integration][slurm][submit][SB-1][P1][P4]") {
+  SlurmCluster cluster;
+  if (const std::string why = cluster.start(); !why.empty()) {
+    fmt::print("skipped: slurm: {}\n", why);
+    return;
+  }
+  const Words keys = {"run.steps=600",
+                      "run.digest_interval_steps=10",
+                      "eval.interval_steps=100",
+                      "checkpoint.interval_steps=1000",
+                      "recovery.snapshot_interval_steps=20",
+                      "recovery.node_wait_s=2"};
+  const RunSite site;
+  const int job = submitted(site, "tiny", keys);
+  const fs::path run = site.run();
+  REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(run) > 100; }));
+  const pid_t launcher = launcher_of_node(site, 1);
+  REQUIRE(launcher > 0);
+  const pid_t script = parent_of(launcher);
+  cluster.lose_second_node({parent_of(script), script, launcher});  // the first is Slurm's
+  const bool completed =
+      SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; });
+  const std::string output = read_bytes(run / fmt::format("slurm-{}.out", job));
+  INFO(output);
+  INFO(cluster.ask({"scontrol", "show", "job", fmt::format("{}", job)}));
+  REQUIRE(completed);
+  CHECK(cluster.restarts(job) == 0);
+  CHECK(count(output, "nodes_lost node 1 has not come back within 2 s") == 1);
+  CHECK(count(output, " from memory") == 1);
+  CHECK(count(output, "info run_started") == 1);
+  site.train(joined(keys, {"run.name=whole"}));
+  CHECK(results_of(run) == results_of(site.run("whole")));
 }
 
 TEST_CASE("slurm: a job whose nodes are taken away again and again ends with the same bits",
