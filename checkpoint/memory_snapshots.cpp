@@ -228,6 +228,11 @@ std::vector<std::int64_t> MemorySnapshots::sealed_steps() const {
   return steps_where([](const Slot&) { return true; });
 }
 
+bool MemorySnapshots::has_sealed(std::int64_t step) const {
+  const auto steps = sealed_steps();
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
 void MemorySnapshots::keep_only(std::optional<std::int64_t> step) const {
   const auto end = layout_.first_rank + static_cast<std::int64_t>(layout_.shard_bytes.size());
   for (std::int64_t rank = layout_.first_rank; rank < end; ++rank) {

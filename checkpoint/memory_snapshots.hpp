@@ -57,6 +57,8 @@ class MemorySnapshots {
   [[nodiscard]] std::vector<std::int64_t> whole_steps() const;
   /// The same without a look at the bytes, also while the ranks write.
   [[nodiscard]] std::vector<std::int64_t> sealed_steps() const;
+  /// Whether `step` is among those.
+  [[nodiscard]] bool has_sealed(std::int64_t step) const;
   /// From here on there is no other snapshot than of `step`; none: there is none at all.
   void keep_only(std::optional<std::int64_t> step) const;
   /// The bytes of a sealed snapshot in the order of the rank's shard; empty if there is none.

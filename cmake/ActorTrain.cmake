@@ -43,3 +43,16 @@ function(actortrain_test name)
   target_link_libraries(test_${name} PRIVATE ${arg_LINK} train_base Catch2::Catch2)
   add_test(NAME ${name} COMMAND test_${name})
 endfunction()
+
+# The product's main with something of its own linked in, beside the product itself: what integration
+# tests run.
+function(actortrain_program name)
+  add_executable(${name} "${PROJECT_SOURCE_DIR}/actors/main.cpp" ${ARGN})
+  actortrain_options(${name})
+  target_link_libraries(${name} PRIVATE train_actors)
+  target_compile_definitions(${name} PRIVATE ACTORTRAIN_VERSION="${PROJECT_VERSION}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  if(TARGET test_integration)
+    add_dependencies(test_integration ${name})
+  endif()
+endfunction()

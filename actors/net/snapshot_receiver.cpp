@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "actors/net/listen.hpp"
@@ -10,17 +9,6 @@
 #include "checkpoint/snapshot_stream.hpp"
 
 namespace train::actors {
-namespace {
-
-using checkpoint::MemorySnapshots;
-
-bool has_step(const MemorySnapshots& memory, std::int64_t step) {
-  const auto steps = memory.sealed_steps();
-  return std::find(steps.begin(), steps.end(), step) != steps.end();
-}
-
-}  // namespace
-
 Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const CredentialFiles& credentials,
                                                                  const std::string& address) {
   auto context = TlsContext::load(credentials, TlsEnd::head);
@@ -76,7 +64,7 @@ std::optional<TlsConnection> SnapshotReceiver::next() {
   return std::exchange(arrived_, std::nullopt);
 }
 
-void SnapshotReceiver::serve(const MemorySnapshots& memory) {
+void SnapshotReceiver::serve(const checkpoint::MemorySnapshots& memory) {
   while (!stopping_) {
     if (auto connection = next()) {
       follow(*std::move(connection), memory);
@@ -88,7 +76,7 @@ void SnapshotReceiver::serve(const MemorySnapshots& memory) {
 }
 
 /// Until it is lost, talks nonsense, or another one comes.
-void SnapshotReceiver::follow(TlsConnection connection, const MemorySnapshots& memory) {
+void SnapshotReceiver::follow(TlsConnection connection, const checkpoint::MemorySnapshots& memory) {
   TlsStream stream(std::move(connection), wake_.descriptor());
   checkpoint::SnapshotInflow inflow(memory);
   checkpoint::FrameBytes frame;
@@ -105,7 +93,7 @@ void SnapshotReceiver::follow(TlsConnection connection, const MemorySnapshots& m
 
 Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  while (!has_step(*memory_, step)) {
+  while (!memory_->has_sealed(step)) {
     const std::uint64_t before = frames_;
     if (!came_.wait_for(lock, patience, [&] { return frames_ != before; })) {
       return failure("nothing came");

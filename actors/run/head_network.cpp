@@ -114,16 +114,13 @@ NodesMet HeadNetwork::meet(std::optional<Clock::time_point> deadline) {
   return met;
 }
 
-void HeadNetwork::go_on_with(std::span<const std::int64_t> left) {
-  std::vector<std::int64_t> members;
+void HeadNetwork::go_on_with(std::span<const std::int64_t> left,
+                             const std::vector<std::int64_t>& members) {
   std::map<std::int64_t, Launcher> launchers;
-  for (const std::int64_t place : left) {
-    if (place > 0) {
-      launchers.emplace(static_cast<std::int64_t>(members.size()), std::move(launchers_.at(place)));
-    }
-    members.push_back(members_[static_cast<std::size_t>(place)]);
+  for (std::size_t place = 1; place < left.size(); ++place) {
+    launchers.emplace(static_cast<std::int64_t>(place), std::move(launchers_.at(left[place])));
   }
-  members_ = std::move(members);
+  members_ = members;
   launchers_ = std::move(launchers);
 }
 
@@ -181,7 +178,7 @@ std::optional<std::int64_t> HeadNetwork::missing() const {
 }
 
 Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
-  const bool head_lacks = !has_step(own.current()->sealed_steps(), step);
+  const bool head_lacks = !own.current()->has_sealed(step);
   const auto lacks = [&](std::int64_t node) {
     return node == 0 ? head_lacks : !has_step(launchers_.at(node).held.own, step);
   };

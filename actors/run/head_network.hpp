@@ -45,8 +45,8 @@ class HeadNetwork {
   /// `deadline` (none: as long as it takes) and until a signal.
   [[nodiscard]] NodesMet meet(std::optional<std::chrono::steady_clock::time_point> deadline);
   /// After meet() of fewer: these are all from here on. `left`: their places until now, ascending;
-  /// 0 is one. REQUIRES: they have come.
-  void go_on_with(std::span<const std::int64_t> left);
+  /// 0 is one; `members`: see PreparedRun, theirs. REQUIRES: they have come.
+  void go_on_with(std::span<const std::int64_t> left, const std::vector<std::int64_t>& members);
   /// Every other node takes its place in `run`, with room for its snapshots; `memory_step`: see
   /// TakePlace. Blocks. Errors (failure): a node that has no room, or is lost.
   [[nodiscard]] Status give_places(const PreparedRun& run, std::int64_t memory_step);

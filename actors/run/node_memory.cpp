@@ -182,7 +182,7 @@ void NodeMemory::forget() {
 }
 
 void NodeMemory::settle() {
-  if (!before_.empty() && now_ && origin_ && has_step(now_->sealed_steps(), origin_->step)) {
+  if (!before_.empty() && now_ && origin_ && now_->has_sealed(origin_->step)) {
     before_.clear();
   }
 }

@@ -317,7 +317,7 @@ Status ProcessRanks::go_on_with(PreparedRun& run, std::span<const std::int64_t> 
   }
   run.members = std::move(members);
   run.memory.renumber_holders(now);
-  network_->go_on_with(left);
+  network_->go_on_with(left, run.members);
   fewer_ = true;
   TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place));
   const auto start = run.memory.start();

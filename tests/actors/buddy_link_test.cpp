@@ -87,7 +87,7 @@ std::vector<Node> open_ring(const RunPlan& plan, const CredentialFiles& files,
 
 bool all_kept(const std::vector<Node>& nodes, std::int64_t step) {
   return std::all_of(nodes.begin(), nodes.end(), [step](const Node& node) {
-    return has_step(node.memory.buddy()->sealed_steps(), step);
+    return node.memory.buddy()->has_sealed(step);
   });
 }
 
