@@ -363,10 +363,13 @@ constexpr auto kFields = std::to_array<Field>({
      precision<&PrecisionSection::determinism>, kOptional, kNone, "world|run"},
 
     {"memory", "activation_checkpointing", "blocks",
-     "Blocks that keep only their input and compute the rest again in the backward pass: none, "
-     "all, or one in so many.",
+     "Blocks that keep less and compute it again in the backward pass: none, all, or one in so "
+     "many.",
      memory<&MemorySection::activation_checkpointing>, kOptional, between(1, kManyBlocks),
      "none|all", kOrInteger},
+    {"memory", "checkpointed_part", "",
+     "What those compute again: all but their input (`block`), the attention, or the MLP alone.",
+     memory<&MemorySection::checkpointed_part>, kOptional, kNone, "block|attention|mlp"},
 
     {"train", "freeze", "", "Patterns of parameter or unit names whose weights do not change.",
      train<&TrainSection::freeze>},

@@ -43,6 +43,7 @@ struct PrecisionSection {
 /// [memory]: what is kept and what is computed again.
 struct MemorySection {
   std::string activation_checkpointing = "none";  ///< "none", "all", or every k-th block.
+  std::string checkpointed_part = "block";        ///< Of those: "block", "attention" or "mlp".
 };
 
 /// [train]: what is trained.

@@ -309,6 +309,17 @@ Status check_device(const RunConfig& config, const Places& places) {
   return {};
 }
 
+Status check_memory(const RunConfig& config, const Places& places) {
+  const MemorySection& memory = config.memory;
+  if (memory.checkpointed_part != "block" && memory.activation_checkpointing == "none") {
+    return broken(places, "memory.checkpointed_part",
+                  fmt::format("is \"{}\", but no block is checkpointed; set "
+                              "memory.activation_checkpointing to \"all\", or leave this out",
+                              memory.checkpointed_part));
+  }
+  return {};
+}
+
 Status check_parallel(const RunConfig& config, const Places& places) {
   if (config.parallel.ranks > config.batch.lanes) {
     return broken(places, "parallel.ranks",
@@ -380,6 +391,7 @@ Status validate_config(const RunConfig& config, const Places& places) {
   TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));
   TRAIN_RETURN_IF_ERROR(check_recovery(config, places));
   TRAIN_RETURN_IF_ERROR(check_device(config, places));
+  TRAIN_RETURN_IF_ERROR(check_memory(config, places));
   return check_parallel(config, places);
 }
 

@@ -13,7 +13,7 @@ MemoryPlan plan_memory(const RankEngine::Options& options) {
   MemoryPlan memory = layout.memory();
   memory.activations_bytes = planned_activation_bytes(
       options.shape, options.batch.micro_batch, options.seq_len,
-      /*with_gradient=*/true, layout.activations(checkpoint_every(options.memory)));
+      /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));
   return memory;
 }
 

@@ -391,8 +391,8 @@ std::size_t RankLayout::gradient_bytes(std::size_t group) const {
   return floats(layout.spread_apart ? layout.state.element_count : layout.reduce.element_count);
 }
 
-ActivationOptions RankLayout::activations(std::int64_t checkpoint_every) const {
-  ActivationOptions options{.checkpoint_every = checkpoint_every, .dtype = compute_dtype()};
+ActivationOptions RankLayout::activations(const Checkpointing& checkpointing) const {
+  ActivationOptions options{.checkpointing = checkpointing, .dtype = compute_dtype()};
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     if (groups_[index].in_activations) {
       options.gradients.push_back(
@@ -430,16 +430,21 @@ std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& param
   return subtrees({segment.first_row, segment.rows}, parameter.rows);
 }
 
-std::int64_t checkpoint_every(const configs::MemorySection& section) {
+Checkpointing checkpointing_of(const configs::MemorySection& section) {
   const std::string& text = section.activation_checkpointing;
-  if (text == "none" || text == "all") {
-    return text == "all" ? 1 : 0;
+  Checkpointing checkpointing;
+  if (section.checkpointed_part != "block") {
+    checkpointing.part = section.checkpointed_part == "mlp" ? Recompute::mlp : Recompute::attention;
   }
-  std::int64_t every = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), every);
-  TRAIN_CHECK(error == std::errc{} && end == text.data() + text.size() && every > 0,
+  if (text == "none" || text == "all") {
+    checkpointing.every = text == "all" ? 1 : 0;
+    return checkpointing;
+  }
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), checkpointing.every);
+  TRAIN_CHECK(error == std::errc{} && end == text.data() + text.size() && checkpointing.every > 0,
               "memory.activation_checkpointing is \"{}\"", text);
-  return every;
+  return checkpointing;
 }
 
 }  // namespace train::engine

@@ -118,7 +118,7 @@ class RankLayout {
   [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
   /// What the model keeps of this plan's lanes; its gradients are of the groups that are
   /// GroupLayout::in_activations, in their order.
-  [[nodiscard]] ActivationOptions activations(std::int64_t checkpoint_every) const;
+  [[nodiscard]] ActivationOptions activations(const Checkpointing& checkpointing) const;
   /// All but the model's activations.
   [[nodiscard]] MemoryPlan memory() const;
 
@@ -153,7 +153,7 @@ class RankLayout {
 /// Nodes of the canonical tree over a parameter's rows that make up the segment.
 [[nodiscard]] std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter);
 
-/// memory.activation_checkpointing as a number: 0 none, 1 all, else every so manieth block.
-[[nodiscard]] std::int64_t checkpoint_every(const configs::MemorySection& section);
+/// What [memory] asks for.
+[[nodiscard]] Checkpointing checkpointing_of(const configs::MemorySection& section);
 
 }  // namespace train::engine

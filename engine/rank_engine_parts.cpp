@@ -26,7 +26,7 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
                          const ShardPlan& plan)
     : layout(plan, options),
       model(options.shape, kernels, options.batch.micro_batch, options.seq_len, true,
-            layout.activations(checkpoint_every(options.memory))),
+            layout.activations(checkpointing_of(options.memory))),
       train_schedule(plan, CommandKind::train_step),
       eval_schedule(plan, CommandKind::evaluate),
       diagnose_schedule(plan, CommandKind::diagnose),

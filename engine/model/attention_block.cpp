@@ -163,11 +163,19 @@ void AttentionBlock::attend(const BlockCall& call) const {
 }
 
 void AttentionBlock::forward(const BlockCall& call, ConstElements x, Elements branch) {
+  forward_kept(call, x);
+  forward_output(call, branch);
+}
+
+void AttentionBlock::forward_kept(const BlockCall& call, ConstElements x) {
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     projections_[i].forward(call, x, workspace_->at(projection_) + projection_columns_[i], width_);
   }
   normalise_and_rotate(call);
   attend(call);
+}
+
+void AttentionBlock::forward_output(const BlockCall& call, Elements branch) const {
   output_->forward(call, head_output(), branch, options_.embedding_dim);
 }
 

@@ -39,6 +39,9 @@ class AttentionBlock {
 
   /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
   void forward(const BlockCall& call, ConstElements x, Elements branch);
+  /// forward() in two parts: all that the backward pass needs, and from that the branch.
+  void forward_kept(const BlockCall& call, ConstElements x);
+  void forward_output(const BlockCall& call, Elements branch) const;
   /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
   void backward(const BlockCall& call, ConstElements x, ConstElements dbranch, Elements dx);
 

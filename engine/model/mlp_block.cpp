@@ -35,20 +35,28 @@ MlpBlock::MlpBlock(const BlockContext& context, const Options& options)
 }
 
 void MlpBlock::forward(const BlockCall& call, ConstElements x, Elements branch) const {
+  forward_kept(call, x);
   const std::int64_t count = call.lane.rows() * options_.hidden;
   Elements hidden = workspace_->at(hidden_);
   Elements activated = workspace_->at(activated_);
-  in_.forward(call, x, hidden, options_.hidden);
   if (up_) {
-    Elements up = workspace_->at(up_hidden_);
-    up_->forward(call, x, up, options_.hidden);
-    kernels_->swiglu_forward(
-        call.stream, {.gate = hidden, .up = up, .y = activated, .count = count, .dtype = x.dtype});
+    kernels_->swiglu_forward(call.stream, {.gate = hidden,
+                                           .up = workspace_->at(up_hidden_),
+                                           .y = activated,
+                                           .count = count,
+                                           .dtype = x.dtype});
   } else {
     kernels_->gelu_forward(call.stream,
                            {.x = hidden, .y = activated, .count = count, .dtype = x.dtype});
   }
   out_.forward(call, activated, branch, options_.embedding_dim);
+}
+
+void MlpBlock::forward_kept(const BlockCall& call, ConstElements x) const {
+  in_.forward(call, x, workspace_->at(hidden_), options_.hidden);
+  if (up_) {
+    up_->forward(call, x, workspace_->at(up_hidden_), options_.hidden);
+  }
 }
 
 void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,

@@ -26,6 +26,8 @@ class MlpBlock {
 
   /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
   void forward(const BlockCall& call, ConstElements x, Elements branch) const;
+  /// The part of forward() that the backward pass needs.
+  void forward_kept(const BlockCall& call, ConstElements x) const;
   /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
   void backward(const BlockCall& call, ConstElements x, ConstElements dbranch, Elements dx) const;
 

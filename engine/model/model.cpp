@@ -25,19 +25,19 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
                                                     const kernels::KernelTable& kernels,
                                                     Workspace& workspace,
                                                     const ActivationOptions& options) {
-  const std::int64_t every = options.checkpoint_every;
-  TRAIN_CHECK(every >= 0, "checkpoint_every is {}", every);
+  const Checkpointing& checkpointing = options.checkpointing;
+  TRAIN_CHECK(checkpointing.every >= 0, "checkpointing of every {}", checkpointing.every);
   workspace.lean(options.lean.value_or(better_lean(shape, workspace.rows())));
   std::vector<std::unique_ptr<LayerUnit>> units;
   auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, shape);
   Workspace::Slot residual = embedding->output();
   units.push_back(std::move(embedding));
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    const bool recompute = every > 0 && (layer + 1) % every == 0;
     workspace.begin_unit(units.size());
     auto block = std::make_unique<TransformerBlock>(
         kernels, workspace, shape,
-        TransformerBlock::Options{.index = layer, .input = residual, .recompute = recompute});
+        TransformerBlock::Options{
+            .index = layer, .input = residual, .recompute = checkpointing.of_layer(layer)});
     residual = block->output();
     units.push_back(std::move(block));
   }

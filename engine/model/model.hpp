@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/model/activation_arena.hpp"
+#include "engine/model/checkpointing.hpp"
 #include "engine/model/layer_unit.hpp"
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
@@ -18,9 +19,7 @@ class Workspace;
 /// What the backward pass finds in memory, and what it computes again: changes memory and time,
 /// never a bit but by `dtype`.
 struct ActivationOptions {
-  /// Activation checkpointing of every k-th transformer block (1: of all, 0: of none); such a block
-  /// keeps its input alone and its backward pass runs forward again.
-  std::int64_t checkpoint_every = 0;
+  Checkpointing checkpointing = {};
   /// Compute outputs of norms again rather than keep them; by default where that saves much.
   std::optional<bool> lean = {};
   /// Gradients that lie where activations did (plan_arena()): of models run for one lane at a time.

@@ -15,11 +15,11 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
     : UnitBase(fmt::format("block {}", options.index), kernels, workspace, shape.embedding_dim),
       residual_scale_(shape.residual_scale),
       input_(options.input),
-      recompute_(options.recompute && workspace.with_gradient()) {
+      recompute_(workspace.with_gradient() ? options.recompute : Recompute::nothing) {
   const bool qwen3 = shape.architecture == Architecture::qwen3;
   const BlockContext context{kernels, parameters_, workspace,
                              fmt::format("transformer.h.{}.", options.index)};
-  workspace.recompute_kept(recompute_);
+  workspace.recompute_kept(attention_again());
   const NormBlock::Options norm{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps};
   ln_1_.emplace(context, "ln_1", norm);
   attention_.emplace(context.within("attn."), AttentionOptions{.embedding_dim = shape.embedding_dim,
@@ -31,11 +31,13 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
                                                                .qk_norm = shape.qk_norm,
                                                                .output_gate = shape.output_gate,
                                                                .fused_projection = !qwen3});
+  workspace.recompute_kept(mlp_again());
   ln_2_.emplace(context, "ln_2", norm);
   mlp_.emplace(context.within("mlp."), MlpBlock::Options{qwen3 ? MlpKind::swiglu : MlpKind::gelu,
                                                          shape.embedding_dim, shape.mlp_hidden});
 
   const std::int64_t count = workspace.rows() * shape.embedding_dim;
+  workspace.recompute_kept(recompute_ == Recompute::block);
   middle_ = workspace.keep(context.prefix + "middle.", "residual", count);
   workspace.recompute_kept(false);
   output_ = workspace.keep(context.prefix, "residual", count);
@@ -65,6 +67,32 @@ void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory
                                   .dtype = workspace_->dtype()});
 }
 
+bool TransformerBlock::attention_again() const {
+  return recompute_ == Recompute::attention || recompute_ == Recompute::block;
+}
+
+bool TransformerBlock::mlp_again() const {
+  return recompute_ == Recompute::mlp || recompute_ == Recompute::block;
+}
+
+void TransformerBlock::compute_again(const BlockCall& call) {
+  const ConstElements input = workspace_->at(input_);
+  const Elements middle = workspace_->at(middle_);
+  if (attention_again()) {
+    attention_->forward_kept(call, ln_1_->forward(call, input));
+  }
+  if (recompute_ == Recompute::block) {  // else the sum of input and attention has been kept
+    const Elements branch = workspace_->at(branch_);
+    attention_->forward_output(call, branch);
+    mlp_->forward_kept(
+        call,
+        ln_2_->forward(call,
+                       {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_}));
+  } else if (recompute_ == Recompute::mlp) {
+    mlp_->forward_kept(call, ln_2_->forward(call, middle));
+  }
+}
+
 ConstElements TransformerBlock::branch_gradient(kernels::Stream& stream, const Lane& lane) const {
   const ConstElements d = workspace_->at(residual_gradient_);
   if (residual_scale_ == 1.0F) {
@@ -87,10 +115,8 @@ ConstElements TransformerBlock::branch_gradient(kernels::Stream& stream, const L
 
 void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memory,
                                 const Lane& lane) {
-  if (recompute_) {
-    forward(stream, memory, lane);
-  }
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
+  compute_again(call);
   const Elements d = workspace_->at(residual_gradient_);
   const Elements norm_gradient = workspace_->at(norm_gradient_);
   const ConstElements input = workspace_->at(input_);

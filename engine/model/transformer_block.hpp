@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "engine/model/attention_block.hpp"
+#include "engine/model/checkpointing.hpp"
 #include "engine/model/mlp_block.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/model/norm_block.hpp"
@@ -17,9 +18,7 @@ class TransformerBlock final : public UnitBase {
   struct Options {
     std::int64_t index = 0;     ///< Place among the blocks, from 0.
     Workspace::Slot input = 0;  ///< Output slot of the unit before.
-    /// Keep only the input for the backward pass, and compute the rest again there: the same
-    /// kernels on the same values, so the same bits.
-    bool recompute = false;
+    Recompute recompute = Recompute::nothing;
   };
   TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
                    const ModelShape& shape, const Options& options);
@@ -28,12 +27,16 @@ class TransformerBlock final : public UnitBase {
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
  private:
+  [[nodiscard]] bool attention_again() const;
+  [[nodiscard]] bool mlp_again() const;
+  /// Before the backward pass: what it needs and was not kept.
+  void compute_again(const BlockCall& call);
   /// c * residual gradient: what the branches' backward passes start from.
   [[nodiscard]] ConstElements branch_gradient(kernels::Stream& stream, const Lane& lane) const;
 
   float residual_scale_;
   Workspace::Slot input_;
-  bool recompute_;
+  Recompute recompute_;
   // Optional only because they need the members of the base to be built.
   std::optional<NormBlock> ln_1_, ln_2_;
   std::optional<AttentionBlock> attention_;

@@ -120,6 +120,7 @@ const std::vector<std::string> kKnownKeys = {"run.name",
                                              "precision.reduce",
                                              "precision.determinism",
                                              "memory.activation_checkpointing",
+                                             "memory.checkpointed_part",
                                              "train.freeze",
                                              "runtime.threads",
                                              "runtime.device"};
@@ -176,6 +177,7 @@ TEST_CASE("field_table: a written configuration reads back bit for bit",
     config.parallel.reshard = random() % 2 == 0 ? "never" : fmt::format("{}", 2 + random() % 60000);
     config.parallel.sync = random() % 2 == 0 ? "last_lane" : "3";
     config.memory.activation_checkpointing = random() % 2 == 0 ? "all" : "2";
+    config.memory.checkpointed_part = random() % 2 == 0 ? "mlp" : "attention";
     config.parallel.wrapping = {"block \"[0-3]\"\\", "he?d\t\n*"};
     config.train.freeze.assign(random() % 3, config.run.name);
     const Result<RunConfig> back = parse_config(to_toml(config), "round");

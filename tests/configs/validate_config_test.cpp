@@ -154,6 +154,9 @@ TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config
   check_refused("parallel.sync=sometimes", "\"last_lane\", 1 .. 65536");
   check_refused("memory.activation_checkpointing=0", "found \"0\"");
   check_refused("memory.activation_checkpointing=some", "\"none\", \"all\", 1 .. 4096");
+  check_refused("memory.checkpointed_part=mpl", "did you mean \"mlp\"?");
+  check_refused("memory.checkpointed_part=mlp", "set memory.activation_checkpointing");
+  CHECK(verdict({"memory.activation_checkpointing=all", "memory.checkpointed_part=mlp"}).empty());
 }
 
 TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][validate_config]") {

@@ -96,7 +96,10 @@ TEST_CASE("memory plan: so it is with other element types, wrappings and reshard
     check_prediction(options);
     options.precision.reduce = "bf16";
     options.memory.activation_checkpointing = "all";
-    check_prediction(options);
+    for (const char* part : {"block", "attention", "mlp"}) {
+      options.memory.checkpointed_part = part;
+      check_prediction(options);
+    }
     options = case_options(of, 4);
     options.parallel.reshard = "never";
     options.parallel.wrapping = {"block *"};

@@ -107,11 +107,12 @@ TEST_CASE("model: what is kept and what is computed again changes bytes, never a
   lane.sums = &sums;
   std::size_t most_bytes = plain.activation_bytes();
   const bool lean = GENERATE(true, false);
+  const Recompute part = GENERATE(Recompute::attention, Recompute::mlp, Recompute::block);
   for (const std::int64_t every :
        lean ? std::vector<std::int64_t>{0, 2, 1} : std::vector<std::int64_t>{2, 1}) {
-    CAPTURE(every, lean);
+    CAPTURE(every, lean, static_cast<int>(part));
     Model model(shape, kernels::cpu_backend(), 2, 12, true,
-                {.checkpoint_every = every, .lean = lean});
+                {.checkpointing = {every, part}, .lean = lean});
     ModelMemory memory(shape, std::numeric_limits<float>::quiet_NaN());
     for (int again = 0; again < 2; ++again) {  // The second lane finds the first one's leftovers.
       memory.gradients = ModelMemory(shape).gradients;
@@ -130,10 +131,12 @@ TEST_CASE("model: planned activation bytes are what is allocated", "[engine][mod
   const kernels::KernelTable& kernels = kernels::cpu_backend();
   for (const bool with_gradient : {true, false}) {
     for (const std::int64_t every : {0, 1, 2, 5}) {
-      CAPTURE(with_gradient, every);
-      CHECK(planned_activation_bytes(shape, 3, 16, with_gradient, {.checkpoint_every = every}) ==
-            Model(shape, kernels, 3, 16, with_gradient, {.checkpoint_every = every})
-                .activation_bytes());
+      for (const Recompute part : {Recompute::attention, Recompute::mlp, Recompute::block}) {
+        CAPTURE(with_gradient, every, static_cast<int>(part));
+        const ActivationOptions options{.checkpointing = {every, part}};
+        CHECK(planned_activation_bytes(shape, 3, 16, with_gradient, options) ==
+              Model(shape, kernels, 3, 16, with_gradient, options).activation_bytes());
+      }
     }
   }
 }

@@ -126,7 +126,7 @@ TEST_CASE("tied parity: loss and every gradient equal PyTorch's", "[engine][pari
   const Json fixture = load_fixture();
   const ModelShape shape = read_shape(fixture.at("shape"));
   Model model(shape, kernels::cpu_backend(), fixture.at("sequences"), fixture.at("seq_len"), true,
-              {.checkpoint_every = GENERATE(0, 1)});
+              {.checkpointing = {.every = GENERATE(0, 1)}});
   ModelMemory memory(shape, 7.0F);
   set_weights(memory, fixture.at("weights_1024ths"));
   const Sums sums = run_fixture(fixture, model, memory);

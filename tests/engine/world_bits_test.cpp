@@ -235,9 +235,13 @@ TEST_CASE("world bits: activation checkpointing and the other architecture",
   options.shape.output_gate = true;
   const Trace alone = run(options);
   for (const char* checkpointing : {"all", "2"}) {
-    options.memory.activation_checkpointing = checkpointing;
-    CHECK(run(options) == alone);
-    CHECK(run(with(options, 3, "full")) == alone);
+    for (const char* part : {"block", "attention", "mlp"}) {
+      CAPTURE(checkpointing, part);
+      options.memory.activation_checkpointing = checkpointing;
+      options.memory.checkpointed_part = part;
+      CHECK(run(options) == alone);
+      CHECK(run(with(options, 3, "full")) == alone);
+    }
   }
 }
 
