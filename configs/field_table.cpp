@@ -370,6 +370,11 @@ constexpr auto kFields = std::to_array<Field>({
     {"memory", "checkpointed_part", "",
      "What those compute again: all but their input (`block`), the attention, or the MLP alone.",
      memory<&MemorySection::checkpointed_part>, kOptional, kNone, "block|attention|mlp"},
+    {"memory", "offload", "",
+     "What lies in the host's memory while `cuda` computes: optimizer state, or `parameters`: "
+     "that, "
+     "the masters and shards of weights.",
+     memory<&MemorySection::offload>, kOptional, kNone, "none|optimizer|parameters"},
 
     {"train", "freeze", "", "Patterns of parameter or unit names whose weights do not change.",
      train<&TrainSection::freeze>},

@@ -40,10 +40,11 @@ struct PrecisionSection {
   std::string determinism = "world";  ///< "world": same bits at any number of ranks; "run".
 };
 
-/// [memory]: what is kept and what is computed again.
+/// [memory]: what is kept, where, and what is computed again.
 struct MemorySection {
   std::string activation_checkpointing = "none";  ///< "none", "all", or every k-th block.
   std::string checkpointed_part = "block";        ///< Of those: "block", "attention" or "mlp".
+  std::string offload = "none";  ///< What a device leaves to the host: "optimizer", "parameters".
 };
 
 /// [train]: what is trained.

@@ -317,6 +317,26 @@ Status check_memory(const RunConfig& config, const Places& places) {
                               "memory.activation_checkpointing to \"all\", or leave this out",
                               memory.checkpointed_part));
   }
+  if (memory.offload == "none") {
+    return {};
+  }
+  if (config.runtime.device == "cpu") {
+    return broken(
+        places, "memory.offload",
+        fmt::format("is \"{}\", but on the CPU all memory is the host's; leave it out, or "
+                    "set runtime.device to \"cuda\"",
+                    memory.offload));
+  }
+  const std::string& strategy = config.parallel.strategy;
+  const bool whole = strategy != "full" && strategy != "hybrid";
+  if (memory.offload == "parameters" && whole && config.precision.compute == "fp32") {
+    return broken(places, "memory.offload",
+                  fmt::format("is \"parameters\", but with parallel.strategy = \"{}\" and fp32 "
+                              "compute the only weights are those that layers read; set "
+                              "precision.compute to \"bf16\", the strategy to \"full\", or this to "
+                              "\"optimizer\"",
+                              strategy));
+  }
   return {};
 }
 

@@ -84,12 +84,13 @@ void round_to_bf16(const kernels::KernelTable& kernels, kernels::Stream& stream,
 
 GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
                        const GroupLayout& layout, const Optimizer& optimizer,
-                       ComputeWeights compute)
+                       ComputeWeights compute, Offload offload)
     : kernels_(&kernels),
       group_(&group),
       layout_(&layout),
       optimizer_(&optimizer),
       compute_(compute),
+      offload_(offload),
       segment_of_(group.parameters.size(), layout.state.segments.size()) {
   for (std::size_t i = 0; i < layout.state.segments.size(); ++i) {
     segment_of_[layout.state.segments[i].parameter] = i;
@@ -100,19 +101,20 @@ GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& gr
     whole_ = {static_cast<std::size_t>(layout.flat) * size, group.name + " weights",
               kernels.device->memory};
   }
+  const kernels::Device& device = *kernels.device;
+  const auto kind = offload == Offload::parameters ? device.offload : device.memory;
   const bool compute_bf16 = compute != ComputeWeights::masters;
   if (compute_bf16 || !layout.resident) {
-    masters_ = {floats(layout.state.element_count), group.name + " masters",
-                kernels.device->memory};
+    masters_ = {floats(layout.state.element_count), group.name + " masters", kind};
   }
   if (compute_bf16 && !layout.resident) {
     shard_bf16_ = {static_cast<std::size_t>(layout.state.element_count) * sizeof(std::uint16_t),
-                   group.name + " bf16 weights", kernels.device->memory};
+                   group.name + " bf16 weights", kind};
   }
-  make_states();
+  make_states(offload == Offload::nothing ? device.memory : device.offload);
 }
 
-void GroupState::make_states() {
+void GroupState::make_states(kernels::MemoryKind kind) {
   const std::vector<Segment>& segments = layout_->state.segments;
   for (std::size_t number = 0; number < kMostStates; ++number) {
     std::int64_t elements = 0;
@@ -122,7 +124,7 @@ void GroupState::make_states() {
       elements += has ? padded(segment.count) : 0;
     }
     states_[number] = {floats(elements), fmt::format("{} optimizer state {}", group_->name, number),
-                       kernels_->device->memory};
+                       kind};
   }
 }
 
@@ -305,6 +307,12 @@ std::size_t GroupState::optimizer_bytes() const {
     size_bytes += buffer.size_bytes();
   }
   return size_bytes;
+}
+
+std::size_t GroupState::offloaded_bytes() const {
+  const std::size_t kept = masters_.size_bytes() + shard_bf16_.size_bytes();
+  return (offload_ == Offload::nothing ? 0 : optimizer_bytes()) +
+         (offload_ == Offload::parameters ? kept : 0);
 }
 
 }  // namespace train::engine

@@ -26,7 +26,8 @@ class GroupState {
  public:
   /// `group`, `layout` and `optimizer` must outlive this.
   GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
-             const GroupLayout& layout, const Optimizer& optimizer, ComputeWeights compute);
+             const GroupLayout& layout, const Optimizer& optimizer, ComputeWeights compute,
+             Offload offload);
 
   /// Weights from the seed; the optimizer's state is zero. Blocking; on several threads.
   void initialise(const ModelShape& shape, const InitOptions& options);
@@ -60,9 +61,11 @@ class GroupState {
 
   [[nodiscard]] std::size_t weights_bytes() const;
   [[nodiscard]] std::size_t optimizer_bytes() const;
+  /// Of both, what lies in memory of kind Device::offload.
+  [[nodiscard]] std::size_t offloaded_bytes() const;
 
  private:
-  void make_states();
+  void make_states(kernels::MemoryKind kind);
   /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
   void initialise_bf16(const ModelShape& shape, const InitOptions& options);
   /// Index of the segment that holds the row. REQUIRES: there is one.
@@ -73,6 +76,7 @@ class GroupState {
   const GroupLayout* layout_;
   const Optimizer* optimizer_;
   ComputeWeights compute_;
+  Offload offload_;
   std::vector<std::size_t> segment_of_;  // By parameter; segments.size(): no row here.
   kernels::Buffer whole_, masters_, shard_bf16_;
   /// By number of a state tensor: those of all parameters that have so many, packed like the state

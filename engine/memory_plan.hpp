@@ -17,10 +17,14 @@ struct MemoryPlan {
   std::size_t activations_bytes = 0;  ///< The model's workspace: activations and scratch.
   std::size_t buffers_bytes = 0;      ///< Lane slots, loss sums, scratch of norms and optimizer.
 
+  std::size_t offloaded_bytes = 0;  ///< Of all these, what a device leaves to the host.
+
   [[nodiscard]] std::size_t total_bytes() const {
     return parameters_bytes + gradients_bytes + optimizer_bytes + lane_sums_bytes + gathered_bytes +
            transfer_bytes + activations_bytes + buffers_bytes;
   }
+  /// Of a device's own memory, where one computes.
+  [[nodiscard]] std::size_t device_bytes() const { return total_bytes() - offloaded_bytes; }
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 

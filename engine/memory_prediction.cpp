@@ -1,6 +1,7 @@
 #include "engine/memory_prediction.hpp"
 
 #include "engine/base/check.hpp"
+#include "engine/memory_options.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank_engine_layout.hpp"
 

@@ -1,7 +1,6 @@
 #include "engine/rank_engine_layout.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "engine/base/check.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -59,6 +58,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankEngine::Options& options
       compute_weights_(plan.precision().compute != "bf16" ? ComputeWeights::masters
                        : options.knows_bf16               ? ComputeWeights::bf16
                                                           : ComputeWeights::rounded),
+      offload_(offload_of(options.memory)),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
       lane_slot_bytes_(2 * sizeof(std::int32_t) *
@@ -365,13 +365,18 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   if (layout.resident) {
     memory.parameters_bytes += bytes_of(layout.flat, size_of(compute_dtype()));
   }
+  std::size_t kept = 0;  // Besides what layers read.
   if (compute_bf16() || !layout.resident) {
-    memory.parameters_bytes += floats(layout.state.element_count);
+    kept += floats(layout.state.element_count);
   }
   if (compute_bf16() && !layout.resident) {
-    memory.parameters_bytes += bytes_of(layout.state.element_count, sizeof(std::uint16_t));
+    kept += bytes_of(layout.state.element_count, sizeof(std::uint16_t));
   }
-  memory.optimizer_bytes += floats(optimizer_elements(index));
+  const std::size_t optimizer = floats(optimizer_elements(index));
+  memory.parameters_bytes += kept;
+  memory.optimizer_bytes += optimizer;
+  memory.offloaded_bytes += offload_ == Offload::nothing ? 0 : optimizer;
+  memory.offloaded_bytes += offload_ == Offload::parameters ? kept : 0;
   memory.gathered_bytes += bytes_of(layout.kept_here.element_count, compute_size());
 
   const std::size_t own = bytes_of(layout.own_buffers, floats(layout.flat));
@@ -428,23 +433,6 @@ std::int64_t padded(std::int64_t elements) {
 
 std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter) {
   return subtrees({segment.first_row, segment.rows}, parameter.rows);
-}
-
-Checkpointing checkpointing_of(const configs::MemorySection& section) {
-  const std::string& text = section.activation_checkpointing;
-  Checkpointing checkpointing;
-  if (section.checkpointed_part != "block") {
-    checkpointing.part = section.checkpointed_part == "mlp" ? Recompute::mlp : Recompute::attention;
-  }
-  if (text == "none" || text == "all") {
-    checkpointing.every = text == "all" ? 1 : 0;
-    return checkpointing;
-  }
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), checkpointing.every);
-  TRAIN_CHECK(error == std::errc{} && end == text.data() + text.size() && checkpointing.every > 0,
-              "memory.activation_checkpointing is \"{}\"", text);
-  return checkpointing;
 }
 
 }  // namespace train::engine

@@ -7,6 +7,7 @@
 
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/lanes/lane_tree.hpp"
+#include "engine/memory_options.hpp"
 #include "engine/memory_plan.hpp"
 #include "engine/model/model.hpp"
 #include "engine/optimizer/optimizer.hpp"
@@ -66,6 +67,7 @@ class RankLayout {
   [[nodiscard]] std::int64_t rank() const { return rank_; }
   [[nodiscard]] std::int64_t ranks() const { return ranks_; }
   [[nodiscard]] ComputeWeights compute_weights() const { return compute_weights_; }
+  [[nodiscard]] Offload offload() const { return offload_; }
   [[nodiscard]] bool compute_bf16() const { return compute_weights_ != ComputeWeights::masters; }
   /// Of whole weights in memory, and of activations.
   [[nodiscard]] kernels::DType compute_dtype() const;
@@ -138,6 +140,7 @@ class RankLayout {
   std::int64_t rank_;
   std::int64_t ranks_;
   ComputeWeights compute_weights_;
+  Offload offload_;
   bool reduce_bf16_;
   SumOrder order_;
   std::size_t lane_slot_bytes_;
@@ -152,8 +155,5 @@ class RankLayout {
 
 /// Nodes of the canonical tree over a parameter's rows that make up the segment.
 [[nodiscard]] std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter);
-
-/// What [memory] asks for.
-[[nodiscard]] Checkpointing checkpointing_of(const configs::MemorySection& section);
 
 }  // namespace train::engine

@@ -40,7 +40,7 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
   states.reserve(plan.groups().size());
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     states.emplace_back(kernels, plan.groups()[index], layout.group(index), layout.optimizer(),
-                        layout.compute_weights());
+                        layout.compute_weights(), layout.offload());
     states.back().initialise(options.shape, options.init);
   }
   make_gradients(kernels, plan);

@@ -128,6 +128,7 @@ MemoryPlan RankEngine::allocated() const {
     const GroupGradient& gradient = parts_->gradients[index];
     memory.parameters_bytes += parts_->states[index].weights_bytes();
     memory.optimizer_bytes += parts_->states[index].optimizer_bytes();
+    memory.offloaded_bytes += parts_->states[index].offloaded_bytes();
     memory.gathered_bytes += gradient.kept.size_bytes();
     const std::size_t all = (gradient.own ? gradient.own->size_bytes() : 0) +
                             (gradient.owner ? gradient.owner->size_bytes() : 0) +

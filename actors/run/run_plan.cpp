@@ -168,6 +168,10 @@ std::string describe_plan(const RunPlan& plan) {
   row("memory: staging",
       fmt::format("{} (up to 2 snapshots, while saving)", format_bytes(2 * state)));
   row("memory: total", format_bytes(memory.total_bytes() + 2 * state));
+  if (config.runtime.device != "cpu") {
+    row("memory: of the device", format_bytes(memory.device_bytes()));
+    row("memory: of the host", format_bytes(memory.offloaded_bytes + 2 * state));
+  }
   row("checkpoint", fmt::format("{} each", format_bytes(state)));
   row("ranks", fmt::format("{}, strategy {} (memory is that of one rank)", config.parallel.ranks,
                            config.parallel.strategy));

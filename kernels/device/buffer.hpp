@@ -11,6 +11,9 @@ enum class MemoryKind : std::uint8_t {
   host,    ///< Plain memory.
   pinned,  ///< Of the host, but the device reads and writes it as well, and copies at full speed.
   device,  ///< Of the current CUDA device; the host may not touch it.
+  /// Of the host, for kernels: they read and write it over the bus, each byte best once. For the
+  /// host's own work it is like the device's.
+  offloaded,
 };
 
 /// Gives memory of one kind back.

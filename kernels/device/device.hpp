@@ -14,6 +14,7 @@ namespace train::kernels {
 struct Device {
   MemoryKind memory = MemoryKind::host;   ///< Of all that kernels read and write.
   MemoryKind staging = MemoryKind::host;  ///< Of the host, for what a stream copies in or out.
+  MemoryKind offload = MemoryKind::host;  ///< For what kernels seldom need and `memory` is dear to.
   bool knows_bf16 = false;                ///< Its kernels take every DType; else f32 alone.
   /// A stream for kernels, with a thread named `name`. `threads`: that a kernel may use, where they
   /// are the host's. Blocking. Throws DeviceError.

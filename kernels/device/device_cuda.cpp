@@ -62,6 +62,7 @@ const Device& cuda_device() {
   static constexpr Device device{
       .memory = MemoryKind::device,
       .staging = MemoryKind::pinned,
+      .offload = MemoryKind::offloaded,
       .knows_bf16 = true,
       .make_stream = [](std::string name,
                         int /*threads*/) { return make_cuda_stream(std::move(name)); },
@@ -88,9 +89,10 @@ void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason) 
     return nullptr;
   }
   void* data = nullptr;
-  cudaError_t status = kind == MemoryKind::pinned
-                           ? cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable)
-                           : cudaMalloc(&data, size_bytes);
+  // With one address space for both, kernels may use pinned memory where it is.
+  cudaError_t status = kind == MemoryKind::device
+                           ? cudaMalloc(&data, size_bytes)
+                           : cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable);
   if (status == cudaSuccess) {
     status = cudaMemset(data, 0, size_bytes);
   }
@@ -108,10 +110,10 @@ void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason) 
 
 // What these calls could report is a device that has failed, and its user has heard of that.
 void free_cuda_memory(MemoryKind kind, void* data) {
-  if (kind == MemoryKind::pinned) {
-    cudaFreeHost(data);
-  } else {
+  if (kind == MemoryKind::device) {
     cudaFree(data);
+  } else {
+    cudaFreeHost(data);
   }
 }
 

@@ -121,6 +121,7 @@ const std::vector<std::string> kKnownKeys = {"run.name",
                                              "precision.determinism",
                                              "memory.activation_checkpointing",
                                              "memory.checkpointed_part",
+                                             "memory.offload",
                                              "train.freeze",
                                              "runtime.threads",
                                              "runtime.device"};
@@ -177,6 +178,8 @@ TEST_CASE("field_table: a written configuration reads back bit for bit",
     config.parallel.reshard = random() % 2 == 0 ? "never" : fmt::format("{}", 2 + random() % 60000);
     config.parallel.sync = random() % 2 == 0 ? "last_lane" : "3";
     config.memory.activation_checkpointing = random() % 2 == 0 ? "all" : "2";
+    config.runtime.device = random() % 2 == 0 ? "cuda" : "cpu";
+    config.memory.offload = config.runtime.device == "cuda" ? "optimizer" : "none";
     config.memory.checkpointed_part = random() % 2 == 0 ? "mlp" : "attention";
     config.parallel.wrapping = {"block \"[0-3]\"\\", "he?d\t\n*"};
     config.train.freeze.assign(random() % 3, config.run.name);

@@ -157,6 +157,14 @@ TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config
   check_refused("memory.checkpointed_part=mpl", "did you mean \"mlp\"?");
   check_refused("memory.checkpointed_part=mlp", "set memory.activation_checkpointing");
   CHECK(verdict({"memory.activation_checkpointing=all", "memory.checkpointed_part=mlp"}).empty());
+  check_refused("memory.offload=disk", "\"optimizer\", \"parameters\"");
+  check_refused("memory.offload=optimizer", "on the CPU all memory is the host's");
+  const std::string device = "runtime.device=cuda";
+  const std::string parameters = "memory.offload=parameters";
+  CHECK(verdict({device, "memory.offload=optimizer"}).empty());
+  CHECK(verdict({device, parameters}).find("the only weights") != std::string::npos);
+  CHECK(verdict({device, parameters, "precision.compute=bf16"}).empty());
+  CHECK(verdict({device, parameters, "parallel.strategy=full"}).empty());
 }
 
 TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][validate_config]") {

@@ -128,6 +128,17 @@ TEST_CASE("cuda bf16: any number of ranks has the same bits", "[.gpu][engine][P1
     options.parallel.group = strategy == "hybrid" ? ranks / 2 : 0;
     CHECK(trace_of(options) == alone);
   }
+  options.parallel.ranks = 2;
+  options.parallel.group = 0;
+  for (const char* strategy : {"none", "full"}) {
+    options.parallel.strategy = strategy;
+    for (const char* offload : {"optimizer", "parameters"}) {
+      INFO(offload << " left to the host, " << strategy);
+      options.memory.offload = offload;
+      CHECK(trace_of(options) == alone);
+    }
+  }
+  options.memory.offload = "none";
   options.parallel = testing::small_options(Architecture::enoki).parallel;
   options.precision.compute = "fp32";
   CHECK(trace_of(options) != alone);

@@ -95,6 +95,12 @@ TEST_CASE("memory plan: so it is with other element types, wrappings and reshard
     options.precision.compute = "bf16";
     check_prediction(options);
     options.precision.reduce = "bf16";
+    for (const char* offload : {"optimizer", "parameters"}) {
+      options.memory.offload = offload;
+      check_prediction(options);
+      options.rank = 0;
+      CHECK(plan_memory(options).offloaded_bytes > 0);
+    }
     options.memory.activation_checkpointing = "all";
     for (const char* part : {"block", "attention", "mlp"}) {
       options.memory.checkpointed_part = part;

@@ -84,6 +84,12 @@ TEST_CASE("guard: a kernel comes late, and gets no memory of the host", "[guarde
   stream->synchronize();
   CHECK(pinned.as<float>()[2] == 3.0F);
 
+  const Buffer offloaded(16, "optimizer state", table.device->offload);
+  table.fill(*stream, {.out = offloaded.as<float>(), .value = 5.0F, .count = 4});
+  table.copy(*stream, {.out = pinned.data(), .in = offloaded.data(), .size_bytes = 16});
+  stream->synchronize();
+  CHECK(pinned.as<float>()[2] == 5.0F);
+
   std::vector<float> plain(4);
   CHECK_THROWS_AS(table.fill(*stream, {.out = plain.data(), .value = 1.0F, .count = 4}),
                   std::logic_error);

@@ -144,6 +144,7 @@ KernelTable guarded_table() {
   static constexpr kernels::Device device{
       .memory = kernels::MemoryKind::device,
       .staging = kernels::MemoryKind::pinned,
+      .offload = kernels::MemoryKind::offloaded,
       .make_stream = [](std::string name, int threads) -> std::unique_ptr<Stream> {
         return std::make_unique<GuardedStream>(std::move(name), threads);
       },

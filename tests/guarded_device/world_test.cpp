@@ -126,6 +126,11 @@ TEST_CASE("guarded device: every architecture and precision trains as on the CPU
   SECTION("activations computed again") {
     options.memory.activation_checkpointing = std::string("all");
   }
+  SECTION("optimizer state left to the host") { options.memory.offload = "optimizer"; }
+  SECTION("masters of bf16 weights left to the host") {
+    options.precision.compute = "bf16";
+    options.memory.offload = "parameters";
+  }
   SECTION("tied embeddings") { options.shape.tie_embeddings = true; }
   SECTION("frozen units") { options.train.freeze = {"block 0"}; }
   SECTION("sums in order of arrival") { options.precision.determinism = std::string("run"); }
@@ -141,6 +146,7 @@ TEST_CASE("guarded device: ranks exchange by way of the host, bit for bit", "[gu
   Options options = options_of(optimizer, ranks, strategy);
   SECTION("fp32") {}
   SECTION("bf16") { options.precision.compute = options.precision.reduce = "bf16"; }
+  SECTION("state left to the host") { options.memory.offload = "parameters"; }
   check_device(options);
 }
 
