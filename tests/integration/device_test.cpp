@@ -71,14 +71,14 @@ TEST_CASE("device: bf16 on emulated CUDA, with one rank, with several, and resum
   CHECK(worst <= std::sqrt(8.0) / 256.0);  // Eight roundings of either sign.
   CHECK(worst > 1e-6);
 
-  const std::vector<std::pair<int, std::string>> plans = {
-      {1, "none"}, {2, "full"}, {3, "optimizer"}};
-  for (const auto& [ranks, strategy] : plans) {
-    INFO(ranks << " ranks, " << strategy);
+  const std::vector<std::tuple<int, std::string, std::string>> plans = {
+      {1, "none", "optimizer"}, {2, "full", "parameters"}, {3, "optimizer", "none"}};
+  for (const auto& [ranks, strategy, offload] : plans) {
+    INFO(ranks << " ranks, " << strategy << ", left to the host: " << offload);
     const std::string name = fmt::format("{}_{}", ranks, strategy);
-    const Words keys = {"run.name=" + name, fmt::format("parallel.ranks={}", ranks),
+    const Words keys = {"run.name=" + name,          fmt::format("parallel.ranks={}", ranks),
                         "parallel.transport=inproc", "parallel.strategy=" + strategy,
-                        "runtime.threads=3"};
+                        "memory.offload=" + offload, "runtime.threads=3"};
     emulated(site, keys);
     CHECK(results_of(site.run(name)) == expected);
     forget_after(site.run(name), 3);
