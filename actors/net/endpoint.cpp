@@ -59,14 +59,15 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
 
 Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file,
                                    const std::function<bool(const std::string&)>& wanted,
-                                   std::chrono::milliseconds timeout) {
+                                   std::chrono::milliseconds timeout,
+                                   const std::function<bool()>& give_up) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
     const auto endpoint = read_endpoint(file);
     if (endpoint && wanted(endpoint->start)) {
       return endpoint;
     }
-    if (std::chrono::steady_clock::now() >= deadline) {
+    if (std::chrono::steady_clock::now() >= deadline || (give_up && give_up())) {
       return failure(
           fmt::format("the head wrote no endpoint to {} within {} s ({}); is node 0 up, and is the "
                       "run directory on a file system that all nodes share?",

@@ -23,10 +23,10 @@ struct Endpoint {
 [[nodiscard]] Result<Endpoint> parse_endpoint(const std::string& text);
 
 /// Waits until `file` names an endpoint of a start that is `wanted` and returns it; looks every 50
-/// ms. Blocks. Errors: none came in time (failure).
+/// ms. Blocks. Errors: none came in time, or before `give_up` (failure).
 [[nodiscard]] Result<Endpoint> wait_for_endpoint(
     const std::filesystem::path& file, const std::function<bool(const std::string&)>& wanted,
-    std::chrono::milliseconds timeout);
+    std::chrono::milliseconds timeout, const std::function<bool()>& give_up = {});
 
 /// The IPv4 address of a network interface; of loopback if `interface` is empty.
 /// Errors (user): there is none of that name with an address; names those that have one.

@@ -212,12 +212,13 @@ std::optional<std::uint32_t> NodePlace::generation_of(std::string_view name) con
 
 Result<Endpoint> find_head(const NodePlace& place, std::uint32_t from,
                            const std::filesystem::path& endpoint_file,
-                           std::chrono::milliseconds timeout) {
+                           std::chrono::milliseconds timeout,
+                           const std::function<bool()>& give_up) {
   const auto ours = [&place, from](const std::string& start) {
     const auto generation = place.generation_of(start);
     return generation && *generation >= from;
   };
-  return wait_for_endpoint(endpoint_file, ours, timeout);
+  return wait_for_endpoint(endpoint_file, ours, timeout, give_up);
 }
 
 }  // namespace train::actors

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -54,9 +55,10 @@ struct NodePlace {
 
 /// Where the head listens, for a node that is not the head: waits for the file that the head of
 /// the same start writes in its generation `from` or a later one: a launcher that was started anew
-/// comes when it can. Blocks. Errors (failure): none within `timeout`.
-[[nodiscard]] Result<Endpoint> find_head(
-    const NodePlace& place, std::uint32_t from, const std::filesystem::path& endpoint_file,
-    std::chrono::milliseconds timeout = std::chrono::seconds(60));
+/// comes when it can. Blocks. Errors (failure): none within `timeout`, or until `give_up`.
+[[nodiscard]] Result<Endpoint> find_head(const NodePlace& place, std::uint32_t from,
+                                         const std::filesystem::path& endpoint_file,
+                                         std::chrono::milliseconds timeout,
+                                         const std::function<bool()>& give_up = {});
 
 }  // namespace train::actors

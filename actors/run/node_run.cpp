@@ -17,7 +17,9 @@
 #include "actors/net/head_door.hpp"
 #include "actors/net/system_config.hpp"
 #include "actors/run/buddy_link.hpp"
+#include "actors/run/head_word.hpp"
 #include "actors/run/respawns.hpp"
+#include "actors/run/run_directory.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "engine/base/log.hpp"
 
@@ -28,6 +30,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
+constexpr auto kHeadTime = 60s;  // for the head to come to its door, at first
 constexpr auto kKnockTime = 30s;
 constexpr auto kFirstKnock = 3s;  // of one try at an endpoint that may be an old one
 constexpr auto kBetweenKnocks = 100ms;
@@ -215,16 +218,13 @@ Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milli
   return verdict(started);
 }
 
-/// Where the head of the generation `from`, or a later one, listens; looks for it until `deadline`
-/// or a signal.
-Result<Endpoint> find_head_again(const NodePlace& place, std::uint32_t from, const fs::path& file,
-                                 Clock::time_point deadline) {
-  for (;;) {
-    auto endpoint = find_head(place, from, file, 200ms);
-    if (endpoint || Clock::now() >= deadline || stop_signal() != 0) {
-      return endpoint;
-    }
-  }
+/// Where the head of the generation `from`, or a later one, listens; looks for it for so long, or
+/// until a signal or the head's word that it has ended.
+Result<Endpoint> look_for_head(const NodePlace& place, std::uint32_t from, const fs::path& root,
+                               Clock::duration time) {
+  return find_head(
+      place, from, endpoint_file(root), std::chrono::ceil<std::chrono::milliseconds>(time),
+      [&place, &root] { return stop_signal() != 0 || head_word(root, place.start).has_value(); });
 }
 
 /// The first generation that this launcher takes part in: not always that of the run, for it may
@@ -232,21 +232,33 @@ Result<Endpoint> find_head_again(const NodePlace& place, std::uint32_t from, con
 Result<NodeEnd> run_first(NodeRun& run, const fs::path& root, std::uint32_t& from) {
   const auto deadline = Clock::now() + kKnockTime;
   for (;;) {
-    const auto endpoint = find_head(run.place, 0, endpoint_file(root));
+    const auto endpoint = look_for_head(run.place, 0, root, kHeadTime);
     if (!endpoint) {
       return endpoint.error();
     }
     from = run.place.generation_of(endpoint->start).value_or(0) + 1;
     // What was found may be of a generation that is at its end.
     auto end = NodeGeneration(run, root).run(*endpoint, kFirstKnock);
-    if (end || Clock::now() >= deadline || stop_signal() != 0) {
+    if (end || Clock::now() >= deadline || stop_signal() != 0 || head_word(root, run.place.start)) {
       return end;
     }
     std::this_thread::sleep_for(kBetweenKnocks);
   }
 }
 
-int head_gone(const NodeRun& run) {
+/// How the head has ended, if it has left word of that.
+std::optional<int> word_of_head(const NodeRun& run, const fs::path& root) {
+  const auto word = head_word(root, run.place.start);
+  if (word) {
+    log_info(fmt::format("node {}: the head has ended with exit code {}", run.node, *word));
+  }
+  return word;
+}
+
+int head_gone(const NodeRun& run, const fs::path& root) {
+  if (const auto word = word_of_head(run, root)) {
+    return *word;
+  }
   if (const int signal = stop_signal(); signal != 0) {
     log_info(fmt::format("node {}: stopped by signal {} without the head", run.node, signal));
   } else {
@@ -286,7 +298,7 @@ void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_
 }
 
 int run_node(RunPlan plan, const NodePlace& place) {
-  const fs::path root = fs::path(plan.config.run.dir) / plan.config.run.name;
+  const fs::path root = run_root(plan.config);
   const std::chrono::seconds wait(plan.config.recovery.node_wait_s);
   const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
   NodeRun run{.plan = std::move(plan), .place = place, .node = place.node};
@@ -298,18 +310,21 @@ int run_node(RunPlan plan, const NodePlace& place) {
   auto end = run_first(run, root, from);
   while (end && end->again) {
     const auto deadline = Clock::now() + wait + kHeadNoticesLater;
-    const auto endpoint = find_head_again(run.place, from, endpoint_file(root), deadline);
+    const auto endpoint = look_for_head(run.place, from, root, deadline - Clock::now());
     if (!endpoint) {
-      return head_gone(run);
+      return head_gone(run, root);
     }
     from = run.place.generation_of(endpoint->start).value_or(from) + 1;
     end = NodeGeneration(run, root).run(
         *endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
     if (!end) {
-      return head_gone(run);
+      return head_gone(run, root);
     }
   }
   if (!end) {
+    if (const auto word = word_of_head(run, root)) {
+      return *word;
+    }
     log_error(end.error().message);
     return end.error().exit_code();
   }

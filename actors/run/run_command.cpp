@@ -15,10 +15,12 @@
 #include "actors/profile/run_profile.hpp"
 #include "actors/report_error.hpp"
 #include "actors/run/generations.hpp"
+#include "actors/run/head_word.hpp"
 #include "actors/run/node_run.hpp"
 #include "actors/run/prepared_run.hpp"
 #include "actors/run/rank_setup.hpp"
 #include "actors/run/respawns.hpp"
+#include "actors/run/run_directory.hpp"
 #include "actors/run/sample.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/worker_run.hpp"
@@ -338,6 +340,43 @@ int run_to_end(PreparedRun& run) {
   return exit_code == kExitFinished && !shown ? kExitFailure : exit_code;
 }
 
+/// What the launcher of node 0 does, or the only one.
+int run_head(RunPlan plan, const NodePlace& place, const cli::RunOptions& options) {
+  if (in_processes(plan.config.parallel)) {
+    if (const Status free = check_network(plan.config.parallel); !free) {
+      return report_error(free.error());
+    }
+  }
+  NodeMemory memory;
+  if (const Status room = memory.make_room(plan, place); !room) {
+    return report_error(room.error());
+  }
+  auto run = prepare_run(std::move(plan), options.fresh);
+  if (!run) {
+    return report_error(run.error());
+  }
+  run->memory = std::move(memory);
+  run->place = place;
+  run->members.resize(static_cast<std::size_t>(place.nodes));
+  std::iota(run->members.begin(), run->members.end(), 0);
+  run->profile = options.profile;
+  if (options.fresh) {
+    // The same command would begin yet another run.
+    log_info(
+        fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
+                    run->directory.root.string(), run->directory.root.filename().string()));
+  }
+  if (run->nothing_to_do()) {
+    log_info(
+        fmt::format("run_finished all {} steps are done, nothing to do; raise run.steps to "
+                    "train on, or start anew with --fresh",
+                    run->config().run.steps));
+    return kExitFinished;
+  }
+  run->peak_flops = measure_peak_flops(run->config());
+  return run_to_end(*run);
+}
+
 }  // namespace
 
 int run_command(const cli::RunOptions& options) {
@@ -368,39 +407,14 @@ int run_command(const cli::RunOptions& options) {
   if (!place->head()) {
     return run_node(std::move(plan).value(), *place);
   }
-  if (in_processes(config->parallel)) {
-    if (const Status free = check_network(config->parallel); !free) {
-      return report_error(free.error());
-    }
+  if (place->nodes == 1) {
+    return run_head(std::move(plan).value(), *place, options);
   }
-  NodeMemory memory;
-  if (const Status room = memory.make_room(*plan, *place); !room) {
-    return report_error(room.error());
-  }
-  auto run = prepare_run(std::move(plan).value(), options.fresh);
-  if (!run) {
-    return report_error(run.error());
-  }
-  run->memory = std::move(memory);
-  run->place = *place;
-  run->members.resize(static_cast<std::size_t>(place->nodes));
-  std::iota(run->members.begin(), run->members.end(), 0);
-  run->profile = options.profile;
-  if (options.fresh) {
-    // The same command would begin yet another run.
-    log_info(
-        fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
-                    run->directory.root.string(), run->directory.root.filename().string()));
-  }
-  if (run->nothing_to_do()) {
-    log_info(
-        fmt::format("run_finished all {} steps are done, nothing to do; raise run.steps to "
-                    "train on, or start anew with --fresh",
-                    run->config().run.steps));
-    return kExitFinished;
-  }
-  run->peak_flops = measure_peak_flops(run->config());
-  return run_to_end(*run);
+  const auto root = run_root(plan->config);
+  forget_head_word(root);
+  const int exit_code = run_head(std::move(plan).value(), *place, options);
+  leave_head_word(root, place->start, exit_code);
+  return exit_code;
 }
 
 }  // namespace train::actors

@@ -110,8 +110,12 @@ Status remove_leftovers(const fs::path& root) {
 
 }  // namespace
 
+fs::path run_root(const configs::RunConfig& config) {
+  return fs::path(config.run.dir) / config.run.name;
+}
+
 Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh) {
-  const fs::path wanted = fs::path(config.run.dir) / config.run.name;
+  const fs::path wanted = run_root(config);
   const fs::path root = fresh ? free_name(wanted) : wanted;
   std::error_code error;
   if (fs::exists(root, error) && !fs::is_directory(root, error)) {

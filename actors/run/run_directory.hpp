@@ -21,6 +21,9 @@ struct RunDirectory {
   [[nodiscard]] std::filesystem::path config_file() const { return root / "config.toml"; }
 };
 
+/// <run.dir>/<run.name>.
+[[nodiscard]] std::filesystem::path run_root(const configs::RunConfig& config);
+
 /// Creates or re-opens <run.dir>/<run.name>. With `fresh` the first free name of <run.name>,
 /// <run.name>-2, -3 ... is created, and nothing that exists is touched.
 /// Errors (user): not writable; in use; the directory holds something else, or a run whose model,

@@ -18,6 +18,7 @@
 #include "actors/exit_codes.hpp"
 #include "actors/report_error.hpp"
 #include "actors/run/respawns.hpp"
+#include "actors/run/run_directory.hpp"
 #include "actors/run/run_plan.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/submit_script.hpp"
@@ -109,7 +110,7 @@ Result<BatchJob> make_job(const cli::SubmitOptions& options) {
   if (const auto plan = plan_run(*config); !plan) {
     return plan.error();
   }
-  const auto directory = storage::absolute_path(fs::path(config->run.dir) / config->run.name);
+  const auto directory = storage::absolute_path(run_root(*config));
   TRAIN_RETURN_IF_ERROR(directory);
 
   BatchJob job{.name = config->run.name,

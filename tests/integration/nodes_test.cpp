@@ -9,6 +9,17 @@ namespace {
 const Words kShort = {"run.steps=6", "run.digest_interval_steps=1", "batch.lanes=5",
                       "schedule.warmup_steps=2"};
 
+/// Both launchers of a job, to its good end.
+void start_nodes_to_end(const RunSite& site, int job) {
+  const auto other = start_node(site, 1, job, kShort);
+  const auto head = start_node(site, 0, job, kShort);
+  for (Process* launcher : {head.get(), other.get()}) {
+    const Ended ended = launcher->wait();
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank",
@@ -26,6 +37,19 @@ TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank
   CHECK(other_ended.err.empty());
   site.train(joined(kShort, {"run.name=one"}));
   CHECK(results_of(site.run()) == results_of(site.run("one")));
+}
+
+TEST_CASE("nodes: launchers whose head has ended, or has nothing to do, end as it did",
+          "[integration][ranks][nodes]") {
+  const RunSite site;
+  const auto began = std::chrono::steady_clock::now();
+  start_nodes_to_end(site, 8);
+  const Ended late = start_node(site, 1, 8, kShort)->wait();  // after the run's end
+  INFO(late.err);
+  CHECK(late.exit_code == 0);
+  CHECK(has(late.err, "node 1: the head has ended with exit code 0"));
+  start_nodes_to_end(site, 9);       // nothing is left to do
+  CHECK(elapsed_ms(began) < 40000);  // none of them has waited for a head, which takes 60 s
 }
 
 TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next start goes on",
