@@ -10,13 +10,12 @@
 
 namespace train::engine {
 
-Status check_device(const std::string& device, const ModelShape& shape) {
+Status check_device(const std::string& device, const ModelShape& shape, std::string_view mend) {
   if (device == "cpu") {
     return {};
   }
-  const auto refused = [&device](std::string_view reason) {
-    return user_error(
-        fmt::format("runtime.device = \"{}\": {}; set runtime.device = \"cpu\"", device, reason));
+  const auto refused = [&device, mend](std::string_view reason) {
+    return user_error(fmt::format("runtime.device = \"{}\": {}; {}", device, reason, mend));
   };
   if (kernels::cuda_backend() == nullptr) {
     return refused(kernels::cuda_absence());

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "engine/base/result.hpp"
 #include "engine/model/model_shape.hpp"
@@ -11,8 +12,9 @@
 namespace train::engine {
 
 /// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
-/// lacks a library for it; it has no kernels for such a model.
-[[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape);
+/// lacks a library for it; it has no kernels for such a model. `mend`: how to choose another.
+[[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape,
+                                  std::string_view mend = "set runtime.device = \"cpu\"");
 
 /// Whether that device's kernels compute in bf16 (RankEngine::Options::knows_bf16), also where this
 /// machine has no such device.

@@ -239,7 +239,7 @@ Result<int> replay(const cli::ReplayOptions& options) {
     return plan.error();
   }
   const std::string& device = plan->run.config.runtime.device;
-  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.shape));
+  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.shape, cli::kOtherDevice));
   TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range, device));
   return Replay(std::move(plan).value(), options.run_directory).run();
 }

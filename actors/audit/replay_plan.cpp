@@ -165,7 +165,9 @@ Result<ReplayPlan> plan_replay(const cli::ReplayOptions& options) {
   if (!config) {
     return config.error();
   }
-  auto plan = plan_run(*config);
+  auto replayed = *config;
+  replayed.runtime.device = options.device.value_or(replayed.runtime.device);
+  auto plan = plan_run(replayed);
   if (!plan) {
     return plan.error();
   }

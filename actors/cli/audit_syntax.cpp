@@ -54,6 +54,7 @@ CommandSyntax replay_syntax(CLI::App& app) {
   add(words->from, "First step; by default the one after the newest checkpoint before --to");
   add(words->to, "Last step; by default the last in the journal");
   add(words->ranks, "Ranks that share the work; by default 1");
+  add_device(*command, words->options.device);
   return {command, [=] { return finish_replay(*command, *words); }};
 }
 

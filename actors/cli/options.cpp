@@ -146,6 +146,21 @@ void add_run_directory(CLI::App& command, std::string& target) {
       ->type_name("RUN_DIRECTORY");
 }
 
+void add_device(CLI::App& command, std::optional<std::string>& device) {
+  command
+      .add_option_function<std::string>(
+          "--device",
+          [&device](const std::string& text) {
+            if (text != "cpu" && text != "cuda") {
+              throw CLI::ValidationError("--device",
+                                         fmt::format("must be cpu or cuda, not \"{}\"", text));
+            }
+            device = text;
+          },
+          "Device that computes; the run's by default")
+      ->type_name("cpu|cuda");
+}
+
 Result<Command> parse(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   CLI::App app{"Trains language models: reproducible to the bit, resumable after any stop.",

@@ -41,9 +41,10 @@ struct PlanOptions {
 /// actortrain eval RUN_DIRECTORY
 struct EvalOptions {
   std::string run_directory;
-  std::optional<std::int64_t> step;  ///< Of the checkpoint; none: the newest. Not with `follow`.
-  std::int64_t ranks = 1;            ///< 1 or more.
-  bool follow = false;               ///< Evaluate every checkpoint as it is published.
+  std::optional<std::int64_t> step;   ///< Of the checkpoint; none: the newest. Not with `follow`.
+  std::int64_t ranks = 1;             ///< 1 or more.
+  bool follow = false;                ///< Evaluate every checkpoint as it is published.
+  std::optional<std::string> device;  ///< "cpu" or "cuda"; none: the run's.
 };
 
 /// actortrain worker: one rank of a run, started by the run's launcher and not meant for people

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -54,6 +55,9 @@ void add_run_file(CLI::App& command, std::string& config, std::vector<std::strin
 
 /// The required RUN_DIRECTORY.
 void add_run_directory(CLI::App& command, std::string& target);
+
+/// --device, of commands that compute with a run's model elsewhere than it was trained.
+void add_device(CLI::App& command, std::optional<std::string>& device);
 
 /// An integer option that refuses what does not fit; CLI11's own conversion saturates silently.
 template <class Integer>

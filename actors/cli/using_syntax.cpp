@@ -46,6 +46,7 @@ CommandSyntax eval_syntax(CLI::App& app) {
   add_integer(*command, "--ranks", options->ranks, "Ranks that share the work")->default_str("1");
   command->add_flag("--follow", options->follow,
                     "Evaluate every checkpoint as the run publishes it, until the run ends");
+  add_device(*command, options->device);
   return {command, [=] { return finish_eval(*command, *options, *step_option, *step); }};
 }
 

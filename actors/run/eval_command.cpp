@@ -21,6 +21,7 @@
 #include "actors/supervision.hpp"
 #include "checkpoint/layout.hpp"
 #include "engine/base/log.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 namespace {
@@ -87,6 +88,8 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   if (!plan) {
     return plan.error();
   }
+  TRAIN_RETURN_IF_ERROR(
+      engine::check_device(config.runtime.device, plan->engine.shape, cli::kOtherDevice));
   const auto contexts = make_local_ranks(*plan, {.checkpoint = directory});
   if (!contexts) {
     return contexts.error();
@@ -148,7 +151,8 @@ Status evaluate_run(const cli::EvalOptions& options) {
     return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
                                   options.ranks, stored->batch.lanes));
   }
-  const configs::RunConfig config = evaluation_config(*stored, options.ranks);
+  configs::RunConfig config = evaluation_config(*stored, options.ranks);
+  config.runtime.device = options.device.value_or(config.runtime.device);
   if (options.follow) {
     return follow(config, run / "checkpoints");
   }

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/backend.hpp"
 #include "tests/integration/run_site.hpp"
 
 using namespace train::test;
+namespace kernels = train::kernels;
 
 namespace {
 
@@ -137,6 +139,16 @@ TEST_CASE("device: evaluation, replay and text of a run on it", "[integration][d
   CHECK(evaluated.out == site.call({"eval", "runs/cpu"}).out);
   CHECK(has(evaluated.out, "eval step=20 "));
   guarded(site, {"replay", "runs/device", "--from", "8", "--to", "12"});
+  if (kernels::cuda_backend() == nullptr) {  // the program without that device
+    for (const char* command : {"eval", "replay"}) {
+      const Ended refused = site.call({command, "runs/device"});
+      CHECK(refused.exit_code == 2);
+      CHECK(has(refused.err, "give --device cpu"));
+    }
+  }
+  const std::string cpu = "--device=cpu";
+  CHECK(site.call({"eval", "runs/device", cpu}).out == evaluated.out);
+  CHECK(site.call({"replay", "runs/device", "--from", "8", "--to", "12", cpu}).exit_code == 0);
   CHECK(guarded(site, {"generate", "runs/device", "--tokens", "8"}).out ==
         site.call({"generate", "runs/cpu", "--tokens", "8"}).out);
 }
