@@ -11,7 +11,7 @@ using namespace train::test;
 
 namespace {
 
-constexpr int kPatience = 40;  // seconds; a requeued job is held back for six
+constexpr int kPatience = 90;  // seconds; a requeued job is held back for six
 
 const Words kKeys = {"run.steps=1500", "run.digest_interval_steps=100", "eval.interval_steps=100",
                      "checkpoint.interval_steps=400", "checkpoint.keep_last=2"};
