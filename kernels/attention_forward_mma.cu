@@ -4,12 +4,13 @@
 namespace train::kernels::cuda {
 namespace {
 
-// A warp has 32 queries where its registers hold their outputs (dim 64 and 128: 128 of the 255 for
-// outputs, 64 for scores): every key and value that it reads from shared memory, which is as slow
-// as the tensor cores are fast, then serves two products. Two blocks share a multiprocessor (of 227
-// KiB and 64 Ki registers on sm_90; sm_80 has memory for one of dim 128), so one computes
-// exponentials while the other multiplies. Heads of 256 columns have 16 queries for a warp, and
-// twice the warps.
+// Why these tiles: a warp has 32 queries, of which 128 columns are 128 of a lane's 255 registers
+// and the scores of 64 keys 64 more. So every key and value that is read from shared memory, which
+// is no faster than the tensor cores, serves two products, and 128 queries read memory as seldom as
+// four warps allow. On sm_90 two blocks share a multiprocessor (96 of 227 KiB and half of the
+// registers each), so that one takes exponentials while the other multiplies; sm_80 has memory for
+// one of 128 columns. Heads of 256 columns have registers for 16 queries of a warp, and twice the
+// warps.
 template <int dim>
 struct ForwardShape : MmaShape<dim, 4, 2, 64> {
   static constexpr int blocks_at_once = 2;

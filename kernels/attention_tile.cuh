@@ -71,8 +71,7 @@ __device__ void load_tile(int tile, const MmaHead& at, const void* data, const R
   const int column = me % chunks * chunk_columns;
   // Rows of this thread that are there to be read.
   const int there = column < at.head_dim ? at.seq_len - first - own : 0;
-  const auto* elements = static_cast<const Bf16*>(data);
-  const Bf16* from = at.row(elements, layout, first + own) + column;
+  const Bf16* from = at.row(static_cast<const Bf16*>(data), layout, first + own) + column;
   unsigned char* shared = dynamic_shared<unsigned char>() + tile;
   if (at.aligned) {
     const SharedAddress to = shared_address(shared);
@@ -80,7 +79,7 @@ __device__ void load_tile(int tile, const MmaHead& at, const void* data, const R
     for (int i = 0; i < rows / step; ++i) {
       const bool inside = i * step < there;
       const int place = place_of_chunk<dim>(own + i * step, me % chunks);
-      copy_async(to + static_cast<SharedAddress>(place), inside ? from : elements, inside);
+      copy_async(to + static_cast<SharedAddress>(place), from, inside);
       from += step * layout.outer_stride;
     }
     return;

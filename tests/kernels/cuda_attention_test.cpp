@@ -207,7 +207,7 @@ TEST_CASE("cuda twins: attention in bf16", "[kernels][cuda][.gpu]") {
   }
 }
 
-TEST_CASE("cuda twins: attention in bf16, other layouts", "[kernels][cuda][.gpu]") {
+TEST_CASE("cuda twins: attention in bf16 of other layouts", "[kernels][cuda][.gpu]") {
   const std::vector<AttentionCase> cases = {
       {.sequences = 3, .seq_len = 70, .heads = 2, .head_dim = 64},
       {.sequences = 2, .seq_len = 130, .heads = 3, .head_dim = 128, .gap = 8},
