@@ -5,18 +5,16 @@
 #include <cstdint>
 
 #include "kernels/attention.hpp"
-#include "kernels/element.cuh"
+#include "kernels/attention_heads.cuh"
 #include "kernels/reduce.cuh"
 
-// What both passes of attention are made of: square tiles of scores, 16 x 16 threads each with a
-// small square of them, operands in shared memory. Rows past the sequence and columns past the head
-// are zeros.
+// What both passes of attention in fp32 are made of: square tiles of scores, 16 x 16 threads each
+// with a small square of them, operands in shared memory. Rows past the sequence and columns past
+// the head are zeros.
 namespace train::kernels::cuda {
 
 constexpr int tile_side = 16;
 static_assert(tile_side * tile_side == block_threads);
-/// The widest head that the kernels are compiled for.
-constexpr std::int64_t max_head_dim = 256;
 
 /// Sizes for heads of up to `dim` columns.
 template <int dim>
@@ -49,18 +47,17 @@ struct HeadOfBlock {
 __device__ inline int thread_row() { return static_cast<int>(threadIdx.x) / tile_side; }
 __device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % tile_side; }
 
-/// Rows [first, first + Tile::rows) of one head's tensor of Element to shared memory.
-template <int dim, class Element>
+/// Rows [first, first + Tile::rows) of one head's tensor to shared memory.
+template <int dim>
 __device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
                           const RowLayout& layout, std::int64_t first, std::int64_t head_dim) {
-  const Element* from =
-      at.in(static_cast<const Element*>(data), layout) + first * layout.outer_stride;
+  const float* from = at.in(static_cast<const float*>(data), layout) + first * layout.outer_stride;
   for (int i = static_cast<int>(threadIdx.x); i < Tile<dim>::rows * dim; i += block_threads) {
     const int row = i / dim;
     const int column = i % dim;
     const bool inside = first + row < at.seq_len && column < head_dim;
     tile[row * Tile<dim>::stride + column] =
-        inside ? value_of(from[row * layout.outer_stride + column]) : 0.0F;
+        inside ? from[row * layout.outer_stride + column] : 0.0F;
   }
 }
 
@@ -150,13 +147,13 @@ __device__ void clear(Outputs<dim>& values) {
   }
 }
 
-/// The thread's outputs times factor[own row] to rows [first, ...) of one head's tensor of Element.
-template <int dim, class Element>
+/// The thread's outputs times factor[own row] to rows [first, ...) of one head's tensor.
+template <int dim>
 __device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfBlock& at,
                               const Outputs<dim>& values, const float* factor, std::int64_t first,
                               std::int64_t head_dim) {
   using T = Tile<dim>;
-  Element* to = at.in(static_cast<Element*>(data), layout);
+  float* to = at.in(static_cast<float*>(data), layout);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
     const std::int64_t row = first + thread_row() * T::own_rows + i;
@@ -164,25 +161,10 @@ __device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfB
     for (int j = 0; j < T::own_columns; ++j) {
       const int column = thread_column() + tile_side * j;
       if (row < at.seq_len && column < head_dim) {
-        set_value(to[row * layout.outer_stride + column], values[i][j] * factor[i]);
+        to[row * layout.outer_stride + column] = values[i][j] * factor[i];
       }
     }
   }
-}
-
-/// Calls with<dim, Element>() for the smallest compiled `dim` that holds `head_dim` columns, and
-/// the type of the elements. REQUIRES: head_dim <= max_head_dim.
-template <class With>
-void for_head(std::int64_t head_dim, DType dtype, const With& with) {
-  for_element_type(dtype, [&]<class Element>() {
-    if (head_dim <= 64) {
-      with.template operator()<64, Element>();
-    } else if (head_dim <= 128) {
-      with.template operator()<128, Element>();
-    } else {
-      with.template operator()<256, Element>();
-    }
-  });
 }
 
 /// One block for each head and each tile of its rows.

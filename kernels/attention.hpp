@@ -20,7 +20,7 @@ struct AttentionForwardParams {
   float* lse = nullptr;  ///< [sequences, heads, seq_len]: log of the row sums, for the backward.
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
   RowLayout q_layout, k_layout, v_layout, out_layout;
-  float scale = 1.0F;
+  float scale = 1.0F;  ///< Not negative.
   DType dtype = DType::f32;
 };
 
@@ -38,7 +38,7 @@ struct AttentionBackwardParams {
   void* dv = nullptr;
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
   RowLayout q_layout, k_layout, v_layout, out_layout, dout_layout, dq_layout, dk_layout, dv_layout;
-  float scale = 1.0F;
+  float scale = 1.0F;  ///< Not negative.
   DType dtype = DType::f32;
 };
 

@@ -1,5 +1,6 @@
 #include "kernels/attention.cuh"
 #include "kernels/attention.hpp"
+#include "kernels/attention_mma.hpp"
 #include "kernels/dynamic_shared.cuh"
 
 namespace train::kernels::cuda {
@@ -13,7 +14,6 @@ template <int dim>
 constexpr int key_shared_floats = 4 * Tile<dim>::size + 2 * Tile<dim>::score_size;
 
 /// delta = sum over the head of dout * out, the softmax gradient's row term; a warp for each row.
-template <class Element>
 __global__ void __launch_bounds__(block_threads) attention_delta_kernel(AttentionBackwardParams p) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
@@ -23,13 +23,13 @@ __global__ void __launch_bounds__(block_threads) attention_delta_kernel(Attentio
   }
   const std::int64_t head = row / p.seq_len % p.heads;
   const std::int64_t token = row / p.seq_len / p.heads * p.seq_len + row % p.seq_len;
-  const Element* dout = static_cast<const Element*>(p.dout) + token * p.dout_layout.outer_stride +
-                        head * p.dout_layout.inner_stride;
-  const Element* out = static_cast<const Element*>(p.out) + token * p.out_layout.outer_stride +
-                       head * p.out_layout.inner_stride;
+  const float* dout = static_cast<const float*>(p.dout) + token * p.dout_layout.outer_stride +
+                      head * p.dout_layout.inner_stride;
+  const float* out = static_cast<const float*>(p.out) + token * p.out_layout.outer_stride +
+                     head * p.out_layout.inner_stride;
   float sum = 0.0F;
   for (std::int64_t c = lane; c < p.head_dim; c += warp_size) {
-    sum = fmaf(value_of(dout[c]), value_of(out[c]), sum);
+    sum = fmaf(dout[c], out[c], sum);
   }
   sum = warp_sum(sum);
   if (lane == 0) {
@@ -76,7 +76,7 @@ __device__ void softmax_backward(Scores<dim>& scores, Scores<dim>& gradients,
 }
 
 /// dq of one tile of queries: the keys' tiles follow each other, up to its last one.
-template <int dim, class Element>
+template <int dim>
 __global__ void __launch_bounds__(block_threads)
     attention_query_gradient_kernel(AttentionBackwardParams p) {
   using T = Tile<dim>;
@@ -87,16 +87,16 @@ __global__ void __launch_bounds__(block_threads)
   float* dscores = v + T::size;
   const HeadOfBlock at(p.heads, p.seq_len);
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * T::rows;
-  load_tile<dim, Element>(q, at, p.q, p.q_layout, first, p.head_dim);
-  load_tile<dim, Element>(dout, at, p.dout, p.dout_layout, first, p.head_dim);
+  load_tile<dim>(q, at, p.q, p.q_layout, first, p.head_dim);
+  load_tile<dim>(dout, at, p.dout, p.dout_layout, first, p.head_dim);
   RowTerms<dim> terms;
   terms.load(p, at, first);
   Outputs<dim> dq;
   clear<dim>(dq);
   for (std::int64_t first_key = 0; first_key <= first; first_key += T::rows) {
     __syncthreads();  // The tiles before have been used.
-    load_tile<dim, Element>(k, at, p.k, p.k_layout, first_key, p.head_dim);
-    load_tile<dim, Element>(v, at, p.v, p.v_layout, first_key, p.head_dim);
+    load_tile<dim>(k, at, p.k, p.k_layout, first_key, p.head_dim);
+    load_tile<dim>(v, at, p.v, p.v_layout, first_key, p.head_dim);
     __syncthreads();
     Scores<dim> scores;
     Scores<dim> gradients;
@@ -112,11 +112,11 @@ __global__ void __launch_bounds__(block_threads)
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = p.scale;
   }
-  store_outputs<dim, Element>(p.dq, p.dq_layout, at, dq, factor, first, p.head_dim);
+  store_outputs<dim>(p.dq, p.dq_layout, at, dq, factor, first, p.head_dim);
 }
 
 /// dk and dv of one tile of keys: the queries' tiles follow each other, from its own to the last.
-template <int dim, class Element>
+template <int dim>
 __global__ void __launch_bounds__(block_threads)
     attention_key_gradient_kernel(AttentionBackwardParams p) {
   using T = Tile<dim>;
@@ -128,16 +128,16 @@ __global__ void __launch_bounds__(block_threads)
   float* dscores = probabilities + T::score_size;
   const HeadOfBlock at(p.heads, p.seq_len);
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * T::rows;
-  load_tile<dim, Element>(k, at, p.k, p.k_layout, first, p.head_dim);
-  load_tile<dim, Element>(v, at, p.v, p.v_layout, first, p.head_dim);
+  load_tile<dim>(k, at, p.k, p.k_layout, first, p.head_dim);
+  load_tile<dim>(v, at, p.v, p.v_layout, first, p.head_dim);
   Outputs<dim> dk;
   Outputs<dim> dv;
   clear<dim>(dk);
   clear<dim>(dv);
   for (std::int64_t first_query = first; first_query < p.seq_len; first_query += T::rows) {
     __syncthreads();  // The tiles before have been used.
-    load_tile<dim, Element>(q, at, p.q, p.q_layout, first_query, p.head_dim);
-    load_tile<dim, Element>(dout, at, p.dout, p.dout_layout, first_query, p.head_dim);
+    load_tile<dim>(q, at, p.q, p.q_layout, first_query, p.head_dim);
+    load_tile<dim>(dout, at, p.dout, p.dout_layout, first_query, p.head_dim);
     RowTerms<dim> terms;
     terms.load(p, at, first_query);
     __syncthreads();
@@ -157,27 +157,30 @@ __global__ void __launch_bounds__(block_threads)
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = 1.0F;
   }
-  store_outputs<dim, Element>(p.dv, p.dv_layout, at, dv, factor, first, p.head_dim);
+  store_outputs<dim>(p.dv, p.dv_layout, at, dv, factor, first, p.head_dim);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = p.scale;
   }
-  store_outputs<dim, Element>(p.dk, p.dk_layout, at, dk, factor, first, p.head_dim);
+  store_outputs<dim>(p.dk, p.dk_layout, at, dk, factor, first, p.head_dim);
 }
 
 /// Three passes, each of which overwrites what it computes: no sums across blocks.
 void run_attention_backward(CudaStream& native, const AttentionBackwardParams& p) {
+  if (p.dtype == DType::bf16) {
+    attention_backward_mma(native, p);
+    return;
+  }
   const std::int64_t heads = p.sequences * p.heads;
   const Grid rows{.blocks = blocks_of(heads * p.seq_len, rows_per_block)};
-  for_element_type(
-      p.dtype, [&]<class Element>() { launch(native, attention_delta_kernel<Element>, rows, p); });
-  for_head(p.head_dim, p.dtype, [&]<int dim, class Element>() {
+  launch(native, attention_delta_kernel, rows, p);
+  for_head_columns(p.head_dim, [&]<int dim>() {
     const Grid queries = attention_grid<dim>(heads, p.seq_len, query_shared_floats<dim>);
-    allow_shared_bytes(attention_query_gradient_kernel<dim, Element>, queries.shared_bytes);
-    launch(native, attention_query_gradient_kernel<dim, Element>, queries, p);
+    allow_shared_bytes(attention_query_gradient_kernel<dim>, queries.shared_bytes);
+    launch(native, attention_query_gradient_kernel<dim>, queries, p);
     const Grid keys = attention_grid<dim>(heads, p.seq_len, key_shared_floats<dim>);
-    allow_shared_bytes(attention_key_gradient_kernel<dim, Element>, keys.shared_bytes);
-    launch(native, attention_key_gradient_kernel<dim, Element>, keys, p);
+    allow_shared_bytes(attention_key_gradient_kernel<dim>, keys.shared_bytes);
+    launch(native, attention_key_gradient_kernel<dim>, keys, p);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/attention.cuh"
 #include "kernels/attention.hpp"
+#include "kernels/attention_mma.hpp"
 #include "kernels/dynamic_shared.cuh"
 
 namespace train::kernels::cuda {
@@ -50,7 +51,7 @@ __device__ void mask_scores(Scores<dim>& scores, float scale, std::int64_t first
 }
 
 /// One tile of queries against every tile of keys up to its last one.
-template <int dim, class Element>
+template <int dim>
 __global__ void __launch_bounds__(block_threads)
     attention_forward_kernel(AttentionForwardParams p) {
   using T = Tile<dim>;
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(block_threads)
   const HeadOfBlock at(p.heads, p.seq_len);
   // The longest rows first, so that the last blocks to finish are short ones.
   const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * T::rows;
-  load_tile<dim, Element>(q, at, p.q, p.q_layout, first, p.head_dim);
+  load_tile<dim>(q, at, p.q, p.q_layout, first, p.head_dim);
   float largest[T::own_rows];
   float sum[T::own_rows];
   Outputs<dim> out;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(block_threads)
   }
   for (std::int64_t first_key = 0; first_key <= first; first_key += T::rows) {
     __syncthreads();  // The values of the tile before have been used.
-    load_tile<dim, Element>(kv, at, p.k, p.k_layout, first_key, p.head_dim);
+    load_tile<dim>(kv, at, p.k, p.k_layout, first_key, p.head_dim);
     __syncthreads();
     Scores<dim> scores;
     multiply_rows<dim>(scores, q, kv);
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(block_threads)
     }
     store_scores<dim>(probabilities, scores);
     __syncthreads();  // The keys have been used.
-    load_tile<dim, Element>(kv, at, p.v, p.v_layout, first_key, p.head_dim);
+    load_tile<dim>(kv, at, p.v, p.v_layout, first_key, p.head_dim);
     __syncthreads();
     multiply_scores<dim, false>(out, probabilities, kv);
   }
@@ -101,7 +102,7 @@ __global__ void __launch_bounds__(block_threads)
     }
     sum[i] = 1.0F / sum[i];
   }
-  store_outputs<dim, Element>(p.out, p.out_layout, at, out, sum, first, p.head_dim);
+  store_outputs<dim>(p.out, p.out_layout, at, out, sum, first, p.head_dim);
 }
 
 }  // namespace
@@ -109,11 +110,15 @@ __global__ void __launch_bounds__(block_threads)
 void attention_forward(Stream& stream, const AttentionForwardParams& params) {
   require_head_dim("attention_forward", params.head_dim, max_head_dim);
   submit(stream, params, [](CudaStream& native, const AttentionForwardParams& p) {
-    for_head(p.head_dim, p.dtype, [&]<int dim, class Element>() {
+    if (p.dtype == DType::bf16) {
+      attention_forward_mma(native, p);
+      return;
+    }
+    for_head_columns(p.head_dim, [&]<int dim>() {
       const Grid grid =
           attention_grid<dim>(p.sequences * p.heads, p.seq_len, forward_shared_floats<dim>);
-      allow_shared_bytes(attention_forward_kernel<dim, Element>, grid.shared_bytes);
-      launch(native, attention_forward_kernel<dim, Element>, grid, p);
+      allow_shared_bytes(attention_forward_kernel<dim>, grid.shared_bytes);
+      launch(native, attention_forward_kernel<dim>, grid, p);
     });
   });
 }

@@ -94,6 +94,7 @@ void check_params(const AttentionForwardParams& params) {
   TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
               "attention_forward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
               params.head_dim);
+  TRAIN_CHECK(params.scale >= 0.0F, "attention_forward: scale {} is negative", params.scale);
   require_pointers("attention_forward", params.sequences, params.q, params.k, params.v, params.out,
                    params.lse);
 }
@@ -102,6 +103,7 @@ void check_params(const AttentionBackwardParams& params) {
   TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
               "attention_backward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
               params.head_dim);
+  TRAIN_CHECK(params.scale >= 0.0F, "attention_backward: scale {} is negative", params.scale);
   require_pointers("attention_backward", params.sequences, params.q, params.k, params.v, params.out,
                    params.dout, params.lse, params.delta, params.dq, params.dk, params.dv);
 }

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace cuda_emulation {
@@ -24,6 +26,20 @@ struct Thread {
   State state = State::done;
   Index index;
   std::uint64_t bits = 0;  // What it shows to the others.
+  // What an instruction of the warp shows, in turns: who is quick shows the next before all have
+  // read this one.
+  struct Shown {
+    int instruction = 0;
+    std::array<std::uint32_t, 8> words{};
+  };
+  std::array<Shown, 2> shown;
+  unsigned turn = 0;
+  struct Copy {
+    std::uint32_t to = 0;
+    const void* from = nullptr;
+  };
+  std::vector<Copy> begun;
+  std::deque<std::vector<Copy>> committed;
 };
 
 /// The block that runs; its threads' stacks are kept for the next one.
@@ -56,6 +72,13 @@ class Block {
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] Thread& thread(unsigned i) { return *threads_[i]; }
   [[nodiscard]] std::byte* shared() { return shared_.data(); }
+  /// Ends the grid with this error. Called by a thread, which goes no further.
+  [[noreturn]] void fail(const char* what) {
+    failure_ = what;
+    while (true) {
+      wait(Thread::State::at_block);
+    }
+  }
   void forget_shared() { std::memset(shared_.data(), 0xff, shared_.size()); }
 
  private:
@@ -66,6 +89,9 @@ class Block {
     const Extent& size = place_.threads;
     thread.index = {.x = i % size.x, .y = i / size.x % size.y, .z = i / size.x / size.y};
     thread.state = Thread::State::ready;
+    thread.turn = 0;
+    thread.begun.clear();
+    thread.committed.clear();
     getcontext(&thread.context);
     thread.context.uc_stack.ss_sp = thread.stack.get();
     thread.context.uc_stack.ss_size = stack_bytes;
@@ -82,6 +108,9 @@ class Block {
         place_.thread = threads_[i]->index;
         swapcontext(&scheduler_, &threads_[i]->context);
         moved = true;
+        if (const char* failure = std::exchange(failure_, nullptr); failure != nullptr) {
+          throw std::logic_error(failure);
+        }
       }
     }
     for (unsigned first = 0; first < count_; first += warp) {
@@ -118,12 +147,13 @@ class Block {
   }
 
   const std::function<void()>* body_ = nullptr;
+  const char* failure_ = nullptr;
   Place place_;
   unsigned count_ = 0;
   unsigned current_ = 0;
   ucontext_t scheduler_{};
   std::vector<std::unique_ptr<Thread>> threads_;
-  alignas(256) std::array<std::byte, most_shared_bytes> shared_{};
+  alignas(1024) std::array<std::byte, most_shared_bytes> shared_{};
 };
 
 Block& block() {
@@ -149,9 +179,11 @@ void run_grid(const Extent& blocks, const Extent& threads, std::size_t shared_by
     throw std::logic_error("no device has room for a block of this size");
   }
   block().forget_shared();
-  for (unsigned y = 0; y < blocks.y; ++y) {
-    for (unsigned x = 0; x < blocks.x; ++x) {
-      block().run(body, {.x = x, .y = y, .z = 0}, threads, blocks);
+  for (unsigned z = 0; z < blocks.z; ++z) {
+    for (unsigned y = 0; y < blocks.y; ++y) {
+      for (unsigned x = 0; x < blocks.x; ++x) {
+        block().run(body, {.x = x, .y = y, .z = z}, threads, blocks);
+      }
     }
   }
 }
@@ -184,6 +216,64 @@ std::uint32_t ballot(bool value) {
   }
   wait_for_warp();
   return bits;
+}
+
+WarpWords WarpWords::show(int instruction, std::initializer_list<std::uint32_t> words) {
+  const unsigned me = block().current();
+  Thread& thread = block().thread(me);
+  WarpWords shown;
+  shown.first_thread_ = me / warp * warp;
+  shown.turn_ = thread.turn++ % 2;
+  Thread::Shown& mine = thread.shown[shown.turn_];
+  mine.instruction = instruction;
+  std::copy(words.begin(), words.end(), mine.words.begin());
+  wait_for_warp();
+  for (unsigned i = shown.first_thread_; i < shown.first_thread_ + warp; ++i) {
+    // Who is a turn ahead has shown its next in the other place; who has ended is not there.
+    if (i >= block().count() || block().thread(i).turn < thread.turn ||
+        block().thread(i).shown[shown.turn_].instruction != instruction) {
+      block().fail("an instruction of a whole warp that not all of its threads have come to");
+    }
+  }
+  return shown;
+}
+
+const std::uint32_t* WarpWords::lane(unsigned i) const {
+  return block().thread(first_thread_ + i).shown[turn_].words.data();
+}
+
+std::byte* shared_chunk(std::uint32_t address) {
+  if (address % 16 != 0 || address + 16 > most_shared_bytes) {
+    block().fail("an address of shared memory that is not aligned to 16 bytes, or outside");
+  }
+  return block().shared() + address;
+}
+
+void copy_later(std::uint32_t to, const void* from) {
+  if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
+    block().fail("a copy of 16 bytes from where it is not aligned to them");
+  }
+  std::memset(shared_chunk(to), 0xff, 16);
+  block().thread(block().current()).begun.push_back({to, from});
+}
+
+void commit_copies() {
+  Thread& me = block().thread(block().current());
+  me.committed.push_back(std::move(me.begun));
+  me.begun.clear();
+}
+
+void wait_for_copies(unsigned pending) {
+  Thread& me = block().thread(block().current());
+  for (; me.committed.size() > pending; me.committed.pop_front()) {
+    for (const Thread::Copy& copy : me.committed.front()) {
+      if (copy.from == nullptr) {
+        std::memset(shared_chunk(copy.to), 0, 16);
+      } else {
+        std::memcpy(shared_chunk(copy.to), copy.from, 16);
+      }
+    }
+  }
 }
 
 bool any_of_block(bool value) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 
 // The threads of a block, one after another on the calling thread: each runs until it ends or comes
 // to where it has to wait for others.
@@ -38,6 +39,30 @@ void wait_for_warp();
 [[nodiscard]] std::uint64_t exchange(std::uint64_t bits, unsigned lane);
 /// Bit i: `value` of thread i of this warp, 0 of one that has ended; all that still run call it.
 [[nodiscard]] std::uint32_t ballot(bool value);
+/// What an instruction of a whole warp shows to the other lanes, in words of 32 bits; lane(i) is
+/// good until the next instruction of this thread. Every thread of the warp calls show() with the
+/// same `instruction`, or the grid ends with std::logic_error.
+class WarpWords {
+ public:
+  static WarpWords show(int instruction, std::initializer_list<std::uint32_t> words);
+  [[nodiscard]] const std::uint32_t* lane(unsigned i) const;
+
+ private:
+  unsigned first_thread_ = 0;
+  unsigned turn_ = 0;
+};
+
+/// Copies to shared memory, at an address in bytes, that this thread has begun: 16 bytes each, or
+/// zeros where `from` is null. What lies there becomes garbage at once, and `from` is read when the
+/// thread waits for the copy: the earliest and the latest that a device may.
+void copy_later(std::uint32_t to, const void* from);
+void commit_copies();
+void wait_for_copies(unsigned pending);
+
+/// 16 bytes of shared memory. An address that is not aligned, or outside, ends the grid with
+/// std::logic_error.
+[[nodiscard]] std::byte* shared_chunk(std::uint32_t address);
+
 /// This thread's number in its warp.
 [[nodiscard]] unsigned lane_index();
 /// Whether `value` holds for any thread of the block that still runs; all of them call it.

@@ -30,6 +30,10 @@ inline const cuda_emulation::Index& blockIdx = cuda_emulation::here().block;
 inline const cuda_emulation::Extent& blockDim = cuda_emulation::here().threads;
 inline const cuda_emulation::Extent& gridDim = cuda_emulation::here().blocks;
 
+struct uint4 {
+  std::uint32_t x, y, z, w;
+};
+
 using std::isfinite;
 using std::isnan;
 using std::max;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -28,6 +29,12 @@ constexpr double elementwise = 4.0;
 constexpr double bf16_rounding = 1.01 * (1 << 16);
 /// exp, log and the like, of two libraries.
 constexpr double transcendental = 16.0;
+
+/// A sum of `terms` products, added up in another order: roundings of either sign, so their sum
+/// grows like a root; of partial sums that may be some times the result.
+inline double sum_of(std::int64_t terms) {
+  return 16.0 + 8.0 * std::sqrt(static_cast<double>(terms));
+}
 
 /// What a result holds, as doubles to compare.
 inline void append(Exact& to, float value) { to.push_back(value); }

@@ -6,10 +6,6 @@
 namespace train::kernels::testing {
 namespace {
 
-/// A sum of `terms` products, added up in another order: roundings of either sign, so their sum
-/// grows like a root; of partial sums that may be some times the result.
-double sum_of(std::int64_t terms) { return 16.0 + 8.0 * std::sqrt(static_cast<double>(terms)); }
-
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int32_t least, std::int32_t most,
                                      unsigned seed) {
   std::mt19937 generator(seed);
@@ -289,96 +285,6 @@ TEST_CASE("cuda twins: sigmoid gate", "[kernels][cuda][.gpu]") {
                                                            .dgate_layout = wide,
                                                            .dtype = side.dtype});
       });
-}
-
-struct AttentionCase {
-  std::int64_t sequences, seq_len, heads, head_dim;
-  [[nodiscard]] std::string name() const {
-    return fmt::format("{} x {}, {} heads of {}", sequences, seq_len, heads, head_dim);
-  }
-  [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
-  [[nodiscard]] RowLayout fused() const {
-    return {.outer_stride = 3 * heads * head_dim, .inner_stride = head_dim};
-  }
-  [[nodiscard]] RowLayout plain() const {
-    return {.outer_stride = heads * head_dim, .inner_stride = head_dim};
-  }
-  [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
-};
-
-/// Every compiled width; sequences of one tile, a part of one, and several.
-const std::vector<AttentionCase>& attention_cases() {
-  static const std::vector<AttentionCase> cases = {
-      {2, 1, 1, 8}, {1, 64, 2, 64}, {2, 150, 2, 40}, {1, 130, 1, 128}, {1, 70, 1, 200}};
-  return cases;
-}
-
-void run_forward(Side& side, const AttentionCase& c, engine::Elements out, float* lse) {
-  const auto qkv = side.elements(random_values(c.tokens() * 3 * c.heads * c.head_dim, 1, 2.0F));
-  const std::int64_t width = c.heads * c.head_dim;
-  side.kernels.attention_forward(side.stream(), {.q = qkv,
-                                                 .k = qkv + width,
-                                                 .v = qkv + 2 * width,
-                                                 .out = out,
-                                                 .lse = lse,
-                                                 .sequences = c.sequences,
-                                                 .seq_len = c.seq_len,
-                                                 .heads = c.heads,
-                                                 .head_dim = c.head_dim,
-                                                 .q_layout = c.fused(),
-                                                 .k_layout = c.fused(),
-                                                 .v_layout = c.fused(),
-                                                 .out_layout = c.plain(),
-                                                 .scale = c.scale(),
-                                                 .dtype = side.dtype});
-}
-
-TEST_CASE("cuda twins: attention", "[kernels][cuda][.gpu]") {
-  for (const AttentionCase& c : attention_cases()) {
-    const std::int64_t width = c.heads * c.head_dim;
-    const double tolerance = transcendental + sum_of(c.head_dim + c.seq_len);
-    compare_twins("attention_forward", c.name(), tolerance, bf16_rounding + tolerance,
-                  [&](Side& side) {
-                    const auto out = side.element_result(untouched_values(c.tokens() * width));
-                    float* lse = side.result(untouched_values(c.tokens() * c.heads));
-                    run_forward(side, c, out, lse);
-                  });
-    // In bf16 the forward result, which the row term is made of, is rounded too.
-    const double bf16 = 4.0 * bf16_rounding + 4.0 * tolerance;
-    compare_twins("attention_backward", c.name(), 4.0 * tolerance, bf16, [&](Side& side) {
-      const auto out = side.elements(zeros(c.tokens() * width));
-      float* lse = side.put(zeros(c.tokens() * c.heads));
-      run_forward(side, c, out, lse);
-      const auto qkv = side.elements(random_values(c.tokens() * 3 * width, 1, 2.0F));
-      const auto dqkv = side.element_result(untouched_values(c.tokens() * 3 * width));
-      const auto dout = side.elements(random_values(c.tokens() * width, 2));
-      float* delta = side.result(zeros(c.tokens() * c.heads));
-      side.kernels.attention_backward(side.stream(), {.q = qkv,
-                                                      .k = qkv + width,
-                                                      .v = qkv + 2 * width,
-                                                      .out = out,
-                                                      .dout = dout,
-                                                      .lse = lse,
-                                                      .delta = delta,
-                                                      .dq = dqkv,
-                                                      .dk = dqkv + width,
-                                                      .dv = dqkv + 2 * width,
-                                                      .sequences = c.sequences,
-                                                      .seq_len = c.seq_len,
-                                                      .heads = c.heads,
-                                                      .head_dim = c.head_dim,
-                                                      .q_layout = c.fused(),
-                                                      .k_layout = c.fused(),
-                                                      .v_layout = c.fused(),
-                                                      .out_layout = c.plain(),
-                                                      .dout_layout = c.plain(),
-                                                      .dq_layout = c.fused(),
-                                                      .dk_layout = c.fused(),
-                                                      .dv_layout = c.fused(),
-                                                      .scale = c.scale(),
-                                                      .dtype = side.dtype});
-    });
-  }
 }
 
 TEST_CASE("cuda twins: head loss", "[kernels][cuda][.gpu]") {

@@ -1,0 +1,182 @@
+// What the CUDA compiler made of the kernels, instruction by instruction: products on tensor cores
+// where they are meant to be, and no sum of floats whose order the machine would choose.
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/kernel_fixture.hpp"
+
+namespace train::kernels::testing {
+namespace {
+
+/// How often each instruction, with all that qualifies it, occurs in a function.
+struct Function {
+  std::string name;
+  std::map<std::string, int> instructions;
+
+  /// Instructions whose name matches.
+  [[nodiscard]] int count(const std::string& pattern) const {
+    const std::regex regex(pattern);
+    int total = 0;
+    for (const auto& [instruction, times] : instructions) {
+      total += std::regex_search(instruction, regex) ? times : 0;
+    }
+    return total;
+  }
+};
+
+constexpr const char* tensor_product = "^HMMA\\.16816\\.F32\\.BF16";
+constexpr const char* matrix_load = "^LDSM\\.16\\.M88\\.4";
+constexpr const char* transposed_load = "^LDSM\\.16\\.MT88\\.4";
+constexpr const char* asynchronous_copy = "^LDGSTS";
+constexpr const char* float_atomic = "^(RED|REDG|REDS|REDUX|ATOM|ATOMG|ATOMS)\\..*\\bB?F(16|32|64)";
+
+/// Reads a disassembly: a line that names a function, then its instructions, each after its address
+/// and perhaps a predicate.
+std::vector<Function> functions_of(std::istream& disassembly) {
+  static const std::regex kFunction("Function : (\\S+)");
+  static const std::regex kInstruction(
+      "^\\s*/\\*[0-9a-f]+\\*/\\s+(?:@!?U?P\\w+\\s+)?([A-Z][A-Z0-9_.]*)");
+  std::vector<Function> functions;
+  for (std::string line; std::getline(disassembly, line);) {
+    std::smatch match;
+    if (std::regex_search(line, match, kFunction)) {
+      functions.push_back({match[1], {}});
+    } else if (!functions.empty() && std::regex_search(line, match, kInstruction)) {
+      ++functions.back().instructions[match[1]];
+    }
+  }
+  return functions;
+}
+
+/// What a command prints; empty when it cannot be run or fails.
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"),
+                                                   pclose);
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  while (pipe != nullptr) {
+    const std::size_t size = std::fread(part.data(), 1, part.size(), pipe.get());
+    if (size == 0) {
+      break;
+    }
+    text.append(part.data(), size);
+  }
+  return text;
+}
+
+/// cuobjdump of PATH or of the toolkit, with nvdisasm, which it runs; empty where one is missing.
+std::string disassembler() {
+  const std::string toolkit = "PATH=\"$PATH:" + std::string(ACTORTRAIN_CUDA_BIN_DIR) + "\" ";
+  const bool there = !output_of(toolkit + "sh -c 'command -v cuobjdump'").empty() &&
+                     !output_of(toolkit + "sh -c 'command -v nvdisasm'").empty();
+  return there ? toolkit + "cuobjdump -sass " : "";
+}
+
+std::vector<Function> functions_in(const std::string& disassemble, const std::string& source) {
+  const std::string object =
+      std::string(ACTORTRAIN_BINARY_DIR) + "/kernels/CMakeFiles/train_kernels.dir/" + source + ".o";
+  INFO(object);
+  REQUIRE(std::filesystem::exists(object));
+  std::istringstream text(output_of(disassemble + object));
+  return functions_of(text);
+}
+
+/// Whether there is nothing to disassemble with; says so.
+bool no_disassembler(const std::string& disassemble) {
+  if (ACTORTRAIN_HAS_CUDA && !disassemble.empty()) {
+    return false;
+  }
+  std::printf(
+      "skipped: instructions of CUDA kernels: %s\n",
+      ACTORTRAIN_HAS_CUDA ? "there is no cuobjdump, or no nvdisasm" : "this build has no CUDA");
+  return true;
+}
+
+TEST_CASE("cuda sass: attention in bf16 multiplies on tensor cores",
+          "[kernels][cuda][.cuda_sass]") {
+  const std::string disassemble = disassembler();
+  if (no_disassembler(disassemble)) {
+    return;
+  }
+  const std::map<std::string, std::size_t> kernels_in_source = {{"attention_forward_mma.cu", 3},
+                                                                {"attention_backward_mma.cu", 6}};
+  for (const auto& [source, kernels] : kernels_in_source) {
+    std::size_t products = 0;
+    std::size_t architectures = 0;
+    for (const Function& function : functions_in(disassemble, source)) {
+      INFO(source << ": " << function.name);
+      if (function.name.find("attention_delta") != std::string::npos) {
+        ++architectures;  // Sums of rows, once for each of three widths.
+        continue;
+      }
+      ++products;
+      std::printf("%s: %d HMMA, %d LDSM, %d LDGSTS of %d\n", function.name.c_str(),
+                  function.count(tensor_product), function.count("^LDSM"),
+                  function.count(asynchronous_copy), function.count(""));
+      CHECK(function.count(tensor_product) > 0);
+      CHECK(function.count(matrix_load) > 0);
+      CHECK(function.count(transposed_load) > 0);
+      CHECK(function.count(asynchronous_copy) > 0);
+      CHECK(function.count("^(STL|LDL)") == 0);
+    }
+    CHECK(products > 0);
+    CHECK(products % kernels == 0);
+    CHECK(architectures % 3 == 0);
+  }
+}
+
+TEST_CASE("cuda sass: no kernel adds floats in an order of the machine's",
+          "[kernels][cuda][.cuda_sass][P1]") {
+  const std::string disassemble = disassembler();
+  if (no_disassembler(disassemble)) {
+    return;
+  }
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(ACTORTRAIN_SOURCE_DIR) + "/kernels")) {
+    if (entry.path().extension() != ".cu") {
+      continue;
+    }
+    const std::vector<Function> functions =
+        functions_in(disassemble, entry.path().filename().string());
+    INFO(entry.path());
+    REQUIRE_FALSE(functions.empty());
+    for (const Function& function : functions) {
+      INFO(function.name);
+      CHECK(function.count("") > 0);
+      CHECK(function.count(float_atomic) == 0);
+    }
+  }
+}
+
+TEST_CASE("cuda sass: instructions are told apart", "[kernels][cuda]") {
+  std::istringstream text(
+      "\t\tFunction : first\n"
+      "        /*0000*/                   LDC R1, c[0x0][0x28] ;   /* 0x00000a00ff017b82 */\n"
+      "                                                            /* 0x000e220000000800 */\n"
+      "        /*0010*/              @!P1 HMMA.16816.F32.BF16 R4, R8, R2, R4 ;\n"
+      "        /*0020*/                   LDSM.16.MT88.4 R4, [R2] ;\n"
+      "\t\tFunction : second\n"
+      "        /*0000*/               @P0 RED.E.ADD.F32.FTZ.RN.STRONG.GPU [R2.64], R5 ;\n"
+      "        /*0010*/                   ATOMG.E.CAS.STRONG.GPU PT, R2, [R2], R4, R5 ;\n"
+      "        /*0020*/                   ATOMG.E.ADD.64.STRONG.GPU PT, R2, [R2], R4, R5 ;\n");
+  const std::vector<Function> functions = functions_of(text);
+  REQUIRE(functions.size() == 2);
+  CHECK(functions[0].name == "first");
+  CHECK(functions[0].count("") == 3);
+  CHECK(functions[0].count(tensor_product) == 1);
+  CHECK(functions[0].count(transposed_load) == 1);
+  CHECK(functions[0].count(matrix_load) == 0);
+  CHECK(functions[0].count(float_atomic) == 0);
+  CHECK(functions[1].count(float_atomic) == 1);
+}
+
+}  // namespace
+}  // namespace train::kernels::testing
