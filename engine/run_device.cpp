@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/base/check.hpp"
+#include "engine/base/log.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/device_error.hpp"
 
@@ -48,8 +49,25 @@ const kernels::KernelTable& kernels_of(const std::string& device) {
 
 std::string kernel_set_name(const std::string& device) { return kernels_of(device).kernel_set(); }
 
-double measure_peak_flops(const std::string& device, int threads, double seconds) {
-  return device == "cpu" ? kernels::measure_gemm_flops(threads, seconds) : 0.0;
+double measure_peak_flops(const std::string& device, const std::string& compute, int threads,
+                          double seconds) {
+  if (device == "cpu") {
+    return kernels::measure_gemm_flops(threads, seconds);
+  }
+  const auto dtype =
+      compute == "bf16" && knows_bf16(device) ? kernels::DType::bf16 : kernels::DType::f32;
+  try {
+    return kernels::measure_gemm_flops(kernels_of(device), dtype, seconds);
+  } catch (const kernels::DeviceError& error) {
+    log_warning(fmt::format("no share of the device's peak will be shown: {}", error.what()));
+    return 0.0;
+  }
+}
+
+void release_device(const std::string& device) {
+  if (const auto release = kernels_of(device).device->release; release != nullptr) {
+    release();
+  }
 }
 
 Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,

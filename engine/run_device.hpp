@@ -24,9 +24,13 @@ namespace train::engine {
 /// What decides the bits of those kernels, by name. REQUIRES: as kernels_of().
 [[nodiscard]] std::string kernel_set_name(const std::string& device);
 
-/// kernels::measure_gemm_flops(), for those who may not see kernels; 0 of another device than
-/// "cpu".
-[[nodiscard]] double measure_peak_flops(const std::string& device, int threads, double seconds);
+/// kernels::measure_gemm_flops() of that device, for those who may not see kernels; `compute` is
+/// precision.compute. 0 where the device does not let it be measured. REQUIRES: as kernels_of().
+[[nodiscard]] double measure_peak_flops(const std::string& device, const std::string& compute,
+                                        int threads, double seconds);
+
+/// Gives back what this process holds of the device. REQUIRES: as kernels::Device::release.
+void release_device(const std::string& device);
 
 /// The engine on the device named by runtime.device. Errors: those of check_device(); failure if
 /// there is not enough memory (names what did not fit).

@@ -17,22 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// The lines of training steps in a run's metrics; the last one may still be in the writing.
-std::vector<Json> steps_of(const fs::path& metrics) {
-  std::ifstream stream(metrics);
-  const std::string text((std::istreambuf_iterator<char>(stream)),
-                         std::istreambuf_iterator<char>());
-  std::vector<Json> steps;
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
-       begin = end + 1) {
-    auto line = Json::parse(text.substr(begin, end - begin));
-    if (line.contains("tokens_per_second")) {
-      steps.push_back(std::move(line));
-    }
-  }
-  return steps;
-}
-
 StepTimes times_of(const std::vector<Json>& steps, std::size_t dropped) {
   Values seconds;
   for (std::size_t i = dropped; i < steps.size(); ++i) {
@@ -46,8 +30,8 @@ StepTimes times_of(const std::vector<Json>& steps, std::size_t dropped) {
 }
 
 Words our_words(const Workplace& place, const StepCase& one, const Words& keys) {
-  Words words = {ACTORTRAIN_BINARY_DIR "/actortrain", "run",
-                 fmt::format("{}/configs/{}", ACTORTRAIN_SOURCE_DIR, one.file)};
+  Words words = {place.paths().program, "run",
+                 fmt::format("{}/{}", place.paths().configs, one.file)};
   for (const std::string& key : joined(joined(keys_of(place, one), keys), {"run.name=\"step\""})) {
     words.insert(words.end(), {"--set", key});
   }
@@ -60,6 +44,7 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
   const engine::ModelShape& shape = plan.engine.shape;
   const bool qwen3 = shape.architecture == engine::Architecture::qwen3;
   return {{"mode", mode},
+          {"device", plan.config.runtime.device},
           {"choose_way", choose_way && plan.engine.batch.lanes > 1},
           {"tokens", tokens_of(place, one).string()},
           {"threads", actors::resolve_threads(plan.config.runtime.threads)},
@@ -83,12 +68,12 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
 
 Words peer_words(const Workplace& place, const StepCase& one, const std::string& mode,
                  bool choose_way) {
-  const auto python = torch_python();
+  const Json description = description_of(place, one, mode, choose_way);
+  const auto python = torch_python(description.at("device").get<std::string>());
   if (!python) {
     throw std::runtime_error("PyTorch is not installed");
   }
-  return {*python, ACTORTRAIN_SOURCE_DIR "/tests/bench/peers/torch_step.py",
-          description_of(place, one, mode, choose_way).dump()};
+  return {*python, place.paths().peers + "/torch_step.py", description.dump()};
 }
 
 Json answer_of(BenchChild& child) {
@@ -101,8 +86,23 @@ Json answer_of(BenchChild& child) {
 
 }  // namespace
 
+std::vector<Json> steps_of(const fs::path& metrics) {
+  std::ifstream stream(metrics);
+  const std::string text((std::istreambuf_iterator<char>(stream)),
+                         std::istreambuf_iterator<char>());
+  std::vector<Json> steps;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    auto line = Json::parse(text.substr(begin, end - begin));
+    if (line.contains("tokens_per_second")) {
+      steps.push_back(std::move(line));
+    }
+  }
+  return steps;
+}
+
 StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int dropped,
-                   const Words& keys) {
+                   const Words& keys, const Watch& watch) {
   const fs::path root = place.directory() / "runs" / "step";
   fs::remove_all(root);
   const auto wanted = static_cast<std::size_t>(steps + dropped);
@@ -115,6 +115,9 @@ StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int d
         throw std::runtime_error(fmt::format("a run failed: {}", child.errors()));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // seldom: it shares our cores
+      if (watch) {
+        watch(child.id());
+      }
       done = steps_of(root / "metrics.jsonl");
     }
     done.resize(wanted);
@@ -151,10 +154,11 @@ StepTimes TorchPeer::run(int steps, int dropped) {
           .first_loss = first_loss_};
 }
 
-std::optional<std::string> torch_python() {
+std::optional<std::string> torch_python(const std::string& device) {
   const char* named = std::getenv("ACTORTRAIN_PYTHON");
   const std::string python = named != nullptr ? named : "python3";
-  const std::string question = fmt::format("'{}' -c 'import torch' 2> /dev/null", python);
+  const std::string question = fmt::format(
+      "'{}' -c 'import torch; torch.zeros(1, device=\"{}\")' 2> /dev/null", python, device);
   return std::system(question.c_str()) == 0 ? std::optional(python) : std::nullopt;
 }
 
