@@ -51,7 +51,7 @@ GpuSite::Options found_beside(const fs::path& self) {
   GpuSite::Options options{.paths = {},
                            .data = ACTORTRAIN_SOURCE_DIR "/data/quickstart",
                            .tiny = false,
-                           .seconds = 480.0};
+                           .seconds = 450.0};
   if (const fs::path root = self.parent_path().parent_path();
       fs::exists(root / "share" / "peers")) {
     options.paths = {.program = (root / "bin" / "actortrain").string(),

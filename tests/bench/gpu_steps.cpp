@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "engine/memory_prediction.hpp"
@@ -56,6 +57,9 @@ class Observed {
   explicit Observed(const GpuSite& site) : site_(site), before_(site.device_bytes_used()) {}
 
   void look(pid_t process) {
+    if (site_.seconds_left() < 0.0) {
+      throw std::runtime_error("the time is over");
+    }
     peak_ = std::max(peak_, site_.device_bytes_used() - before_);
     samples_.push_back({Clock::now(), actor_nanoseconds(process)});
   }
@@ -95,7 +99,8 @@ std::unique_ptr<TorchPeer> start_peer(const GpuSite& site, const StepCase& one) 
     return nullptr;
   }
   try {
-    auto peer = std::make_unique<TorchPeer>(site.place(), one, "compiled", false);
+    auto peer = std::make_unique<TorchPeer>(site.place(), one, "compiled", false,
+                                            std::max(1.0, site.seconds_left()));
     print_result(fmt::format("{}: PyTorch {}, compiled", one.name, peer->version()),
                  fmt::format("first loss {:.3f}; products at {:.0f} TFLOP/s", peer->first_loss(),
                              peer->gemm_flops() * 1e-12));

@@ -76,7 +76,10 @@ Words peer_words(const Workplace& place, const StepCase& one, const std::string&
   return {*python, place.paths().peers + "/torch_step.py", description.dump()};
 }
 
-Json answer_of(BenchChild& child) {
+Json answer_of(BenchChild& child, double patience_s) {
+  if (!child.wait_readable(patience_s)) {
+    throw std::runtime_error(fmt::format("PyTorch has not answered in {:.0f} s", patience_s));
+  }
   const auto line = child.read_line();
   if (!line) {
     throw std::runtime_error(fmt::format("PyTorch failed: {}", child.errors()));
@@ -128,10 +131,12 @@ StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int d
   return times;
 }
 
-TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way)
+TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way,
+                     double patience_s)
     : mode_(std::move(mode)),
+      patience_s_(patience_s),
       child_(peer_words(place, one, mode_, choose_way), place.directory() / (mode_ + ".err")) {
-  const Json ready = answer_of(child_);
+  const Json ready = answer_of(child_, patience_s_);
   first_loss_ = ready.at("first_loss").get<double>();
   version_ = ready.at("torch").get<std::string>();
   gemm_flops_ = ready.at("gemm_flops").get<double>();
@@ -146,7 +151,7 @@ TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mo
 
 StepTimes TorchPeer::run(int steps, int dropped) {
   child_.write_line(fmt::format("steps {}", steps + dropped));
-  const Json answer = answer_of(child_);
+  const Json answer = answer_of(child_, patience_s_);
   Values seconds{answer.at("seconds").get<std::vector<double>>()};
   seconds.all.erase(seconds.all.begin(), seconds.all.begin() + dropped);
   return {.seconds = seconds.median(),

@@ -37,7 +37,9 @@ class TorchPeer {
   /// way of accumulating and whole, which takes some steps to find out; else it accumulates. Blocks
   /// until it has run its first steps. Throws std::runtime_error if it fails, or if its model has
   /// another number of weights.
-  TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way);
+  /// `patience_s`: longest time that it may take to answer.
+  TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way,
+            double patience_s = 3600.0);
 
   /// Blocks. `dropped` steps more are run first and left out: it was asleep.
   [[nodiscard]] StepTimes run(int steps, int dropped);
@@ -51,6 +53,7 @@ class TorchPeer {
 
  private:
   std::string mode_;
+  double patience_s_;
   BenchChild child_;
   double first_loss_ = 0.0;
   double gemm_flops_ = 0.0;
