@@ -284,7 +284,7 @@ Status check_nodes(const RunConfig& config, const Places& places) {
   if (parallel.nodes > 1 && parallel.transport == "inproc") {
     return broken(places, "parallel.nodes",
                   fmt::format("is {}, but with parallel.transport \"inproc\" all ranks are in one "
-                              "process; use \"gloo\"",
+                              "process; use \"gloo\" or \"nccl\"",
                               parallel.nodes));
   }
   if (parallel.nodes > 1 && parallel.interface.empty()) {
@@ -297,14 +297,11 @@ Status check_nodes(const RunConfig& config, const Places& places) {
 }
 
 Status check_device(const RunConfig& config, const Places& places) {
-  const ParallelSection& parallel = config.parallel;
-  if (config.runtime.device != "cpu" && parallel.ranks > 1 && parallel.transport != "inproc") {
-    return broken(
-        places, "parallel.ranks",
-        fmt::format("is {}; in this version the ranks of a run on the device \"{}\" are in "
-                    "one process: set parallel.transport to \"inproc\", it to 1, or "
-                    "runtime.device to \"cpu\"",
-                    parallel.ranks, config.runtime.device));
+  if (config.runtime.device != "cuda" && config.parallel.transport == "nccl") {
+    return broken(places, "parallel.transport",
+                  fmt::format("is \"nccl\", which moves memory of CUDA devices, but runtime.device "
+                              "is \"{}\"; use \"gloo\", or set runtime.device to \"cuda\"",
+                              config.runtime.device));
   }
   return {};
 }

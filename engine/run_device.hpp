@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,16 @@ namespace train::engine {
 /// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
 /// lacks a library for it; it has no kernels for such a model.
 [[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape);
+
+/// Of `ranks` processes of this machine with a device each, which `transport`
+/// (parallel.transport) joins. Errors (user), in one line: there are fewer devices; no NCCL.
+/// REQUIRES: as kernels_of().
+[[nodiscard]] Status check_device_ranks(const std::string& device, const std::string& transport,
+                                        std::int64_t ranks);
+
+/// Leaves this process one of the devices that CUDA_VISIBLE_DEVICES lists, or of all: the
+/// `local`-th, from 0. Before anything asks the driver. Not thread-safe (setenv).
+void take_device(std::int64_t local);
 
 /// Whether that device's kernels compute in bf16 (RankEngine::Options::knows_bf16), also where this
 /// machine has no such device.

@@ -28,6 +28,8 @@ struct Device {
   void (*copy)(void* to, const void* from, std::size_t size_bytes) = nullptr;
   /// Of the device now; nullptr where nobody counts. Blocking. Throws DeviceError.
   DeviceMemory (*memory_use)() = nullptr;
+  /// Those that this process may use (CUDA_VISIBLE_DEVICES); nullptr: one. Blocking.
+  int (*count)() = nullptr;
   /// Gives back what the driver keeps for this process, hundreds of megabytes, until it uses the
   /// device again; nullptr where there is nothing. REQUIRES: it has neither memory nor streams
   /// there.

@@ -80,6 +80,11 @@ const Device& cuda_device() {
             memory.used_bytes = memory.total_bytes - free_bytes;
             return memory;
           },
+      .count =
+          [] {
+            int count = 0;
+            return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+          },
       .release = [] { TRAIN_CUDA_CHECK(cudaDeviceReset()); }};
   return device;
 }
