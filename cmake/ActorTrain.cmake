@@ -29,6 +29,15 @@ function(actortrain_library name)
   target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
 endfunction()
 
+# In a bundle (scripts/bundle.sh) all libraries lie beside the program. Of the two kinds of search path
+# this is the one that they follow too, for each other, and that goes before LD_LIBRARY_PATH. Further
+# arguments: of install().
+function(actortrain_relocatable target)
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib" BUILD_WITH_INSTALL_RPATH ON)
+  target_link_options(${target} PRIVATE "LINKER:--disable-new-dtags")
+  install(TARGETS ${target} RUNTIME DESTINATION bin ${ARGN})
+endfunction()
+
 # tests/<folder>/*_test.cpp become one program test_<folder>, run by ctest under that name.
 function(actortrain_test name)
   cmake_parse_arguments(arg "" "" "LINK" ${ARGN})

@@ -1,7 +1,11 @@
 # Sets ACTORTRAIN_HAS_CUDA, and enables the language where there is a toolkit to compile with. The
 # program needs neither toolkit nor device to start: the runtime is linked statically, the other
 # libraries are opened when a kernel asks for them.
+#
+# Sets NCCL_INCLUDE_DIR where there is NCCL's header, which the transport between devices of several
+# processes needs; of the library nothing is linked.
 set(ACTORTRAIN_HAS_CUDA OFF)
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS /usr/local/cuda/include)
 if(ACTORTRAIN_CUDA STREQUAL "OFF" OR ACTORTRAIN_SANITIZE)
   return()  # The sanitizers and the CUDA runtime do not share an address space.
 endif()

@@ -340,9 +340,12 @@ constexpr auto kFields = std::to_array<Field>({
      parallel<&ParallelSection::sync>, kOptional, between(1, 65536), "auto|every_lane|last_lane",
      kOrInteger},
     {"parallel", "transport", "",
-     "How bytes travel between ranks: `gloo` between processes, one for each rank; `inproc` with "
-     "all ranks in one process.",
-     parallel<&ParallelSection::transport>, kOptional, kNone, "gloo|inproc"},
+     "How bytes travel between ranks: `gloo` between processes, one for each rank; `nccl` the "
+     "same, "
+     "each rank with a CUDA device of its own, from device to device; `auto`: `nccl` on `cuda`, "
+     "else "
+     "`gloo`; `inproc` with all ranks in one process.",
+     parallel<&ParallelSection::transport>, kOptional, kNone, "auto|gloo|nccl|inproc"},
     {"parallel", "nodes", "nodes", "Machines the ranks are spread over evenly.",
      parallel<&ParallelSection::nodes>, kOptional, between(1, kManyRanks)},
     {"parallel", "interface", "", "Network interface that ranks talk over; empty: the loopback.",

@@ -26,10 +26,12 @@ struct ParallelSection {
   /// When gradients are sent: "every_lane", "last_lane", or every k lanes of a rank; "auto": every
   /// lane where a strategy splits gradients, else the last.
   std::string sync = "auto";
-  std::string transport = "gloo";  ///< "gloo": a process per rank; "inproc": all in one.
-  std::int64_t nodes = 1;          ///< Nodes the ranks are spread over.
-  std::string interface;           ///< Network interface of data and control; empty: loopback.
-  std::int64_t port = 0;           ///< Port of the control connection; 0: any free one.
+  /// "gloo": a process per rank, which move memory of the host; "nccl": the same, and memory of
+  /// their devices; "auto": one of these, by the device; "inproc": all in one process.
+  std::string transport = "auto";
+  std::int64_t nodes = 1;  ///< Nodes the ranks are spread over.
+  std::string interface;   ///< Network interface of data and control; empty: loopback.
+  std::int64_t port = 0;   ///< Port of the control connection; 0: any free one.
 };
 
 /// [precision]: element types, apart from each other.

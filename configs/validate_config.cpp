@@ -284,7 +284,7 @@ Status check_nodes(const RunConfig& config, const Places& places) {
   if (parallel.nodes > 1 && parallel.transport == "inproc") {
     return broken(places, "parallel.nodes",
                   fmt::format("is {}, but with parallel.transport \"inproc\" all ranks are in one "
-                              "process; use \"gloo\"",
+                              "process; use \"gloo\" or \"nccl\"",
                               parallel.nodes));
   }
   if (parallel.nodes > 1 && parallel.interface.empty()) {
@@ -297,14 +297,11 @@ Status check_nodes(const RunConfig& config, const Places& places) {
 }
 
 Status check_device(const RunConfig& config, const Places& places) {
-  const ParallelSection& parallel = config.parallel;
-  if (config.runtime.device != "cpu" && parallel.ranks > 1 && parallel.transport != "inproc") {
-    return broken(
-        places, "parallel.ranks",
-        fmt::format("is {}; in this version the ranks of a run on the device \"{}\" are in "
-                    "one process: set parallel.transport to \"inproc\", it to 1, or "
-                    "runtime.device to \"cpu\"",
-                    parallel.ranks, config.runtime.device));
+  if (config.runtime.device != "cuda" && config.parallel.transport == "nccl") {
+    return broken(places, "parallel.transport",
+                  fmt::format("is \"nccl\", which moves memory of CUDA devices, but runtime.device "
+                              "is \"{}\"; use \"gloo\", or set runtime.device to \"cuda\"",
+                              config.runtime.device));
   }
   return {};
 }
@@ -326,6 +323,12 @@ Status check_memory(const RunConfig& config, const Places& places) {
         fmt::format("is \"{}\", but on the CPU all memory is the host's; leave it out, or "
                     "set runtime.device to \"cuda\"",
                     memory.offload));
+  }
+  if (memory.offload == "parameters" && config.parallel.transport == "nccl") {
+    return broken(
+        places, "memory.offload",
+        "is \"parameters\", but NCCL takes what it sends from the device's memory alone; set "
+        "this to \"optimizer\", or parallel.transport to \"gloo\" or \"inproc\"");
   }
   const std::string& strategy = config.parallel.strategy;
   const bool whole = strategy != "full" && strategy != "hybrid";

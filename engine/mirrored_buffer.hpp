@@ -18,9 +18,10 @@ namespace train::engine {
 class MirroredBuffer {
  public:
   MirroredBuffer() = default;
-  /// Zero-filled. Throws kernels::DeviceError when there is no memory.
+  /// Zero-filled. Without `mirrored` the host works on none of it, and it has no copy there. Throws
+  /// kernels::DeviceError when there is no memory.
   MirroredBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
-                 const std::string& name);
+                 const std::string& name, bool mirrored = true);
 
   template <class T>
   [[nodiscard]] T* device() const {

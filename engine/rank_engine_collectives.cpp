@@ -98,13 +98,13 @@ std::span<const std::byte> RankEngine::sent_directly(const CollectiveOp& op) con
 
 std::span<const std::byte> RankEngine::outgoing(const CollectiveOp& op) const {
   const std::span<const std::byte> direct = sent_directly(op);
-  return kernels_->device->is_host()
+  return !parts_->staged_on_host
              ? direct
              : std::span<const std::byte>(parts_->outgoing_of(op).data(), direct.size());
 }
 
 void RankEngine::bring_to_host(kernels::Stream& stream, const CollectiveOp& op) const {
-  if (kernels_->device->is_host() || op.group < 0) {
+  if (!parts_->staged_on_host || op.group < 0) {
     return;
   }
   const std::span<const std::byte> direct = sent_directly(op);
@@ -124,7 +124,7 @@ void RankEngine::bring_to_host(kernels::Stream& stream, const CollectiveOp& op) 
 }
 
 void RankEngine::bring_to_device(kernels::Stream& stream, const CollectiveOp& op) const {
-  if (kernels_->device->is_host() || op.group < 0) {
+  if (!parts_->staged_on_host || op.group < 0) {
     return;
   }
   const MirroredBuffer& slot = parts_->staged(op);
@@ -205,7 +205,8 @@ Transfer RankEngine::transfer(const CollectiveOp& op) const {
     }
     const StagedOp::Range& send = staged.send[rank];
     const StagedOp::Range& receive = staged.receive[rank];
-    auto* slot = parts_->staged(op).host<std::byte>();
+    auto* slot = parts_->staged_on_host ? parts_->staged(op).host<std::byte>()
+                                        : parts_->staged(op).device<std::byte>();
     transfer.send[rank] = {slot + send.offset, send.size_bytes};
     transfer.receive[rank] = {slot + receive.offset, receive.size_bytes};
   }

@@ -34,6 +34,7 @@ RankEngine::Parts::Parts(const kernels::KernelTable& kernels, const Options& opt
       scalars(kernels, sizeof(StepScalars), "step scalars"),
       decay(kernels, layout.optimizer(), ParameterGroup::decay),
       no_decay(kernels, layout.optimizer(), ParameterGroup::no_decay) {
+  staged_on_host = !kernels.device->is_host() && options.parallel.transport != "nccl";
   make_buffers(kernels, options);
   make_staging(kernels);
   make_blocks(kernels, plan);
@@ -95,8 +96,8 @@ void RankEngine::Parts::make_staging(const kernels::KernelTable& kernels) {
     const auto at = static_cast<std::size_t>(channel);
     for (std::size_t slot = 0; slot < kStagingSlots; ++slot) {
       const std::string name = fmt::format("staging of {}", channel_name(channel));
-      staging[at][slot] = {kernels, layout.staging_bytes(channel), name};
-      if (!kernels.device->is_host()) {
+      staging[at][slot] = {kernels, layout.staging_bytes(channel), name, staged_on_host};
+      if (staged_on_host) {
         outgoing[at][slot] = {layout.outgoing_bytes(channel), name + ", outgoing",
                               kernels.device->staging};
       }

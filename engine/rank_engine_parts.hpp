@@ -45,8 +45,12 @@ struct RankEngine::Parts {
   std::vector<GroupState> states;
   std::vector<GroupGradient> gradients;
   std::vector<kernels::Buffer> gather_buffers, leaves;
+  /// Transports move memory of the host, which is not what kernels work on: all that travels goes
+  /// through copies. False on the CPU, and where they move the device's (parallel.transport
+  /// "nccl").
+  bool staged_on_host = false;
   std::array<std::array<MirroredBuffer, kStagingSlots>, kChannelCount> staging;
-  /// The host's copies of what is sent from where it lies, by slot; none on the CPU.
+  /// The host's copies of what is sent from where it lies, by slot; none unless staged_on_host.
   std::array<std::array<kernels::Buffer, kStagingSlots>, kChannelCount> outgoing;
   kernels::Buffer sum_scratch;  // fp32 copy of a received bf16 sum.
   kernels::Buffer rounding;     // bf16 halves on the way from masters to compute weights.

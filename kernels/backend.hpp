@@ -76,5 +76,8 @@ struct KernelTable {
 /// FLOP/s of `matmul` on this machine with `threads` threads, measured for about
 /// `seconds` (blocking; start-up and benches only): the peak that MFU refers to.
 [[nodiscard]] double measure_gemm_flops(int threads, double seconds);
+/// The same of a device's `matmul` of `dtype`, in a stream of its own: square products that grow
+/// until one is long enough. Throws DeviceError.
+[[nodiscard]] double measure_gemm_flops(const KernelTable& table, DType dtype, double seconds);
 
 }  // namespace train::kernels

@@ -2,16 +2,20 @@
 # Makes actortrain-<version>-linux-x86_64.tar.gz in the directory $2 from the program that was built in
 # $1: the program, the shared libraries that it needs besides glibc's, run files, licences. It starts
 # where the machine has glibc, at least the version named in the bundle's README.md, and nothing else.
-# Prints the file's path.
+# With `--gpu-check DATA` it is actortrain-<version>-gpu-check-linux-x86_64.tar.gz, which has besides
+# what tests and measures on a GPU, the tokens of the directory DATA if there are any, and the script
+# gpu-check that runs it all. Prints the file's path.
 set -euo pipefail
 
-if [ $# -ne 2 ]; then
-  echo "usage: $0 BUILD_DIRECTORY OUTPUT_DIRECTORY" >&2
+if [ $# -ne 2 ] && { [ $# -ne 4 ] || [ "$3" != --gpu-check ]; }; then
+  echo "usage: $0 BUILD_DIRECTORY OUTPUT_DIRECTORY [--gpu-check DATA_DIRECTORY]" >&2
   exit 2
 fi
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 build="$1"
 out="$2"
+gpu_check="${3:-}"
+data="${4:-}"
 
 fail() {
   echo "bundle.sh: $1" >&2
@@ -24,7 +28,10 @@ system='^(linux-vdso|ld-linux-x86-64|libc|libm|libmvec|libdl|librt|libpthread|li
 
 version="$("$build/actortrain" --version | sed -n 's/^actortrain //p')"
 [ -n "$version" ] || fail "$build/actortrain does not say its version"
-name="actortrain-$version-linux-x86_64"
+name="actortrain-$version${gpu_check:+-gpu-check}-linux-x86_64"
+programs=("$build/actortrain")
+[ -z "$gpu_check" ] ||
+  programs+=("$build/tests/test_kernels" "$build/tests/test_engine" "$build/bench_gpu")
 
 mkdir -p "$out"
 work="$(mktemp -d "$out/.bundle-XXXXXX")"
@@ -33,7 +40,8 @@ tree="$work/$name"
 mkdir -p "$tree/lib" "$tree/configs" "$tree/licences"
 
 DESTDIR='' cmake --install "$build" --prefix "$tree" --strip >/dev/null
-program="$tree/bin/actortrain"
+[ -z "$gpu_check" ] ||
+  DESTDIR='' cmake --install "$build" --prefix "$tree" --strip --component gpu_check >/dev/null
 
 # Libraries: "NAME => PATH (ADDRESS)" a line. The program's own search path is not in force yet.
 declare -A packages
@@ -47,8 +55,9 @@ while read -r soname _ path _; do
   owner="$(dpkg-query -S "$real" 2>/dev/null || dpkg-query -S "${real#/usr}" 2>/dev/null || true)"
   [ -n "$owner" ] || fail "no package owns $real, so its licence is not known"
   packages["${owner%%:*}"]=1
-done < <(env -u LD_LIBRARY_PATH ldd "$build/actortrain" | grep '=>')
+done < <(env -u LD_LIBRARY_PATH ldd "${programs[@]}" | grep '=>' | LC_ALL=C sort -u -k1,1)
 [ "${#packages[@]}" -gt 0 ] || fail "found no library that $build/actortrain needs"
+[ -z "$gpu_check" ] || packages[catch2]=1
 
 # Of those that are linked into the program or compiled from headers there is no file to ask for.
 while read -r package _; do
@@ -72,7 +81,17 @@ done
 cp "$root"/configs/*.toml "$root/configs/README.md" "$tree/configs/"
 cp -r "$root/configs/clusters" "$tree/configs/"
 
-glibc="$(objdump -T "$program" "$tree"/lib/* | grep -oE 'GLIBC_2\.[0-9]+' | LC_ALL=C sort -Vu | tail -1)"
+if [ -n "$gpu_check" ]; then
+  mkdir -p "$tree/share/peers"
+  cp "$root"/tests/bench/peers/*.py "$tree/share/peers/"
+  cp "$root/scripts/gpu_check.sh" "$tree/gpu-check"
+  if [ -f "$data/meta.json" ]; then
+    mkdir -p "$tree/data/quickstart"
+    cp "$data"/*.bin "$data/meta.json" "$tree/data/quickstart/"
+  fi
+fi
+
+glibc="$(objdump -T "$tree"/bin/* "$tree"/lib/* | grep -oE 'GLIBC_2\.[0-9]+' | LC_ALL=C sort -Vu | tail -1)"
 sed -e "s/@VERSION@/$version/" -e "s/@GLIBC@/${glibc#GLIBC_}/" \
   "$root/scripts/bundle_readme.md" >"$tree/README.md"
 

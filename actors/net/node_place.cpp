@@ -151,6 +151,14 @@ bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
   return false;
 }
 
+std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
+  std::int64_t lowest = rank;
+  while (lowest > 0 && !lowest_of_node(lowest, ranks, nodes)) {
+    --lowest;
+  }
+  return rank - lowest;
+}
+
 Result<NodePlace> find_place(std::int64_t nodes, const Environment& environment) {
   NodePlace place;
   if (nodes > 1 || in_step(environment)) {

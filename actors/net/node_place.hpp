@@ -44,6 +44,9 @@ struct NodePlace {
 /// Whether `rank` is the first of its node.
 [[nodiscard]] bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
 
+/// The number of `rank` among those of its node, from 0.
+[[nodiscard]] std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
+
 /// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
 /// with one task per node). Pure.
 /// Errors (user): name the variable, what it says and what to do.

@@ -243,13 +243,14 @@ void RunReport::show(const StepFinished& event) {
   }
   const double remaining = static_cast<double>(options_.total_steps - event.step) *
                            static_cast<double>(options_.tokens_per_step) / smoothed_;
-  const double mfu = options_.peak_flops > 0.0
-                         ? 100.0 * options_.flops_per_token * smoothed_ / options_.peak_flops
-                         : 0.0;
-  const std::string text = fmt::format(
-      "step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s  MFU {:.0f} %  ETA {}",
-      event.step, options_.total_steps, event.loss.value(), event.grad_norm.value(),
-      event.lr.value(), format_count(smoothed_), mfu, format_duration(remaining));
+  const std::string mfu = options_.peak_flops > 0.0
+                              ? fmt::format("  MFU {:.0f} %", 100.0 * options_.flops_per_token *
+                                                                  smoothed_ / options_.peak_flops)
+                              : std::string();
+  const std::string text =
+      fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s{}  ETA {}",
+                  event.step, options_.total_steps, event.loss.value(), event.grad_norm.value(),
+                  event.lr.value(), format_count(smoothed_), mfu, format_duration(remaining));
   if (options_.terminal) {
     std::fputs(fmt::format("\r{}\x1b[K", text).c_str(), options_.out);
     live_line_ = true;

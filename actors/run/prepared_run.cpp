@@ -131,7 +131,14 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
 }
 
 double measure_peak_flops(const configs::RunConfig& config) {
-  return engine::measure_peak_flops(config.runtime.device, node_threads(config), kPeakSeconds);
+  const std::string& device = config.runtime.device;
+  const double peak = engine::measure_peak_flops(device, config.precision.compute,
+                                                 node_threads(config), kPeakSeconds);
+  if (device == "cpu" || config.parallel.transport == "inproc" || config.parallel.ranks == 1) {
+    return peak;
+  }
+  engine::release_device(device);  // The ranks are processes of their own, with a device each.
+  return peak * static_cast<double>(config.parallel.ranks / config.parallel.nodes);
 }
 
 Status find_start_again(PreparedRun& run, std::int64_t reported,

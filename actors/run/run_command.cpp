@@ -404,6 +404,14 @@ int run_command(const cli::RunOptions& options) {
   if (!place) {
     return report_error(place.error());
   }
+  if (in_processes(plan->config.parallel)) {
+    const auto [first, end] = place->ranks(plan->config.parallel.ranks);
+    if (const Status enough = engine::check_device_ranks(
+            plan->config.runtime.device, plan->config.parallel.transport, end - first);
+        !enough) {
+      return report_error(enough.error());
+    }
+  }
   if (!place->head()) {
     return run_node(std::move(plan).value(), *place);
   }

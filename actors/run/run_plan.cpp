@@ -32,6 +32,16 @@ configs::RunConfig resolved(configs::RunConfig config, const engine::ModelShape&
   return config;
 }
 
+/// What parallel.transport "auto" means for this run.
+configs::RunConfig with_transport(configs::RunConfig config) {
+  configs::ParallelSection& parallel = config.parallel;
+  if (parallel.transport == "auto") {
+    const bool devices = config.runtime.device != "cpu" && parallel.ranks > 1;
+    parallel.transport = devices ? "nccl" : "gloo";
+  }
+  return config;
+}
+
 }  // namespace
 
 int resolve_threads(std::int64_t requested) {
@@ -98,7 +108,8 @@ Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(const configs::Ru
   return std::make_shared<const storage::DstarOrder>(std::move(order).value());
 }
 
-Result<RunPlan> plan_run(const configs::RunConfig& config) {
+Result<RunPlan> plan_run(const configs::RunConfig& given) {
+  const configs::RunConfig config = with_transport(given);
   const auto facts = storage::read_dataset_facts(config.data.dir);
   if (!facts) {
     return facts.error();

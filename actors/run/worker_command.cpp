@@ -18,6 +18,7 @@
 #include "actors/messages/worker_messages.hpp"
 #include "actors/net/credentials.hpp"
 #include "actors/net/head_door.hpp"
+#include "actors/net/node_place.hpp"
 #include "actors/net/rendezvous.hpp"
 #include "actors/net/system_config.hpp"
 #include "actors/net/worker_process.hpp"
@@ -31,6 +32,7 @@
 #include "engine/base/host_name.hpp"
 #include "engine/base/log.hpp"
 #include "engine/collective/gloo_transport.hpp"
+#include "engine/run_device.hpp"
 
 namespace train::actors {
 namespace {
@@ -116,6 +118,13 @@ Result<SharedSnapshots> attach_memory(std::int64_t descriptor) {
   return std::make_shared<const checkpoint::MemorySnapshots>(std::move(attached).value());
 }
 
+/// NCCL finds its ranks over a network that it chooses itself, unless it is told: this one, as all
+/// else that goes between processes.
+void bind_nccl(const std::string& interface) {
+  const std::string name = "=" + (interface.empty() ? std::string("lo") : interface);
+  ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), /*overwrite=*/0);
+}
+
 /// None: the rank does not go on from memory. `memory`: where this generation's snapshots go.
 Result<std::optional<MemoryStart>> Worker::memory_start(const Assignment& assignment,
                                                         const SharedSnapshots& memory) const {
@@ -143,8 +152,9 @@ Result<std::optional<MemoryStart>> Worker::memory_start(const Assignment& assign
 
 /// With all other ranks. From here on the node's memory has the state too, as these ranks share it.
 Status Worker::restore(const MemoryStart& start, RankRuntime& rank) const {
-  TRAIN_RETURN_IF_ERROR(
-      restore_from_memory(start, *rank.engine, rank.transports.front().get(), rank.generation));
+  // What is in memory is the host's, on every device.
+  const auto& transport = rank.transports[static_cast<std::size_t>(engine::Channel::control)];
+  TRAIN_RETURN_IF_ERROR(restore_from_memory(start, *rank.engine, transport.get(), rank.generation));
   if (rank.memory.snapshots) {
     write_to_memory(*rank.engine, rank.rank, start.origin.step, *rank.memory.snapshots);
   }
@@ -156,6 +166,11 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
   const auto config = configs::parse_config(assignment.config_text, "the head's configuration", {});
   if (!config) {
     return config.error();
+  }
+  if (config->runtime.device != "cpu") {
+    const configs::ParallelSection& parallel = config->parallel;
+    engine::take_device(local_rank(options.rank, parallel.ranks, parallel.nodes));
+    bind_nccl(parallel.interface);
   }
   auto plan = plan_run(*config);
   if (!plan) {
@@ -185,7 +200,8 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
                                 .world_size = static_cast<int>(config->parallel.ranks),
                                 .interface = config->parallel.interface,
                                 .generation = assignment.generation,
-                                .timeout = kConnectTime});
+                                .timeout = kConnectTime,
+                                .nccl = plan->config.parallel.transport == "nccl"});
   if (!transports) {
     return transports.error();
   }

@@ -21,7 +21,7 @@ constexpr std::uint64_t kProbeSlot = std::numeric_limits<std::uint64_t>::max() -
 Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
   const std::string broken = timed_out       ? std::string()
                              : exchange.lost ? *exchange.lost
-                                             : broken_ranks(exchange);
+                                             : broken_ranks(exchange.peers);
   release_memory();
   if (const std::optional<std::string> reason = aborted()) {
     return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
@@ -67,11 +67,27 @@ std::string GlooLink::silent_ranks(const Exchange& exchange) const {
   return name_ranks(silent) + " to take its data";
 }
 
-std::string GlooLink::broken_ranks(const Exchange& exchange) {
+std::optional<std::string> GlooLink::trouble(const std::vector<int>& peers) {
+  if (const std::optional<std::string> reason = aborted()) {
+    return "cancelled: " + *reason;
+  }
+  if (watch_->lost()) {
+    const std::string broken = broken_ranks(peers);
+    return broken.empty() ? watch_->loss() : broken;
+  }
+  for (const int peer : peers) {
+    if (watch_->has_left(peer)) {
+      return fmt::format("rank {} has left", peer);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string GlooLink::broken_ranks(const std::vector<int>& peers) {
   std::vector<int> broken;
   std::string why;
   for (int peer = 0; peer < world_size_; ++peer) {
-    const bool needed = std::binary_search(exchange.peers.begin(), exchange.peers.end(), peer);
+    const bool needed = std::binary_search(peers.begin(), peers.end(), peer);
     if (peer == rank_ || (!needed && watch_->has_left(peer))) {
       continue;
     }

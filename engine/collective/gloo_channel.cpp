@@ -9,7 +9,7 @@
 
 namespace train::engine {
 
-GlooChannel::GlooChannel(std::unique_ptr<GlooLink> link)
+GlooChannel::GlooChannel(std::unique_ptr<ChannelLink> link)
     : link_(std::move(link)), thread_([this] { loop(); }) {}
 
 GlooChannel::~GlooChannel() {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "engine/collective/collective.hpp"
-#include "engine/collective/gloo_link.hpp"
+#include "engine/collective/channel_link.hpp"
 
 namespace train::engine {
 
@@ -18,7 +18,7 @@ namespace train::engine {
 class GlooChannel final : public Collectives {
  public:
   /// Takes over an open link and starts the thread.
-  explicit GlooChannel(std::unique_ptr<GlooLink> link);
+  explicit GlooChannel(std::unique_ptr<ChannelLink> link);
   ~GlooChannel() override;
 
   [[nodiscard]] int rank() const override { return link_->rank(); }
@@ -40,7 +40,7 @@ class GlooChannel final : public Collectives {
   void loop();
   void end(const std::string& reason, bool closing);
 
-  std::unique_ptr<GlooLink> link_;
+  std::unique_ptr<ChannelLink> link_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Request> queue_;

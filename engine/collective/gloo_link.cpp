@@ -226,7 +226,7 @@ bool GlooLink::next_message(Exchange& exchange, bool receive, int& peer) {
     return false;
   }
   if (!exchange.lost) {
-    exchange.lost = broken_ranks(exchange);  // before the end of Gloo's patience breaks all
+    exchange.lost = broken_ranks(exchange.peers);  // before the end of Gloo's patience breaks all
   }
   // What has come before the loss counts. The first look may only take back the call to look.
   return wait(Milliseconds(0)) || wait(Milliseconds(0));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/base/result.hpp"
+#include "engine/collective/channel_link.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/collective/gloo_direct.hpp"
 #include "engine/collective/gloo_watch.hpp"
@@ -47,7 +48,7 @@ namespace train::engine {
 /// on the buffer.
 ///
 /// Threading: one owner; abort() is safe from any thread.
-class GlooLink {
+class GlooLink final : public ChannelLink {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
@@ -55,17 +56,12 @@ class GlooLink {
   /// links. `timeout`: longest time in which nothing arrives.
   GlooLink(std::shared_ptr<gloo::transport::Device> device, std::shared_ptr<gloo::Context> context,
            Milliseconds timeout);
-  GlooLink(const GlooLink&) = delete;
-  GlooLink& operator=(const GlooLink&) = delete;
-  ~GlooLink();
+  ~GlooLink() override;
 
   /// Starts to watch the connections. Errors: failure (one is broken).
   [[nodiscard]] Status open();
 
-  /// Runs one exchange to its end; blocks. After a failure the memory of the transfer is not
-  /// touched any more, and nothing but disconnect() may be called. Errors: failure naming the rank
-  /// that differs, that closed the connection or was waited for.
-  [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer);
+  [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer) override;
   /// Which ranks are local from the next exchange on: see agree_on_local(). `channel` has an inbox
   /// of its own. Once, between two exchanges.
   void set_local(std::size_t channel, const LocalRanks& local);
@@ -73,14 +69,15 @@ class GlooLink {
   /// Exchanges headers with everybody: returns when all ranks have got here.
   [[nodiscard]] Status barrier(const CollectiveIdentity& identity);
 
-  /// Ends a run() under way, and later ones, with `reason`.
-  void abort(const std::string& reason);
-  /// Closes the connections; may take a few milliseconds per rank. Peers that wait for this rank
-  /// fail; without a farewell all do that wait for anybody.
-  void disconnect(bool farewell);
+  /// Between two exchanges, for whoever moves bytes another way: why nothing will come from one of
+  /// `peers` any more ("cancelled: ..", "lost rank 2 (..)"); none while all is well.
+  [[nodiscard]] std::optional<std::string> trouble(const std::vector<int>& peers);
 
-  [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int world_size() const { return world_size_; }
+  void abort(const std::string& reason) override;
+  void disconnect(bool farewell) override;
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int world_size() const override { return world_size_; }
 
  private:
   /// One exchange under way.
@@ -133,7 +130,7 @@ class GlooLink {
   /// What went wrong: who is to blame, in words. Lets go of the memory.
   [[nodiscard]] Error blame(const Exchange& exchange, const std::string& what, bool timed_out);
   [[nodiscard]] std::string silent_ranks(const Exchange& exchange) const;
-  [[nodiscard]] std::string broken_ranks(const Exchange& exchange);
+  [[nodiscard]] std::string broken_ranks(const std::vector<int>& peers);
   void release_memory();
   /// Of the owner, under way or to come: it looks again. `remote`: also ones of Gloo. With the
   /// lock.

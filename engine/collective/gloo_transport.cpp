@@ -23,6 +23,7 @@
 #include "engine/base/check.hpp"
 #include "engine/collective/gloo_channel.hpp"
 #include "engine/collective/gloo_link.hpp"
+#include "engine/collective/nccl_link.hpp"
 
 namespace train::engine {
 namespace {
@@ -154,6 +155,27 @@ Result<std::unique_ptr<GlooLink>> connect(RendezvousStore& store, Device& device
   return link;
 }
 
+/// Takes a channel over for memory of devices: one id for all, from rank 0.
+Result<std::unique_ptr<ChannelLink>> join_devices(RendezvousStore& store, Channel channel,
+                                                  std::unique_ptr<GlooLink> link,
+                                                  const GlooOptions& options) {
+  const std::string key = fmt::format("g{}.{}.nccl", options.generation, channel_name(channel));
+  kernels::NcclId id{};
+  if (options.rank == 0) {
+    id = kernels::make_nccl_id();
+    TRAIN_RETURN_IF_ERROR(store.set(key, {id.begin(), id.end()}));
+  } else {
+    const Result<std::vector<char>> made = store.get(key, options.timeout);
+    if (!made) {
+      return made.error();
+    }
+    TRAIN_CHECK(made->size() == id.size(), "an id of {} bytes", made->size());
+    std::copy(made->begin(), made->end(), id.begin());
+  }
+  return std::unique_ptr<ChannelLink>(
+      std::make_unique<NcclLink>(std::move(link), id, options.timeout));
+}
+
 Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
                                       const GlooOptions& options) {
   std::array<std::unique_ptr<GlooLink>, kChannelCount> links;
@@ -174,7 +196,16 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
   }
   ChannelTransports channels;
   for (std::size_t i = 0; i < kChannelCount; ++i) {
-    channels[i] = std::make_unique<GlooChannel>(std::move(links[i]));
+    const auto channel = static_cast<Channel>(i);
+    if (!options.nccl || channel == Channel::control) {
+      channels[i] = std::make_unique<GlooChannel>(std::move(links[i]));
+      continue;
+    }
+    auto joined = join_devices(store, channel, std::move(links[i]), options);
+    if (!joined) {
+      return joined.error();
+    }
+    channels[i] = std::make_unique<GlooChannel>(std::move(joined).value());
   }
   return channels;
 }

@@ -41,6 +41,9 @@ struct GlooOptions {
   std::chrono::milliseconds timeout{30000};
   /// Let ranks on this machine read each other's memory where the kernel permits it (GlooDirect).
   bool direct = true;
+  /// What the channels `gather` and `reduce` move is memory of CUDA devices, one of each rank, and
+  /// goes from device to device by NCCL (NcclLink); `control` moves memory of the host.
+  bool nccl = false;
 };
 
 /// Connects the ranks of one generation over TCP: one connection per channel and pair of ranks, one

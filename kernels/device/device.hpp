@@ -9,6 +9,11 @@
 
 namespace train::kernels {
 
+struct DeviceMemory {
+  std::size_t used_bytes = 0;  ///< By all processes, their contexts included.
+  std::size_t total_bytes = 0;
+};
+
 /// What the kernels of a table run on: the memory they work on, their streams, and the way between
 /// that memory and the host's.
 struct Device {
@@ -22,6 +27,14 @@ struct Device {
   /// Copies between memory of any two kinds, in no stream's order: for host work, which comes when
   /// a device has done all before it, and outside of steps. Blocking. Throws DeviceError.
   void (*copy)(void* to, const void* from, std::size_t size_bytes) = nullptr;
+  /// Of the device now; nullptr where nobody counts. Blocking. Throws DeviceError.
+  DeviceMemory (*memory_use)() = nullptr;
+  /// Those that this process may use (CUDA_VISIBLE_DEVICES); nullptr: one. Blocking.
+  int (*count)() = nullptr;
+  /// Gives back what the driver keeps for this process, hundreds of megabytes, until it uses the
+  /// device again; nullptr where there is nothing. REQUIRES: it has neither memory nor streams
+  /// there.
+  void (*release)() = nullptr;
 
   /// The host may touch what kernels work on.
   [[nodiscard]] bool is_host() const { return memory == MemoryKind::host; }

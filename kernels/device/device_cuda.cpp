@@ -72,7 +72,21 @@ const Device& cuda_device() {
             // What comes from plain memory may still be under way, and our streams do not wait for
             // the default one.
             TRAIN_CUDA_CHECK(cudaStreamSynchronize(nullptr));
-          }};
+          },
+      .memory_use =
+          [] {
+            std::size_t free_bytes = 0;
+            DeviceMemory memory;
+            TRAIN_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &memory.total_bytes));
+            memory.used_bytes = memory.total_bytes - free_bytes;
+            return memory;
+          },
+      .count =
+          [] {
+            int count = 0;
+            return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+          },
+      .release = [] { TRAIN_CUDA_CHECK(cudaDeviceReset()); }};
   return device;
 }
 

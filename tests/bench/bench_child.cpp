@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -54,6 +55,11 @@ BenchChild::~BenchChild() {
 void BenchChild::write_line(const std::string& line) {
   fmt::print(input_, "{}\n", line);
   std::fflush(input_);
+}
+
+bool BenchChild::wait_readable(double seconds) const {
+  pollfd output = {.fd = ::fileno(output_), .events = POLLIN, .revents = 0};
+  return ::poll(&output, 1, static_cast<int>(seconds * 1e3)) > 0;
 }
 
 std::optional<std::string> BenchChild::read_line() {

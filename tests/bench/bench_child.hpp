@@ -21,6 +21,8 @@ class BenchChild {
   BenchChild& operator=(const BenchChild&) = delete;
 
   void write_line(const std::string& line);
+  /// Waits until the next line begins, or the output ends; false: not within `seconds`.
+  [[nodiscard]] bool wait_readable(double seconds) const;
   /// Blocks; empty at the end of the output.
   [[nodiscard]] std::optional<std::string> read_line();
   [[nodiscard]] pid_t id() const { return id_; }

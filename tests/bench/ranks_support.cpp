@@ -67,8 +67,8 @@ std::string end_of(const fs::path& file) {
 
 /// The program's words for a shell.
 std::string command_of(const Workplace& place, const RunSpec& spec, const std::string& name) {
-  std::string command = fmt::format("'{}/actortrain' run '{}/configs/quickstart.toml'",
-                                    ACTORTRAIN_BINARY_DIR, ACTORTRAIN_SOURCE_DIR);
+  std::string command =
+      fmt::format("'{}' run '{}/quickstart.toml'", place.paths().program, place.paths().configs);
   for (const std::string& key :
        joined(joined(place.keys(), spec.keys), {fmt::format("run.name=\"{}\"", name)})) {
     command += fmt::format(" --set '{}'", key);
@@ -145,8 +145,9 @@ void print_at_most(const std::string& what, const Values& values, double target)
                                  values.median() <= target ? "met" : "MISSED"));
 }
 
-Workplace::Workplace()
-    : directory_(fs::temp_directory_path() / fmt::format("ranks_bench_{}", ::getpid())) {
+Workplace::Workplace(BenchPaths paths)
+    : directory_(fs::temp_directory_path() / fmt::format("ranks_bench_{}", ::getpid())),
+      paths_(std::move(paths)) {
   fs::create_directories(directory_);
   write_tokens(directory_ / "train.bin", 400'000);
   write_tokens(directory_ / "val.bin", 20'000);

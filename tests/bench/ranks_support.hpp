@@ -31,21 +31,30 @@ void print_result(const std::string& what, const std::string& value);
 void print_at_least(const std::string& what, const Values& values, double target);
 void print_at_most(const std::string& what, const Values& values, double target);
 
+/// Where the files are that a bench runs or reads: by itself those of this build.
+struct BenchPaths {
+  std::string program = ACTORTRAIN_BINARY_DIR "/actortrain";
+  std::string configs = ACTORTRAIN_SOURCE_DIR "/configs";
+  std::string peers = ACTORTRAIN_SOURCE_DIR "/tests/bench/peers";
+};
+
 /// A directory of its own with synthetic tokens, gone at the end.
 class Workplace {
  public:
-  Workplace();
+  explicit Workplace(BenchPaths paths = {});
   ~Workplace();
   Workplace(const Workplace&) = delete;
   Workplace& operator=(const Workplace&) = delete;
 
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
+  [[nodiscard]] const BenchPaths& paths() const { return paths_; }
   /// Overrides of configs/quickstart.toml that read these tokens and save and evaluate only at the
   /// end; one thread a rank.
   [[nodiscard]] Words keys() const;
 
  private:
   std::filesystem::path directory_;
+  BenchPaths paths_;
 };
 
 /// A model and what a lane of it is.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <stdexcept>
 #include <vector>
@@ -13,12 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kVocabulary = 50304;
-constexpr std::int64_t kByteVocabulary = 320;  // what the quickstart's data are padded to
-
-std::int64_t vocabulary_of(const StepCase& one) {
-  return one.name == quickstart_case().name ? kByteVocabulary : kVocabulary;
-}
+constexpr std::int64_t kLargestVocabulary = 65536;  // of two bytes a token
+constexpr std::int64_t kByteVocabulary = 320;       // what the quickstart's data are padded to
 
 void write_tokens(const fs::path& path, std::size_t count, std::int64_t vocabulary) {
   std::vector<std::uint16_t> tokens(count);
@@ -33,7 +30,10 @@ void write_tokens(const fs::path& path, std::size_t count, std::int64_t vocabula
 }
 
 fs::path token_directory(const Workplace& place, const StepCase& one) {
-  const std::int64_t vocabulary = vocabulary_of(one);
+  if (!one.data.empty()) {
+    return one.data;
+  }
+  const std::int64_t vocabulary = std::min(one.vocabulary, kLargestVocabulary);
   const fs::path directory = place.directory() / fmt::format("random{}", vocabulary);
   if (fs::create_directories(directory)) {
     write_tokens(directory / "val.bin", 20'000, vocabulary);
@@ -53,7 +53,10 @@ StepCase gpt2_case(std::int64_t seq_len, std::int64_t micro_batch, std::int64_t 
                    fmt::format("batch.lanes={}", lanes)}};
 }
 
-StepCase quickstart_case() { return {.name = "quickstart", .file = "quickstart.toml", .keys = {}}; }
+StepCase quickstart_case() {
+  return {
+      .name = "quickstart", .file = "quickstart.toml", .keys = {}, .vocabulary = kByteVocabulary};
+}
 
 StepCase qwen3_case() {
   return {.name = "qwen3 2 heads",
@@ -67,7 +70,7 @@ Words keys_of(const Workplace& place, const StepCase& one) {
   const Words common = {
       fmt::format("data.dir=\"{}\"", token_directory(place, one).string()),
       fmt::format("run.dir=\"{}\"", (place.directory() / "runs").string()),
-      fmt::format("model.vocab_size={}", vocabulary_of(one)),
+      fmt::format("model.vocab_size={}", one.vocabulary),
       "model.z_loss_coeff=0.0",
       "optimizer.name=\"adamw\"",
       "run.tensorboard=false",
@@ -79,8 +82,8 @@ Words keys_of(const Workplace& place, const StepCase& one) {
 }
 
 actors::RunPlan plan_of_case(const Workplace& place, const StepCase& one) {
-  const auto config = configs::load_config(
-      fmt::format("{}/configs/{}", ACTORTRAIN_SOURCE_DIR, one.file), keys_of(place, one));
+  const auto config = configs::load_config(fmt::format("{}/{}", place.paths().configs, one.file),
+                                           keys_of(place, one));
   if (!config) {
     throw std::runtime_error(config.error().message);
   }

@@ -15,6 +15,8 @@ struct StepCase {
   std::string name;
   std::string file;  ///< In configs/.
   Words keys;
+  std::int64_t vocabulary = 50304;
+  std::string data = {};  ///< A directory of tokens; empty: random ones of the whole vocabulary.
 };
 
 [[nodiscard]] StepCase gpt2_case(std::int64_t seq_len, std::int64_t micro_batch,

@@ -17,22 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// The lines of training steps in a run's metrics; the last one may still be in the writing.
-std::vector<Json> steps_of(const fs::path& metrics) {
-  std::ifstream stream(metrics);
-  const std::string text((std::istreambuf_iterator<char>(stream)),
-                         std::istreambuf_iterator<char>());
-  std::vector<Json> steps;
-  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
-       begin = end + 1) {
-    auto line = Json::parse(text.substr(begin, end - begin));
-    if (line.contains("tokens_per_second")) {
-      steps.push_back(std::move(line));
-    }
-  }
-  return steps;
-}
-
 StepTimes times_of(const std::vector<Json>& steps, std::size_t dropped) {
   Values seconds;
   for (std::size_t i = dropped; i < steps.size(); ++i) {
@@ -46,8 +30,8 @@ StepTimes times_of(const std::vector<Json>& steps, std::size_t dropped) {
 }
 
 Words our_words(const Workplace& place, const StepCase& one, const Words& keys) {
-  Words words = {ACTORTRAIN_BINARY_DIR "/actortrain", "run",
-                 fmt::format("{}/configs/{}", ACTORTRAIN_SOURCE_DIR, one.file)};
+  Words words = {place.paths().program, "run",
+                 fmt::format("{}/{}", place.paths().configs, one.file)};
   for (const std::string& key : joined(joined(keys_of(place, one), keys), {"run.name=\"step\""})) {
     words.insert(words.end(), {"--set", key});
   }
@@ -60,6 +44,7 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
   const engine::ModelShape& shape = plan.engine.shape;
   const bool qwen3 = shape.architecture == engine::Architecture::qwen3;
   return {{"mode", mode},
+          {"device", plan.config.runtime.device},
           {"choose_way", choose_way && plan.engine.batch.lanes > 1},
           {"tokens", tokens_of(place, one).string()},
           {"threads", actors::resolve_threads(plan.config.runtime.threads)},
@@ -83,15 +68,18 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
 
 Words peer_words(const Workplace& place, const StepCase& one, const std::string& mode,
                  bool choose_way) {
-  const auto python = torch_python();
+  const Json description = description_of(place, one, mode, choose_way);
+  const auto python = torch_python(description.at("device").get<std::string>());
   if (!python) {
     throw std::runtime_error("PyTorch is not installed");
   }
-  return {*python, ACTORTRAIN_SOURCE_DIR "/tests/bench/peers/torch_step.py",
-          description_of(place, one, mode, choose_way).dump()};
+  return {*python, place.paths().peers + "/torch_step.py", description.dump()};
 }
 
-Json answer_of(BenchChild& child) {
+Json answer_of(BenchChild& child, double patience_s) {
+  if (!child.wait_readable(patience_s)) {
+    throw std::runtime_error(fmt::format("PyTorch has not answered in {:.0f} s", patience_s));
+  }
   const auto line = child.read_line();
   if (!line) {
     throw std::runtime_error(fmt::format("PyTorch failed: {}", child.errors()));
@@ -101,8 +89,23 @@ Json answer_of(BenchChild& child) {
 
 }  // namespace
 
+std::vector<Json> steps_of(const fs::path& metrics) {
+  std::ifstream stream(metrics);
+  const std::string text((std::istreambuf_iterator<char>(stream)),
+                         std::istreambuf_iterator<char>());
+  std::vector<Json> steps;
+  for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    auto line = Json::parse(text.substr(begin, end - begin));
+    if (line.contains("tokens_per_second")) {
+      steps.push_back(std::move(line));
+    }
+  }
+  return steps;
+}
+
 StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int dropped,
-                   const Words& keys) {
+                   const Words& keys, const Watch& watch) {
   const fs::path root = place.directory() / "runs" / "step";
   fs::remove_all(root);
   const auto wanted = static_cast<std::size_t>(steps + dropped);
@@ -115,6 +118,9 @@ StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int d
         throw std::runtime_error(fmt::format("a run failed: {}", child.errors()));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // seldom: it shares our cores
+      if (watch) {
+        watch(child.id());
+      }
       done = steps_of(root / "metrics.jsonl");
     }
     done.resize(wanted);
@@ -125,10 +131,12 @@ StepTimes run_ours(const Workplace& place, const StepCase& one, int steps, int d
   return times;
 }
 
-TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way)
+TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mode, bool choose_way,
+                     double patience_s)
     : mode_(std::move(mode)),
+      patience_s_(patience_s),
       child_(peer_words(place, one, mode_, choose_way), place.directory() / (mode_ + ".err")) {
-  const Json ready = answer_of(child_);
+  const Json ready = answer_of(child_, patience_s_);
   first_loss_ = ready.at("first_loss").get<double>();
   version_ = ready.at("torch").get<std::string>();
   gemm_flops_ = ready.at("gemm_flops").get<double>();
@@ -143,7 +151,7 @@ TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mo
 
 StepTimes TorchPeer::run(int steps, int dropped) {
   child_.write_line(fmt::format("steps {}", steps + dropped));
-  const Json answer = answer_of(child_);
+  const Json answer = answer_of(child_, patience_s_);
   Values seconds{answer.at("seconds").get<std::vector<double>>()};
   seconds.all.erase(seconds.all.begin(), seconds.all.begin() + dropped);
   return {.seconds = seconds.median(),
@@ -151,10 +159,11 @@ StepTimes TorchPeer::run(int steps, int dropped) {
           .first_loss = first_loss_};
 }
 
-std::optional<std::string> torch_python() {
+std::optional<std::string> torch_python(const std::string& device) {
   const char* named = std::getenv("ACTORTRAIN_PYTHON");
   const std::string python = named != nullptr ? named : "python3";
-  const std::string question = fmt::format("'{}' -c 'import torch' 2> /dev/null", python);
+  const std::string question = fmt::format(
+      "'{}' -c 'import torch; torch.zeros(1, device=\"{}\")' 2> /dev/null", python, device);
   return std::system(question.c_str()) == 0 ? std::optional(python) : std::nullopt;
 }
 

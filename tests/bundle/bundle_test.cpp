@@ -29,7 +29,7 @@ std::optional<Words> namespace_words() {
 }
 
 Ended succeed(const Words& words) {
-  Ended ended = Process(words).wait();
+  Ended ended = Process(words).wait(std::chrono::minutes(5));  // Packing takes its time.
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   return ended;
@@ -66,14 +66,15 @@ class BareMachine {
   /// The bundle's directory, as it is inside.
   [[nodiscard]] std::string home() const { return home_.string(); }
 
-  /// The program of the bundle, in there, with no environment.
-  [[nodiscard]] Ended call(const Words& arguments) const {
+  /// A program of the bundle, in there, with no environment.
+  [[nodiscard]] Ended call(const Words& arguments,
+                           const std::string& program = "actortrain") const {
     Words words = namespaces_;
     words.insert(words.end(), {"bash", "-c",
                                "mount --make-rprivate / && mount --rbind /dev \"$0/dev\" && "
                                "mount --rbind /proc \"$0/proc\" && PATH=$PATH:/usr/sbin:/sbin && "
                                "exec env -i \"$(command -v chroot)\" \"$0\" \"$@\"",
-                               root_.path().string(), home() + "/bin/actortrain"});
+                               root_.path().string(), home() + "/bin/" + program});
     words.insert(words.end(), arguments.begin(), arguments.end());
     return Process(words).wait();
   }
@@ -83,6 +84,20 @@ class BareMachine {
   TempDirectory root_;
   fs::path home_;
 };
+
+/// What scripts/bundle.sh makes of this build, in `out`.
+fs::path packed(const TempDirectory& out, const Words& options) {
+  Words words = {ACTORTRAIN_SOURCE_DIR "/scripts/bundle.sh", ACTORTRAIN_BINARY_DIR,
+                 out.path().string()};
+  words.insert(words.end(), options.begin(), options.end());
+  const std::string said = succeed(words).out;
+  const fs::path bundle = said.substr(0, said.find('\n'));
+  REQUIRE(fs::exists(bundle));
+  fmt::print("bundle: {}, {:.1f} MB\n", bundle.filename().string(),
+             static_cast<double>(fs::file_size(bundle)) * 1e-6);
+  CHECK(fs::file_size(bundle) <= kLargestBundle);
+  return bundle;
+}
 
 std::string some_text() {
   std::string text;
@@ -108,15 +123,7 @@ TEST_CASE("bundle: it trains where there is glibc and nothing else", "[bundle]")
     return;
   }
   const TempDirectory out;
-  const std::string said = succeed({ACTORTRAIN_SOURCE_DIR "/scripts/bundle.sh",
-                                    ACTORTRAIN_BINARY_DIR, out.path().string()})
-                               .out;
-  const fs::path bundle = said.substr(0, said.find('\n'));
-  REQUIRE(fs::exists(bundle));
-  fmt::print("bundle: {}, {:.1f} MB\n", bundle.filename().string(),
-             static_cast<double>(fs::file_size(bundle)) * 1e-6);
-  CHECK(fs::file_size(bundle) <= kLargestBundle);
-
+  const fs::path bundle = packed(out, {});
   const BareMachine machine(*namespaces, bundle);
   for (const auto& library : fs::directory_iterator(machine.file(machine.home() + "/lib"))) {
     const std::string name = library.path().filename().string();
@@ -155,6 +162,32 @@ TEST_CASE("bundle: it trains where there is glibc and nothing else", "[bundle]")
   // Nothing but the bundle had these libraries to offer.
   fs::remove(machine.file(machine.home() + "/lib/libstdc++.so.6"));
   CHECK(machine.call({"--version"}).exit_code == 127);
+}
+
+TEST_CASE("bundle: what checks a GPU needs nothing either", "[bundle]") {
+  const auto namespaces = namespace_words();
+  if (!namespaces) {
+    return;  // Said above.
+  }
+  const TempDirectory out;
+  const TempDirectory tokens;
+  for (const char* const name : {"train.bin", "val.bin", "meta.json"}) {
+    write_bytes(tokens / name, "{}");
+  }
+  const fs::path bundle = packed(out, {"--gpu-check", tokens.path().string()});
+  CHECK(bundle.filename() == "actortrain-" ACTORTRAIN_VERSION "-gpu-check-linux-x86_64.tar.gz");
+  const BareMachine machine(*namespaces, bundle);
+  CHECK(fs::exists(machine.file(machine.home() + "/data/quickstart/train.bin")));
+  CHECK(fs::exists(machine.file(machine.home() + "/share/peers/torch_step.py")));
+  CHECK(must(machine.call({"--version"})).out == "actortrain " ACTORTRAIN_VERSION "\n");
+  // A device may be there in spite of all: then they do what they are for, which takes its time.
+  if (const Ended bench = must(machine.call({"--seconds", "0"}, "bench_gpu"));
+      bench.out.starts_with("bench_gpu: skipped: ")) {
+    CHECK(count_of(bench.out, "\n") == 1);
+    for (const char* const program : {"test_kernels", "test_engine"}) {
+      CHECK(count_of(must(machine.call({"[gpu]"}, program)).out, "skipped: ") == 1);
+    }
+  }
 }
 
 }  // namespace train::test

@@ -78,7 +78,7 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("data.order=shuffle", "\"lanes\", \"dstar\"");
   check_refused("data.seed=-1", "must be 0 ..");
   check_refused("parallel.strategy=ful", "did you mean \"full\"?");
-  check_refused("parallel.transport=mpi", "\"gloo\", \"inproc\"");
+  check_refused("parallel.transport=mpi", "\"auto\", \"gloo\", \"nccl\", \"inproc\"");
   check_refused("precision.master=bf16", "supports \"fp32\"");
   check_refused("precision.compute=fp16", "\"fp32\", \"bf16\"");
   check_refused("precision.reduce=fp16", "\"fp32\", \"bf16\"");
@@ -86,15 +86,17 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("runtime.device=gpu", "this version supports \"cpu\", \"cuda\"");
 }
 
-TEST_CASE("validate_config: the ranks of a device are in one process",
+TEST_CASE("validate_config: memory of devices travels between devices",
           "[configs][validate_config]") {
   CHECK(verdict({"runtime.device=cuda"}).empty());
-  const std::string message = verdict({"batch.lanes=4", "runtime.device=cuda", "parallel.ranks=2"});
-  CHECK(message.starts_with("--set parallel.ranks=2: parallel.ranks is 2;"));
-  CHECK(message.find("device \"cuda\" are in one process") != std::string::npos);
-  CHECK(verdict({"batch.lanes=4", "runtime.device=cuda", "parallel.ranks=2",
-                 "parallel.transport=inproc"})
-            .empty());
+  for (const std::string transport : {"auto", "gloo", "nccl", "inproc"}) {
+    CHECK(verdict({"batch.lanes=4", "runtime.device=cuda", "parallel.ranks=2",
+                   "parallel.transport=" + transport})
+              .empty());
+  }
+  const std::string message = verdict({"parallel.transport=nccl"});
+  CHECK(message.starts_with("--set parallel.transport=nccl: parallel.transport is \"nccl\""));
+  CHECK(message.find("runtime.device is \"cpu\"") != std::string::npos);
 }
 
 TEST_CASE("validate_config: the run's name stays inside its directory",
@@ -165,6 +167,8 @@ TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config
   CHECK(verdict({device, parameters}).find("the only weights") != std::string::npos);
   CHECK(verdict({device, parameters, "precision.compute=bf16"}).empty());
   CHECK(verdict({device, parameters, "parallel.strategy=full"}).empty());
+  CHECK(verdict({device, parameters, "parallel.strategy=full", "parallel.transport=nccl"})
+            .find("NCCL takes what it sends from the device's memory") != std::string::npos);
 }
 
 TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][validate_config]") {

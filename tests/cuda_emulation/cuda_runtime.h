@@ -94,7 +94,7 @@ T atomicCAS(T* at, T expected, T value) {
   return before;
 }
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaHostAllocPortable = 1 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor };
@@ -150,8 +150,11 @@ inline cudaError_t cudaMemcpy(void* out, const void* in, std::size_t size_bytes,
                               cudaMemcpyKind kind) {
   return cudaMemcpyAsync(out, in, size_bytes, kind, nullptr);
 }
+/// As many as CUDA_VISIBLE_DEVICES lists; one if it says nothing.
 inline cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::size_t length = visible == nullptr ? 0 : std::strlen(visible);
+  *count = 1 + static_cast<int>(std::count(visible, visible + length, ','));
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -162,6 +165,11 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
   *value = attribute == cudaDevAttrComputeCapabilityMajor ? 8 : 0;
   return cudaSuccess;
 }
+inline cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  *free_bytes = *total_bytes = std::size_t{4} << 30U;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
 inline const char* cudaGetErrorString(cudaError_t) { return "emulated"; }

@@ -70,6 +70,9 @@ TEST_CASE("backend: the measured peak is plausible", "[kernels][backend]") {
   const double flops = measure_gemm_flops(1, 0.05);
   REQUIRE(flops > 1e8);
   REQUIRE(flops < 1e13);
+  const double of_table = measure_gemm_flops(cpu_backend(), DType::f32, 0.05);
+  REQUIRE(of_table > 1e8);
+  REQUIRE(of_table < 1e13);
 }
 
 TEST_CASE("backend: kernels run on an inline stream as on a thread's", "[kernels][backend]") {

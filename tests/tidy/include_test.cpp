@@ -111,11 +111,9 @@ const std::vector<Confinement>& confinements() {
       {"openssl/", {"actors/net/.*\\.(cpp|hpp)", "tests/.*"}},
       {"oneapi/", {}},
       {"spdlog/", {"engine/base/.*\\.cpp"}},
-      {"cuda",
-       {".*\\.cuh?", "kernels/device/.*\\.cpp", "kernels/.*_cuda\\.cpp",
-        "engine/collective/nccl\\.cpp"}},
+      {"cuda", {".*\\.cuh?", "kernels/device/.*\\.cpp", "kernels/.*_cuda\\.cpp"}},
       {"cublas", {"kernels/device/cublas_lt\\.hpp"}},
-      {"nccl", {".*\\.cu", "engine/collective/nccl\\.cpp"}}};
+      {"nccl", {"kernels/device/nccl_cuda\\.cpp", "tests/cuda_emulation/nccl/.*\\.cpp"}}};
   return kConfinements;
 }
 

@@ -1,10 +1,12 @@
 """The models of the step bench in plain PyTorch, as a server that stays warm between measurements.
 
-Usage: torch_step.py JSON, where JSON describes model, batch and mode ("eager" or "compiled").
+Usage: torch_step.py JSON, where JSON describes model, batch, mode ("eager" or "compiled") and
+device: fp32 on "cpu"; on "cuda" bf16 by autocast, with PyTorch's flash attention.
 Writes one line of JSON when it is ready, and for each line "steps K" it reads, one with the seconds
 of K training steps. Ends at the end of its input.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -14,6 +16,7 @@ import time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def rotate_complex(x, angles):
@@ -130,17 +133,32 @@ class Model(nn.Module):
         x = self.embedding(tokens)
         for block in self.blocks:
             x = block(x, self.angles)
+        return self.loss_of_stream(x, targets)
+
+    def loss_of_stream(self, x, targets):
         logits = self.head(self.ln_f(x))
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+# The compiler takes minutes for more of them in one piece; they are compiled one by one, once.
+MOST_LAYERS_AT_ONCE = 24
 
 
 class Trainer:
     def __init__(self, spec):
         torch.manual_seed(1)
         self.spec = spec
-        self.model = Model(spec)
-        self.loss_of = torch.compile(self.model, dynamic=False) if spec["mode"] == "compiled" \
-            else self.model
+        self.device = torch.device(spec["device"])
+        self.on_cpu = self.device.type == "cpu"
+        with self.device:
+            self.model = Model(spec)
+        self.loss_of = self.model
+        if spec["mode"] == "compiled" and spec["layers"] <= MOST_LAYERS_AT_ONCE:
+            self.loss_of = torch.compile(self.model, dynamic=False)
+        elif spec["mode"] == "compiled":
+            for block in self.model.blocks:
+                block.compile(dynamic=False)
+            self.model.loss_of_stream = torch.compile(self.model.loss_of_stream, dynamic=False)
         decayed = [w for n, w in self.model.named_parameters() if w.dim() == 2 and "embed" not in n]
         others = [w for n, w in self.model.named_parameters() if w.dim() != 2 or "embed" in n]
         groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
@@ -163,19 +181,29 @@ class Trainer:
         piece = self.tokens[self.at : self.at + sequences * length + 1].long()
         self.at += sequences * length
         x, y = piece[:-1].view(sequences, length), piece[1:].view(sequences, length)
+        x, y = x.to(self.device), y.to(self.device)
         return list(zip(x.split(rows), y.split(rows))) if self.split else [(x, y)]
+
+    def bf16(self):
+        """What the pass forward runs in: on a device bf16, attention by the flash kernels."""
+        both = contextlib.ExitStack()
+        if not self.on_cpu:
+            both.enter_context(torch.autocast(self.device.type, dtype=torch.bfloat16))
+            both.enter_context(sdpa_kernel(SDPBackend.FLASH_ATTENTION))
+        return both
 
     def step(self):
         parts = self.parts()
         total = 0.0
         for tokens, targets in parts:
-            loss = self.loss_of(tokens, targets) / len(parts)
+            with self.bf16():
+                loss = self.loss_of(tokens, targets) / len(parts)
             loss.backward()
-            total += loss.item()
+            total += loss.item() if self.on_cpu else loss.detach()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return total
+        return float(total)  # of a device: waits for it
 
     def time_steps(self, count):
         seconds = []
@@ -194,18 +222,28 @@ class Trainer:
         self.split = min(times, key=times.get)
 
 
-def gemm_flops():
+def gemm_flops(device):
     """FLOP/s of this PyTorch's own matrix product: most of what decides its speed."""
-    x, weight = torch.randn(1024, 768), torch.randn(3072, 768)
+    if device == "cpu":
+        x, weight = torch.randn(1024, 768), torch.randn(3072, 768)
+    else:
+        x, weight = (torch.randn(8192, 8192, device=device, dtype=torch.bfloat16) for _ in "xw")
     seconds = []
     for _ in range(12):
         begin = time.perf_counter()
         F.linear(x, weight)
+        if device != "cpu":
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
+    if device != "cpu":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     return 2.0 * weight.numel() * len(x) / sorted(seconds)[len(seconds) // 2]
 
 
-def peak_bytes():
+def peak_bytes(device):
+    if device != "cpu":
+        return torch.cuda.max_memory_reserved()
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
 
@@ -227,11 +265,11 @@ def main():
         "parameters": sum(weight.numel() for weight in trainer.model.parameters()),
         "first_loss": first_loss,
         "split": trainer.split,
-        "gemm_flops": gemm_flops(),
+        "gemm_flops": gemm_flops(spec["device"]),
     })
     for line in sys.stdin:
         seconds = trainer.time_steps(int(line.split()[1]))
-        answer({"seconds": seconds, "peak_bytes": peak_bytes()})
+        answer({"seconds": seconds, "peak_bytes": peak_bytes(spec["device"])})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "engine/collective/channel_link.hpp"
+#include "engine/collective/gloo_link.hpp"
+#include "kernels/device/nccl.hpp"
+
+namespace train::engine {
+
+/// The connections of one rank on one channel whose bytes are memory of CUDA devices.
+///
+/// An exchange with a peer is: a GlooLink compares identity and sizes, as it does for bytes of the
+/// host; then NCCL moves the bytes, straight between the devices; then the GlooLink meets the peer
+/// once more, so that neither goes on, or leaves, while the other still needs it. So a mismatch is
+/// named before a byte moves, nobody launches what its peer has not come to, and a rank that dies
+/// or is cancelled ends every wait: the GlooLink notices, and the communicator is aborted. One
+/// communicator per channel: two channels have no order between them.
+class NcclLink final : public ChannelLink {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  /// `host`: open, to the same ranks. Blocks until all have come. Throws kernels::DeviceError.
+  NcclLink(std::unique_ptr<GlooLink> host, const kernels::NcclId& id, Milliseconds timeout);
+  ~NcclLink() override;
+
+  [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer) override;
+  void abort(const std::string& reason) override;
+  void disconnect(bool farewell) override;
+
+  [[nodiscard]] int rank() const override { return host_->rank(); }
+  [[nodiscard]] int world_size() const override { return host_->world_size(); }
+
+ private:
+  /// What both sides of each pair have to say the same of.
+  struct PairSizes {
+    std::uint64_t sent_bytes = 0;
+    std::uint64_t received_bytes = 0;
+  };
+
+  /// Tells each of `peers` the sizes and has its own: a difference is a failure.
+  [[nodiscard]] Status meet(const CollectiveIdentity& identity, const Transfer& transfer,
+                            const std::vector<int>& peers);
+  [[nodiscard]] Status move(const CollectiveIdentity& identity, const Transfer& transfer,
+                            const std::vector<int>& peers);
+  /// What ends a wait for NCCL: trouble of `peers`, or silence.
+  [[nodiscard]] kernels::NcclInterrupt interrupt(const std::vector<int>& peers);
+
+  std::unique_ptr<GlooLink> host_;
+  Milliseconds timeout_;
+  std::unique_ptr<kernels::NcclComm> comm_;  ///< None once disconnected.
+};
+
+}  // namespace train::engine

@@ -1,0 +1,209 @@
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "kernels/device/cuda_check.hpp"
+#include "kernels/device/cuda_library.hpp"
+#include "kernels/device/device_error.hpp"
+#include "kernels/device/nccl.hpp"
+
+namespace train::kernels {
+namespace {
+
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
+
+/// The library's functions, found when first asked for: the program starts without it.
+struct Nccl {
+  decltype(&ncclGetVersion) version;
+  decltype(&ncclGetUniqueId) unique_id;
+  decltype(&ncclCommInitRankConfig) init;
+  decltype(&ncclCommAbort) abort;
+  decltype(&ncclCommGetAsyncError) state;
+  decltype(&ncclGetErrorString) error_string;
+  decltype(&ncclGetLastError) last_error;
+  decltype(&ncclGroupStart) group_start;
+  decltype(&ncclGroupEnd) group_end;
+  decltype(&ncclSend) send;
+  decltype(&ncclRecv) receive;
+};
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(find_in_library(library, name, "NCCL"));
+}
+
+Nccl load() {
+  void* library = open_cuda_library("libnccl.so.2", "NCCL");
+  Nccl table{};
+  find(library, "ncclGetVersion", table.version);
+  find(library, "ncclGetUniqueId", table.unique_id);
+  find(library, "ncclCommInitRankConfig", table.init);
+  find(library, "ncclCommAbort", table.abort);
+  find(library, "ncclCommGetAsyncError", table.state);
+  find(library, "ncclGetErrorString", table.error_string);
+  find(library, "ncclGetLastError", table.last_error);
+  find(library, "ncclGroupStart", table.group_start);
+  find(library, "ncclGroupEnd", table.group_end);
+  find(library, "ncclSend", table.send);
+  find(library, "ncclRecv", table.receive);
+  return table;
+}
+
+const Nccl& nccl() {
+  static const Nccl table = load();
+  return table;
+}
+
+/// The library's own version: what it does not know yet is not asked of it.
+int library_version() {
+  int version = 0;
+  if (nccl().version(&version) != ncclSuccess) {
+    throw DeviceError("NCCL: it does not say its version");
+  }
+  return version;
+}
+
+std::string absence() {
+  constexpr int oldest = 21800;  // Non-blocking communicators that can be relied on.
+  try {
+    const int version = library_version();
+    return version >= oldest ? std::string()
+                             : fmt::format("NCCL: version {}.{} is too old, 2.18 is needed",
+                                           version / 10000, version / 100 % 100);
+  } catch (const DeviceError& error) {
+    return error.what();
+  }
+}
+
+/// Waits by looking: most of what is waited for comes within microseconds.
+template <class Done>
+void wait_until(const Done& done, const NcclInterrupt& interrupt) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto eager = std::chrono::milliseconds(1);
+  const auto begin = Clock::now();
+  while (!done()) {
+    if (const auto reason = interrupt()) {
+      throw DeviceError(*reason);
+    }
+    if (Clock::now() - begin < eager) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+}
+
+}  // namespace
+
+const std::string& nccl_absence() {
+  static const std::string text = absence();
+  return text;
+}
+
+NcclId make_nccl_id() {
+  ncclUniqueId made;
+  if (const ncclResult_t result = nccl().unique_id(&made); result != ncclSuccess) {
+    throw DeviceError(fmt::format("NCCL: ncclGetUniqueId: {}", nccl().error_string(result)));
+  }
+  NcclId id;
+  std::copy(std::begin(made.internal), std::end(made.internal), id.begin());
+  return id;
+}
+
+struct NcclComm::State {
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t moved = nullptr;
+
+  ~State() {
+    if (comm != nullptr) {
+      nccl().abort(comm);
+    }
+    if (moved != nullptr) {
+      cudaEventDestroy(moved);
+    }
+    if (stream != nullptr) {
+      cudaStreamDestroy(stream);
+    }
+  }
+
+  void check(ncclResult_t result, const char* what) const {
+    if (result == ncclSuccess || result == ncclInProgress) {
+      return;
+    }
+    const char* detail = nccl().last_error(comm);
+    throw DeviceError(fmt::format("NCCL: {}: {}{}{}", what, nccl().error_string(result),
+                                  detail == nullptr || *detail == '\0' ? "" : ": ",
+                                  detail == nullptr ? "" : detail));
+  }
+  /// What a call has begun that returned before it was done.
+  void settle(const char* what, const NcclInterrupt& interrupt) const {
+    wait_until(
+        [&] {
+          ncclResult_t state = ncclInProgress;
+          check(nccl().state(comm, &state), "ncclCommGetAsyncError");
+          check(state, what);
+          return state == ncclSuccess;
+        },
+        interrupt);
+  }
+};
+
+NcclComm::NcclComm(const NcclId& id, int rank, int world_size, const NcclInterrupt& interrupt)
+    : state_(std::make_unique<State>()) {
+  TRAIN_CUDA_CHECK(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking));
+  TRAIN_CUDA_CHECK(cudaEventCreateWithFlags(&state_->moved, cudaEventDisableTiming));
+  ncclUniqueId shared;
+  std::copy(id.begin(), id.end(), std::begin(shared.internal));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.version = std::min(config.version, static_cast<unsigned>(library_version()));
+  config.blocking = 0;
+  state_->check(nccl().init(&state_->comm, world_size, shared, rank, &config),
+                "ncclCommInitRankConfig");
+  state_->settle("ncclCommInitRankConfig", interrupt);
+}
+
+NcclComm::~NcclComm() = default;
+
+void NcclComm::exchange(std::span<const NcclRange> ranges, const NcclInterrupt& interrupt) {
+  const State& state = *state_;
+  state.check(nccl().group_start(), "ncclGroupStart");
+  for (const NcclRange& range : ranges) {
+    if (range.send_bytes > 0) {
+      state.check(
+          nccl().send(range.send, range.send_bytes, ncclInt8, range.peer, state.comm, state.stream),
+          "ncclSend");
+    }
+    if (range.receive_bytes > 0) {
+      state.check(nccl().receive(range.receive, range.receive_bytes, ncclInt8, range.peer,
+                                 state.comm, state.stream),
+                  "ncclRecv");
+    }
+  }
+  state.check(nccl().group_end(), "ncclGroupEnd");
+  state.settle("ncclGroupEnd", interrupt);
+  TRAIN_CUDA_CHECK(cudaEventRecord(state.moved, state.stream));
+  wait_until(
+      [&] {
+        ncclResult_t failed = ncclSuccess;
+        state.check(nccl().state(state.comm, &failed), "ncclCommGetAsyncError");
+        state.check(failed, "on the device");
+        const cudaError_t reached = cudaEventQuery(state.moved);
+        if (reached != cudaErrorNotReady) {
+          TRAIN_CUDA_CHECK(reached);
+        }
+        return reached == cudaSuccess;
+      },
+      interrupt);
+}
+
+void NcclComm::copy(std::byte* to, const std::byte* from, std::size_t size_bytes) {
+  TRAIN_CUDA_CHECK(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, state_->stream));
+  TRAIN_CUDA_CHECK(cudaStreamSynchronize(state_->stream));
+}
+
+}  // namespace train::kernels

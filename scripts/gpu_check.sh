@@ -1,0 +1,24 @@
+#!/bin/bash
+# Tests the kernels and the engine on this machine's NVIDIA GPU, then measures them; lies beside bin/
+# in the bundle of `./dev bundle --gpu-check`, and needs no compiler. Exit code: 0, or 1 if a test failed
+# or something could not be measured.
+set -uo pipefail
+
+if [ $# -gt 0 ] && [ "$1" != test ] && [ "$1" != bench ]; then
+  echo "usage: $0 [test | bench [ROW]...]   (both, if nothing is said; bench takes up to 8 minutes)" >&2
+  exit 2
+fi
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+what="${1:-}"
+[ $# -eq 0 ] || shift
+failed=0
+
+if [ "$what" != bench ]; then
+  for program in test_kernels test_engine; do
+    "$root/bin/$program" '[gpu]' || failed=1
+  done
+fi
+if [ "$what" != test ]; then
+  "$root/bin/bench_gpu" "$@" || failed=1
+fi
+exit "$failed"

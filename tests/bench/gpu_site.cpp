@@ -1,0 +1,113 @@
+#include "tests/bench/gpu_site.hpp"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "kernels/device/cuda_device.hpp"
+
+namespace train::bench {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// Of rows and channels that an emulated device gets through in a second.
+const Words kTiny = {"model.layers=1",         "model.heads=2",       "model.head_dim=8",
+                     "model.embedding_dim=16", "model.mlp_hidden=32", "batch.micro_batch=1",
+                     "data.sequence_length=8"};
+
+constexpr std::int64_t kByteVocabulary = 320;
+
+}  // namespace
+
+GpuSite::GpuSite(const Options& options) : options_(options), place_(options.paths) {}
+
+double GpuSite::seconds_left() const {
+  return options_.seconds - std::chrono::duration<double>(Clock::now() - begin_).count();
+}
+
+DeviceLimits GpuSite::limits() const {
+  struct Known {
+    const char* name;
+    DeviceLimits limits;
+  };
+  constexpr Known known[] = {
+      {"H200", {989e12, 4.8e12}}, {"H100", {989e12, 3.35e12}}, {"A100", {312e12, 2.04e12}}};
+  const std::string name = kernels().kernel_set();
+  for (const Known& each : known) {
+    if (name.find(each.name) != std::string::npos) {
+      return each.limits;
+    }
+  }
+  return {};
+}
+
+double GpuSite::device_bytes_used() const {
+  return static_cast<double>(kernels().device->memory_use().used_bytes);
+}
+
+StepCase GpuSite::model(const std::string& name, const std::string& architecture,
+                        std::int64_t vocabulary, const Words& full) const {
+  const Words common = {fmt::format("model.arch=\"{}\"", architecture),
+                        "runtime.device=\"cuda\"",
+                        "precision.compute=\"bf16\"",
+                        "batch.lanes=1",
+                        "run.digest_interval_steps=0",
+                        "run.steps=100000"};
+  return {.name = name,
+          .file = "quickstart.toml",
+          .keys = joined(joined(common, full), options_.tiny ? kTiny : Words{}),
+          .vocabulary = options_.tiny ? kByteVocabulary : vocabulary,
+          .data = options_.data};
+}
+
+StepCase GpuSite::small_model() const {
+  return {.name = "small",
+          .file = "quickstart.toml",
+          .keys = joined({"schedule.warmup_steps=2"},
+                         options_.tiny ? joined(kTiny, {"batch.lanes=2"}) : Words{}),
+          .vocabulary = kByteVocabulary,
+          .data = options_.data};
+}
+
+Words GpuSite::words(const StepCase& one, const std::string& name, const Words& keys) const {
+  Words words = {place_.paths().program, "run", place_.paths().configs + "/" + one.file};
+  for (const std::string& key :
+       joined(joined(keys_of(place_, one), keys), {fmt::format("run.name=\"{}\"", name)})) {
+    words.insert(words.end(), {"--set", key});
+  }
+  return words;
+}
+
+FinishedRun GpuSite::run(const StepCase& one, const std::string& name, const Words& keys) const {
+  BenchChild child(words(one, name, keys), place_.directory() / (name + ".err"));
+  while (child.read_line()) {
+  }
+  if (const int code = child.wait(); code != 0) {
+    throw std::runtime_error(fmt::format("a run failed ({}): {}", code, child.errors()));
+  }
+  return {steps_of(place_.directory() / "runs" / name / "metrics.jsonl")};
+}
+
+void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const Words& keys,
+                           std::int64_t last) const {
+  BenchChild child(words(one, name, keys), place_.directory() / (name + ".err"));
+  for (;;) {
+    const auto steps = steps_of(place_.directory() / "runs" / name / "metrics.jsonl");
+    if (!steps.empty() && steps.back().at("step").get<std::int64_t>() >= last) {
+      return;  // With it goes the child.
+    }
+    if (!child.running()) {
+      throw std::runtime_error(fmt::format("a run ended early: {}", child.errors()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void print_skipped(const std::string& what, const std::string& why) {
+  print_result(what, "skipped: " + why);
+}
+
+}  // namespace train::bench

@@ -1,0 +1,3 @@
+#pragma once
+
+// nccl.h includes it; nothing of it is used.

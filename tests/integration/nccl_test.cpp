@@ -1,0 +1,109 @@
+// Ranks in processes with a device each (parallel.transport = "nccl"): the program on emulated
+// CUDA, whose devices are told apart by CUDA_VISIBLE_DEVICES alone, and a NCCL that is played
+// (tests/cuda_emulation/nccl).
+
+#include "tests/integration/killed_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+Words joined_keys(const Words& more) {
+  return joined(
+      {"runtime.device=cuda", "precision.compute=bf16", "run.steps=4", "model.layers=1",
+       "data.sequence_length=8", "batch.micro_batch=1", "batch.lanes=4", "eval.interval_steps=2",
+       "checkpoint.interval_steps=2", "schedule.warmup_steps=2", "run.digest_interval_steps=1"},
+      more);
+}
+
+std::unique_ptr<Process> start_emulated(const RunSite& site, const Words& keys,
+                                        const Words& variables = {}) {
+  Words words = joined({"/usr/bin/env", "CUDA_VISIBLE_DEVICES=4,5,6,7"}, variables);
+  words.emplace_back(ACTORTRAIN_BINARY_DIR "/actortrain_emulated");
+  return std::make_unique<Process>(joined(words, RunSite::run_words(joined_keys(keys))),
+                                   site.path());
+}
+
+Ended emulated(const RunSite& site, const Words& keys) {
+  Ended ended = start_emulated(site, keys)->wait(std::chrono::seconds(120));
+  INFO(ended.err);
+  CHECK(ended.signal == 0);
+  REQUIRE(ended.exit_code == 0);
+  return ended;
+}
+
+Words ranks_of(const std::string& name, int ranks, const std::string& strategy) {
+  return {"run.name=" + name, fmt::format("parallel.ranks={}", ranks),
+          "parallel.strategy=" + strategy, "recovery.max_respawns=1000"};
+}
+
+void refused(const RunSite& site, const Words& keys, const Words& variables, const Words& parts) {
+  const Ended ended = start_emulated(site, keys, variables)->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 2);
+  CHECK(lines_of(ended.err).size() == 1);
+  for (const std::string& part : parts) {
+    INFO(part);
+    CHECK(has(ended.err, part));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("nccl: ranks with a device each have the bits of one, also resumed and on another number",
+          "[integration][nccl][device][P1]") {
+  const RunSite site;
+  emulated(site, {"run.name=alone"});
+  const Words expected = results_of(site.run("alone"));
+  const std::vector<std::pair<int, std::string>> plans = {
+      {2, "none"}, {2, "full"}, {4, "gradient"}};
+  for (const auto& [ranks, strategy] : plans) {
+    INFO(ranks << " ranks, " << strategy);
+    const std::string name = fmt::format("{}_{}", ranks, strategy);
+    emulated(site, ranks_of(name, ranks, strategy));
+    CHECK(results_of(site.run(name)) == expected);
+    CHECK(has(read_bytes(site.run(name) / "config.toml"), "transport = \"nccl\""));
+  }
+  // By way of the host's memory, and from where NCCL left off.
+  forget_after(site.run("2_full"), 2);
+  const Ended resumed =
+      emulated(site, joined(ranks_of("2_full", 3, "full"), {"parallel.transport=gloo"}));
+  CHECK(has(resumed.err, "resumed step=2 "));
+  CHECK(results_of(site.run("2_full")) == expected);
+}
+
+TEST_CASE("nccl: kill -9 of a rank, in the middle of its bytes too, ends with the same bits",
+          "[integration][nccl][recovery][P1][P4]") {
+  const RunSite site;
+  const Words longer = {"run.steps=12", "recovery.snapshot_interval_steps=2"};
+  emulated(site, joined({"run.name=alone"}, longer));
+  const Words expected = results_of(site.run("alone"));
+  const std::string stuck = GENERATE("", "PLAYED_NCCL_STALL=1 20");
+  INFO(stuck);
+  const auto launcher =
+      start_emulated(site, joined(ranks_of("killed", 2, "full"), longer),
+                     stuck.empty() ? Words{} : Words{stuck, "PLAYED_NCCL_STALL_ONCE=stalled"});
+  REQUIRE(launcher->until([&] {
+    return stuck.empty() ? has(launcher->out(), "step 4/") : fs::exists(site / "stalled");
+  }));
+  const auto workers = workers_of(site.path());
+  REQUIRE(workers.contains(1));
+  REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
+  const Ended ended = launcher->wait(std::chrono::seconds(120));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(has(ended.err, "respawned generation="));
+  CHECK(results_of(site.run("killed")) == expected);
+}
+
+TEST_CASE("nccl: mistakes", "[integration][nccl][mistakes]") {
+  const RunSite site;
+  const Words two = {"parallel.ranks=2"};
+  refused(site, two, {"CUDA_VISIBLE_DEVICES=0"},
+          {"parallel.ranks", "2 ranks", "there is 1", "\"inproc\""});
+  refused(site, joined(two, {"parallel.transport=nccl"}), {"PLAYED_NCCL_VERSION=21200"},
+          {"parallel.transport", "2.12 is too old", "\"gloo\""});
+  refused(site,
+          joined(two, {"runtime.device=cpu", "parallel.transport=nccl", "precision.compute=fp32"}),
+          {}, {"parallel.transport", "runtime.device is \"cpu\"", "\"gloo\""});
+}
