@@ -1,8 +1,12 @@
 #pragma once
 
 #include <source_location>
+#include <string>
 
 namespace train::kernels {
+
+/// What the driver says of `status` (a cudaError_t), and its name.
+[[nodiscard]] std::string cuda_reason(int status);
 
 /// Throws DeviceError with statement, place and the driver's reason unless `status` (a cudaError_t)
 /// is success, and clears what the runtime remembers of it. Never blocks.
