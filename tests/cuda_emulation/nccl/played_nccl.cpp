@@ -2,11 +2,13 @@
 // library libnccl.so.2 of the same ABI, over sockets. What takes time takes it on a thread, so that
 // calls return ncclInProgress; a peer that has died is never noticed, as between real devices,
 // where only an abort helps. Memory of the device is read and written through /proc/self/mem,
-// which the guard on it does not hold back: to the program it is the device's work.
+// which the guard on it does not hold back: to the program it is the device's work. Memory of the
+// host is refused.
 //
 // PLAYED_NCCL_VERSION: what ncclGetVersion says. PLAYED_NCCL_STALL="R G": rank R stops for good in
 // its G-th group (from 0) of each communicator. PLAYED_NCCL_STALL_ONCE: a file that is made then;
 // where it is there already nobody stops.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <nccl.h>
 #include <poll.h>
@@ -189,7 +191,17 @@ bool move_piece(Range& range, int socket) {
 
 thread_local ncclComm* of_group = nullptr;
 
+/// The program says what memory its device has (device_memory.cpp).
+bool is_of_device(std::uintptr_t at) {
+  using Ask = bool (*)(const void*);
+  static const auto ask = reinterpret_cast<Ask>(::dlsym(RTLD_DEFAULT, "memory_of_emulated_device"));
+  return ask != nullptr && ask(reinterpret_cast<const void*>(at));
+}
+
 ncclResult_t add(ncclComm_t comm, Range range) {
+  if (!is_of_device(range.at) || !is_of_device(range.at + range.left - 1)) {
+    return ncclInvalidArgument;
+  }
   of_group = comm;
   comm->ranges.push_back(range);
   return ncclSuccess;
