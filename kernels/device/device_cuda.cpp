@@ -3,15 +3,12 @@
 
 #include "kernels/device/cuda_check.hpp"
 #include "kernels/device/cuda_device.hpp"
+#include "kernels/device/cuda_reason.hpp"
 #include "kernels/device/cuda_stream.hpp"
 #include "kernels/device/device_error.hpp"
 
 namespace train::kernels {
 namespace {
-
-std::string reason_of(cudaError_t status) {
-  return fmt::format("{} ({})", cudaGetErrorString(status), cudaGetErrorName(status));
-}
 
 /// Kernels are compiled for compute capability 8.0 and 9.0 (with their relatives of one major
 /// number), nothing that the driver could translate for others.
@@ -19,7 +16,7 @@ std::string absence_of_devices() {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     cudaGetLastError();  // The next call would be told of it again.
-    return "no CUDA device: " + reason_of(status);
+    return "no CUDA device: " + cuda_reason(status);
   }
   if (count == 0) {
     return "no CUDA device";
@@ -28,7 +25,7 @@ std::string absence_of_devices() {
   int minor = 0;
   if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess) {
-    return "CUDA device 0 does not answer: " + reason_of(cudaGetLastError());
+    return "CUDA device 0 does not answer: " + cuda_reason(cudaGetLastError());
   }
   if (major != 8 && major != 9) {
     return fmt::format("CUDA device 0 has compute capability {}.{}; this build is for 8.x and 9.x",
@@ -43,14 +40,6 @@ std::string cuda_device_name() {
   cudaDeviceProp properties{};
   TRAIN_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
   return fmt::format("sm{}{} {}", properties.major, properties.minor, properties.name);
-}
-
-void check_cuda(int status, const char* statement, const std::source_location& where) {
-  if (status != cudaSuccess) {
-    cudaGetLastError();
-    throw DeviceError(fmt::format("{} ({}:{}): {}", statement, where.file_name(), where.line(),
-                                  reason_of(static_cast<cudaError_t>(status))));
-  }
 }
 
 const std::string& cuda_absence() {
@@ -114,7 +103,7 @@ void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason) 
   if (status != cudaSuccess) {
     cudaGetLastError();
     free_cuda_memory(kind, data);
-    reason = reason_of(status);
+    reason = cuda_reason(status);
     return nullptr;
   }
   return data;
