@@ -37,6 +37,19 @@ Words ranks_of(const std::string& name, int ranks, const std::string& strategy) 
           "parallel.strategy=" + strategy, "recovery.max_respawns=1000"};
 }
 
+/// True where there was no nccl.h to build with; says so, once.
+bool no_nccl() {
+  static const bool none = [] {
+    const bool missing =
+        !fs::exists(ACTORTRAIN_BINARY_DIR "/tests/cuda_emulation/nccl/libnccl.so.2");
+    if (missing) {
+      fmt::print("skipped: nccl: this build found no nccl.h\n");
+    }
+    return missing;
+  }();
+  return none;
+}
+
 void refused(const RunSite& site, const Words& keys, const Words& variables, const Words& parts) {
   const Ended ended = start_emulated(site, keys, variables)->wait();
   INFO(ended.err);
@@ -52,6 +65,9 @@ void refused(const RunSite& site, const Words& keys, const Words& variables, con
 
 TEST_CASE("nccl: ranks with a device each have the bits of one, also resumed and on another number",
           "[integration][nccl][device][P1]") {
+  if (no_nccl()) {
+    return;
+  }
   const RunSite site;
   emulated(site, {"run.name=alone"});
   const Words expected = results_of(site.run("alone"));
@@ -74,6 +90,9 @@ TEST_CASE("nccl: ranks with a device each have the bits of one, also resumed and
 
 TEST_CASE("nccl: kill -9 of a rank, in the middle of its bytes too, ends with the same bits",
           "[integration][nccl][recovery][P1][P4]") {
+  if (no_nccl()) {
+    return;
+  }
   const RunSite site;
   const Words longer = {"run.steps=12", "recovery.snapshot_interval_steps=2"};
   emulated(site, joined({"run.name=alone"}, longer));
@@ -97,6 +116,9 @@ TEST_CASE("nccl: kill -9 of a rank, in the middle of its bytes too, ends with th
 }
 
 TEST_CASE("nccl: mistakes", "[integration][nccl][mistakes]") {
+  if (no_nccl()) {
+    return;
+  }
   const RunSite site;
   const Words two = {"parallel.ranks=2"};
   refused(site, two, {"CUDA_VISIBLE_DEVICES=0"},
