@@ -1,5 +1,5 @@
 #include "kernels/activation.hpp"
-#include "kernels/element.cuh"
+#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -13,9 +13,14 @@ __device__ float sigmoid(float x) {
 template <class T>
 struct GeluForwardEach {
   GeluForwardParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const float x = load<T>(p.x, i);
-    store<T>(p.y, i, x * normcdff(x));
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<T, n> x(p.x, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      x.value[j] = x.value[j] * normcdff(x.value[j]);
+    }
+    x.store(p.y, i);
   }
 };
 
@@ -23,14 +28,22 @@ struct GeluForwardEach {
 template <class T>
 struct GeluBackwardEach {
   GeluBackwardParams p;
-  __device__ void operator()(std::int64_t i) const {
+  template <int n>
+  __device__ void run(std::int64_t i) const {
     constexpr float inverse_sqrt_2pi = 0.39894228F;
-    const float x = load<T>(p.x, i);
-    const float cdf = normcdff(x);
-    const float density = expf(x * x * -0.5F) * inverse_sqrt_2pi;
-    store<T>(p.dx, i, load<T>(p.dy, i) * fmaf(x, density, cdf));
+    Several<T, n> x(p.x, i);
+    Several<T, n> gradient(p.dy, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float at = x.value[j];
+      const float cdf = normcdff(at);
+      const float density = expf(at * at * -0.5F) * inverse_sqrt_2pi;
+      gradient.value[j] = gradient.value[j] * fmaf(at, density, cdf);
+      x.value[j] = at * cdf;
+    }
+    gradient.store(p.dx, i);
     if (p.y != nullptr) {
-      store<T>(p.y, i, x * cdf);
+      x.store(p.y, i);
     }
   }
 };
@@ -38,9 +51,15 @@ struct GeluBackwardEach {
 template <class T>
 struct SwigluForwardEach {
   SwigluForwardParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const float gate = load<T>(p.gate, i);
-    store<T>(p.y, i, gate * sigmoid(gate) * load<T>(p.up, i));
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<T, n> gate(p.gate, i);
+    const Several<T, n> up(p.up, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      gate.value[j] = gate.value[j] * sigmoid(gate.value[j]) * up.value[j];
+    }
+    gate.store(p.y, i);
   }
 };
 
@@ -48,16 +67,28 @@ struct SwigluForwardEach {
 template <class T>
 struct SwigluBackwardEach {
   SwigluBackwardParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const float gate = load<T>(p.gate, i);
-    const float up = load<T>(p.up, i);
-    const float dy = load<T>(p.dy, i);
-    const float s = sigmoid(gate);
-    const float silu = gate * s;
-    store<T>(p.dgate, i, dy * up * fmaf(silu, 1.0F - s, s));
-    store<T>(p.dup, i, dy * silu);
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<T, n> gate(p.gate, i);
+    Several<T, n> up(p.up, i);
+    Several<T, n> dy(p.dy, i);
+    float sigmoids[n];
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      sigmoids[j] = sigmoid(gate.value[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float s = sigmoids[j];
+      const float silu = gate.value[j] * s;
+      gate.value[j] = dy.value[j] * up.value[j] * fmaf(silu, 1.0F - s, s);
+      dy.value[j] = dy.value[j] * silu;
+      up.value[j] = silu * up.value[j];
+    }
+    gate.store(p.dgate, i);
+    dy.store(p.dup, i);
     if (p.y != nullptr) {
-      store<T>(p.y, i, silu * up);
+      up.store(p.y, i);
     }
   }
 };
@@ -99,25 +130,28 @@ struct SigmoidGateBackwardEach {
 
 void gelu_forward(Stream& stream, const GeluForwardParams& params) {
   submit(stream, params, [](CudaStream& native, const GeluForwardParams& p) {
-    launch_typed_each<GeluForwardEach>(native, p.count, p);
+    launch_typed_several<GeluForwardEach>(native, p.count, aligned_to_vectors(p.x, p.y), p);
   });
 }
 
 void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
   submit(stream, params, [](CudaStream& native, const GeluBackwardParams& p) {
-    launch_typed_each<GeluBackwardEach>(native, p.count, p);
+    launch_typed_several<GeluBackwardEach>(native, p.count,
+                                           aligned_to_vectors(p.x, p.dy, p.dx, p.y), p);
   });
 }
 
 void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
   submit(stream, params, [](CudaStream& native, const SwigluForwardParams& p) {
-    launch_typed_each<SwigluForwardEach>(native, p.count, p);
+    launch_typed_several<SwigluForwardEach>(native, p.count, aligned_to_vectors(p.gate, p.up, p.y),
+                                            p);
   });
 }
 
 void swiglu_backward(Stream& stream, const SwigluBackwardParams& params) {
   submit(stream, params, [](CudaStream& native, const SwigluBackwardParams& p) {
-    launch_typed_each<SwigluBackwardEach>(native, p.count, p);
+    launch_typed_several<SwigluBackwardEach>(
+        native, p.count, aligned_to_vectors(p.gate, p.up, p.dy, p.dgate, p.dup, p.y), p);
   });
 }
 

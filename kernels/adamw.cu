@@ -1,6 +1,6 @@
 #include "kernels/adamw.hpp"
-#include "kernels/launch.cuh"
 #include "kernels/optimizer_factors.hpp"
+#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -8,18 +8,30 @@ namespace {
 struct AdamwEach {
   AdamwParams a;
   AdamwFactors f;
-  __device__ void operator()(std::int64_t i) const {
+  template <int n>
+  __device__ void run(std::int64_t i) const {
     if (a.gate->poisoned != 0) {
       return;
     }
-    const float g = a.gate->grad_scale * a.g[i];
-    const float m = fmaf(f.beta1, a.m[i], f.one_minus_beta1 * g);
-    const float v = fmaf(f.beta2, a.v[i], f.one_minus_beta2 * (g * g));
-    const float denominator = fmaf(sqrtf(v), f.inverse_root_correction2, f.eps);
-    const float kept = f.keep * a.p[i];
-    a.p[i] = fmaf(-f.step_size, m / denominator, kept) * f.keep_after;
-    a.m[i] = m;
-    a.v[i] = v;
+    const float grad_scale = a.gate->grad_scale;
+    const Several<float, n> gradient(a.g, i);
+    Several<float, n> p(a.p, i);
+    Several<float, n> first(a.m, i);
+    Several<float, n> second(a.v, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float g = grad_scale * gradient.value[j];
+      const float m = fmaf(f.beta1, first.value[j], f.one_minus_beta1 * g);
+      const float v = fmaf(f.beta2, second.value[j], f.one_minus_beta2 * (g * g));
+      const float denominator = fmaf(sqrtf(v), f.inverse_root_correction2, f.eps);
+      const float kept = f.keep * p.value[j];
+      p.value[j] = fmaf(-f.step_size, m / denominator, kept) * f.keep_after;
+      first.value[j] = m;
+      second.value[j] = v;
+    }
+    p.store(a.p, i);
+    first.store(a.m, i);
+    second.store(a.v, i);
   }
 };
 
@@ -27,7 +39,8 @@ struct AdamwEach {
 
 void adamw_update(Stream& stream, const AdamwParams& params) {
   submit(stream, params, [](CudaStream& native, const AdamwParams& p) {
-    launch_each(native, p.count, AdamwEach{p, factors_of(p)});
+    launch_several<4>(native, p.count, aligned_to_vectors(p.p, p.g, p.m, p.v),
+                      AdamwEach{p, factors_of(p)});
   });
 }
 

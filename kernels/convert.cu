@@ -1,31 +1,40 @@
-#include "kernels/bf16.cuh"
 #include "kernels/convert.hpp"
-#include "kernels/launch.cuh"
+
+#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
-struct PackBf16Each {
-  PackBf16Params p;
-  __device__ void operator()(std::int64_t i) const { p.out[i] = upper_half(p.in[i]); }
-};
-
-struct UnpackBf16Each {
-  UnpackBf16Params p;
-  __device__ void operator()(std::int64_t i) const { p.out[i] = from_upper_half(p.in[i]); }
+/// Either way: to bf16 a value is rounded, to a float it stays what it is.
+template <class From, class To>
+struct ConvertEach {
+  const From* in;
+  To* out;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    const Several<From, n> from(in, i);
+    Several<To, n> to;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      to.value[j] = from.value[j];
+    }
+    to.store(out, i);
+  }
 };
 
 }  // namespace
 
 void pack_bf16(Stream& stream, const PackBf16Params& params) {
   submit(stream, params, [](CudaStream& native, const PackBf16Params& p) {
-    launch_each(native, p.count, PackBf16Each{p});
+    launch_several<8>(native, p.count, aligned_to_vectors(p.in, p.out),
+                      ConvertEach<float, Bf16>{p.in, reinterpret_cast<Bf16*>(p.out)});
   });
 }
 
 void unpack_bf16(Stream& stream, const UnpackBf16Params& params) {
   submit(stream, params, [](CudaStream& native, const UnpackBf16Params& p) {
-    launch_each(native, p.count, UnpackBf16Each{p});
+    launch_several<8>(native, p.count, aligned_to_vectors(p.in, p.out),
+                      ConvertEach<Bf16, float>{reinterpret_cast<const Bf16*>(p.in), p.out});
   });
 }
 

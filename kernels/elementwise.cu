@@ -2,6 +2,7 @@
 
 #include "kernels/element.cuh"
 #include "kernels/reduce.cuh"
+#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -9,14 +10,30 @@ namespace {
 template <class T>
 struct ResidualAddEach {
   ResidualAddParams p;
-  __device__ void operator()(std::int64_t i) const {
-    store<T>(p.out, i, fmaf(p.scale, load<T>(p.branch, i), load<T>(p.x, i)));
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    const Several<T, n> branch(p.branch, i);
+    Several<T, n> x(p.x, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      x.value[j] = fmaf(p.scale, branch.value[j], x.value[j]);
+    }
+    x.store(p.out, i);
   }
 };
 
 struct TreeAddEach {
   TreeAddParams p;
-  __device__ void operator()(std::int64_t i) const { p.out[i] = p.left[i] + p.right[i]; }
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<float, n> sum(p.left, i);
+    const Several<float, n> right(p.right, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      sum.value[j] = sum.value[j] + right.value[j];
+    }
+    sum.store(p.out, i);
+  }
 };
 
 struct ScaleAddEach {
@@ -61,13 +78,14 @@ __global__ void __launch_bounds__(block_threads) count_nonfinite_kernel(CountNon
 
 void residual_add(Stream& stream, const ResidualAddParams& params) {
   submit(stream, params, [](CudaStream& native, const ResidualAddParams& p) {
-    launch_typed_each<ResidualAddEach>(native, p.count, p);
+    launch_typed_several<ResidualAddEach>(native, p.count, aligned_to_vectors(p.x, p.branch, p.out),
+                                          p);
   });
 }
 
 void tree_add(Stream& stream, const TreeAddParams& params) {
   submit(stream, params, [](CudaStream& native, const TreeAddParams& p) {
-    launch_each(native, p.count, TreeAddEach{p});
+    launch_several<4>(native, p.count, aligned_to_vectors(p.left, p.right, p.out), TreeAddEach{p});
   });
 }
 

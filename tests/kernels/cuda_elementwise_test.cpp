@@ -1,0 +1,79 @@
+// CUDA twins that move several elements of a thread at once: every count leaves some over, and what
+// is not aligned goes one by one.
+#include "tests/kernels/cuda_fixture.hpp"
+
+namespace train::kernels::testing {
+namespace {
+
+/// Calls with every count and every first element that decide how a kernel goes through memory.
+void each_extent(const std::function<void(std::int64_t, std::int64_t)>& with) {
+  for (const std::int64_t count : {0, 1, 7, 8, 31, 1003}) {
+    for (const std::int64_t first : {0, 1}) {
+      with(count, first);
+    }
+  }
+}
+
+std::string extent_name(std::int64_t count, std::int64_t first) {
+  return fmt::format("{} from {}", count, first);
+}
+
+TEST_CASE("cuda twins: several elements at once, tree_add and conversions",
+          "[kernels][cuda][.gpu]") {
+  each_extent([](std::int64_t count, std::int64_t first) {
+    const std::int64_t size = first + count + 3;  // What comes after stays.
+    const Values left = random_values(size, 1);
+    const Values right = random_values(size, 2);
+    compare_twins("tree_add", extent_name(count, first), same_bits, [&](Side& side) {
+      float* out = side.result(untouched_values(size));
+      side.kernels.tree_add(side.stream(), {.left = side.put(left) + first,
+                                            .right = side.put(right) + first,
+                                            .out = out + first,
+                                            .count = count});
+    });
+    compare_twins("pack_bf16", extent_name(count, first), same_bits, [&](Side& side) {
+      auto* out = side.result(std::vector<std::uint16_t>(at(size), 7));
+      side.kernels.pack_bf16(side.stream(),
+                             {.in = side.put(left) + first, .out = out + first, .count = count});
+    });
+    compare_twins("unpack_bf16", extent_name(count, first), same_bits, [&](Side& side) {
+      float* out = side.result(untouched_values(size));
+      side.kernels.unpack_bf16(
+          side.stream(),
+          {.in = side.put(halves_of(left)) + first, .out = out + first, .count = count});
+    });
+  });
+}
+
+TEST_CASE("cuda twins: several elements at once, activations", "[kernels][cuda][.gpu]") {
+  each_extent([](std::int64_t count, std::int64_t first) {
+    const std::int64_t size = first + count + 3;
+    compare_twins("swiglu_backward", extent_name(count, first), transcendental,
+                  bf16_rounding + transcendental, [&](Side& side) {
+                    const auto dup = side.element_result(random_values(size, 3));
+                    side.kernels.swiglu_backward(
+                        side.stream(),
+                        {.gate = side.elements(random_values(size, 1, 9.0F)) + first,
+                         .up = side.elements(random_values(size, 2)) + first,
+                         .dy = dup + first,
+                         .dgate = side.element_result(untouched_values(size)) + first,
+                         .dup = dup + first,
+                         .y = side.element_result(untouched_values(size)) + first,
+                         .count = count,
+                         .dtype = side.dtype});
+                  });
+    compare_twins("residual_add", extent_name(count, first), elementwise,
+                  bf16_rounding + elementwise, [&](Side& side) {
+                    side.kernels.residual_add(
+                        side.stream(), {.x = side.elements(random_values(size, 1)) + first,
+                                        .branch = side.elements(random_values(size, 2)) + first,
+                                        .out = side.element_result(untouched_values(size)) + first,
+                                        .scale = 0.3F,
+                                        .count = count,
+                                        .dtype = side.dtype});
+                  });
+  });
+}
+
+}  // namespace
+}  // namespace train::kernels::testing
