@@ -49,14 +49,15 @@ std::string text_of(const std::string& path) {
 
 TEST_CASE("backend: every kernel is compared with its CUDA twin", "[kernels][backend]") {
   const std::string table = text_of("kernels/backend.hpp");
-  const std::string tests =
-      text_of("tests/kernels/cuda_model_test.cpp") + text_of("tests/kernels/cuda_update_test.cpp");
+  const std::string tests = text_of("tests/kernels/cuda_attention_test.cpp") +
+                            text_of("tests/kernels/cuda_model_test.cpp") +
+                            text_of("tests/kernels/cuda_update_test.cpp");
   const std::regex member("void \\(\\*(\\w+)\\)\\(Stream&");
   std::size_t found = 0;
   for (std::sregex_iterator at(table.begin(), table.end(), member), end; at != end; ++at) {
     const std::string name = (*at)[1];
     INFO(name);
-    CHECK(std::regex_search(tests, std::regex("compare_twins\\(\\s*\"" + name + "\"")));
+    CHECK(std::regex_search(tests, std::regex("compare_(twins|sides)\\(\\s*\"" + name + "\"")));
     ++found;
   }
   REQUIRE(found == sizeof(KernelTable) / sizeof(void*) - 3);  // But name, device and kernel set.
