@@ -324,13 +324,15 @@ Status check_memory(const RunConfig& config, const Places& places) {
                     "set runtime.device to \"cuda\"",
                     memory.offload));
   }
-  if (memory.offload == "parameters" && config.parallel.transport == "nccl") {
+  const ParallelSection& parallel = config.parallel;
+  const bool by_nccl = parallel.transport == "nccl" || parallel.transport == "auto";
+  if (memory.offload == "parameters" && parallel.ranks > 1 && by_nccl) {
     return broken(
         places, "memory.offload",
         "is \"parameters\", but NCCL takes what it sends from the device's memory alone; set "
         "this to \"optimizer\", or parallel.transport to \"gloo\" or \"inproc\"");
   }
-  const std::string& strategy = config.parallel.strategy;
+  const std::string& strategy = parallel.strategy;
   const bool whole = strategy != "full" && strategy != "hybrid";
   if (memory.offload == "parameters" && whole && config.precision.compute == "fp32") {
     return broken(places, "memory.offload",

@@ -167,8 +167,13 @@ TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config
   CHECK(verdict({device, parameters}).find("the only weights") != std::string::npos);
   CHECK(verdict({device, parameters, "precision.compute=bf16"}).empty());
   CHECK(verdict({device, parameters, "parallel.strategy=full"}).empty());
-  CHECK(verdict({device, parameters, "parallel.strategy=full", "parallel.transport=nccl"})
-            .find("NCCL takes what it sends from the device's memory") != std::string::npos);
+  const std::vector<std::string> two = {device, parameters, "parallel.strategy=full",
+                                        "parallel.ranks=2"};
+  CHECK(verdict(two).find("NCCL takes what it sends from the device's memory") !=
+        std::string::npos);
+  CHECK(verdict({device, parameters, "parallel.strategy=full", "parallel.ranks=2",
+                 "parallel.transport=gloo"})
+            .empty());
 }
 
 TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][validate_config]") {
