@@ -141,22 +141,16 @@ Environment process_environment() {
   return environment;
 }
 
-bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  for (NodePlace place{.nodes = nodes}; place.node < nodes; ++place.node) {
-    const auto [first, end] = place.ranks(ranks);
-    if (rank == first && first < end) {
-      return true;
-    }
+std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
+  NodePlace place{.nodes = nodes};
+  while (place.ranks(ranks).second <= rank) {
+    ++place.node;
   }
-  return false;
+  return rank - place.ranks(ranks).first;
 }
 
-std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  std::int64_t lowest = rank;
-  while (lowest > 0 && !lowest_of_node(lowest, ranks, nodes)) {
-    --lowest;
-  }
-  return rank - lowest;
+bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
+  return local_rank(rank, ranks, nodes) == 0;
 }
 
 Result<NodePlace> find_place(std::int64_t nodes, const Environment& environment) {

@@ -41,10 +41,10 @@ struct NodePlace {
   }
 };
 
-/// Whether `rank` is the first of its node.
+/// Whether `rank` is the first of its node. REQUIRES: rank < ranks.
 [[nodiscard]] bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
 
-/// The number of `rank` among those of its node, from 0.
+/// The number of `rank` among those of its node, from 0. REQUIRES: rank < ranks.
 [[nodiscard]] std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
 
 /// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
