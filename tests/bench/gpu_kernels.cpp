@@ -10,6 +10,7 @@
 
 #include "engine/model/head_unit.hpp"
 #include "kernels/device/buffer.hpp"
+#include "tests/bench/attention_rows.hpp"
 #include "tests/bench/gpu_site.hpp"
 
 namespace train::bench {
@@ -179,63 +180,14 @@ void products(KernelBench& bench, std::int64_t tokens, std::int64_t out, std::in
 
 void attention(KernelBench& bench, std::int64_t sequences, std::int64_t seq_len, std::int64_t heads,
                std::int64_t head_dim) {
-  const std::int64_t width = heads * head_dim;
-  const std::int64_t tokens = sequences * seq_len;
-  const RowLayout fused{3 * width, head_dim};
-  const RowLayout packed{width, head_dim};
-  const std::byte* qkv = bench.bf16(tokens * 3 * width);
-  auto* dqkv = bench.bf16(tokens * 3 * width);
-  auto* out = bench.bf16(tokens * width);
-  const std::byte* dout = bench.bf16(tokens * width);
-  float* lse = bench.fp32(tokens * heads);
-  float* delta = bench.fp32(tokens * heads);
-  const std::size_t third = static_cast<std::size_t>(width) * kHalf;
-  // Two products forward and five backward, half of each below the diagonal.
-  const double product = static_cast<double>(sequences * heads * seq_len * seq_len * head_dim);
-  const std::string shape = fmt::format("{} x T {}, {} x {}", sequences, seq_len, heads, head_dim);
-  bench.row("attention forward  " + shape, 2 * product, 0, [&](Stream& stream) {
-    bench.kernels().attention_forward(stream, {.q = qkv,
-                                               .k = qkv + third,
-                                               .v = qkv + 2 * third,
-                                               .out = out,
-                                               .lse = lse,
-                                               .sequences = sequences,
-                                               .seq_len = seq_len,
-                                               .heads = heads,
-                                               .head_dim = head_dim,
-                                               .q_layout = fused,
-                                               .k_layout = fused,
-                                               .v_layout = fused,
-                                               .out_layout = packed,
-                                               .scale = 0.125F,
-                                               .dtype = DType::bf16});
-  });
-  bench.row("attention backward " + shape, 5 * product, 0, [&](Stream& stream) {
-    bench.kernels().attention_backward(stream, {.q = qkv,
-                                                .k = qkv + third,
-                                                .v = qkv + 2 * third,
-                                                .out = out,
-                                                .dout = dout,
-                                                .lse = lse,
-                                                .delta = delta,
-                                                .dq = dqkv,
-                                                .dk = dqkv + third,
-                                                .dv = dqkv + 2 * third,
-                                                .sequences = sequences,
-                                                .seq_len = seq_len,
-                                                .heads = heads,
-                                                .head_dim = head_dim,
-                                                .q_layout = fused,
-                                                .k_layout = fused,
-                                                .v_layout = fused,
-                                                .out_layout = packed,
-                                                .dout_layout = packed,
-                                                .dq_layout = fused,
-                                                .dk_layout = fused,
-                                                .dv_layout = fused,
-                                                .scale = 0.125F,
-                                                .dtype = DType::bf16});
-  });
+  const AttentionCase c{sequences, seq_len, heads, head_dim, DType::bf16};
+  attention_rows(bench, c,
+                 {.qkv = bench.bf16(c.tokens() * 3 * c.width()),
+                  .out = bench.bf16(c.tokens() * c.width()),
+                  .dout = bench.bf16(c.tokens() * c.width()),
+                  .dqkv = bench.bf16(c.tokens() * 3 * c.width()),
+                  .lse = bench.fp32(c.tokens() * heads),
+                  .delta = bench.fp32(c.tokens() * heads)});
   bench.forget();
 }
 

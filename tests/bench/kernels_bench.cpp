@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "tests/bench/attention_rows.hpp"
 
 namespace {
 
 using namespace train::kernels;
+using train::bench::attention_rows;
+using train::bench::AttentionCase;
 using Floats = std::vector<float>;
 
 Floats values(std::int64_t count) {
@@ -124,61 +127,20 @@ void bench_linear(Bench& bench, std::int64_t tokens, std::int64_t out, std::int6
 
 void bench_attention(Bench& bench, std::int64_t sequences, std::int64_t seq_len,
                      std::int64_t heads) {
-  constexpr std::int64_t head_dim = 64;
-  const std::int64_t width = heads * head_dim;
-  const std::int64_t tokens = sequences * seq_len;
-  const RowLayout fused{3 * width, head_dim};
-  const RowLayout packed{width, head_dim};
-  const Floats qkv = values(tokens * 3 * width);
+  const AttentionCase c{sequences, seq_len, heads, /*head_dim=*/64, DType::f32};
+  const Floats qkv = values(c.tokens() * 3 * c.width());
   Floats dqkv(qkv.size());
-  Floats out(static_cast<std::size_t>(tokens * width));
-  const Floats dout = values(tokens * width);
-  Floats lse(static_cast<std::size_t>(tokens * heads));
+  Floats out(static_cast<std::size_t>(c.tokens() * c.width()));
+  const Floats dout = values(c.tokens() * c.width());
+  Floats lse(static_cast<std::size_t>(c.tokens() * heads));
   Floats delta(lse.size());
-  // Two products forward and five backward, half of each below the diagonal.
-  const double product = static_cast<double>(sequences * heads * seq_len * seq_len * head_dim);
-  const std::string shape = fmt::format("{} x T {}, {} x {}", sequences, seq_len, heads, head_dim);
-  bench.row("attention forward  " + shape, 2 * product, 0, [&](Stream& stream) {
-    bench.kernels().attention_forward(stream, {.q = qkv.data(),
-                                               .k = qkv.data() + width,
-                                               .v = qkv.data() + 2 * width,
-                                               .out = out.data(),
-                                               .lse = lse.data(),
-                                               .sequences = sequences,
-                                               .seq_len = seq_len,
-                                               .heads = heads,
-                                               .head_dim = head_dim,
-                                               .q_layout = fused,
-                                               .k_layout = fused,
-                                               .v_layout = fused,
-                                               .out_layout = packed,
-                                               .scale = 0.125F});
-  });
-  bench.row("attention backward " + shape, 5 * product, 0, [&](Stream& stream) {
-    bench.kernels().attention_backward(stream, {.q = qkv.data(),
-                                                .k = qkv.data() + width,
-                                                .v = qkv.data() + 2 * width,
-                                                .out = out.data(),
-                                                .dout = dout.data(),
-                                                .lse = lse.data(),
-                                                .delta = delta.data(),
-                                                .dq = dqkv.data(),
-                                                .dk = dqkv.data() + width,
-                                                .dv = dqkv.data() + 2 * width,
-                                                .sequences = sequences,
-                                                .seq_len = seq_len,
-                                                .heads = heads,
-                                                .head_dim = head_dim,
-                                                .q_layout = fused,
-                                                .k_layout = fused,
-                                                .v_layout = fused,
-                                                .out_layout = packed,
-                                                .dout_layout = packed,
-                                                .dq_layout = fused,
-                                                .dk_layout = fused,
-                                                .dv_layout = fused,
-                                                .scale = 0.125F});
-  });
+  attention_rows(bench, c,
+                 {.qkv = qkv.data(),
+                  .out = out.data(),
+                  .dout = dout.data(),
+                  .dqkv = dqkv.data(),
+                  .lse = lse.data(),
+                  .delta = delta.data()});
 }
 
 void bench_head_loss(Bench& bench, std::int64_t rows, std::int64_t cols, std::int64_t vocab,
