@@ -7,9 +7,9 @@
 
 namespace train::engine {
 
-std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size) {
+std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels::DType dtype) {
   constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
-  std::int64_t chunk = 16;
+  std::int64_t chunk = dtype == kernels::DType::bf16 ? 4096 : 16;
   while (2 * chunk * vocab_size * static_cast<std::int64_t>(sizeof(float)) <= kLargestBytes) {
     chunk *= 2;
   }
@@ -22,7 +22,7 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
       vocab_size_(shape.vocab_size),
       tied_(shape.tie_embeddings),
       input_(input),
-      chunk_rows_(head_chunk_rows(workspace.rows(), shape.vocab_size)) {
+      chunk_rows_(head_chunk_rows(workspace.rows(), shape.vocab_size, workspace.dtype())) {
   const BlockContext context{kernels, parameters_, workspace, "transformer."};
   ln_f_.emplace(
       context, "ln_f",

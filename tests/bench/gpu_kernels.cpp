@@ -365,7 +365,8 @@ void gpu_kernels_row(const GpuSite& site) {
   elementwise(bench, of(32768 * 3072, 64));
   updates(bench, of(std::int64_t{1} << 27U, 1 << 10U));
   const std::int64_t vocab = of(50304, 32);
-  for (const std::int64_t chunk : {engine::head_chunk_rows(of(32768, 8), vocab), of(4096, 4)}) {
+  for (const std::int64_t chunk :
+       {of(256, 2), engine::head_chunk_rows(of(32768, 8), vocab, DType::bf16)}) {
     ends(bench, of(32768, 8), of(768, 16), vocab, chunk);
   }
 }
