@@ -77,7 +77,7 @@ void Buffers::begin_front() const {
     }
   }
   // Weights go out only when the update before has run.
-  context->compute->enqueue(
+  context->compute->notify(
       [me = caf::actor_cast<BuffersActor>(self), sequence = command.sequence] {
         caf::anon_send(me, WeightsSettled{sequence});
       });

@@ -164,7 +164,7 @@ void Collective::pack(Operation& operation) const {
   context->engine->pack(stream, operation.op);
   operation.progress = at_once ? Progress::packed : Progress::packing;
   if (!at_once) {
-    stream.enqueue([me = caf::actor_cast<CollectiveActor>(self), identity = operation.identity] {
+    stream.notify([me = caf::actor_cast<CollectiveActor>(self), identity = operation.identity] {
       caf::anon_send(me, OperationPacked{identity});
     });
   }
@@ -233,7 +233,7 @@ void Collective::moved(const BytesMoved& message) const {
   kernels::Stream& stream = stream_of(operation.op);
   mark(stream, "unpack", operation);
   context->engine->unpack(stream, operation.op);
-  stream.enqueue([me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel,
+  stream.notify([me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel,
                   slot = message.identity.index % engine::kStagingSlots] {
     caf::anon_send(me, OperationUnpacked{which, slot});
   });

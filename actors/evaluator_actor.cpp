@@ -36,7 +36,7 @@ void pump(EvaluatorSelf self) {
 }
 
 void lane_enqueued(EvaluatorSelf self, const RankContext& context, const engine::LaneWork& work) {
-  context->compute->enqueue([me = caf::actor_cast<EvaluatorActor>(self), work] {
+  context->compute->notify([me = caf::actor_cast<EvaluatorActor>(self), work] {
     caf::anon_send(me, LaneFinished{work});
   });
   self->state.driver.enqueued();

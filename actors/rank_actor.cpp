@@ -185,7 +185,7 @@ void Rank::pump() const {
 }
 
 void Rank::lane_enqueued(const engine::LaneWork& work) const {
-  context->compute->enqueue(
+  context->compute->notify(
       [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
   state().driver.enqueued();
   if (state().driver.all_enqueued() && work.purpose == engine::LanePurpose::probe) {
@@ -264,10 +264,16 @@ void Rank::report_step(const TrainStep& command) const {
   const std::int64_t interval = reporting.digest_interval;
   const bool with_digest =
       done == context->engine->options().total_steps || (interval > 0 && done % interval == 0);
-  context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command, with_digest] {
-        caf::anon_send(conductor, step_event(*runtime->engine, command.step, with_digest));
-      });
+  const auto report = [runtime = context.get(), conductor = state().peers.conductor, command,
+                       with_digest] {
+    caf::anon_send(conductor, step_event(*runtime->engine, command.step, with_digest));
+  };
+  // The step's results stay until the next step's host work; its weights do not.
+  if (with_digest) {
+    context->compute->enqueue(report);
+  } else {
+    context->compute->notify(report);
+  }
   finish_on_stream(command.sequence);
   leave();
 }
@@ -303,7 +309,7 @@ void Rank::report_nonfinite(const FindNonfinite& command) const {
 
 void Rank::finish_on_stream(std::uint64_t sequence) const {
   context->trace_end();
-  context->compute->enqueue(
+  context->compute->notify(
       [conductor = state().peers.conductor, sequence, runtime = context.get()] {
         runtime->board.finish_command(sequence);
         caf::anon_send(conductor, CommandFinished{sequence, runtime->rank});

@@ -87,7 +87,7 @@ void RankRuntime::start_trace() {
 void RankRuntime::trace_begin(engine::CommandKind kind, std::uint64_t sequence,
                               std::int64_t step) const {
   if (trace) {
-    compute->enqueue([to = trace.get(), kind, sequence, step] {
+    compute->notify([to = trace.get(), kind, sequence, step] {
       to->begin_command({.kind = kind,
                          .command = sequence,
                          .step = step,
@@ -99,7 +99,7 @@ void RankRuntime::trace_begin(engine::CommandKind kind, std::uint64_t sequence,
 
 void RankRuntime::trace_end() const {
   if (trace) {
-    compute->enqueue([to = trace.get()] { to->end_command(steady_now_ns()); });
+    compute->notify([to = trace.get()] { to->end_command(steady_now_ns()); });
   }
 }
 

@@ -186,8 +186,8 @@ void ChromeTrace::draw_stretch(const RankProfile& profile, const Stretch& stretc
     name = "waits for another stream";
   }
   text_ += fmt::format("\"cat\":\"{}\",\"name\":{},\"args\":{{\"step\":{},\"lane\":{}}}}}",
-                       stretch.waited ? "wait" : "work", json_text(name), stretch.step + 1,
-                       stretch.lane);
+                       stretch.waited ? "wait" : (stretch.host ? "host" : "work"), json_text(name),
+                       stretch.step + 1, stretch.lane);
 }
 
 void ChromeTrace::draw_collective(const RankProfile& profile, const CollectiveRecord& one) {

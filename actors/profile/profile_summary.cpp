@@ -39,7 +39,7 @@ bool measured(const CommandRecord& command, std::int64_t since) {
 TimeSpans busy_of(const RankProfile& profile) {
   TimeSpans spans;
   for (const Stretch& one : profile.streams.front().stretches) {
-    if (!one.waited) {
+    if (!one.waited && !one.host) {
       spans.push_back({one.begin_ns, one.end_ns});
     }
   }
@@ -86,6 +86,10 @@ RankSummary summarize_rank(const RankProfile& profile) {
   summary.waiting_seconds = seconds(total_ns(idle)) / count;
   summary.overlapped_seconds = seconds(total_ns(common(communication, busy))) / count;
   summary.exposed_seconds = seconds(total_ns(common(communication, idle))) / count;
+  for (const TimeSpan& gap : idle) {
+    summary.gaps += gap.size_ns() > kLongGap_ns ? 1.0 / count : 0.0;
+    summary.longest_gap_seconds = std::max(summary.longest_gap_seconds, seconds(gap.size_ns()));
+  }
   summary.sent_bytes = sent_in_steps(profile) / count;
   return summary;
 }
@@ -112,7 +116,7 @@ void add_kernels(const RankProfile& profile, std::map<KernelKey, std::int64_t>& 
     for (std::size_t at = step; at < steps.size() && steps[at].begin_ns < one.end_ns; ++at) {
       const std::int64_t begin = std::max(one.begin_ns, steps[at].begin_ns);
       const std::int64_t end = std::min(one.end_ns, steps[at].end_ns);
-      if (!one.waited && begin < end) {
+      if (!one.waited && !one.host && begin < end) {
         kernels[{profile.names.at(one.name), unit_kind(profile, one.unit)}] += end - begin;
       }
     }
@@ -236,6 +240,8 @@ std::string to_json(const ProfileSummary& summary) {
                                  {"waiting_seconds", one.waiting_seconds},
                                  {"overlapped_seconds", one.overlapped_seconds},
                                  {"exposed_seconds", one.exposed_seconds},
+                                 {"gaps", one.gaps},
+                                 {"longest_gap_seconds", one.longest_gap_seconds},
                                  {"sent_bytes", one.sent_bytes}});
   }
   for (const KernelSummary& one : summary.kernels) {

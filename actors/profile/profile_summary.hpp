@@ -9,6 +9,10 @@
 
 namespace train::actors {
 
+/// A launch of a kernel may take a few microseconds; a stream that stands still for longer was not
+/// given its work in time.
+constexpr std::int64_t kLongGap_ns = 20'000;
+
 /// Where one rank's training steps went; means per step.
 ///
 /// A step lasts from when the compute stream comes to its command until it has run it. Busy: the
@@ -22,7 +26,9 @@ struct RankSummary {
   double waiting_seconds = 0.0;
   double overlapped_seconds = 0.0;
   double exposed_seconds = 0.0;
-  double sent_bytes = 0.0;  ///< To other ranks, by the collectives of the step's command.
+  double gaps = 0.0;  ///< Times that the stream stood still for more than kLongGap_ns.
+  double longest_gap_seconds = 0.0;  ///< Of all steps.
+  double sent_bytes = 0.0;           ///< To other ranks, by the collectives of the step's command.
 };
 
 /// Compute time under one mark, by kind of unit; means per step and rank.
@@ -47,8 +53,8 @@ struct ProfileSummary {
 /// The table for people.
 [[nodiscard]] std::string to_text(const ProfileSummary& summary);
 /// {"ranks": [{"rank", "steps", "step_seconds", "busy_seconds", "waiting_seconds",
-/// "overlapped_seconds", "exposed_seconds", "sent_bytes"}], "kernels": [{"what", "unit", "seconds",
-/// "share"}], "remarks": [...]}
+/// "overlapped_seconds", "exposed_seconds", "gaps", "longest_gap_seconds", "sent_bytes"}],
+/// "kernels": [{"what", "unit", "seconds", "share"}], "remarks": [...]}
 [[nodiscard]] std::string to_json(const ProfileSummary& summary);
 
 }  // namespace train::actors

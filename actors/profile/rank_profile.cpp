@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 using Numbers = std::vector<std::int64_t>;
 
-constexpr std::size_t kStretchFields = 7;
+constexpr std::size_t kStretchFields = 8;
 constexpr std::size_t kCommandFields = 5;
 constexpr std::size_t kCollectiveFields = 10;
 
@@ -61,6 +61,7 @@ Track track_of(const char* name, const kernels::Stream& stream, Names& names) {
   for (const kernels::TraceRecord& record : trace.records) {
     track.stretches.push_back({.name = names.of(record.mark.what),
                                .waited = record.waited,
+                               .host = record.host,
                                .step = record.mark.step,
                                .unit = record.mark.unit,
                                .lane = record.mark.lane,
@@ -75,6 +76,7 @@ Track track_of(const WaitBoard::History& history, Names& names) {
   for (const WaitBoard::Past& wait : history.waits) {
     track.stretches.push_back({.name = names.of(wait.what),
                                .waited = true,
+                               .host = false,
                                .step = wait.step,
                                .unit = -1,
                                .lane = -1,
@@ -88,8 +90,8 @@ Json to_json(const Track& track) {
   Numbers numbers;
   numbers.reserve(track.stretches.size() * kStretchFields);
   for (const Stretch& one : track.stretches) {
-    numbers.insert(numbers.end(),
-                   {one.name, one.waited, one.step, one.unit, one.lane, one.begin_ns, one.end_ns});
+    numbers.insert(numbers.end(), {one.name, one.waited, one.host, one.step, one.unit, one.lane,
+                                   one.begin_ns, one.end_ns});
   }
   return {{"name", track.name}, {"dropped", track.dropped}, {"records", std::move(numbers)}};
 }
@@ -142,11 +144,12 @@ std::vector<Track> tracks_of(const Json& array) {
     each_record(entry, kStretchFields, [&track](const std::int64_t* at) {
       track.stretches.push_back({.name = static_cast<std::uint32_t>(at[0]),
                                  .waited = at[1] != 0,
-                                 .step = at[2],
-                                 .unit = static_cast<std::int32_t>(at[3]),
-                                 .lane = static_cast<std::int32_t>(at[4]),
-                                 .begin_ns = at[5],
-                                 .end_ns = at[6]});
+                                 .host = at[2] != 0,
+                                 .step = at[3],
+                                 .unit = static_cast<std::int32_t>(at[4]),
+                                 .lane = static_cast<std::int32_t>(at[5]),
+                                 .begin_ns = at[6],
+                                 .end_ns = at[7]});
     });
   }
   return tracks;

@@ -15,6 +15,7 @@ namespace train::actors {
 struct Stretch {
   std::uint32_t name = 0;  ///< Index into RankProfile::names.
   bool waited = false;     ///< A stream that was held up by another one.
+  bool host = false;       ///< A stream of a device that was held up by the host's work.
   std::int64_t step = -1;  ///< From 0; -1: of none.
   std::int32_t unit = -1;
   std::int32_t lane = -1;

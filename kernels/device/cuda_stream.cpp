@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "engine/base/check.hpp"
 #include "kernels/device/cuda_check.hpp"
+#include "kernels/device/cuda_trace.hpp"
 #include "kernels/device/device_error.hpp"
 #include "kernels/device/trace.hpp"
 
@@ -16,8 +18,9 @@ namespace {
 
 class CudaPoint final : public DevicePoint {
  public:
-  /// Records on `stream`, which must live until record() has run.
-  explicit CudaPoint(const CudaStream& stream) : stream_(stream) {}
+  /// Records on `stream`, which must live until record() has run. `flags` besides no timing.
+  explicit CudaPoint(const CudaStream& stream, unsigned flags = 0)
+      : stream_(stream), flags_(flags) {}
   ~CudaPoint() override {
     if (event_ != nullptr) {
       cudaEventDestroy(event_);  // It can only repeat an earlier failure of the device.
@@ -25,7 +28,7 @@ class CudaPoint final : public DevicePoint {
   }
 
   void record() override {
-    TRAIN_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    TRAIN_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | flags_));
     TRAIN_CUDA_CHECK(cudaEventRecord(event_, stream_.native()));
   }
   [[nodiscard]] bool reached() const override { return cudaEventQuery(event_) == cudaSuccess; }
@@ -34,26 +37,56 @@ class CudaPoint final : public DevicePoint {
 
  private:
   const CudaStream& stream_;
+  const unsigned flags_;
   cudaEvent_t event_ = nullptr;
 };
+
+constexpr const char* kNoticesSuffix = " notices";
+
+std::int64_t steady_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 }  // namespace
 
 CudaStream::CudaStream(std::string name, int device)
-    : host_(make_thread_stream(std::move(name), 1)) {
+    : notices_(make_thread_stream(name + kNoticesSuffix, 1)),
+      host_(make_thread_stream(std::move(name), 1)) {
   host_->enqueue([this, device] { open(device); });
+  notices_->enqueue([device] { TRAIN_CUDA_CHECK(cudaSetDevice(device)); });
+  notices_->on_failure([this](const StreamFailure& failure) { fail(failure); });
   try {
     host_->synchronize();
   } catch (...) {
-    host_.reset();
+    end_threads();
     close();
     throw;
   }
 }
 
 CudaStream::~CudaStream() {
-  host_.reset();
+  end_threads();
   close();
+}
+
+// Who launches may still have something to be noticed, and what is noticed may fail the launching.
+void CudaStream::end_threads() {
+  {
+    const std::lock_guard lock(closing_mutex_);
+    closing_ = true;
+  }
+  host_.reset();
+  notices_.reset();
+}
+
+void CudaStream::fail(const StreamFailure& failure) {
+  const std::lock_guard lock(closing_mutex_);
+  if (!closing_) {
+    host_->mark(failure.mark);
+    host_->enqueue([error = failure.error] { std::rethrow_exception(error); });
+  }
 }
 
 void CudaStream::open(int device) {
@@ -67,6 +100,7 @@ void CudaStream::open(int device) {
 // A device that has failed refuses all of this as well; whoever ran the stream has heard of that.
 void CudaStream::close() {
   plans_.reset();
+  tracer_.reset();
   if (native_ != nullptr) {
     cudaStreamSynchronize(native_);
     cudaStreamDestroy(native_);
@@ -76,10 +110,16 @@ void CudaStream::close() {
 }
 
 void CudaStream::wait_for_device() {
-  if (!std::exchange(busy_, false)) {
-    return;
+  if (std::exchange(noticed_, false)) {
+    notices_->synchronize();
   }
-  TRAIN_CUDA_CHECK(cudaStreamSynchronize(native_));
+  if (std::exchange(busy_, false)) {
+    TRAIN_CUDA_CHECK(cudaStreamSynchronize(native_));
+    check_fault();
+  }
+}
+
+void CudaStream::check_fault() const {
   if (fault_->found != 0) {
     throw DeviceError(fmt::format("{}: id {} at position {} is outside the vocabulary of {}",
                                   fault_->kernel, fault_->value, fault_->position, fault_->limit));
@@ -90,7 +130,14 @@ void CudaStream::enqueue(Work work) {
   TRAIN_CHECK(work != nullptr, "a stream cannot run empty work");
   host_->enqueue([this, work = std::move(work)] {
     wait_for_device();
+    if (!tracer_) {
+      work();
+      return;
+    }
+    std::int64_t since_ns = 0;
+    const std::int64_t begin_ns = steady_now_ns();
     work();
+    tracer_->host_work(host_->current(since_ns), begin_ns, steady_now_ns());
   });
 }
 
@@ -98,7 +145,33 @@ void CudaStream::submit(Work work) {
   TRAIN_CHECK(work != nullptr, "a stream cannot run empty work");
   host_->enqueue([this, work = std::move(work)] {
     busy_ = true;
+    if (!tracer_) {
+      work();
+      return;
+    }
+    awaits_ = false;
+    (void)take_wait_note();
+    tracer_->begin();
     work();
+    std::int64_t since_ns = 0;
+    tracer_->end(host_->current(since_ns), awaits_ || take_wait_note());
+  });
+}
+
+// Its thread sleeps until the device has come here: whoever launches needs the core more.
+void CudaStream::notify(Work work) {
+  TRAIN_CHECK(work != nullptr, "a stream cannot run empty work");
+  host_->enqueue([this, work = std::move(work)] {
+    const auto point = std::make_shared<CudaPoint>(*this, cudaEventBlockingSync);
+    point->record();
+    std::int64_t since_ns = 0;
+    notices_->mark(host_->current(since_ns));
+    notices_->enqueue([this, point, work] {
+      point->wait();
+      check_fault();
+      work();
+    });
+    noticed_ = true;
   });
 }
 
@@ -106,6 +179,7 @@ std::shared_ptr<DevicePoint> CudaStream::make_point() { return std::make_shared<
 
 void CudaStream::await(const DevicePoint& point) {
   if (const auto* here = dynamic_cast<const CudaPoint*>(&point)) {
+    awaits_ = true;
     TRAIN_CUDA_CHECK(cudaStreamWaitEvent(native_, here->event(), 0));
   } else {
     Stream::await(point);
@@ -127,7 +201,11 @@ void* CudaStream::scratch(std::size_t size_bytes) {
 
 void CudaStream::mark(Mark mark) { host_->mark(mark); }
 
-Mark CudaStream::current(std::int64_t& since_ns) const { return host_->current(since_ns); }
+// What is waited for has been launched before what is being launched.
+Mark CudaStream::current(std::int64_t& since_ns) const {
+  const Mark noticed = notices_->current(since_ns);
+  return since_ns != 0 ? noticed : host_->current(since_ns);
+}
 
 bool CudaStream::waits() const { return host_->waits(); }
 
@@ -140,9 +218,15 @@ void CudaStream::on_failure(FailureHandler handler) { host_->on_failure(std::mov
 
 int CudaStream::threads() const { return 1; }
 
-void CudaStream::start_trace(std::size_t capacity) { host_->start_trace(capacity); }
+void CudaStream::start_trace(std::size_t capacity) {
+  host_->enqueue([this, capacity] {
+    TRAIN_CHECK(!tracer_, "a stream's trace is started once");
+    tracer_ = std::make_unique<CudaTracer>(native_, capacity);
+  });
+  host_->synchronize();
+}
 
-Trace CudaStream::trace() const { return host_->trace(); }
+Trace CudaStream::trace() const { return tracer_ ? tracer_->trace() : Trace(); }
 
 CudaStream& cuda_stream_of(Stream& stream) {
   auto* native = dynamic_cast<CudaStream*>(&stream);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "kernels/device/stream.hpp"
@@ -21,11 +22,14 @@ struct DeviceFault {
   const char* kernel = nullptr;  ///< A string literal of the host.
 };
 
+class CudaTracer;  // cuda_trace.hpp
+
 /// Plans of matrix products, which a stream keeps for its kernels (matmul.cu).
 class MatmulPlans;
 
 /// The stream of cuda_device.hpp, with what launchers need. Launching is left to one host thread
-/// per stream: callers never wait for the driver, and after a failure nothing more is launched.
+/// per stream: callers never wait for the driver, and after a failure nothing more is launched. A
+/// second thread waits for the device on behalf of notices, so that the first can go on launching.
 ///
 /// Threading: native, scratch, fault and plans are for submitted work alone, on the stream's
 /// thread. Ownership: owns the CUDA stream and the scratch memory; frees them when all has run.
@@ -37,6 +41,7 @@ class CudaStream final : public Stream {
 
   void enqueue(Work work) override;
   void submit(Work work) override;
+  void notify(Work work) override;
   [[nodiscard]] std::shared_ptr<DevicePoint> make_point() override;
   void await(const DevicePoint& point) override;
   void mark(Mark mark) override;
@@ -59,17 +64,29 @@ class CudaStream final : public Stream {
 
  private:
   void open(int device);
+  void end_threads();
   void close();
-  /// Blocks the stream's thread until the device has done everything. Throws DeviceError.
+  /// Blocks the stream's thread until the device has done everything and all notices have gone
+  /// out. Throws DeviceError.
   void wait_for_device();
+  /// Throws DeviceError if a kernel that has run found something wrong.
+  void check_fault() const;
+  /// On the thread of the notices.
+  void fail(const StreamFailure& failure);
 
   CUstream_st* native_ = nullptr;
   void* scratch_ = nullptr;
   std::size_t scratch_bytes_ = 0;
   DeviceFault* fault_ = nullptr;  // Pinned.
   std::shared_ptr<MatmulPlans> plans_;
-  bool busy_ = false;             // Something was handed over since wait_for_device.
-  std::unique_ptr<Stream> host_;  // Joined first: what it runs uses all of the above.
+  std::unique_ptr<CudaTracer> tracer_;  // None: nothing is kept.
+  bool busy_ = false;                   // Something was handed over since wait_for_device,
+  bool noticed_ = false;                // and to the thread of the notices.
+  bool awaits_ = false;  // The work that is being handed over waits for another stream.
+  std::mutex closing_mutex_;
+  bool closing_ = false;
+  std::unique_ptr<Stream> notices_;  // Waits for the device where nothing else shall.
+  std::unique_ptr<Stream> host_;     // Joined first: what it runs uses all of the above.
 };
 
 /// `stream` as one of a CUDA device. REQUIRES: it is one.

@@ -42,11 +42,11 @@ class DevicePoint {
 /// An in-order queue of device work: a thread on the CPU, a CUDA stream on the GPU.
 ///
 /// Threading: enqueue, mark and current are safe from any thread; work runs in enqueue order, one
-/// item at a time. Nothing here blocks the caller, except `synchronize` (plain loops, tests,
-/// shutdown). Errors: the first exception thrown by work is kept, `on_failure` is called once (on
-/// the stream's thread), and everything enqueued later is dropped, so a failed step never updates a
-/// weight. A stream that waits for an event of a failed stream fails as well. The handler must not
-/// throw; one that is set after the failure is called then.
+/// item at a time (but see notify). Nothing here blocks the caller, except `synchronize` (plain
+/// loops, tests, shutdown). Errors: the first exception thrown by work is kept, `on_failure` is
+/// called once (on the stream's thread), and everything enqueued later is dropped, so a failed step
+/// never updates a weight. A stream that waits for an event of a failed stream fails as well. The
+/// handler must not throw; one that is set after the failure is called then.
 class Stream {
  public:
   using Work = std::function<void()>;
@@ -61,6 +61,10 @@ class Stream {
   /// Work that only hands work to a device (launches of kernels): in stream order, but it does not
   /// wait for what the device still has to do. Returns at once. On the CPU the same as enqueue.
   virtual void submit(Work work);
+  /// Host work in stream order that nothing on the device waits for: messages that something is
+  /// done. What is submitted later runs on meanwhile; host work that is enqueued later comes after
+  /// it. It must not wait for this stream. Returns at once. On the CPU the same as enqueue.
+  virtual void notify(Work work);
   /// A point for this stream to record; nullptr where work is done when it has run, as on the CPU.
   [[nodiscard]] virtual std::shared_ptr<DevicePoint> make_point();
   /// What the stream does from here on comes after `point`, recorded before. From the stream's own

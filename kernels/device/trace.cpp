@@ -29,7 +29,7 @@ bool take_wait_note() { return std::exchange(waited, false); }
 
 void StreamTracer::begin(const Mark& mark, std::int64_t now_ns) {
   if (!has_open_) {
-    open_ = {.mark = mark, .waited = false, .begin_ns = now_ns, .end_ns = now_ns};
+    open_ = {.mark = mark, .waited = false, .host = false, .begin_ns = now_ns, .end_ns = now_ns};
     has_open_ = true;
   }
   working_ = true;
@@ -67,6 +67,8 @@ Trace StreamTracer::trace(std::int64_t now_ns) const {
 }
 
 void Stream::submit(Work work) { enqueue(std::move(work)); }
+
+void Stream::notify(Work work) { enqueue(std::move(work)); }
 
 std::shared_ptr<DevicePoint> Stream::make_point() { return nullptr; }
 

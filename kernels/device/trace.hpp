@@ -49,6 +49,7 @@ class TraceRing {
 struct TraceRecord {
   Mark mark;
   bool waited = false;  ///< Blocked until another stream had come to an event.
+  bool host = false;    ///< The host's work on a stream of a device, which did nothing meanwhile.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };

@@ -77,6 +77,7 @@ RankProfile small_profile(std::int64_t rank) {
                        std::int64_t end) {
     return Stretch{.name = name,
                    .waited = false,
+                   .host = false,
                    .step = 0,
                    .unit = unit,
                    .lane = 0,
@@ -91,6 +92,8 @@ RankProfile small_profile(std::int64_t rank) {
       .dropped = 0};
   profile.streams[0].stretches.push_back(work(1, 3, 126, 127));
   profile.streams[0].stretches.back().waited = true;
+  profile.streams[0].stretches.push_back(work(1, 3, 127, 129));
+  profile.streams[0].stretches.back().host = true;
   profile.streams[1].name = "copy";
   profile.streams[2].name = "input";
   profile.streams[3].name = "disk";
@@ -128,6 +131,8 @@ TEST_CASE("profile: a summary of known times", "[actors][profile]") {
   CHECK(rank.waiting_seconds == Approx(0.005));
   CHECK(rank.overlapped_seconds == Approx(0.0015));
   CHECK(rank.exposed_seconds == Approx(0.001));
+  CHECK(rank.gaps == Approx(2.0));
+  CHECK(rank.longest_gap_seconds == Approx(0.005));
   CHECK(rank.sent_bytes == Approx(500.0));
   REQUIRE(summary.kernels.size() == 3);
   CHECK(summary.kernels[0].what == "backward");
@@ -142,6 +147,8 @@ TEST_CASE("profile: a summary of known times", "[actors][profile]") {
 
   const Json json = Json::parse(to_json(summary));
   CHECK(json["ranks"][0]["exposed_seconds"].get<double>() == Approx(0.001));
+  CHECK(json["ranks"][0]["gaps"].get<double>() == Approx(2.0));
+  CHECK(json["ranks"][0]["longest_gap_seconds"].get<double>() == Approx(0.005));
   CHECK(json["kernels"].size() == 3);
   CHECK(to_text(summary).find("50.0 %") != std::string::npos);
 }
@@ -218,7 +225,7 @@ TEST_CASE("profile: the trace of two ranks is sorted and its tracks do not overl
       first_work.emplace(track.first, begin);
     }
   }
-  CHECK(events == 3 + 6 + 3 + 1 + 6);
+  CHECK(events == 3 + 7 + 3 + 1 + 7);
   CHECK(first_work.at(0) == Approx(first_work.at(1)));
   CHECK(end_of_track[std::pair(0, 21)] == Approx(19'000.0));  // microseconds from the first event
   CHECK(chrome_trace({RankProfile{}})["traceEvents"].is_array());
@@ -232,8 +239,9 @@ TEST_CASE("profile: a rank's file comes back as it was", "[actors][profile]") {
   const auto back = parse_profile(text, "rank-3.json");
   REQUIRE(back.ok());
   CHECK(to_json(*back) == text);
-  CHECK(back->streams[0].stretches.size() == 6);
-  CHECK(back->streams[0].stretches.back().waited);
+  REQUIRE(back->streams[0].stretches.size() == 7);
+  CHECK(back->streams[0].stretches[5].waited);
+  CHECK(back->streams[0].stretches[6].host);
   CHECK(back->collectives.records[1].sent_bytes == 300);
   CHECK(back->collectives.dropped == 9);
   const auto torn = parse_profile(text.substr(0, text.size() / 2), "rank-3.json");

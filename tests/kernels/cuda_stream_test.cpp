@@ -1,8 +1,15 @@
 // Streams, events, memory and faults of a CUDA device; what they share with the CPU's stays true.
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <limits>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "kernels/device/device_error.hpp"
+#include "kernels/device/trace.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing {
@@ -81,6 +88,124 @@ TEST_CASE("cuda stream: a failure drops what follows and reaches who waits",
   CHECK_FALSE(never.reached());
   CHECK(pinned.as<float>()[0] == 0.0F);
   CHECK(reports == 1);
+}
+
+TEST_CASE("cuda stream: a notice holds nothing up, and host work comes after it",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  const auto stream = make_cuda_stream("cuda");
+  const Buffer pinned(count * sizeof(float), "pinned", MemoryKind::pinned);
+  auto* values = pinned.as<float>();
+  const auto fill = [&](float value) {
+    cuda_backend()->fill(*stream, {.out = values, .value = value, .count = count});
+  };
+  std::promise<void> release;
+  float noticed = 0.0F;
+  std::vector<std::string> order;
+  fill(1.0F);
+  stream->notify([&, let = release.get_future().share()] {
+    noticed = values[count - 1];
+    let.wait();
+    order.emplace_back("notice");
+  });
+  const Event launched = Event::record(*stream);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!launched.reached() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  REQUIRE(launched.reached());  // Behind the notice, which has not ended.
+  stream->enqueue([&] { order.emplace_back("host work"); });
+  stream->notify([&] { order.emplace_back("second notice"); });
+  release.set_value();
+  stream->synchronize();
+  CHECK(noticed == 1.0F);
+  CHECK(order == std::vector<std::string>{"notice", "host work", "second notice"});
+}
+
+TEST_CASE("cuda stream: what a notice throws or finds fails the stream, under its mark",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  const auto stream = make_cuda_stream("cuda");
+  std::promise<std::string> failed;
+  stream->on_failure([&](const StreamFailure& failure) { failed.set_value(failure.mark.what); });
+  stream->mark({.what = "broken"});
+  stream->notify([] { throw DeviceError("as asked"); });
+  stream->mark({.what = "later"});
+  CHECK(failed.get_future().get() == "broken");
+  CHECK_THROWS_WITH(stream->synchronize(), "as asked");
+  bool ran = false;
+  stream->notify([&] { ran = true; });
+  CHECK_THROWS_WITH(stream->synchronize(), "as asked");
+  CHECK_FALSE(ran);
+
+  Side side = cuda_side();
+  const auto* tokens = side.put(std::vector<std::int32_t>{9});
+  const float* weight = side.put(random_values(9 * 4, 1));
+  const Buffer out(4 * sizeof(float), "out", MemoryKind::pinned);
+  side.kernels.embedding_forward(
+      side.stream(),
+      {.tokens = tokens, .weight = weight, .out = out.data(), .rows = 1, .cols = 4, .vocab = 9});
+  side.stream().notify([&] { ran = true; });
+  CHECK_THROWS_WITH(side.stream().synchronize(), Catch::Contains("id 9 at position 0"));
+  CHECK_FALSE(ran);
+}
+
+TEST_CASE("cuda stream: a trace has the device's times, and the host's work apart",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  const auto now_ns = [] {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  };
+  constexpr std::int64_t slack_ns = 200'000;  // Between the two clocks.
+  const auto stream = make_cuda_stream("cuda");
+  const auto other = make_cuda_stream("other");
+  const Buffer device(count * sizeof(float), "device", MemoryKind::device);
+  const auto fill = [&](Stream& on) {
+    cuda_backend()->fill(on, {.out = device.as<float>(), .value = 1.0F, .count = count});
+  };
+  stream->start_trace(100);
+  const std::int64_t begin_ns = now_ns();
+  stream->mark({.what = "first"});
+  fill(*stream);
+  stream->mark({.what = "second"});
+  fill(*stream);
+  stream->enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); });
+  fill(*other);
+  std::promise<void> arrived;
+  std::promise<void> release;
+  other->enqueue([let = release.get_future().share()] { let.wait(); });
+  stream->mark({.what = "third"});
+  stream->submit([&] { arrived.set_value(); });
+  Event::record(*other).wait_on(*stream);
+  fill(*stream);
+  arrived.get_future().wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  release.set_value();
+  stream->synchronize();
+  const std::int64_t end_ns = now_ns();
+  std::int64_t last_ns = begin_ns - slack_ns;
+  std::map<std::string, std::int64_t> total_ns;
+  for (const TraceRecord& record : stream->trace().records) {
+    CHECK(record.begin_ns >= last_ns);
+    CHECK(record.end_ns >= record.begin_ns);
+    last_ns = record.end_ns - slack_ns;
+    const char* kind = record.waited ? " waits" : (record.host ? " on the host" : "");
+    total_ns[record.mark.what + std::string(kind)] += record.end_ns - record.begin_ns;
+  }
+  CHECK(last_ns <= end_ns);
+  CHECK(total_ns.at("first") > 0);
+  CHECK(total_ns.at("second") > 0);
+  CHECK(total_ns.at("third") > 0);
+  CHECK(total_ns.at("second on the host") >= 3'000'000);
+  CHECK(total_ns.at("third waits") >= 1'000'000);
 }
 
 TEST_CASE("cuda stream: kernels of the CUDA table refuse a stream of the CPU",
