@@ -38,7 +38,7 @@ constexpr GpuRow kRows[] = {
     {"gpt2_124m", "Enoki, 124 M weights, T = 1024, 32 sequences", 60, gpu_gpt2_row},
     {"8b", "qwen3, 8 B weights, T = 4096, every block computed again", 70, gpu_8b_row},
     {"qwen3_600m", "qwen3, 0.6 B weights, T = 2048, 8 sequences", 60, gpu_qwen3_row},
-    {"gpt2_1558m", "Enoki, 1.5 B weights, T = 1024, 8 sequences", 90, gpu_gpt2_xl_row},
+    {"gpt2_1558m", "Enoki, 1.5 B weights, T = 1024, 16 sequences", 90, gpu_gpt2_xl_row},
 };
 
 struct Call {

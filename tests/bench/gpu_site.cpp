@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
@@ -81,13 +83,24 @@ Words GpuSite::words(const StepCase& one, const std::string& name, const Words& 
   return words;
 }
 
-FinishedRun GpuSite::run(const StepCase& one, const std::string& name, const Words& keys) const {
-  BenchChild child(words(one, name, keys), place_.directory() / (name + ".err"));
+void GpuSite::run_to_end(const Words& words, const std::string& name) const {
+  BenchChild child(words, place_.directory() / (name + ".err"));
   while (child.read_line()) {
   }
   if (const int code = child.wait(); code != 0) {
     throw std::runtime_error(fmt::format("a run failed ({}): {}", code, child.errors()));
   }
+}
+
+nlohmann::json GpuSite::profile(const StepCase& one, const std::string& name,
+                                const Words& keys) const {
+  run_to_end(joined(words(one, name, keys), {"--profile"}), name);
+  std::ifstream file(place_.directory() / "runs" / name / "profile" / "summary.json");
+  return nlohmann::json::parse(file).at("ranks").at(0);
+}
+
+FinishedRun GpuSite::run(const StepCase& one, const std::string& name, const Words& keys) const {
+  run_to_end(words(one, name, keys), name);
   return {steps_of(place_.directory() / "runs" / name / "metrics.jsonl")};
 }
 

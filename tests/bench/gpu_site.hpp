@@ -52,12 +52,16 @@ class GpuSite {
   /// kept. Blocks. Throws std::runtime_error if it fails.
   [[nodiscard]] FinishedRun run(const StepCase& one, const std::string& name,
                                 const Words& keys) const;
-  /// The same, killed (SIGKILL) when it has written the line of step `last`.
+  /// The same, profiled: what `--profile` says of its one rank.
+  [[nodiscard]] nlohmann::json profile(const StepCase& one, const std::string& name,
+                                       const Words& keys) const;
+  /// The same as run(), killed (SIGKILL) when it has written the line of step `last`.
   void run_and_kill(const StepCase& one, const std::string& name, const Words& keys,
                     std::int64_t last) const;
 
  private:
   [[nodiscard]] Words words(const StepCase& one, const std::string& name, const Words& keys) const;
+  void run_to_end(const Words& words, const std::string& name) const;
 
   Options options_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
