@@ -5,6 +5,14 @@
 namespace train::kernels::cuda {
 namespace {
 
+/// A bf16 that is rounded as on the CPU, NaN too: it goes to other ranks.
+struct ExactBf16 {
+  std::uint16_t bits;
+};
+__device__ inline void set_value(ExactBf16& element, float value) {
+  element.bits = upper_half(value);
+}
+
 /// Either way: to bf16 a value is rounded, to a float it stays what it is.
 template <class From, class To>
 struct ConvertEach {
@@ -27,7 +35,7 @@ struct ConvertEach {
 void pack_bf16(Stream& stream, const PackBf16Params& params) {
   submit(stream, params, [](CudaStream& native, const PackBf16Params& p) {
     launch_several<8>(native, p.count, aligned_to_vectors(p.in, p.out),
-                      ConvertEach<float, Bf16>{p.in, reinterpret_cast<Bf16*>(p.out)});
+                      ConvertEach<float, ExactBf16>{p.in, reinterpret_cast<ExactBf16*>(p.out)});
   });
 }
 

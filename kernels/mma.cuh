@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/instructions.cuh"
+
 // The instructions of tensor cores that C++ has no words for, each behind a function. The emulated
 // device has its own file of this name, so what is written here runs on a device alone; layouts are
 // those of the PTX ISA (mma.m16n8k16, ldmatrix.m8n8), for the lanes of one warp, with
@@ -72,20 +74,6 @@ __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" :
 template <int pending>
 __device__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-
-/// 2^x to 2 ulps, as exp2f; 0 where that is below the smallest normal number.
-__device__ inline float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-/// The nearest bf16 of both, `low` in the lower half.
-__device__ inline std::uint32_t pack_pair(float low, float high) {
-  std::uint32_t both;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
 }
 
 }  // namespace train::kernels::cuda

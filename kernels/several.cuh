@@ -32,10 +32,7 @@ struct Several {
   }
   __device__ void store(void* data, std::int64_t i) const {
     Stored stored;
-#pragma unroll
-    for (int j = 0; j < n; ++j) {
-      set_value(stored.element[j], value[j]);
-    }
+    set_values(stored.element, value);
     *reinterpret_cast<Stored*>(static_cast<T*>(data) + i) = stored;
   }
 };

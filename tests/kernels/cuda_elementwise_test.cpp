@@ -1,5 +1,7 @@
 // CUDA twins that move several elements of a thread at once: every count leaves some over, and what
 // is not aligned goes one by one.
+#include <limits>
+
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing {
@@ -42,6 +44,43 @@ TEST_CASE("cuda twins: several elements at once, tree_add and conversions",
           side.stream(),
           {.in = side.put(halves_of(left)) + first, .out = out + first, .count = count});
     });
+  });
+}
+
+TEST_CASE("cuda twins: activations over the range where they bend, and beyond",
+          "[kernels][cuda][.gpu]") {
+  constexpr std::int64_t count = 8 * 1024;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  Values x(at(count));
+  for (std::int64_t i = 0; i < count; ++i) {  // -16 to 16; beyond 13 exp(-x^2 / 2) is no float.
+    x[at(i)] = static_cast<float>(i - count / 2) * (32.0F / static_cast<float>(count));
+  }
+  for (const float large : {100.0F, 1e4F, 3e38F, infinity}) {
+    x.insert(x.end(), {large, -large});
+  }
+  const auto size = static_cast<std::int64_t>(x.size());
+  const Values dy = random_values(size, 3);
+  const double bf16 = bf16_rounding + transcendental;
+  compare_twins("gelu_forward", "wide", transcendental, bf16, [&](Side& side) {
+    side.kernels.gelu_forward(side.stream(), {.x = side.elements(x),
+                                              .y = side.element_result(untouched_values(size)),
+                                              .count = size,
+                                              .dtype = side.dtype});
+  });
+  compare_twins("gelu_backward", "wide", transcendental, bf16, [&](Side& side) {
+    side.kernels.gelu_backward(side.stream(), {.x = side.elements(x),
+                                               .dy = side.elements(dy),
+                                               .dx = side.element_result(untouched_values(size)),
+                                               .y = side.element_result(untouched_values(size)),
+                                               .count = size,
+                                               .dtype = side.dtype});
+  });
+  compare_twins("swiglu_forward", "wide", transcendental, bf16, [&](Side& side) {
+    side.kernels.swiglu_forward(side.stream(), {.gate = side.elements(x),
+                                                .up = side.elements(dy),
+                                                .y = side.element_result(untouched_values(size)),
+                                                .count = size,
+                                                .dtype = side.dtype});
   });
 }
 

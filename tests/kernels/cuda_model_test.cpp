@@ -245,27 +245,30 @@ TEST_CASE("cuda twins: activation", "[kernels][cuda][.gpu]") {
 TEST_CASE("cuda twins: sigmoid gate", "[kernels][cuda][.gpu]") {
   constexpr std::int64_t tokens = 29;
   constexpr std::int64_t heads = 3;
-  constexpr std::int64_t dim = 20;
-  const RowLayout wide{.outer_stride = heads * dim + 9, .inner_stride = dim};
+  const bool vectors = GENERATE(false, true);  // Rows of whole ones, at whole ones' places.
+  const std::int64_t dim = vectors ? 24 : 20;
+  const RowLayout wide{.outer_stride = heads * dim + (vectors ? 16 : 9), .inner_stride = dim};
   const RowLayout narrow{.outer_stride = heads * dim, .inner_stride = dim};
+  compare_twins("sigmoid_gate_forward", vectors ? "in vectors" : "by layout", transcendental,
+                bf16_rounding, [&](Side& side) {
+                  const auto x = side.elements(random_values(tokens * wide.outer_stride, 1));
+                  const auto gate =
+                      side.elements(random_values(tokens * wide.outer_stride, 2, 9.0F));
+                  const auto y = side.element_result(zeros(tokens * narrow.outer_stride));
+                  side.kernels.sigmoid_gate_forward(side.stream(), {.x = x,
+                                                                    .gate = gate,
+                                                                    .y = y,
+                                                                    .tokens = tokens,
+                                                                    .heads = heads,
+                                                                    .head_dim = dim,
+                                                                    .x_layout = wide,
+                                                                    .gate_layout = wide,
+                                                                    .y_layout = narrow,
+                                                                    .dtype = side.dtype});
+                });
   compare_twins(
-      "sigmoid_gate_forward", "by layout", transcendental, bf16_rounding, [&](Side& side) {
-        const auto x = side.elements(random_values(tokens * wide.outer_stride, 1));
-        const auto gate = side.elements(random_values(tokens * wide.outer_stride, 2, 9.0F));
-        const auto y = side.element_result(zeros(tokens * narrow.outer_stride));
-        side.kernels.sigmoid_gate_forward(side.stream(), {.x = x,
-                                                          .gate = gate,
-                                                          .y = y,
-                                                          .tokens = tokens,
-                                                          .heads = heads,
-                                                          .head_dim = dim,
-                                                          .x_layout = wide,
-                                                          .gate_layout = wide,
-                                                          .y_layout = narrow,
-                                                          .dtype = side.dtype});
-      });
-  compare_twins(
-      "sigmoid_gate_backward", "dx is dy", transcendental, bf16_rounding, [&](Side& side) {
+      "sigmoid_gate_backward", vectors ? "in vectors" : "dx is dy", transcendental, bf16_rounding,
+      [&](Side& side) {
         const auto x = side.elements(random_values(tokens * wide.outer_stride, 1));
         const auto gate = side.elements(random_values(tokens * wide.outer_stride, 2, 9.0F));
         const auto dx = side.element_result(random_values(tokens * narrow.outer_stride, 3));

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/bf16.cuh"
+#include "kernels/instructions.cuh"
 #include "tests/cuda_emulation/block.hpp"
 
 // In the place of the product's header of this name, whose instructions only a device has: the same
@@ -94,13 +94,6 @@ inline void commit_copies() { cuda_emulation::commit_copies(); }
 template <int pending>
 void wait_for_copies() {
   cuda_emulation::wait_for_copies(pending);
-}
-
-/// Below the smallest normal number it is 0, as the device's.
-inline float power_of_two(float x) { return x < -126.0F ? 0.0F : std::exp2(x); }
-
-inline std::uint32_t pack_pair(float low, float high) {
-  return emulated::joined(upper_half(low), upper_half(high));
 }
 
 }  // namespace train::kernels::cuda

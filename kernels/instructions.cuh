@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+// Instructions of one thread that C++ has no words for. The emulated device has its own file of
+// this name, so what is written here runs on a device alone.
+namespace train::kernels::cuda {
+
+/// 2^x to 2 ulps, as exp2f; 0 where that is below the smallest normal number.
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// 1 / x to 1 ulp; 0 where that is below the smallest normal number.
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// The nearest bf16 of both, ties to even, `low` in the lower half. NaN becomes one and the same
+/// NaN.
+__device__ inline std::uint32_t pack_pair(float low, float high) {
+  std::uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+
+}  // namespace train::kernels::cuda
