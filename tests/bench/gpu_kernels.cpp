@@ -178,16 +178,14 @@ void products(KernelBench& bench, std::int64_t tokens, std::int64_t out, std::in
   bench.forget();
 }
 
-void attention(KernelBench& bench, std::int64_t sequences, std::int64_t seq_len, std::int64_t heads,
-               std::int64_t head_dim) {
-  const AttentionCase c{sequences, seq_len, heads, head_dim, DType::bf16};
+void attention(KernelBench& bench, const AttentionCase& c) {
   attention_rows(bench, c,
                  {.qkv = bench.bf16(c.tokens() * 3 * c.width()),
                   .out = bench.bf16(c.tokens() * c.width()),
                   .dout = bench.bf16(c.tokens() * c.width()),
                   .dqkv = bench.bf16(c.tokens() * 3 * c.width()),
-                  .lse = bench.fp32(c.tokens() * heads),
-                  .delta = bench.fp32(c.tokens() * heads)});
+                  .lse = bench.fp32(c.tokens() * c.heads),
+                  .delta = bench.fp32(c.tokens() * c.heads)});
   bench.forget();
 }
 
@@ -355,11 +353,16 @@ void gpu_kernels_row(const GpuSite& site) {
     products(bench, 16384, 3072, 1024);
     products(bench, 4096, 14336, 4096);
   }
-  attention(bench, of(32, 1), of(1024, 16), of(12, 1), of(64, 16));
+  std::vector<AttentionCase> cases = {
+      {of(32, 1), of(1024, 16), of(12, 1), of(64, 16), DType::bf16}};
   if (!site.tiny()) {
-    attention(bench, 8, 2048, 16, 128);
-    attention(bench, 1, 4096, 32, 128);
+    cases.push_back({8, 2048, 16, 128, DType::bf16});
+    cases.push_back({1, 4096, 32, 128, DType::bf16});
   }
+  for (const AttentionCase& c : cases) {
+    attention(bench, c);
+  }
+  print_torch_attention(site, cases);
   norms(bench, NormKind::layer, of(32768, 4), of(768, 16));
   norms(bench, NormKind::rms, of(16384, 4), of(1024, 16));
   elementwise(bench, of(32768 * 3072, 64));

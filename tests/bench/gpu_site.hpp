@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
+#include "tests/bench/attention_rows.hpp"
 #include "tests/bench/step_case.hpp"
 #include "tests/bench/step_sides.hpp"
 
@@ -67,6 +68,9 @@ class GpuSite {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   Workplace place_;
 };
+
+/// Rows of PyTorch's attention at these shapes, each way that it has; said if there is no PyTorch.
+void print_torch_attention(const GpuSite& site, const std::vector<AttentionCase>& cases);
 
 /// One line for what cannot be measured here.
 void print_skipped(const std::string& what, const std::string& why);
