@@ -282,6 +282,11 @@ constexpr auto kFields = std::to_array<Field>({
      "ends if it is one of several nodes. As often a job of `submit` starts the launcher of a node "
      "other than the first again when it is killed.",
      recovery<&RecoverySection::max_respawns>, kOptional, between(0, 1e6)},
+    {"recovery", "start_wait_s", "seconds",
+     "When a job of several nodes begins, wait this long for the launchers of all of them; then "
+     "the "
+     "run ends with exit code 75.",
+     recovery<&RecoverySection::start_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "node_wait_s", "seconds",
      "When a node is cut off or lost, wait this long for it to come back; then the other nodes go "
      "on without it, or the run ends with exit code 75 where they are too few for its strategy.",

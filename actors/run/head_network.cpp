@@ -11,6 +11,7 @@
 #include "actors/net/credentials.hpp"
 #include "actors/run/node_run.hpp"
 #include "actors/run/signal_watcher.hpp"
+#include "engine/base/log.hpp"
 #include "engine/run_device.hpp"
 
 namespace train::actors {
@@ -19,7 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kNodesIdle = 5s;  // of other nodes' ranks, from the word that the run is over
+constexpr auto kBetweenWords = 10s;  // for whom the start waits
+constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
 
 /// Where the node is among `members`; none: it is not.
 std::optional<std::int64_t> place_of(const std::vector<std::int64_t>& members, std::int64_t node) {
@@ -95,14 +97,7 @@ void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr&
   }
 }
 
-NodesMet HeadNetwork::meet(std::optional<Clock::time_point> deadline) {
-  const auto all = static_cast<std::size_t>(count() - 1);
-  while (launchers_.size() < all && stop_signal() == 0 && (!deadline || Clock::now() < *deadline)) {
-    self_->receive([&](const NodeJoined& node,
-                       const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
-                   [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
-                   caf::after(50ms) >> [] {});
-  }
+NodesMet HeadNetwork::met() const {
   NodesMet met;
   for (std::int64_t place = 1; place < count(); ++place) {
     const auto launcher = launchers_.find(place);
@@ -112,6 +107,23 @@ NodesMet HeadNetwork::meet(std::optional<Clock::time_point> deadline) {
     }
   }
   return met;
+}
+
+NodesMet HeadNetwork::meet(Clock::time_point deadline) {
+  auto next_word = Clock::now() + kBetweenWords;
+  while (!met().complete() && stop_signal() == 0 && Clock::now() < deadline) {
+    if (Clock::now() >= next_word) {
+      const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+      log_info(fmt::format("nodes_awaited {} not come yet; {} s are left",
+                           missing_have(met(), members_), left.count()));
+      next_word += kBetweenWords;
+    }
+    self_->receive([&](const NodeJoined& node,
+                       const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
+                   [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
+                   caf::after(50ms) >> [] {});
+  }
+  return met();
 }
 
 void HeadNetwork::go_on_with(std::span<const std::int64_t> left,

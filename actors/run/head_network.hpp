@@ -42,8 +42,8 @@ class HeadNetwork {
   [[nodiscard]] const Endpoint& endpoint() const { return door_->endpoint(); }
 
   /// Waits until the launchers of all other nodes that take part are there, at most until
-  /// `deadline` (none: as long as it takes) and until a signal.
-  [[nodiscard]] NodesMet meet(std::optional<std::chrono::steady_clock::time_point> deadline);
+  /// `deadline` and until a signal; now and then says for whom.
+  [[nodiscard]] NodesMet meet(std::chrono::steady_clock::time_point deadline);
   /// After meet() of fewer: these are all from here on. `left`: their places until now, ascending;
   /// 0 is one; `members`: see PreparedRun, theirs. REQUIRES: they have come.
   void go_on_with(std::span<const std::int64_t> left, const std::vector<std::int64_t>& members);
@@ -77,6 +77,8 @@ class HeadNetwork {
   Status open_door(const PreparedRun& run);
 
   Status await_answers(std::set<std::int64_t> places);
+  /// Who is there now.
+  [[nodiscard]] NodesMet met() const;
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
 
   std::vector<std::int64_t> members_;  // PreparedRun::members

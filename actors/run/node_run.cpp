@@ -30,7 +30,6 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-constexpr auto kHeadTime = 60s;  // for the head to come to its door, at first
 constexpr auto kKnockTime = 30s;
 constexpr auto kFirstKnock = 3s;  // of one try at an endpoint that may be an old one
 constexpr auto kBetweenKnocks = 100ms;
@@ -230,11 +229,13 @@ Result<Endpoint> look_for_head(const NodePlace& place, std::uint32_t from, const
 /// The first generation that this launcher takes part in: not always that of the run, for it may
 /// have been started anew. `from` is then the one after it.
 Result<NodeEnd> run_first(NodeRun& run, const fs::path& root, std::uint32_t& from) {
+  const std::chrono::seconds head_time(run.plan.config.recovery.start_wait_s);
   const auto deadline = Clock::now() + kKnockTime;
   for (;;) {
-    const auto endpoint = look_for_head(run.place, 0, root, kHeadTime);
+    const auto endpoint = look_for_head(run.place, 0, root, head_time);
     if (!endpoint) {
-      return endpoint.error();
+      return failure(fmt::format("{} (recovery.start_wait_s = {})", endpoint.error().message,
+                                 head_time.count()));
     }
     from = run.place.generation_of(endpoint->start).value_or(0) + 1;
     // What was found may be of a generation that is at its end.

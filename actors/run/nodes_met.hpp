@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/base/result.hpp"
@@ -38,6 +39,10 @@ struct NodesMet {
 /// one; none: there is none. `nodes`: all of them, in order. Pure.
 [[nodiscard]] std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes,
                                                         std::int64_t reported);
+
+/// Those that are missing, for people: "node 2 has", "nodes 1, 2 have". `members`:
+/// PreparedRun::members. REQUIRES: some are.
+[[nodiscard]] std::string missing_have(const NodesMet& met, std::span<const std::int64_t> members);
 
 /// Whether `steps` has `step`.
 [[nodiscard]] bool has_step(const HeldSteps& steps, std::int64_t step);

@@ -182,14 +182,8 @@ RunFinished stopped_by(int signal, const RunFinished& outcome) {
 
 /// Of nodes that have not come to the meeting.
 std::string lost_text(const PreparedRun& run, const NodesMet& met) {
-  std::vector<std::int64_t> nodes;
-  for (const std::int64_t place : met.missing) {
-    nodes.push_back(run.members[static_cast<std::size_t>(place)]);
-  }
   return fmt::format("{} not come back within {} s of the loss (recovery.node_wait_s)",
-                     nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
-                                       : fmt::format("nodes {} have", fmt::join(nodes, ", ")),
-                     run.config().recovery.node_wait_s);
+                     missing_have(met, run.members), run.config().recovery.node_wait_s);
 }
 
 RunFinished without_nodes(const std::string& lost, const Error& why, const RunFinished& outcome) {

@@ -65,6 +65,18 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .observer = caf::actor_cast<caf::strong_actor_ptr>(head.observer)};
 }
 
+/// Why the first generation does not begin.
+std::string never_met(const PreparedRun& run, const NodesMet& met) {
+  if (const int signal = stop_signal(); signal != 0) {
+    return fmt::format("stopped by signal {} before the first step", signal);
+  }
+  const std::string text =
+      fmt::format("{} not come within {} s (recovery.start_wait_s)", missing_have(met, run.members),
+                  run.config().recovery.start_wait_s);
+  log_error(text);
+  return text + "; nothing was begun: run it again";
+}
+
 /// The first worker of this node that a signal ended. The others may say sooner that they have lost
 /// it than the kernel says how: a large process takes its time to die.
 class FirstLoss {
@@ -273,7 +285,9 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
   using Clock = std::chrono::steady_clock;
   // The first time nodes come when their batch system starts them.
   const bool first = run.generation == 0;
-  const auto deadline = Clock::now() + std::chrono::seconds(run.config().recovery.node_wait_s);
+  const configs::RecoverySection& recovery = run.config().recovery;
+  const auto deadline =
+      Clock::now() + std::chrono::seconds(first ? recovery.start_wait_s : recovery.node_wait_s);
   auto network = HeadNetwork::open(run);
   // Later it may be this node's own network that is cut.
   while (!network && !first && Clock::now() < deadline && stop_signal() == 0) {
@@ -282,7 +296,7 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
   }
   if (network) {
     network_ = std::move(network).value();
-    return network_->meet(first ? std::nullopt : std::optional(deadline));
+    return network_->meet(deadline);
   }
   if (first) {
     return network.error();
@@ -334,8 +348,7 @@ Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunRepor
     }
     if (!met->complete()) {
       network_.reset();
-      return RunFinished{run.first_step(), kExitStopped,
-                         fmt::format("stopped by signal {} before the first step", stop_signal())};
+      return RunFinished{run.first_step(), kExitStopped, never_met(run, *met)};
     }
   }
   if (const auto lost = network_->missing()) {  // since they met

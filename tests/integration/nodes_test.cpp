@@ -49,7 +49,23 @@ TEST_CASE("nodes: launchers whose head has ended, or has nothing to do, end as i
   CHECK(late.exit_code == 0);
   CHECK(has(late.err, "node 1: the head has ended with exit code 0"));
   start_nodes_to_end(site, 9);       // nothing is left to do
-  CHECK(elapsed_ms(began) < 40000);  // none of them has waited for a head, which takes 60 s
+  CHECK(elapsed_ms(began) < 40000);  // none of them has waited for a head
+}
+
+TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives up",
+          "[integration][ranks][nodes][failure]") {
+  const RunSite site;
+  const auto head = start_node(site, 0, 10, joined(kShort, {"recovery.start_wait_s=12"}));
+  const auto other = start_node(site, 1, 11, joined(kShort, {"recovery.start_wait_s=2"}));
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 75);
+  CHECK(has(ended.out + ended.err, "node 1 has not come yet; 2 s are left"));
+  CHECK(has(ended.err, "node 1 has not come within 12 s (recovery.start_wait_s)"));
+  const Ended alone = other->wait();
+  INFO(alone.err);
+  CHECK(alone.exit_code != 0);
+  CHECK(has(alone.err, "recovery.start_wait_s"));
 }
 
 TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next start goes on",
