@@ -85,6 +85,7 @@ if [ -n "$gpu_check" ]; then
   mkdir -p "$tree/share/peers"
   cp "$root"/tests/bench/peers/*.py "$tree/share/peers/"
   cp "$root/scripts/gpu_check.sh" "$tree/gpu-check"
+  cp "$root/scripts/compute_sanitizer.sh" "$tree/share/"
   if [ -f "$data/meta.json" ]; then
     mkdir -p "$tree/data/quickstart"
     cp "$data"/*.bin "$data/meta.json" "$tree/data/quickstart/"

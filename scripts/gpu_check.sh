@@ -4,15 +4,22 @@
 # or something could not be measured.
 set -uo pipefail
 
-if [ $# -gt 0 ] && [ "$1" != test ] && [ "$1" != bench ]; then
-  echo "usage: $0 [test | bench [ROW]...]   (both, if nothing is said; bench takes up to 8 minutes)" >&2
-  exit 2
-fi
+case "${1:-}" in
+  '' | test | bench | sanitize) ;;
+  *)
+    echo "usage: $0 [test | bench [ROW]... | sanitize]   (test and bench, if nothing is said; bench takes up" \
+      "to 8 minutes; sanitize runs the tests of the kernels under compute-sanitizer)" >&2
+    exit 2
+    ;;
+esac
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
 what="${1:-}"
 [ $# -eq 0 ] || shift
 failed=0
 
+if [ "$what" = sanitize ]; then
+  exec "$root/share/compute_sanitizer.sh" "$root/bin/test_kernels"
+fi
 if [ "$what" != bench ]; then
   for program in test_kernels test_engine; do
     "$root/bin/$program" '[gpu]' || failed=1
