@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "engine/base/check.hpp"
@@ -211,7 +212,17 @@ bool CudaStream::waits() const { return host_->waits(); }
 
 void CudaStream::synchronize() {
   host_->enqueue([this] { wait_for_device(); });
-  host_->synchronize();
+  try {
+    host_->synchronize();
+  } catch (...) {
+    const auto failure = std::current_exception();
+    try {
+      notices_->synchronize();  // What they speak of may go as soon as this returns.
+    } catch (...) {
+      // The cause of the stream's failure, or what followed from it.
+    }
+    std::rethrow_exception(failure);
+  }
 }
 
 void CudaStream::on_failure(FailureHandler handler) { host_->on_failure(std::move(handler)); }
