@@ -383,6 +383,11 @@ constexpr auto kFields = std::to_array<Field>({
      "that, "
      "the masters and shards of weights.",
      memory<&MemorySection::offload>, kOptional, kNone, "none|optimizer|parameters"},
+    {"memory", "bf16_weights", "",
+     "The bf16 weights that `cuda` computes with: kept of all layers, or made of a layer's fp32 "
+     "weights whenever it is computed, which saves two bytes a weight for a few percent of the "
+     "time. The results are the same.",
+     memory<&MemorySection::bf16_weights>, kOptional, kNone, "kept|made"},
 
     {"train", "freeze", "", "Patterns of parameter or unit names whose weights do not change.",
      train<&TrainSection::freeze>},

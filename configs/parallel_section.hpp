@@ -47,6 +47,7 @@ struct MemorySection {
   std::string activation_checkpointing = "none";  ///< "none", "all", or every k-th block.
   std::string checkpointed_part = "block";        ///< Of those: "block", "attention" or "mlp".
   std::string offload = "none";  ///< What a device leaves to the host: "optimizer", "parameters".
+  std::string bf16_weights = "kept";  ///< Of a device: "kept" beside the fp32 ones, or "made".
 };
 
 /// [train]: what is trained.

@@ -11,6 +11,7 @@
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/optimizer_table.hpp"
+#include "configs/rules.hpp"
 
 namespace train::configs {
 namespace {
@@ -20,10 +21,6 @@ namespace {
 constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
 constexpr std::size_t kLongestName = 200;
-
-Error broken(const Places& places, std::string_view key, const std::string& rule) {
-  return user_error(fmt::format("{}: {} {}", places.of(key), key, rule));
-}
 
 template <class Number>
 bool inside(const Limits& limits, Number value) {
@@ -302,45 +299,6 @@ Status check_device(const RunConfig& config, const Places& places) {
                   fmt::format("is \"nccl\", which moves memory of CUDA devices, but runtime.device "
                               "is \"{}\"; use \"gloo\", or set runtime.device to \"cuda\"",
                               config.runtime.device));
-  }
-  return {};
-}
-
-Status check_memory(const RunConfig& config, const Places& places) {
-  const MemorySection& memory = config.memory;
-  if (memory.checkpointed_part != "block" && memory.activation_checkpointing == "none") {
-    return broken(places, "memory.checkpointed_part",
-                  fmt::format("is \"{}\", but no block is checkpointed; set "
-                              "memory.activation_checkpointing to \"all\", or leave this out",
-                              memory.checkpointed_part));
-  }
-  if (memory.offload == "none") {
-    return {};
-  }
-  if (config.runtime.device == "cpu") {
-    return broken(
-        places, "memory.offload",
-        fmt::format("is \"{}\", but on the CPU all memory is the host's; leave it out, or "
-                    "set runtime.device to \"cuda\"",
-                    memory.offload));
-  }
-  const ParallelSection& parallel = config.parallel;
-  const bool by_nccl = parallel.transport == "nccl" || parallel.transport == "auto";
-  if (memory.offload == "parameters" && parallel.ranks > 1 && by_nccl) {
-    return broken(
-        places, "memory.offload",
-        "is \"parameters\", but NCCL takes what it sends from the device's memory alone; set "
-        "this to \"optimizer\", or parallel.transport to \"gloo\" or \"inproc\"");
-  }
-  const std::string& strategy = parallel.strategy;
-  const bool whole = strategy != "full" && strategy != "hybrid";
-  if (memory.offload == "parameters" && whole && config.precision.compute == "fp32") {
-    return broken(places, "memory.offload",
-                  fmt::format("is \"parameters\", but with parallel.strategy = \"{}\" and fp32 "
-                              "compute the only weights are those that layers read; set "
-                              "precision.compute to \"bf16\", the strategy to \"full\", or this to "
-                              "\"optimizer\"",
-                              strategy));
   }
   return {};
 }

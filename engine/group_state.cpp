@@ -10,16 +10,13 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/byte_sizes.hpp"
 #include "engine/shard_rows.hpp"
 #include "kernels/device/signals_blocked.hpp"
 #include "kernels/thread_team.hpp"
 
 namespace train::engine {
 namespace {
-
-std::size_t floats(std::int64_t elements) {
-  return static_cast<std::size_t>(elements) * sizeof(float);
-}
 
 /// Rows of one parameter and where their initial values go.
 struct RowFill {
@@ -95,7 +92,7 @@ GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& gr
   for (std::size_t i = 0; i < layout.state.segments.size(); ++i) {
     segment_of_[layout.state.segments[i].parameter] = i;
   }
-  if (layout.resident) {
+  if (keeps_whole()) {
     const std::size_t size =
         compute == ComputeWeights::bf16 ? sizeof(std::uint16_t) : sizeof(float);
     whole_ = {static_cast<std::size_t>(layout.flat) * size, group.name + " weights",
@@ -154,17 +151,17 @@ void GroupState::initialise_bf16(const ModelShape& shape, const InitOptions& opt
 }
 
 void GroupState::initialise(const ModelShape& shape, const InitOptions& options) {
-  if (layout_->resident && compute_ == ComputeWeights::bf16) {
+  if (keeps_whole() && compute_ == ComputeWeights::bf16) {
     initialise_bf16(shape, options);
     return;
   }
   const kernels::Device& device = *kernels_->device;
-  const kernels::Buffer& made = layout_->resident ? whole_ : masters_;
+  const kernels::Buffer& made = keeps_whole() ? whole_ : masters_;
   const kernels::Buffer elsewhere =
       device.is_host() ? kernels::Buffer() : kernels::Buffer(made.size_bytes(), "initial weights");
   float* to = device.is_host() ? made.as<float>() : elsewhere.as<float>();
   std::vector<RowFill> fills;
-  if (layout_->resident) {
+  if (keeps_whole()) {
     for (const Parameter& parameter : group_->parameters) {
       append_fill(fills, {&parameter, 0, parameter.rows, to + parameter.offset});
     }
@@ -218,7 +215,7 @@ const std::byte* GroupState::shard() const {
 }
 
 void GroupState::settle(kernels::Stream& stream, const kernels::Buffer& rounding) const {
-  if (compute_ == ComputeWeights::masters) {
+  if (compute_ == ComputeWeights::masters || layout_->made) {
     return;
   }
   if (!layout_->resident) {
@@ -227,16 +224,42 @@ void GroupState::settle(kernels::Stream& stream, const kernels::Buffer& rounding
                                  .count = layout_->state.element_count});
     return;
   }
+  if (compute_ == ComputeWeights::bf16) {
+    pack_masters(stream, whole_.as<std::uint16_t>());
+    return;
+  }
   for (const Segment& segment : layout_->state.segments) {
-    const float* from = master(segment.parameter, segment.first_row);
-    if (compute_ == ComputeWeights::bf16) {
-      kernels_->pack_bf16(stream, {.in = from,
-                                   .out = whole_.as<std::uint16_t>() + segment.flat_offset,
-                                   .count = segment.count});
-    } else {
-      round_to_bf16(*kernels_, stream, rounding, from, whole_floats() + segment.flat_offset,
-                    segment.count);
-    }
+    round_to_bf16(*kernels_, stream, rounding, master(segment.parameter, segment.first_row),
+                  whole_floats() + segment.flat_offset, segment.count);
+  }
+}
+
+void GroupState::make_weights(kernels::Stream& stream, std::uint16_t* out) const {
+  TRAIN_CHECK(layout_->made, "the weights of {} are kept", group_->name);
+  pack_masters(stream, out);
+}
+
+// All rows of a group, where they lie as they do in the whole one, need one launch: between them is
+// nothing but padding.
+void GroupState::pack_masters(kernels::Stream& stream, std::uint16_t* out) const {
+  const std::vector<Segment>& segments = layout_->state.segments;
+  const bool alike =
+      layout_->made && std::all_of(segments.begin(), segments.end(), [&](const Segment& one) {
+        return one.packed_offset - segments.front().packed_offset ==
+               one.flat_offset - segments.front().flat_offset;
+      });
+  if (alike) {
+    const Segment& first = segments.front();
+    const Segment& last = segments.back();
+    kernels_->pack_bf16(stream, {.in = master(first.parameter, first.first_row),
+                                 .out = out + first.flat_offset,
+                                 .count = last.flat_offset + last.count - first.flat_offset});
+    return;
+  }
+  for (const Segment& segment : segments) {
+    kernels_->pack_bf16(stream, {.in = master(segment.parameter, segment.first_row),
+                                 .out = out + segment.flat_offset,
+                                 .count = segment.count});
   }
 }
 

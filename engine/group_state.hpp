@@ -38,7 +38,10 @@ class GroupState {
   [[nodiscard]] std::array<float*, kMostStates> states(std::size_t parameter,
                                                        std::int64_t row) const;
 
-  /// Compute weights of the whole group, flat; nullptr unless they are resident.
+  /// Enqueues that `out`, flat, becomes the bf16 weights of the whole group. REQUIRES:
+  /// GroupLayout::made.
+  void make_weights(kernels::Stream& stream, std::uint16_t* out) const;
+  /// Compute weights of the whole group, flat; nullptr unless they are resident, and not made.
   [[nodiscard]] Elements whole() const;
   /// The same where they are fp32 in memory.
   [[nodiscard]] float* whole_floats() const { return whole_.as<float>(); }
@@ -65,6 +68,9 @@ class GroupState {
   [[nodiscard]] std::size_t offloaded_bytes() const;
 
  private:
+  [[nodiscard]] bool keeps_whole() const { return layout_->resident && !layout_->made; }
+  /// Rounds the rows that are here into `out`, which is flat.
+  void pack_masters(kernels::Stream& stream, std::uint16_t* out) const;
   void make_states(kernels::MemoryKind kind);
   /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
   void initialise_bf16(const ModelShape& shape, const InitOptions& options);

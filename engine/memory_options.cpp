@@ -31,4 +31,6 @@ Offload offload_of(const configs::MemorySection& section) {
   return section.offload == "optimizer" ? Offload::optimizer : Offload::parameters;
 }
 
+bool makes_weights(const configs::MemorySection& section) { return section.bf16_weights == "made"; }
+
 }  // namespace train::engine

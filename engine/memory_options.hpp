@@ -17,5 +17,8 @@ enum class Offload : std::uint8_t {
 /// What [memory] asks for.
 [[nodiscard]] Checkpointing checkpointing_of(const configs::MemorySection& section);
 [[nodiscard]] Offload offload_of(const configs::MemorySection& section);
+/// Whether bf16 weights are made of the masters for each visit of a layer, where all masters are
+/// here.
+[[nodiscard]] bool makes_weights(const configs::MemorySection& section);
 
 }  // namespace train::engine

@@ -179,6 +179,9 @@ std::size_t RankEngine::nonfinite_at(std::int64_t lane, std::size_t unit, bool b
 
 ConstElements RankEngine::group_weights(std::size_t group, const LaneWork& work,
                                         UnitPlace place) const {
+  if (parts_->layout.group(group).made) {
+    return {parts_->made_weights.data(), parts_->layout.compute_dtype()};
+  }
   if (plan_.resident(group)) {
     return parts_->states[group].whole();
   }
@@ -227,6 +230,15 @@ UnitMemory RankEngine::memory_of(std::size_t unit, const LaneWork& work, UnitPla
   return memory;
 }
 
+// The units are computed one after the other, so one buffer does for all groups.
+void RankEngine::make_weights(kernels::Stream& stream, std::size_t unit) {
+  const std::size_t group = plan_.group_of(unit);
+  if (parts_->layout.group(group).made && parts_->made_group != group) {
+    parts_->states[group].make_weights(stream, parts_->made_weights.as<std::uint16_t>());
+    parts_->made_group = group;
+  }
+}
+
 void RankEngine::clear_probe(kernels::Stream& stream, std::size_t unit, bool backward,
                              const LaneWork& work, UnitPlace place) {
   // Padding is counted with the rest, and a shared leaf has another group's values there.
@@ -254,6 +266,7 @@ void RankEngine::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   if (with_gradient) {
     clear_probe(stream, unit, /*backward=*/false, work, place);
   }
+  make_weights(stream, unit);
   parts_->model.unit(unit).forward(stream, memory_of(unit, work, place, with_gradient), lane);
   if (unit + 1 == unit_count()) {
     (lane.with_gradient ? parts_->step_sums : parts_->eval_sums).to_host(stream, lane.sums);
@@ -269,6 +282,7 @@ void RankEngine::backward(kernels::Stream& stream, std::size_t unit, const LaneW
                           UnitPlace place) {
   stream.mark(mark_of("backward", unit, work));
   clear_probe(stream, unit, /*backward=*/true, work, place);
+  make_weights(stream, unit);
   const UnitMemory memory = memory_of(unit, work, place, true);
   parts_->model.unit(unit).backward(stream, memory, make_lane(work));
   const std::size_t group = plan_.group_of(unit);
@@ -314,6 +328,7 @@ bool RankEngine::diagnosed(std::int64_t step) const {
 const Optimizer& RankEngine::optimizer() const { return parts_->layout.optimizer(); }
 
 void RankEngine::settle_weights(kernels::Stream& stream) {
+  parts_->made_group.reset();
   for (const GroupState& state : parts_->states) {
     state.settle(stream, parts_->rounding);
   }

@@ -216,9 +216,9 @@ class RankEngine {
                                       UnitPlace place) const;
   [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,
                                      bool with_gradient) const;
+  void make_weights(kernels::Stream& stream, std::size_t unit);
   void clear_probe(kernels::Stream& stream, std::size_t unit, bool backward, const LaneWork& work,
                    UnitPlace place);
-
   [[nodiscard]] bool smaller_group(const CollectiveOp& op) const;
   void pack_refresh(kernels::Stream& stream, const CollectiveOp& op);
   void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/check.hpp"
+#include "engine/byte_sizes.hpp"
 #include "engine/optimizer/registry.hpp"
 
 namespace train::engine {
@@ -10,12 +11,6 @@ namespace {
 
 constexpr std::int64_t kRoundingElements = std::int64_t{1} << 18;
 constexpr std::int64_t kDoublesOfSums = sizeof(kernels::LossSums) / sizeof(double);
-
-std::size_t bytes_of(std::int64_t elements, std::size_t element_size) {
-  return static_cast<std::size_t>(elements) * element_size;
-}
-
-std::size_t floats(std::int64_t elements) { return bytes_of(elements, sizeof(float)); }
 
 /// Appends one range to a staged op.
 void append(StagedOp& op, std::vector<StagedOp::Range>& ranges, std::int64_t rank,
@@ -58,6 +53,8 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankEngine::Options& options
       compute_weights_(plan.precision().compute != "bf16" ? ComputeWeights::masters
                        : options.knows_bf16               ? ComputeWeights::bf16
                                                           : ComputeWeights::rounded),
+      makes_weights_(compute_weights_ == ComputeWeights::bf16 &&
+                     engine::makes_weights(options.memory)),
       offload_(offload_of(options.memory)),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
@@ -78,6 +75,21 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankEngine::Options& options
   set_blocks();
 }
 
+namespace {
+
+bool has_all_rows(const Part& part, const ShardGroup& group) {
+  std::int64_t rows = 0;
+  for (const Segment& segment : part.segments) {
+    rows += segment.rows;
+  }
+  for (const Parameter& parameter : group.parameters) {
+    rows -= parameter.rows;
+  }
+  return rows == 0;
+}
+
+}  // namespace
+
 GroupLayout RankLayout::make_group(std::size_t index) const {
   const ShardGroup& group = plan_->groups()[index];
   GroupLayout layout;
@@ -85,6 +97,8 @@ GroupLayout RankLayout::make_group(std::size_t index) const {
   layout.reduce = plan_->reduce_part(index, rank_);
   layout.flat = group.element_count;
   layout.resident = plan_->resident(index);
+  layout.made = makes_weights_ && layout.resident && !plan_->refreshed(index) &&
+                has_all_rows(layout.state, group);
   for (std::int64_t rank = 0; ranks_ > 1 && rank < ranks_; ++rank) {
     layout.owners.push_back(plan_->reduce_part(index, rank));
   }
@@ -310,6 +324,14 @@ std::int64_t RankLayout::rounding_elements() const {
   return compute_weights_ == ComputeWeights::rounded ? std::min(most, kRoundingElements) : 0;
 }
 
+std::int64_t RankLayout::made_elements() const {
+  std::int64_t most = 0;
+  for (const GroupLayout& group : groups_) {
+    most = std::max(most, group.made ? group.flat : 0);
+  }
+  return most;
+}
+
 std::int64_t RankLayout::optimizer_elements(std::size_t group) const {
   std::int64_t elements = 0;
   for (const Segment& segment : groups_[group].state.segments) {
@@ -358,72 +380,6 @@ std::int64_t RankLayout::eval_block(std::int64_t rank) const {
 }
 std::int64_t RankLayout::lane_block(std::int64_t rank) const {
   return lane_blocks_[static_cast<std::size_t>(rank)];
-}
-
-void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
-  const GroupLayout& layout = groups_[index];
-  if (layout.resident) {
-    memory.parameters_bytes += bytes_of(layout.flat, size_of(compute_dtype()));
-  }
-  std::size_t kept = 0;  // Besides what layers read.
-  if (compute_bf16() || !layout.resident) {
-    kept += floats(layout.state.element_count);
-  }
-  if (compute_bf16() && !layout.resident) {
-    kept += bytes_of(layout.state.element_count, sizeof(std::uint16_t));
-  }
-  const std::size_t optimizer = floats(optimizer_elements(index));
-  memory.parameters_bytes += kept;
-  memory.optimizer_bytes += optimizer;
-  memory.offloaded_bytes += offload_ == Offload::nothing ? 0 : optimizer;
-  memory.offloaded_bytes += offload_ == Offload::parameters ? kept : 0;
-  memory.gathered_bytes += bytes_of(layout.kept_here.element_count, compute_size());
-
-  const std::size_t own = bytes_of(layout.own_buffers, floats(layout.flat));
-  const std::size_t owner = bytes_of(layout.owner_buffers, floats(layout.reduce.element_count));
-  const std::size_t apart = layout.spread_apart ? floats(layout.state.element_count) : 0;
-  memory.gradients_bytes += gradient_bytes(index);
-  memory.lane_sums_bytes += own + owner + apart - gradient_bytes(index);
-}
-
-std::size_t RankLayout::gradient_bytes(std::size_t group) const {
-  // One buffer of those that a group has; the others are sums of lanes.
-  const GroupLayout& layout = groups_[group];
-  const Strategy strategy = plan_->groups()[group].strategy;
-  if (strategy == Strategy::none || strategy == Strategy::optimizer) {
-    return floats(layout.flat);
-  }
-  return floats(layout.spread_apart ? layout.state.element_count : layout.reduce.element_count);
-}
-
-ActivationOptions RankLayout::activations(const Checkpointing& checkpointing) const {
-  ActivationOptions options{.checkpointing = checkpointing, .dtype = compute_dtype()};
-  for (std::size_t index = 0; index < groups_.size(); ++index) {
-    if (groups_[index].in_activations) {
-      options.gradients.push_back(
-          {plan_->groups()[index].last_unit(), floats(groups_[index].flat)});
-    }
-  }
-  return options;
-}
-
-MemoryPlan RankLayout::memory() const {
-  MemoryPlan memory;
-  for (std::size_t index = 0; index < groups_.size(); ++index) {
-    add_group(memory, index);
-  }
-  memory.gathered_bytes +=
-      bytes_of(gather_buffers_, bytes_of(gather_elements_, size_of(compute_dtype())));
-  memory.transfer_bytes =
-      kStagingSlots * (staging_bytes(Channel::gather) + staging_bytes(Channel::reduce)) +
-      bytes_of(leaf_buffers_, floats(leaf_elements_)) + floats(sum_scratch_elements());
-  memory.buffers_bytes =
-      lane_slot_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
-      bytes_of(eval_block(ranks_), sizeof(kernels::LossSums)) +
-      bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
-      bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
-      optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double));
-  return memory;
 }
 
 std::int64_t padded(std::int64_t elements) {

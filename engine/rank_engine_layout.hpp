@@ -38,7 +38,8 @@ struct GroupLayout {
   std::int64_t flat = 0;           ///< Elements of the whole group.
   std::int64_t own_buffers = 0;    ///< Of this rank's tree over its lanes; 0: it has none.
   std::int64_t owner_buffers = 0;  ///< Of the tree over all lanes' `reduce` rows; 0: none.
-  bool resident = true;            ///< Whole compute weights stay here.
+  bool resident = true;            ///< Whole compute weights stay here, or
+  bool made = false;               ///< are made of the masters, which are all here, when needed.
   bool in_activations = false;     ///< `own_buffers` is one, which lies where activations did.
   bool spread_apart = false;       ///< Spread gradients have a buffer of their own (`state`).
 };
@@ -98,6 +99,8 @@ class RankLayout {
   [[nodiscard]] std::int64_t sum_scratch_elements() const;
   /// Elements through which masters are rounded; 0: none.
   [[nodiscard]] std::int64_t rounding_elements() const;
+  /// Elements of the largest group whose weights are made; 0: none.
+  [[nodiscard]] std::int64_t made_elements() const;
   /// Elements of all state tensors that the optimizer keeps of a group here, padding included.
   [[nodiscard]] std::int64_t optimizer_elements(std::size_t group) const;
   /// What the largest update here needs for itself; 0: nothing.
@@ -140,6 +143,7 @@ class RankLayout {
   std::int64_t rank_;
   std::int64_t ranks_;
   ComputeWeights compute_weights_;
+  bool makes_weights_;
   Offload offload_;
   bool reduce_bf16_;
   SumOrder order_;

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include "engine/base/check.hpp"
+#include "engine/byte_sizes.hpp"
 
 namespace train::engine {
 namespace {
-
-std::size_t bytes(std::int64_t count, std::size_t size) {
-  return static_cast<std::size_t>(count) * size;
-}
 
 std::vector<kernels::Buffer> make_shared(std::int64_t count, std::size_t size_bytes,
                                          const char* name, kernels::MemoryKind kind) {
@@ -64,29 +61,32 @@ void RankEngine::Parts::make_gradients(const kernels::KernelTable& kernels, cons
                              group.owner_buffers, "reduced gradients of " + name);
     }
     if (group.spread_apart) {
-      gradient.spread = {bytes(group.state.element_count, sizeof(float)),
+      gradient.spread = {bytes_of(group.state.element_count, sizeof(float)),
                          "spread gradients of " + name, kernels.device->memory};
     }
-    gradient.kept = {bytes(group.kept_here.element_count, layout.compute_size()),
+    gradient.kept = {bytes_of(group.kept_here.element_count, layout.compute_size()),
                      "kept weights of " + name, kernels.device->memory};
   }
 }
 
 void RankEngine::Parts::make_buffers(const kernels::KernelTable& kernels, const Options& options) {
   const kernels::MemoryKind kind = kernels.device->memory;
-  gather_buffers = make_shared(
-      layout.gather_buffers(),
-      bytes(layout.gather_elements(), kernels::size_of(layout.compute_dtype())), "gathered", kind);
-  leaves = make_shared(layout.leaf_buffers(), bytes(layout.leaf_elements(), sizeof(float)),
+  gather_buffers =
+      make_shared(layout.gather_buffers(),
+                  bytes_of(layout.gather_elements(), kernels::size_of(layout.compute_dtype())),
+                  "gathered", kind);
+  leaves = make_shared(layout.leaf_buffers(), bytes_of(layout.leaf_elements(), sizeof(float)),
                        "gradient leaf", kind);
-  sum_scratch = {bytes(layout.sum_scratch_elements(), sizeof(float)), "received sum", kind};
-  rounding = {bytes(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights", kind};
-  row_sums = {bytes(layout.norm_rows(), sizeof(double)), "row sums", kind};
+  sum_scratch = {bytes_of(layout.sum_scratch_elements(), sizeof(float)), "received sum", kind};
+  made_weights = {bytes_of(layout.made_elements(), size_of(layout.compute_dtype())), "made weights",
+                  kind};
+  rounding = {bytes_of(layout.rounding_elements(), sizeof(std::uint16_t)), "rounded weights", kind};
+  row_sums = {bytes_of(layout.norm_rows(), sizeof(double)), "row sums", kind};
   optimizer_scratch = {layout.optimizer_scratch_bytes(), "scratch of the optimizer", kind};
-  optimizer_sums = {kernels, bytes(layout.optimizer_sums(), sizeof(double)),
+  optimizer_sums = {kernels, bytes_of(layout.optimizer_sums(), sizeof(double)),
                     "row sums of the optimizer"};
-  const std::size_t slots =
-      bytes(options.batch.micro_batch * options.seq_len * options.lane_slots, sizeof(std::int32_t));
+  const std::size_t slots = bytes_of(
+      options.batch.micro_batch * options.seq_len * options.lane_slots, sizeof(std::int32_t));
   tokens = {kernels, slots, "lane tokens"};
   targets = {kernels, slots, "lane targets"};
 }
@@ -108,10 +108,10 @@ void RankEngine::Parts::make_staging(const kernels::KernelTable& kernels) {
 void RankEngine::Parts::make_blocks(const kernels::KernelTable& kernels, const ShardPlan& plan) {
   const std::int64_t ranks = layout.ranks();
   const std::size_t lane_counts = 2 * plan.unit_count() * sizeof(std::int64_t);
-  step_sums = {kernels, bytes(layout.step_block(ranks), sizeof(double)), "norms and loss sums"};
-  eval_sums = {kernels, bytes(layout.eval_block(ranks), sizeof(kernels::LossSums)),
+  step_sums = {kernels, bytes_of(layout.step_block(ranks), sizeof(double)), "norms and loss sums"};
+  eval_sums = {kernels, bytes_of(layout.eval_block(ranks), sizeof(kernels::LossSums)),
                "evaluation loss sums"};
-  nonfinite = {kernels, bytes(layout.lane_block(ranks), lane_counts), "non-finite counts"};
+  nonfinite = {kernels, bytes_of(layout.lane_block(ranks), lane_counts), "non-finite counts"};
   step_sums_at.resize(static_cast<std::size_t>(layout.lane_block(ranks)));
   lane_at.resize(step_sums_at.size());
   eval_sums_at.resize(static_cast<std::size_t>(layout.eval_block(ranks)));

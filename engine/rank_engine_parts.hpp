@@ -63,6 +63,8 @@ struct RankEngine::Parts {
   // counts of NaN and Inf. The host's copies are whole, the device's hold this rank's block alone.
   MirroredBuffer step_sums, eval_sums, nonfinite;
   std::vector<std::int64_t> step_sums_at, eval_sums_at, lane_at;  // By lane.
+  kernels::Buffer made_weights;           // Of the group that was computed last, where they are
+  std::optional<std::size_t> made_group;  // made of its masters; none: they have changed since.
   NormTree norms;
   std::vector<double> unit_squares;
   MirroredBuffer scalars;

@@ -137,7 +137,7 @@ MemoryPlan RankEngine::allocated() const {
     memory.gradients_bytes += kept;
     memory.lane_sums_bytes += all - kept;
   }
-  memory.gathered_bytes += sum(parts_->gather_buffers);
+  memory.gathered_bytes += sum(parts_->gather_buffers) + parts_->made_weights.size_bytes();
   memory.transfer_bytes = sum(parts_->leaves) + parts_->sum_scratch.size_bytes();
   for (const auto& channel : parts_->staging) {
     for (const MirroredBuffer& slot : channel) {

@@ -41,7 +41,6 @@ constexpr double kMostGrowth_mib = 16;
 #endif
 
 // ---- The processes: this program again, in a directory of its own. ----
-
 /// Set for them alone: who names a test by hand shall not get their files into his directory.
 constexpr const char* kIsProcess = "HEAD_DOOR_TEST_PROCESS";
 

@@ -123,6 +123,7 @@ const std::vector<std::string> kKnownKeys = {"run.name",
                                              "memory.activation_checkpointing",
                                              "memory.checkpointed_part",
                                              "memory.offload",
+                                             "memory.bf16_weights",
                                              "train.freeze",
                                              "runtime.threads",
                                              "runtime.device"};

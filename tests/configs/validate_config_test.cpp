@@ -176,6 +176,29 @@ TEST_CASE("validate_config: keys of text or integer", "[configs][validate_config
             .empty());
 }
 
+TEST_CASE("validate_config: bf16 weights are made only where there are fp32 ones to make them of",
+          "[configs][validate_config]") {
+  const std::string made = "memory.bf16_weights=made";
+  check_refused(made, "layers read fp32 weights");
+  check_refused("memory.bf16_weights=lost", "\"kept\", \"made\"");
+  const std::vector<std::string> one = {"runtime.device=cuda", "precision.compute=bf16", made};
+  const auto with = [&](std::vector<std::string> keys) {
+    keys.insert(keys.begin(), one.begin(), one.end());
+    return verdict(keys);
+  };
+  CHECK(with({}).empty());
+  CHECK(with({"precision.compute=fp32"}).find("layers read fp32 weights") != std::string::npos);
+  CHECK(with({"memory.offload=optimizer"}).empty());
+  CHECK(with({"memory.offload=parameters"}).find("leaves the fp32 weights to the host") !=
+        std::string::npos);
+  for (const std::string strategy : {"optimizer", "gradient"}) {
+    CHECK(with({"parallel.strategy=" + strategy}).empty());
+    CHECK(with({"parallel.strategy=" + strategy, "parallel.ranks=2"})
+              .find("no rank has all of a layer's fp32 weights") != std::string::npos);
+  }
+  CHECK(with({"parallel.strategy=none", "parallel.ranks=2"}).empty());
+}
+
 TEST_CASE("validate_config: ranks, groups and nodes fit each other", "[configs][validate_config]") {
   CHECK(verdict({"batch.lanes=6", "parallel.ranks=6"}).empty());
   CHECK(verdict({"batch.lanes=6", "parallel.ranks=7"}) ==

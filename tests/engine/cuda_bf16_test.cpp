@@ -139,7 +139,15 @@ TEST_CASE("cuda bf16: any number of ranks has the same bits", "[.gpu][engine][P1
     }
   }
   options.memory.offload = "none";
+  for (const char* strategy : {"none", "full"}) {
+    INFO("weights made of the masters, " << strategy);
+    options.parallel.strategy = strategy;
+    options.memory.bf16_weights = "made";
+    CHECK(trace_of(options) == alone);
+  }
   options.parallel = testing::small_options(Architecture::enoki).parallel;
+  CHECK(trace_of(options) == alone);
+  options.memory.bf16_weights = "kept";
   options.precision.compute = "fp32";
   CHECK(trace_of(options) != alone);
 }
@@ -155,6 +163,17 @@ TEST_CASE("cuda bf16: memory is what was planned, and half of fp32's", "[.gpu][e
   const WorldStep bf16(*kernels::cuda_backend(), options);
   const MemoryPlan half = bf16.rank(0).allocated();
   CHECK(half == plan_memory(bf16.rank(0).options()));
+  options.parallel.strategy = "none";
+  const WorldStep kept(*kernels::cuda_backend(), options);
+  options.memory.bf16_weights = "made";
+  const WorldStep made(*kernels::cuda_backend(), options);
+  const MemoryPlan less = made.rank(0).allocated();
+  CHECK(less == plan_memory(made.rank(0).options()));
+  CHECK(less.parameters_bytes * 3 == kept.rank(0).allocated().parameters_bytes * 2);
+  CHECK(less.gathered_bytes > 0);
+  CHECK(less.gathered_bytes * 2 < less.parameters_bytes);
+  options.memory.bf16_weights = "kept";
+  options.parallel.strategy = "full";
   options.precision.compute = "fp32";
   const WorldStep fp32(*kernels::cuda_backend(), options);
   const MemoryPlan whole = fp32.rank(0).allocated();

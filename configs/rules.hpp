@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "configs/validate_config.hpp"
+
+// What validate_config() is put together from; for files of this folder.
+namespace train::configs {
+
+/// A mistake of the user's at `key`: where it was set, its name, and `rule`, which begins with what
+/// is wrong and ends with the mend.
+[[nodiscard]] Error broken(const Places& places, std::string_view key, const std::string& rule);
+
+/// Whether what [memory] asks for can be had of this device, precision and strategy.
+[[nodiscard]] Status check_memory(const RunConfig& config, const Places& places);
+
+}  // namespace train::configs
