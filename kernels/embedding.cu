@@ -124,22 +124,27 @@ struct FrequentTile {
   static constexpr int rows = n == 1 ? 32 : 64 * static_cast<int>(sizeof(float) / sizeof(T));
   static constexpr int row_pieces = slice_columns / n;
   static constexpr int pieces = rows * row_pieces / block_threads;  // Of a thread.
+  TokenAt items[pieces];
   Piece<T, n> piece[pieces];
 
   [[nodiscard]] static __device__ int row_of(int k) {
     return (k * block_threads + static_cast<int>(threadIdx.x)) / row_pieces;
   }
 
-  __device__ void load(const EmbeddingBackwardParams& p, const TokenAt* ordered, std::int64_t first,
-                       std::int32_t token) {
-    const std::int64_t slice = static_cast<std::int64_t>(blockIdx.y) * slice_columns;
-    TokenAt items[pieces];  // All of them first: none waits for the rows of another one.
+  /// Reads which rows are the tile's, from place `first` of the order on: a tile ahead, so that
+  /// load() waits for nothing.
+  __device__ void find(const EmbeddingBackwardParams& p, const TokenAt* ordered,
+                       std::int64_t first) {
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
       const std::int64_t i = first + row_of(k);
       items[k] = ordered[min(i, p.rows - 1)];
       items[k].token = i < p.rows ? items[k].token : -1;
     }
+  }
+  /// Reads those that find() has found and that are of `token`.
+  __device__ void load(const EmbeddingBackwardParams& p, std::int32_t token) {
+    const std::int64_t slice = static_cast<std::int64_t>(blockIdx.y) * slice_columns;
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
       const int at = k * block_threads + static_cast<int>(threadIdx.x);
@@ -198,7 +203,9 @@ __global__ void __launch_bounds__(block_threads)
   float* dweight = p.dweight + token * p.cols + column;
   float sum = mine && p.accumulate ? *dweight : 0.0F;
   Tile next;
-  next.load(p, ordered, first, token);
+  next.find(p, ordered, first);
+  next.load(p, token);
+  next.find(p, ordered, first + Tile::rows);
   int count = Tile::rows;
   for (std::int64_t i = first; count == Tile::rows; i += Tile::rows) {
     next.store(tile);
@@ -216,7 +223,8 @@ __global__ void __launch_bounds__(block_threads)
       count += __popc(there[word]);
     }
     if (count == Tile::rows) {
-      next.load(p, ordered, i + Tile::rows, token);
+      next.load(p, token);
+      next.find(p, ordered, i + 2 * Tile::rows);
     }
     if (mine) {
 #pragma unroll 16
