@@ -1,27 +1,39 @@
 #include "kernels/ademamix.hpp"
-#include "kernels/launch.cuh"
 #include "kernels/optimizer_factors.hpp"
+#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
 struct AdemamixEach {
-  AdemamixParams p;
+  AdemamixParams a;
   AdemamixFactors f;
-  __device__ void operator()(std::int64_t i) const {
-    if (p.gate->poisoned != 0) {
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    if (a.gate->poisoned != 0) {
       return;
     }
-    const float g = p.gate->grad_scale * p.g[i];
-    const float fast = fmaf(f.beta1, p.fast[i], f.one_minus_beta1 * g);
-    const float slow = fmaf(f.beta3, p.slow[i], f.one_minus_beta3 * g);
-    const float v = fmaf(f.beta2, p.v[i], f.one_minus_beta2 * (g * g));
-    const float denominator = fmaf(sqrtf(v), f.inverse_root_correction2, f.eps);
-    const float mixed = fmaf(fast, f.inverse_correction1, f.alpha * slow);
-    p.p[i] = fmaf(-f.lr, mixed / denominator, f.keep * p.p[i]);
-    p.fast[i] = fast;
-    p.slow[i] = slow;
-    p.v[i] = v;
+    const float grad_scale = a.gate->grad_scale;
+    const Several<float, n> gradient(a.g, i);
+    Several<float, n> p(a.p, i);
+    Several<float, n> fast(a.fast, i);
+    Several<float, n> slow(a.slow, i);
+    Several<float, n> second(a.v, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float g = grad_scale * gradient.value[j];
+      fast.value[j] = fmaf(f.beta1, fast.value[j], f.one_minus_beta1 * g);
+      slow.value[j] = fmaf(f.beta3, slow.value[j], f.one_minus_beta3 * g);
+      const float v = fmaf(f.beta2, second.value[j], f.one_minus_beta2 * (g * g));
+      const float denominator = fmaf(sqrtf(v), f.inverse_root_correction2, f.eps);
+      const float mixed = fmaf(fast.value[j], f.inverse_correction1, f.alpha * slow.value[j]);
+      p.value[j] = fmaf(-f.lr, mixed / denominator, f.keep * p.value[j]);
+      second.value[j] = v;
+    }
+    p.store(a.p, i);
+    fast.store(a.fast, i);
+    slow.store(a.slow, i);
+    second.store(a.v, i);
   }
 };
 
@@ -29,7 +41,8 @@ struct AdemamixEach {
 
 void ademamix_update(Stream& stream, const AdemamixParams& params) {
   submit(stream, params, [](CudaStream& native, const AdemamixParams& p) {
-    launch_each(native, p.count, AdemamixEach{p, factors_of(p)});
+    launch_several<4>(native, p.count, aligned_to_vectors(p.p, p.g, p.fast, p.slow, p.v),
+                      AdemamixEach{p, factors_of(p)});
   });
 }
 

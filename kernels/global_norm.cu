@@ -12,10 +12,21 @@ __global__ void __launch_bounds__(block_threads) row_square_sums_kernel(RowSquar
   const std::int64_t row = thread_index() / row_sum_lanes;
   const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
   const bool inside = row < p.rows;
+  constexpr int at_once = 16;  // Elements on their way to a thread.
+  const float* x = p.x + row * p.cols;
   double sum = 0.0;
-  for (std::int64_t c = lane; inside && c < p.cols; c += row_sum_lanes) {
-    const double value = p.x[row * p.cols + c];
-    sum += value * value;
+  for (std::int64_t begin = lane; inside && begin < p.cols; begin += at_once * row_sum_lanes) {
+    float values[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const std::int64_t c = begin + i * row_sum_lanes;
+      values[i] = c < p.cols ? x[c] : 0.0F;  // Which changes no sum of squares.
+    }
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const double value = values[i];
+      sum = fma(value, value, sum);  // The square of a float is exact in double.
+    }
   }
   sum = fold_row_sum(sum);
   if (inside && lane == 0) {

@@ -55,6 +55,16 @@ void allow_shared_bytes(void (*kernel)(Params...), std::size_t size_bytes) {
                                         static_cast<int>(size_bytes)));
 }
 
+/// The dynamic and static shared memory that a block of the current device may have at most.
+inline std::int64_t most_shared_bytes() {
+  int device = 0;
+  int size_bytes = 0;
+  TRAIN_CUDA_CHECK(cudaGetDevice(&device));
+  TRAIN_CUDA_CHECK(
+      cudaDeviceGetAttribute(&size_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return size_bytes;
+}
+
 /// Blocks for `count` items of `per_block`; grids of one dimension have room for 2^31.
 inline dim3 blocks_of(std::int64_t count, std::int64_t per_block) {
   return dim3(static_cast<unsigned>(divide_up(count, per_block)));

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 #include "kernels/launch.cuh"
 
 // Sums and maxima over threads, each in one order whatever the machine does.
@@ -23,6 +25,15 @@ __device__ float warp_max(float value) {
 #pragma unroll
   for (int offset = lanes / 2; offset > 0; offset /= 2) {
     value = fmaxf(value, __shfl_xor_sync(all_lanes, value, offset));
+  }
+  return value;
+}
+
+template <int lanes = warp_size>
+__device__ std::int32_t warp_min(std::int32_t value) {
+#pragma unroll
+  for (int offset = lanes / 2; offset > 0; offset /= 2) {
+    value = min(value, __shfl_xor_sync(all_lanes, value, offset));
   }
   return value;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -44,14 +45,23 @@ class KernelBench {
     return reinterpret_cast<float*>(
         filled(static_cast<std::size_t>(count) * sizeof(float), 0x007FFFFFU, 0x3F000000U));
   }
-  std::int32_t* ids(std::int64_t count, std::int64_t vocabulary) {
+  /// Ids that come about as often as tokens of a text do: the k-th with 1 / k.
+  struct Ids {
+    std::int32_t* data = nullptr;
+    std::int64_t distinct = 0;
+  };
+  Ids ids(std::int64_t count, std::int64_t vocabulary) {
     std::vector<std::int32_t> values(static_cast<std::size_t>(count));
     for (std::int32_t& value : values) {
-      value = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(vocabulary));
+      const double uniform = static_cast<double>(random()) / 4294967296.0;
+      value =
+          static_cast<std::int32_t>(std::pow(static_cast<double>(vocabulary + 1), uniform) - 1.0);
     }
-    void* data = empty(values.size() * sizeof(std::int32_t));
-    kernels().device->copy(data, values.data(), values.size() * sizeof(std::int32_t));
-    return static_cast<std::int32_t*>(data);
+    Ids ids{.data = empty<std::int32_t>(values.size() * sizeof(std::int32_t))};
+    kernels().device->copy(ids.data, values.data(), values.size() * sizeof(std::int32_t));
+    std::sort(values.begin(), values.end());
+    ids.distinct = std::unique(values.begin(), values.end()) - values.begin();
+    return ids;
   }
   template <class T = std::byte>
   T* empty(std::size_t size_bytes) {
@@ -267,6 +277,7 @@ void updates(KernelBench& bench, std::int64_t count) {
   const float* g = bench.fp32(count);
   float* m = bench.fp32(count);
   float* v = bench.positive(count);
+  float* w = bench.fp32(count);
   auto* half = reinterpret_cast<std::uint16_t*>(bench.bf16(count));
   const UpdateGate open;
   auto* gate = bench.empty<UpdateGate>(sizeof(UpdateGate));
@@ -277,6 +288,31 @@ void updates(KernelBench& bench, std::int64_t count) {
     bench.kernels().adamw_update(
         stream,
         {.p = p, .g = g, .m = m, .v = v, .gate = gate, .count = count, .step = 10, .lr = 1e-4});
+  });
+  bench.row(fmt::format("ademamix_update {}", count), 0, 36 * elements, [&](Stream& stream) {
+    bench.kernels().ademamix_update(stream, {.p = p,
+                                             .g = g,
+                                             .fast = m,
+                                             .slow = w,
+                                             .v = v,
+                                             .gate = gate,
+                                             .count = count,
+                                             .step = 10,
+                                             .lr = 1e-4});
+  });
+  bench.row(fmt::format("dana_update {}", count), 0, 28 * elements, [&](Stream& stream) {
+    bench.kernels().dana_update(stream, {.p = p,
+                                         .g = g,
+                                         .m = m,
+                                         .v = v,
+                                         .gate = gate,
+                                         .rows = count / 1024,
+                                         .cols = 1024,
+                                         .step = 10,
+                                         .lr = 1e-4});
+  });
+  bench.row(fmt::format("muon_momentum {}", count), 0, 16 * elements, [&](Stream& stream) {
+    bench.kernels().muon_momentum(stream, {.g = g, .m = m, .x = w, .gate = gate, .count = count});
   });
   bench.row(fmt::format("row_square_sums {}", count), 0, 4 * elements, [&](Stream& stream) {
     bench.kernels().row_square_sums(stream,
@@ -295,29 +331,38 @@ void ends(KernelBench& bench, std::int64_t rows, std::int64_t cols, std::int64_t
           std::int64_t chunk_rows) {
   const std::byte* x = bench.bf16(rows * cols);
   const std::byte* weight = bench.bf16(vocab * cols);
-  const std::int32_t* tokens = bench.ids(rows, vocab);
+  const KernelBench::Ids ids = bench.ids(rows, vocab);
+  const std::int32_t* tokens = ids.data;
   auto* dx = bench.bf16(rows * cols);
   float* dweight = bench.fp32(vocab * cols);
   float* logits = bench.fp32(chunk_rows * vocab);
   auto* terms = bench.empty<double>(static_cast<std::size_t>(rows * 4) * sizeof(double));
   auto* sums = bench.empty<LossSums>(sizeof(LossSums));
   const auto elements = static_cast<double>(rows * cols);
+  const auto head_loss = [&](Stream& stream, std::int64_t width) {
+    bench.kernels().head_loss(stream, {.x = x,
+                                       .weight = weight,
+                                       .targets = tokens,
+                                       .sums = sums,
+                                       .dx = dx,
+                                       .dweight = dweight,
+                                       .logits = logits,
+                                       .row_terms = terms,
+                                       .rows = rows,
+                                       .cols = width,
+                                       .vocab = vocab,
+                                       .chunk_rows = chunk_rows,
+                                       .dtype = DType::bf16});
+  };
   bench.row(fmt::format("head_loss {} x {} -> {} by {}", rows, cols, vocab, chunk_rows),
-            6.0 * elements * static_cast<double>(vocab), 0, [&](Stream& stream) {
-              bench.kernels().head_loss(stream, {.x = x,
-                                                 .weight = weight,
-                                                 .targets = tokens,
-                                                 .sums = sums,
-                                                 .dx = dx,
-                                                 .dweight = dweight,
-                                                 .logits = logits,
-                                                 .row_terms = terms,
-                                                 .rows = rows,
-                                                 .cols = cols,
-                                                 .vocab = vocab,
-                                                 .chunk_rows = chunk_rows,
-                                                 .dtype = DType::bf16});
-            });
+            6.0 * elements * static_cast<double>(vocab), 0,
+            [&](Stream& stream) { head_loss(stream, cols); });
+  // Of so few columns that nearly all of it is logits: written by a product, read and replaced by
+  // the loss, and read by two products.
+  constexpr std::int64_t few = 16;
+  bench.row(fmt::format("head_loss {} x {} -> {} by {}", rows, few, vocab, chunk_rows), 0,
+            14.0 * static_cast<double>(rows) * static_cast<double>(vocab),
+            [&](Stream& stream) { head_loss(stream, few); });
   bench.row(fmt::format("embedding_forward {} x {}", rows, cols), 0, 4 * elements,
             [&](Stream& stream) {
               bench.kernels().embedding_forward(stream, {.tokens = tokens,
@@ -328,16 +373,23 @@ void ends(KernelBench& bench, std::int64_t rows, std::int64_t cols, std::int64_t
                                                          .vocab = vocab,
                                                          .dtype = DType::bf16});
             });
-  bench.row(fmt::format("embedding_backward {} x {}", rows, cols), 0,
-            2 * elements + 4 * static_cast<double>(vocab * cols), [&](Stream& stream) {
-              bench.kernels().embedding_backward(stream, {.tokens = tokens,
-                                                          .dout = x,
-                                                          .dweight = dweight,
-                                                          .rows = rows,
-                                                          .cols = cols,
-                                                          .vocab = vocab,
-                                                          .dtype = DType::bf16});
-            });
+  const auto backward = [&](const char* name, bool accumulate, double bytes) {
+    bench.row(fmt::format("embedding_backward {} x {}{}", rows, cols, name), 0, bytes,
+              [&, accumulate](Stream& stream) {
+                bench.kernels().embedding_backward(stream, {.tokens = tokens,
+                                                            .dout = x,
+                                                            .dweight = dweight,
+                                                            .rows = rows,
+                                                            .cols = cols,
+                                                            .vocab = vocab,
+                                                            .accumulate = accumulate,
+                                                            .dtype = DType::bf16});
+              });
+  };
+  // Zeros everywhere, and once more where a token comes; or what is there, read and written.
+  const auto touched = static_cast<double>(ids.distinct * cols);
+  backward("", false, 2 * elements + 4 * static_cast<double>(vocab * cols) + 4 * touched);
+  backward(", accumulate", true, 2 * elements + 8 * touched);
   bench.forget();
 }
 

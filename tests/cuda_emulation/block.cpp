@@ -17,7 +17,6 @@ namespace {
 
 constexpr unsigned warp = 32;
 constexpr std::size_t stack_bytes = 64 << 10;
-constexpr std::size_t most_shared_bytes = 163 << 10;  // Of compute capability 8.0.
 
 struct Thread {
   enum class State : std::uint8_t { ready, at_warp, at_block, done };
@@ -203,20 +202,29 @@ std::uint64_t exchange(std::uint64_t bits, unsigned lane) {
   return result;
 }
 
-std::uint32_t ballot(bool value) {
+namespace {
+
+/// Bit i: thread i of this warp still runs and shows `expected`, when all have shown `bits`.
+std::uint32_t lanes_that_show(std::uint64_t bits, std::uint64_t expected) {
   const unsigned me = block().current();
   const unsigned first = me / warp * warp;
-  block().thread(me).bits = value ? 1 : 0;
+  block().thread(me).bits = bits;
   wait_for_warp();
-  std::uint32_t bits = 0;
+  std::uint32_t lanes = 0;
   for (unsigned lane = 0; lane < warp && first + lane < block().count(); ++lane) {
     const Thread& thread = block().thread(first + lane);
-    const bool counts = thread.state != Thread::State::done && thread.bits != 0;
-    bits |= counts ? 1U << lane : 0U;
+    const bool counts = thread.state != Thread::State::done && thread.bits == expected;
+    lanes |= counts ? 1U << lane : 0U;
   }
   wait_for_warp();
-  return bits;
+  return lanes;
 }
+
+}  // namespace
+
+std::uint32_t ballot(bool value) { return lanes_that_show(value ? 1 : 0, 1); }
+
+std::uint32_t lanes_with(std::uint64_t bits) { return lanes_that_show(bits, bits); }
 
 WarpWords WarpWords::show(int instruction, std::initializer_list<std::uint32_t> words) {
   const unsigned me = block().current();
@@ -274,18 +282,6 @@ void wait_for_copies(unsigned pending) {
       }
     }
   }
-}
-
-bool any_of_block(bool value) {
-  block().thread(block().current()).bits = value ? 1 : 0;
-  wait_for_block();
-  bool any = false;
-  for (unsigned i = 0; i < block().count(); ++i) {
-    const Thread& thread = block().thread(i);
-    any |= thread.state != Thread::State::done && thread.bits != 0;
-  }
-  wait_for_block();
-  return any;
 }
 
 std::byte* dynamic_shared_memory() { return block().shared(); }

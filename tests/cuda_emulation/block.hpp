@@ -26,6 +26,8 @@ struct Place {
 };
 [[nodiscard]] const Place& here();
 
+constexpr int most_shared_bytes = 163 << 10;  // Of a block, with compute capability 8.0.
+
 /// Runs body() once for each thread of each block. Shared memory, static and dynamic, keeps what
 /// the block before has left: garbage, as on a device. One grid at a time in the process. Throws
 /// std::logic_error when threads wait for some that never come.
@@ -39,6 +41,8 @@ void wait_for_warp();
 [[nodiscard]] std::uint64_t exchange(std::uint64_t bits, unsigned lane);
 /// Bit i: `value` of thread i of this warp, 0 of one that has ended; all that still run call it.
 [[nodiscard]] std::uint32_t ballot(bool value);
+/// Bit i: thread i of this warp shows the same `bits` as this one; all that still run call it.
+[[nodiscard]] std::uint32_t lanes_with(std::uint64_t bits);
 /// What an instruction of a whole warp shows to the other lanes, in words of 32 bits; lane(i) is
 /// good until the next instruction of this thread. Every thread of the warp calls show() with the
 /// same `instruction`, or the grid ends with std::logic_error.
@@ -65,8 +69,6 @@ void wait_for_copies(unsigned pending);
 
 /// This thread's number in its warp.
 [[nodiscard]] unsigned lane_index();
-/// Whether `value` holds for any thread of the block that still runs; all of them call it.
-[[nodiscard]] bool any_of_block(bool value);
 
 /// Of the running block; filled with NaN before the first grid.
 [[nodiscard]] std::byte* dynamic_shared_memory();

@@ -33,7 +33,7 @@ TEST_CASE("emulation: threads see each other's values, and not those of who has 
           "[cuda][emulation]") {
   std::vector<std::uint64_t> seen(64);
   std::vector<std::uint32_t> votes(64);
-  bool any = false;
+  std::vector<std::uint32_t> like_me(64);
   run_grid({1}, {64}, 0, [&] {
     const unsigned me = here().thread.x;
     if (me == 40) {
@@ -41,13 +41,14 @@ TEST_CASE("emulation: threads see each other's values, and not those of who has 
     }
     seen[me] = exchange(100 + me, lane_index() ^ 1U);
     votes[me] = ballot(me % 32 < 2);
-    any |= any_of_block(me == 63);
+    like_me[me] = lanes_with(me % 16);
   });
   CHECK(seen[6] == 107);
   CHECK(seen[63] == 162);
   CHECK(votes[5] == 3);
   CHECK(votes[33] == 3);
-  CHECK(any);
+  CHECK(like_me[5] == 0x00200020U);
+  CHECK(like_me[56] == 0x01000000U);
 }
 
 TEST_CASE("emulation: a barrier that some never reach is an error", "[cuda][emulation]") {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <strings.h>
-
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -42,7 +40,6 @@ using std::min;
 
 inline void __syncthreads() { cuda_emulation::wait_for_block(); }
 inline void __syncwarp() { cuda_emulation::wait_for_warp(); }
-inline int __syncthreads_or(int value) { return cuda_emulation::any_of_block(value != 0) ? 1 : 0; }
 
 namespace cuda_emulation {
 
@@ -75,7 +72,15 @@ inline unsigned __ballot_sync(unsigned /*lanes*/, int value) {
   return cuda_emulation::ballot(value != 0);
 }
 
-inline int __ffs(int value) { return ffs(value); }
+template <class T>
+unsigned __match_any_sync(unsigned /*lanes*/, T value) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  return cuda_emulation::lanes_with(bits);
+}
+
+inline int __popc(unsigned value) { return std::popcount(value); }
 inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
 inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float normcdff(float x) {
@@ -99,7 +104,11 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotR
 enum { cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1 };
 enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor };
+enum cudaDeviceAttr {
+  cudaDevAttrComputeCapabilityMajor,
+  cudaDevAttrComputeCapabilityMinor,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin
+};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
@@ -164,7 +173,14 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 8 : 0;
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 8
+           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin
+               ? cuda_emulation::most_shared_bytes
+               : 0;
+  return cudaSuccess;
+}
+inline cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
   return cudaSuccess;
 }
 inline cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {

@@ -14,7 +14,7 @@ bool is_cuda(const SourceFile& file) {
 
 Findings check_cuda(const SourceTree& tree) {
   static const std::regex kAtomic("\\batomic[A-Z]\\w*\\s*\\(");
-  static const std::regex kInteger("unsigned long long|&fault->found");
+  static const std::regex kInteger("unsigned long long|&fault->found|, 1U\\)");
   static const std::regex kFast("\\b__(expf|logf|powf|sinf|cosf|fdividef|frcp_\\w+)\\s*\\(");
   Findings findings;
   for (const SourceFile& file : tree) {

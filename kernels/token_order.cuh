@@ -1,0 +1,174 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/fault.cuh"
+#include "kernels/launch.cuh"
+
+// Positions in the order of their tokens, those of one token in the order of positions: a radix
+// sort from the lowest digit up, each pass of which keeps the order of equal digits. Two passes for
+// vocabularies below 2^18: four kernels of a few microseconds at 32768 rows. Comparing each two
+// positions would take 10^9 comparisons there, of which a device makes 10^13 a second, and sixteen
+// times as many at 131072 rows.
+namespace train::kernels::cuda {
+
+/// A position, and its token; the vocabulary's size, and so the last ones, where the token is
+/// unknown.
+struct alignas(8) TokenAt {
+  std::int32_t token;
+  std::int32_t position;
+};
+
+constexpr int digit_bits = 9;
+constexpr int digits = 1 << digit_bits;
+constexpr int order_threads = digits;  // One for each digit.
+constexpr int order_warps = order_threads / warp_size;
+constexpr int warp_rounds = 4;  // A warp has that many times 32 neighbours, so a block 2048.
+constexpr int order_chunk = order_threads * warp_rounds;
+
+/// One pass: from `in`, or in the first one from the `tokens`, to `out`.
+struct OrderPass {
+  const std::int32_t* tokens = nullptr;
+  const TokenAt* in = nullptr;  ///< Null in the first pass.
+  TokenAt* out = nullptr;
+  std::int32_t* counts = nullptr;  ///< [blocks, digits]: how often a block's chunk has each digit.
+  std::int64_t rows = 0, vocab = 0;
+  int shift = 0;
+
+  [[nodiscard]] __device__ TokenAt at(std::int64_t i) const {
+    if (in != nullptr) {
+      return in[i];
+    }
+    const std::int32_t token = tokens[i];
+    const bool known = token >= 0 && token < vocab;
+    return {known ? token : static_cast<std::int32_t>(vocab), static_cast<std::int32_t>(i)};
+  }
+  [[nodiscard]] __device__ int digit_of(std::int32_t token) const {
+    return (token >> shift) & (digits - 1);
+  }
+};
+
+/// The first pass reports tokens that are unknown.
+inline __global__ void __launch_bounds__(order_threads)
+    digit_counts_kernel(OrderPass pass, DeviceFault* fault, const char* name) {
+  __shared__ unsigned count[digits];
+  const int me = static_cast<int>(threadIdx.x);
+  count[me] = 0;
+  __syncthreads();
+  for (int round = 0; round < warp_rounds; ++round) {
+    const std::int64_t i =
+        static_cast<std::int64_t>(blockIdx.x) * order_chunk + round * order_threads + me;
+    if (i < pass.rows) {
+      const TokenAt item = pass.at(i);
+      atomicAdd(&count[pass.digit_of(item.token)], 1U);  // Any order gives the same.
+      if (pass.in == nullptr && item.token == pass.vocab) {
+        report_fault(fault, name, pass.tokens[i], i, pass.vocab);
+      }
+    }
+  }
+  __syncthreads();
+  pass.counts[static_cast<std::int64_t>(blockIdx.x) * digits + me] =
+      static_cast<std::int32_t>(count[me]);
+}
+
+/// Where the block's first item with digit `me` goes: after all smaller digits, and the same one of
+/// the blocks before. `sums` is shared memory.
+__device__ inline int first_place(const OrderPass& pass, int me, int* sums) {
+  int before = 0;
+  int total = 0;
+#pragma unroll 8
+  for (unsigned block = 0; block < gridDim.x; ++block) {
+    const int count = pass.counts[static_cast<std::int64_t>(block) * digits + me];
+    before += block < blockIdx.x ? count : 0;
+    total += count;
+  }
+  sums[me] = total;
+  __syncthreads();
+  for (int distance = 1; distance < digits; distance *= 2) {
+    const int left = me >= distance ? sums[me - distance] : 0;
+    __syncthreads();
+    sums[me] += left;
+    __syncthreads();
+  }
+  return sums[me] - total + before;
+}
+
+/// Each warp numbers its own items among those of one digit; what comes before a warp's is added.
+inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass pass) {
+  __shared__ int seen[order_warps][digits];
+  __shared__ int place[digits];
+  const int me = static_cast<int>(threadIdx.x);
+  const int warp = me / warp_size;
+  const int lane = me % warp_size;
+  for (int w = 0; w < order_warps; ++w) {
+    seen[w][me] = 0;
+  }
+  __syncthreads();
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * order_chunk +
+                             warp * (order_chunk / order_warps) + lane;
+  TokenAt items[warp_rounds];
+  int ranks[warp_rounds];
+#pragma unroll
+  for (int round = 0; round < warp_rounds; ++round) {
+    const std::int64_t i = first + round * warp_size;
+    items[round] = i < pass.rows ? pass.at(i) : TokenAt{};
+  }
+#pragma unroll
+  for (int round = 0; round < warp_rounds; ++round) {
+    const bool inside = first + round * warp_size < pass.rows;
+    const int digit = pass.digit_of(items[round].token);
+    const unsigned same = __match_any_sync(all_lanes, inside ? digit : digits);
+    const int before = seen[warp][digit];
+    __syncwarp();  // All have read it.
+    const unsigned left = same & ((1U << static_cast<unsigned>(lane)) - 1U);
+    ranks[round] = before + __popc(left);
+    if (inside && left == 0) {
+      seen[warp][digit] = before + __popc(same);
+    }
+    __syncwarp();
+  }
+  const int mine = first_place(pass, me, place);  // Its barriers show what the warps have seen.
+  int sum = 0;
+  for (int w = 0; w < order_warps; ++w) {
+    const int of_warp = seen[w][me];
+    seen[w][me] = sum;
+    sum += of_warp;
+  }
+  __syncthreads();
+  place[me] = mine;
+  __syncthreads();
+#pragma unroll
+  for (int round = 0; round < warp_rounds; ++round) {
+    if (first + round * warp_size < pass.rows) {
+      const int digit = pass.digit_of(items[round].token);
+      pass.out[place[digit] + seen[warp][digit] + ranks[round]] = items[round];
+    }
+  }
+}
+
+/// The positions of `tokens` [rows] in order, in the stream's scratch memory. `name`: of the kernel
+/// that reports unknown tokens. REQUIRES: rows > 0.
+inline const TokenAt* order_tokens(CudaStream& stream, const std::int32_t* tokens,
+                                   std::int64_t rows, std::int64_t vocab, const char* name) {
+  const std::int64_t blocks = divide_up(rows, order_chunk);
+  const auto items_bytes = static_cast<std::size_t>(rows) * sizeof(TokenAt);
+  const auto counts_bytes = static_cast<std::size_t>(blocks * digits) * sizeof(std::int32_t);
+  auto* memory = static_cast<TokenAt*>(stream.scratch(2 * items_bytes + counts_bytes));
+  TokenAt* const buffers[] = {memory, memory + rows};
+  auto* counts = reinterpret_cast<std::int32_t*>(memory + 2 * rows);
+  const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocab)));
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(blocks)), .threads = dim3(order_threads)};
+  OrderPass pass{.tokens = tokens, .counts = counts, .rows = rows, .vocab = vocab};
+  for (; pass.shift < bits; pass.shift += digit_bits) {
+    pass.in = pass.out;
+    pass.out = buffers[pass.shift / digit_bits % 2];
+    launch(stream, digit_counts_kernel, grid, pass, stream.fault(), name);
+    launch(stream, place_kernel, grid, pass);
+  }
+  return pass.out;
+}
+
+}  // namespace train::kernels::cuda

@@ -1,0 +1,177 @@
+// The CUDA twin of the head's loss: rows that are kept in part, ties, what is not finite.
+#include <limits>
+
+#include "kernels/device/device_error.hpp"
+#include "tests/kernels/cuda_fixture.hpp"
+
+namespace train::kernels::testing {
+namespace {
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+/// Columns that leave some over of a unit, need 64, 256 and 1024 threads, several tiles of them,
+/// and more than a block of the emulated device can keep.
+constexpr std::int64_t vocabularies[] = {1, 7, 8, 9, 60, 601, 4104, 4099, 9000, 16388, 70004};
+
+struct HeadCase {
+  std::int64_t rows = 5, cols = 8, vocab = 0;
+  bool gradient = true;
+  std::int64_t first = 0;  ///< Where the logits begin: 1 is not aligned.
+  Values x = {}, weight = {};
+  std::vector<std::int32_t> targets = {};
+};
+
+/// Random, with targets over all columns and one row without.
+HeadCase random_case(std::int64_t vocab) {
+  HeadCase head{.vocab = vocab};
+  head.x = random_values(head.rows * head.cols, 1);
+  head.weight = random_values(vocab * head.cols, 2, 3.0F);
+  const auto last = static_cast<std::int32_t>(vocab - 1);
+  head.targets = {last, 0, -1, last / 2, last / 3};
+  return head;
+}
+
+/// Every row has these logits.
+HeadCase case_of_logits(const Values& logits, const std::vector<std::int32_t>& targets) {
+  const std::int64_t rows = std::ssize(targets);
+  return {.rows = rows,
+          .cols = 1,
+          .vocab = std::ssize(logits),
+          .x = Values(at(rows), 1.0F),
+          .weight = logits,
+          .targets = targets};
+}
+
+void call(Side& side, const HeadCase& head) {
+  HeadLossParams params{.rows = head.rows,
+                        .cols = head.cols,
+                        .vocab = head.vocab,
+                        .chunk_rows = 3,
+                        .loss_scale = 0.3F,
+                        .z_scale = 1e-3F,
+                        .dtype = side.dtype};
+  params.x = side.elements(head.x);
+  params.weight = side.elements(head.weight);
+  params.targets = side.put(head.targets);
+  params.sums = side.result(std::vector<LossSums>(1));
+  if (head.gradient) {
+    params.dx = side.element_result(untouched_values(head.rows * head.cols));
+    params.dweight = side.result(untouched_values(head.vocab * head.cols));
+  }
+  params.logits = side.put(zeros(3 * head.vocab + head.first)) + head.first;
+  params.row_terms = side.put(Exact(at(head.rows * 4)));
+  side.kernels.head_loss(side.stream(), params);
+}
+
+void compare(const std::string& what, const HeadCase& head) {
+  const double tolerance = transcendental + sum_of(head.cols + head.rows + 600);
+  compare_twins("head_loss", what, tolerance,
+                head.gradient ? 2.0 * bf16_rounding + tolerance : tolerance,
+                [&](Side& side) { call(side, head); });
+}
+
+Exact on_cuda(const HeadCase& head, DType dtype) {
+  Side side = cuda_side();
+  side.dtype = dtype;
+  call(side, head);
+  return side.results();
+}
+
+TEST_CASE("cuda twins: head loss of every number of columns", "[kernels][cuda][.gpu]") {
+  for (const std::int64_t vocab : vocabularies) {
+    HeadCase head = random_case(vocab);
+    compare(fmt::format("{} columns", vocab), head);
+    head.gradient = false;
+    compare(fmt::format("{} columns, loss alone", vocab), head);
+  }
+}
+
+TEST_CASE(
+    "cuda twins: head loss has the same bits wherever the logits lie, with and without "
+    "gradients",
+    "[kernels][cuda][.gpu][P1]") {
+  if (no_device()) {
+    return;
+  }
+  for (const std::int64_t vocab : vocabularies) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      INFO(vocab << " columns");
+      HeadCase head = random_case(vocab);
+      const Exact whole = on_cuda(head, dtype);
+      head.first = 1;
+      CHECK(on_cuda(head, dtype) == whole);
+      head.gradient = false;
+      const Exact sums = on_cuda(head, dtype);
+      REQUIRE(sums.size() == 4);
+      CHECK(std::equal(sums.begin(), sums.end(), whole.begin()));
+    }
+  }
+}
+
+TEST_CASE("cuda twins: head loss knows the first of the largest logits", "[kernels][cuda][.gpu]") {
+  constexpr std::int64_t vocab = 40000;
+  for (const std::int32_t begin : {0, 3, 9, 8191, 16384, 39000}) {
+    Values logits = random_values(vocab, 3);
+    for (const std::int32_t after : {0, 1, 7, 8, 500, 999}) {
+      logits[at(begin + after)] = 2.0F;
+    }
+    HeadCase head = case_of_logits(logits, {begin, begin + 1, begin + 500});
+    compare(fmt::format("largest from {}", begin), head);
+    if (!no_device()) {
+      head.gradient = false;
+      CHECK(on_cuda(head, DType::f32)[2] == 1.0);
+    }
+  }
+  compare("all equal", case_of_logits(Values(at(vocab), 0.5F), {0, 1, 39999}));
+  compare("both zeros", case_of_logits({0.0F, -0.0F, 0.0F, -3.0F}, {0, 1}));
+}
+
+TEST_CASE("cuda twins: head loss of logits that are far from zero, or not finite",
+          "[kernels][cuda][.gpu]") {
+  constexpr std::int64_t vocab = 601;
+  for (const float scale : {1e3F, 1e6F, 5e8F}) {
+    compare(fmt::format("up to {}", scale),
+            case_of_logits(random_values(vocab, 4, scale), {0, 600}));
+    Values equal(at(vocab), -scale);
+    compare(fmt::format("all {}", -scale), case_of_logits(equal, {3}));
+  }
+  for (const std::int64_t where : {0, 7, 300, 599, 600}) {
+    Values logits = random_values(vocab, 5);
+    logits[at(where)] = -infinity;
+    compare(fmt::format("-Inf at {}", where), case_of_logits(logits, {1, 2}));
+    for (const float poison : {nan, infinity}) {
+      logits[at(where)] = poison;
+      const HeadCase head = case_of_logits(logits, {1, 2});
+      compare(fmt::format("{} at {}", poison, where), head);
+      if (!no_device()) {
+        const Exact all = on_cuda(head, DType::bf16);
+        CHECK(std::isnan(all[0]));
+        CHECK(std::isnan(all[1]));
+        CHECK(std::isnan(all[4]));
+      }
+    }
+  }
+  compare("all -Inf", case_of_logits(Values(at(vocab), -infinity), {5}));
+  compare("all NaN", case_of_logits(Values(at(vocab), nan), {5}));
+  Values logits(at(vocab), -infinity);
+  logits[400] = 1.0F;
+  compare("one above -Inf", case_of_logits(logits, {400}));
+}
+
+TEST_CASE("cuda twins: head loss poisons the step where a target is unknown",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  for (const std::int32_t target : {-2, 601}) {
+    HeadCase head = random_case(601);
+    head.targets[3] = target;
+    Side side = cuda_side();
+    call(side, head);
+    CHECK_THROWS_AS(side.results(), DeviceError);
+  }
+}
+
+}  // namespace
+}  // namespace train::kernels::testing
