@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,19 @@ namespace {
 
 constexpr unsigned warp = 32;
 constexpr std::size_t stack_bytes = 64 << 10;
+
+bool& backwards() {
+  static const char* const order = std::getenv("CUDA_EMULATION_ORDER");
+  static bool set = order != nullptr && std::string_view(order) == "backwards";
+  return set;
+}
+
+std::map<const void*, std::size_t>& allowed_shared() {
+  static std::map<const void*, std::size_t> bytes;
+  return bytes;
+}
+
+std::mutex one_grid;
 
 struct Thread {
   enum class State : std::uint8_t { ready, at_warp, at_block, done };
@@ -101,7 +117,8 @@ class Block {
   /// Lets every thread that can go on do so. False when all have ended.
   bool step() {
     bool moved = false;
-    for (unsigned i = 0; i < count_; ++i) {
+    for (unsigned turn = 0; turn < count_; ++turn) {
+      const unsigned i = backwards() ? count_ - 1 - turn : turn;
       if (threads_[i]->state == Thread::State::ready) {
         current_ = i;
         place_.thread = threads_[i]->index;
@@ -166,24 +183,53 @@ void Block::enter() {
   me.threads_[me.current_]->state = Thread::State::done;
 }
 
+/// What a device refuses.
+void check_launch(const Extent& blocks, const Extent& threads, std::size_t shared_bytes) {
+  constexpr unsigned most_x = 0x7fffffff;
+  constexpr unsigned most_yz = 65535;
+  if (threads.x * threads.y * threads.z > 1024 || threads.z > 64 ||
+      shared_bytes > static_cast<std::size_t>(most_shared_bytes)) {
+    throw std::logic_error("no device has room for a block of this size");
+  }
+  if (blocks.x > most_x || blocks.y > most_yz || blocks.z > most_yz) {
+    throw std::logic_error("no device takes a grid of this size");
+  }
+}
+
 }  // namespace
+
+void run_backwards(bool on) { backwards() = on; }
+
+void allow_shared(const void* kernel, std::size_t size_bytes) {
+  const std::lock_guard lock(one_grid);
+  if (size_bytes > static_cast<std::size_t>(most_shared_bytes)) {
+    throw std::logic_error("no device has so much shared memory");
+  }
+  allowed_shared()[kernel] = size_bytes;
+}
+
+void check_shared(const void* kernel, std::size_t size_bytes) {
+  constexpr std::size_t without_asking = 48 << 10;
+  const std::lock_guard lock(one_grid);
+  const auto allowed = allowed_shared().find(kernel);
+  if (size_bytes > (allowed == allowed_shared().end() ? without_asking : allowed->second)) {
+    throw std::logic_error("the kernel was not allowed so much shared memory");
+  }
+}
 
 const Place& here() { return block().place(); }
 
 void run_grid(const Extent& blocks, const Extent& threads, std::size_t shared_bytes,
               const std::function<void()>& body) {
-  static std::mutex one_grid;
   const std::lock_guard lock(one_grid);
-  if (threads.x * threads.y * threads.z > 1024 || shared_bytes > most_shared_bytes) {
-    throw std::logic_error("no device has room for a block of this size");
-  }
+  check_launch(blocks, threads, shared_bytes);
   block().forget_shared();
-  for (unsigned z = 0; z < blocks.z; ++z) {
-    for (unsigned y = 0; y < blocks.y; ++y) {
-      for (unsigned x = 0; x < blocks.x; ++x) {
-        block().run(body, {.x = x, .y = y, .z = z}, threads, blocks);
-      }
-    }
+  const unsigned count = blocks.x * blocks.y * blocks.z;
+  for (unsigned turn = 0; turn < count; ++turn) {
+    const unsigned i = backwards() ? count - 1 - turn : turn;
+    const Index index = {
+        .x = i % blocks.x, .y = i / blocks.x % blocks.y, .z = i / blocks.x / blocks.y};
+    block().run(body, index, threads, blocks);
   }
 }
 

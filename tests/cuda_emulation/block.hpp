@@ -67,6 +67,14 @@ void wait_for_copies(unsigned pending);
 /// std::logic_error.
 [[nodiscard]] std::byte* shared_chunk(std::uint32_t address);
 
+/// The last block and its last thread first, or the first ones: what lacks a barrier gives another
+/// result in one of the two orders. At the start as CUDA_EMULATION_ORDER says ("backwards").
+void run_backwards(bool on);
+/// What cudaFuncSetAttribute allows a kernel besides, and a launch needs. Throw std::logic_error
+/// where a device would refuse.
+void allow_shared(const void* kernel, std::size_t size_bytes);
+void check_shared(const void* kernel, std::size_t size_bytes);
+
 /// This thread's number in its warp.
 [[nodiscard]] unsigned lane_index();
 

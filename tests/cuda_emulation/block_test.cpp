@@ -29,6 +29,35 @@ TEST_CASE("emulation: a barrier lets none pass before the last has come", "[cuda
   CHECK_FALSE(early);
 }
 
+TEST_CASE("emulation: what lacks a barrier gives another result backwards", "[cuda][emulation]") {
+  const auto sum_without_barrier = [](bool order) {
+    run_backwards(order);
+    std::vector<int> shared(64, -1);
+    int sum = 0;
+    run_grid({2}, {32}, 0, [&] {
+      const unsigned me = here().thread.x;
+      shared[me] = static_cast<int>(me);
+      sum += shared[me ^ 1U];
+    });
+    run_backwards(false);
+    return sum;
+  };
+  CHECK(sum_without_barrier(false) != sum_without_barrier(true));
+}
+
+TEST_CASE("emulation: a launch that a device would refuse is an error", "[cuda][emulation]") {
+  const auto nothing = [] {};
+  CHECK_THROWS_AS(run_grid({1}, {1025}, 0, nothing), std::logic_error);
+  CHECK_THROWS_AS(run_grid({1, 65536}, {1}, 0, nothing), std::logic_error);
+  CHECK_THROWS_AS(run_grid({1}, {1}, std::size_t{1} << 20U, nothing), std::logic_error);
+  const int kernel = 0;
+  CHECK_NOTHROW(check_shared(&kernel, 48 << 10));
+  CHECK_THROWS_AS(check_shared(&kernel, (48 << 10) + 1), std::logic_error);
+  allow_shared(&kernel, 100 << 10);
+  CHECK_NOTHROW(check_shared(&kernel, 100 << 10));
+  CHECK_THROWS_AS(allow_shared(&kernel, std::size_t{1} << 20U), std::logic_error);
+}
+
 TEST_CASE("emulation: threads see each other's values, and not those of who has ended",
           "[cuda][emulation]") {
   std::vector<std::uint64_t> seen(64);

@@ -220,12 +220,16 @@ inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, c
 }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+inline cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int size_bytes) {
+  cuda_emulation::allow_shared(kernel, static_cast<std::size_t>(size_bytes));
+  return cudaSuccess;
+}
 
 template <class... Params, class... Args>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Params...),
                                Args&&... args) {
   const train::test::DeviceWork work;
+  cuda_emulation::check_shared(reinterpret_cast<const void*>(kernel), config->dynamicSmemBytes);
   cuda_emulation::run_grid(config->gridDim, config->blockDim, config->dynamicSmemBytes,
                            [&] { kernel(args...); });
   return cudaSuccess;
