@@ -235,6 +235,69 @@ void norms(KernelBench& bench, NormKind kind, std::int64_t rows, std::int64_t co
   bench.forget();
 }
 
+/// Queries of a fused projection: normed and rotated into a buffer of queries and keys, and back in
+/// place; and rotated in place, without a norm.
+void heads(KernelBench& bench, std::int64_t tokens, std::int64_t seq_len, std::int64_t heads,
+           std::int64_t head_dim) {
+  const std::int64_t width = heads * head_dim;
+  const RowLayout fused{3 * width, head_dim};
+  const std::byte* x = bench.bf16(tokens * 3 * width);
+  const std::byte* weight = bench.bf16(head_dim);
+  auto* y = bench.bf16(tokens * 2 * width);
+  auto* dx = bench.bf16(tokens * 3 * width);
+  float* dweight = bench.fp32(head_dim);
+  float* mean = bench.fp32(tokens * heads);
+  float* rstd = bench.positive(tokens * heads);
+  const float* cos = bench.fp32(seq_len * head_dim / 2);
+  const float* sin = bench.fp32(seq_len * head_dim / 2);
+  const RowRotation rotation{.cos = cos, .sin = sin, .seq_len = seq_len};
+  const double bytes = static_cast<double>(kHalf) * static_cast<double>(tokens * width);
+  const std::string shape = fmt::format("{} x {} x {}", tokens, heads, head_dim);
+  bench.row("rotated norm forward  " + shape, 0, 2 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_forward(stream, {.x = x,
+                                          .weight = weight,
+                                          .y = y,
+                                          .mean = mean,
+                                          .rstd = rstd,
+                                          .outer = tokens,
+                                          .inner = heads,
+                                          .cols = head_dim,
+                                          .x_layout = fused,
+                                          .y_layout = {2 * width, head_dim},
+                                          .rotation = rotation,
+                                          .dtype = DType::bf16});
+  });
+  bench.row("rotated norm backward " + shape, 0, 3 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_backward(stream, {.x = x,
+                                           .weight = weight,
+                                           .mean = mean,
+                                           .rstd = rstd,
+                                           .dy = dx,
+                                           .dx = dx,
+                                           .dweight = dweight,
+                                           .outer = tokens,
+                                           .inner = heads,
+                                           .cols = head_dim,
+                                           .x_layout = fused,
+                                           .dy_layout = fused,
+                                           .dx_layout = fused,
+                                           .rotation = rotation,
+                                           .dtype = DType::bf16});
+  });
+  bench.row("rope_apply " + shape, 0, 2 * bytes, [&](Stream& stream) {
+    bench.kernels().rope_apply(stream, {.x = dx,
+                                        .cos = cos,
+                                        .sin = sin,
+                                        .tokens = tokens,
+                                        .seq_len = seq_len,
+                                        .heads = heads,
+                                        .head_dim = head_dim,
+                                        .layout = fused,
+                                        .dtype = DType::bf16});
+  });
+  bench.forget();
+}
+
 void elementwise(KernelBench& bench, std::int64_t count) {
   const std::byte* x = bench.bf16(count);
   const std::byte* dy = bench.bf16(count);
@@ -362,6 +425,7 @@ void gpu_kernels_row(const GpuSite& site) {
   }
   norms(bench, NormKind::layer, of(32768, 4), of(768, 16));
   norms(bench, NormKind::rms, of(16384, 4), of(1024, 16));
+  heads(bench, of(32768, 4), of(1024, 4), of(12, 1), of(64, 16));
   elementwise(bench, of(32768 * 3072, 64));
   updates(bench, of(std::int64_t{1} << 27U, 1 << 10U));
   const std::int64_t vocab = of(50304, 32);
