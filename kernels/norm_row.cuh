@@ -128,7 +128,8 @@ RowPlan plan_rows(const Params& p, std::int64_t most_blocks) {
           .rows_of_block = std::max(step, divide_up(divide_up(rows, most_blocks), step) * step),
           .step_outer = step / p.inner,
           .step_inner = static_cast<int>(step % p.inner),
-          .step_position = static_cast<int>(step / p.inner % p.rotation.seq_len),
+          .step_position =
+              p.rotation.cos == nullptr ? 0 : static_cast<int>(step / p.inner % p.rotation.seq_len),
           .column_share = 1.0F / static_cast<float>(p.cols)};
 }
 
