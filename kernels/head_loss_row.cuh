@@ -5,8 +5,8 @@
 #include <cfloat>
 #include <cstdint>
 
+#include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
-#include "kernels/mma.cuh"
 #include "kernels/several.cuh"
 
 // One row of logits as a block goes through it. The threads have units of neighbouring columns in

@@ -8,6 +8,13 @@
 // this name, so what is written here runs on a device alone.
 namespace train::kernels::cuda {
 
+/// `value`, but what follows from it is computed where it is used: the compiler keeps no registers
+/// for it around a loop.
+__device__ inline int recomputed(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 /// 2^x to 2 ulps, as exp2f; 0 where that is below the smallest normal number.
 __device__ inline float power_of_two(float x) {
   float y;

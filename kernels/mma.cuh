@@ -13,13 +13,6 @@
 // All lanes of a warp call them together.
 namespace train::kernels::cuda {
 
-/// `value`, but what follows from it is computed where it is used: the compiler keeps no registers
-/// for it around a loop.
-__device__ inline int recomputed(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
-
 /// Where something lies in shared memory, in bytes.
 using SharedAddress = std::uint32_t;
 

@@ -1,138 +1,18 @@
 // Each family of kernels alone, in bf16 at the models' shapes, against the device's limits.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/model/head_unit.hpp"
-#include "kernels/device/buffer.hpp"
 #include "tests/bench/attention_rows.hpp"
-#include "tests/bench/gpu_site.hpp"
+#include "tests/bench/gpu_kernel_bench.hpp"
 
 namespace train::bench {
 namespace {
 
 using namespace kernels;
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kHalf = sizeof(std::uint16_t);
-
-/// Memory of the device for the arguments of one kernel, and its clock.
-class KernelBench {
- public:
-  explicit KernelBench(const GpuSite& site)
-      : site_(site), stream_(site.kernels().device->make_stream("bench", 1)) {}
-
-  [[nodiscard]] const KernelTable& kernels() const { return site_.kernels(); }
-  [[nodiscard]] bool tiny() const { return site_.tiny(); }
-
-  /// Values of either sign in [0.5, 1), bf16 or fp32: what is all zeros takes less power, and a
-  /// device that takes less runs faster.
-  std::byte* bf16(std::int64_t count) {
-    return filled(static_cast<std::size_t>(count) * kHalf, 0x807F807FU, 0x3F003F00U);
-  }
-  float* fp32(std::int64_t count) {
-    return reinterpret_cast<float*>(
-        filled(static_cast<std::size_t>(count) * sizeof(float), 0x807FFFFFU, 0x3F000000U));
-  }
-  /// Small positive fp32, for moments and statistics.
-  float* positive(std::int64_t count) {
-    return reinterpret_cast<float*>(
-        filled(static_cast<std::size_t>(count) * sizeof(float), 0x007FFFFFU, 0x3F000000U));
-  }
-  /// Ids that come about as often as tokens of a text do: the k-th with 1 / k.
-  struct Ids {
-    std::int32_t* data = nullptr;
-    std::int64_t distinct = 0;
-  };
-  Ids ids(std::int64_t count, std::int64_t vocabulary) {
-    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
-    for (std::int32_t& value : values) {
-      const double uniform = static_cast<double>(random()) / 4294967296.0;
-      value =
-          static_cast<std::int32_t>(std::pow(static_cast<double>(vocabulary + 1), uniform) - 1.0);
-    }
-    Ids ids{.data = empty<std::int32_t>(values.size() * sizeof(std::int32_t))};
-    kernels().device->copy(ids.data, values.data(), values.size() * sizeof(std::int32_t));
-    std::sort(values.begin(), values.end());
-    ids.distinct = std::unique(values.begin(), values.end()) - values.begin();
-    return ids;
-  }
-  template <class T = std::byte>
-  T* empty(std::size_t size_bytes) {
-    buffers_.emplace_back(size_bytes, "bench", kernels().device->memory);
-    return buffers_.back().template as<T>();
-  }
-  /// Nothing asked for so far is used any more.
-  void forget() { buffers_.clear(); }
-
-  /// Prints the median over batches, which are queued at once and long enough to hide their start.
-  /// `flop` and `bytes`: of one call; 0 where that is not its limit.
-  void row(const std::string& name, double flop, double bytes,
-           const std::function<void(Stream&)>& work) {
-    batch(work, 1);
-    const double one = batch(work, 1);
-    const int runs = tiny() ? 1 : static_cast<int>(std::clamp(0.02 / one, 2.0, 400.0));
-    Values seconds;
-    for (int i = 0; i < (tiny() ? 1 : 5); ++i) {
-      seconds.add(batch(work, runs) / runs);
-    }
-    const DeviceLimits limits = site_.limits();
-    std::string text = fmt::format("{:9.1f} us", seconds.median() * 1e6);
-    const auto rate = [&](double amount, double scale, const char* unit, double limit) {
-      const double per_second = amount / seconds.median();
-      text += fmt::format("  {:8.1f} {}", per_second * scale, unit);
-      if (limit > 0.0) {
-        text += fmt::format("  {:5.1f} % of the device's", 100.0 * per_second / limit);
-      }
-    };
-    if (flop > 0.0) {
-      rate(flop, 1e-12, "TFLOP/s", limits.bf16_flops);
-    }
-    if (bytes > 0.0) {
-      rate(bytes, 1e-9, "GB/s", limits.bytes_per_second);
-    }
-    print_result(name, text);
-  }
-
- private:
-  double batch(const std::function<void(Stream&)>& work, int runs) {
-    const auto begin = Clock::now();
-    for (int i = 0; i < runs; ++i) {
-      work(*stream_);
-    }
-    stream_->synchronize();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
-  std::uint32_t random() {
-    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
-    return static_cast<std::uint32_t>(state_ >> 32U);
-  }
-
-  std::byte* filled(std::size_t size_bytes, std::uint32_t mask, std::uint32_t bits) {
-    constexpr std::size_t block_bytes = std::size_t{1} << 22U;
-    std::vector<std::uint32_t> block(block_bytes / sizeof(std::uint32_t));
-    for (std::uint32_t& word : block) {
-      word = (random() & mask) | bits;
-    }
-    auto* data = empty<std::byte>(size_bytes);
-    for (std::size_t at = 0; at < size_bytes; at += block_bytes) {
-      kernels().device->copy(data + at, block.data(), std::min(block_bytes, size_bytes - at));
-    }
-    return data;
-  }
-
-  const GpuSite& site_;
-  std::unique_ptr<Stream> stream_;
-  std::vector<Buffer> buffers_;
-  std::uint64_t state_ = 12345;
-};
 
 /// `full`, or what an emulated device gets through.
 std::int64_t sized(const KernelBench& bench, std::int64_t full, std::int64_t tiny) {
@@ -239,6 +119,69 @@ void norms(KernelBench& bench, NormKind kind, std::int64_t rows, std::int64_t co
                                            .dy_layout = layout,
                                            .dx_layout = layout,
                                            .dtype = DType::bf16});
+  });
+  bench.forget();
+}
+
+/// Queries of a fused projection: normed and rotated into a buffer of queries and keys, and back in
+/// place; and rotated in place, without a norm.
+void heads(KernelBench& bench, std::int64_t tokens, std::int64_t seq_len, std::int64_t heads,
+           std::int64_t head_dim) {
+  const std::int64_t width = heads * head_dim;
+  const RowLayout fused{3 * width, head_dim};
+  const std::byte* x = bench.bf16(tokens * 3 * width);
+  const std::byte* weight = bench.bf16(head_dim);
+  auto* y = bench.bf16(tokens * 2 * width);
+  auto* dx = bench.bf16(tokens * 3 * width);
+  float* dweight = bench.fp32(head_dim);
+  float* mean = bench.fp32(tokens * heads);
+  float* rstd = bench.positive(tokens * heads);
+  const float* cos = bench.fp32(seq_len * head_dim / 2);
+  const float* sin = bench.fp32(seq_len * head_dim / 2);
+  const RowRotation rotation{.cos = cos, .sin = sin, .seq_len = seq_len};
+  const double bytes = static_cast<double>(kHalf) * static_cast<double>(tokens * width);
+  const std::string shape = fmt::format("{} x {} x {}", tokens, heads, head_dim);
+  bench.row("rotated norm forward  " + shape, 0, 2 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_forward(stream, {.x = x,
+                                          .weight = weight,
+                                          .y = y,
+                                          .mean = mean,
+                                          .rstd = rstd,
+                                          .outer = tokens,
+                                          .inner = heads,
+                                          .cols = head_dim,
+                                          .x_layout = fused,
+                                          .y_layout = {2 * width, head_dim},
+                                          .rotation = rotation,
+                                          .dtype = DType::bf16});
+  });
+  bench.row("rotated norm backward " + shape, 0, 3 * bytes, [&](Stream& stream) {
+    bench.kernels().norm_backward(stream, {.x = x,
+                                           .weight = weight,
+                                           .mean = mean,
+                                           .rstd = rstd,
+                                           .dy = dx,
+                                           .dx = dx,
+                                           .dweight = dweight,
+                                           .outer = tokens,
+                                           .inner = heads,
+                                           .cols = head_dim,
+                                           .x_layout = fused,
+                                           .dy_layout = fused,
+                                           .dx_layout = fused,
+                                           .rotation = rotation,
+                                           .dtype = DType::bf16});
+  });
+  bench.row("rope_apply " + shape, 0, 2 * bytes, [&](Stream& stream) {
+    bench.kernels().rope_apply(stream, {.x = dx,
+                                        .cos = cos,
+                                        .sin = sin,
+                                        .tokens = tokens,
+                                        .seq_len = seq_len,
+                                        .heads = heads,
+                                        .head_dim = head_dim,
+                                        .layout = fused,
+                                        .dtype = DType::bf16});
   });
   bench.forget();
 }
@@ -417,6 +360,7 @@ void gpu_kernels_row(const GpuSite& site) {
   print_torch_attention(site, cases);
   norms(bench, NormKind::layer, of(32768, 4), of(768, 16));
   norms(bench, NormKind::rms, of(16384, 4), of(1024, 16));
+  heads(bench, of(32768, 4), of(1024, 4), of(12, 1), of(64, 16));
   elementwise(bench, of(32768 * 3072, 64));
   updates(bench, of(std::int64_t{1} << 27U, 1 << 10U));
   const std::int64_t vocab = of(50304, 32);

@@ -36,6 +36,8 @@ constexpr const char* tensor_product = "^HMMA\\.16816\\.F32\\.BF16";
 constexpr const char* matrix_load = "^LDSM\\.16\\.M88\\.4";
 constexpr const char* transposed_load = "^LDSM\\.16\\.MT88\\.4";
 constexpr const char* asynchronous_copy = "^LDGSTS";
+constexpr const char* wide_load = "^LDG\\.E\\.128";
+constexpr const char* wide_store = "^STG\\.E\\.128";
 constexpr const char* float_atomic = "^(RED|REDG|REDS|REDUX|ATOM|ATOMG|ATOMS)\\..*\\bB?F(16|32|64)";
 
 /// Reads a disassembly: a line that names a function, then its instructions, each after its address
@@ -130,6 +132,28 @@ TEST_CASE("cuda sass: attention in bf16 multiplies on tensor cores",
     CHECK(products > 0);
     CHECK(products % kernels == 0);
     CHECK(architectures % 3 == 0);
+  }
+}
+
+TEST_CASE("cuda sass: norms of aligned rows move 16 bytes at once", "[kernels][cuda][.cuda_sass]") {
+  const std::string disassemble = disassembler();
+  if (no_disassembler(disassemble)) {
+    return;
+  }
+  for (const char* source : {"norm_forward.cu", "norm_backward.cu"}) {
+    std::size_t aligned = 0;
+    for (const Function& function : functions_in(disassemble, source)) {
+      if (function.name.find("ELb1ELb") == std::string::npos) {
+        continue;  // Rows that are not aligned: shape, whether aligned, whether rotated.
+      }
+      ++aligned;
+      INFO(source << ": " << function.name);
+      CHECK(function.count(wide_load) > 0);
+      CHECK(function.count(wide_store) > 0);
+      CHECK(function.count("^(LDG|STG)\\.E\\.(U16|U8)") == 0);
+      CHECK(function.count("^(STL|LDL)") == 0);
+    }
+    CHECK(aligned > 0);
   }
 }
 

@@ -12,8 +12,6 @@
 // functions, with every lane's part of a matrix where the PTX ISA says.
 namespace train::kernels::cuda {
 
-inline int recomputed(int value) { return value; }
-
 using SharedAddress = std::uint32_t;
 
 inline SharedAddress shared_address(const void* shared) {

@@ -1,8 +1,10 @@
+#include "kernels/norm_wide.cuh"
+
 #include <algorithm>
 
-#include "kernels/norm.hpp"
+#include "kernels/element.cuh"
+#include "kernels/norm_weight.cuh"
 #include "kernels/reduce.cuh"
-#include "kernels/rope.hpp"
 #include "kernels/rotate.cuh"
 
 namespace train::kernels::cuda {
@@ -27,7 +29,7 @@ __device__ void add_branch(const NormResidual& residual, std::int64_t offset, st
 }
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForwardParams p) {
+__global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormForwardParams p) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -74,8 +76,11 @@ __global__ void __launch_bounds__(block_threads) norm_forward_kernel(NormForward
   const std::int64_t pairs = p.cols / 2;
   const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs;
   for (std::int64_t pair = lane; pair < pairs; pair += warp_size) {
-    rotate_pair(y + 2 * pair, normalised(2 * pair), normalised(2 * pair + 1),
-                p.rotation.cos[entry + pair], p.rotation.sin[entry + pair]);
+    float y0 = normalised(2 * pair);
+    float y1 = normalised(2 * pair + 1);
+    rotate(y0, y1, p.rotation.cos[entry + pair], p.rotation.sin[entry + pair]);
+    set_value(y[2 * pair], y0);
+    set_value(y[2 * pair + 1], y1);
   }
 }
 
@@ -85,7 +90,7 @@ constexpr int gradient_rows = block_threads / warp_size;
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    norm_weight_partial_kernel(NormBackwardParams p, float* partial, std::int64_t rows_of_block) {
+    wide_weight_partial_kernel(NormBackwardParams p, float* partial, std::int64_t rows_of_block) {
   __shared__ float sums[gradient_rows][warp_size];
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + threadIdx.x;
   const std::int64_t begin = blockIdx.y * rows_of_block;
@@ -110,23 +115,10 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-struct NormWeightEach {
-  const float* partial;
-  float* dweight;
-  std::int64_t blocks, cols;
-  __device__ void operator()(std::int64_t column) const {
-    float sum = 0.0F;
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      sum += partial[i * cols + column];
-    }
-    dweight[column] = sum;
-  }
-};
-
 /// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
 /// norm.
 template <class T>
-__global__ void __launch_bounds__(block_threads) norm_backward_kernel(NormBackwardParams p) {
+__global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormBackwardParams p) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
@@ -166,8 +158,11 @@ struct RotateBackEach {
     const std::int64_t pair = i % pairs;
     const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs + pair;
     T* dy = static_cast<T*>(p.dx) + offset_of(p.dx_layout, row, p.inner) + 2 * pair;
-    rotate_pair(dy, value_of(dy[0]), value_of(dy[1]), p.rotation.cos[entry],
-                -p.rotation.sin[entry]);
+    float dy0 = value_of(dy[0]);
+    float dy1 = value_of(dy[1]);
+    rotate(dy0, dy1, p.rotation.cos[entry], -p.rotation.sin[entry]);
+    set_value(dy[0], dy0);
+    set_value(dy[1], dy1);
   }
 };
 
@@ -182,29 +177,25 @@ void run_backward(CudaStream& stream, const NormBackwardParams& p) {
   if (p.rotation.cos != nullptr) {
     launch_each(stream, rows * (p.cols / 2), RotateBackEach<T>{p});
   }
-  auto* partial = static_cast<float*>(
-      stream.scratch(static_cast<std::size_t>(blocks * p.cols) * sizeof(float)));
+  float* partial = weight_partials(stream, blocks, p.cols);
   const Grid grid{.blocks = dim3(static_cast<unsigned>(divide_up(p.cols, warp_size)),
                                  static_cast<unsigned>(blocks)),
                   .threads = dim3(warp_size, gradient_rows)};
-  launch(stream, norm_weight_partial_kernel<T>, grid, p, partial, rows_of_block);
-  launch_each(stream, p.cols, NormWeightEach{partial, p.dweight, blocks, p.cols});
-  launch(stream, norm_backward_kernel<T>, {.blocks = blocks_of(rows, rows_per_block)}, p);
+  launch(stream, wide_weight_partial_kernel<T>, grid, p, partial, rows_of_block);
+  add_weight_partials(stream, partial, blocks, p);
+  launch(stream, wide_norm_backward_kernel<T>, {.blocks = blocks_of(rows, rows_per_block)}, p);
 }
 
 }  // namespace
 
-void norm_forward(Stream& stream, const NormForwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const NormForwardParams& p) {
-    const Grid grid{.blocks = blocks_of(p.outer * p.inner, rows_per_block)};
-    for_element_type(p.dtype, [&]<class T>() { launch(native, norm_forward_kernel<T>, grid, p); });
-  });
+void wide_norm_forward(CudaStream& stream, const NormForwardParams& params) {
+  const Grid grid{.blocks = blocks_of(params.outer * params.inner, rows_per_block)};
+  for_element_type(params.dtype,
+                   [&]<class T>() { launch(stream, wide_norm_forward_kernel<T>, grid, params); });
 }
 
-void norm_backward(Stream& stream, const NormBackwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const NormBackwardParams& p) {
-    for_element_type(p.dtype, [&]<class T>() { run_backward<T>(native, p); });
-  });
+void wide_norm_backward(CudaStream& stream, const NormBackwardParams& params) {
+  for_element_type(params.dtype, [&]<class T>() { run_backward<T>(stream, params); });
 }
 
 }  // namespace train::kernels::cuda
