@@ -1,8 +1,8 @@
 #include "kernels/embedding.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
+#include "kernels/packed.cuh"
 #include "kernels/several.cuh"
 #include "kernels/token_order.cuh"
 
@@ -40,29 +40,6 @@ __global__ void __launch_bounds__(block_threads)
 /// Tokens that come more often than this are for the kernel of frequent ones.
 constexpr int most_rare = 64;
 
-/// `n` elements of a row as they lie in memory, in whole words: what is on its way takes no more
-/// registers than that.
-template <class T, int n>
-struct Piece {
-  static constexpr int bytes = n * static_cast<int>(sizeof(T));
-  using Word = std::conditional_t<bytes == 2, std::uint16_t, std::uint32_t>;
-  struct alignas(bytes) Words {
-    Word word[bytes / sizeof(Word)];
-  };
-  Words words{};
-
-  __device__ void load(const T* from) { words = *reinterpret_cast<const Words*>(from); }
-  __device__ void store(T* to) const { *reinterpret_cast<Words*>(to) = words; }
-  [[nodiscard]] __device__ float element(int j) const {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      return __uint_as_float(words.word[j]);
-    } else {
-      const std::uint32_t pair = words.word[j / 2];
-      return __uint_as_float(j % 2 == 0 ? pair << 16U : pair & 0xffff0000U);
-    }
-  }
-};
-
 /// A block for each place in the order; that of a token's first position sums all of its rows, if
 /// they are not many, and the others leave.
 template <class T, int n>
@@ -90,22 +67,20 @@ __global__ void __launch_bounds__(block_threads)
     }
     bool more = true;
     for (std::int64_t i = first; more; i += at_once) {
-      Piece<T, n> rows[at_once];
+      Packed<T> rows[at_once];
       bool there[at_once];
 #pragma unroll
       for (int u = 0; u < at_once; ++u) {
         const TokenAt at = ordered[min(i + u, p.rows - 1)];
         there[u] = i + u < p.rows && at.token == token;
-        if (there[u]) {
-          rows[u].load(dout + at.position * p.cols + c);
-        }
+        rows[u].template load<(n > 1)>(dout + at.position * p.cols + c, there[u] ? n : 0);
       }
 #pragma unroll
       for (int u = 0; u < at_once; ++u) {
         if (there[u]) {
 #pragma unroll
           for (int j = 0; j < n; ++j) {
-            sum.value[j] += rows[u].element(j);
+            sum.value[j] += rows[u].value(j);
           }
         }
       }
@@ -125,7 +100,7 @@ struct FrequentTile {
   static constexpr int row_pieces = slice_columns / n;
   static constexpr int pieces = rows * row_pieces / block_threads;  // Of a thread.
   TokenAt items[pieces];
-  Piece<T, n> piece[pieces];
+  Packed<T> piece[pieces];
 
   [[nodiscard]] static __device__ int row_of(int k) {
     return (k * block_threads + static_cast<int>(threadIdx.x)) / row_pieces;
@@ -149,16 +124,16 @@ struct FrequentTile {
     for (int k = 0; k < pieces; ++k) {
       const int at = k * block_threads + static_cast<int>(threadIdx.x);
       const std::int64_t column = slice + at % row_pieces * n;
-      if (items[k].token == token && column < p.cols) {
-        piece[k].load(static_cast<const T*>(p.dout) + items[k].position * p.cols + column);
-      }
+      const bool there = items[k].token == token && column < p.cols;
+      piece[k].template load<(n > 1)>(
+          static_cast<const T*>(p.dout) + items[k].position * p.cols + column, there ? n : 0);
     }
   }
   __device__ void store(T* tile) const {
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
       const int at = k * block_threads + static_cast<int>(threadIdx.x);
-      piece[k].store(tile + at * n);
+      piece[k].template store<(n > 1)>(tile + at * n, n);
     }
   }
 };
