@@ -199,6 +199,17 @@ float* GroupState::master(std::size_t parameter, std::int64_t row) const {
                                     : whole_floats() + described.offset + row * described.cols;
 }
 
+std::uint16_t* GroupState::rounded(std::size_t parameter, std::int64_t row) const {
+  const Segment& segment = layout_->state.segments[segment_with(parameter, row)];
+  const Parameter& described = group_->parameters[parameter];
+  if (compute_ != ComputeWeights::bf16 || layout_->made) {
+    return nullptr;
+  }
+  return layout_->resident ? whole_.as<std::uint16_t>() + described.offset + row * described.cols
+                           : shard_bf16_.as<std::uint16_t>() + segment.packed_offset +
+                                 (row - segment.first_row) * described.cols;
+}
+
 std::array<float*, kMostStates> GroupState::states(std::size_t parameter, std::int64_t row) const {
   const std::size_t index = segment_with(parameter, row);
   const Parameter& described = group_->parameters[parameter];

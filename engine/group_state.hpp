@@ -34,6 +34,8 @@ class GroupState {
 
   /// A row that this rank keeps, REQUIRES: it is in the state part.
   [[nodiscard]] float* master(std::size_t parameter, std::int64_t row) const;
+  /// The same as bf16, where the kernels know it and such a copy is kept; else nullptr.
+  [[nodiscard]] std::uint16_t* rounded(std::size_t parameter, std::int64_t row) const;
   /// The same of the state tensors that the optimizer keeps of the parameter, in its order.
   [[nodiscard]] std::array<float*, kMostStates> states(std::size_t parameter,
                                                        std::int64_t row) const;

@@ -117,13 +117,16 @@ void RankEngine::make_optimizer() {
       counted.first = counted.count > 0 ? counted.first - segment.first_row : 0;
       const bool decayed = group.parameters[segment.parameter].group == ParameterGroup::decay;
       (decayed ? parts_->decay : parts_->no_decay)
-          .add({.parameter = &group.parameters[segment.parameter],
-                .rows = segment.rows,
-                .weights = state.master(segment.parameter, segment.first_row),
-                .gradient = parts_->optimizer_gradient(plan_, index, segment),
-                .states = state.states(segment.parameter, segment.first_row),
-                .row_sums = parts_->optimizer_sums.device<double>()},
-               counted);
+          .add(
+              {.parameter = &group.parameters[segment.parameter],
+               .rows = segment.rows,
+               .weights = state.master(segment.parameter, segment.first_row),
+               .rounded = optimizer().rounds() ? state.rounded(segment.parameter, segment.first_row)
+                                               : nullptr,
+               .gradient = parts_->optimizer_gradient(plan_, index, segment),
+               .states = state.states(segment.parameter, segment.first_row),
+               .row_sums = parts_->optimizer_sums.device<double>()},
+              counted);
     }
     first += group.parameters.size();
   }
@@ -329,6 +332,9 @@ const Optimizer& RankEngine::optimizer() const { return parts_->layout.optimizer
 
 void RankEngine::settle_weights(kernels::Stream& stream) {
   parts_->made_group.reset();
+  if (parts_->layout.compute_weights() == ComputeWeights::bf16 && optimizer().rounds()) {
+    return;  // The update has written them.
+  }
   for (const GroupState& state : parts_->states) {
     state.settle(stream, parts_->rounding);
   }
@@ -338,10 +344,11 @@ void RankEngine::settle_restored() {
   const kernels::Device& device = *kernels_->device;
   const auto stream =
       device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("settle", 1);
+  parts_->made_group.reset();
   for (const GroupState& state : parts_->states) {
     state.round_whole(*stream, parts_->rounding);
+    state.settle(*stream, parts_->rounding);
   }
-  settle_weights(*stream);
   stream->synchronize();
 }
 

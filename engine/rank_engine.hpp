@@ -166,7 +166,7 @@ class RankEngine {
   /// `copied`: the snapshot that still reads the weights.
   void update(kernels::Stream& stream, ParameterGroup group, std::int64_t step,
               const kernels::Event& copied);
-  /// After both updates: enqueues what makes compute weights of masters (bf16); nothing for fp32.
+  /// After both updates: enqueues what makes compute weights of masters where they have not (bf16).
   void settle_weights(kernels::Stream& stream);
 
   [[nodiscard]] StepResult step_result(std::int64_t step) const;  ///< In stream order.

@@ -1,4 +1,7 @@
+#include <cstdint>
+
 #include "kernels/adamw.hpp"
+#include "kernels/bf16.cuh"
 #include "kernels/optimizer_factors.hpp"
 #include "kernels/several.cuh"
 
@@ -32,6 +35,16 @@ struct AdamwEach {
     p.store(a.p, i);
     first.store(a.m, i);
     second.store(a.v, i);
+    if (a.rounded != nullptr) {
+      struct alignas(n * sizeof(std::uint16_t)) Rounded {
+        std::uint16_t bits[n];
+      } rounded;
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+        rounded.bits[j] = upper_half(p.value[j]);
+      }
+      *reinterpret_cast<Rounded*>(a.rounded + i) = rounded;
+    }
   }
 };
 
@@ -39,7 +52,9 @@ struct AdamwEach {
 
 void adamw_update(Stream& stream, const AdamwParams& params) {
   submit(stream, params, [](CudaStream& native, const AdamwParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.p, p.g, p.m, p.v),
+    const bool whole =
+        reinterpret_cast<std::uintptr_t>(p.rounded) % (4 * sizeof(std::uint16_t)) == 0;
+    launch_several<4>(native, p.count, whole && aligned_to_vectors(p.p, p.g, p.m, p.v),
                       AdamwEach{p, factors_of(p)});
   });
 }

@@ -7,7 +7,7 @@
 
 namespace train::kernels {
 
-/// AdamW (Loshchilov & Hutter 2019), one fused pass, 28 bytes per parameter:
+/// AdamW (Loshchilov & Hutter 2019), one fused pass, 28 bytes per parameter (30 with `rounded`):
 ///   g' = gate->grad_scale * g;  p *= 1 - lr * weight_decay
 ///   m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2
 ///   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps);  p *= 1 - decay_after
@@ -17,6 +17,7 @@ struct AdamwParams {
   const float* g = nullptr;
   float* m = nullptr;
   float* v = nullptr;
+  std::uint16_t* rounded = nullptr;  ///< [count]: what p becomes, as bf16; none: nobody asks.
   const UpdateGate* gate = nullptr;
   std::int64_t count = 0;
   std::int64_t step = 1;

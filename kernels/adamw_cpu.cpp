@@ -1,5 +1,6 @@
 #include "kernels/adamw.hpp"
 
+#include "kernels/bf16.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/optimizer_factors.hpp"
 
@@ -49,8 +50,12 @@ void adamw_update(Stream& stream, const AdamwParams& params) {
     const auto range = HWY_DYNAMIC_DISPATCH(adamw_range);
     AdamwFactors factors = factors_of(p);
     factors.grad_scale = p.gate->grad_scale;
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
+    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
+      range(p, factors, begin, end);
+      for (std::int64_t i = begin; p.rounded != nullptr && i < end; ++i) {
+        p.rounded[i] = to_bf16(p.p[i]);
+      }
+    });
   });
 }
 

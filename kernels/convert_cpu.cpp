@@ -1,7 +1,6 @@
 #include "kernels/convert.hpp"
 
-#include <cstring>
-
+#include "kernels/bf16.hpp"
 #include "kernels/cpu_support.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,35 +9,6 @@
 #include <hwy/highway.h>
 
 #include "kernels/simd-inl.hpp"
-
-// Defined once although the file is read once per instruction set.
-#ifndef TRAIN_KERNELS_CONVERT_SCALAR
-#define TRAIN_KERNELS_CONVERT_SCALAR
-namespace train::kernels::cpu {
-
-inline constexpr std::uint32_t magnitude_mask = 0x7fffffffU;
-inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
-inline constexpr std::uint32_t quiet_bit = 0x00400000U;
-inline constexpr std::uint32_t below_half = 0x7fffU;  // Of the half that is dropped.
-
-// The ends of ranges, where a masked load of 16-bit elements would read beyond them.
-inline std::uint16_t to_bf16(float value) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(bits));
-  const bool nan = (bits & magnitude_mask) > infinity_bits;
-  const std::uint32_t rounded = nan ? bits | quiet_bit : bits + below_half + ((bits >> 16U) & 1U);
-  return static_cast<std::uint16_t>(rounded >> 16U);
-}
-
-inline float from_bf16(std::uint16_t value) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16U;
-  float result = 0.0F;
-  std::memcpy(&result, &bits, sizeof(result));
-  return result;
-}
-
-}  // namespace train::kernels::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {

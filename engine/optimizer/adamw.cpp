@@ -12,6 +12,8 @@ class AdamW final : public Optimizer {
     return states_;
   }
 
+  [[nodiscard]] bool rounds() const override { return true; }
+
   void update(kernels::Stream& stream, const OptimizerSlice& slice,
               const OptimizerStep& step) const override {
     step.kernels->adamw_update(stream, adamw_params(section_, slice, step));

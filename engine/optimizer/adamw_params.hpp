@@ -14,6 +14,7 @@ namespace train::engine {
           .g = slice.gradient,
           .m = slice.states[0],
           .v = slice.states[1],
+          .rounded = slice.rounded,
           .gate = step.gate,
           .count = slice.count(),
           .step = step.step,

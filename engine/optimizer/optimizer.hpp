@@ -23,6 +23,7 @@ struct OptimizerSlice {
   const Parameter* parameter = nullptr;
   std::int64_t rows = 0;
   float* weights = nullptr;
+  std::uint16_t* rounded = nullptr;  ///< The same as bf16, where Optimizer::rounds() writes it.
   const float* gradient = nullptr;
   std::array<float*, kMostStates> states{};  ///< In the order of Optimizer::states().
   /// [rows][Optimizer::row_sums().size()]; nullptr: nobody asks.
@@ -63,6 +64,10 @@ class Optimizer {
 
   /// The update couples all elements of the parameter, so one owner must have all its rows.
   [[nodiscard]] virtual bool whole(const Parameter& /*parameter*/) const { return false; }
+
+  /// An update writes OptimizerSlice::rounded too, if there is one; else somebody has to round the
+  /// weights after it.
+  [[nodiscard]] virtual bool rounds() const { return false; }
 
   /// Bytes that an update of the parameter needs for itself; one buffer serves all.
   [[nodiscard]] virtual std::size_t scratch_bytes(const Parameter& /*parameter*/) const {

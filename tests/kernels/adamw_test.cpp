@@ -1,7 +1,9 @@
 #include "kernels/adamw.hpp"
 
 #include <algorithm>
+#include <vector>
 
+#include "kernels/convert.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {
@@ -57,6 +59,29 @@ TEST_CASE("adamw: several steps agree with the formulas in double", "[kernels][a
     require_near(state.m, m, 5e-7, "m");
     require_near(state.v, v, 5e-7, "v");
   }
+}
+
+TEST_CASE("adamw: it writes the weights as bf16 too", "[kernels][adamw]") {
+  constexpr std::int64_t count = 40'001;
+  Values p = random_values(count, 1);
+  Values m = zeros(count);
+  Values v = zeros(count);
+  const Values g = random_values(count, 2);
+  const UpdateGate gate;
+  std::vector<std::uint16_t> rounded(p.size());
+  std::vector<std::uint16_t> packed(p.size());
+  run([&](Stream& stream) {
+    cpu::adamw_update(stream, {.p = p.data(),
+                               .g = g.data(),
+                               .m = m.data(),
+                               .v = v.data(),
+                               .rounded = rounded.data(),
+                               .gate = &gate,
+                               .count = count,
+                               .lr = lr});
+    cpu::pack_bf16(stream, {.in = p.data(), .out = packed.data(), .count = count});
+  });
+  CHECK(rounded == packed);
 }
 
 TEST_CASE("adamw: a poisoned gate changes nothing", "[kernels][adamw]") {

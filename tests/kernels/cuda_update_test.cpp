@@ -1,4 +1,6 @@
 // CUDA twins of what surrounds a model: sums, conversions, norms, optimizers.
+#include <algorithm>
+
 #include <limits>
 
 #include "tests/kernels/cuda_fixture.hpp"
@@ -136,6 +138,46 @@ std::vector<UpdateGate> gate_of(bool poisoned) {
 }
 
 std::string poison_name(bool poisoned) { return poisoned ? "poisoned: untouched" : "one step"; }
+
+TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is poisoned",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  for (const std::int64_t first : {0, 1, 4}) {
+    for (const bool poisoned : {false, true}) {
+      CAPTURE(first, poisoned);
+      Side side = cuda_side();
+      const auto size = static_cast<std::size_t>(first + count);
+      const Buffer weights(size * sizeof(float), "weights", MemoryKind::pinned);
+      const Buffer rounded(size * sizeof(std::uint16_t), "rounded", MemoryKind::pinned);
+      const Buffer packed(size * sizeof(std::uint16_t), "packed", MemoryKind::pinned);
+      const Values before = random_values(first + count, 1);
+      std::copy(before.begin(), before.end(), weights.as<float>());
+      std::fill_n(rounded.as<std::uint16_t>(), size, std::uint16_t{7});
+      side.kernels.adamw_update(side.stream(), {.p = weights.as<float>() + first,
+                                                .g = side.put(random_values(count, 2)),
+                                                .m = side.put(random_values(count, 3, 0.1F)),
+                                                .v = side.put(squares(4)),
+                                                .rounded = rounded.as<std::uint16_t>() + first,
+                                                .gate = side.put(gate_of(poisoned)),
+                                                .count = count,
+                                                .step = 7,
+                                                .lr = 1e-2});
+      side.kernels.pack_bf16(side.stream(), {.in = weights.as<float>() + first,
+                                             .out = packed.as<std::uint16_t>() + first,
+                                             .count = count});
+      side.stream().synchronize();
+      const auto* out = rounded.as<std::uint16_t>();
+      CHECK(std::all_of(out, out + first, [](std::uint16_t bits) { return bits == 7; }));
+      if (poisoned) {
+        CHECK(std::all_of(out + first, out + size, [](std::uint16_t bits) { return bits == 7; }));
+      } else {
+        CHECK(std::equal(out + first, out + size, packed.as<std::uint16_t>() + first));
+      }
+    }
+  }
+}
 
 TEST_CASE("cuda twins: AdamW and AdEMAMix", "[kernels][cuda][.gpu]") {
   for (const bool poisoned : {false, true}) {
