@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/collective/bell.hpp"
 #include "engine/collective/collective_schedule.hpp"
 
 namespace train::engine {
@@ -38,18 +39,37 @@ std::size_t bytes_of(int world_size) {
   return kMarkBytes + kChannelCount * bytes_of_channel(world_size);
 }
 
-/// Between processes: not the private kind.
-long futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
-           const timespec* limit) {
-  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, limit,
-                   nullptr, 0);
-}
+/// A word that processes share, as bell.hpp asks for it.
+class FutexWord {
+ public:
+  explicit FutexWord(std::atomic<std::uint32_t>& word, const timespec* limit = nullptr)
+      : word_(&word), limit_(limit) {}
 
-void ring(InboxBell& bell) {
-  bell.rings.fetch_add(1);
-  if (bell.sleeping.load() != 0 && bell.sleeping.exchange(0) != 0) {
-    futex(bell.rings, FUTEX_WAKE, INT_MAX, nullptr);
+  [[nodiscard]] std::uint32_t load() const { return word_->load(); }
+  std::uint32_t fetch_add(std::uint32_t n) { return word_->fetch_add(n); }
+  bool compare_exchange(std::uint32_t expected, std::uint32_t desired) {
+    return word_->compare_exchange_strong(expected, desired);
   }
+  /// Also ends for a signal, or because the word is not `value` any more.
+  [[nodiscard]] bool wait(std::uint32_t value) {
+    return futex(FUTEX_WAIT, value) == 0 || errno != ETIMEDOUT;
+  }
+  void wake() { futex(FUTEX_WAKE, INT_MAX); }
+
+ private:
+  /// Between processes: not the private kind.
+  long futex(int operation, std::uint32_t value) {
+    return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word_), operation, value, limit_,
+                     nullptr, 0);
+  }
+
+  std::atomic<std::uint32_t>* word_;
+  const timespec* limit_;
+};
+
+void ring(InboxBell& shared) {
+  FutexWord word(shared.word);
+  bell::ring(word);
 }
 
 }  // namespace
@@ -176,7 +196,9 @@ bool SharedInbox::taken(int peer, std::uint64_t number) const {
   return own_drawer(peer).taken.load(std::memory_order_acquire) == number;
 }
 
-std::uint32_t SharedInbox::rings() const { return own_->bell(channel_).rings.load(); }
+std::uint32_t SharedInbox::rings() const {
+  return bell::rings(FutexWord(own_->bell(channel_).word));
+}
 
 bool SharedInbox::sleep(std::uint32_t seen, Clock::time_point deadline) {
   const auto left =
@@ -185,12 +207,8 @@ bool SharedInbox::sleep(std::uint32_t seen, Clock::time_point deadline) {
     return false;
   }
   const timespec limit = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
-  InboxBell& bell = own_->bell(channel_);
-  bell.sleeping.store(1);
-  // Not the same any more, a signal, a ring: the caller looks again.
-  const bool late = futex(bell.rings, FUTEX_WAIT, seen, &limit) != 0 && errno == ETIMEDOUT;
-  bell.sleeping.store(0);
-  return !late;
+  FutexWord word(own_->bell(channel_).word, &limit);
+  return bell::sleep(word, seen);
 }
 
 void SharedInbox::ring_own() { ring(own_->bell(channel_)); }

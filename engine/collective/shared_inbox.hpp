@@ -28,8 +28,7 @@ struct InboxDrawer {
 
 /// Where the owner of an inbox sleeps, and what it shows its peers.
 struct InboxBell {
-  alignas(64) std::atomic<std::uint32_t> rings{0};  ///< A futex.
-  std::atomic<std::uint32_t> sleeping{0};
+  alignas(64) std::atomic<std::uint32_t> word{0};    ///< A futex: see bell.hpp.
   alignas(64) std::atomic<std::uint64_t> ticket{0};  ///< Written by the owner: see GlooDirect.
 };
 
@@ -77,10 +76,8 @@ class InboxMemory {
 /// (n-2)-th message. Each of these steps is a release store met by an acquire load. A failed link
 /// sends nothing any more.
 ///
-/// Why no ring is missed: the owner notes rings(), looks at what it waits for, says that it sleeps
-/// and sleeps only if rings() is still the same. Who rings writes, then counts the ring, then looks
-/// whether the owner sleeps. All of these are sequentially consistent: if the ringer does not see
-/// the sleeper, the sleeper sees the ring. So a ring costs a system call only if somebody sleeps.
+/// Whoever writes rings the reader's bell (bell.hpp), so a ring costs a system call only if
+/// somebody sleeps.
 ///
 /// Threading: one owner; ring_own() from any thread.
 class SharedInbox {
