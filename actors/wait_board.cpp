@@ -1,15 +1,8 @@
 #include "actors/wait_board.hpp"
 
-#include <chrono>
 #include <utility>
 
 namespace train::actors {
-
-std::int64_t steady_now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 void WaitBoard::Line::begin(const char* what, std::int64_t step) {
   if (state_->what.load(std::memory_order_relaxed) == what) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/steady_time.hpp"
 #include "kernels/device/trace.hpp"
 
 namespace train::actors {
@@ -105,7 +106,5 @@ class WaitBoard {
   std::deque<Line::State> lines_;  // a deque: lines never move
   std::deque<Credits::State> credits_;
 };
-
-[[nodiscard]] std::int64_t steady_now_ns();
 
 }  // namespace train::actors

@@ -284,8 +284,7 @@ constexpr auto kFields = std::to_array<Field>({
      recovery<&RecoverySection::max_respawns>, kOptional, between(0, 1e6)},
     {"recovery", "start_wait_s", "seconds",
      "When a job of several nodes begins, wait this long for the launchers of all of them; then "
-     "the "
-     "run ends with exit code 75.",
+     "the run ends with exit code 75.",
      recovery<&RecoverySection::start_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "node_wait_s", "seconds",
      "When a node is cut off or lost, wait this long for it to come back; then the other nodes go "

@@ -35,6 +35,17 @@ std::int64_t most_rows(const Part& part) {
   return rows;
 }
 
+bool has_all_rows(const Part& part, const ShardGroup& group) {
+  std::int64_t rows = 0;
+  for (const Segment& segment : part.segments) {
+    rows += segment.rows;
+  }
+  for (const Parameter& parameter : group.parameters) {
+    rows -= parameter.rows;
+  }
+  return rows == 0;
+}
+
 std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t ranks) {
   std::vector<std::int64_t> blocks = {0};
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -74,21 +85,6 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankEngine::Options& options
   }
   set_blocks();
 }
-
-namespace {
-
-bool has_all_rows(const Part& part, const ShardGroup& group) {
-  std::int64_t rows = 0;
-  for (const Segment& segment : part.segments) {
-    rows += segment.rows;
-  }
-  for (const Parameter& parameter : group.parameters) {
-    rows -= parameter.rows;
-  }
-  return rows == 0;
-}
-
-}  // namespace
 
 GroupLayout RankLayout::make_group(std::size_t index) const {
   const ShardGroup& group = plan_->groups()[index];

@@ -39,7 +39,7 @@ bool measured(const CommandRecord& command, std::int64_t since) {
 TimeSpans busy_of(const RankProfile& profile) {
   TimeSpans spans;
   for (const Stretch& one : profile.streams.front().stretches) {
-    if (!one.waited && !one.host) {
+    if (one.worked()) {
       spans.push_back({one.begin_ns, one.end_ns});
     }
   }
@@ -116,7 +116,7 @@ void add_kernels(const RankProfile& profile, std::map<KernelKey, std::int64_t>& 
     for (std::size_t at = step; at < steps.size() && steps[at].begin_ns < one.end_ns; ++at) {
       const std::int64_t begin = std::max(one.begin_ns, steps[at].begin_ns);
       const std::int64_t end = std::min(one.end_ns, steps[at].end_ns);
-      if (!one.waited && !one.host && begin < end) {
+      if (one.worked() && begin < end) {
         kernels[{profile.names.at(one.name), unit_kind(profile, one.unit)}] += end - begin;
       }
     }

@@ -21,6 +21,9 @@ struct Stretch {
   std::int32_t lane = -1;
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
+
+  /// The stream did what it is there for.
+  [[nodiscard]] bool worked() const { return !waited && !host; }
 };
 
 /// What one stream or one actor did; stretches follow one another and do not overlap.

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/base/steady_time.hpp"
 #include "kernels/device/cuda_check.hpp"
 #include "kernels/device/cuda_trace.hpp"
 #include "kernels/device/device_error.hpp"
@@ -43,12 +43,6 @@ class CudaPoint final : public DevicePoint {
 };
 
 constexpr const char* kNoticesSuffix = " notices";
-
-std::int64_t steady_now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -135,10 +129,9 @@ void CudaStream::enqueue(Work work) {
       work();
       return;
     }
-    std::int64_t since_ns = 0;
     const std::int64_t begin_ns = steady_now_ns();
     work();
-    tracer_->host_work(host_->current(since_ns), begin_ns, steady_now_ns());
+    tracer_->host_work(launching_mark(), begin_ns, steady_now_ns());
   });
 }
 
@@ -154,8 +147,7 @@ void CudaStream::submit(Work work) {
     (void)take_wait_note();
     tracer_->begin();
     work();
-    std::int64_t since_ns = 0;
-    tracer_->end(host_->current(since_ns), awaits_ || take_wait_note());
+    tracer_->end(launching_mark(), awaits_ || take_wait_note());
   });
 }
 
@@ -165,8 +157,7 @@ void CudaStream::notify(Work work) {
   host_->enqueue([this, work = std::move(work)] {
     const auto point = std::make_shared<CudaPoint>(*this, cudaEventBlockingSync);
     point->record();
-    std::int64_t since_ns = 0;
-    notices_->mark(host_->current(since_ns));
+    notices_->mark(launching_mark());
     notices_->enqueue([this, point, work] {
       point->wait();
       check_fault();
@@ -201,6 +192,11 @@ void* CudaStream::scratch(std::size_t size_bytes) {
 }
 
 void CudaStream::mark(Mark mark) { host_->mark(mark); }
+
+Mark CudaStream::launching_mark() const {
+  std::int64_t since_ns = 0;
+  return host_->current(since_ns);
+}
 
 // What is waited for has been launched before what is being launched.
 Mark CudaStream::current(std::int64_t& since_ns) const {

@@ -71,6 +71,8 @@ class CudaStream final : public Stream {
   void wait_for_device();
   /// Throws DeviceError if a kernel that has run found something wrong.
   void check_fault() const;
+  /// Of what the stream's thread is at.
+  [[nodiscard]] Mark launching_mark() const;
   /// On the thread of the notices.
   void fail(const StreamFailure& failure);
 

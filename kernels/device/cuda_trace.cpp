@@ -2,10 +2,10 @@
 
 #include <cuda_runtime.h>
 
-#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "engine/base/steady_time.hpp"
 #include "kernels/device/cuda_check.hpp"
 
 namespace train::kernels {
@@ -28,9 +28,7 @@ CudaTracer::CudaTracer(CUstream_st* stream, std::size_t capacity)
     : stream_(stream), ring_(capacity) {
   base_ = recorded();
   TRAIN_CUDA_CHECK(cudaEventSynchronize(base_));
-  base_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                 std::chrono::steady_clock::now().time_since_epoch())
-                 .count();
+  base_ns_ = steady_now_ns();
 }
 
 CudaTracer::~CudaTracer() {

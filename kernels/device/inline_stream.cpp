@@ -1,19 +1,13 @@
-#include <chrono>
 #include <mutex>
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/base/steady_time.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 
 namespace train::kernels {
 namespace {
-
-std::int64_t steady_now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 class InlineStream final : public Stream {
  public:

@@ -1,7 +1,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -9,18 +8,13 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/base/steady_time.hpp"
 #include "kernels/device/signals_blocked.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 
 namespace train::kernels {
 namespace {
-
-std::int64_t steady_now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// One entry of the queue: work, or a mark when `work` is empty.
 struct Item {

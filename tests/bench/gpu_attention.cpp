@@ -10,15 +10,6 @@ namespace {
 
 constexpr double kPatience_s = 60.0;
 
-std::string rate_text(const DeviceLimits& limits, double seconds, double flop) {
-  std::string text =
-      fmt::format("{:9.1f} us  {:8.1f} TFLOP/s", seconds * 1e6, flop / seconds * 1e-12);
-  if (limits.bf16_flops > 0.0) {
-    text += fmt::format("  {:5.1f} % of the device's", 100.0 * flop / seconds / limits.bf16_flops);
-  }
-  return text;
-}
-
 void print_answer(const GpuSite& site, const AttentionCase& c, const nlohmann::json& answer) {
   const std::string way = answer.at("way").get<std::string>();
   if (answer.contains("error")) {
@@ -26,9 +17,10 @@ void print_answer(const GpuSite& site, const AttentionCase& c, const nlohmann::j
     return;
   }
   const auto print = [&](const char* pass, const char* key, double products) {
-    print_result(
-        fmt::format("PyTorch {}: {} {}", way, pass, c.shape()),
-        rate_text(site.limits(), answer.at(key).get<double>(), products * c.product_flop()));
+    const double seconds = answer.at(key).get<double>();
+    print_result(fmt::format("PyTorch {}: {} {}", way, pass, c.shape()),
+                 time_text(seconds) + rate_text(products * c.product_flop() / seconds, 1e-12,
+                                                "TFLOP/s", site.limits().bf16_flops));
   };
   print("forward ", "forward", c.kForwardProducts);
   print("backward", "backward", c.kBackwardProducts);

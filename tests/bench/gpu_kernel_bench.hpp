@@ -79,19 +79,12 @@ class KernelBench {
       seconds.add(batch(work, runs) / runs);
     }
     const DeviceLimits limits = site_.limits();
-    std::string text = fmt::format("{:9.1f} us", seconds.median() * 1e6);
-    const auto rate = [&](double amount, double scale, const char* unit, double limit) {
-      const double per_second = amount / seconds.median();
-      text += fmt::format("  {:8.1f} {}", per_second * scale, unit);
-      if (limit > 0.0) {
-        text += fmt::format("  {:5.1f} % of the device's", 100.0 * per_second / limit);
-      }
-    };
+    std::string text = time_text(seconds.median());
     if (flop > 0.0) {
-      rate(flop, 1e-12, "TFLOP/s", limits.bf16_flops);
+      text += rate_text(flop / seconds.median(), 1e-12, "TFLOP/s", limits.bf16_flops);
     }
     if (bytes > 0.0) {
-      rate(bytes, 1e-9, "GB/s", limits.bytes_per_second);
+      text += rate_text(bytes / seconds.median(), 1e-9, "GB/s", limits.bytes_per_second);
     }
     print_result(name, text);
   }

@@ -119,6 +119,16 @@ void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const W
   }
 }
 
+std::string time_text(double seconds) { return fmt::format("{:9.1f} us", seconds * 1e6); }
+
+std::string rate_text(double per_second, double scale, const char* unit, double limit) {
+  std::string text = fmt::format("  {:8.1f} {}", per_second * scale, unit);
+  if (limit > 0.0) {
+    text += fmt::format("  {:5.1f} % of the device's", 100.0 * per_second / limit);
+  }
+  return text;
+}
+
 void print_skipped(const std::string& what, const std::string& why) {
   print_result(what, "skipped: " + why);
 }

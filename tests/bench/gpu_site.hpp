@@ -72,6 +72,12 @@ class GpuSite {
 /// Rows of PyTorch's attention at these shapes, each way that it has; said if there is no PyTorch.
 void print_torch_attention(const GpuSite& site, const std::vector<AttentionCase>& cases);
 
+/// How a result of kernels is told: microseconds, and then what that makes a second, in `unit` of
+/// which one is 1 / `scale`, beside the device's `limit` (0: unknown).
+[[nodiscard]] std::string time_text(double seconds);
+[[nodiscard]] std::string rate_text(double per_second, double scale, const char* unit,
+                                    double limit);
+
 /// One line for what cannot be measured here.
 void print_skipped(const std::string& what, const std::string& why);
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/steady_time.hpp"
 #include "kernels/device/device_error.hpp"
 #include "kernels/device/trace.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
@@ -159,11 +160,6 @@ TEST_CASE("cuda stream: a trace has the device's times, and the host's work apar
   if (no_device()) {
     return;
   }
-  const auto now_ns = [] {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  };
   constexpr std::int64_t slack_ns = 200'000;  // Between the two clocks.
   const auto stream = make_cuda_stream("cuda");
   const auto other = make_cuda_stream("other");
@@ -172,7 +168,7 @@ TEST_CASE("cuda stream: a trace has the device's times, and the host's work apar
     cuda_backend()->fill(on, {.out = device.as<float>(), .value = 1.0F, .count = count});
   };
   stream->start_trace(100);
-  const std::int64_t begin_ns = now_ns();
+  const std::int64_t begin_ns = steady_now_ns();
   stream->mark({.what = "first"});
   fill(*stream);
   stream->mark({.what = "second"});
@@ -190,7 +186,7 @@ TEST_CASE("cuda stream: a trace has the device's times, and the host's work apar
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   release.set_value();
   stream->synchronize();
-  const std::int64_t end_ns = now_ns();
+  const std::int64_t end_ns = steady_now_ns();
   std::int64_t last_ns = begin_ns - slack_ns;
   std::map<std::string, std::int64_t> total_ns;
   for (const TraceRecord& record : stream->trace().records) {

@@ -8,15 +8,12 @@
 #include <thread>
 #include <vector>
 
+#include "engine/base/steady_time.hpp"
+
 namespace train::kernels {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
-      .count();
-}
 
 void work_a_millisecond() {
   const auto end = Clock::now() + std::chrono::milliseconds(1);
@@ -66,7 +63,7 @@ TEST_CASE("trace: streams keep what they ran, in order and apart", "[kernels][tr
   stream->synchronize();
   CHECK(stream->trace().records.empty());  // off until asked for
 
-  const std::int64_t begin = now_ns();
+  const std::int64_t begin = steady_now_ns();
   stream->start_trace(100);
   for (std::int32_t unit = 0; unit < 3; ++unit) {
     stream->mark({.what = "forward", .step = 7, .unit = unit, .lane = 2});
@@ -88,7 +85,7 @@ TEST_CASE("trace: streams keep what they ran, in order and apart", "[kernels][tr
     by_unit.at(static_cast<std::size_t>(record.mark.unit)) += record.end_ns - record.begin_ns;
     last = record.end_ns;
   }
-  CHECK(last <= now_ns());
+  CHECK(last <= steady_now_ns());
   for (const std::int64_t ns : by_unit) {
     CHECK(ns >= 2'000'000);
   }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "actors/wait_board.hpp"
+#include "engine/base/steady_time.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::test {
@@ -26,7 +26,7 @@ class ManualStream final : public kernels::Stream {
       return;
     }
     if (queue_.empty()) {
-      since_ns_ = actors::steady_now_ns();
+      since_ns_ = steady_now_ns();
     }
     queue_.push_back({.work = std::move(work), .mark = mark_, .ticket = (*clock_)++});
   }
@@ -56,7 +56,7 @@ class ManualStream final : public kernels::Stream {
   void run_next() {
     const Item item = std::move(queue_.front());
     queue_.pop_front();
-    since_ns_ = actors::steady_now_ns();
+    since_ns_ = steady_now_ns();
     try {
       item.work();
     } catch (...) {
