@@ -77,10 +77,9 @@ void Buffers::begin_front() const {
     }
   }
   // Weights go out only when the update before has run.
-  context->compute->notify(
-      [me = caf::actor_cast<BuffersActor>(self), sequence = command.sequence] {
-        caf::anon_send(me, WeightsSettled{sequence});
-      });
+  context->compute->notify([me = caf::actor_cast<BuffersActor>(self), sequence = command.sequence] {
+    caf::anon_send(me, WeightsSettled{sequence});
+  });
 }
 
 void Buffers::start_gathers() const {

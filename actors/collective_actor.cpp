@@ -234,7 +234,7 @@ void Collective::moved(const BytesMoved& message) const {
   mark(stream, "unpack", operation);
   context->engine->unpack(stream, operation.op);
   stream.notify([me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel,
-                  slot = message.identity.index % engine::kStagingSlots] {
+                 slot = message.identity.index % engine::kStagingSlots] {
     caf::anon_send(me, OperationUnpacked{which, slot});
   });
   const auto found = state().wanted.find(to_string(message.identity));

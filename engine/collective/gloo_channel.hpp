@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "engine/collective/collective.hpp"
 #include "engine/collective/channel_link.hpp"
+#include "engine/collective/collective.hpp"
 
 namespace train::engine {
 
