@@ -35,7 +35,7 @@ using test::tls_gets_in;
 constexpr auto kJoinTimeout = 30s;
 bool any_start(const std::string& /*start*/) { return true; }
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kMostGrowth_mib = 300;  // a sanitizer keeps what has been freed
+constexpr double kMostGrowth_mib = 600;  // a sanitizer keeps what has been freed
 #else
 constexpr double kMostGrowth_mib = 16;
 #endif
