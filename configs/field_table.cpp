@@ -288,7 +288,8 @@ constexpr auto kFields = std::to_array<Field>({
      recovery<&RecoverySection::start_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "node_wait_s", "seconds",
      "When a node is cut off or lost, wait this long for it to come back; then the other nodes go "
-     "on without it, or the run ends with exit code 75 where they are too few for its strategy.",
+     "on without it until it does, or the run ends with exit code 75 where they are too few for "
+     "its strategy.",
      recovery<&RecoverySection::node_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "snapshot_interval_steps", "steps",
      "Every rank copies its shard of the state this often (2 or more) into memory of its node that "

@@ -41,6 +41,7 @@ struct NodeJoined {
   std::int64_t older_step = -1;   ///< The one before it.
   std::int64_t buddy_newest_step = -1;  ///< The same of the node before, whose buddy this one is.
   std::int64_t buddy_older_step = -1;
+  std::int64_t earlier_step = -1;  ///< NodeSteps::earlier.
   std::string snapshots;  ///< Where it takes snapshots in memory, HOST:PORT; empty: nowhere.
 };
 
@@ -53,6 +54,7 @@ struct TakePlace {
   /// The place is a new one, and this step's snapshots of the ranks before are gone on from; -1: of
   /// none.
   std::int64_t memory_step = -1;
+  bool earlier = false;  ///< Those of NodeSteps::earlier.
 };
 
 /// Head -> launcher of another node: make sure that the ranks of the node before it and its own
@@ -72,6 +74,7 @@ struct MemoryRestored {
 struct StartRanks {
   std::uint32_t generation = 0;
   std::int64_t memory_step = -1;  ///< They go on from this snapshot in memory; -1: from none.
+  bool earlier = false;           ///< Which is that of NodeSteps::earlier.
   std::string buddy;  ///< Where the next node takes this one's snapshots; empty: nowhere.
 };
 
@@ -138,15 +141,15 @@ typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, NodeJoined& x) {
   return f(caf::meta::type_name("NodeJoined"), x.node, x.newest_step, x.older_step,
-           x.buddy_newest_step, x.buddy_older_step, x.snapshots);
+           x.buddy_newest_step, x.buddy_older_step, x.earlier_step, x.snapshots);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, StartRanks& x) {
-  return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step, x.buddy);
+  return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step, x.earlier, x.buddy);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, TakePlace& x) {
-  return f(caf::meta::type_name("TakePlace"), x.place, x.nodes, x.ranks, x.memory_step);
+  return f(caf::meta::type_name("TakePlace"), x.place, x.nodes, x.ranks, x.memory_step, x.earlier);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, RestoreMemory& x) {

@@ -113,6 +113,7 @@ struct RunFinished {
   std::int32_t exit_code = 0;
   std::string text;
   bool rank_lost = false;  ///< By the loss of a rank (RankFailed::lost), or of its connections.
+  bool for_nodes = false;  ///< So that nodes that are back can take part; all ranks start again.
 };
 
 template <class Inspector>

@@ -51,6 +51,7 @@ struct WorkerFailed {
   std::string text;
   std::int32_t exit_code = 1;
   bool cause = false;  ///< It did not fail for want of another rank.
+  bool lost = false;   ///< It lost another rank that it had been connected with.
 };
 
 /// Cluster -> the thread that waits for it.
@@ -78,7 +79,7 @@ typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerFailed& x) {
-  return f(caf::meta::type_name("WorkerFailed"), x.rank, x.text, x.exit_code, x.cause);
+  return f(caf::meta::type_name("WorkerFailed"), x.rank, x.text, x.exit_code, x.cause, x.lost);
 }
 
 }  // namespace train::actors

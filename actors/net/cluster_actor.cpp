@@ -164,7 +164,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
       },
       [cluster](const WorkerFailed& worker) {
         if (worker.exit_code == 1 && !worker.cause) {
-          cluster.fail_later({worker.text, 1});
+          cluster.fail_later({worker.text, 1, worker.lost});
         } else {
           cluster.fail({worker.text, worker.exit_code});
         }

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenWords = 10s;  // for whom the start waits
+constexpr auto kReturnTime = 5s;     // of nodes that are back, to the next meeting
 constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
 
 /// Where the node is among `members`; none: it is not.
@@ -33,6 +34,7 @@ std::optional<std::int64_t> place_of(const std::vector<std::int64_t>& members, s
 
 HeadNetwork::HeadNetwork(const PreparedRun& run)
     : members_(run.members),
+      returning_(run.returning.size()),
       generation_(run.generation),
       system_(config_),
       self_(system_),
@@ -73,28 +75,55 @@ Status HeadNetwork::open_door(const PreparedRun& run) {
   return {};
 }
 
-void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-  const auto place = place_of(members_, node.node);
-  if (!launcher || !place || *place == 0) {
-    return came_late(node, launcher);
-  }
-  Launcher& known = launchers_[*place];
+HeadNetwork::Launcher HeadNetwork::introduced(const NodeJoined& node,
+                                              const caf::strong_actor_ptr& launcher) {
   const auto held = [](std::int64_t newest, std::int64_t older) {
     HeldSteps steps = {newest, older};
     std::erase_if(steps, [](std::int64_t step) { return step < 0; });
     return steps;
   };
-  known = {.actor = caf::actor_cast<caf::actor>(launcher),
-           .held = {.own = held(node.newest_step, node.older_step),
-                    .buddy = held(node.buddy_newest_step, node.buddy_older_step)},
-           .snapshots = node.snapshots};
+  Launcher known = {.actor = caf::actor_cast<caf::actor>(launcher),
+                    .held = {.own = held(node.newest_step, node.older_step),
+                             .buddy = held(node.buddy_newest_step, node.buddy_older_step),
+                             .earlier = node.earlier_step},
+                    .snapshots = node.snapshots};
   self_->monitor(known.actor);
+  return known;
 }
 
-void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-  if (launcher && !place_of(members_, node.node)) {
+void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+  const auto place = place_of(members_, node.node);
+  if (!launcher || !place || *place == 0) {
+    return came_late(node, launcher, true);
+  }
+  launchers_[*place] = introduced(node, launcher);
+}
+
+void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher,
+                            bool welcome) {
+  if (!launcher || place_of(members_, node.node)) {
+    return;
+  }
+  if (welcome) {
+    returned_[node.node] = introduced(node, launcher);
+  } else {
     self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
   }
+}
+
+std::vector<std::int64_t> HeadNetwork::returned() const {
+  std::vector<std::int64_t> nodes;
+  for (const auto& [node, launcher] : returned_) {
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
+void HeadNetwork::send_returned_away() {
+  for (const auto& [node, launcher] : returned_) {
+    self_->send(launcher.actor, GenerationOver{.without = true});
+  }
+  returned_.clear();
 }
 
 NodesMet HeadNetwork::met() const {
@@ -106,13 +135,18 @@ NodesMet HeadNetwork::met() const {
       met.missing.push_back(place);
     }
   }
+  met.returned = returned();
   return met;
 }
 
 NodesMet HeadNetwork::meet(Clock::time_point deadline) {
+  const auto back_by = Clock::now() + kReturnTime;
+  const auto awaited = [&] {
+    return !met().complete() || (returned_.size() < returning_ && Clock::now() < back_by);
+  };
   auto next_word = Clock::now() + kBetweenWords;
-  while (!met().complete() && stop_signal() == 0 && Clock::now() < deadline) {
-    if (Clock::now() >= next_word) {
+  while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
+    if (Clock::now() >= next_word && !met().complete()) {
       const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
       log_info(fmt::format("nodes_awaited {} not come yet; {} s are left",
                            missing_have(met(), members_), left.count()));
@@ -120,35 +154,42 @@ NodesMet HeadNetwork::meet(Clock::time_point deadline) {
     }
     self_->receive([&](const NodeJoined& node,
                        const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
-                   [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
+                   [&](const caf::down_msg& down) {
+                     std::ignore = node_lost(down);
+                     std::ignore = returned_lost(down);
+                   },
                    caf::after(50ms) >> [] {});
   }
   return met();
 }
 
-void HeadNetwork::go_on_with(std::span<const std::int64_t> left,
-                             const std::vector<std::int64_t>& members) {
+void HeadNetwork::go_on_with(const std::vector<std::int64_t>& members) {
   std::map<std::int64_t, Launcher> launchers;
-  for (std::size_t place = 1; place < left.size(); ++place) {
-    launchers.emplace(static_cast<std::int64_t>(place), std::move(launchers_.at(left[place])));
+  for (std::size_t place = 1; place < members.size(); ++place) {
+    const auto before = place_of(members_, members[place]);
+    auto known = before ? launchers_.extract(*before) : returned_.extract(members[place]);
+    if (known) {
+      launchers.emplace(static_cast<std::int64_t>(place), std::move(known.mapped()));
+    }
   }
   members_ = members;
   launchers_ = std::move(launchers);
 }
 
-Status HeadNetwork::give_places(const PreparedRun& run, std::int64_t memory_step) {
+Status HeadNetwork::give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier) {
   std::set<std::int64_t> awaited;
   for (const auto& [place, launcher] : launchers_) {
     self_->send(launcher.actor, TakePlace{.place = static_cast<std::int32_t>(place),
                                           .nodes = static_cast<std::int32_t>(count()),
                                           .ranks = run.config().parallel.ranks,
-                                          .memory_step = memory_step});
+                                          .memory_step = memory_step,
+                                          .earlier = earlier});
     awaited.insert(place);
   }
   return await_answers(std::move(awaited));
 }
 
-/// Of MemoryRestored from the nodes at `places`.
+/// Of MemoryRestored from the nodes at `places`, unless one is lost meanwhile.
 Status HeadNetwork::await_answers(std::set<std::int64_t> places) {
   Status result;
   while (result && !places.empty()) {
@@ -160,9 +201,8 @@ Status HeadNetwork::await_answers(std::set<std::int64_t> places) {
           }
         },
         [&](const caf::down_msg& down) {
-          if (const auto place = node_lost(down)) {
-            result =
-                failure(fmt::format("node {} is lost", members_[static_cast<std::size_t>(*place)]));
+          if (node_lost(down)) {
+            places.clear();  // it is missing(), and all meet again
           }
         });
   }
@@ -220,8 +260,10 @@ Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
 
 void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own) {
   for (const auto& [place, launcher] : launchers_) {
-    self_->send(launcher.actor,
-                StartRanks{generation_, memory_step.value_or(-1), snapshots_of(place + 1)});
+    self_->send(launcher.actor, StartRanks{.generation = generation_,
+                                           .memory_step = memory_step.value_or(-1),
+                                           .earlier = !own.before().empty(),
+                                           .buddy = snapshots_of(place + 1)});
   }
   if (link_) {
     link_->keep(snapshots_of(1), own);
@@ -239,25 +281,43 @@ std::optional<std::int64_t> HeadNetwork::node_lost(const caf::down_msg& down) {
   return std::nullopt;
 }
 
-void HeadNetwork::go_on() {
-  for (const auto& [node, launcher] : launchers_) {
-    self_->send(launcher.actor, GenerationOver{.again = true});
+bool HeadNetwork::returned_lost(const caf::down_msg& down) {
+  return std::erase_if(returned_, [&down](const auto& one) {
+           return one.second.actor.address() == down.source;
+         }) > 0;
+}
+
+void HeadNetwork::tell_all(const GenerationOver& over) {
+  for (const auto* launchers : {&launchers_, &returned_}) {
+    for (const auto& [key, launcher] : *launchers) {
+      self_->send(launcher.actor, over);
+    }
   }
+}
+
+void HeadNetwork::go_on() {
+  tell_all({.again = true});
   launchers_.clear();
+  returned_.clear();
 }
 
 void HeadNetwork::end_nodes(std::int32_t exit_code) {
-  for (const auto& [node, launcher] : launchers_) {
-    self_->send(launcher.actor, GenerationOver{.again = false, .exit_code = exit_code});
-  }
+  tell_all({.again = false, .exit_code = exit_code});
   const auto deadline = Clock::now() + kNodesIdle;
-  while (!launchers_.empty() && Clock::now() < deadline) {
+  while (!(launchers_.empty() && returned_.empty()) && Clock::now() < deadline) {
     self_->receive(
-        [&](const NodeIdle& idle) { launchers_.erase(place_of(members_, idle.node).value_or(-1)); },
-        [&](const caf::down_msg& down) { std::ignore = node_lost(down); },
+        [&](const NodeIdle& idle) {
+          launchers_.erase(place_of(members_, idle.node).value_or(-1));
+          returned_.erase(idle.node);
+        },
+        [&](const caf::down_msg& down) {
+          std::ignore = node_lost(down);
+          std::ignore = returned_lost(down);
+        },
         caf::after(50ms) >> [] {});
   }
   launchers_.clear();
+  returned_.clear();
 }
 
 Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel) {

@@ -42,17 +42,18 @@ class HeadNetwork {
   [[nodiscard]] const Endpoint& endpoint() const { return door_->endpoint(); }
 
   /// Waits until the launchers of all other nodes that take part are there, at most until
-  /// `deadline` and until a signal; now and then says for whom.
+  /// `deadline` and until a signal, and a little for those of nodes that are back; now and then
+  /// says for whom.
   [[nodiscard]] NodesMet meet(std::chrono::steady_clock::time_point deadline);
-  /// After meet() of fewer: these are all from here on. `left`: their places until now, ascending;
-  /// 0 is one; `members`: see PreparedRun, theirs. REQUIRES: they have come.
-  void go_on_with(std::span<const std::int64_t> left, const std::vector<std::int64_t>& members);
-  /// Every other node takes its place in `run`, with room for its snapshots; `memory_step`: see
-  /// TakePlace. Blocks. Errors (failure): a node that has no room, or is lost.
-  [[nodiscard]] Status give_places(const PreparedRun& run, std::int64_t memory_step);
+  /// After meet() of fewer or others: these are all from here on; `members`: see PreparedRun. One
+  /// that has been lost since is missing().
+  void go_on_with(const std::vector<std::int64_t>& members);
+  /// Every other node takes its place in `run`, with room for its snapshots; `memory_step` and
+  /// `earlier`: see TakePlace. Blocks, until a node is lost. Errors (failure): one has no room.
+  [[nodiscard]] Status give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier);
   /// After meet() of all: every node gets what it lacks of its ranks' snapshots of `step` back from
-  /// the next one, its buddy; blocks while bytes move. Errors (failure): a node that could not, or
-  /// is lost. REQUIRES: of each node, it or its buddy has that step.
+  /// the next one, its buddy; blocks while bytes move, until a node is lost. Errors (failure): a
+  /// node that could not. REQUIRES: of each node, it or its buddy has that step.
   [[nodiscard]] Status restore_memory(std::int64_t step, NodeMemory& own);
   /// The place of a node whose launcher is not there any more; none: all are.
   [[nodiscard]] std::optional<std::int64_t> missing() const;
@@ -62,10 +63,18 @@ class HeadNetwork {
   /// The place of the node whose launcher has ended or cannot be reached; none: it was somebody
   /// else.
   [[nodiscard]] std::optional<std::int64_t> node_lost(const caf::down_msg& down);
-  /// The launcher of a node that comes while ranks run: one that does not take part any more is
-  /// told to end; another has still to be missed.
-  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
-  /// The launchers are to join the next generation; does not wait.
+  /// The launcher of a node that comes while ranks run: one of a node that does not take part any
+  /// more waits until it can, if it is `welcome`, and is told to end if not; another has still to
+  /// be missed.
+  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher, bool welcome);
+  /// Nodes whose launchers wait so, as they were first numbered, ascending.
+  [[nodiscard]] std::vector<std::int64_t> returned() const;
+  /// There is no place for them: they are told to end.
+  void send_returned_away();
+  /// Whether it was one of those that has ended or cannot be reached.
+  [[nodiscard]] bool returned_lost(const caf::down_msg& down);
+  /// The launchers are to join the next generation, also those of nodes that are back; does not
+  /// wait.
   void go_on();
   /// They are to end, with `exit_code`; waits until none of their ranks runs, a few seconds at
   /// most.
@@ -75,6 +84,7 @@ class HeadNetwork {
   explicit HeadNetwork(const PreparedRun& run);
   void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
   Status open_door(const PreparedRun& run);
+  void tell_all(const GenerationOver& over);
 
   Status await_answers(std::set<std::int64_t> places);
   /// Who is there now.
@@ -82,6 +92,7 @@ class HeadNetwork {
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
 
   std::vector<std::int64_t> members_;  // PreparedRun::members
+  const std::size_t returning_;        // how many PreparedRun::returning has
   const std::uint32_t generation_;
   ControlConfig config_;
   caf::actor_system system_;
@@ -94,7 +105,9 @@ class HeadNetwork {
   };
   /// Where the node at `place`, or for the last one node 0, takes them; empty: nowhere.
   [[nodiscard]] std::string snapshots_of(std::int64_t place) const;
+  [[nodiscard]] Launcher introduced(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
   std::map<std::int64_t, Launcher> launchers_;  // by place, as far as they are there
+  std::map<std::int64_t, Launcher> returned_;   // by node: of those that do not take part yet
   std::unique_ptr<HeadDoor> door_;
   std::unique_ptr<BuddyLink> link_;
 };

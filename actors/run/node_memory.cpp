@@ -81,11 +81,11 @@ MemorySnapshots::Layout memory_layout(const engine::RankEngine::Options& options
   return layout;
 }
 
-Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place) {
+Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place, bool others) {
   const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
   const auto layout =
       keeps ? memory_layout(plan.engine, place) : checkpoint::MemorySnapshots::Layout();
-  if (keeps && now_ && same_ranks(now_->layout(), layout)) {
+  if (keeps && now_ && !(others && origin_) && same_ranks(now_->layout(), layout)) {
     return {};
   }
   if (origin_ && before_.empty()) {
@@ -120,7 +120,13 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place) {
   return {};
 }
 
-NodeSteps NodeMemory::held() const { return {.own = steps_of(now_), .buddy = steps_of(buddy_)}; }
+NodeSteps NodeMemory::held() const {
+  return {.own = steps_of(now_), .buddy = steps_of(buddy_), .earlier = earlier_step()};
+}
+
+std::int64_t NodeMemory::earlier_step() const {
+  return origin_ && !before_.empty() ? origin_->step : -1;
+}
 
 void NodeMemory::keep_only(std::optional<std::int64_t> step) {
   for (const SharedSnapshots& snapshots : {now_, buddy_}) {
@@ -130,13 +136,17 @@ void NodeMemory::keep_only(std::optional<std::int64_t> step) {
   }
 }
 
-void NodeMemory::go_on_from(std::optional<std::int64_t> step) {
+void NodeMemory::go_on_from(std::optional<std::int64_t> step, bool earlier) {
+  if (earlier && step && earlier_step() == *step) {
+    keep_only(std::nullopt);
+    return;
+  }
   before_.clear();
   origin_.reset();
-  if (now_ && step) {
+  if (now_ && step && !earlier) {
     origin_ = MemoryOrigin{.step = *step, .ranks = now_->layout().ranks, .holders = {}};
   }
-  keep_only(now_ ? step : std::nullopt);
+  keep_only(now_ && !earlier ? step : std::nullopt);
 }
 
 std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
@@ -150,10 +160,11 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
     origin_ = {.step = *step, .ranks = now_->layout().ranks, .holders = holders_of(nodes, *step)};
     return step;
   }
-  // The generation with other numbers ended before its ranks had written anything.
+  // The generation with other numbers ended before its ranks had written all that they go on from.
   const bool whole = origin_ && !before_.empty() && origin_->step <= reported &&
-                     std::all_of(origin_->holders.begin(), origin_->holders.end(),
-                                 [](std::int32_t holder) { return holder == 0; });
+                     std::all_of(origin_->holders.begin(), origin_->holders.end(), [&](auto node) {
+                       return nodes[static_cast<std::size_t>(node)].earlier == origin_->step;
+                     });
   if (!whole) {
     forget();
     return std::nullopt;
@@ -182,7 +193,16 @@ void NodeMemory::forget() {
 }
 
 void NodeMemory::settle() {
-  if (!before_.empty() && now_ && origin_ && now_->has_sealed(origin_->step)) {
+  if (before_.empty() || !now_ || !origin_) {
+    return;
+  }
+  const auto has = [this](const SharedSnapshots& snapshots) {
+    const HeldSteps steps = snapshots->sealed_steps();
+    return !steps.empty() && steps.front() >= origin_->step;
+  };
+  // A buddy that cannot be reached does not keep this node's memory taken for ever.
+  const bool has_gone_on = has(now_) && !now_->has_sealed(origin_->step);
+  if (has_gone_on || (has(now_) && (!buddy_ || has(buddy_)))) {
     before_.clear();
   }
 }

@@ -24,13 +24,15 @@ class NodeMemory {
  public:
   /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet, and for
   /// those of the node before if this is its buddy. What the ranks go on from stays readable.
-  /// Errors (user): too little memory; names the key.
-  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place);
+  /// `others`: other nodes take part than had it, so what is in the room now is not what belongs
+  /// there, even if ranks have the same numbers. Errors (user): too little memory; names the key.
+  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place, bool others = false);
 
   /// The steps of which all ranks are whole here. REQUIRES: no rank runs.
   [[nodiscard]] NodeSteps held() const;
   /// On the head, after the end of a generation: where the next can go on, the newest_common() step
-  /// of this node and those `elsewhere`; other snapshots are given up. REQUIRES: no rank runs.
+  /// of this node and those `elsewhere`, or else NodeSteps::earlier if whoever then had something
+  /// still has it; other snapshots are given up. REQUIRES: no rank runs.
   [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported,
                                                       std::span<const NodeSteps> elsewhere = {});
   /// Other snapshots than of `step` are given up, so that there is room for those that are missing.
@@ -42,12 +44,12 @@ class NodeMemory {
   /// their number until now. REQUIRES: it has those of all holders.
   void renumber_holders(std::span<const std::int32_t> now);
   /// On another node: the ranks go on from `step`, other snapshots are given up; none: all are.
-  /// REQUIRES: no rank runs.
-  void go_on_from(std::optional<std::int64_t> step);
+  /// `earlier`: from that of held().earlier, if this node has it. REQUIRES: no rank runs.
+  void go_on_from(std::optional<std::int64_t> step, bool earlier = false);
   /// What look_back() found is of no use.
   void forget();
-  /// Once the ranks have written what they go on from to current(), as they do before they train:
-  /// before() is given up. Cheap.
+  /// Once the ranks have written what they go on from to current(), as they do before they train,
+  /// and this node keeps it for the node before, before() is given up. Cheap.
   void settle();
 
   /// What look_back() found, if it is not forgotten.
@@ -60,6 +62,8 @@ class NodeMemory {
   [[nodiscard]] const std::vector<SharedSnapshots>& before() const { return before_; }
 
  private:
+  [[nodiscard]] std::int64_t earlier_step() const;
+
   SharedSnapshots now_;
   SharedSnapshots buddy_;
   std::vector<SharedSnapshots> before_;

@@ -91,7 +91,7 @@ bool NodeGeneration::ordered() {
         [&](const StartRanks& order) {
           const std::int64_t step = order.memory_step;
           if (step < 0 || !new_place_) {
-            run_.memory.go_on_from(step >= 0 ? std::optional(step) : std::nullopt);
+            run_.memory.go_on_from(step >= 0 ? std::optional(step) : std::nullopt, order.earlier);
           }
           if (link_) {
             link_->keep(order.buddy, run_.memory);
@@ -118,6 +118,7 @@ NodeJoined NodeGeneration::introduction() const {
           .older_step = step(held.own, 1),
           .buddy_newest_step = step(held.buddy, 0),
           .buddy_older_step = step(held.buddy, 1),
+          .earlier_step = held.earlier,
           .snapshots = link_ ? link_->address() : ""};
 }
 
@@ -139,9 +140,9 @@ Status NodeGeneration::take_place(const TakePlace& order) {
   run_.place.nodes = order.nodes;
   new_place_ = order.memory_step >= 0;
   if (new_place_) {
-    run_.memory.go_on_from(order.memory_step);
+    run_.memory.go_on_from(order.memory_step, order.earlier);
   }
-  return run_.memory.make_room(run_.plan, run_.place);
+  return run_.memory.make_room(run_.plan, run_.place, new_place_);
 }
 
 /// Until all ranks here have ended, and the head has said what follows if they ended in disorder;

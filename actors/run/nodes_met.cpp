@@ -18,13 +18,17 @@ std::vector<std::int64_t> NodesMet::places() const {
   return places;
 }
 
+std::string nodes_have(std::span<const std::int64_t> nodes) {
+  return nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
+                           : fmt::format("nodes {} have", fmt::join(nodes, ", "));
+}
+
 std::string missing_have(const NodesMet& met, std::span<const std::int64_t> members) {
   std::vector<std::int64_t> nodes;
   for (const std::int64_t place : met.missing) {
     nodes.push_back(members[static_cast<std::size_t>(place)]);
   }
-  return nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
-                           : fmt::format("nodes {} have", fmt::join(nodes, ", "));
+  return nodes_have(nodes);
 }
 
 bool has_step(const HeldSteps& steps, std::int64_t step) {

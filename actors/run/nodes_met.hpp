@@ -17,6 +17,9 @@ using HeldSteps = std::vector<std::int64_t>;
 struct NodeSteps {
   HeldSteps own;
   HeldSteps buddy;  ///< Of the ranks of the node before it; the last node is before node 0.
+  /// The step that the ranks went on from when their numbers became others, if the node still has
+  /// what it then had of the ranks before; -1: it has not.
+  std::int64_t earlier = -1;
 };
 
 /// Which launchers of the other nodes have joined a generation. Nodes by their places, the head's
@@ -24,9 +27,13 @@ struct NodeSteps {
 struct NodesMet {
   std::vector<NodeSteps> held;        ///< Of nodes 1, 2, ...; nothing of those that are missing.
   std::vector<std::int64_t> missing;  ///< Nodes that have not come in time, ascending.
-  std::optional<Error> cut;           ///< Why nobody could come: the head's own network.
+  /// Nodes that have come and did not take part, as they were first numbered, ascending.
+  std::vector<std::int64_t> returned;
+  std::optional<Error> cut;  ///< Why nobody could come: the head's own network.
 
   [[nodiscard]] bool complete() const { return missing.empty(); }
+  /// Those that took part, and nobody else.
+  [[nodiscard]] bool same() const { return complete() && returned.empty(); }
   /// How many there are with the head.
   [[nodiscard]] std::int64_t come() const {
     return static_cast<std::int64_t>(held.size() + 1 - missing.size());
@@ -40,7 +47,10 @@ struct NodesMet {
 [[nodiscard]] std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes,
                                                         std::int64_t reported);
 
-/// Those that are missing, for people: "node 2 has", "nodes 1, 2 have". `members`:
+/// For people: "node 2 has", "nodes 1, 2 have". REQUIRES: `nodes` has some.
+[[nodiscard]] std::string nodes_have(std::span<const std::int64_t> nodes);
+
+/// The same of those that are missing. `members`:
 /// PreparedRun::members. REQUIRES: some are.
 [[nodiscard]] std::string missing_have(const NodesMet& met, std::span<const std::int64_t> members);
 

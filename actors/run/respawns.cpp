@@ -21,7 +21,7 @@ bool Respawns::allow(std::int64_t step) {
 namespace {
 
 /// Errors: a strategy that these ranks cannot have.
-Result<RunPlan> plan_of_fewer(configs::RunConfig config, std::int64_t nodes, std::int64_t ranks) {
+Result<RunPlan> plan_of(configs::RunConfig config, std::int64_t nodes, std::int64_t ranks) {
   config.parallel.nodes = nodes;
   config.parallel.ranks = ranks;
   return plan_run(config);
@@ -37,7 +37,7 @@ bool can_respawn(const configs::RunConfig& config) {
 bool take_fewer_ranks(PreparedRun& run) {
   const std::int64_t most = run.config().parallel.nodes == 1 ? run.config().parallel.ranks - 1 : 0;
   for (std::int64_t ranks = most; ranks > 0; --ranks) {
-    if (auto plan = plan_of_fewer(run.config(), 1, ranks)) {
+    if (auto plan = plan_of(run.config(), 1, ranks)) {
       run.plan = std::move(plan).value();
       return true;
     }
@@ -45,19 +45,29 @@ bool take_fewer_ranks(PreparedRun& run) {
   return false;
 }
 
-Status take_fewer_nodes(PreparedRun& run, std::int64_t nodes) {
+Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
   const configs::ParallelSection& parallel = run.config().parallel;
-  Status result = failure("no node is left");
-  for (std::int64_t each = parallel.ranks / parallel.nodes; each > 0; --each) {
-    auto plan = plan_of_fewer(run.config(), nodes, each * nodes);
-    if (plan) {
-      run.plan = std::move(plan).value();
-      run.place.nodes = nodes;
-      return {};
-    }
-    result = plan.error();
+  const bool more = nodes > parallel.nodes;
+  const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
+  const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
+  Result<RunPlan> plan = failure("no node is left");
+  if (nodes == all_nodes) {  // whose ranks need not be the same number on each
+    plan = plan_of(run.config(), nodes, all);
   }
-  return result;
+  for (std::int64_t each = all / all_nodes; !plan && nodes > 0 && each > 0; --each) {
+    plan = plan_of(run.config(), nodes, each * nodes);
+  }
+  return plan;
+}
+
+Status take_nodes(PreparedRun& run, std::int64_t nodes) {
+  auto plan = plan_of_nodes(run, nodes);
+  if (!plan) {
+    return plan.error();
+  }
+  run.plan = std::move(plan).value();
+  run.place.nodes = nodes;
+  return {};
 }
 
 }  // namespace train::actors

@@ -32,9 +32,12 @@ class Respawns {
 /// (reads the data's headers).
 [[nodiscard]] bool take_fewer_ranks(PreparedRun& run);
 
-/// Makes the run one of `nodes` nodes, fewer than it has, each with the largest number of ranks up
-/// to its own that its configuration allows. The result of the run stays the same (P1). Blocks
-/// (reads the data's headers). Errors: none is allowed; why the last was not.
-[[nodiscard]] Status take_fewer_nodes(PreparedRun& run, std::int64_t nodes);
+/// The run as one of `nodes` nodes with the largest number of ranks that its configuration allows,
+/// up to so many on each as now, or, of more nodes than now, as when it started. Blocks (reads the
+/// data's headers). Errors: none is allowed; why the last was not.
+[[nodiscard]] Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes);
+
+/// Makes the run that. Its result stays the same (P1).
+[[nodiscard]] Status take_nodes(PreparedRun& run, std::int64_t nodes);
 
 }  // namespace train::actors

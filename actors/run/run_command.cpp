@@ -19,8 +19,8 @@
 #include "actors/run/node_run.hpp"
 #include "actors/run/prepared_run.hpp"
 #include "actors/run/rank_setup.hpp"
-#include "actors/run/respawns.hpp"
 #include "actors/run/run_directory.hpp"
+#include "actors/run/run_notes.hpp"
 #include "actors/run/sample.hpp"
 #include "actors/run/signal_watcher.hpp"
 #include "actors/run/worker_run.hpp"
@@ -122,13 +122,6 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
   return outcome.exit_code;
 }
 
-/// One of the run's events; the run does not depend on it.
-void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
-  if (const Status logged = run.home->event(kind, text); !logged) {
-    log_warning(fmt::format("index_incomplete {}", logged.error().message));
-  }
-}
-
 bool in_processes(const configs::ParallelSection& parallel) {
   return parallel.ranks > 1 && parallel.transport != "inproc";
 }
@@ -154,138 +147,6 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
   run.status->note(kept->progress());
   return outcome;
 }
-
-/// The run's status where no observer is there to write it; the run does not depend on it.
-void write_status(const PreparedRun& run, std::optional<RunFinished> outcome) {
-  if (run.status == nullptr) {  // a simulation
-    return;
-  }
-  RunStatus status{.base = {},
-                   .phase = outcome ? "over" : "starting",
-                   .generation = run.generation,
-                   .ranks = run.config().parallel.ranks,
-                   .now_ns = steady_now_ns(),
-                   .progress = {.step = outcome ? outcome->step : run.first_step()},
-                   .outcome = std::move(outcome)};
-  if (const Status written = run.status->write(std::move(status)); !written) {
-    log_warning(fmt::format("status_not_written {}", written.error().message));
-  }
-}
-
-RunFinished stopped_by(int signal, const RunFinished& outcome) {
-  // Whoever ends a job may end some of its processes before the others.
-  return {outcome.step, kExitStopped,
-          fmt::format("stopped by signal {} as {}; what was committed stands; run it again, "
-                      "without --fresh, to go on",
-                      signal, outcome.text)};
-}
-
-/// Of nodes that have not come to the meeting.
-std::string lost_text(const PreparedRun& run, const NodesMet& met) {
-  return fmt::format("{} not come back within {} s of the loss (recovery.node_wait_s)",
-                     missing_have(met, run.members), run.config().recovery.node_wait_s);
-}
-
-RunFinished without_nodes(const std::string& lost, const Error& why, const RunFinished& outcome) {
-  const std::string text =
-      fmt::format("{}, and the run cannot go on without: {}", lost, why.message);
-  log_error(text);
-  return {outcome.step, kExitStopped, lost + "; run it again to go on from the newest checkpoint"};
-}
-
-/// The end of a run over several nodes that loses its ranks again and again. Only a job that has
-/// come further is worth another start.
-RunFinished given_up(const PreparedRun& run, RunFinished outcome) {
-  if (run.config().parallel.nodes > 1 && run.checkpoint &&
-      run.checkpoint->step > run.job_first_step) {
-    log_error(outcome.text);
-    outcome.exit_code = kExitStopped;
-  }
-  return outcome;
-}
-
-/// What was to be gone on from in memory is not there for everybody: a checkpoint is.
-Status find_start_without_memory(PreparedRun& run, std::int64_t reported, const Error& why) {
-  log_warning(fmt::format("memory_not_restored {}", why.message));
-  run.memory.forget();
-  return find_start_again(run, reported);
-}
-
-/// Where the next generation goes on; every node has what its ranks need for it.
-Status find_start(PreparedRun& run, std::int64_t reported, const std::vector<NodeSteps>& elsewhere,
-                  const std::optional<OtherNodes>& others) {
-  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, elsewhere));
-  const Status restored = others ? others->restore(run) : Status();
-  return restored ? Status() : find_start_without_memory(run, reported, restored.error());
-}
-
-/// The same for the nodes that are left. REQUIRES: `run` is one of so many.
-Status find_start_of_fewer(PreparedRun& run, std::int64_t reported, const NodesMet& met,
-                           const OtherNodes& others) {
-  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, met.held));
-  std::vector<std::int64_t> left = met.places();
-  const Status placed = others.go_on_with(run, left);
-  if (placed) {
-    return {};
-  }
-  TRAIN_RETURN_IF_ERROR(find_start_without_memory(run, reported, placed.error()));
-  std::iota(left.begin(), left.end(), 0);
-  if (const Status again = others.go_on_with(run, left); !again) {
-    log_warning(fmt::format("no_room {}", again.error().message));  // or lost: missed at the start
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
-                                    const std::optional<OtherNodes>& others) {
-  Respawns respawns(run.config().recovery, run.first_step());
-  while (true) {
-    write_status(run, std::nullopt);
-    auto outcome = run_generation(run);
-    if (!outcome || !outcome->rank_lost) {
-      return outcome;
-    }
-    if (const int signal = stop_signal(); signal != 0) {
-      return stopped_by(signal, *outcome);
-    }
-    if (!can_respawn(run.config())) {
-      return outcome;
-    }
-    log_warning(fmt::format("rank_lost {}", outcome->text));
-    log_event(run, "rank_lost", outcome->text);
-    ++run.generation;
-    const auto met = others ? others->meet(run) : Result<NodesMet>(NodesMet());
-    if (!met) {
-      return met.error();
-    }
-    if (const int signal = stop_signal(); signal != 0 && !met->complete()) {
-      return stopped_by(signal, *outcome);
-    }
-    if (!met->complete()) {
-      const std::string lost = lost_text(run, *met);
-      const Status fewer = met->cut ? Status(*met->cut) : take_fewer_nodes(run, met->come());
-      if (!fewer) {
-        return without_nodes(lost, fewer.error(), *outcome);
-      }
-      log_warning(fmt::format("nodes_lost {}; going on with the nodes that are left", lost));
-      TRAIN_RETURN_IF_ERROR(find_start_of_fewer(run, outcome->step, *met, *others));
-    } else {
-      TRAIN_RETURN_IF_ERROR(find_start(run, outcome->step, met->held, others));
-      if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
-        return given_up(run, *std::move(outcome));
-      }
-    }
-    const std::string text =
-        fmt::format("generation={} step={} ranks={} nodes={}", run.generation, run.first_step(),
-                    run.config().parallel.ranks, run.config().parallel.nodes);
-    log_info("respawned " + text);
-    log_event(run, "respawned", text);
-  }
-}
-
-namespace {
 
 int run_to_end(PreparedRun& run) {
   const configs::ParallelSection& parallel = run.config().parallel;
@@ -318,9 +179,10 @@ int run_to_end(PreparedRun& run) {
           ? std::optional(OtherNodes{
                 .meet = [&processes](const auto& prepared) { return processes.meet(prepared); },
                 .restore = [&processes](auto& prepared) { return processes.restore(prepared); },
-                .go_on_with = [&processes](
-                                  auto& prepared,
-                                  auto left) { return processes.go_on_with(prepared, left); }})
+                .go_on_with =
+                    [&processes](auto& prepared, auto left, auto returned) {
+                      return processes.go_on_with(prepared, left, returned);
+                    }})
           : std::nullopt);
   write_status(run, outcome ? *outcome
                             : RunFinished{run.first_step(), outcome.error().exit_code(),
@@ -353,6 +215,8 @@ int run_head(RunPlan plan, const NodePlace& place, const cli::RunOptions& option
   run->place = place;
   run->members.resize(static_cast<std::size_t>(place.nodes));
   std::iota(run->members.begin(), run->members.end(), 0);
+  run->nodes_at_start = run->config().parallel.nodes;
+  run->ranks_at_start = run->config().parallel.ranks;
   run->profile = options.profile;
   if (options.fresh) {
     // The same command would begin yet another run.

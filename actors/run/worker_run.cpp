@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <caf/all.hpp>
 #include <chrono>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "actors/exit_codes.hpp"
 #include "actors/messages/cluster_messages.hpp"
@@ -35,7 +38,11 @@ namespace fs = std::filesystem;
 constexpr auto kOrderlyEnd = 10s;  // of workers that were told to go
 constexpr auto kEndAfterFailure = 200ms;
 constexpr auto kEndAfterLoss = 600ms;  // a large process takes its time to die
+constexpr std::chrono::milliseconds kIdle = 1h;
 constexpr auto kBetweenDoors = 200ms;  // tries to open one
+constexpr auto kBetweenLooks = 50ms;   // for a snapshot that nodes that are back wait for
+
+constexpr const char* kForNodes = "nodes that are back wait to take part";
 
 std::string launcher_gone(const PreparedRun& run, std::int64_t place) {
   return fmt::format("the launcher of node {} has ended or cannot be reached",
@@ -94,6 +101,7 @@ class FirstLoss {
     if (outcome.rank_lost && end_) {
       outcome.text = fmt::format("rank {} failed: its process ended: {}", end_->rank, end_->text);
       outcome.rank_lost = end_->killed;
+      outcome.for_nodes = false;
     }
     return outcome;
   }
@@ -131,6 +139,8 @@ class Head {
  private:
   std::variant<ClusterReady, RunFinished, Error> wait_for_ranks();
   RunFinished wait_for_end();
+  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
+  void let_returned_in();
   [[nodiscard]] RunFinished with_nodes_told(RunFinished outcome);
   void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code);
 
@@ -141,7 +151,35 @@ class Head {
   HeadActors actors_;
   caf::actor rendezvous_;
   std::optional<StopRequested> stop_;  // came before the ranks were there
+  std::optional<std::int64_t> seen_;   // newest snapshot when the first node was seen to be back
+  bool for_nodes_ = false;             // the generation is to end for them
 };
+
+void Head::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+  std::vector<std::int64_t> returned = network_->returned();
+  if (returned.empty()) {
+    seen_.reset();
+  }
+  std::erase(returned, node.node);  // it may come a second time before the first is missed
+  const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
+  // Without snapshots in memory their return would cost more than they bring.
+  network_->came_late(node, launcher, run_.memory.current() && plan_of_nodes(run_, nodes));
+}
+
+/// Nodes that are back take part from a snapshot in memory on that is as new as can be.
+void Head::let_returned_in() {
+  if (for_nodes_ || network_->returned().empty()) {
+    return;
+  }
+  const auto steps = run_.memory.current()->sealed_steps();
+  const std::int64_t newest = steps.empty() ? -1 : steps.front();
+  if (!seen_) {
+    seen_ = newest;
+  } else if (newest > *seen_) {
+    for_nodes_ = true;
+    caf::anon_send(actors_.conductor, RankFailed{.rank = 0, .text = kForNodes, .lost = true});
+  }
+}
 
 /// All ranks; or how the run ended before they were there.
 std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
@@ -155,7 +193,7 @@ std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
     }
   };
   const auto late = [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-    network_->came_late(node, launcher);
+    came_late(node, launcher);
   };
   while (!result) {
     self_->receive([&](const ClusterReady& message) { result = message; }, failed, late,
@@ -173,6 +211,7 @@ std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
                      if (const auto node = network_->node_lost(down)) {
                        failed({launcher_gone(run_, *node), kExitFailure, true});
                      }
+                     std::ignore = network_->returned_lost(down);
                    });
   }
   return *result;
@@ -182,10 +221,12 @@ RunFinished Head::wait_for_end() {
   std::optional<RunFinished> outcome;
   self_->monitor(actors_.conductor);
   while (!outcome) {
+    const bool looks =
+        (!for_nodes_ && !network_->returned().empty()) || !run_.memory.before().empty();
     self_->receive(
         [&](const RunFinished& finished) { outcome = finished; },
         [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-          network_->came_late(node, launcher);
+          came_late(node, launcher);
         },
         [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
         [&](const caf::down_msg& down) {
@@ -196,10 +237,19 @@ RunFinished Head::wait_for_end() {
             caf::anon_send(actors_.conductor, RankFailed{.rank = static_cast<std::int32_t>(first),
                                                          .text = launcher_gone(run_, *node),
                                                          .lost = true});
-          } else {  // the conductor
+          } else if (!network_->returned_lost(down) && down.source == actors_.conductor.address()) {
             outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
           }
-        });
+        },
+        caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
+            [&] {
+              run_.memory.settle();
+              let_returned_in();
+            });
+  }
+  if (for_nodes_ && outcome->rank_lost && outcome->text.ends_with(kForNodes)) {
+    outcome->text = kForNodes;
+    outcome->for_nodes = true;
   }
   return *outcome;
 }
@@ -264,6 +314,7 @@ Result<RunFinished> Head::run() {
 
 RunFinished Head::with_nodes_told(RunFinished outcome) {
   if (outcome.rank_lost && can_respawn(run_.config()) && stop_signal() == 0) {
+    run_.returning = network_->returned();
     network_->go_on();
   } else {
     network_->end_nodes(outcome.exit_code);
@@ -301,7 +352,8 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
   if (first) {
     return network.error();
   }
-  NodesMet nobody{.held = {}, .missing = {}, .cut = network.error()};
+  NodesMet nobody;
+  nobody.cut = network.error();
   for (std::int64_t node = 1; node < run.place.nodes; ++node) {
     nobody.held.emplace_back();
     nobody.missing.push_back(node);
@@ -310,32 +362,42 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
 }
 
 Status ProcessRanks::restore(PreparedRun& run) {
-  if (fewer_) {  // a launcher that was started anew does not know its place
-    TRAIN_RETURN_IF_ERROR(network_->give_places(run, /*memory_step=*/-1));
+  if (moved_) {  // a launcher that was started anew does not know its place
+    TRAIN_RETURN_IF_ERROR(network_->give_places(run, /*memory_step=*/-1, /*earlier=*/false));
   }
   const auto start = run.memory.start();
-  if (!start || !run.memory.before().empty()) {  // those are all here
+  if (!start || network_->missing() ||
+      !run.memory.before().empty()) {  // whoever has something of those keeps it
     return {};
   }
   TRAIN_RETURN_IF_ERROR(network_->restore_memory(start->origin.step, run.memory));
-  run.memory.returned_to_owners();
+  if (!network_->missing()) {
+    run.memory.returned_to_owners();
+  }
   return {};
 }
 
-Status ProcessRanks::go_on_with(PreparedRun& run, std::span<const std::int64_t> left) {
-  std::vector<std::int32_t> now(run.members.size(), -1);
-  std::vector<std::int64_t> members;
+Status ProcessRanks::go_on_with(PreparedRun& run, std::span<const std::int64_t> left,
+                                std::span<const std::int64_t> returned) {
+  std::vector<std::int64_t> members(returned.begin(), returned.end());
   for (const std::int64_t place : left) {
-    now[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(members.size());
     members.push_back(run.members[static_cast<std::size_t>(place)]);
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<std::int32_t> now(run.members.size(), -1);
+  for (const std::int64_t place : left) {
+    const auto found =
+        std::find(members.begin(), members.end(), run.members[static_cast<std::size_t>(place)]);
+    now[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(found - members.begin());
   }
   run.members = std::move(members);
   run.memory.renumber_holders(now);
-  network_->go_on_with(left, run.members);
-  fewer_ = true;
-  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place));
+  network_->go_on_with(run.members);
+  moved_ = true;
+  const bool earlier = !run.memory.before().empty();
+  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place, true));
   const auto start = run.memory.start();
-  return network_->give_places(run, start ? start->origin.step : -1);
+  return network_->give_places(run, start ? start->origin.step : -1, earlier);
 }
 
 void ProcessRanks::close() { network_.reset(); }
@@ -351,6 +413,8 @@ Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunRepor
       return RunFinished{run.first_step(), kExitStopped, never_met(run, *met)};
     }
   }
+  run.returning.clear();
+  network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // since they met
     network_->go_on();
     network_.reset();

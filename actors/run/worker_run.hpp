@@ -34,8 +34,9 @@ class ProcessRanks {
   /// memory.
   [[nodiscard]] Status restore(PreparedRun& run);
 
-  /// After meet() of fewer: see OtherNodes::go_on_with().
-  [[nodiscard]] Status go_on_with(PreparedRun& run, std::span<const std::int64_t> left);
+  /// After meet() of fewer or others: see OtherNodes::go_on_with().
+  [[nodiscard]] Status go_on_with(PreparedRun& run, std::span<const std::int64_t> left,
+                                  std::span<const std::int64_t> returned);
 
   /// The generation runs without other processes: nobody is to come any more.
   void close();
@@ -47,7 +48,7 @@ class ProcessRanks {
 
  private:
   std::unique_ptr<HeadNetwork> network_;  // open, and its ranks not started yet
-  bool fewer_ = false;                    // nodes than there were at the start
+  bool moved_ = false;                    // nodes have other places than at the start
 };
 
 }  // namespace train::actors

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/node_plan.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {
@@ -14,32 +15,9 @@ namespace {
 constexpr std::int64_t kNodes = 3;
 constexpr std::chrono::seconds kLong{30};
 
-/// Six ranks on three nodes, with data in `directory`.
-RunPlan plan_of_nodes(const std::filesystem::path& directory, bool buddies = true) {
-  for (const char* file : {"train.bin", "val.bin"}) {
-    test::write_bytes(directory / file, std::string(400, '\1'));
-  }
-  configs::RunConfig config;
-  config.run.name = "run";
-  config.model.arch = "enoki";
-  config.model.layers = 1;
-  config.model.heads = 1;
-  config.model.head_dim = 8;
-  config.model.embedding_dim = 8;
-  config.model.mlp_hidden = 16;
-  config.model.vocab_size = 512;
-  config.data.dir = directory.string();
-  config.data.sequence_length = 8;
-  config.batch.lanes = 2 * kNodes;
-  config.batch.micro_batch = 1;
-  config.parallel.ranks = 2 * kNodes;
-  config.parallel.nodes = kNodes;
-  config.parallel.strategy = "full";
-  config.recovery.buddy_snapshots = buddies;
-  auto plan = plan_run(config);
-  INFO((plan ? "" : plan.error().message));
-  REQUIRE(plan.ok());
-  return std::move(plan).value();
+/// Two ranks on each node.
+RunPlan ring_plan(const std::filesystem::path& directory, bool buddies = true) {
+  return test::plan_of_nodes(directory, kNodes, 2 * kNodes, buddies);
 }
 
 /// As in every process with a control connection.
@@ -51,18 +29,6 @@ struct Node {
 };
 
 NodePlace place_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
-
-void write(const SharedSnapshots& memory, std::int64_t step) {
-  const auto span = ranks_of(memory->layout());
-  for (std::int64_t rank = span.first; rank < span.end; ++rank) {
-    const auto local = static_cast<std::size_t>(rank - span.first);
-    std::vector<std::byte> state(memory->layout().shard_bytes[local],
-                                 static_cast<std::byte>(step + rank));
-    const auto rows = static_cast<std::int64_t>(state.size());
-    memory->write(rank, step,
-                  std::vector{engine::StateView{"w", {rows}, 0, rows, state.data(), state.size()}});
-  }
-}
 
 void check_own(const NodeMemory& memory, std::int64_t step) {
   const auto span = ranks_of(memory.current()->layout());
@@ -86,9 +52,8 @@ std::vector<Node> open_ring(const RunPlan& plan, const CredentialFiles& files,
 }
 
 bool all_kept(const std::vector<Node>& nodes, std::int64_t step) {
-  return std::all_of(nodes.begin(), nodes.end(), [step](const Node& node) {
-    return node.memory.buddy()->has_sealed(step);
-  });
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [step](const Node& node) { return node.memory.buddy()->has_sealed(step); });
 }
 
 }  // namespace
@@ -99,11 +64,11 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
-  const RunPlan plan = plan_of_nodes(directory.path());
+  const RunPlan plan = ring_plan(directory.path());
   auto nodes = open_ring(plan, *files, std::vector<Node>(kNodes));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i].link->keep(nodes[(i + 1) % nodes.size()].link->address(), nodes[i].memory);
-    write(nodes[i].memory.current(), 10);
+    test::write_snapshots(nodes[i].memory.current(), 10);
   }
   const auto deadline = std::chrono::steady_clock::now() + kLong;
   while (!all_kept(nodes, 10) && std::chrono::steady_clock::now() < deadline) {
@@ -143,7 +108,7 @@ TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
-  auto nodes = open_ring(plan_of_nodes(directory.path()), *files, std::vector<Node>(kNodes));
+  auto nodes = open_ring(ring_plan(directory.path()), *files, std::vector<Node>(kNodes));
   const std::string address = nodes[1].link->address();
   CHECK_FALSE(
       nodes[2].link->restore({.step = 10, .give_to = address, .take = false}, nodes[2].memory));
@@ -159,13 +124,13 @@ TEST_CASE("buddy link: without the key there is no room and no link", "[actors][
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
-  const RunPlan plan = plan_of_nodes(directory.path(), false);
+  const RunPlan plan = ring_plan(directory.path(), false);
   NodeMemory memory;
   REQUIRE(memory.make_room(plan, place_of(1)));
   CHECK(memory.current());
   CHECK_FALSE(memory.buddy());
   CHECK(memory_slots(plan) == 2);
-  CHECK(memory_slots(plan_of_nodes(directory.path())) == 4);
+  CHECK(memory_slots(ring_plan(directory.path())) == 4);
   CHECK_FALSE(BuddyLink::open(*files, plan));
 }
 

@@ -1,5 +1,8 @@
 // A node that is lost and does not come back: the others go on without it, in the same job and to
-// the same bits. Real processes, real signals.
+// the same bits, until it comes back. Real processes, real signals. ACTORTRAIN_SOAK=n goes on n
+// times as long.
+
+#include <random>
 
 #include "tests/integration/two_nodes.hpp"
 
@@ -10,6 +13,18 @@ namespace {
 const Words kFromMemory = {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=20",
                            "checkpoint.interval_steps=1000"};
 
+/// Time for nodes to come back.
+const Words kLong = {"run.steps=2000", "batch.lanes=6"};
+
+const Words& long_results() {
+  static const Words results = [] {
+    const RunSite site;
+    site.train(joined(kShape, kLong));
+    return results_of(site.run());
+  }();
+  return results;
+}
+
 /// The others of three nodes have to come back in time, also on a busy machine.
 Words with_time(Words keys, int seconds = 3) {
   keys.push_back(fmt::format("recovery.node_wait_s={}", seconds));
@@ -19,8 +34,11 @@ Words with_time(Words keys, int seconds = 3) {
 /// A run whose nodes are lost one after the other.
 class ShrinkingRun {
  public:
-  ShrinkingRun(NodeShape shape, std::string strategy, const Words& keys)
-      : shape_(shape), strategy_(std::move(strategy)), keys_(joined(kShape, keys)) {
+  ShrinkingRun(NodeShape shape, std::string strategy, const Words& keys, const Words& length = {})
+      : shape_(shape),
+        strategy_(std::move(strategy)),
+        length_(length),
+        keys_(joined(joined(kShape, length), keys)) {
     for (int node = 0; node < shape.nodes; ++node) {
       launchers_.push_back(nullptr);
       start(node);
@@ -29,6 +47,7 @@ class ShrinkingRun {
 
   [[nodiscard]] Process& head() { return *launchers_.front(); }
   [[nodiscard]] Process& launcher(int node) { return *launchers_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] bool has(int node) { return launchers_[static_cast<std::size_t>(node)] != nullptr; }
   [[nodiscard]] const RunSite& site() const { return site_; }
 
   void start(int node) {
@@ -48,6 +67,13 @@ class ShrinkingRun {
     REQUIRE(there);
     REQUIRE(head().running());
   }
+  /// Waits for more steps than the run has shown.
+  void makes_progress() {
+    const int before = step_shown();
+    const std::size_t lines = count_of(head().out(), "step ");
+    REQUIRE(head().until(
+        [&] { return count_of(head().out(), "step ") > lines + 2 && step_shown() > before; }));
+  }
   void says(const std::string& text, std::size_t times = 1) {
     const bool said = head().until([&] { return count_of(head().err(), text) >= times; });
     INFO(head().err());
@@ -66,7 +92,9 @@ class ShrinkingRun {
       }
     }
     CHECK(comes_true([&] { return workers_of(site_.path()).empty(); }));
-    CHECK(results_of(site_.run()) == unbroken_results());
+    const bool same =
+        results_of(site_.run()) == (length_.empty() ? unbroken_results() : long_results());
+    CHECK(same);
   }
 
  private:
@@ -79,6 +107,7 @@ class ShrinkingRun {
   RunSite site_;
   NodeShape shape_;
   std::string strategy_;
+  Words length_;
   Words keys_;
   std::vector<std::unique_ptr<Process>> launchers_;
 };
@@ -154,9 +183,10 @@ TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpo
   CHECK(has(log, "checkpoints/step-"));
 }
 
-TEST_CASE("fewer nodes: a node that comes too late is told so, and the run goes on",
+TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late is told so",
           "[integration][nodes][fewer][recovery][P4]") {
-  ShrinkingRun run({.nodes = 2, .ranks = 4}, "full", kFromMemory);
+  ShrinkingRun run({.nodes = 2, .ranks = 4}, "full",
+                   {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=0"}, kLong);
   run.comes_to(50);
   run.lose(1);
   run.says("info respawned generation=1");
@@ -166,4 +196,101 @@ TEST_CASE("fewer nodes: a node that comes too late is told so, and the run goes 
   CHECK(late.exit_code == 0);
   CHECK(has(late.err, "node 1: comes too late, the run goes on without it"));
   run.check_good_end();
+}
+
+TEST_CASE("fewer nodes: one that comes back takes part again",
+          "[integration][nodes][fewer][recovery][P1][P4]") {
+  const char* const strategy = GENERATE("full", "none", "hybrid", "optimizer", "gradient");
+  CAPTURE(strategy);
+  ShrinkingRun run({.nodes = 2, .ranks = 4}, strategy, kFromMemory, kLong);
+  run.comes_to(50);
+  run.lose(1);
+  run.says("ranks=2 nodes=1");
+  run.start(1);
+  run.says("info nodes_returned node 1 has come back");
+  run.says("ranks=4 nodes=2");
+  run.check_good_end();
+  const std::string log = run.head().err();
+  CHECK(count_of(log, " from memory") == 2);
+  CHECK(count_of(log, "rank_lost") == 1);  // a node that comes back is no loss
+}
+
+TEST_CASE("fewer nodes: two of three come back, one after the other, and one is lost again",
+          "[integration][nodes][fewer][recovery][P1][P4]") {
+  const char* const strategy = GENERATE("full", "none");
+  CAPTURE(strategy);
+  ShrinkingRun run({.nodes = 3, .ranks = 6}, strategy, kFromMemory, kLong);
+  run.comes_to(50);
+  run.lose(2);
+  run.says("ranks=4 nodes=2");
+  run.lose(1);
+  run.says("ranks=2 nodes=1");
+  run.start(2);
+  run.says("info nodes_returned node 2 has come back");
+  run.says("ranks=4 nodes=2", 2);
+  run.start(1);
+  run.says("info nodes_returned node 1 has come back");
+  run.says("ranks=6 nodes=3");
+  run.makes_progress();
+  run.lose(2);
+  run.says("ranks=4 nodes=2", 3);
+  run.check_good_end();
+  CHECK(count_of(run.head().err(), "memory_not_restored") == 0);
+}
+
+TEST_CASE("fewer nodes: one that comes back and is lost while it waits disturbs nobody",
+          "[integration][nodes][fewer][recovery][P1][P4]") {
+  // So rarely are snapshots taken that it waits for the whole run.
+  ShrinkingRun run({.nodes = 2, .ranks = 4}, "full",
+                   {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=100000"}, kLong);
+  run.comes_to(50);
+  run.lose(1);
+  run.says("ranks=2 nodes=1");
+  const int times = GENERATE(1, 2);
+  for (int time = 0; time < times; ++time) {
+    run.start(1);
+    CHECK(run.launcher(1).until([&] { return false; }, std::chrono::seconds(1)) == false);
+    CHECK(run.launcher(1).running());
+    run.lose(1);
+  }
+  run.start(1);  // and this one hears the end of the run
+  run.check_good_end();
+  CHECK(count_of(run.head().err(), "nodes_returned") == 0);
+}
+
+TEST_CASE("fewer nodes: nodes that are lost and come back at random times",
+          "[integration][nodes][fewer][recovery][P1][P2][P4]") {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  CAPTURE(seed);
+  int lost = 0;
+  int started = 0;
+  for (int pass = 0; pass < soak(); ++pass) {
+    const char* const strategy =
+        std::array{"full", "none", "hybrid", "optimizer", "gradient"}[random() % 5];
+    CAPTURE(strategy, pass);
+    ShrinkingRun run(
+        {.nodes = 3, .ranks = 6}, strategy,
+        joined(kFromMemory, {"recovery.max_respawns=1000", "checkpoint.interval_steps=100"}),
+        kLong);
+    run.comes_to(50);
+    while (run.head().running()) {
+      const auto pause = std::chrono::milliseconds(50 + random() % 3000);
+      run.head().until([] { return false; }, pause);
+      const int node = 1 + static_cast<int>(random() % 2);
+      if (!run.head().running()) {
+        break;
+      }
+      if (run.has(node)) {
+        run.lose(node);
+        ++lost;
+      } else {
+        run.start(node);
+        ++started;
+      }
+    }
+    run.check_good_end();
+  }
+  fmt::print("nodes: seed {}, lost {} times and back {} times\n", seed, lost, started);
+  CHECK(lost > 0);
 }

@@ -100,7 +100,7 @@ class Process {
 
   /// Waits until `condition` holds, the process has ended or `limit` is over; true if it holds.
   template <class Condition>
-  bool until(Condition condition, std::chrono::seconds limit = std::chrono::seconds(120)) {
+  bool until(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(120)) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     while (!condition()) {
       if (!running() || std::chrono::steady_clock::now() > deadline) {

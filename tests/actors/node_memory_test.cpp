@@ -1,0 +1,153 @@
+// What a node keeps in memory when other nodes take part than before (P4).
+#include "actors/run/node_memory.hpp"
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <vector>
+
+#include "tests/support/node_plan.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr std::int64_t kAll = 1000;
+
+RunPlan plan_of(std::int64_t nodes, std::int64_t ranks) {
+  static const test::TempDirectory directory;
+  return test::plan_of_nodes(directory.path(), nodes, ranks);
+}
+
+/// A head whose ranks, and those of the node before it, are whole at `step`.
+NodeMemory head_of(const RunPlan& plan, std::int64_t step) {
+  NodeMemory memory;
+  REQUIRE(memory.make_room(plan, {.nodes = plan.config.parallel.nodes}).ok());
+  test::write_snapshots(memory.current(), step);
+  if (memory.buddy()) {
+    test::write_snapshots(memory.buddy(), step);
+  }
+  return memory;
+}
+
+NodeSteps at(std::int64_t step) { return {.own = {step}, .buddy = {step}}; }
+const NodeSteps nothing;
+
+}  // namespace
+
+TEST_CASE("node memory: a second loss before anything is written goes on from what was there",
+          "[actors][node_memory][P4]") {
+  NodeMemory memory = head_of(plan_of(2, 4), 10);
+  REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
+  CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 0});
+  memory.renumber_holders(std::vector<std::int32_t>{0, -1});
+  const RunPlan one = plan_of(1, 2);
+  REQUIRE(memory.make_room(one, {.nodes = 1}, true).ok());
+  CHECK(memory.before().size() == 2);
+  CHECK(memory.held().earlier == 10);
+
+  CHECK(memory.look_back(kAll) == 10);
+  CHECK(memory.start()->here == memory.before());
+  memory.settle();
+  CHECK(memory.before().size() == 2);
+  test::write_snapshots(memory.current(), 10);
+  memory.settle();
+  CHECK(memory.before().empty());
+  CHECK(memory.held().earlier == -1);
+  CHECK(memory.look_back(kAll) == 10);
+}
+
+TEST_CASE("node memory: of a node that is back its buddy has a copy before the old one goes",
+          "[actors][node_memory][P4]") {
+  NodeMemory memory = head_of(plan_of(1, 2), 20);
+  REQUIRE(memory.look_back(kAll) == 20);
+  memory.renumber_holders(std::vector<std::int32_t>{0});
+  const RunPlan two = plan_of(2, 4);
+  REQUIRE(memory.make_room(two, {.nodes = 2}, true).ok());
+  REQUIRE(memory.before().size() == 1);
+  test::write_snapshots(memory.current(), 20);
+  memory.settle();
+  CHECK(memory.before().size() == 1);  // the other node could still take its ranks' along
+
+  SECTION("it has come") {
+    test::write_snapshots(memory.buddy(), 20);
+    memory.settle();
+    CHECK(memory.before().empty());
+    CHECK(memory.look_back(kAll, std::vector{nothing}) == 20);
+  }
+  SECTION("it does not come: the memory is wanted") {
+    test::write_snapshots(memory.current(), 30);
+    memory.settle();
+    CHECK(memory.before().size() == 1);
+    test::write_snapshots(memory.current(), 40);
+    memory.settle();
+    CHECK(memory.before().empty());
+  }
+  SECTION("it is lost before") {
+    CHECK(memory.look_back(kAll, std::vector{nothing}) == 20);
+    CHECK(memory.start()->here == memory.before());
+  }
+}
+
+TEST_CASE("node memory: the same numbers on another node are not the same ranks",
+          "[actors][node_memory][P4]") {
+  const RunPlan plan = plan_of(2, 4);
+  NodeMemory memory = head_of(plan, 10);
+  REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
+  memory.renumber_holders(std::vector<std::int32_t>{0, -1});
+  REQUIRE(memory.make_room(plan, {.nodes = 2}, true).ok());
+  CHECK(memory.before().size() == 2);  // its own and the lost one's, for whoever took that place
+  CHECK(memory.current()->sealed_steps().empty());
+}
+
+TEST_CASE("node memory: what others had is gone on from while they still have it",
+          "[actors][node_memory][P4]") {
+  NodeMemory memory = head_of(plan_of(3, 6), 10);
+  REQUIRE(memory.look_back(kAll, std::vector{nothing, at(10)}) == 10);
+  CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 2, 2});
+  memory.renumber_holders(std::vector<std::int32_t>{0, -1, 1});
+  REQUIRE(memory.make_room(plan_of(2, 4), {.nodes = 2}, true).ok());
+  NodeSteps other;
+  SECTION("it has it") {
+    other.earlier = 10;
+    CHECK(memory.look_back(kAll, std::vector{other}) == 10);
+    CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 1});
+  }
+  SECTION("it has something else") {
+    other.earlier = 8;
+    CHECK_FALSE(memory.look_back(kAll, std::vector{other}).has_value());
+    CHECK(memory.before().empty());
+  }
+  SECTION("it has nothing") {
+    CHECK_FALSE(memory.look_back(kAll, std::vector{other}).has_value());
+    CHECK_FALSE(memory.start().has_value());
+  }
+}
+
+TEST_CASE("node memory: another node keeps what the head says, and no more",
+          "[actors][node_memory][P4]") {
+  const RunPlan two = plan_of(2, 4);
+  NodeMemory memory;
+  REQUIRE(memory.make_room(two, {.node = 1, .nodes = 2}).ok());
+  test::write_snapshots(memory.current(), 10);
+  memory.go_on_from(10);
+  REQUIRE(memory.make_room(plan_of(3, 6), {.node = 1, .nodes = 3}, true).ok());
+  REQUIRE(memory.held().earlier == 10);
+  SECTION("the earlier ones") {
+    memory.go_on_from(10, true);
+    CHECK(memory.held().earlier == 10);
+  }
+  SECTION("the earlier ones, and it has others") {
+    memory.go_on_from(8, true);
+    CHECK(memory.held().earlier == -1);
+  }
+  SECTION("those of now") {
+    memory.go_on_from(10);
+    CHECK(memory.held().earlier == -1);
+  }
+  SECTION("none") {
+    memory.go_on_from(std::nullopt);
+    CHECK(memory.held().earlier == -1);
+    CHECK_FALSE(memory.start().has_value());
+  }
+}
+
+}  // namespace train::actors
