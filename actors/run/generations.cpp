@@ -123,7 +123,7 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
     if (const int signal = stop_signal(); signal != 0) {
       return stopped_by(signal, *outcome);
     }
-    if (!can_respawn(run.config())) {
+    if (!can_respawn(run.plan)) {
       return outcome;
     }
     if (!outcome->for_nodes) {

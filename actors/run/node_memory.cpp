@@ -47,7 +47,7 @@ Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, co
 }  // namespace
 
 bool keeps_in_memory(const RunPlan& plan) {
-  return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan.config);
+  return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan);
 }
 
 bool has_buddies(const RunPlan& plan) {

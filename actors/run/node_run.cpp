@@ -135,6 +135,7 @@ Status NodeGeneration::take_place(const TakePlace& order) {
   if (!plan) {
     return plan.error();
   }
+  plan->spread = run_.plan.spread;
   run_.plan = std::move(plan).value();
   run_.place.node = order.place;
   run_.place.nodes = order.nodes;
@@ -175,7 +176,7 @@ NodeEnd NodeGeneration::verdict(bool started) const {
   if (over_) {
     return {.again = over_->again, .exit_code = over_->exit_code};
   }
-  if (alone_ && can_respawn(run_.plan.config)) {
+  if (alone_ && can_respawn(run_.plan)) {
     return {.again = true};  // it may come back
   }
   log_error(fmt::format("node {}: the head is gone", run_.node));

@@ -21,23 +21,31 @@ bool Respawns::allow(std::int64_t step) {
 namespace {
 
 /// Errors: a strategy that these ranks cannot have.
-Result<RunPlan> plan_of(configs::RunConfig config, std::int64_t nodes, std::int64_t ranks) {
+Result<RunPlan> plan_of(const RunPlan& now, std::int64_t nodes, std::int64_t ranks) {
+  configs::RunConfig config = now.config;
   config.parallel.nodes = nodes;
   config.parallel.ranks = ranks;
-  return plan_run(config);
+  auto plan = plan_run(config);
+  if (plan) {
+    plan->spread = now.spread;
+  }
+  return plan;
 }
 
 }  // namespace
 
-bool can_respawn(const configs::RunConfig& config) {
-  return config.recovery.rank_loss == "respawn" && config.parallel.ranks > 1 &&
-         config.parallel.transport != "inproc";
+bool in_processes(const configs::ParallelSection& parallel, bool spread) {
+  return (parallel.ranks > 1 || spread) && parallel.transport != "inproc";
+}
+
+bool can_respawn(const configs::RunConfig& config, bool spread) {
+  return config.recovery.rank_loss == "respawn" && in_processes(config.parallel, spread);
 }
 
 bool take_fewer_ranks(PreparedRun& run) {
   const std::int64_t most = run.config().parallel.nodes == 1 ? run.config().parallel.ranks - 1 : 0;
   for (std::int64_t ranks = most; ranks > 0; --ranks) {
-    if (auto plan = plan_of(run.config(), 1, ranks)) {
+    if (auto plan = plan_of(run.plan, 1, ranks)) {
       run.plan = std::move(plan).value();
       return true;
     }
@@ -52,10 +60,10 @@ Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
   const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
   Result<RunPlan> plan = failure("no node is left");
   if (nodes == all_nodes) {  // whose ranks need not be the same number on each
-    plan = plan_of(run.config(), nodes, all);
+    plan = plan_of(run.plan, nodes, all);
   }
   for (std::int64_t each = all / all_nodes; !plan && nodes > 0 && each > 0; --each) {
-    plan = plan_of(run.config(), nodes, each * nodes);
+    plan = plan_of(run.plan, nodes, each * nodes);
   }
   return plan;
 }

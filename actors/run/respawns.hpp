@@ -23,9 +23,16 @@ class Respawns {
   std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
 };
 
-/// Whether a run of this configuration outlives the loss of a rank: its ranks are processes of
-/// their own, and it may.
-[[nodiscard]] bool can_respawn(const configs::RunConfig& config);
+/// Whether the ranks are processes of their own; else they share the launcher's. `spread`: see
+/// RunPlan.
+[[nodiscard]] bool in_processes(const configs::ParallelSection& parallel, bool spread);
+
+/// Whether such a run outlives the loss of a rank: its ranks are processes of their own, and it
+/// may.
+[[nodiscard]] bool can_respawn(const configs::RunConfig& config, bool spread);
+[[nodiscard]] inline bool can_respawn(const RunPlan& plan) {
+  return can_respawn(plan.config, plan.spread);
+}
 
 /// Makes the run one of the largest smaller number of ranks that its configuration allows; false:
 /// there is none, or other nodes have ranks. The result of the run stays the same (P1). Blocks

@@ -19,6 +19,7 @@
 #include "actors/run/node_run.hpp"
 #include "actors/run/prepared_run.hpp"
 #include "actors/run/rank_setup.hpp"
+#include "actors/run/respawns.hpp"
 #include "actors/run/run_directory.hpp"
 #include "actors/run/run_notes.hpp"
 #include "actors/run/sample.hpp"
@@ -122,10 +123,6 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
   return outcome.exit_code;
 }
 
-bool in_processes(const configs::ParallelSection& parallel) {
-  return parallel.ranks > 1 && parallel.transport != "inproc";
-}
-
 Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
   if (const Status room = run.memory.make_room(run.plan, run.place); !room) {
     if (run.generation == 0) {
@@ -139,7 +136,7 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
     return report.error();
   }
   const std::shared_ptr<RunReport> kept = std::move(report).value();
-  const bool elsewhere = in_processes(run.config().parallel);
+  const bool elsewhere = in_processes(run.config().parallel, run.plan.spread);
   if (!elsewhere) {
     processes.close();
   }
@@ -198,7 +195,7 @@ int run_to_end(PreparedRun& run) {
 
 /// What the launcher of node 0 does, or the only one.
 int run_head(RunPlan plan, const NodePlace& place, const cli::RunOptions& options) {
-  if (in_processes(plan.config.parallel)) {
+  if (in_processes(plan.config.parallel, plan.spread)) {
     if (const Status free = check_network(plan.config.parallel); !free) {
       return report_error(free.error());
     }
@@ -250,6 +247,7 @@ int run_command(const cli::RunOptions& options) {
   if (!plan) {
     return report_error(plan.error());
   }
+  plan->spread = config->parallel.nodes > 1;
   if (options.dry_run) {
     std::fputs(describe_plan(*plan).c_str(), stdout);
     return kExitFinished;
@@ -262,7 +260,7 @@ int run_command(const cli::RunOptions& options) {
   if (!place) {
     return report_error(place.error());
   }
-  if (in_processes(plan->config.parallel)) {
+  if (in_processes(plan->config.parallel, plan->spread)) {
     const auto [first, end] = place->ranks(plan->config.parallel.ranks);
     if (const Status enough = engine::check_device_ranks(
             plan->config.runtime.device, plan->config.parallel.transport, end - first);

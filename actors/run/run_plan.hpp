@@ -18,6 +18,9 @@ struct RunPlan {
   engine::RankEngine::Options engine;
   storage::TokenDataset dataset;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
+  /// The run began on several nodes. A rank that is the only one left is then still a process of
+  /// its own, and nodes can come back.
+  bool spread = false;
 };
 
 /// Of all lanes together.

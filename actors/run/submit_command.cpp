@@ -117,7 +117,7 @@ Result<BatchJob> make_job(const cli::SubmitOptions& options) {
                .nodes = config->parallel.nodes,
                .cpus = cpus_for(*config, *cluster),
                .steps = config->run.steps,
-               .restarts = can_respawn(*config) ? config->recovery.max_respawns : 0,
+               .restarts = can_respawn(*config, false) ? config->recovery.max_respawns : 0,
                .run_directory = directory->lexically_normal(),
                .work_directory = fs::current_path(),
                .words = {fs::read_symlink("/proc/self/exe").string(), "run"},

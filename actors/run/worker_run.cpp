@@ -313,7 +313,7 @@ Result<RunFinished> Head::run() {
 }
 
 RunFinished Head::with_nodes_told(RunFinished outcome) {
-  if (outcome.rank_lost && can_respawn(run_.config()) && stop_signal() == 0) {
+  if (outcome.rank_lost && can_respawn(run_.plan) && stop_signal() == 0) {
     run_.returning = network_->returned();
     network_->go_on();
   } else {

@@ -20,17 +20,21 @@ TEST_CASE("respawns: so many in a row without progress, then fewer ranks, then a
 TEST_CASE("respawns: only ranks that are processes are started again", "[actors][respawns]") {
   configs::RunConfig config;
   config.parallel.ranks = 2;
-  CHECK(can_respawn(config));
+  CHECK(can_respawn(config, false));
   config.parallel.nodes = 2;
-  CHECK(can_respawn(config));
+  CHECK(can_respawn(config, false));
   config.parallel.nodes = 1;
   config.parallel.transport = "inproc";
-  CHECK_FALSE(can_respawn(config));
+  CHECK_FALSE(can_respawn(config, true));
   config = {};
-  CHECK_FALSE(can_respawn(config));  // one rank, in the launcher itself
+  CHECK_FALSE(can_respawn(config, false));  // one rank, in the launcher itself
+  CHECK(can_respawn(config, true));         // of several nodes it is the one that is left
+  config.parallel.transport = "inproc";
+  CHECK_FALSE(can_respawn(config, true));
+  config = {};
   config.parallel.ranks = 2;
   config.recovery.rank_loss = "stop";
-  CHECK_FALSE(can_respawn(config));
+  CHECK_FALSE(can_respawn(config, false));
 }
 
 }  // namespace train::actors

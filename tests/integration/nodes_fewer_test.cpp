@@ -200,19 +200,42 @@ TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late
 
 TEST_CASE("fewer nodes: one that comes back takes part again",
           "[integration][nodes][fewer][recovery][P1][P4]") {
-  const char* const strategy = GENERATE("full", "none", "hybrid", "optimizer", "gradient");
-  CAPTURE(strategy);
-  ShrinkingRun run({.nodes = 2, .ranks = 4}, strategy, kFromMemory, kLong);
+  const auto [strategy, ranks] = GENERATE(table<const char*, int>({{"full", 4},
+                                                                   {"none", 4},
+                                                                   {"hybrid", 4},
+                                                                   {"optimizer", 4},
+                                                                   {"gradient", 4},
+                                                                   {"full", 2},
+                                                                   {"optimizer", 2}}));
+  CAPTURE(strategy, ranks);
+  ShrinkingRun run({.nodes = 2, .ranks = ranks}, strategy, kFromMemory, kLong);
   run.comes_to(50);
   run.lose(1);
-  run.says("ranks=2 nodes=1");
+  run.says(fmt::format("ranks={} nodes=1", ranks / 2));
   run.start(1);
   run.says("info nodes_returned node 1 has come back");
-  run.says("ranks=4 nodes=2");
+  run.says(fmt::format("ranks={} nodes=2", ranks));
   run.check_good_end();
   const std::string log = run.head().err();
   CHECK(count_of(log, " from memory") == 2);
   CHECK(count_of(log, "rank_lost") == 1);  // a node that comes back is no loss
+}
+
+TEST_CASE("fewer nodes: a rank that is left alone is started again, and not alone for ever",
+          "[integration][nodes][fewer][recovery][P1][P4]") {
+  ShrinkingRun run({.nodes = 2, .ranks = 2}, "full", kFromMemory, kLong);
+  run.comes_to(50);
+  run.lose(1);
+  run.says("ranks=1 nodes=1");
+  run.makes_progress();
+  const auto workers = workers_of(run.site().path());
+  REQUIRE(workers.size() == 1);
+  REQUIRE(::kill(workers.begin()->second, SIGKILL) == 0);
+  run.says("ranks=1 nodes=1", 2);
+  run.start(1);
+  run.says("ranks=2 nodes=2");
+  run.check_good_end();
+  CHECK(count_of(run.head().err(), " from memory") == 3);
 }
 
 TEST_CASE("fewer nodes: two of three come back, one after the other, and one is lost again",
@@ -266,11 +289,12 @@ TEST_CASE("fewer nodes: nodes that are lost and come back at random times",
   int lost = 0;
   int started = 0;
   for (int pass = 0; pass < soak(); ++pass) {
-    const char* const strategy =
-        std::array{"full", "none", "hybrid", "optimizer", "gradient"}[random() % 5];
-    CAPTURE(strategy, pass);
+    const bool two_each = random() % 2 == 0;
+    const char* const strategy = std::array{"full", "none", "optimizer", "gradient",
+                                            "hybrid"}[random() % (two_each ? 5 : 4)];
+    CAPTURE(strategy, two_each, pass);
     ShrinkingRun run(
-        {.nodes = 3, .ranks = 6}, strategy,
+        {.nodes = 3, .ranks = two_each ? 6 : 3}, strategy,
         joined(kFromMemory, {"recovery.max_respawns=1000", "checkpoint.interval_steps=100"}),
         kLong);
     run.comes_to(50);
