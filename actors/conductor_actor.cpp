@@ -89,6 +89,7 @@ struct Conductor {
   void tell() const;
   void rank_failed(const RankFailed& event) const;
   void conclude(const RankFailed& event) const;
+  void end_for_nodes() const;
   void part_down(const caf::down_msg& down) const;
   [[nodiscard]] RunFinished outcome() const;
 };
@@ -253,8 +254,7 @@ RunFinished Conductor::outcome() const {
 }
 
 void Conductor::finish_if_done() const {
-  const bool stopped = state().ranks_stopped == state().peers.ranks.size();
-  if (!stopped || !state().outstanding.empty()) {
+  if (state().ranks_stopped < state().peers.ranks.size() || !state().outstanding.empty()) {
     return;
   }
   if (state().saves.idle()) {
@@ -274,14 +274,12 @@ void Conductor::drain_over() const {
     return;
   }
   const std::int64_t newest = state().saves.waiting().value_or(*state().saves.under_way());
-  std::string where;
+  std::string where = "is lost";
   if (state().local == newest) {
     where = fmt::format("is whole in {}, not published", state().drain.local_place);
   } else if (state().local) {
     where = fmt::format("is lost; that of step {} is whole in {}, not published", *state().local,
                         state().drain.local_place);
-  } else {
-    where = "is lost";
   }
   const std::string stands = state().published
                                  ? fmt::format("that of step {} stands", *state().published)
@@ -334,6 +332,15 @@ void Conductor::conclude(const RankFailed& event) const {
   }
 }
 
+void Conductor::end_for_nodes() const {
+  // Otherwise it ends as it is, with what it saves, or by a loss.
+  if (state().program->further_steps() && !state().outcome && !state().consequence) {
+    state().outcome = {state().steps_finished, kExitFailure,
+                       "nodes that are back wait to take part", true, true};
+    close_report();
+  }
+}
+
 void Conductor::part_down(const caf::down_msg& down) const {
   const std::string text = failure_text(down.reason);
   const auto& ranks = state().peers.ranks;
@@ -349,13 +356,12 @@ void Conductor::part_down(const caf::down_msg& down) const {
       return;
     }
   }
-  if (down.source != state().peers.reporter.address()) {
-    return;
-  }
-  state().reporter_gone = true;
-  state().report_failure = text.empty() ? "the reporter ended unasked" : text;
-  if (state().closing) {
-    tell();
+  if (down.source == state().peers.reporter.address()) {
+    state().reporter_gone = true;
+    state().report_failure = text.empty() ? "the reporter ended unasked" : text;
+    if (state().closing) {
+      tell();
+    }
   }
 }
 
@@ -425,6 +431,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       [conductor](const DrainOver&) { conductor.drain_over(); },
       [conductor](const ReportFailed& event) { conductor.state().report_failure = event.text; },
       [conductor](const StopRequested& event) { conductor.stop_requested(event.signal); },
+      [conductor](const NodesReturned&) { conductor.end_for_nodes(); },
       [conductor](const ReportDrained&) { conductor.tell(); },
   };
 }

@@ -16,6 +16,7 @@ namespace train::actors {
 ///   running --StopRequested--> saving (no further step; snapshot; stop)
 ///   running --StepFinished(poisoned)--> searching (FindNonfinite; stop; nothing is saved)
 ///   any --RankFailed--> over (exit 1, or the code that came with it)
+///   any --NodesReturned--> over (the ranks start again with theirs)
 ///   any --RankStopped and every command finished--> reports close --> RunFinished to the waiter
 /// Saves: a TakeSnapshot says what SaveSchedule says, every SaveFinished grants the one that waits
 /// (WriteSnapshot to all ranks and the index). The run is over when no save is under way or waits,

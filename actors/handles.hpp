@@ -34,6 +34,7 @@ struct RankStopped;
 struct RankFailed;
 struct ReportFailed;
 struct StopRequested;
+struct NodesReturned;
 struct RunFinished;
 struct PrepareLanes;
 struct LaneReady;
@@ -91,10 +92,10 @@ struct StatusWritten;
 template <class... Messages>
 using Accepts = caf::typed_actor<caf::reacts_to<Messages>...>;
 
-using ConductorActor =
-    Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished, CheckpointWritten,
-            CheckpointLocal, CheckpointFailed, SaveFinished, NonfiniteFound, RankStopped,
-            RankFailed, ConcludeFailure, DrainOver, ReportFailed, StopRequested, ReportDrained>;
+using ConductorActor = Accepts<ConnectConductor, CommandFinished, StepFinished, EvaluationFinished,
+                               CheckpointWritten, CheckpointLocal, CheckpointFailed, SaveFinished,
+                               NonfiniteFound, RankStopped, RankFailed, ConcludeFailure, DrainOver,
+                               ReportFailed, StopRequested, NodesReturned, ReportDrained>;
 
 using RankActor = Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank,
                           LaneReady, LaneEnqueued, LaneFinished, GradientReady, GradientSpread,

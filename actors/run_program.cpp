@@ -43,7 +43,7 @@ std::optional<NumberedCommand> RunProgram::next() {
     saved_ = true;
     return give(RunCommand::snapshot, step_);
   }
-  if (stop_early_ || job_over() || finished_all_steps()) {
+  if (!further_steps()) {
     stopped_ = true;
     return give(RunCommand::stop, step_);
   }

@@ -48,6 +48,10 @@ class RunProgram {
   }
   [[nodiscard]] std::int64_t step() const { return step_; }
   [[nodiscard]] bool finished_all_steps() const { return step_ >= options_.total_steps; }
+  /// The start is not about to end.
+  [[nodiscard]] bool further_steps() const {
+    return !poisoned_ && !stop_early_ && !job_over() && !finished_all_steps();
+  }
   /// All steps, and the evaluation of the last one, have been given out.
   [[nodiscard]] bool complete() const {
     return finished_all_steps() && (evaluated_ || options_.eval_interval == 0);

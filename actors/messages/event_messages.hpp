@@ -107,13 +107,17 @@ struct StopRequested {
   std::int32_t signal = 0;
 };
 
+/// Head -> conductor: nodes that did not take part are back, and the generation is over so that all
+/// ranks start again with theirs.
+struct NodesReturned {};
+
 /// Conductor -> whoever waits for the run.
 struct RunFinished {
   std::int64_t step = 0;
   std::int32_t exit_code = 0;
   std::string text;
   bool rank_lost = false;  ///< By the loss of a rank (RankFailed::lost), or of its connections.
-  bool for_nodes = false;  ///< So that nodes that are back can take part; all ranks start again.
+  bool for_nodes = false;  ///< By NodesReturned; it counts as the loss of a rank.
 };
 
 template <class Inspector>
@@ -176,3 +180,4 @@ typename Inspector::result_type inspect(Inspector& f, RunFinished& x) {
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConcludeFailure)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainOver)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::NodesReturned)

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "actors/exit_codes.hpp"
@@ -34,7 +33,7 @@ std::optional<std::int64_t> place_of(const std::vector<std::int64_t>& members, s
 
 HeadNetwork::HeadNetwork(const PreparedRun& run)
     : members_(run.members),
-      returning_(run.returning.size()),
+      awaited_(run.nodes_awaited),
       generation_(run.generation),
       system_(config_),
       self_(system_),
@@ -142,7 +141,7 @@ NodesMet HeadNetwork::met() const {
 NodesMet HeadNetwork::meet(Clock::time_point deadline) {
   const auto back_by = Clock::now() + kReturnTime;
   const auto awaited = [&] {
-    return !met().complete() || (returned_.size() < returning_ && Clock::now() < back_by);
+    return !met().complete() || (returned_.size() < awaited_ && Clock::now() < back_by);
   };
   auto next_word = Clock::now() + kBetweenWords;
   while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
@@ -154,10 +153,7 @@ NodesMet HeadNetwork::meet(Clock::time_point deadline) {
     }
     self_->receive([&](const NodeJoined& node,
                        const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
-                   [&](const caf::down_msg& down) {
-                     std::ignore = node_lost(down);
-                     std::ignore = returned_lost(down);
-                   },
+                   [&](const caf::down_msg& down) { launcher_down(down); },
                    caf::after(50ms) >> [] {});
   }
   return met();
@@ -201,7 +197,7 @@ Status HeadNetwork::await_answers(std::set<std::int64_t> places) {
           }
         },
         [&](const caf::down_msg& down) {
-          if (node_lost(down)) {
+          if (launcher_down(down)) {
             places.clear();  // it is missing(), and all meet again
           }
         });
@@ -270,7 +266,7 @@ void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step, const Nod
   }
 }
 
-std::optional<std::int64_t> HeadNetwork::node_lost(const caf::down_msg& down) {
+std::optional<std::int64_t> HeadNetwork::launcher_down(const caf::down_msg& down) {
   for (const auto& [node, launcher] : launchers_) {
     if (launcher.actor.address() == down.source) {
       const std::int64_t lost = node;
@@ -278,13 +274,9 @@ std::optional<std::int64_t> HeadNetwork::node_lost(const caf::down_msg& down) {
       return lost;
     }
   }
+  std::erase_if(returned_,
+                [&down](const auto& one) { return one.second.actor.address() == down.source; });
   return std::nullopt;
-}
-
-bool HeadNetwork::returned_lost(const caf::down_msg& down) {
-  return std::erase_if(returned_, [&down](const auto& one) {
-           return one.second.actor.address() == down.source;
-         }) > 0;
 }
 
 void HeadNetwork::tell_all(const GenerationOver& over) {
@@ -295,10 +287,14 @@ void HeadNetwork::tell_all(const GenerationOver& over) {
   }
 }
 
-void HeadNetwork::go_on() {
-  tell_all({.again = true});
+void HeadNetwork::forget_all() {
   launchers_.clear();
   returned_.clear();
+}
+
+void HeadNetwork::go_on() {
+  tell_all({.again = true});
+  forget_all();
 }
 
 void HeadNetwork::end_nodes(std::int32_t exit_code) {
@@ -310,14 +306,9 @@ void HeadNetwork::end_nodes(std::int32_t exit_code) {
           launchers_.erase(place_of(members_, idle.node).value_or(-1));
           returned_.erase(idle.node);
         },
-        [&](const caf::down_msg& down) {
-          std::ignore = node_lost(down);
-          std::ignore = returned_lost(down);
-        },
-        caf::after(50ms) >> [] {});
+        [&](const caf::down_msg& down) { launcher_down(down); }, caf::after(50ms) >> [] {});
   }
-  launchers_.clear();
-  returned_.clear();
+  forget_all();
 }
 
 Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel) {

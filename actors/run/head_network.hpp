@@ -60,9 +60,9 @@ class HeadNetwork {
   /// Every node starts its ranks, from its snapshots in memory of `memory_step` or, if there is
   /// none, as their assignment says. REQUIRES: the cluster is open.
   void start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own);
-  /// The place of the node whose launcher has ended or cannot be reached; none: it was somebody
-  /// else.
-  [[nodiscard]] std::optional<std::int64_t> node_lost(const caf::down_msg& down);
+  /// For every down_msg: a launcher that has ended or cannot be reached is known no more. The place
+  /// of its node; none: that node does not take part, or it was somebody else.
+  std::optional<std::int64_t> launcher_down(const caf::down_msg& down);
   /// The launcher of a node that comes while ranks run: one of a node that does not take part any
   /// more waits until it can, if it is `welcome`, and is told to end if not; another has still to
   /// be missed.
@@ -71,8 +71,6 @@ class HeadNetwork {
   [[nodiscard]] std::vector<std::int64_t> returned() const;
   /// There is no place for them: they are told to end.
   void send_returned_away();
-  /// Whether it was one of those that has ended or cannot be reached.
-  [[nodiscard]] bool returned_lost(const caf::down_msg& down);
   /// The launchers are to join the next generation, also those of nodes that are back; does not
   /// wait.
   void go_on();
@@ -85,14 +83,14 @@ class HeadNetwork {
   void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
   Status open_door(const PreparedRun& run);
   void tell_all(const GenerationOver& over);
-
+  void forget_all();
   Status await_answers(std::set<std::int64_t> places);
   /// Who is there now.
   [[nodiscard]] NodesMet met() const;
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
 
   std::vector<std::int64_t> members_;  // PreparedRun::members
-  const std::size_t returning_;        // how many PreparedRun::returning has
+  const std::size_t awaited_;          // PreparedRun::nodes_awaited
   const std::uint32_t generation_;
   ControlConfig config_;
   caf::actor_system system_;

@@ -27,11 +27,11 @@ struct PreparedRun {
   std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
   double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
   NodePlace place;                                  ///< The head's, among those that take part.
-  std::vector<std::int64_t> members = {0};   ///< Nodes that take part, as they were first numbered.
-  std::int64_t ranks_at_start = 1;           ///< Of all nodes, when all took part,
-  std::int64_t nodes_at_start = 1;           ///< which were so many.
-  std::vector<std::int64_t> returning = {};  ///< Nodes that do not take part and are to come.
-  bool profile = false;                      ///< Record what ran when.
+  std::vector<std::int64_t> members = {0};  ///< Nodes that take part, as they were first numbered.
+  std::int64_t ranks_at_start = 1;          ///< Of all nodes, when all took part,
+  std::int64_t nodes_at_start = 1;          ///< which were so many.
+  std::size_t nodes_awaited = 0;            ///< That do not take part yet and are to come.
+  bool profile = false;                     ///< Record what ran when.
   std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
   std::shared_ptr<StatusFile> status = {};  ///< Where the run says how it is; none: nowhere.
 

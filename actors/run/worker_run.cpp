@@ -9,7 +9,6 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -41,8 +40,6 @@ constexpr auto kEndAfterLoss = 600ms;  // a large process takes its time to die
 constexpr std::chrono::milliseconds kIdle = 1h;
 constexpr auto kBetweenDoors = 200ms;  // tries to open one
 constexpr auto kBetweenLooks = 50ms;   // for a snapshot that nodes that are back wait for
-
-constexpr const char* kForNodes = "nodes that are back wait to take part";
 
 std::string launcher_gone(const PreparedRun& run, std::int64_t place) {
   return fmt::format("the launcher of node {} has ended or cannot be reached",
@@ -177,7 +174,7 @@ void Head::let_returned_in() {
     seen_ = newest;
   } else if (newest > *seen_) {
     for_nodes_ = true;
-    caf::anon_send(actors_.conductor, RankFailed{.rank = 0, .text = kForNodes, .lost = true});
+    caf::anon_send(actors_.conductor, NodesReturned{});
   }
 }
 
@@ -208,10 +205,9 @@ std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
                    },
                    [&](const caf::down_msg& down) {
                      // Its ranks may not have come yet, and never will.
-                     if (const auto node = network_->node_lost(down)) {
+                     if (const auto node = network_->launcher_down(down)) {
                        failed({launcher_gone(run_, *node), kExitFailure, true});
                      }
-                     std::ignore = network_->returned_lost(down);
                    });
   }
   return *result;
@@ -230,14 +226,14 @@ RunFinished Head::wait_for_end() {
         },
         [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
         [&](const caf::down_msg& down) {
-          if (const auto node = network_->node_lost(down)) {
+          if (const auto node = network_->launcher_down(down)) {
             NodePlace place = run_.place;
             place.node = *node;
             const auto first = place.ranks(run_.config().parallel.ranks).first;
             caf::anon_send(actors_.conductor, RankFailed{.rank = static_cast<std::int32_t>(first),
                                                          .text = launcher_gone(run_, *node),
                                                          .lost = true});
-          } else if (!network_->returned_lost(down) && down.source == actors_.conductor.address()) {
+          } else if (down.source == actors_.conductor.address()) {
             outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
           }
         },
@@ -246,10 +242,6 @@ RunFinished Head::wait_for_end() {
               run_.memory.settle();
               let_returned_in();
             });
-  }
-  if (for_nodes_ && outcome->rank_lost && outcome->text.ends_with(kForNodes)) {
-    outcome->text = kForNodes;
-    outcome->for_nodes = true;
   }
   return *outcome;
 }
@@ -314,7 +306,7 @@ Result<RunFinished> Head::run() {
 
 RunFinished Head::with_nodes_told(RunFinished outcome) {
   if (outcome.rank_lost && can_respawn(run_.plan) && stop_signal() == 0) {
-    run_.returning = network_->returned();
+    run_.nodes_awaited = network_->returned().size();
     network_->go_on();
   } else {
     network_->end_nodes(outcome.exit_code);
@@ -413,7 +405,7 @@ Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunRepor
       return RunFinished{run.first_step(), kExitStopped, never_met(run, *met)};
     }
   }
-  run.returning.clear();
+  run.nodes_awaited = 0;
   network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // since they met
     network_->go_on();

@@ -412,5 +412,35 @@ TEST_CASE("a rank that lost another one is named when no cause comes", "[actors]
   CHECK(end.text == "rank 0 failed: gather of block 1: the cable is cut");
 }
 
+TEST_CASE("nodes that are back end the generation as a loss does, and nobody is to blame",
+          "[actors][P4]") {
+  TwoRanks f({.total_steps = 5});
+  f.tell(NodesReturned{});
+  CHECK(f.reporter.count<CloseReport>() == 1);
+  f.tell(RankFailed{1, "it was told to end", kExitFailure, true});
+  const RunFinished end = f.end();
+  CHECK(end.for_nodes);
+  CHECK(end.rank_lost);
+  CHECK(end.text.find("rank") == std::string::npos);
+}
+
+TEST_CASE("nodes that are back do not end a run that stops and saves", "[actors][P3][P4]") {
+  TwoRanks f({.total_steps = 5});
+  f.tell(StopRequested{SIGTERM});
+  f.tell(NodesReturned{});
+  CHECK(f.reporter.count<CloseReport>() == 0);
+}
+
+TEST_CASE("a rank that was lost before nodes came back is the cause of the end", "[actors][P4]") {
+  TwoRanks f({.total_steps = 5});
+  f.tell(RankFailed{0, "gather of block 1: the cable is cut", kExitFailure, true});
+  f.tell(NodesReturned{});
+  f.wait();
+  const RunFinished end = f.end();
+  CHECK_FALSE(end.for_nodes);
+  CHECK(end.rank_lost);
+  CHECK(end.text == "rank 0 failed: gather of block 1: the cable is cut");
+}
+
 }  // namespace
 }  // namespace train::actors
