@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tests/support/small_run.hpp"
+
 namespace train::sim {
 namespace {
 
@@ -39,24 +41,14 @@ configs::ParallelSection parallel_of(Random& random, std::int64_t ranks) {
 configs::RunConfig config_of(Random& random) {
   static constexpr std::array<std::int64_t, 15> kRanks = {1, 1, 2, 2, 2, 2, 3, 3,
                                                           3, 4, 4, 5, 6, 7, 8};
-  configs::RunConfig config;
-  config.run.name = "run";
+  configs::RunConfig config = test::small_run(32);
   config.run.seed = 5;
   config.run.steps = between(random, 2, 5);
   config.run.steps_per_job = random() % 8 == 0 ? between(random, 1, 2) : 0;
   config.run.digest_interval_steps = 1;
   config.run.tensorboard = false;
-  config.model.arch = "enoki";
-  config.model.layers = 1;
-  config.model.heads = 1;
-  config.model.head_dim = 8;
-  config.model.embedding_dim = 8;
-  config.model.mlp_hidden = 16;
-  config.model.vocab_size = 32;
-  config.data.sequence_length = 8;
   const std::int64_t ranks = one_of(random, kRanks);
   config.batch.lanes = ranks > 4 ? 8 : 4;
-  config.batch.micro_batch = 1;
   config.optimizer.lr = 1e-2;
   config.schedule.name = "constant";
   config.eval.interval_steps = between(random, 0, 2);

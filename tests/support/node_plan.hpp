@@ -10,6 +10,7 @@
 
 #include "actors/run/node_memory.hpp"
 #include "actors/run/run_plan.hpp"
+#include "tests/support/small_run.hpp"
 #include "tests/support/temp_directory.hpp"
 
 // A run over several nodes without its processes.
@@ -21,19 +22,9 @@ inline actors::RunPlan plan_of_nodes(const std::filesystem::path& directory, std
   for (const char* file : {"train.bin", "val.bin"}) {
     write_bytes(directory / file, std::string(400, '\1'));
   }
-  configs::RunConfig config;
-  config.run.name = "run";
-  config.model.arch = "enoki";
-  config.model.layers = 1;
-  config.model.heads = 1;
-  config.model.head_dim = 8;
-  config.model.embedding_dim = 8;
-  config.model.mlp_hidden = 16;
-  config.model.vocab_size = 512;
+  configs::RunConfig config = small_run(512);
   config.data.dir = directory.string();
-  config.data.sequence_length = 8;
   config.batch.lanes = 6;
-  config.batch.micro_batch = 1;
   config.parallel.ranks = ranks;
   config.parallel.nodes = nodes;
   config.parallel.strategy = "full";
