@@ -146,7 +146,11 @@ Result<std::string> file_defect(const fs::path& directory, const FileRecord& rec
                       : stored->damage;
 }
 
-Result<SearchReport> search(const fs::path& checkpoints, bool change_disk) {
+/// How often a run that goes on may retire what is just being read.
+constexpr int kSearches = 50;
+
+/// `left`: searches that may follow if this one meets a checkpoint that is retired meanwhile.
+Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int left = 0) {
   const auto candidates = list_checkpoints(checkpoints);
   if (!candidates) {
     return candidates.error();
@@ -154,6 +158,10 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk) {
   SearchReport report;
   for (const Candidate& candidate : *candidates) {
     auto found = verify_checkpoint(candidate.path);
+    std::error_code ignored;
+    if ((!found || !found->whole()) && left > 0 && !fs::exists(candidate.path, ignored)) {
+      return search(checkpoints, change_disk, left - 1);  // what replaced it is there
+    }
     if (!found) {
       return found.error();
     }
@@ -224,7 +232,7 @@ Result<SearchReport> find_newest(const fs::path& checkpoints) {
 }
 
 Result<SearchReport> find_newest_read_only(const fs::path& checkpoints) {
-  return search(checkpoints, false);
+  return search(checkpoints, false, kSearches);
 }
 
 }  // namespace train::checkpoint

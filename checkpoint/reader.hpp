@@ -77,7 +77,8 @@ struct SearchReport {
 /// Errors: checkpoints were there and none is whole (failure, lists them): never a silent restart.
 Result<SearchReport> find_newest(const std::filesystem::path& checkpoints);
 
-/// The same without changing anything on disk and without the lock: for programs that only read.
+/// The same without changing anything on disk and without the lock: for programs that only read,
+/// also while the run goes on and replaces its checkpoints.
 Result<SearchReport> find_newest_read_only(const std::filesystem::path& checkpoints);
 
 }  // namespace train::checkpoint

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,10 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::CheckpointState;
 using checkpoint::IndexEntry;
+
+// At the index, for what has become of a checkpoint that is gone: two seconds.
+constexpr int kLooks = 40;
+constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 /// All that is checked of a run, from its directory to the list of problems.
 class RunAudit {
@@ -103,15 +109,16 @@ class RunAudit {
   Status check_checkpoint(const checkpoint::Candidate& candidate) {
     const std::string name = candidate.path.filename().string();
     const auto content = read_content(candidate.path);
+    std::error_code ignored;
+    if ((!content || !content->found.whole()) && !fs::exists(candidate.path, ignored)) {
+      return {};  // retired meanwhile
+    }
     if (!content) {
       return content.error();
     }
     const checkpoint::Verification& found = content->found;
-    std::error_code ignored;
     if (!found.whole()) {
-      if (fs::exists(candidate.path, ignored)) {  // else retired meanwhile
-        problem(fmt::format("{}: damaged: {}", name, found.damage));
-      }
+      problem(fmt::format("{}: damaged: {}", name, found.damage));
       return {};
     }
     ++checkpoints_;
@@ -155,10 +162,26 @@ class RunAudit {
                                      [&](const auto& one) { return one.step == entry.step; });
       std::error_code ignored;
       if (entry.state == CheckpointState::committed && !there &&
-          !fs::exists(root_ / "checkpoints" / entry.directory, ignored)) {
+          !fs::exists(root_ / "checkpoints" / entry.directory, ignored) &&
+          stays_committed(entry.step)) {
         problem(fmt::format("{}: committed in the index, but not in place", entry.directory));
       }
     }
+  }
+
+  /// A run that goes on removes a checkpoint first and records that then.
+  [[nodiscard]] bool stays_committed(std::int64_t step) const {
+    bool committed = true;
+    for (int look = 0; committed && look < kLooks; ++look) {
+      std::this_thread::sleep_for(kBetweenLooks);
+      const auto store = storage::RocksStore::open_read_only(root_ / "index");
+      if (store) {
+        const auto now = checkpoint::read_index_content(**store, {});
+        const IndexEntry* entry = now.entries.find(step);
+        committed = entry == nullptr || entry->state == CheckpointState::committed;
+      }
+    }
+    return committed;
   }
 
   void check_metrics() {

@@ -14,6 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// How often a run that goes on may retire the newest checkpoint while it is read.
+constexpr int kReads = 50;
+
 engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
   return {.name = engine::weight_name(parameter.name),
           .global_shape = parameter.shape(),
@@ -101,12 +104,7 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
   if (!options) {
     return options.error();
   }
-  const auto found = find_checkpoint(run / "checkpoints", step);
-  if (!found) {
-    return found.error();
-  }
-  TrainedModel model{
-      .config = *config, .options = *options, .units = {}, .step = found->candidate.step};
+  TrainedModel model{.config = *config, .options = *options, .units = {}};
   std::vector<engine::StateView> views;
   for (const engine::UnitParameters& unit : engine::describe_units(options->shape)) {
     model.units.emplace_back(static_cast<std::size_t>(unit.element_count) * sizeof(float),
@@ -115,9 +113,22 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
       views.push_back(weight_view(parameter, model.units.back().as<float>()));
     }
   }
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore(found->candidate.path, found->manifest, views,
-                                            checkpoint::Restore::subset));
-  return model;
+  for (int left = kReads - 1;; --left) {
+    const auto found = find_checkpoint(run / "checkpoints", step);
+    if (!found) {
+      return found.error();
+    }
+    const Status restored = checkpoint::restore(found->candidate.path, found->manifest, views,
+                                                checkpoint::Restore::subset);
+    if (restored.ok()) {
+      model.step = found->candidate.step;
+      return model;
+    }
+    std::error_code ignored;
+    if (step || left == 0 || fs::exists(found->candidate.path, ignored)) {
+      return restored.error();
+    }
+  }
 }
 
 }  // namespace train::actors

@@ -1,8 +1,11 @@
 #include "checkpoint/reader.hpp"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <random>
+#include <thread>
 
+#include "checkpoint/retention.hpp"
 #include "storage/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 
@@ -160,6 +163,47 @@ TEST_CASE("reader: the newest whole one wins, damaged ones step aside",
   REQUIRE(names_in(directory.path()) ==
           std::vector<std::string>{"damaged-step-00000030", "damaged-step-00000040",
                                    "step-00000010", "step-00000020", "unrelated"});
+}
+
+TEST_CASE("reader: what a run retires meanwhile is neither damage nor the end of the search",
+          "[checkpoint][reader][CK-3]") {
+  const TempDirectory directory(test::quick_directory());
+  std::vector<std::filesystem::path> made;
+  for (std::int64_t step = 1; step <= 300; ++step) {
+    made.push_back(write_at(directory / "made", step, SmallState(5)).path);
+  }
+  const auto checkpoints = directory / "checkpoints";
+  std::filesystem::create_directory(checkpoints);
+  const auto place = [&](std::size_t number) {
+    std::filesystem::rename(made[number], checkpoints / made[number].filename());
+  };
+  place(0);
+  place(1);
+  std::atomic<bool> over{false};
+  bool retired = true;
+  std::thread run([&] {  // keeps two, as fast as it can
+    for (std::size_t i = 2; i < made.size(); ++i) {
+      place(i);
+      retired = retire(checkpoints, static_cast<std::int64_t>(i) - 1).ok() && retired;
+    }
+    over = true;
+  });
+  std::int64_t newest = 0;
+  std::string wrong;
+  while (!over) {
+    const auto found = find_newest_read_only(checkpoints);
+    wrong += !found ? found.error().message + "\n" : "";
+    for (const std::string& line : found ? found->set_aside : std::vector<std::string>{}) {
+      wrong += line + "\n";
+    }
+    const bool later = found && found->newest && found->newest->candidate.step >= newest;
+    wrong += later ? "" : "nothing newer\n";
+    newest = later ? found->newest->candidate.step : newest;
+  }
+  run.join();
+  CHECK(retired);
+  INFO(wrong);
+  CHECK(wrong.empty());
 }
 
 TEST_CASE("reader: only damaged ones is an error every time, never a fresh start",

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/held_runs.hpp"
 
 using namespace train::test;
 
@@ -37,24 +37,14 @@ class LinkedNodes {
     return shell(fmt::format("ip -n {} link set link0 {}", name(end), works ? "up" : "down"));
   }
 
+  /// Held in its 41st step, of one lane of two blocks in each rank, until let_go().
   static std::unique_ptr<Process> start(const RunSite& site, int node, int job, const Words& keys) {
-    Words words = {"/usr/bin/env",
-                   "ip",
-                   "netns",
-                   "exec",
-                   name(node),
-                   "/usr/bin/env",
-                   "SLURM_STEP_NODELIST=n[0-1]",
-                   "SLURM_STEP_NUM_TASKS=2",
-                   "SLURM_STEP_ID=0",
-                   fmt::format("SLURM_JOB_ID={}", job),
-                   fmt::format("SLURM_NODEID={}", node),
-                   program()};
-    for (const std::string& word : RunSite::run_words(rank_keys(
-             2, "full", joined(keys, {"parallel.nodes=2", "parallel.interface=link0"})))) {
-      words.push_back(word);
-    }
-    return std::make_unique<Process>(words, site.path());
+    return start_held(
+        site, "1", 40 * 2 + 1,
+        rank_keys(2, "full", joined(keys, {"parallel.nodes=2", "parallel.interface=link0"})),
+        {"SLURM_STEP_NODELIST=n[0-1]", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0",
+         fmt::format("SLURM_JOB_ID={}", job), fmt::format("SLURM_NODEID={}", node), "ip", "netns",
+         "exec", name(node)});
   }
 
  private:
@@ -77,7 +67,7 @@ namespace {
 
 const Words kKeys = {"run.digest_interval_steps=1", "batch.lanes=2",
                      "eval.interval_steps=0",       "checkpoint.interval_steps=10",
-                     "checkpoint.local_dir=none",   "run.steps=3000"};
+                     "checkpoint.local_dir=none",   "run.steps=1000"};
 
 void skip(const char* test) {
   WARN("skipped: " << test << ": cannot make network name spaces (needs root and iproute2)");
@@ -96,6 +86,7 @@ TEST_CASE("cut link: when it works again the run goes on in the same job, to the
                                           LinkedNodes::start(site, 1, 40, kKeys)};
   wait_for_output(*cut[0], "checkpoint ");
   REQUIRE(LinkedNodes::set_link(false));
+  let_go(site);
   const auto since = std::chrono::steady_clock::now();
   REQUIRE(cut[0]->until([&] { return has(cut[0]->err(), "rank_lost "); }));
   fmt::print("cut link: noticed after {} ms\n", elapsed_ms(since));
@@ -124,6 +115,7 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
                                           LinkedNodes::start(site, 1, 40, keys)};
   wait_for_output(*cut[0], "checkpoint ");
   REQUIRE(LinkedNodes::set_link(false));
+  let_go(site);
   const auto since = std::chrono::steady_clock::now();
   for (const int node : {0, 1}) {
     const Ended ended = cut[node]->wait(std::chrono::seconds(120));
@@ -137,6 +129,7 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
   REQUIRE(LinkedNodes::set_link(true));
   const auto head = LinkedNodes::start(site, 0, 41, keys);
   const auto other = LinkedNodes::start(site, 1, 41, keys);
+  let_go(site);
   const Ended ended = head->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
@@ -158,6 +151,7 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
                                           LinkedNodes::start(site, 1, 40, keys)};
   wait_for_output(*cut[0], "checkpoint ");
   REQUIRE(LinkedNodes::set_link(false, 1));
+  let_go(site);
   const auto since = std::chrono::steady_clock::now();
   for (const int node : {0, 1}) {
     const Ended ended = cut[node]->wait(std::chrono::seconds(120));

@@ -82,7 +82,7 @@ TEST_CASE("eval: --follow ends at a signal", "[integration][eval]") {
   const auto follower = site.start(eval_words(site, {"--follow"}));
   REQUIRE(follower->until([&] { return has(follower->out(), "eval step=10 "); }));
   follower->send(SIGTERM);
-  CHECK(follower->wait(std::chrono::seconds(5)).exit_code == 0);
+  CHECK(follower->wait().exit_code == 0);
 }
 
 TEST_CASE("eval: mistakes", "[integration][eval][mistakes]") {

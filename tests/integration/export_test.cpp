@@ -64,7 +64,8 @@ int checked_by_python(Words words) {
   words.insert(words.begin(), ACTORTRAIN_SOURCE_DIR "/tests/reference/export_check.py");
   const char* chosen = std::getenv("ACTORTRAIN_TEST_PYTHON");
   words.insert(words.begin(), {"/usr/bin/env", chosen != nullptr ? chosen : "python3"});
-  const Ended ended = Process(std::move(words), trained_site().path()).wait();
+  const Ended ended =
+      Process(std::move(words), trained_site().path()).wait(std::chrono::seconds(240));
   INFO(ended.out << ended.err);
   if (ended.exit_code == 77 || ended.exit_code == 127) {
     std::fprintf(stderr, "export_check.py: %s%s", ended.out.c_str(), ended.err.c_str());

@@ -39,13 +39,13 @@ TEST_CASE("mistakes: in the run file", "[integration][mistakes]") {
 
   append(site / "tiny.toml", "thread = 2\n");
   check_mistake(site, {"run", "tiny.toml"},
-                {"tiny.toml:31: ", "\"runtime.thread\"", "did you mean \"runtime.threads\""});
+                {"tiny.toml:33: ", "\"runtime.thread\"", "did you mean \"runtime.threads\""});
   write_bytes(site / "tiny.toml", good + "[optimiser]\nlr = 1.0\n");
-  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:31: ", "optimiser", "\"optimizer"});
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:33: ", "optimiser", "\"optimizer"});
   write_bytes(site / "tiny.toml", good + "steps = = 2\n");
-  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:31"});
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:33"});
   write_bytes(site / "tiny.toml", good + "device = 3\n");
-  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:31: ", "runtime.device"});
+  check_mistake(site, {"run", "tiny.toml"}, {"tiny.toml:33: ", "runtime.device"});
 
   write_bytes(site / "tiny.toml", good);
   const auto set = [](const std::string& assignment) {
@@ -136,9 +136,9 @@ TEST_CASE("mistakes: a run directory that is something else", "[integration][mis
 
 TEST_CASE("mistakes: a run directory in use", "[integration][mistakes]") {
   const RunSite site;
-  const auto first = site.start_run({"run.steps=100000"});
+  const auto first = site.start_run({"run.steps=1000000"});
   REQUIRE(first->until([&] { return has(first->out(), "step 1/"); }));
-  const Ended second = site.call({"run", "tiny.toml", "--set", "run.steps=100000"});
+  const Ended second = site.call({"run", "tiny.toml", "--set", "run.steps=1000000"});
   check_one_line(second, 2, {"runs/tiny", "in use", fmt::format("process {}", first->pid())});
   CHECK(second.out.empty());
   first->send(SIGTERM);

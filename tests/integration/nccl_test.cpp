@@ -99,20 +99,28 @@ TEST_CASE("nccl: kill -9 of a rank, in the middle of its bytes too, ends with th
   const Words expected = results_of(site.run("alone"));
   const std::string stuck = GENERATE("", "PLAYED_NCCL_STALL=1 20");
   INFO(stuck);
-  const auto launcher =
-      start_emulated(site, joined(ranks_of("killed", 2, "full"), longer),
-                     stuck.empty() ? Words{} : Words{stuck, "PLAYED_NCCL_STALL_ONCE=stalled"});
-  REQUIRE(launcher->until([&] {
-    return stuck.empty() ? has(launcher->out(), "step 4/") : fs::exists(site / "stalled");
-  }));
-  const auto workers = workers_of(site.path());
-  REQUIRE(workers.contains(1));
-  REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
-  const Ended ended = launcher->wait(std::chrono::seconds(120));
-  INFO(ended.err);
-  CHECK(ended.exit_code == 0);
-  CHECK(has(ended.err, "respawned generation="));
-  CHECK(results_of(site.run("killed")) == expected);
+  // One that was done before it could be killed is not what is looked for, and is no failure.
+  bool respawned = false;
+  for (int attempt = 0; !respawned; ++attempt) {
+    REQUIRE(attempt < 20);
+    const std::string name = fmt::format("killed{}", attempt);
+    const auto launcher =
+        start_emulated(site, joined(ranks_of(name, 2, "full"), longer),
+                       stuck.empty() ? Words{} : Words{stuck, "PLAYED_NCCL_STALL_ONCE=stalled"});
+    REQUIRE(launcher->until([&] {
+      return stuck.empty() ? has(launcher->out(), "step 4/") : fs::exists(site / "stalled");
+    }));
+    const auto workers = workers_of(site.path());
+    if (workers.contains(1)) {
+      ::kill(workers.at(1), SIGKILL);
+    }
+    const Ended ended = launcher->wait(std::chrono::seconds(120));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+    CHECK(results_of(site.run(name)) == expected);
+    respawned = has(ended.err, "respawned generation=");
+    REQUIRE((respawned || stuck.empty()));
+  }
 }
 
 TEST_CASE("nccl: mistakes", "[integration][nccl][mistakes]") {

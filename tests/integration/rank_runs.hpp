@@ -66,7 +66,7 @@ inline std::map<int, pid_t> workers_of(const fs::path& directory) {
 
 /// Waits until `condition` holds; false if it does not within `limit`.
 template <class Condition>
-bool comes_true(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+bool comes_true(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(60)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) {

@@ -3,14 +3,15 @@
 
 #include <functional>
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/held_runs.hpp"
 
 using namespace train::test;
 
 namespace {
 
-// One second is the promise; a loaded machine gets slack.
-constexpr std::int64_t kEndLimit_ms = 5000;
+// One second is the promise; a loaded machine gets slack. Less than what workers that end in good
+// order are waited for, 10 s: nobody is waited for here.
+constexpr std::int64_t kEndLimit_ms = 9000;
 
 const Words kEndless = {"run.steps=1000000", "batch.micro_batch=1", "checkpoint.interval_steps=1",
                         "checkpoint.keep_last=2", "recovery.rank_loss=stop"};
@@ -109,8 +110,14 @@ TEST_CASE("ranks: a worker that is stopped and then killed is a lost rank",
   const auto workers = started_workers(site, *launcher, 3);
   wait_for_output(*launcher, "step 1/");
   REQUIRE(::kill(workers.at(2), SIGSTOP) == 0);
+  const auto stopped = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  CHECK(launcher->running());  // slow is not dead
+  const bool running = launcher->running();
+  if (elapsed_ms(stopped) > 3000) {
+    WARN("skipped: this machine stood still for as long as makes a silent rank a lost one");
+    return;
+  }
+  CHECK(running);  // slow is not dead
   REQUIRE(::kill(workers.at(2), SIGKILL) == 0);
   check_lost_rank(site, *launcher, 2, "while stopped", std::chrono::steady_clock::now());
 }
@@ -118,10 +125,11 @@ TEST_CASE("ranks: a worker that is stopped and then killed is a lost rank",
 TEST_CASE("ranks: a stopped worker that goes on loses nothing", "[integration][ranks][P1]") {
   const RunSite site;
   const Words keys = {"run.steps=60", "run.digest_interval_steps=1"};
-  const auto launcher = site.start_run(rank_keys(2, "full", keys));
+  const auto launcher = start_held(site, "1", 21, rank_keys(2, "full", keys));
   const auto workers = started_workers(site, *launcher, 2);
   wait_for_output(*launcher, "step 1/");
   REQUIRE(::kill(workers.at(0), SIGSTOP) == 0);
+  let_go(site);
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   REQUIRE(::kill(workers.at(0), SIGCONT) == 0);
   const Ended ended = launcher->wait();

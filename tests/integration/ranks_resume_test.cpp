@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/held_runs.hpp"
 
 using namespace train::test;
 
@@ -29,16 +29,12 @@ std::size_t pieces_of_largest(const train::checkpoint::Manifest& manifest) {
 std::int64_t train_until_stopped(const RunSite& site, int ranks, const std::string& strategy,
                                  std::int64_t from, std::int64_t steps) {
   INFO(fmt::format("{} ranks, {}, from step {}", ranks, strategy, from));
-  const auto launcher = site.start_run(rank_keys(ranks, strategy, kRun));
-  const bool far_enough = launcher->until([&] {
-    const std::string metrics =
-        fs::exists(site.run() / "metrics.jsonl") ? read_bytes(site.run() / "metrics.jsonl") : "";
-    return has(metrics, fmt::format("\"step\":{},", from + steps));
-  });
-  INFO(launcher->err());
-  REQUIRE(far_enough);
-  launcher->send(SIGTERM);
-  const Ended ended = launcher->wait();
+  const int lanes = (3 + ranks - 1) / ranks;  // at most, of rank 0; each has two blocks
+  const auto launcher =
+      start_held(site, ranks == 1 ? "head" : "0", 2 * lanes * (static_cast<int>(steps) + 5) + 1,
+                 rank_keys(ranks, strategy, kRun));
+  wait_for_metrics(site, *launcher, from + steps);
+  const Ended ended = stop_held(site, *launcher, SIGTERM);
   INFO(ended.err);
   REQUIRE(ended.exit_code == 75);
   CHECK(has(ended.err, "resumed step=") == (from > 0));

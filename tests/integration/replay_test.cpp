@@ -2,6 +2,7 @@
 // is not is named.
 
 #include "tests/integration/audit_runs.hpp"
+#include "tests/integration/held_runs.hpp"
 
 using namespace train::test;
 
@@ -99,26 +100,26 @@ TEST_CASE("replay: a run that was killed, resumed and lengthened replays",
           "[integration][replay][P4]") {
   const RunSite site;
   const Words keys = rank_keys(2, "gradient", {"run.steps=200", "run.digest_interval_steps=7"});
-  const auto launcher = site.start_run(keys);
-  wait_for_output(*launcher, "step 26/200");
+  // A rank has two lanes of two blocks in a step, or one lane.
+  const auto launcher = start_held(site, "0", 4 * 28 + 1, keys);
+  wait_for_metrics(site, *launcher, 26);
   // What is still on its way to the disk does not outlive the launcher.
   const fs::path tenth = site.run() / "checkpoints" / "step-00000010";
   REQUIRE(launcher->until([&] { return fs::exists(tenth); }));
-  REQUIRE(launcher->running());
   launcher->send(SIGKILL);
-  static_cast<void>(launcher->wait());
+  REQUIRE(launcher->wait().signal == SIGKILL);
+  REQUIRE(comes_true([&] { return workers_of(site.path()).empty(); }));
   // To the end, one of its ranks killed on the way; then longer, with another schedule, and on
   // another number of ranks.
-  const auto again = site.start_run(keys);
-  wait_for_output(*again, "step 36/200");
-  for (const auto& [rank, worker] : workers_of(site.path())) {
-    if (rank == 1) {
-      ::kill(worker, SIGKILL);
-    }
-  }
+  const std::int64_t saved = checkpoint_steps(site.run()).back();
+  const auto again = start_held(site, "0", 4 * 18 + 1, keys);
+  wait_for_output(*again, fmt::format("step {}/200", saved + 16));
+  REQUIRE(::kill(workers_of(site.path()).at(1), SIGKILL) == 0);
+  let_go(site);
   const Ended ended = again->wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
+  CHECK(has(ended.err, "respawned generation=1"));
   site.train(rank_keys(3, "full", {"run.steps=220"}));
   check_same(site, {"verify", site.run().string()}, {"consistent: ", "220 steps"});
   for (const char* ranks : {"1", "2"}) {

@@ -1,7 +1,7 @@
 // P1 across every kind of stop: the run that was interrupted ends with the bits of the one that was
 // not. Real processes, real signals.
 
-#include "tests/integration/run_site.hpp"
+#include "tests/integration/held_runs.hpp"
 
 using namespace train::test;
 
@@ -10,13 +10,8 @@ namespace {
 const Words kLongRun = {"run.steps=400", "run.digest_interval_steps=1", "eval.interval_steps=3",
                         "checkpoint.interval_steps=4", "checkpoint.keep_last=3"};
 
-std::int64_t last_step(const fs::path& run) {
-  std::int64_t step = 0;
-  for (const nlohmann::json& entry : metrics_of(run)) {
-    step = std::max(step, entry.at("step").get<std::int64_t>());
-  }
-  return step;
-}
+// Backward passes of a step: 3 lanes of 2 blocks.
+constexpr int kCalls = 6;
 
 // The unbroken run of kLongRun; trained once.
 const Words& long_results() {
@@ -55,36 +50,37 @@ TEST_CASE("resume: after any number of kill -9 the same bits follow",
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);
-  const RunSite site;
+  auto site = std::make_unique<RunSite>();
   int kills = 0;
-  while (kills < 8) {
-    const auto process = site.start_run(kLongRun);
+  for (int starts = 0; kills < 8; ++starts) {
+    INFO(kills << " kills in " << starts << " starts");
+    REQUIRE(starts < 200);
+    const auto process = site->start_run(kLongRun);
     if (random() % 4 != 0) {  // else: anywhere in the start-up
       process->until([&] { return has(process->out(), "step "); });
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 120));
-    if (!process->running()) {
-      INFO("not killed: " << process->err());
-      REQUIRE(process->wait().exit_code == 0);  // done with all steps before it could be killed
-      break;
-    }
     process->send(SIGKILL);
-    REQUIRE(process->wait().signal == SIGKILL);
+    const Ended ended = process->wait();
+    INFO(ended.err);
+    CHECK_FALSE(has(ended.err, "set_aside"));  // what has a checkpoint's name is whole
+    if (ended.signal != SIGKILL) {  // done before it could be killed: another run takes its place
+      REQUIRE(ended.exit_code == 0);
+      CHECK(results_of(site->run()) == long_results());
+      site = std::make_unique<RunSite>();
+      continue;
+    }
     ++kills;
-    INFO(process->err());
-    CHECK_FALSE(has(process->err(), "set_aside"));  // what has a checkpoint's name is whole
-    if (fs::exists(site.run() / "checkpoints")) {
-      checkpoint_steps(site.run());
+    if (fs::exists(site->run() / "checkpoints")) {
+      checkpoint_steps(site->run());
     }
   }
-  INFO(kills << " kills");
-  REQUIRE(kills >= 3);
-  const fs::path checkpoints = site.run() / "checkpoints";
-  const bool saved = fs::exists(checkpoints) && !checkpoint_steps(site.run()).empty();
-  const Ended ended = site.train(kLongRun);
+  const fs::path checkpoints = site->run() / "checkpoints";
+  const bool saved = fs::exists(checkpoints) && !checkpoint_steps(site->run()).empty();
+  const Ended ended = site->train(kLongRun);
   CHECK(has(ended.err, "resumed step=") == saved);
-  CHECK(results_of(site.run()) == long_results());
-  for (const std::string& name : names_in(site.run() / "checkpoints")) {
+  CHECK(results_of(site->run()) == long_results());
+  for (const std::string& name : names_in(site->run() / "checkpoints")) {
     CHECK(name.starts_with("step-"));  // what killed writers left is swept
   }
 }
@@ -92,19 +88,17 @@ TEST_CASE("resume: after any number of kill -9 the same bits follow",
 TEST_CASE("resume: SIGTERM and SIGINT save, say 75, and the same command goes on",
           "[integration][resume][P1]") {
   const RunSite site;
-  int stops = 0;
+  std::int64_t done = 0;
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
-    const auto process = site.start_run(kLongRun);
-    const std::string when = fmt::format("step {}/400 ", 12 + 100 * stops);
-    REQUIRE(process->until([&] { return has(process->out(), when); }));
-    process->send(signal);
-    const Ended ended = process->wait();
+    const auto process = start_held(site, "head", 20 * kCalls + 1, kLongRun);
+    wait_for_metrics(site, *process, done + 12);
+    const Ended ended = stop_held(site, *process, signal);
     INFO(ended.err);
     REQUIRE(ended.exit_code == 75);
     CHECK(has(ended.err, "run it again"));
-    CHECK(checkpoint_steps(site.run()).back() == last_step(site.run()));
-    CHECK(last_step(site.run()) < 400);
-    ++stops;
+    done = last_step(site.run());
+    CHECK(checkpoint_steps(site.run()).back() == done);
+    CHECK(done < 400);
   }
   site.train(kLongRun);
   CHECK(results_of(site.run()) == long_results());
@@ -113,10 +107,9 @@ TEST_CASE("resume: SIGTERM and SIGINT save, say 75, and the same command goes on
 TEST_CASE("resume: SIGTERM at the very start ends the run in good order",
           "[integration][resume][P1]") {
   const RunSite site;
-  const auto process = site.start_run(kLongRun);
+  const auto process = start_held(site, "head", 1, kLongRun);
   REQUIRE(process->until([&] { return fs::exists(site.run() / "run.lock"); }));
-  process->send(SIGTERM);
-  const Ended ended = process->wait();
+  const Ended ended = stop_held(site, *process, SIGTERM);
   INFO(ended.err);
   REQUIRE(ended.exit_code == 75);
   CHECK_FALSE(has(ended.err, "error"));
@@ -126,14 +119,13 @@ TEST_CASE("resume: SIGTERM at the very start ends the run in good order",
 
 TEST_CASE("resume: a second SIGINT leaves at once", "[integration][resume][P3]") {
   const RunSite site;
-  const Words slow = {"batch.lanes=512", "run.steps=50", "checkpoint.interval_steps=1",
-                      "eval.interval_steps=0"};
-  const auto process = site.start_run(slow);
-  REQUIRE(process->until([&] { return has(process->err(), "run_started"); }));
+  // Held for ever: nothing else ends it.
+  const auto process = start_held(site, "head", 5 * kCalls + 1, kLongRun);
+  wait_for_metrics(site, *process, 4);
   process->send(SIGINT);
   REQUIRE(process->until([&] { return has(process->err(), "stop_requested"); }));
   process->send(SIGINT);
-  const Ended ended = process->wait(std::chrono::seconds(5));
+  const Ended ended = process->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 130);
   checkpoint_steps(site.run());
@@ -152,8 +144,8 @@ TEST_CASE("resume: a run killed before its first file was whole starts", "[integ
 TEST_CASE("resume: a run killed before its first checkpoint begins again",
           "[integration][resume]") {
   const RunSite site;
-  const auto process = site.start_run({"run.steps=100000"});
-  REQUIRE(process->until([&] { return has(process->out(), "step 1/"); }));
+  const auto process = site.start_run({"run.steps=1000000"});
+  wait_for_metrics(site, *process, 1);
   process->send(SIGKILL);
   process->wait();
   fs::remove_all(site.run() / "checkpoints");  // in case one was quick

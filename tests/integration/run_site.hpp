@@ -70,6 +70,7 @@ class RunSite {
  public:
   RunSite() { write_config(prepared_data().string()); }
 
+  /// It is patient with a machine that stands still for a while: most tests want no warning of it.
   void write_config(const std::string& data, const std::string& more_of_model = "") const {
     write_bytes(home_ / "tiny.toml", fmt::format(R"([run]
 name = "tiny"
@@ -99,6 +100,8 @@ lanes = 2
 [checkpoint]
 interval_steps = 10
 keep_last = 0
+[watchdog]
+stall_s = 30
 [runtime]
 threads = 1
 )",

@@ -2,6 +2,7 @@
 // does not is named.
 
 #include "tests/integration/audit_runs.hpp"
+#include "tests/integration/held_runs.hpp"
 
 using namespace train::test;
 
@@ -14,12 +15,15 @@ Words verify_words(const RunSite& site) { return {"verify", site.run().string()}
 TEST_CASE("verify: a run that is whole, also after a signal and while it is on",
           "[integration][verify]") {
   const RunSite site;
-  const Words keys = {"run.steps=400", "checkpoint.interval_steps=20", "eval.interval_steps=20"};
+  const Words keys = {"run.steps=1000000", "checkpoint.interval_steps=20", "checkpoint.keep_last=2",
+                      "eval.interval_steps=20"};
   const auto run = site.start_run(rank_keys(2, "full", keys));
-  wait_for_output(*run, "step 60/400");
-  const Ended meanwhile = site.call(verify_words(site));
-  INFO(meanwhile.out << meanwhile.err);
-  CHECK(meanwhile.exit_code == 0);
+  wait_for_metrics(site, *run, 60);
+  for (int i = 0; i < 5; ++i) {  // what it retires meanwhile is no problem
+    const Ended meanwhile = site.call(verify_words(site));
+    INFO(meanwhile.out << meanwhile.err);
+    CHECK(meanwhile.exit_code == 0);
+  }
   run->send(SIGTERM);
   REQUIRE(run->wait().exit_code == 75);
   check_same(site, verify_words(site), {"consistent: ", " checkpoints", " lines of metrics"});

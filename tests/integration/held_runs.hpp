@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tests/integration/killed_runs.hpp"
+
+// Runs that stand still in the middle of their training until the test lets them go: what it does
+// to them comes neither too early nor after their end, however fast the machine is and however long
+// the test itself is kept waiting.
+namespace train::test {
+
+/// A run whose rank `role` ("head" where the launcher is the only one) stands at its `call`-th
+/// backward pass of attention: of two blocks for each of its lanes in a step. Then the others wait
+/// for it. It beats and answers all the while, and is no lost rank. `variables`: more for the
+/// environment, and what else stands before the program.
+inline std::unique_ptr<Process> start_held(const RunSite& site, const std::string& role, int call,
+                                           const Words& keys, const Words& variables = {}) {
+  write_bytes(site / "wedge", "");
+  Words words =
+      joined({"/usr/bin/env", fmt::format("ACTORTRAIN_TEST_FAULT=wedge:{}:{}", call, role),
+              "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string()},
+             variables);
+  words.emplace_back(faulty_program());
+  return std::make_unique<Process>(joined(words, RunSite::run_words(keys)), site.path());
+}
+
+/// What was held goes on, and nothing is held any more, in later generations neither.
+inline void let_go(const RunSite& site) { fs::remove(site / "wedge"); }
+
+/// Sends a signal to a run that is held, and lets it go when it has heard it: no step is begun
+/// after those in flight.
+inline Ended stop_held(const RunSite& site, Process& run, int signal) {
+  run.send(signal);
+  const bool heard = run.until([&] { return has(run.err(), "stop_requested "); });
+  INFO(run.err());
+  REQUIRE(heard);
+  let_go(site);
+  return run.wait();
+}
+
+/// Waits until metrics.jsonl has the line of a step, and with it those before. REQUIRES: an earlier
+/// start has not left it there.
+inline void wait_for_metrics(const RunSite& site, Process& run, std::int64_t step) {
+  const fs::path file = site.run() / "metrics.jsonl";
+  const bool there = run.until([&] {
+    return fs::exists(file) && has(read_bytes(file), fmt::format("{{\"step\":{},", step));
+  });
+  INFO(run.err());
+  REQUIRE(there);
+}
+
+}  // namespace train::test
