@@ -51,7 +51,7 @@ struct WorkerFailed {
   std::string text;
   std::int32_t exit_code = 1;
   bool cause = false;  ///< It did not fail for want of another rank.
-  bool lost = false;   ///< It lost another rank that it had been connected with.
+  bool lost = false;   ///< It lost another rank that it was or has been connected with.
 };
 
 /// Cluster -> the thread that waits for it.

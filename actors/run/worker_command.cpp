@@ -81,7 +81,7 @@ struct Worker {
   [[nodiscard]] std::variant<Assignment, Refused> join() const;
   [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
                                            std::int64_t& digest_interval,
-                                           std::uint64_t& plan_digest, bool& connected) const;
+                                           std::uint64_t& plan_digest, bool& peer_lost) const;
   [[nodiscard]] Result<std::optional<MemoryStart>> memory_start(
       const Assignment& assignment, const SharedSnapshots& memory) const;
   [[nodiscard]] Status restore(const MemoryStart& start, RankRuntime& rank) const;
@@ -161,9 +161,9 @@ Status Worker::restore(const MemoryStart& start, RankRuntime& rank) const {
   return {};
 }
 
-/// `connected`: with all other ranks; also told of a rank that then fails.
+/// `peer_lost`: it fails for want of a rank that it was or has been connected with.
 Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& digest_interval,
-                                   std::uint64_t& plan_digest, bool& connected) const {
+                                   std::uint64_t& plan_digest, bool& peer_lost) const {
   const auto config = configs::parse_config(assignment.config_text, "the head's configuration", {});
   if (!config) {
     return config.error();
@@ -203,10 +203,12 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
                                 .generation = assignment.generation,
                                 .timeout = kConnectTime,
                                 .nccl = plan->config.parallel.transport == "nccl"});
+  // At a first start the network is not as it should be; later it was, and may be so again.
+  peer_lost = assignment.generation > 0;
   if (!transports) {
     return transports.error();
   }
-  connected = true;
+  peer_lost = true;
   (*context)->transports = std::move(transports).value();
   if (*start) {
     TRAIN_RETURN_IF_ERROR(restore(**start, **context));
@@ -246,13 +248,13 @@ int Worker::wait_for_end() const {
 int Worker::follow(const Assignment& assignment) const {
   std::int64_t digest_interval = 0;
   std::uint64_t plan_digest = 0;
-  bool connected = false;
+  bool peer_lost = false;
   const auto rank = static_cast<std::int32_t>(options.rank);
   std::stop_source copies;
   Result<RankContext> context = failure("not set up");
   Result<ShardWork> shards = failure("not set up");
   try {
-    context = set_up(assignment, digest_interval, plan_digest, connected);
+    context = set_up(assignment, digest_interval, plan_digest, peer_lost);
     shards = context ? set_up_shards(assignment, copies.get_token())
                      : Result<ShardWork>(context.error());
   } catch (...) {
@@ -263,11 +265,10 @@ int Worker::follow(const Assignment& assignment) const {
     return wait_for_end();
   }
   if (!shards) {
-    // Where the network is as it should be what fails is another rank.
     self->send(head, WorkerFailed{.rank = rank,
                                   .text = shards.error().message,
                                   .exit_code = shards.error().exit_code(),
-                                  .lost = !context && connected});
+                                  .lost = !context && peer_lost});
     return wait_for_end();
   }
   if (!assignment.trace_directory.empty()) {

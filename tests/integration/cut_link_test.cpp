@@ -1,67 +1,8 @@
-// Two nodes whose network is cut: each a name space of its own with one link between them. Needs
-// root.
+// Nodes whose network is cut. Needs root.
 
-#include <unistd.h>
-
-#include <cstdlib>
-
-#include "tests/integration/held_runs.hpp"
+#include "tests/integration/linked_nodes.hpp"
 
 using namespace train::test;
-
-namespace {
-
-bool shell(const std::string& command) {
-  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
-}
-
-/// The name spaces and the link, gone at the end.
-class LinkedNodes {
- public:
-  LinkedNodes()
-      : made_(shell("ip netns add " + name(0)) && shell("ip netns add " + name(1)) &&
-              shell(fmt::format("ip link add link0 netns {} type veth peer name link0 netns {}",
-                                name(0), name(1))) &&
-              set_up(0) && set_up(1)) {}
-  ~LinkedNodes() {
-    shell("ip netns del " + name(0));
-    shell("ip netns del " + name(1));
-  }
-  LinkedNodes(const LinkedNodes&) = delete;
-  LinkedNodes& operator=(const LinkedNodes&) = delete;
-
-  [[nodiscard]] bool made() const { return made_; }
-
-  /// Cut at one of its ends, it swallows what is sent: nobody is told.
-  [[nodiscard]] static bool set_link(bool works, int end = 0) {
-    return shell(fmt::format("ip -n {} link set link0 {}", name(end), works ? "up" : "down"));
-  }
-
-  /// Held in its 41st step, of one lane of two blocks in each rank, until let_go().
-  static std::unique_ptr<Process> start(const RunSite& site, int node, int job, const Words& keys) {
-    return start_held(
-        site, "1", 40 * 2 + 1,
-        rank_keys(2, "full", joined(keys, {"parallel.nodes=2", "parallel.interface=link0"})),
-        {"SLURM_STEP_NODELIST=n[0-1]", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0",
-         fmt::format("SLURM_JOB_ID={}", job), fmt::format("SLURM_NODEID={}", node), "ip", "netns",
-         "exec", name(node)});
-  }
-
- private:
-  static std::string name(int node) {
-    return fmt::format("actortrain_test_{}_{}", ::getpid(), node);
-  }
-  static bool set_up(int node) {
-    return shell(fmt::format("ip -n {} address add 10.212.0.{}/24 dev link0", name(node),
-                             node + 1)) &&
-           shell(fmt::format("ip -n {} link set lo up", name(node))) &&
-           shell(fmt::format("ip -n {} link set link0 up", name(node)));
-  }
-
-  bool made_;
-};
-
-}  // namespace
 
 namespace {
 
@@ -77,22 +18,22 @@ void skip(const char* test) {
 
 TEST_CASE("cut link: when it works again the run goes on in the same job, to the same bits",
           "[integration][nodes][recovery][P1][P4]") {
-  const LinkedNodes nodes;
+  const LinkedNodes nodes(2);
   if (!nodes.made()) {
     return skip("cut link, mended");
   }
   const RunSite site;
-  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, kKeys),
-                                          LinkedNodes::start(site, 1, 40, kKeys)};
+  const std::unique_ptr<Process> cut[] = {nodes.start(site, 0, 40, kKeys),
+                                          nodes.start(site, 1, 40, kKeys)};
   wait_for_output(*cut[0], "checkpoint ");
-  REQUIRE(LinkedNodes::set_link(false));
+  REQUIRE(nodes.set_link(false));
   let_go(site);
   const auto since = std::chrono::steady_clock::now();
   REQUIRE(cut[0]->until([&] { return has(cut[0]->err(), "rank_lost "); }));
   fmt::print("cut link: noticed after {} ms\n", elapsed_ms(since));
   // The head has ended its rank, and the other node, which nobody could tell, does so by itself.
   CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
-  REQUIRE(LinkedNodes::set_link(true));
+  REQUIRE(nodes.set_link(true));
   for (const int node : {0, 1}) {
     const Ended ended = cut[node]->wait(std::chrono::seconds(120));
     INFO(ended.err);
@@ -105,16 +46,16 @@ TEST_CASE("cut link: when it works again the run goes on in the same job, to the
 
 TEST_CASE("cut link: a head without network ends, and the next start goes on to the same bits",
           "[integration][nodes][failure][P1][P4]") {
-  const LinkedNodes nodes;
+  const LinkedNodes nodes(2);
   if (!nodes.made()) {
     return skip("cut link");
   }
   const RunSite site;
   const Words keys = joined(kKeys, {"recovery.node_wait_s=2"});
-  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, keys),
-                                          LinkedNodes::start(site, 1, 40, keys)};
+  const std::unique_ptr<Process> cut[] = {nodes.start(site, 0, 40, keys),
+                                          nodes.start(site, 1, 40, keys)};
   wait_for_output(*cut[0], "checkpoint ");
-  REQUIRE(LinkedNodes::set_link(false));
+  REQUIRE(nodes.set_link(false));
   let_go(site);
   const auto since = std::chrono::steady_clock::now();
   for (const int node : {0, 1}) {
@@ -126,9 +67,9 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
                                    : "node 1: the head has ended with exit code 75"));
   }
   CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
-  REQUIRE(LinkedNodes::set_link(true));
-  const auto head = LinkedNodes::start(site, 0, 41, keys);
-  const auto other = LinkedNodes::start(site, 1, 41, keys);
+  REQUIRE(nodes.set_link(true));
+  const auto head = nodes.start(site, 0, 41, keys);
+  const auto other = nodes.start(site, 1, 41, keys);
   let_go(site);
   const Ended ended = head->wait();
   INFO(ended.err);
@@ -141,16 +82,16 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
 
 TEST_CASE("cut link: a node that stays away is gone on without, to the same bits",
           "[integration][nodes][failure][P1][P4]") {
-  const LinkedNodes nodes;
+  const LinkedNodes nodes(2);
   if (!nodes.made()) {
     return skip("cut link, a node without network");
   }
   const RunSite site;
   const Words keys = joined(kKeys, {"recovery.node_wait_s=2"});
-  const std::unique_ptr<Process> cut[] = {LinkedNodes::start(site, 0, 40, keys),
-                                          LinkedNodes::start(site, 1, 40, keys)};
+  const std::unique_ptr<Process> cut[] = {nodes.start(site, 0, 40, keys),
+                                          nodes.start(site, 1, 40, keys)};
   wait_for_output(*cut[0], "checkpoint ");
-  REQUIRE(LinkedNodes::set_link(false, 1));
+  REQUIRE(nodes.set_link(false, 1));
   let_go(site);
   const auto since = std::chrono::steady_clock::now();
   for (const int node : {0, 1}) {
@@ -167,6 +108,35 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
     }
   }
   CHECK(workers_of(site.path()).empty());
+  site.train(joined(keys, {"run.name=one"}));
+  CHECK(results_of(site.run()) == results_of(site.run("one")));
+}
+
+TEST_CASE("cut link: ranks that reach the head but not each other are started until they do",
+          "[integration][nodes][recovery][P1][P4]") {
+  const LinkedNodes nodes(3);
+  if (!nodes.made()) {
+    return skip("cut link, between two others");
+  }
+  const RunSite site;
+  const Words keys = joined(kKeys, {"batch.lanes=3", "recovery.max_respawns=1000"});
+  std::vector<std::unique_ptr<Process>> launchers;
+  for (const int node : {0, 1, 2}) {
+    launchers.push_back(nodes.start(site, node, 40, keys));
+  }
+  Process& head = *launchers.front();
+  wait_for_output(head, "checkpoint ");
+  REQUIRE(nodes.part(1, 2));
+  ::kill(started_workers(site, head, 3).at(0), SIGKILL);
+  let_go(site);
+  // The first start ends with the rank that is killed, the second because two cannot connect.
+  REQUIRE(head.until([&] { return has(head.err(), "respawned generation=2"); }));
+  REQUIRE(nodes.join(1, 2));
+  for (const auto& launcher : launchers) {
+    const Ended ended = launcher->wait(std::chrono::seconds(120));
+    INFO(ended.err);
+    CHECK(ended.exit_code == 0);
+  }
   site.train(joined(keys, {"run.name=one"}));
   CHECK(results_of(site.run()) == results_of(site.run("one")));
 }
