@@ -67,9 +67,10 @@ TEST_CASE("nodes: where ranks are lost without progress the run ends on every no
   INFO(ended.err);
   INFO(other.err);
   CHECK(ended.exit_code == 1);
-  CHECK(has(ended.err, "error rank 2 failed: its process ended: killed by SIGKILL"));
+  // As its launcher says it, or, if that is late, as those say it who have lost it.
+  CHECK((has(ended.err, "error rank 2 failed: ") || has(ended.err, "lost rank 2")));
   CHECK(other.exit_code != 0);
-  CHECK(workers_of(run.site().path()).empty());
+  CHECK(comes_true([&] { return workers_of(run.site().path()).empty(); }));
 }
 
 TEST_CASE("nodes: with recovery.rank_loss = stop a lost rank ends the run on every node",
@@ -83,5 +84,5 @@ TEST_CASE("nodes: with recovery.rank_loss = stop a lost rank ends the run on eve
   INFO(other.err);
   CHECK(ended.exit_code == 1);
   CHECK(other.exit_code == 1);
-  CHECK(workers_of(run.site().path()).empty());
+  CHECK(comes_true([&] { return workers_of(run.site().path()).empty(); }));
 }
