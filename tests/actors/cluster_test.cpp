@@ -1,4 +1,5 @@
 // Joining: messages known by name, nodes and ranks, the rendezvous.
+#include <atomic>
 #include <caf/all.hpp>
 #include <catch2/catch.hpp>
 #include <regex>
@@ -309,11 +310,15 @@ TEST_CASE("cluster: a store's calls wait, time out and end with the head", "[act
   REQUIRE(waited.ok());
   CHECK(*waited == bytes("z"));
 
+  std::atomic<bool> heard = false;
   std::thread teardown([&] {
-    std::this_thread::sleep_for(50ms);
-    caf::anon_send(actor, RendezvousForget{"g1/"});
+    while (!heard) {  // the first may come before the question
+      std::this_thread::sleep_for(50ms);
+      caf::anon_send(actor, RendezvousForget{"g1/"});
+    }
   });
   const auto given_up = store.get("b", 60s);
+  heard = true;
   teardown.join();
   REQUIRE_FALSE(given_up.ok());
   CHECK(given_up.error().message.find("given up") != std::string::npos);

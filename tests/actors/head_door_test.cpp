@@ -230,7 +230,7 @@ TEST_CASE("head_door: a hundred strangers get nothing", "[actors][head_door][slo
   for (int i = 0; i < 20; ++i) {
     const Descriptor socket = connect_to(head.endpoint());
     (void)!::send(socket.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
-    const auto answer = read_to_end(socket, 5s);
+    const auto answer = read_to_end(socket, 20s);
     REQUIRE(answer.has_value());
     CHECK(*answer < 64);  // at most TLS's own "no"
     CHECK_FALSE(tls_gets_in(head.endpoint(), nullptr, nullptr));
@@ -246,7 +246,7 @@ TEST_CASE("head_door: a hundred strangers get nothing", "[actors][head_door][slo
   }
   head.let_worker_join();  // while the silent ones are there, or just gone
   for (const Descriptor& socket : silent) {
-    CHECK(read_to_end(socket, 5s) == std::optional<std::size_t>(0));
+    CHECK(read_to_end(socket, 20s) == std::optional<std::size_t>(0));
   }
   head.let_worker_join();
 
@@ -257,7 +257,7 @@ TEST_CASE("head_door: a hundred strangers get nothing", "[actors][head_door][slo
   std::printf("head_door: 100 strangers: +%.1f MiB, %.2f s of CPU\n", grown,
               head.cpu_seconds() - cpu);
   CHECK(grown <= kMostGrowth_mib);
-  const auto deadline = Clock::now() + 5s;  // the last worker's connection may just be closing
+  const auto deadline = Clock::now() + 20s;  // the last worker's connection may just be closing
   while (head.open_files() > files && Clock::now() < deadline) {
     std::this_thread::sleep_for(10ms);
   }
@@ -275,7 +275,7 @@ TEST_CASE("head_door: a crowd of silent strangers keeps no worker out",
   }
   head.let_worker_join();
   for (const Descriptor& socket : silent) {
-    CHECK(read_to_end(socket, 5s) == std::optional<std::size_t>(0));
+    CHECK(read_to_end(socket, 20s) == std::optional<std::size_t>(0));
   }
   const double used = head.cpu_seconds() - cpu;
   std::printf("head_door: 500 silent strangers: +%.1f MiB, %.2f s of CPU\n",
@@ -341,7 +341,7 @@ TEST_CASE("head_door: a killed worker is lost at once, a stopped one within seco
   REQUIRE(head.hears("joined 7", 30s));
   auto start = Clock::now();
   first.send(SIGKILL);
-  REQUIRE(head.hears("lost 7", 10s));
+  REQUIRE(head.hears("lost 7", 30s));
   const std::chrono::duration<double, std::milli> killed = Clock::now() - start;
 
   Head other;
@@ -349,7 +349,7 @@ TEST_CASE("head_door: a killed worker is lost at once, a stopped one within seco
   REQUIRE(other.hears("joined 7", 30s));
   start = Clock::now();
   second.send(SIGSTOP);
-  CHECK(other.hears("lost 7", 10s));
+  CHECK(other.hears("lost 7", 30s));
   const std::chrono::duration<double, std::milli> stopped = Clock::now() - start;
   second.send(SIGKILL);
   std::printf("head_door: killed worker lost after %.1f ms, stopped after %.0f ms\n",
@@ -398,7 +398,7 @@ TEST_CASE("head_door: messages of any size arrive whole, both ways", "[actors][h
   death.join();
   REQUIRE_FALSE(lost.ok());
   CHECK(lost.error().message.find("the head is gone") != std::string::npos);
-  CHECK(Clock::now() - start < 10s);
+  CHECK(Clock::now() - start < 30s);
 }
 
 TEST_CASE("head_door: what cannot listen is a user's error", "[actors][head_door]") {

@@ -31,7 +31,7 @@ struct Look {
 class Onlooker {
  public:
   Onlooker(const fs::path& home, int looks)
-      : home_(home), looks_(static_cast<std::size_t>(looks)), thread_([this] { look_on(); }) {}
+      : home_(home), least_(static_cast<std::size_t>(looks)), thread_([this] { look_on(); }) {}
   Onlooker(const Onlooker&) = delete;
   Onlooker& operator=(const Onlooker&) = delete;
   ~Onlooker() { thread_.join(); }
@@ -43,7 +43,10 @@ class Onlooker {
 
  private:
   void look_on() {
-    for (Look& look : looks_) {
+    // As often as it takes to see another checkpoint, however slow the disk is.
+    while (looks_.size() < least_ ||
+           (looks_.back().seen == looks_.front().seen && looks_.size() < 50 * least_)) {
+      Look look;
       while (in_place_ == 0) {
         std::this_thread::yield();
       }
@@ -54,11 +57,13 @@ class Onlooker {
           look.seen = std::max(look.seen, entry.step);
         }
       }
+      looks_.push_back(look);
     }
     finished_ = true;
   }
 
   fs::path home_;
+  std::size_t least_;
   std::vector<Look> looks_;
   std::atomic<std::int64_t> in_place_ = 0;
   std::atomic<bool> finished_ = false;

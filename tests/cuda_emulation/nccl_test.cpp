@@ -143,7 +143,7 @@ TEST_CASE("nccl: ranks that differ are named before a byte moves",
   }
 }
 
-TEST_CASE("nccl: kill -9 of a rank in the middle of its bytes fails the others within a second",
+TEST_CASE("nccl: kill -9 of a rank in the middle of its bytes fails the others at once",
           "[emulation][nccl][fork][P4]") {
   const TempDirectory directory;
   Processes processes(directory, 3, [&](int rank, RendezvousStore& store) {
@@ -168,7 +168,7 @@ TEST_CASE("nccl: kill -9 of a rank in the middle of its bytes fails the others w
     CHECK_THAT(processes.report(rank),
                Catch::Contains("exchange 3: ") && Catch::Contains("lost rank 2"));
   }
-  CHECK(milliseconds_since(begin) < 1000);
+  CHECK(milliseconds_since(begin) < kSoon_ms);
 }
 
 TEST_CASE("nccl: cancel while a peer is stuck, and a new generation", "[emulation][nccl][fork]") {
@@ -190,7 +190,7 @@ TEST_CASE("nccl: cancel while a peer is stuck, and a new generation", "[emulatio
       (*channels)[kReduce]->cancel("enough");
     }
     const std::string text = end_of(end);
-    if (milliseconds_since(begin) > 500 || text.empty()) {
+    if (milliseconds_since(begin) > kSoon_ms || text.empty()) {
       return fmt::format("after {} ms: {}", milliseconds_since(begin), text);
     }
     ::unsetenv("PLAYED_NCCL_STALL");

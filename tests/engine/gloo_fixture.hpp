@@ -86,6 +86,9 @@ inline std::vector<std::string> exchange_all(std::vector<ChannelTransports>& wor
   return texts;
 }
 
+/// What need not wait for silence, which takes 20 s, is over by then, on a busy machine too.
+inline constexpr double kSoon_ms = 5000;
+
 inline double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }

@@ -33,7 +33,7 @@ TEST_CASE("gloo: processes exchange, with the interface named",
   }
 }
 
-TEST_CASE("gloo: kill -9 of one of three fails both others within a second",
+TEST_CASE("gloo: kill -9 of one of three fails both others at once",
           "[engine][collective][gloo][fork]") {
   direct_reads = GENERATE(true, false);
   const bool in_data = GENERATE(false, true);
@@ -67,10 +67,10 @@ TEST_CASE("gloo: kill -9 of one of three fails both others within a second",
   for (int rank = 0; rank < 2; ++rank) {
     CHECK_THAT(processes.report(rank), Catch::Contains("lost rank"));
   }
-  CHECK(milliseconds_since(begin) < 1000);
+  CHECK(milliseconds_since(begin) < kSoon_ms);
 }
 
-TEST_CASE("gloo: kill -9 in the middle of a range that is read fails the readers within a second",
+TEST_CASE("gloo: kill -9 in the middle of a range that is read fails the readers at once",
           "[engine][collective][gloo][fork]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
@@ -100,7 +100,7 @@ TEST_CASE("gloo: kill -9 in the middle of a range that is read fails the readers
   for (int rank = 0; rank < 2; ++rank) {
     CHECK_THAT(processes.report(rank), Catch::Contains("lost rank"));
   }
-  CHECK(milliseconds_since(begin) < 1000);
+  CHECK(milliseconds_since(begin) < kSoon_ms);
 }
 
 TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
@@ -143,8 +143,9 @@ TEST_CASE("gloo: a stopped peer does not hold up cancel nor the destructor",
         channel.reset();
       }
       const double close_ms = milliseconds_since(begin);
-      return fmt::format("{} cancel {} close {}", cancelled, cancel_ms < 100 ? "quick" : "slow",
-                         close_ms < 500 ? "quick" : "slow");
+      return fmt::format("{} cancel {} close {}", cancelled,
+                         cancel_ms < kSoon_ms ? "quick" : "slow",
+                         close_ms < kSoon_ms ? "quick" : "slow");
     }
   });
   std::ignore = processes.await("ready");

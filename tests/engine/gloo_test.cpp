@@ -167,7 +167,7 @@ TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collec
   const auto begin = Clock::now();
   world[0][kReduce]->cancel("a disk failed");
   CHECK_THAT(end_of(first), Catch::Contains("cancelled: a disk failed"));
-  CHECK(milliseconds_since(begin) < 100);
+  CHECK(milliseconds_since(begin) < kSoon_ms);
   CHECK_THAT(end_of(second), Catch::Contains("lost rank 0"));
   CHECK_THAT(end_of(queued), Catch::Contains("lost rank 0"));
   auto later = start(*world[0][kReduce], identity_of(3), parcels[0].transfer());
@@ -181,13 +181,13 @@ TEST_CASE("gloo: cancel ends what waits and reaches the peers", "[engine][collec
 TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][collective][gloo]") {
   direct_reads = GENERATE(true, false);
   const TempDirectory directory;
-  auto world = connect_world(directory, 3, 1, 300ms);
+  auto world = connect_world(directory, 3, 1, 2000ms);
   auto parcels = parcels_of(3, [](int, int) { return 5000; });
   auto first = start(*world[0][kReduce], identity_of(4), parcels[0].transfer());
   auto third = start(*world[2][kReduce], identity_of(4), parcels[2].transfer());
   const std::string text = end_of(first);
-  CHECK_THAT(text, Catch::Contains("waited 300 ms for rank 1 ") || Catch::Contains("lost rank 2"));
-  CHECK_THAT(text + end_of(third), Catch::Contains("waited 300 ms for rank 1 "));
+  CHECK_THAT(text, Catch::Contains("waited 2000 ms for rank 1 ") || Catch::Contains("lost rank 2"));
+  CHECK_THAT(text + end_of(third), Catch::Contains("waited 2000 ms for rank 1 "));
 }
 
 TEST_CASE("gloo: destroyed with exchanges under way, it ends them", "[engine][collective][gloo]") {
@@ -208,7 +208,7 @@ TEST_CASE("gloo: destroyed with exchanges under way, it ends them", "[engine][co
   SECTION("before the other comes") {
     const auto begin = Clock::now();
     world[0][kReduce].reset();
-    CHECK(milliseconds_since(begin) < 1000);
+    CHECK(milliseconds_since(begin) < kSoon_ms);
     CHECK_THAT(end_of(first, 0ms), Catch::Contains("closed"));
     auto second = start(*world[1][kReduce], identity_of(1), parcels[1].transfer());
     CHECK_THAT(end_of(second), Catch::Contains("lost rank 0"));

@@ -55,13 +55,13 @@ TEST_CASE("nodes: launchers whose head has ended, or has nothing to do, end as i
 TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives up",
           "[integration][ranks][nodes][failure]") {
   const RunSite site;
-  const auto head = start_node(site, 0, 10, joined(kShort, {"recovery.start_wait_s=12"}));
+  const auto head = start_node(site, 0, 10, joined(kShort, {"recovery.start_wait_s=15"}));
   const auto other = start_node(site, 1, 11, joined(kShort, {"recovery.start_wait_s=2"}));
   const Ended ended = head->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 75);
-  CHECK(has(ended.out + ended.err, "node 1 has not come yet; 2 s are left"));
-  CHECK(has(ended.err, "node 1 has not come within 12 s (recovery.start_wait_s)"));
+  CHECK(has(ended.out + ended.err, "node 1 has not come yet; "));
+  CHECK(has(ended.err, "node 1 has not come within 15 s (recovery.start_wait_s)"));
   const Ended alone = other->wait();
   INFO(alone.err);
   CHECK(alone.exit_code != 0);
@@ -111,7 +111,7 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
 TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while they join",
           "[integration][ranks][nodes][failure]") {
   const RunSite site;
-  const Words keys = joined(kShort, {"recovery.node_wait_s=1"});
+  const Words keys = joined(kShort, {"run.steps=1000000", "recovery.node_wait_s=1"});
   const auto head = start_node(site, 0, 30, keys);
   const auto other = start_node(site, 1, 30, keys);
   started_workers(site, *other, 4);
@@ -123,5 +123,5 @@ TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while
   INFO(ended.err);
   CHECK(ended.exit_code == 75);
   CHECK(has(ended.err, "the head is gone"));
-  CHECK(workers_of(site.path()).empty());
+  CHECK(comes_true([&] { return workers_of(site.path()).empty(); }));
 }

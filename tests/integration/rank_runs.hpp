@@ -97,12 +97,18 @@ inline void wait_for_output(Process& launcher, const std::string& text) {
   REQUIRE(printed);
 }
 
+/// The newest step of metrics.jsonl; 0: there is none. The run may be under way: half of a last
+/// line does not count.
 inline std::int64_t last_step(const fs::path& run) {
-  std::int64_t step = 0;
-  for (const nlohmann::json& entry : metrics_of(run)) {
-    step = std::max(step, entry.at("step").get<std::int64_t>());
+  const fs::path metrics = run / "metrics.jsonl";
+  const std::string text = fs::exists(metrics) ? read_bytes(metrics) : "";
+  const std::size_t end = text.rfind('\n');
+  if (end == std::string::npos) {
+    return 0;
   }
-  return step;
+  const std::size_t before = end == 0 ? std::string::npos : text.rfind('\n', end - 1);
+  const std::string line = text.substr(before + 1, end - before - 1);
+  return nlohmann::json::parse(line).at("step").get<std::int64_t>();
 }
 
 /// The table of contents of a checkpoint, which must be whole.

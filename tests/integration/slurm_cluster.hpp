@@ -107,13 +107,10 @@ class SlurmCluster {
     ask({"scontrol", "update", fmt::format("JobId={}", job), "StartTime=now+2"});
   }
 
-  /// Node n2 is lost, with its daemon and `tasks`, whatever those belong to; Slurm is told so: by
-  /// itself it waits long for a silent node.
-  void lose_second_node(const std::vector<pid_t>& tasks) const {
+  /// Node n2 is lost, and its daemon with it; Slurm is told so: by itself it waits long for a
+  /// silent node. Its tasks are the caller's to end.
+  void lose_second_node() const {
     daemons_.back()->send(SIGKILL);
-    for (const pid_t task : tasks) {
-      ::kill(task, SIGKILL);
-    }
     ask({"scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=lost"});
   }
 

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tests/integration/kept_snapshots.hpp"
 #include "tests/integration/killed_runs.hpp"
 #include "tests/integration/slurm_cluster.hpp"
 
@@ -15,6 +16,20 @@ constexpr int kPatience = 90;  // seconds; a requeued job is held back for six
 
 const Words kKeys = {"run.steps=1500", "run.digest_interval_steps=100", "eval.interval_steps=100",
                      "checkpoint.interval_steps=400", "checkpoint.keep_last=2"};
+
+/// Holds the steps of a site's jobs back until the test has done to them what it wants to.
+class SlowSteps {
+ public:
+  explicit SlowSteps(const RunSite& site)
+      : file_(site / "slow"), variable_("ACTORTRAIN_TEST_SLOW", file_.string()) {
+    write_bytes(file_, "");
+  }
+  void over() const { fs::remove(file_); }
+
+ private:
+  fs::path file_;
+  EnvironmentVariable variable_;
+};
 
 std::int64_t steps_in(const fs::path& run) {
   return fs::exists(run / "metrics.jsonl")
@@ -29,7 +44,8 @@ int submitted(const RunSite& site, const std::string& name, const Words& keys = 
        rank_keys(2, "optimizer", joined({"run.name=" + name, "parallel.interface=lo"}, keys))) {
     words.insert(words.end(), {"--set", key});
   }
-  const Ended ended = site.call(words);
+  words.insert(words.begin(), faulty_program());
+  const Ended ended = Process(words, site.path()).wait();
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   REQUIRE(ended.out.starts_with("job "));
@@ -62,7 +78,8 @@ pid_t launcher_of_node(const RunSite& site, int node) {
     std::ifstream file(proc + "environ", std::ios::binary);
     const std::string variables{std::istreambuf_iterator<char>(file), {}};
     const fs::path binary = fs::read_symlink(proc + "exe", unknown);
-    if (fs::equivalent(proc + "cwd", site.path(), unknown) && binary.filename() == "actortrain" &&
+    if (fs::equivalent(proc + "cwd", site.path(), unknown) &&
+        binary.filename() == "actortrain_faulty" &&
         has(variables, std::string("\0SLURM_NODEID=", 14) + fmt::format("{}", node)) &&
         has(variables, "SLURM_STEP_NODELIST=")) {
       return process;
@@ -174,6 +191,7 @@ TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and e
     return;
   }
   const RunSite site;
+  const SlowSteps slow(site);
   const int job = submitted(site, "tiny");
   const std::string number = fmt::format("{}", job);
   const fs::path run = site.run();
@@ -191,6 +209,7 @@ TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and e
   REQUIRE(goes_on(cluster, run, job, 1));
   cluster.ask({"scancel", "--batch", "--signal=USR1", number});  // as its time runs out
   REQUIRE(goes_on(cluster, run, job, 2));
+  slow.over();
   REQUIRE(SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; }));
   INFO(output());
   CHECK(cluster.restarts(job) == 2);
@@ -212,6 +231,7 @@ TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and e
   site.train(whole);
   CHECK(results_of(run) == results_of(site.run("whole")));
 
+  const SlowSteps slow_again(site);
   const int cancelled = submitted(site, "cancelled");
   const fs::path other = site.run("cancelled");
   REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(other) > 30; }));
@@ -232,6 +252,7 @@ TEST_CASE("slurm: a launcher that is killed is started again within its job",
   const Words keys = {"run.steps=600", "run.digest_interval_steps=10", "eval.interval_steps=100",
                       "checkpoint.interval_steps=1000", "recovery.snapshot_interval_steps=20"};
   const RunSite site;
+  const SlowSteps slow(site);
   const int job = submitted(site, "tiny", keys);
   const fs::path run = site.run();
   for (int loss = 1; loss <= 2; ++loss) {
@@ -240,6 +261,11 @@ TEST_CASE("slurm: a launcher that is killed is started again within its job",
     REQUIRE(launcher > 0);
     REQUIRE(::kill(launcher, SIGKILL) == 0);
   }
+  const auto slurm_output = run / fmt::format("slurm-{}.out", job);
+  REQUIRE(SlurmCluster::within(kPatience, [&] {
+    return count(read_bytes(slurm_output), "info respawned generation=") >= 2;
+  }));
+  slow.over();
   REQUIRE(SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; }));
   const std::string output = read_bytes(run / fmt::format("slurm-{}.out", job));
   INFO(output);
@@ -265,13 +291,22 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
                       "recovery.snapshot_interval_steps=20",
                       "recovery.node_wait_s=2"};
   const RunSite site;
+  const SlowSteps slow(site);
   const int job = submitted(site, "tiny", keys);
   const fs::path run = site.run();
   REQUIRE(SlurmCluster::within(kPatience, [&] { return steps_in(run) > 100; }));
+  const pid_t head = launcher_of_node(site, 0);
   const pid_t launcher = launcher_of_node(site, 1);
-  REQUIRE(launcher > 0);
+  REQUIRE((head > 0 && launcher > 0));
   const pid_t script = parent_of(launcher);
-  cluster.lose_second_node({parent_of(script), script, launcher});  // the first is Slurm's
+  const std::vector<pid_t> tasks = {parent_of(script), script, launcher};  // the first is Slurm's
+  REQUIRE(lose_when_kept(site.path(), {head, launcher}, 1, 1, [&] {
+    for (const pid_t task : tasks) {
+      ::kill(task, SIGKILL);
+    }
+  }));
+  cluster.lose_second_node();
+  slow.over();
   const bool completed =
       SlurmCluster::within(kPatience, [&] { return cluster.state(job) == "COMPLETED"; });
   const std::string output = read_bytes(run / fmt::format("slurm-{}.out", job));
@@ -302,6 +337,7 @@ TEST_CASE("slurm: a job whose nodes are taken away again and again ends with the
                       "run.digest_interval_steps=10", "eval.interval_steps=100",
                       "checkpoint.interval_steps=40", "checkpoint.keep_last=2"};
   const RunSite site;
+  const SlowSteps slow(site);
   PreemptedJob job(cluster, site, keys);
   using Loss = PreemptedJob::Loss;
   std::map<Loss, int> losses;
@@ -319,6 +355,7 @@ TEST_CASE("slurm: a job whose nodes are taken away again and again ends with the
     job.take_nodes(loss);
     ++losses[loss];
   }
+  slow.over();
   job.completed();
   const std::string output = job.output();
   INFO(output);

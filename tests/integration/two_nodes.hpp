@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tests/integration/endless_run.hpp"
+#include "tests/integration/kept_snapshots.hpp"
 #include "tests/integration/killed_runs.hpp"
 #include "tests/integration/node_runs.hpp"
 
@@ -7,17 +9,15 @@
 namespace train::test {
 
 inline const Words kShape = {"run.steps=300",          "run.digest_interval_steps=1",
-                             "batch.micro_batch=1",    "batch.lanes=4",
+                             "batch.micro_batch=1",    "batch.lanes=6",
                              "eval.interval_steps=0",  "checkpoint.interval_steps=25",
                              "checkpoint.keep_last=1", "checkpoint.local_dir=none"};
 
-inline const Words& unbroken_results() {
-  static const Words results = [] {
-    const RunSite site;
-    site.train(kShape);
-    return results_of(site.run());
-  }();
-  return results;
+/// Of kShape; without an end in sight, or of its 300 steps.
+inline UnbrokenRun& unbroken_run(bool endless = true) {
+  static UnbrokenRun long_run(joined(kShape, {kEndless}));
+  static UnbrokenRun short_run(kShape);
+  return endless ? long_run : short_run;
 }
 
 inline std::size_t count_of(const std::string& text, const std::string& part) {
@@ -28,11 +28,13 @@ inline std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// A run of four ranks on two nodes, and what must be true at its end.
+/// A run of four ranks on two nodes, and what must be true at its end. Without an end in sight if
+/// the keys say so.
 class TwoNodes {
  public:
   explicit TwoNodes(const Words& more, const std::string& strategy = "hybrid")
       : keys_(joined(kShape, more)),
+        endless_(std::find(more.begin(), more.end(), kEndless) != more.end()),
         other_(start_node(site_, 1, 50, keys_, strategy)),
         head_(start_node(site_, 0, 50, keys_, strategy)) {}
 
@@ -41,52 +43,60 @@ class TwoNodes {
   [[nodiscard]] const RunSite& site() const { return site_; }
 
   /// Sends `signal` to a worker that runs; false: it does not.
-  [[nodiscard]] bool signal_worker(int rank, int signal) const {
+  [[nodiscard]] bool signal_worker(int rank, int signal) {
+    note_step();
     const auto workers = workers_of(site_.path());
     const auto victim = workers.find(rank);
     return victim != workers.end() && ::kill(victim->second, signal) == 0;
   }
-  /// Waits until the run has shown `steps` more; false: it has ended.
-  bool makes_progress(std::size_t steps = 2) {
-    const std::size_t wanted = count_of(head_->out(), "step ") + steps;
-    return head_->until([&] { return count_of(head_->out(), "step ") >= wanted; }) &&
-           head_->running();
-  }
-  /// Whether the run has come to `step` or a later one.
-  [[nodiscard]] bool has_shown(int step) const {
-    const std::string out = head_->out();
-    const std::size_t last = out.rfind("step ");
-    return last != std::string::npos && std::atoi(out.c_str() + last + 5) >= step;
+  /// Waits until the run has done `steps` more than ever before; false: it has ended.
+  bool makes_progress(std::int64_t steps = 2) { return comes_to(last_step(site_.run()) + steps); }
+  /// Waits until the run has come so far; false: it has ended.
+  bool comes_to(std::int64_t step) {
+    return head_->until([&] { return last_step(site_.run()) >= step; }) && head_->running();
   }
   bool loses_rank(std::size_t times) {
     return head_->until([&] { return count_of(head_->err(), "rank_lost ") >= times; });
   }
   /// The node is gone at once, with launcher, ranks and memory.
   void lose_other() {
+    note_step();
     other_->send(SIGKILL);
     other_->wait();
     other_lost_ = true;
+  }
+  /// The same when the head has in memory what it had. False: it never has.
+  [[nodiscard]] bool lose_other_kept() {
+    return lose_when_kept(site_.path(), {head_->pid(), other_->pid()}, 2, 1, [&] { lose_other(); });
   }
   void start_other_again(const std::string& strategy) {
     other_ = start_node(site_, 1, 50, keys_, strategy);
     other_lost_ = false;
   }
   void check_good_end() {
+    if (endless_) {
+      CHECK(comes_to(furthest_ + 5));  // all that was lost has been made good
+      head_->send(SIGTERM);
+    }
     const Ended ended = head_->wait(std::chrono::seconds(120));
     const Ended other_ended = other_lost_ ? Ended{} : other_->wait(std::chrono::seconds(60));
     INFO("head: " << ended.err);
     INFO("other: " << other_ended.err);
-    CHECK(ended.exit_code == 0);
+    CHECK(ended.exit_code == (endless_ ? 75 : 0));
     CHECK((other_lost_ || other_ended.exit_code == 0));
     CHECK(comes_true([&] { return workers_of(site_.path()).empty(); }));
-    CHECK(results_of(site_.run()) == unbroken_results());
+    unbroken_run(endless_).check_same(site_.run(), endless_ ? furthest_ : 300);
   }
 
  private:
+  void note_step() { furthest_ = std::max(furthest_, last_step(site_.run())); }
+
   RunSite site_;
   Words keys_;
+  bool endless_;
   std::unique_ptr<Process> other_, head_;
   bool other_lost_ = false;
+  std::int64_t furthest_ = 0;  // step before a loss
 };
 
 }  // namespace train::test

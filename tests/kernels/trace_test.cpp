@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,12 +96,20 @@ TEST_CASE("trace: blocking for another stream is not work", "[kernels][trace]") 
   const auto first = make_thread_stream("first", 1);
   const auto second = make_thread_stream("second", 1);
   second->start_trace(100);
-  first->enqueue([] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+  std::promise<void> worked_once;
+  std::promise<void> release;
+  first->enqueue([let = release.get_future().share()] { let.wait(); });
   const Event event = Event::record(*first);
   second->mark({.what = "copy"});
-  second->enqueue(work_a_millisecond);
+  second->enqueue([&] {
+    work_a_millisecond();
+    worked_once.set_value();
+  });
   event.wait_on(*second);
   second->enqueue(work_a_millisecond);
+  worked_once.get_future().wait();  // from here on it waits
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  release.set_value();
   second->synchronize();
   const Trace trace = second->trace();
   std::int64_t worked = 0;

@@ -29,6 +29,9 @@ namespace train::test {
 ///     start             the kernels cannot be had at all (n does not count)
 ///     thread            a thread that nobody watches throws
 ///
+/// While the file ACTORTRAIN_TEST_SLOW is there, each such pass of any process takes 5 ms more: a
+/// run is not over before a test has done to it what it wants to, however fast the machine is.
+///
 /// A file ACTORTRAIN_TEST_FAULT_STAMP gets the time of the first throw, bad_alloc or nan:
 /// nanoseconds of std::chrono::steady_clock, which all processes of a machine share.
 class KernelFaults {
@@ -49,7 +52,7 @@ class KernelFaults {
     if (what_ == "start") {
       throw std::bad_alloc();
     }
-    if (!what_.empty()) {
+    if (!what_.empty() || slow() != nullptr) {
       table.attention_backward = faulty;
     }
     return table;
@@ -61,10 +64,19 @@ class KernelFaults {
   }
 
  private:
+  static const char* slow() { return std::getenv("ACTORTRAIN_TEST_SLOW"); }
+
   static void faulty(kernels::Stream& stream, const kernels::AttentionBackwardParams& params) {
     const KernelFaults& faults = of_this_process();
     static std::atomic<int> calls{0};
-    const bool due = ++calls >= faults.number_;
+    const bool due = !faults.what_.empty() && ++calls >= faults.number_;
+    if (slow() != nullptr) {
+      stream.enqueue([file = std::string(slow())] {
+        if (std::filesystem::exists(file)) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+      });
+    }
     if (due && faults.what_ == "handler") {
       throw std::bad_alloc();
     }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "storage/file_calls.hpp"
 
@@ -91,6 +93,17 @@ class KillPoints final : public storage::FileCallHook {
       ::pause();
       ::_exit(1);
     }
+    // The call goes on when the process has taken the signal, and had time to act on it: that comes
+    // to this call, and not to what follows.
+    sigset_t pending;
+    for (int tries = 0; tries < 1000; ++tries) {
+      ::sigpending(&pending);
+      if (sigismember(&pending, signal_) != 1) {
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   static bool counts(const storage::FileCall& call) {
     return call.kind == storage::FileCallKind::point ||

@@ -55,7 +55,7 @@ inline std::optional<std::size_t> read_to_end(const actors::Descriptor& socket,
 inline bool tls_gets_in(const actors::Endpoint& endpoint, const char* certificate,
                         const char* key) {
   const actors::Descriptor socket = connect_to(endpoint);
-  const timeval patience{.tv_sec = 5, .tv_usec = 0};
+  const timeval patience{.tv_sec = 20, .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_method()),
                                                              SSL_CTX_free);
