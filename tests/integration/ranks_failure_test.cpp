@@ -178,10 +178,10 @@ TEST_CASE("ranks: SIGTERM and SIGINT save and say 75, whoever receives them",
   int stops = 0;
   for (const int signal : {SIGTERM, SIGINT}) {
     for (const bool to_group : {false, true}) {
+      const std::int64_t done = stops++ == 0 ? 0 : checkpoint_steps(site.run()).back();
       const auto launcher =
           site.start(RunSite::run_words(rank_keys(2, "full", kEndless)), Process::Group::own);
       started_workers(site, *launcher, 2);
-      const std::int64_t done = stops++ == 0 ? 0 : checkpoint_steps(site.run()).back();
       wait_for_output(*launcher, fmt::format("step {}/", done + 1));
       REQUIRE(::kill(to_group ? -launcher->pid() : launcher->pid(), signal) == 0);
       const Ended ended = launcher->wait();
