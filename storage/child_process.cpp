@@ -125,7 +125,11 @@ class Child {
     }
   }
 
-  void kill_group() const { ::kill(-pid_, SIGKILL); }
+  /// And the leader, which has no group yet where vfork() is fork(), as under a thread sanitizer.
+  void kill_group() const {
+    ::kill(pid_, SIGKILL);
+    ::kill(-pid_, SIGKILL);
+  }
 
   /// Waits for the end of the leader, a byte in `stop`, or `deadline`.
   void wait(int stop, std::optional<Clock::time_point> deadline, ChildEnd& end) {
