@@ -112,7 +112,7 @@ class Process {
   }
 
   /// The end of the process. One that takes longer than `limit` is killed, and the test fails.
-  Ended wait(std::chrono::seconds limit = std::chrono::seconds(60)) {
+  Ended wait(std::chrono::seconds limit = std::chrono::seconds(120)) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     while (running()) {
       if (std::chrono::steady_clock::now() > deadline) {
