@@ -88,8 +88,10 @@ bool holds_committed(const std::vector<IndexEntry>& entries) {
 }  // namespace
 
 Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints) {
+  constexpr int looks = 50;    // A run may retire all that was there before it is read.
   constexpr int attempts = 5;  // A run that commits meanwhile is ahead of what we read first.
-  for (int left = attempts - 1;; --left) {
+  int again = attempts - 1;
+  for (int left = looks - 1;; --left) {
     const auto before = PlacedManifests::list(checkpoints);
     if (!before) {
       return before.error();
@@ -104,7 +106,8 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
                                  checkpoint_name((*newest)->step));
     }
     if (!found.defect.empty()) {
-      if (left > 0) {
+      if (again > 0) {
+        --again;
         continue;
       }
       found.content = {};
