@@ -309,4 +309,5 @@ TEST_CASE("fewer nodes: nodes that are lost and come back at random times",
     run.check_good_end();
   }
   fmt::print("nodes: seed {}, lost {} times and back {} times\n", seed, lost, started);
+  CHECK(lost > 0);
 }
