@@ -9,8 +9,8 @@
 #include <map>
 #include <string>
 
-#include "actors/rank_runtime.hpp"
-#include "engine/base/result.hpp"
+#include "actors/train/rank_runtime.hpp"
+#include "base/result.hpp"
 
 // Supervision: what a thrown exception becomes on its way to the conductor. The framework loses the
 // text of an exception, so every actor turns it into an error that carries text.

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors_header.hpp"
-#include "storage/untrusted_text.hpp"
 
 namespace train::checkpoint {
 namespace {

@@ -18,7 +18,7 @@ namespace train::checkpoint {
 namespace {
 
 /// What is read at a time of each checkpoint.
-constexpr std::int64_t batch_bytes = std::int64_t{8} << 20;
+constexpr std::int64_t kCompareBatchBytes = std::int64_t{8} << 20;
 constexpr std::int64_t float_bytes = sizeof(float);
 
 using Shape = std::vector<std::int64_t>;
@@ -60,13 +60,13 @@ class Comparison {
     const std::int64_t rows = shape.empty() ? 1 : shape.front();
     const std::int64_t row = rows == 0 ? 0 : elements_of(shape) / rows;
     const std::int64_t row_bytes = std::max<std::int64_t>(row, 1) * float_bytes;
-    const std::int64_t most = std::max<std::int64_t>(batch_bytes / row_bytes, 1);
+    const std::int64_t most = std::max<std::int64_t>(kCompareBatchBytes / row_bytes, 1);
     found_[name].elements = elements_of(shape);
     for (std::int64_t first = 0; first < rows; first += most) {
       const std::int64_t count = std::min(most, rows - first);
       pieces_.push_back({name, shape, first, count, count * row});
       collected_ += count * row_bytes;
-      if (collected_ >= batch_bytes) {
+      if (collected_ >= kCompareBatchBytes) {
         TRAIN_RETURN_IF_ERROR(flush());
       }
     }

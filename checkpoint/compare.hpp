@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
-#include "engine/base/result.hpp"
 
 namespace train::checkpoint {
 

@@ -13,7 +13,7 @@
 
 #include "checkpoint/reader.hpp"
 #include "engine/state_view.hpp"
-#include "storage/atomic_file.hpp"
+#include "storage/files/atomic_file.hpp"
 #include "storage/safetensors.hpp"
 #include "storage/safetensors_writer.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t batch_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kExportBatchBytes = std::uint64_t{64} << 20;
 constexpr std::size_t piece_elements = std::size_t{1} << 18;
 
 std::uint64_t element_count(const ExportTensor& tensor) {
@@ -144,7 +144,7 @@ class Weights {
       largest = std::max(largest, element_count(tensor));
       all += element_count(tensor);
     }
-    elements_limit_ = std::max(largest, std::min(all, batch_bytes / sizeof(float)));
+    elements_limit_ = std::max(largest, std::min(all, kExportBatchBytes / sizeof(float)));
     elements_ = std::make_unique_for_overwrite<float[]>(elements_limit_);
   }
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "storage/atomic_file.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::checkpoint {
 namespace {

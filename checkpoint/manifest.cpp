@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "checkpoint/blocks.hpp"
-#include "checkpoint/record_text.hpp"
-#include "storage/digest.hpp"
-#include "storage/untrusted_text.hpp"
+#include "checkpoint/index/record_text.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/untrusted_text.hpp"
 
 namespace train::checkpoint {
 namespace {

@@ -9,8 +9,8 @@
 #include <functional>
 #include <utility>
 
-#include "engine/base/check.hpp"
-#include "storage/digest.hpp"
+#include "base/check.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::checkpoint {
 namespace {

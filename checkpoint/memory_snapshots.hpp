@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "engine/state_view.hpp"
-#include "storage/shared_memory.hpp"
+#include "storage/files/shared_memory.hpp"
 
 namespace train::checkpoint {
 

@@ -9,31 +9,31 @@
 
 #include "checkpoint/blocks.hpp"
 #include "checkpoint/stored_file.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors.hpp"
-#include "storage/untrusted_text.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t kCheckPieceBytes = std::size_t{1} << 20;
 
 Verification damaged(std::string text) {
   return {.manifest = {}, .manifest_digest = {}, .damage = std::move(text)};
 }
 
-using RecordsByName = std::map<std::string_view, const TensorRecord*>;
+using RecordByName = std::map<std::string_view, const TensorRecord*>;
 
 /// Reads one file of a checkpoint from front to back. Every method returns what is wrong.
 class FileCheck {
  public:
-  FileCheck(const FileRecord& record, const RecordsByName& tensors, const SeeRecord& see)
+  FileCheck(const FileRecord& record, const RecordByName& tensors, const SeeRecord& see)
       : record_(record),
         tensors_(tensors),
         see_(see),
-        piece_(std::min<std::uint64_t>(piece_bytes, record.size_bytes)) {}
+        piece_(std::min<std::uint64_t>(kCheckPieceBytes, record.size_bytes)) {}
 
   std::string defect(storage::InputFile input) {
     if (input.size_bytes() != record_.size_bytes) {
@@ -112,7 +112,7 @@ class FileCheck {
                    const std::function<void(std::span<const std::byte>)>& take,
                    std::uint64_t block_bytes = 1) {
     const std::uint64_t longest =
-        block_bytes > 0 ? piece_bytes / block_bytes * block_bytes : piece_bytes;
+        block_bytes > 0 ? kCheckPieceBytes / block_bytes * block_bytes : kCheckPieceBytes;
     while (bytes > 0) {
       const auto piece = std::span(piece_).first(std::min(longest, bytes));
       if (const Status status = file.read(begin, piece); !status) {
@@ -129,7 +129,7 @@ class FileCheck {
   }
 
   const FileRecord& record_;
-  const RecordsByName& tensors_;
+  const RecordByName& tensors_;
   const SeeRecord& see_;
   std::vector<std::byte> piece_;
   storage::StreamingDigest whole_;
@@ -137,7 +137,7 @@ class FileCheck {
 
 /// The finding about one file: empty if it is what the manifest says.
 Result<std::string> file_defect(const fs::path& directory, const FileRecord& record,
-                                const RecordsByName& tensors, const SeeRecord& see) {
+                                const RecordByName& tensors, const SeeRecord& see) {
   auto stored = open_stored(directory, record.name);
   if (!stored) {
     return stored.error();
@@ -204,7 +204,7 @@ Result<Verification> verify_checkpoint(const fs::path& checkpoint, const SeeReco
   if (!finding->manifest) {
     return damaged(std::move(finding->damage));
   }
-  std::map<std::string_view, RecordsByName> by_file;
+  std::map<std::string_view, RecordByName> by_file;
   for (const TensorRecord& tensor : finding->manifest->tensors) {
     if (!by_file[tensor.file].emplace(tensor.name, &tensor).second) {
       return damaged(

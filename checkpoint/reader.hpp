@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/manifest.hpp"
-#include "engine/base/result.hpp"
 #include "engine/state_view.hpp"
 
 namespace train::checkpoint {

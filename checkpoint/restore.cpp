@@ -11,16 +11,16 @@
 #include "checkpoint/reader.hpp"
 #include "checkpoint/row_map.hpp"
 #include "checkpoint/stored_file.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors.hpp"
-#include "storage/untrusted_text.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kRestorePieceBytes = std::uint64_t{1} << 20;
 
 /// Copies wanted bytes out of one file, checking all that it reads.
 class FileReader {
@@ -63,7 +63,7 @@ class FileReader {
       std::span<std::byte> out;
       const bool whole = start >= wanted.begin && end <= wanted.end;
       if (whole) {
-        const std::uint64_t most = start + piece_bytes / length * length;
+        const std::uint64_t most = start + kRestorePieceBytes / length * length;
         const std::uint64_t last = wanted.end == size ? size : wanted.end / length * length;
         end = std::max(end, std::min(most, last));
         out = std::span(wanted.to + (start - wanted.begin), end - start);
@@ -87,7 +87,7 @@ class FileReader {
     const std::uint64_t size = entry.end - entry.begin;
     storage::StreamingDigest digest;
     for (std::uint64_t start = 0; start < size; start += piece_.size()) {
-      piece_.resize(std::min(piece_bytes, size - start));
+      piece_.resize(std::min(kRestorePieceBytes, size - start));
       TRAIN_RETURN_IF_ERROR(read(entry, start, piece_));
       digest.update(piece_);
       take(piece_, start, wanted);

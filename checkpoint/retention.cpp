@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "checkpoint/layout.hpp"
-#include "storage/atomic_file.hpp"
-#include "storage/file_calls.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::checkpoint {
 namespace {

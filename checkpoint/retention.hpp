@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/index_entry.hpp"
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
+#include "checkpoint/index/index_entry.hpp"
 
 namespace train::checkpoint {
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "base/check.hpp"
 #include "checkpoint/blocks.hpp"
-#include "engine/base/check.hpp"
 
 namespace train::checkpoint {
 namespace {

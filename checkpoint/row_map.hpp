@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/reader.hpp"
-#include "engine/base/result.hpp"
 #include "engine/state_view.hpp"
 
 // Which bytes of what ranks of one layout wrote go where with ranks of another (CK-4).

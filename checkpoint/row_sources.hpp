@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "engine/state_view.hpp"
 
 namespace train::checkpoint {

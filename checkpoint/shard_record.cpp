@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "checkpoint/blocks.hpp"
-#include "checkpoint/record_text.hpp"
-#include "storage/untrusted_text.hpp"
+#include "checkpoint/index/record_text.hpp"
+#include "storage/files/untrusted_text.hpp"
 
 namespace train::checkpoint {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
-#include "engine/base/result.hpp"
 
 namespace train::checkpoint {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::checkpoint {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "base/result.hpp"
 #include "checkpoint/memory_snapshots.hpp"
-#include "engine/base/result.hpp"
 
 // Snapshots in memory as a stream of bytes from one node's memory to another of the same layout:
 // the layout's digest, then for each rank a beginning, its bytes in pieces, and a seal.

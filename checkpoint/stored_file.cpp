@@ -9,8 +9,8 @@
 
 #include "checkpoint/blocks.hpp"
 #include "checkpoint/layout.hpp"
-#include "storage/atomic_file.hpp"
-#include "storage/untrusted_text.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/untrusted_text.hpp"
 
 namespace train::checkpoint {
 

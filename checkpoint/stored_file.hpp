@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
-#include "engine/base/result.hpp"
-#include "storage/input_file.hpp"
+#include "storage/files/input_file.hpp"
 #include "storage/safetensors.hpp"
 
 namespace train::checkpoint {

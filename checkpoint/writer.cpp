@@ -10,8 +10,8 @@
 #include "checkpoint/blocks.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/reader.hpp"
-#include "storage/atomic_file.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/safetensors_header.hpp"
 #include "storage/safetensors_writer.hpp"
 

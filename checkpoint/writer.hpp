@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/shard_record.hpp"
-#include "engine/base/result.hpp"
 #include "engine/state_view.hpp"
 
 namespace train::checkpoint {

@@ -22,14 +22,30 @@ function(actortrain_options target)
   endif()
 endfunction()
 
+# actortrain_library(NAME [EXCLUDE regex...] [LINK lib...] [PRIVATE lib...] [OPTIMIZE level] [UNITY n]
+#                   [PRECOMPILE header...])
+# UNITY: so many sources are compiled together, which pays where headers cost more than the code.
+# OPTIMIZE: of a folder that computes nothing: what the compiler saves is most of its time.
+# PRECOMPILE: headers of others that every source of the folder parses.
 function(actortrain_library name)
-  cmake_parse_arguments(arg "" "" "EXCLUDE;LINK;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "" "OPTIMIZE;UNITY" "EXCLUDE;LINK;PRIVATE;PRECOMPILE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   foreach(pattern IN LISTS arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${pattern}")
   endforeach()
   add_library(train_${name} STATIC ${sources})
   actortrain_options(train_${name})
+  if(arg_OPTIMIZE AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(train_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${arg_OPTIMIZE}>)
+  endif()
+  if(arg_UNITY)
+    set_target_properties(train_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
+    # It takes what is private to a source for a part of a header, because that source is included.
+    target_compile_options(train_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+  if(arg_PRECOMPILE)
+    target_precompile_headers(train_${name} PRIVATE ${arg_PRECOMPILE})
+  endif()
   target_link_libraries(train_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE})
 endfunction()
 
@@ -42,27 +58,62 @@ function(actortrain_relocatable target)
   install(TARGETS ${target} RUNTIME DESTINATION bin ${ARGN})
 endfunction()
 
-# tests/<folder>/*_test.cpp become one program test_<folder>, run by ctest under that name.
+# tests/<folder>/*_test.cpp become one program test_<folder>, which `./dev test` runs under that name, and
+# what is tagged [.full] in it `./dev test full` under <folder>_full. CAF: its cases see actors.
 function(actortrain_test name)
-  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp")
+  cmake_parse_arguments(arg "CAF" "" "LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp")
   if(NOT sources)
     return()
   endif()
   add_executable(test_${name} ${sources} "${PROJECT_SOURCE_DIR}/tests/support/catch_main.cpp")
-  actortrain_options(test_${name})
   target_compile_definitions(test_${name} PRIVATE
     ACTORTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ACTORTRAIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(test_${name} PRIVATE ${arg_LINK} train_base Catch2::Catch2)
-  add_test(NAME ${name} COMMAND test_${name})
+  if(arg_CAF)
+    actortrain_test_options(test_${name} CAF)
+  else()
+    actortrain_test_options(test_${name})
+  endif()
+  actortrain_default_test(${name} test_${name})
+  # The exit code of a program without such a case is 0.
+  actortrain_full_test(${name}_full test_${name} "[full]")
+endfunction()
+
+# Of a program of tests: the compiler saves where it costs most, and the headers of all are parsed once.
+function(actortrain_test_options target)
+  # It defines what the others only declare.
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/support/catch_main.cpp" PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  actortrain_options(${target})
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  endif()
+  target_precompile_headers(${target} PRIVATE <catch2/catch.hpp> <fmt/format.h> <algorithm> <atomic> <chrono>
+    <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <set> <span> <sstream> <string>
+    <thread> <variant> <vector>)
+  if("CAF" IN_LIST ARGN)
+    target_precompile_headers(${target} PRIVATE <caf/all.hpp>)
+  endif()
+endfunction()
+
+# A test that `./dev test` runs, in minutes, and one that `./dev test full` runs besides.
+add_custom_target(default_tests)
+function(actortrain_default_test name target)
+  add_test(NAME ${name} COMMAND ${target} ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS default)
+  add_dependencies(default_tests ${target})
+endfunction()
+function(actortrain_full_test name target)
+  add_test(NAME ${name} COMMAND ${target} ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS full)
 endfunction()
 
 # The product's main with something of its own linked in, beside the product itself: what integration
 # tests run.
 function(actortrain_program name)
-  add_executable(${name} "${PROJECT_SOURCE_DIR}/actors/main.cpp" ${ARGN})
+  add_executable(${name} "${PROJECT_SOURCE_DIR}/cli/main.cpp" ${ARGN})
   actortrain_options(${name})
-  target_link_libraries(${name} PRIVATE train_actors)
+  target_link_libraries(${name} PRIVATE train_cli)
   target_compile_definitions(${name} PRIVATE ACTORTRAIN_VERSION="${PROJECT_VERSION}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
   if(TARGET test_integration)

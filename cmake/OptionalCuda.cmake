@@ -9,6 +9,9 @@ find_path(NCCL_INCLUDE_DIR nccl.h HINTS /usr/local/cuda/include)
 if(ACTORTRAIN_CUDA STREQUAL "OFF" OR ACTORTRAIN_SANITIZE)
   return()  # The sanitizers and the CUDA runtime do not share an address space.
 endif()
+if(ACTORTRAIN_CUDA STREQUAL "DEVICE" AND NOT EXISTS /dev/nvidiactl)
+  return()  # Nobody waits for kernels that this machine cannot run; `./dev build gpu` compiles them.
+endif()
 find_package(CUDAToolkit 12 QUIET)
 if(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
   if(ACTORTRAIN_CUDA STREQUAL "ON")

@@ -8,14 +8,14 @@
 #include <system_error>
 #include <type_traits>
 
+#include "base/check.hpp"
 #include "configs/field_table.hpp"
 #include "configs/optimizer_table.hpp"
-#include "engine/base/check.hpp"
 
 namespace train::configs {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string toml_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char letter : text) {
     const auto code = static_cast<unsigned char>(letter);
@@ -54,7 +54,7 @@ bool is_whole(const Field& field) {
 
 std::string list_text(const std::vector<std::string>& values) {
   std::vector<std::string> parts;
-  std::transform(values.begin(), values.end(), std::back_inserter(parts), quoted);
+  std::transform(values.begin(), values.end(), std::back_inserter(parts), toml_quoted);
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
@@ -145,7 +145,7 @@ std::string toml_value(const Field& field, const RunConfig& config) {
         if constexpr (std::is_same_v<Value, double>) {
           return float_text(*value);
         } else if constexpr (std::is_same_v<Value, std::string>) {
-          return field.or_integer && whole_number(*value) ? *value : quoted(*value);
+          return field.or_integer && whole_number(*value) ? *value : toml_quoted(*value);
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           return list_text(*value);
         } else {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.hpp"
 #include "configs/run_config.hpp"
-#include "engine/base/result.hpp"
 
 namespace train::configs {
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::configs {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.hpp"
 #include "configs/run_config.hpp"
 #include "configs/scaling_table.hpp"
 #include "configs/validate_config.hpp"
-#include "engine/base/result.hpp"
 
 namespace train::configs {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 
 namespace train::configs {
 

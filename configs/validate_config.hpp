@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.hpp"
 #include "configs/field_table.hpp"
 #include "configs/run_config.hpp"
-#include "engine/base/result.hpp"
 
 namespace train::configs {
 

@@ -2,21 +2,21 @@
 
 #include <string>
 
-#include "kernels/activation.hpp"
-#include "kernels/adamw.hpp"
-#include "kernels/ademamix.hpp"
-#include "kernels/attention.hpp"
+#include "kernels/activation/activation.hpp"
+#include "kernels/activation/elementwise.hpp"
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/rope.hpp"
 #include "kernels/convert.hpp"
-#include "kernels/dana.hpp"
 #include "kernels/device/device.hpp"
-#include "kernels/elementwise.hpp"
-#include "kernels/embedding.hpp"
-#include "kernels/global_norm.hpp"
-#include "kernels/head_loss.hpp"
-#include "kernels/matmul.hpp"
-#include "kernels/muon.hpp"
-#include "kernels/norm.hpp"
-#include "kernels/rope.hpp"
+#include "kernels/embedding/embedding.hpp"
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
+#include "kernels/norm/norm.hpp"
+#include "kernels/optimizer/adamw.hpp"
+#include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+#include "kernels/optimizer/muon.hpp"
 
 namespace train::kernels {
 

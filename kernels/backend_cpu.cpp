@@ -8,7 +8,7 @@
 
 #include "kernels/backend.hpp"
 #include "kernels/cpu_support.hpp"
-#include "kernels/gemm_cpu.hpp"
+#include "kernels/gemm/gemm_cpu.hpp"
 
 namespace train::kernels {
 namespace {

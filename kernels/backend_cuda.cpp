@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/device/cuda_device.hpp"
-#include "kernels/gemm_cuda.hpp"
+#include "kernels/gemm/gemm_cuda.hpp"
 
 namespace train::kernels {
 namespace {

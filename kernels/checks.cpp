@@ -1,6 +1,6 @@
 #include "kernels/checks.hpp"
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/divide_up.hpp"
 #include "kernels/thread_team.hpp"

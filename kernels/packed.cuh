@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "kernels/instructions.cuh"
-#include "kernels/norm.hpp"
+#include "kernels/norm/norm.hpp"
 #include "kernels/several.cuh"
 
 namespace train::kernels::cuda {

@@ -19,7 +19,7 @@
 #include <system_error>
 #include <utility>
 
-#include "storage/atomic_file.hpp"
+#include "storage/files/atomic_file.hpp"
 
 extern "C" {  // the C library's header leaves this to us before version 2.37
 #include <sys/pidfd.h>

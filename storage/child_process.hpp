@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 
 namespace train::storage {
 

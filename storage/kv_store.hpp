@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 
 namespace train::storage {
 

@@ -11,8 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "storage/atomic_file.hpp"
-#include "storage/file_calls.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::storage {
 

@@ -10,7 +10,7 @@ namespace train::storage {
 /// A KvStore in a RocksDB directory.
 ///
 /// RocksDB opens cleanly after its log was cut or lost and forgets what followed: callers keep a
-/// sequence and a running hash of their own (checkpoint/index.hpp does).
+/// sequence and a running hash of their own (checkpoint/index/index.hpp does).
 class RocksStore final : public KvStore {
  public:
   /// Creates the directory if missing. Errors: open in another process (user); damaged (failure;

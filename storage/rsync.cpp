@@ -7,9 +7,9 @@
 #include <system_error>
 #include <vector>
 
-#include "storage/atomic_file.hpp"
 #include "storage/child_process.hpp"
-#include "storage/file_calls.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::storage {
 namespace {

@@ -6,7 +6,7 @@
 #include <stop_token>
 #include <string>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 
 namespace train::storage {
 

@@ -8,13 +8,11 @@
 #include <tuple>
 #include <utility>
 
+#include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors_header.hpp"
-#include "storage/untrusted_text.hpp"
 
 namespace train::storage {
 namespace {
-
-constexpr std::size_t length_bytes = 8;
 
 Error malformed(const InputFile& file, std::string_view reason) {
   return failure(
@@ -58,28 +56,28 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path,
 }
 
 Result<SafetensorsFile> SafetensorsFile::parse(InputFile file) {
-  if (file.size_bytes() < length_bytes) {
+  if (file.size_bytes() < kLengthBytes) {
     return malformed(file, fmt::format("{} bytes, too few for a header", file.size_bytes()));
   }
-  std::array<std::byte, length_bytes> length{};
+  std::array<std::byte, kLengthBytes> length{};
   TRAIN_RETURN_IF_ERROR(file.read(0, length));
   std::uint64_t header_bytes = 0;
-  for (std::size_t i = 0; i < length_bytes; ++i) {
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
     header_bytes |= std::to_integer<std::uint64_t>(length[i]) << (8 * i);
   }
-  if (header_bytes > header_limit_bytes || header_bytes > file.size_bytes() - length_bytes) {
+  if (header_bytes > header_limit_bytes || header_bytes > file.size_bytes() - kLengthBytes) {
     return malformed(file, fmt::format("header of {} bytes in a file of {} (limit {})",
                                        header_bytes, file.size_bytes(), header_limit_bytes));
   }
   SafetensorsFile result(std::move(file));
-  result.data_start_ = length_bytes + header_bytes;
+  result.data_start_ = kLengthBytes + header_bytes;
   TRAIN_RETURN_IF_ERROR(result.read_table(static_cast<std::size_t>(header_bytes)));
   return result;
 }
 
 Status SafetensorsFile::read_table(std::size_t header_bytes) {
   std::string header(header_bytes, '\0');
-  TRAIN_RETURN_IF_ERROR(file_.read(length_bytes, std::as_writable_bytes(std::span(header))));
+  TRAIN_RETURN_IF_ERROR(file_.read(kLengthBytes, std::as_writable_bytes(std::span(header))));
   auto parsed = parse_safetensors_header(header);
   if (!parsed) {
     return malformed(file_, parsed.error().message);

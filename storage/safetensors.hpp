@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/result.hpp"
-#include "storage/input_file.hpp"
+#include "base/result.hpp"
+#include "storage/files/input_file.hpp"
 
 namespace train::storage {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "storage/untrusted_text.hpp"
+#include "storage/files/untrusted_text.hpp"
 
 namespace train::storage {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "storage/safetensors.hpp"
 
 namespace train::storage {
@@ -14,6 +14,9 @@ namespace train::storage {
 /// What is read of a header, so that a hostile one takes neither time nor memory. The format itself
 /// allows 100,000,000 bytes.
 inline constexpr std::uint64_t header_limit_bytes = std::uint64_t{32} << 20;
+
+/// Bytes of the number before the header, which is its length.
+inline constexpr std::size_t kLengthBytes = 8;
 inline constexpr std::size_t tensor_count_limit = 250'000;
 
 struct SafetensorsHeader {

@@ -13,8 +13,6 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t length_bytes = 8;
-
 struct Header {
   std::string text;  ///< Padded with spaces so that the data starts at a multiple of 8.
   std::uint64_t data_bytes = 0;
@@ -51,8 +49,8 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
                                                     std::span<const TensorHeading> tensors,
                                                     const TensorMetadata& metadata) {
   const Header header = header_of(tensors, metadata);
-  std::array<char, length_bytes> length{};
-  for (std::size_t i = 0; i < length_bytes; ++i) {
+  std::array<char, kLengthBytes> length{};
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
     length[i] = static_cast<char>(static_cast<unsigned char>(header.text.size() >> (8 * i)));
   }
   auto file = AtomicFile::create(path);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
-#include "storage/atomic_file.hpp"
-#include "storage/digest.hpp"
+#include "base/result.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/safetensors.hpp"
 
 namespace train::storage {

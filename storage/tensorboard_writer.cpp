@@ -11,9 +11,9 @@
 #include <span>
 #include <utility>
 
-#include "engine/base/host_name.hpp"
-#include "storage/atomic_file.hpp"
-#include "storage/file_calls.hpp"
+#include "base/host_name.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::storage {
 namespace {

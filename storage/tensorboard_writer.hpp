@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 
 namespace train::storage {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/sharding/shard_plan.hpp"
 

@@ -8,7 +8,7 @@
 #include <array>
 #include <numeric>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 #include "engine/sharding/shard_plan.hpp"
 

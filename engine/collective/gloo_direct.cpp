@@ -20,7 +20,7 @@
 namespace train::engine {
 namespace {
 
-constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
+constexpr std::size_t kDirectChunkBytes = std::size_t{16} << 20;
 
 static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t));
 
@@ -163,8 +163,8 @@ std::optional<std::string> GlooDirect::read(int peer, const DirectOffer& offer,
                                             std::span<std::byte> place,
                                             const std::function<bool()>& stop) const {
   const auto lost = [&](const char* why) { return fmt::format("lost rank {} ({})", peer, why); };
-  for (std::size_t begin = 0; begin < place.size(); begin += kChunkBytes) {
-    const std::size_t bytes = std::min(kChunkBytes, place.size() - begin);
+  for (std::size_t begin = 0; begin < place.size(); begin += kDirectChunkBytes) {
+    const std::size_t bytes = std::min(kDirectChunkBytes, place.size() - begin);
     std::uint64_t ticket = 0;
     const int error = read_memory(processes_[as_index(peer)], offer.address + begin,
                                   place.subspan(begin, bytes), offer.ticket_address, &ticket);

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "engine/collective/shared_inbox.hpp"
 
 namespace train::engine {

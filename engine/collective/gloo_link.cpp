@@ -10,7 +10,7 @@
 #include <limits>
 #include <utility>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/collective/gloo_header.hpp"
 #include "engine/collective/gloo_text.hpp"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "engine/collective/channel_link.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/collective/gloo_direct.hpp"

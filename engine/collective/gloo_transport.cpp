@@ -20,7 +20,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/collective/gloo_channel.hpp"
 #include "engine/collective/gloo_link.hpp"
 #include "engine/collective/nccl_link.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "engine/collective/collective.hpp"
 
 namespace train::engine {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/collective/transfer.hpp"
 

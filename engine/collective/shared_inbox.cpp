@@ -15,9 +15,9 @@
 #include <new>
 #include <utility>
 
-#include "engine/base/check.hpp"
-#include "engine/collective/bell.hpp"
+#include "base/check.hpp"
 #include "engine/collective/collective_schedule.hpp"
+#include "engine/collective/wakeup.hpp"
 
 namespace train::engine {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/base/error.hpp"
+#include "base/error.hpp"
 #include "engine/collective/collective.hpp"
 
 namespace train::engine {

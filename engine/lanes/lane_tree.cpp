@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/philox.hpp"
 
 namespace train::engine {

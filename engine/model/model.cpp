@@ -3,10 +3,10 @@
 #include <optional>
 #include <utility>
 
-#include "engine/base/check.hpp"
-#include "engine/model/embedding_unit.hpp"
-#include "engine/model/head_unit.hpp"
-#include "engine/model/transformer_block.hpp"
+#include "base/check.hpp"
+#include "engine/model/blocks/embedding_unit.hpp"
+#include "engine/model/blocks/head_unit.hpp"
+#include "engine/model/blocks/transformer_block.hpp"
 #include "engine/model/workspace.hpp"
 
 namespace train::engine {

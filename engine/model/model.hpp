@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/model/activation_arena.hpp"
+#include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/checkpointing.hpp"
-#include "engine/model/layer_unit.hpp"
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
 

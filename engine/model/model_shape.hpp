@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.hpp"
 #include "configs/model_section.hpp"
-#include "engine/base/result.hpp"
 
 namespace train::engine {
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/optimizer/optimizers.hpp"
 #include "engine/optimizer/weight_decay.hpp"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "base/result.hpp"
 #include "configs/optimizer_section.hpp"
-#include "engine/base/result.hpp"
 
 namespace train::engine {
 

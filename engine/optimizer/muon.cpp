@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/optimizers.hpp"
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/exact_sum.hpp"
 #include "engine/model/model.hpp"
 #include "engine/parameter.hpp"
+#include "engine/rank/exact_sum.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {

@@ -1,6 +1,6 @@
 #include "engine/optimizer/optimizer_group.hpp"
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 

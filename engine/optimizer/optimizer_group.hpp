@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/exact_sum.hpp"
 #include "engine/lanes/lane_tree.hpp"
-#include "engine/mirrored_buffer.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/parameter.hpp"
+#include "engine/rank/exact_sum.hpp"
+#include "engine/rank/host_device_buffer.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/optimizer/optimizers.hpp"
 
 namespace train::engine {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 namespace {

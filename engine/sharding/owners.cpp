@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 namespace {

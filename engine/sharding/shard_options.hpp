@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {

@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 #include "engine/sharding/owners.hpp"
 #include "engine/sharding/shard_options.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.hpp"
 #include "configs/parallel_section.hpp"
-#include "engine/base/result.hpp"
 #include "engine/model/model.hpp"
 #include "engine/sharding/lane_schedule.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/base/units.hpp"
+#include "base/units.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/device_error.hpp"
 

@@ -7,8 +7,8 @@
 #include <exception>
 #include <utility>
 
-#include "engine/base/check.hpp"
-#include "engine/base/steady_time.hpp"
+#include "base/check.hpp"
+#include "base/steady_time.hpp"
 #include "kernels/device/cuda_check.hpp"
 #include "kernels/device/cuda_trace.hpp"
 #include "kernels/device/device_error.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/base/steady_time.hpp"
+#include "base/steady_time.hpp"
 #include "kernels/device/cuda_check.hpp"
 
 namespace train::kernels {

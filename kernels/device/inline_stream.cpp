@@ -1,8 +1,8 @@
 #include <mutex>
 #include <utility>
 
-#include "engine/base/check.hpp"
-#include "engine/base/steady_time.hpp"
+#include "base/check.hpp"
+#include "base/steady_time.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 

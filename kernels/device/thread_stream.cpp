@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "engine/base/check.hpp"
-#include "engine/base/steady_time.hpp"
+#include "base/check.hpp"
+#include "base/steady_time.hpp"
 #include "kernels/device/signals_blocked.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"

@@ -1,5 +1,5 @@
 // Buddies in a ring: what a node has lost its buddy gives back.
-#include "actors/run/buddy_link.hpp"
+#include "actors/cluster/recovery/buddy_link.hpp"
 
 #include <catch2/catch.hpp>
 #include <csignal>

@@ -6,12 +6,12 @@
 #include <set>
 #include <thread>
 
+#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/network/rendezvous.hpp"
+#include "actors/cluster/network/system_config.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/net/node_place.hpp"
-#include "actors/net/private_file.hpp"
-#include "actors/net/rendezvous.hpp"
-#include "actors/net/system_config.hpp"
+#include "storage/files/private_file.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {
@@ -188,13 +188,13 @@ TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][c
   const auto none = find_head(*place, 0, file, 60ms);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().message.find("endpoint") != std::string::npos);
-  REQUIRE(write_private_file(file, "10.0.0.1:7000\n11.0.\n").ok());
+  REQUIRE(storage::write_private_file(file, "10.0.0.1:7000\n11.0.\n").ok());
   const auto old = find_head(*place, 0, file, 60ms);
   REQUIRE_FALSE(old.ok());
   CHECK(old.error().message.find("another start") != std::string::npos);
   std::thread head([&] {
     std::this_thread::sleep_for(100ms);
-    (void)write_private_file(file, "10.0.0.2:7001\n12.0.\n").ok();
+    (void)storage::write_private_file(file, "10.0.0.2:7001\n12.0.\n").ok();
   });
   const auto found = find_head(*place, 0, file, 10s);
   head.join();
@@ -202,7 +202,7 @@ TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][c
   CHECK(to_string(*found) == "10.0.0.2:7001");
   // What the head of one generation of ranks wrote is not the next one's.
   CHECK_FALSE(find_head(*place, 1, file, 60ms).ok());
-  REQUIRE(write_private_file(file, "10.0.0.2:7002\n" + place->start_of(1) + "\n").ok());
+  REQUIRE(storage::write_private_file(file, "10.0.0.2:7002\n" + place->start_of(1) + "\n").ok());
   CHECK(find_head(*place, 1, file, 10s).ok());
 }
 

@@ -1,4 +1,4 @@
-#include "actors/collective_actor.hpp"
+#include "actors/train/collective_actor.hpp"
 
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -1,15 +1,15 @@
-#include "actors/conductor_actor.hpp"
+#include "actors/head/conductor_actor.hpp"
 
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <limits>
 
-#include "actors/exit_codes.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/report_messages.hpp"
+#include "base/exit_codes.hpp"
 #include "tests/support/actor_world.hpp"
 
 namespace train::actors {

@@ -1,11 +1,11 @@
-#include "actors/net/credentials.hpp"
+#include "actors/cluster/network/credentials.hpp"
 
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 
-#include "actors/net/private_file.hpp"
-#include "actors/net/tls.hpp"
+#include "actors/cluster/network/tls.hpp"
+#include "storage/files/private_file.hpp"
 #include "tests/support/full_disk.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -115,8 +115,8 @@ TEST_CASE("credentials: a full disk is a failure", "[actors][credentials]") {
 
 TEST_CASE("credentials: a private file is replaced whole", "[actors][credentials]") {
   const test::TempDirectory directory;
-  REQUIRE(write_private_file(directory / "endpoint", "one\n").ok());
-  REQUIRE(write_private_file(directory / "endpoint", "two\n").ok());
+  REQUIRE(storage::write_private_file(directory / "endpoint", "one\n").ok());
+  REQUIRE(storage::write_private_file(directory / "endpoint", "two\n").ok());
   CHECK(test::read_bytes(directory / "endpoint") == "two\n");
   CHECK(mode_of(directory / "endpoint") == 0600);
   CHECK(test::names_in(directory.path()) == std::vector<std::string>{"endpoint"});

@@ -1,4 +1,4 @@
-#include "actors/credit_graph.hpp"
+#include "actors/train/credit_graph.hpp"
 
 #include <catch2/catch.hpp>
 #include <vector>

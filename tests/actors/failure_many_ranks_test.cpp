@@ -9,7 +9,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "actors/exit_codes.hpp"
+#include "base/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/require_same.hpp"
 

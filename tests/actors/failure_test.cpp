@@ -2,9 +2,9 @@
 #include <limits>
 #include <stdexcept>
 
-#include "actors/exit_codes.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
+#include "base/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/require_same.hpp"
 

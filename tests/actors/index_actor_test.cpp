@@ -1,4 +1,4 @@
-#include "actors/index_actor.hpp"
+#include "actors/head/index_actor.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,8 +1,8 @@
-#include "actors/lane_driver.hpp"
+#include "actors/train/lane_driver.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::actors {
 namespace {

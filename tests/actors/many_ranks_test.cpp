@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "actors/exit_codes.hpp"
+#include "base/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/require_same.hpp"
 

@@ -1,13 +1,13 @@
 // Ranks that go on from the memory of all nodes, with all of them or without one.
-#include "actors/run/memory_restore.hpp"
+#include "actors/cluster/recovery/memory_restore.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
 #include <thread>
 
-#include "actors/keep_in_memory.hpp"
-#include "actors/run/node_memory.hpp"
+#include "actors/cluster/recovery/node_memory.hpp"
+#include "actors/train/memory_snapshot.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::actors {

@@ -1,5 +1,5 @@
 // What a node keeps in memory when other nodes take part than before (P4).
-#include "actors/run/node_memory.hpp"
+#include "actors/cluster/recovery/node_memory.hpp"
 
 #include <catch2/catch.hpp>
 #include <memory>

@@ -1,11 +1,11 @@
-#include "actors/observer_actor.hpp"
+#include "actors/head/observer_actor.hpp"
 
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "actors/messages/watch_messages.hpp"
-#include "actors/watchdog_actor.hpp"
+#include "actors/train/watchdog_actor.hpp"
 #include "tests/support/actor_world.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -9,17 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "actors/profile/chrome_trace.hpp"
-#include "actors/profile/profile_summary.hpp"
-#include "actors/profile/rank_profile.hpp"
-#include "actors/profile/run_profile.hpp"
-#include "actors/profile/time_spans.hpp"
-#include "actors/report/run_report.hpp"
-#include "actors/wait_board.hpp"
+#include "actors/head/run_report.hpp"
+#include "actors/train/rank_profile.hpp"
+#include "actors/train/wait_board.hpp"
+#include "cli/profile/chrome_trace.hpp"
+#include "cli/profile/profile_summary.hpp"
+#include "cli/profile/run_profile.hpp"
+#include "cli/profile/time_spans.hpp"
 #include "configs/optimizer_table.hpp"
-#include "engine/exact_sum.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "storage/atomic_file.hpp"
+#include "engine/rank/exact_sum.hpp"
+#include "storage/files/atomic_file.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {

@@ -1,4 +1,4 @@
-#include "actors/rank_agreement.hpp"
+#include "actors/head/rank_agreement.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/exact_sum.hpp"
+#include "engine/rank/exact_sum.hpp"
 
 namespace train::actors {
 namespace {

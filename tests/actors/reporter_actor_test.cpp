@@ -1,4 +1,4 @@
-#include "actors/reporter_actor.hpp"
+#include "actors/head/reporter_actor.hpp"
 
 #include <catch2/catch.hpp>
 

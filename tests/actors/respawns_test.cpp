@@ -1,4 +1,4 @@
-#include "actors/run/respawns.hpp"
+#include "actors/cluster/recovery/respawns.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "actors/run_program.hpp"
+#include "actors/head/run_program.hpp"
 
 #include <fmt/format.h>
 

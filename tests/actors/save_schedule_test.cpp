@@ -1,4 +1,4 @@
-#include "actors/save_schedule.hpp"
+#include "actors/head/save_schedule.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "actors/exit_codes.hpp"
+#include "base/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
 
 namespace train::test {

@@ -1,4 +1,4 @@
-#include "actors/snapshot_actor.hpp"
+#include "actors/train/snapshot_actor.hpp"
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -7,13 +7,13 @@
 #include <limits>
 #include <thread>
 
-#include "actors/index_actor.hpp"
+#include "actors/head/index_actor.hpp"
+#include "actors/head/save_schedule.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/save_schedule.hpp"
-#include "actors/staging.hpp"
+#include "actors/train/staging.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/require_same.hpp"
 

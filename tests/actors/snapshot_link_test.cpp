@@ -8,8 +8,8 @@
 #include <cstring>
 #include <thread>
 
-#include "actors/net/snapshot_receiver.hpp"
-#include "actors/net/snapshot_sender.hpp"
+#include "actors/cluster/network/snapshot_receiver.hpp"
+#include "actors/cluster/network/snapshot_sender.hpp"
 #include "tests/support/stranger.hpp"
 #include "tests/support/temp_directory.hpp"
 

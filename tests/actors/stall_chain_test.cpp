@@ -1,8 +1,8 @@
-#include "actors/status/stall_chain.hpp"
+#include "actors/head/stall_chain.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "actors/rank_board.hpp"
+#include "actors/train/rank_board.hpp"
 
 namespace train::actors {
 namespace {

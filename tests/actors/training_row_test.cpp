@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/rank_runtime.hpp"
+#include "actors/train/rank_runtime.hpp"
 #include "tests/support/plain_run.hpp"
 
 using namespace train;

@@ -1,4 +1,4 @@
-#include "actors/wait_board.hpp"
+#include "actors/train/wait_board.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "actors/watchdog_actor.hpp"
+#include "actors/train/watchdog_actor.hpp"
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "actors/lane_driver.hpp"
-#include "actors/status/stall_chain.hpp"
+#include "actors/head/stall_chain.hpp"
+#include "actors/train/lane_driver.hpp"
 #include "tests/support/actor_fixture.hpp"
 
 namespace train::actors {

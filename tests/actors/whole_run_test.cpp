@@ -2,8 +2,8 @@
 #include <chrono>
 #include <set>
 
-#include "actors/exit_codes.hpp"
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
+#include "base/exit_codes.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/require_same.hpp"
 

@@ -1,4 +1,4 @@
-#include "actors/net/worker_process.hpp"
+#include "actors/cluster/network/worker_process.hpp"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "actors/run/signal_watcher.hpp"
+#include "base/signal_watcher.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -1,4 +1,4 @@
-#include "engine/base/log.hpp"
+#include "base/log.hpp"
 
 #include <unistd.h>
 

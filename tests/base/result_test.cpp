@@ -1,4 +1,4 @@
-#include "engine/base/result.hpp"
+#include "base/result.hpp"
 
 #include <catch2/catch.hpp>
 #include <memory>

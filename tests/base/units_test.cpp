@@ -1,4 +1,4 @@
-#include "engine/base/units.hpp"
+#include "base/units.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

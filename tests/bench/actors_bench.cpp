@@ -18,12 +18,12 @@
 #include <thread>
 #include <vector>
 
+#include "actors/head/run_plan.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/run/run_plan.hpp"
-#include "actors/run/training_system.hpp"
+#include "actors/training_system.hpp"
 #include "configs/load_config.hpp"
-#include "engine/run_device.hpp"
-#include "engine/world_step.hpp"
+#include "engine/rank/run_device.hpp"
+#include "engine/rank/world_step.hpp"
 
 namespace {
 

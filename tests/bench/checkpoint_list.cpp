@@ -7,10 +7,10 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "checkpoint/index.hpp"
+#include "checkpoint/index/index.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/manifest.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/bench/checkpoint_rows.hpp"
 #include "tests/bench/timed_run.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/head_unit.hpp"
+#include "engine/model/blocks/head_unit.hpp"
 #include "tests/bench/attention_rows.hpp"
 #include "tests/bench/gpu_kernel_bench.hpp"
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/memory_prediction.hpp"
-#include "engine/world_step.hpp"
+#include "engine/rank/memory_prediction.hpp"
+#include "engine/rank/world_step.hpp"
 #include "tests/bench/gpu_site.hpp"
 
 namespace train::bench {

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "actors/run/run_plan.hpp"
+#include "actors/head/run_plan.hpp"
 #include "configs/load_config.hpp"
-#include "engine/run_device.hpp"
+#include "engine/rank/run_device.hpp"
 #include "tests/bench/ranks_rows.hpp"
 
 namespace train::bench {

@@ -17,7 +17,7 @@
 
 #include "engine/collective/gloo_transport.hpp"
 #include "engine/parameter.hpp"
-#include "engine/run_device.hpp"
+#include "engine/rank/run_device.hpp"
 
 namespace train::bench {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/simulation/step_model.hpp"
+#include "tests/step_model/step_model.hpp"
 
 // The inputs of the model of a step, measured on this machine.
 namespace train::bench {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "actors/run/run_plan.hpp"
+#include "actors/head/run_plan.hpp"
 #include "configs/load_config.hpp"
 #include "tests/bench/ranks_rows.hpp"
 #include "tests/bench/simulate_measure.hpp"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "actors/run/run_plan.hpp"
+#include "actors/head/run_plan.hpp"
 #include "tests/bench/ranks_support.hpp"
 
 // The models and batches that the rows of bench_step compare.

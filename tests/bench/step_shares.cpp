@@ -1,5 +1,5 @@
-// Where the time of a step goes: the plain loop of the training step (engine/world_step.hpp) with a
-// table of kernels that read the clock. The profile of a run has whole units only.
+// Where the time of a step goes: the plain loop of the training step (engine/rank/world_step.hpp)
+// with a table of kernels that read the clock. The profile of a run has whole units only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/world_step.hpp"
+#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
 #include "tests/bench/step_case.hpp"
 #include "tests/bench/step_rows.hpp"

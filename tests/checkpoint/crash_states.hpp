@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/support/crashing_disk.hpp"
 #include "tests/support/memory_store.hpp"
 

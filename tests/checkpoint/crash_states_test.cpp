@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "checkpoint/index.hpp"
+#include "checkpoint/index/index.hpp"
 #include "checkpoint/reader.hpp"
 #include "tests/checkpoint/crash_states.hpp"
 #include "tests/checkpoint/save_fixture.hpp"

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/index.hpp"
+#include "checkpoint/index/index.hpp"
 #include "checkpoint/reader.hpp"
-#include "storage/atomic_file.hpp"
+#include "storage/files/atomic_file.hpp"
 #include "tests/checkpoint/save_fixture.hpp"
 #include "tests/support/failing_disk.hpp"
 #include "tests/support/full_disk.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "checkpoint/reader.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/contained.hpp"
 #include "tests/support/temp_directory.hpp"

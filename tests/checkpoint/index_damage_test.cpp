@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <random>
 
-#include "checkpoint/index.hpp"
-#include "checkpoint/index_view.hpp"
+#include "checkpoint/index/index.hpp"
+#include "checkpoint/index/index_view.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/retention.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"

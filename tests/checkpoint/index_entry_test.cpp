@@ -1,4 +1,4 @@
-#include "checkpoint/index_entry.hpp"
+#include "checkpoint/index/index_entry.hpp"
 
 #include <bit>
 #include <catch2/catch.hpp>

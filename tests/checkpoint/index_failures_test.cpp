@@ -1,6 +1,6 @@
 // The index on a store that cannot write.
 
-#include "checkpoint/index.hpp"
+#include "checkpoint/index/index.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "checkpoint/index.hpp"
+#include "checkpoint/index/index.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 
 namespace train::test {

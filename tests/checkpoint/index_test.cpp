@@ -1,4 +1,4 @@
-#include "checkpoint/index.hpp"
+#include "checkpoint/index/index.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "checkpoint/layout.hpp"
 #include "checkpoint/retention.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/checkpoint/index_fixture.hpp"
 #include "tests/support/crashing_disk.hpp"

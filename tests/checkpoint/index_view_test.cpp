@@ -1,6 +1,6 @@
 // What a program that looks on sees of a run that goes on saving and retiring meanwhile.
 
-#include "checkpoint/index_view.hpp"
+#include "checkpoint/index/index_view.hpp"
 
 #include <algorithm>
 #include <atomic>

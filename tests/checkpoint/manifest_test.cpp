@@ -4,7 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 
 using namespace train;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "checkpoint/retention.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 
 using namespace train;

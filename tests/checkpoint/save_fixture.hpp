@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/index.hpp"
-#include "checkpoint/places.hpp"
+#include "checkpoint/index/index.hpp"
+#include "checkpoint/locations.hpp"
 #include "checkpoint/retention.hpp"
 #include "checkpoint/writer.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"

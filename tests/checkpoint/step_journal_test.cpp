@@ -1,9 +1,9 @@
-#include "checkpoint/step_journal.hpp"
+#include "checkpoint/index/step_journal.hpp"
 
 #include <bit>
 #include <catch2/catch.hpp>
 
-#include "checkpoint/index.hpp"
+#include "checkpoint/index/index.hpp"
 #include "tests/support/memory_store.hpp"
 #include "tests/support/temp_directory.hpp"
 

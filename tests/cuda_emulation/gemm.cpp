@@ -1,11 +1,11 @@
-#include "kernels/gemm_cpu.hpp"
+#include "kernels/gemm/gemm_cpu.hpp"
 
 #include <cstddef>
 #include <vector>
 
 #include "kernels/backend.hpp"
 #include "kernels/checks.hpp"
-#include "kernels/gemm_cuda.hpp"
+#include "kernels/gemm/gemm_cuda.hpp"
 #include "tests/support/guarded_memory.hpp"
 
 // Products are a library's on a device; here they are the CPU's: those of bf16 too, on the same

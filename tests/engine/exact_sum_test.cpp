@@ -1,4 +1,4 @@
-#include "engine/exact_sum.hpp"
+#include "engine/rank/exact_sum.hpp"
 
 #include <algorithm>
 #include <bit>

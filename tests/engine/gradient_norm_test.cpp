@@ -1,4 +1,4 @@
-#include "engine/gradient_norm.hpp"
+#include "engine/rank/gradient_norm.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

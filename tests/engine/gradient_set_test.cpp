@@ -1,4 +1,4 @@
-#include "engine/gradient_set.hpp"
+#include "engine/rank/gradient_set.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::engine {
 namespace {

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "engine/collective/collective.hpp"
 
 namespace train::engine {

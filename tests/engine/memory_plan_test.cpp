@@ -1,12 +1,12 @@
-#include "engine/memory_plan.hpp"
+#include "engine/rank/memory_plan.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "engine/memory_prediction.hpp"
-#include "engine/rank_engine_layout.hpp"
+#include "engine/rank/memory_prediction.hpp"
+#include "engine/rank/rank_engine_layout.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {

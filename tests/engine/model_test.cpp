@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "engine/base/check.hpp"
-#include "engine/model/head_unit.hpp"
+#include "base/check.hpp"
+#include "engine/model/blocks/head_unit.hpp"
 #include "tests/engine/model_memory.hpp"
 #include "tests/engine/small_model.hpp"
 

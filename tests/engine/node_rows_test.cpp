@@ -1,4 +1,4 @@
-#include "engine/node_rows.hpp"
+#include "engine/rank/node_rows.hpp"
 
 #include <catch2/catch.hpp>
 #include <map>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/optimizer/registry.hpp"
-#include "engine/shard_rows.hpp"
+#include "engine/rank/shard_rows.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/world_step.hpp"
+#include "engine/rank/world_step.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {

@@ -1,4 +1,4 @@
-#include "engine/sampler.hpp"
+#include "engine/generate/sampler.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "engine/shard_rows.hpp"
+#include "engine/rank/shard_rows.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/check.hpp"
-#include "engine/world_step.hpp"
+#include "base/check.hpp"
+#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine::testing {

@@ -1,12 +1,12 @@
-#include "engine/simulation/step_model.hpp"
+#include "tests/step_model/step_model.hpp"
 
 #include <catch2/catch.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "engine/simulation/exchange_sizes.hpp"
 #include "tests/engine/small_model.hpp"
+#include "tests/step_model/exchange_sizes.hpp"
 
 namespace train::engine {
 namespace {

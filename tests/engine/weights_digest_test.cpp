@@ -1,4 +1,4 @@
-#include "engine/weights_digest.hpp"
+#include "engine/rank/weights_digest.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

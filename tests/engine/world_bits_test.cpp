@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/memory_prediction.hpp"
+#include "engine/rank/memory_prediction.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {

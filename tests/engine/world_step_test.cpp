@@ -1,4 +1,4 @@
-#include "engine/world_step.hpp"
+#include "engine/rank/world_step.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

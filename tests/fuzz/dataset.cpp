@@ -1,8 +1,8 @@
 // Directories of token files: meta.json up to the first NUL byte, then the tokens of both splits.
 #include <cstdint>
 
-#include "storage/dataset_facts.hpp"
-#include "storage/token_dataset.hpp"
+#include "storage/tokens/dataset_facts.hpp"
+#include "storage/tokens/token_dataset.hpp"
 #include "tests/fuzz/scratch_directory.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -1,5 +1,5 @@
 // Texts that people want prepared: lines of JSON, or documents between separators.
-#include "storage/document_reader.hpp"
+#include "storage/tokens/document_reader.hpp"
 
 #include "tests/fuzz/scratch_directory.hpp"
 #include "tests/fuzz/target.hpp"

@@ -4,10 +4,10 @@
 #include <limits>
 #include <utility>
 
-#include "checkpoint/index_content.hpp"
-#include "checkpoint/index_entry.hpp"
-#include "checkpoint/step_journal.hpp"
-#include "storage/digest.hpp"
+#include "checkpoint/index/index_content.hpp"
+#include "checkpoint/index/index_entry.hpp"
+#include "checkpoint/index/step_journal.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/fuzz/target.hpp"
 #include "tests/support/memory_store.hpp"
 

@@ -2,7 +2,7 @@
 #include "checkpoint/manifest.hpp"
 
 #include "checkpoint/blocks.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace train::fuzz {

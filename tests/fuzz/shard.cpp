@@ -1,6 +1,6 @@
 // What a rank tells the head that it wrote.
 #include "checkpoint/shard_record.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace train::fuzz {

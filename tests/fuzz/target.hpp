@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/error.hpp"
+#include "base/error.hpp"
 
 namespace train::fuzz {
 

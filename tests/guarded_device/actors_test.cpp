@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "actors/exit_codes.hpp"
-#include "actors/staging.hpp"
-#include "engine/host_state.hpp"
+#include "actors/train/staging.hpp"
+#include "base/exit_codes.hpp"
+#include "engine/rank/host_state.hpp"
 #include "kernels/backend.hpp"
 #include "tests/engine/small_model.hpp"
 #include "tests/guarded_device/guarded_device.hpp"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "checkpoint/index_content.hpp"
-#include "checkpoint/step_journal.hpp"
+#include "checkpoint/index/index_content.hpp"
+#include "checkpoint/index/step_journal.hpp"
 #include "storage/rocks_store.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/integration/rank_runs.hpp"

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <set>
 
-#include "actors/run/run_plan.hpp"
+#include "actors/head/run_plan.hpp"
 #include "configs/load_config.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/integration/rank_runs.hpp"

@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "checkpoint/index_content.hpp"
-#include "checkpoint/places.hpp"
+#include "checkpoint/index/index_content.hpp"
+#include "checkpoint/locations.hpp"
 #include "storage/rocks_store.hpp"
 #include "tests/integration/rank_runs.hpp"
 

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
-#include "actors/profile/profile_summary.hpp"
-#include "actors/profile/rank_profile.hpp"
-#include "actors/run/run_plan.hpp"
+#include "actors/head/run_plan.hpp"
+#include "actors/train/rank_profile.hpp"
+#include "cli/profile/profile_summary.hpp"
 #include "configs/load_config.hpp"
 #include "tests/integration/run_site.hpp"
 

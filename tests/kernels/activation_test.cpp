@@ -1,4 +1,4 @@
-#include "kernels/activation.hpp"
+#include "kernels/activation/activation.hpp"
 
 #include <limits>
 

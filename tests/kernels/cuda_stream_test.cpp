@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/steady_time.hpp"
+#include "base/steady_time.hpp"
 #include "kernels/device/device_error.hpp"
 #include "kernels/device/trace.hpp"
 #include "tests/kernels/cuda_fixture.hpp"

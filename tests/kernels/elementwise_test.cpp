@@ -1,9 +1,9 @@
-#include "kernels/elementwise.hpp"
+#include "kernels/activation/elementwise.hpp"
 
 #include <algorithm>
 #include <limits>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

@@ -1,6 +1,6 @@
-#include "kernels/embedding.hpp"
+#include "kernels/embedding/embedding.hpp"
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

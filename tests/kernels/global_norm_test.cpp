@@ -1,4 +1,4 @@
-#include "kernels/global_norm.hpp"
+#include "kernels/optimizer/global_norm.hpp"
 
 #include <limits>
 

@@ -1,8 +1,8 @@
-#include "kernels/head_loss.hpp"
+#include "kernels/head/head_loss.hpp"
 
 #include <string>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

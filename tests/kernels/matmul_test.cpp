@@ -1,11 +1,11 @@
-#include "kernels/matmul.hpp"
+#include "kernels/gemm/matmul.hpp"
 
 #include <hwy/targets.h>
 
 #include <string>
 #include <tuple>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

@@ -1,4 +1,4 @@
-#include "kernels/muon.hpp"
+#include "kernels/optimizer/muon.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,9 +1,9 @@
-#include "kernels/norm.hpp"
+#include "kernels/norm/norm.hpp"
 
 #include <string>
 
-#include "engine/base/check.hpp"
-#include "kernels/rope.hpp"
+#include "base/check.hpp"
+#include "kernels/attention/rope.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

@@ -1,6 +1,6 @@
-#include "kernels/rope.hpp"
+#include "kernels/attention/rope.hpp"
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

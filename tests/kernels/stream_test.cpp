@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "kernels/device/device_error.hpp"
 
 namespace train::kernels {

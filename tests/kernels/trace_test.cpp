@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/base/steady_time.hpp"
+#include "base/steady_time.hpp"
 
 namespace train::kernels {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "storage/atomic_file.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::sim {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "storage/file_calls.hpp"
+#include "storage/files/file_calls.hpp"
 #include "storage/kv_store.hpp"
 #include "tests/sim/seed_plan.hpp"
 #include "tests/support/crashing_disk.hpp"

@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "actors/exit_codes.hpp"
 #include "actors/messages/command_messages.hpp"
-#include "actors/run/rank_setup.hpp"
+#include "actors/train/rank_setup.hpp"
+#include "base/exit_codes.hpp"
 
 namespace train::sim {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "actors/run/prepared_run.hpp"
-#include "actors/run/training_system.hpp"
+#include "actors/head/prepared_run.hpp"
+#include "actors/training_system.hpp"
 #include "tests/sim/control_link.hpp"
 #include "tests/sim/network.hpp"
 #include "tests/sim/scene.hpp"

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/log.hpp"
+#include "base/log.hpp"
 #include "tests/sim/simulation.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
-#include "actors/run/rank_setup.hpp"
-#include "engine/base/check.hpp"
-#include "engine/world_step.hpp"
+#include "actors/train/rank_setup.hpp"
+#include "base/check.hpp"
+#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
-#include "actors/exit_codes.hpp"
-#include "actors/run/generations.hpp"
+#include "actors/cluster/recovery/generations.hpp"
+#include "base/exit_codes.hpp"
 #include "tests/sim/generation.hpp"
 
 namespace train::sim {

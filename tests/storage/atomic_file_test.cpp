@@ -1,4 +1,4 @@
-#include "storage/atomic_file.hpp"
+#include "storage/files/atomic_file.hpp"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,8 +11,8 @@
 #include <future>
 #include <optional>
 
-#include "storage/file_lock.hpp"
-#include "storage/mapped_file.hpp"
+#include "storage/files/file_lock.hpp"
+#include "storage/files/mapped_file.hpp"
 #include "tests/support/full_disk.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -1,11 +1,11 @@
-#include "storage/dstar_order.hpp"
+#include "storage/tokens/dstar_order.hpp"
 
 #include <catch2/catch.hpp>
 #include <set>
 #include <thread>
 #include <utility>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/storage/number_list.hpp"
 
 using namespace train;

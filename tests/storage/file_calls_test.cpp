@@ -1,4 +1,4 @@
-#include "storage/file_calls.hpp"
+#include "storage/files/file_calls.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <string>
 
-#include "storage/atomic_file.hpp"
+#include "storage/files/atomic_file.hpp"
 #include "tests/support/failing_disk.hpp"
 #include "tests/support/temp_directory.hpp"
 

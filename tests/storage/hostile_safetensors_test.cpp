@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "storage/files/untrusted_text.hpp"
 #include "storage/safetensors.hpp"
 #include "storage/safetensors_header.hpp"
-#include "storage/untrusted_text.hpp"
 #include "tests/support/contained.hpp"
 #include "tests/support/long_text.hpp"
 #include "tests/support/temp_directory.hpp"

@@ -1,11 +1,11 @@
-#include "storage/lane_order.hpp"
+#include "storage/tokens/lane_order.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
 #include <vector>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 using namespace train;
 using namespace train::storage;

@@ -1,4 +1,4 @@
-#include "storage/numpy_random.hpp"
+#include "storage/tokens/numpy_random.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "storage/piece_writer.hpp"
+#include "storage/files/piece_writer.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "storage/atomic_file.hpp"
-#include "storage/digest.hpp"
-#include "storage/disk_digest.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/disk_digest.hpp"
 #include "tests/support/failing_disk.hpp"
 #include "tests/support/temp_directory.hpp"
 

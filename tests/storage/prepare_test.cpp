@@ -1,4 +1,4 @@
-#include "storage/prepare.hpp"
+#include "storage/tokens/prepare.hpp"
 
 #include <sys/resource.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "storage/document_reader.hpp"
-#include "storage/token_dataset.hpp"
+#include "storage/tokens/document_reader.hpp"
+#include "storage/tokens/token_dataset.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;

@@ -4,7 +4,7 @@
 #include <random>
 #include <string>
 
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/safetensors_header.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -1,4 +1,4 @@
-#include "storage/shared_memory.hpp"
+#include "storage/files/shared_memory.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,11 +1,11 @@
-#include "storage/token_dataset.hpp"
+#include "storage/tokens/token_dataset.hpp"
 
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/run/training_system.hpp"
+#include "actors/training_system.hpp"
 #include "tests/support/actor_world.hpp"
 #include "tests/support/joined_ranks.hpp"
 #include "tests/support/manual_stream.hpp"

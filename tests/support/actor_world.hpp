@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.hpp"
-#include "engine/base/log.hpp"
+#include "base/check.hpp"
+#include "base/log.hpp"
 
 namespace train::test {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 #include "tests/support/power_cut.hpp"
 #include "tests/support/recording_disk.hpp"
 #include "tests/support/temp_directory.hpp"

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "storage/file_calls.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::test {
 

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <thread>
 
-#include "storage/file_calls.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::test {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/base/steady_time.hpp"
+#include "base/steady_time.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::test {

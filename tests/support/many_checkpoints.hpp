@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/index.hpp"
+#include "base/result.hpp"
+#include "checkpoint/index/index.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/manifest.hpp"
-#include "engine/base/result.hpp"
-#include "storage/digest.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::test {
 

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "actors/index_actor.hpp"
+#include "actors/head/index_actor.hpp"
 #include "actors/messages/save_messages.hpp"
-#include "actors/snapshot_actor.hpp"
+#include "actors/train/snapshot_actor.hpp"
 
 namespace train::test {
 

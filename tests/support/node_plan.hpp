@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "actors/run/node_memory.hpp"
-#include "actors/run/run_plan.hpp"
+#include "actors/cluster/recovery/node_memory.hpp"
+#include "actors/head/run_plan.hpp"
 #include "tests/support/small_run.hpp"
 #include "tests/support/temp_directory.hpp"
 

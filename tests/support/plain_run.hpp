@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "configs/parallel_section.hpp"
-#include "engine/world_step.hpp"
+#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
-#include "storage/lane_order.hpp"
-#include "storage/token_dataset.hpp"
+#include "storage/tokens/lane_order.hpp"
+#include "storage/tokens/token_dataset.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::test {

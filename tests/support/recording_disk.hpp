@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "storage/file_calls.hpp"
+#include "storage/files/file_calls.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::test {

@@ -10,8 +10,8 @@
 #include <memory>
 #include <optional>
 
-#include "actors/net/descriptor.hpp"
-#include "actors/net/endpoint.hpp"
+#include "actors/cluster/network/endpoint.hpp"
+#include "base/descriptor.hpp"
 
 // Peers that have no business at the control port.
 namespace train::test {

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <vector>
 
-#include "engine/base/check.hpp"
+#include "base/check.hpp"
 
 namespace train::test {
 

@@ -39,14 +39,14 @@ std::vector<Include> includes_of(const SourceFile& file) {
 const std::map<std::string, std::vector<std::string>>& allowed_includes() {
   static const std::map<std::string, std::vector<std::string>> kAllowed = {
       {"engine/base", {}},
-      {"configs", {"engine/base/"}},
-      {"kernels", {"engine/base/"}},
-      {"storage", {"engine/base/", "configs/data_section.hpp", "configs/checkpoint_section.hpp"}},
+      {"configs", {"base/"}},
+      {"kernels", {"base/"}},
+      {"storage", {"base/", "configs/data_section.hpp", "configs/checkpoint_section.hpp"}},
       {"engine",
-       {"engine/base/", "kernels/", "configs/model_section.hpp", "configs/optimizer_section.hpp",
+       {"base/", "kernels/", "configs/model_section.hpp", "configs/optimizer_section.hpp",
         "configs/data_section.hpp", "configs/parallel_section.hpp"}},
       {"checkpoint",
-       {"engine/base/", "storage/", "engine/tensor.hpp", "engine/state_view.hpp",
+       {"base/", "storage/", "engine/tensor.hpp", "engine/state_view.hpp",
         "configs/checkpoint_section.hpp"}},
       // The layer that composes a run also picks the kernel table; it calls no kernel itself.
       {"actors",
@@ -110,7 +110,7 @@ const std::vector<Confinement>& confinements() {
       {"gloo/", {"engine/collective/gloo_.*\\.(cpp|hpp)", "tests/bench/.*\\.cpp"}},
       {"openssl/", {"actors/net/.*\\.(cpp|hpp)", "tests/.*"}},
       {"oneapi/", {}},
-      {"spdlog/", {"engine/base/.*\\.cpp"}},
+      {"spdlog/", {"base/.*\\.cpp"}},
       {"cuda", {".*\\.cuh?", "kernels/device/.*\\.cpp", "kernels/.*_cuda\\.cpp"}},
       {"cublas", {"kernels/device/cublas_lt\\.hpp"}},
       {"nccl", {"kernels/device/nccl_cuda\\.cpp", "tests/cuda_emulation/nccl/.*\\.cpp"}}};
@@ -213,7 +213,7 @@ Findings judge(Rule rule, const std::string& path, const std::string& include) {
 
 TEST_CASE("include: every wrong arrow is found", "[tidy][include]") {
   const std::vector<std::pair<std::string, std::string>> wrong = {
-      {"engine/base/a.hpp", "\"configs/run_section.hpp\""},
+      {"base/a.hpp", "\"configs/run_section.hpp\""},
       {"configs/a.cpp", "\"storage/a.hpp\""},
       {"kernels/a.cpp", "\"engine/tensor.hpp\""},
       {"kernels/a.cpp", "\"configs/model_section.hpp\""},
@@ -225,19 +225,19 @@ TEST_CASE("include: every wrong arrow is found", "[tidy][include]") {
       {"checkpoint/a.cpp", "\"engine/model/model.hpp\""},
       {"checkpoint/a.cpp", "\"kernels/device/buffer.hpp\""},
       {"checkpoint/a.cpp", "\"actors/a.hpp\""},
-      {"actors/a.cpp", "\"kernels/matmul.hpp\""},
+      {"actors/a.cpp", "\"kernels/gemm/matmul.hpp\""},
       {"actors/a.cpp", "\"tests/support/a.hpp\""}};
   for (const auto& [path, include] : wrong) {
     INFO(path << " includes " << include);
     CHECK(judge(check_arrows, path, include).size() == 1);
   }
   const std::vector<std::pair<std::string, std::string>> right = {
-      {"configs/a.cpp", "\"engine/base/result.hpp\""},
+      {"configs/a.cpp", "\"base/result.hpp\""},
       {"storage/a.cpp", "\"configs/data_section.hpp\""},
       {"engine/a.cpp", "\"kernels/backend.hpp\""},
       {"checkpoint/a.cpp", "\"engine/state_view.hpp\""},
       {"actors/a.cpp", "\"kernels/device/stream.hpp\""},
-      {"tests/a.cpp", "\"kernels/matmul.hpp\""}};
+      {"tests/a.cpp", "\"kernels/gemm/matmul.hpp\""}};
   for (const auto& [path, include] : right) {
     INFO(path << " includes " << include);
     CHECK(judge(check_arrows, path, include).empty());

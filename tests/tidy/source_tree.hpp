@@ -9,7 +9,7 @@ namespace train::tidy {
 
 /// One text file of the repository.
 struct SourceFile {
-  std::string path;                ///< From the repository root: "engine/model/block.hpp".
+  std::string path;                ///< From the repository root: "engine/model/blocks/block.hpp".
   std::vector<std::string> lines;  ///< Without line ends.
 
   [[nodiscard]] bool is_header() const;  ///< .hpp or .cuh

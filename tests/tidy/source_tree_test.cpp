@@ -76,7 +76,7 @@ SourceTree load_tree(const std::filesystem::path& root) {
 }
 
 std::string folder_of(std::string_view path) {
-  if (path.starts_with("engine/base/")) {
+  if (path.starts_with("base/")) {
     return "engine/base";
   }
   const std::size_t slash = path.find('/');
@@ -96,7 +96,7 @@ namespace {
 TEST_CASE("source_tree: finds the files it is to judge", "[tidy][source_tree]") {
   const SourceTree tree = load_tree(ACTORTRAIN_SOURCE_DIR);
   for (const std::string_view path :
-       {"engine/base/result.hpp", "configs/quickstart.toml", "configs/README.md", "CMakeLists.txt",
+       {"base/result.hpp", "configs/quickstart.toml", "configs/README.md", "CMakeLists.txt",
         "packages.txt", "tests/tidy/source_tree_test.cpp", "cmake/FindCAF.cmake"}) {
     INFO(path);
     const auto found = std::find_if(tree.begin(), tree.end(),
@@ -117,8 +117,8 @@ TEST_CASE("source_tree: splits lines and names folders", "[tidy][source_tree]") 
   CHECK(file.contains("hre"));
   CHECK_FALSE(file.contains("four"));
   CHECK(finding(file, 2, "bad") == "engine/a.hpp:3: bad");
-  CHECK(folder_of("engine/base/log.hpp") == "engine/base");
-  CHECK(folder_of("engine/model/block.hpp") == "engine");
+  CHECK(folder_of("base/log.hpp") == "engine/base");
+  CHECK(folder_of("engine/model/blocks/block.hpp") == "engine");
   CHECK(folder_of("dev") == "");
 }
 

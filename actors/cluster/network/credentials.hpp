@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+
+#include "base/result.hpp"
+
+// Who may talk to the head: who holds a certificate that this start of the run has made.
+namespace train::actors {
+
+/// The control connection's files. The keys are readable by their owner alone, so whoever may read
+/// them may also read the run.
+struct CredentialFiles {
+  std::filesystem::path authority;  ///< Certificate both sides trust; its key no longer exists.
+  std::filesystem::path head_certificate;
+  std::filesystem::path head_key;
+  std::filesystem::path worker_certificate;
+  std::filesystem::path worker_key;
+};
+
+/// Makes an authority for this start alone (EC P-256; its key never leaves this call), and with it
+/// a certificate for the head and one for the workers. What was in `directory` before is worthless
+/// from then on. Durable on return; blocks on the disk.
+/// Errors: not writable (user); disk full (failure).
+[[nodiscard]] Result<CredentialFiles> make_credentials(const std::filesystem::path& directory);
+
+/// The files that make_credentials left in `directory`.
+/// Errors (user): one is missing, or its key can be read by others.
+[[nodiscard]] Result<CredentialFiles> load_credentials(const std::filesystem::path& directory);
+
+}  // namespace train::actors

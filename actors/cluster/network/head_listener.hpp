@@ -1,0 +1,68 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/fwd.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "actors/cluster/network/credentials.hpp"
+#include "actors/cluster/network/endpoint.hpp"
+#include "actors/cluster/network/tls_acceptor.hpp"
+#include "base/result.hpp"
+
+// How workers find the head: one port, one published actor, certificates on both sides.
+namespace train::actors {
+
+/// Publishes one actor to whoever holds a worker's certificate of this run, for as long as this
+/// lives. Handles that workers have taken stay good after that.
+///
+/// Threading: any one thread; the gate has its own.
+class HeadDoor {
+ public:
+  struct Options {
+    std::string address = "127.0.0.1";
+    std::uint16_t port = 0;                    ///< 0: any free one.
+    std::filesystem::path endpoint_file = {};  ///< Written when the door is open; empty: none.
+    std::string start = {};                    ///< As in Endpoint.
+    Gate::Options gate = {};
+  };
+
+  /// Whether the address and the port of `options` are free to listen on, without doing so: to say
+  /// so before anything is begun. Errors (user): as open().
+  [[nodiscard]] static Status check(const Options& options);
+
+  /// On return the port listens and the endpoint file is durable.
+  /// Errors: port taken or not allowed, address not of this node (user); files as credentials say.
+  /// REQUIRES: `system` is configured by ControlConfig and outlives this.
+  [[nodiscard]] static Result<std::unique_ptr<HeadDoor>> open(caf::actor_system& system,
+                                                              const caf::actor& published,
+                                                              const CredentialFiles& credentials,
+                                                              const Options& options);
+  ~HeadDoor();
+  HeadDoor(const HeadDoor&) = delete;
+  HeadDoor& operator=(const HeadDoor&) = delete;
+
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] const Gate& gate() const { return *gate_; }
+
+ private:
+  HeadDoor(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<Gate> gate)
+      : endpoint_(std::move(endpoint)), file_(std::move(file)), gate_(std::move(gate)) {}
+
+  Endpoint endpoint_;
+  std::filesystem::path file_;
+  std::unique_ptr<Gate> gate_;
+};
+
+/// The actor that the head has published. Tries again until `timeout`, for the head may be busy or
+/// not there yet; blocks.
+/// Errors: the certificates do not fit, or nobody answered in time (failure); files as credentials
+/// say. REQUIRES: `system` is configured by ControlConfig.
+[[nodiscard]] Result<caf::actor> knock(caf::actor_system& system,
+                                       const CredentialFiles& credentials, const Endpoint& endpoint,
+                                       std::chrono::milliseconds timeout);
+
+}  // namespace train::actors

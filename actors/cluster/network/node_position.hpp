@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "actors/cluster/network/endpoint.hpp"
+#include "base/result.hpp"
+
+// Which node this is, of how many, and what it has to do there.
+namespace train::actors {
+
+using Environment = std::map<std::string, std::string>;
+
+/// Of this process.
+[[nodiscard]] Environment process_environment();
+
+/// This launcher's place among the launchers of the run: one per node, node 0 is the head.
+struct NodePlace {
+  std::int64_t node = 0;
+  std::int64_t nodes = 1;
+  std::vector<std::string> hosts = {};  ///< By node, as Slurm names them; empty without Slurm.
+  std::string start = {};  ///< The same on all nodes of one start, another at the next.
+
+  [[nodiscard]] bool head() const { return node == 0; }
+  /// `start` of the ranks' generation `generation`.
+  [[nodiscard]] std::string start_of(std::uint32_t generation) const;
+  /// The reverse; none: of another start.
+  [[nodiscard]] std::optional<std::uint32_t> generation_of(std::string_view name) const;
+
+  /// First rank of this node and the one after its last: contiguous, even to within one.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> ranks(std::int64_t all) const {
+    return {all * node / nodes, all * (node + 1) / nodes};
+  }
+};
+
+/// Whether `rank` is the first of its node. REQUIRES: rank < ranks.
+[[nodiscard]] bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
+
+/// The number of `rank` among those of its node, from 0. REQUIRES: rank < ranks.
+[[nodiscard]] std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes);
+
+/// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
+/// with one task per node). Pure.
+/// Errors (user): name the variable, what it says and what to do.
+[[nodiscard]] Result<NodePlace> find_place(std::int64_t nodes, const Environment& environment);
+
+/// "n[01-03,7],login" as names, in order.
+/// Errors (user): not a list of host names; a range that is reversed or longer than 65536.
+[[nodiscard]] Result<std::vector<std::string>> expand_hosts(std::string_view list);
+
+/// Where the head listens, for a node that is not the head: waits for the file that the head of
+/// the same start writes in its generation `from` or a later one: a launcher that was started anew
+/// comes when it can. Blocks. Errors (failure): none within `timeout`, or until `give_up`.
+[[nodiscard]] Result<Endpoint> find_head(const NodePlace& place, std::uint32_t from,
+                                         const std::filesystem::path& endpoint_file,
+                                         std::chrono::milliseconds timeout,
+                                         const std::function<bool()>& give_up = {});
+
+}  // namespace train::actors

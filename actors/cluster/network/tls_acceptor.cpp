@@ -1,0 +1,129 @@
+#include "actors/cluster/network/tls_acceptor.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "base/check.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr int kRest_ms = 100;  // without a free descriptor
+
+short events_of(TlsSession::State state) {
+  return state == TlsSession::State::wants_write ? POLLOUT : POLLIN;
+}
+
+}  // namespace
+
+Gate::Gate(Descriptor listening, TlsContext context, Options options, Admit admit)
+    : listening_(std::move(listening)),
+      context_(std::move(context)),
+      options_(options),
+      admit_(std::move(admit)) {
+  TRAIN_CHECK(options_.most_waiting > 0);
+  thread_ = std::thread([this] { serve(); });
+}
+
+Gate::~Gate() {
+  wake_.set();
+  thread_.join();
+}
+
+int Gate::wait_ms() const {
+  const int rest = exhausted_ ? kRest_ms : -1;
+  if (strangers_.empty()) {
+    return rest;
+  }
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(strangers_.front().deadline - Clock::now());
+  const int until = static_cast<int>(std::max<std::int64_t>(0, left.count()));
+  return exhausted_ ? std::min(until, rest) : until;
+}
+
+void Gate::serve() {
+  std::vector<pollfd> watched;
+  for (;;) {
+    watched.assign({{.fd = wake_.descriptor(), .events = POLLIN, .revents = 0},
+                    {.fd = exhausted_ ? -1 : listening_.get(), .events = POLLIN, .revents = 0}});
+    for (const Stranger& stranger : strangers_) {
+      watched.push_back(
+          {.fd = stranger.socket.get(), .events = events_of(stranger.wants), .revents = 0});
+    }
+    const int ready = ::poll(watched.data(), watched.size(), wait_ms());
+    TRAIN_CHECK(ready >= 0 || errno == EINTR);
+    if (ready > 0 && watched[0].revents != 0) {
+      return;
+    }
+    std::size_t index = 2;
+    const auto now = Clock::now();
+    for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++index) {
+      if (ready > 0 && watched[index].revents != 0) {
+        stranger->spoke = true;
+        stranger = go_on(stranger);
+      } else if (stranger->deadline <= now) {
+        stranger = refuse(stranger);
+      } else {
+        ++stranger;
+      }
+    }
+    if (exhausted_ || (ready > 0 && watched[1].revents != 0)) {
+      accept_all();
+    }
+  }
+}
+
+void Gate::accept_all() {
+  exhausted_ = false;
+  // A bound, so that those who wait get their turn under a flood.
+  for (std::size_t i = 0; i < options_.most_waiting; ++i) {
+    Descriptor socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket) {
+      exhausted_ = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      return;
+    }
+    const int on = 1;
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (strangers_.size() == options_.most_waiting) {
+      make_room();
+    }
+    TlsSession session(context_, socket.get());
+    strangers_.push_back({.socket = std::move(socket),
+                          .session = std::move(session),
+                          .deadline = Clock::now() + options_.patience});
+    go_on(std::prev(strangers_.end()));
+  }
+}
+
+Gate::Strangers::iterator Gate::go_on(Strangers::iterator stranger) {
+  stranger->wants = stranger->session.shake_hands();
+  if (stranger->wants == TlsSession::State::failed) {
+    return refuse(stranger);
+  }
+  if (stranger->wants != TlsSession::State::done) {
+    return std::next(stranger);
+  }
+  ++admitted_;
+  admit_(std::move(stranger->socket), std::move(stranger->session));
+  return strangers_.erase(stranger);
+}
+
+void Gate::make_room() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const Stranger& stranger) { return !stranger.spoke; });
+  refuse(silent != strangers_.end() ? silent : strangers_.begin());
+}
+
+Gate::Strangers::iterator Gate::refuse(Strangers::iterator stranger) {
+  ++refused_;
+  return strangers_.erase(stranger);
+}
+
+}  // namespace train::actors

@@ -1,0 +1,323 @@
+#include "actors/cluster/recovery/head_network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "actors/cluster/network/cluster_actor.hpp"
+#include "actors/cluster/network/credentials.hpp"
+#include "actors/cluster/recovery/node_run.hpp"
+#include "base/exit_codes.hpp"
+#include "base/log.hpp"
+#include "base/signal_watcher.hpp"
+#include "engine/rank/run_device.hpp"
+
+namespace train::actors {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kBetweenWords = 10s;  // for whom the start waits
+constexpr auto kReturnTime = 5s;     // of nodes that are back, to the next meeting
+constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
+
+/// Where the node is among `members`; none: it is not.
+std::optional<std::int64_t> place_of(const std::vector<std::int64_t>& members, std::int64_t node) {
+  const auto found = std::find(members.begin(), members.end(), node);
+  return found == members.end() ? std::nullopt : std::optional(found - members.begin());
+}
+
+}  // namespace
+
+HeadNetwork::HeadNetwork(const PreparedRun& run)
+    : members_(run.members),
+      awaited_(run.nodes_awaited),
+      generation_(run.generation),
+      system_(config_),
+      self_(system_),
+      cluster_(spawn_cluster(system_,
+                             {.version = ACTORTRAIN_VERSION,
+                              .kernel_set = engine::kernel_set_name(run.config().runtime.device),
+                              .waiter = caf::actor_cast<caf::actor>(self_)})) {}
+
+HeadNetwork::~HeadNetwork() {
+  end_nodes(kExitStopped);
+  caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown);
+}
+
+Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
+  std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
+  TRAIN_RETURN_IF_ERROR(network->open_door(run));
+  return network;
+}
+
+Status HeadNetwork::open_door(const PreparedRun& run) {
+  const auto& root = run.directory.root;
+  const auto credentials = make_credentials(control_directory(root));
+  if (!credentials) {
+    return credentials.error();
+  }
+  auto options = door_options(run.config().parallel);
+  if (!options) {
+    return options.error();
+  }
+  options->endpoint_file = endpoint_file(root);
+  options->start = run.place.start_of(run.generation);
+  auto door = HeadDoor::open(system_, cluster_, *credentials, *options);
+  if (!door) {
+    return door.error();
+  }
+  door_ = std::move(door).value();
+  link_ = BuddyLink::open(*credentials, run.plan);
+  return {};
+}
+
+HeadNetwork::Launcher HeadNetwork::introduced(const NodeJoined& node,
+                                              const caf::strong_actor_ptr& launcher) {
+  const auto held = [](std::int64_t newest, std::int64_t older) {
+    HeldSteps steps = {newest, older};
+    std::erase_if(steps, [](std::int64_t step) { return step < 0; });
+    return steps;
+  };
+  Launcher known = {.actor = caf::actor_cast<caf::actor>(launcher),
+                    .held = {.own = held(node.newest_step, node.older_step),
+                             .buddy = held(node.buddy_newest_step, node.buddy_older_step),
+                             .earlier = node.earlier_step},
+                    .snapshots = node.snapshots};
+  self_->monitor(known.actor);
+  return known;
+}
+
+void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+  const auto place = place_of(members_, node.node);
+  if (!launcher || !place || *place == 0) {
+    return came_late(node, launcher, true);
+  }
+  launchers_[*place] = introduced(node, launcher);
+}
+
+void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher,
+                            bool welcome) {
+  if (!launcher || place_of(members_, node.node)) {
+    return;
+  }
+  if (welcome) {
+    returned_[node.node] = introduced(node, launcher);
+  } else {
+    self_->send(caf::actor_cast<caf::actor>(launcher), GenerationOver{.without = true});
+  }
+}
+
+std::vector<std::int64_t> HeadNetwork::returned() const {
+  std::vector<std::int64_t> nodes;
+  for (const auto& [node, launcher] : returned_) {
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
+void HeadNetwork::send_returned_away() {
+  for (const auto& [node, launcher] : returned_) {
+    self_->send(launcher.actor, GenerationOver{.without = true});
+  }
+  returned_.clear();
+}
+
+NodesMet HeadNetwork::met() const {
+  NodesMet met;
+  for (std::int64_t place = 1; place < count(); ++place) {
+    const auto launcher = launchers_.find(place);
+    met.held.push_back(launcher == launchers_.end() ? NodeSteps() : launcher->second.held);
+    if (launcher == launchers_.end()) {
+      met.missing.push_back(place);
+    }
+  }
+  met.returned = returned();
+  return met;
+}
+
+NodesMet HeadNetwork::meet(Clock::time_point deadline) {
+  const auto back_by = Clock::now() + kReturnTime;
+  const auto awaited = [&] {
+    return !met().complete() || (returned_.size() < awaited_ && Clock::now() < back_by);
+  };
+  auto next_word = Clock::now() + kBetweenWords;
+  while (awaited() && stop_signal() == 0 && Clock::now() < deadline) {
+    if (Clock::now() >= next_word && !met().complete()) {
+      const auto left = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+      log_info(fmt::format("nodes_awaited {} not come yet; {} s are left",
+                           missing_have(met(), members_), left.count()));
+      next_word += kBetweenWords;
+    }
+    self_->receive([&](const NodeJoined& node,
+                       const caf::strong_actor_ptr& launcher) { joined(node, launcher); },
+                   [&](const caf::down_msg& down) { launcher_down(down); },
+                   caf::after(50ms) >> [] {});
+  }
+  return met();
+}
+
+void HeadNetwork::go_on_with(const std::vector<std::int64_t>& members) {
+  std::map<std::int64_t, Launcher> launchers;
+  for (std::size_t place = 1; place < members.size(); ++place) {
+    const auto before = place_of(members_, members[place]);
+    auto known = before ? launchers_.extract(*before) : returned_.extract(members[place]);
+    if (known) {
+      launchers.emplace(static_cast<std::int64_t>(place), std::move(known.mapped()));
+    }
+  }
+  members_ = members;
+  launchers_ = std::move(launchers);
+}
+
+Status HeadNetwork::give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier) {
+  std::set<std::int64_t> awaited;
+  for (const auto& [place, launcher] : launchers_) {
+    self_->send(launcher.actor, TakePlace{.place = static_cast<std::int32_t>(place),
+                                          .nodes = static_cast<std::int32_t>(count()),
+                                          .ranks = run.config().parallel.ranks,
+                                          .memory_step = memory_step,
+                                          .earlier = earlier});
+    awaited.insert(place);
+  }
+  return await_answers(std::move(awaited));
+}
+
+/// Of MemoryRestored from the nodes at `places`, unless one is lost meanwhile.
+Status HeadNetwork::await_answers(std::set<std::int64_t> places) {
+  Status result;
+  while (result && !places.empty()) {
+    self_->receive(
+        [&](const MemoryRestored& done) {
+          places.erase(place_of(members_, done.node).value_or(-1));
+          if (!done.failure.empty()) {
+            result = failure(fmt::format("node {}: {}", done.node, done.failure));
+          }
+        },
+        [&](const caf::down_msg& down) {
+          if (launcher_down(down)) {
+            places.clear();  // it is missing(), and all meet again
+          }
+        });
+  }
+  return result;
+}
+
+std::string HeadNetwork::snapshots_of(std::int64_t place) const {
+  if (count() == 1) {
+    return {};
+  }
+  if (place % count() == 0) {
+    return link_ ? link_->address() : std::string();
+  }
+  const auto launcher = launchers_.find(place);
+  return launcher == launchers_.end() ? std::string() : launcher->second.snapshots;
+}
+
+std::optional<std::int64_t> HeadNetwork::missing() const {
+  for (std::int64_t place = 1; place < count(); ++place) {
+    if (!launchers_.contains(place)) {
+      return place;
+    }
+  }
+  return std::nullopt;
+}
+
+Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
+  const bool head_lacks = !own.current()->has_sealed(step);
+  const auto lacks = [&](std::int64_t node) {
+    return node == 0 ? head_lacks : !has_step(launchers_.at(node).held.own, step);
+  };
+  RestoreMemory here;
+  std::set<std::int64_t> awaited;
+  for (std::int64_t node = 0; node < count(); ++node) {
+    const std::int64_t before = (node + count() - 1) % count();
+    const RestoreMemory order{.step = step,
+                              .give_to = lacks(before) ? snapshots_of(before) : std::string(),
+                              .take = lacks(node)};
+    if (order.give_to.empty() && !order.take) {
+      continue;
+    }
+    if (node == 0) {
+      here = order;
+    } else {
+      awaited.insert(node);
+      self_->send(launchers_.at(node).actor, order);
+    }
+  }
+  if (!here.give_to.empty() || here.take) {
+    TRAIN_RETURN_IF_ERROR(link_ ? link_->restore(here, own)
+                                : Status(failure("node 0 takes and gives no snapshots")));
+  }
+  return await_answers(std::move(awaited));
+}
+
+void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own) {
+  for (const auto& [place, launcher] : launchers_) {
+    self_->send(launcher.actor, StartRanks{.generation = generation_,
+                                           .memory_step = memory_step.value_or(-1),
+                                           .earlier = !own.before().empty(),
+                                           .buddy = snapshots_of(place + 1)});
+  }
+  if (link_) {
+    link_->keep(snapshots_of(1), own);
+  }
+}
+
+std::optional<std::int64_t> HeadNetwork::launcher_down(const caf::down_msg& down) {
+  for (const auto& [node, launcher] : launchers_) {
+    if (launcher.actor.address() == down.source) {
+      const std::int64_t lost = node;
+      launchers_.erase(node);
+      return lost;
+    }
+  }
+  std::erase_if(returned_,
+                [&down](const auto& one) { return one.second.actor.address() == down.source; });
+  return std::nullopt;
+}
+
+void HeadNetwork::tell_all(const GenerationOver& over) {
+  for (const auto* launchers : {&launchers_, &returned_}) {
+    for (const auto& [key, launcher] : *launchers) {
+      self_->send(launcher.actor, over);
+    }
+  }
+}
+
+void HeadNetwork::forget_all() {
+  launchers_.clear();
+  returned_.clear();
+}
+
+void HeadNetwork::go_on() {
+  tell_all({.again = true});
+  forget_all();
+}
+
+void HeadNetwork::end_nodes(std::int32_t exit_code) {
+  tell_all({.again = false, .exit_code = exit_code});
+  const auto deadline = Clock::now() + kNodesIdle;
+  while (!(launchers_.empty() && returned_.empty()) && Clock::now() < deadline) {
+    self_->receive(
+        [&](const NodeIdle& idle) {
+          launchers_.erase(place_of(members_, idle.node).value_or(-1));
+          returned_.erase(idle.node);
+        },
+        [&](const caf::down_msg& down) { launcher_down(down); }, caf::after(50ms) >> [] {});
+  }
+  forget_all();
+}
+
+Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel) {
+  auto address = interface_address(parallel.interface);
+  if (!address) {
+    return address.error();
+  }
+  return HeadDoor::Options{.address = std::move(address).value(),
+                           .port = static_cast<std::uint16_t>(parallel.port)};
+}
+
+}  // namespace train::actors

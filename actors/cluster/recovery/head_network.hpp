@@ -1,0 +1,116 @@
+#pragma once
+
+#include <caf/all.hpp>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/cluster/network/head_listener.hpp"
+#include "actors/cluster/network/system_config.hpp"
+#include "actors/cluster/recovery/buddy_link.hpp"
+#include "actors/cluster/recovery/membership.hpp"
+#include "actors/head/prepared_run.hpp"
+#include "actors/messages/cluster_messages.hpp"
+
+namespace train::actors {
+
+/// The head's end of one generation's control network: the actor system, the door that workers and
+/// launchers of other nodes come through, and those launchers.
+///
+/// Threading: the thread that opened it. Ownership: of the system; whatever its actors use has to
+/// outlive this.
+class HeadNetwork {
+ public:
+  /// Opens the door of `run`'s generation. Errors: those of make_credentials() and
+  /// HeadDoor::open().
+  [[nodiscard]] static Result<std::unique_ptr<HeadNetwork>> open(const PreparedRun& run);
+  /// Launchers that nothing was said to end with the code of a stopped run.
+  ~HeadNetwork();
+  HeadNetwork(const HeadNetwork&) = delete;
+  HeadNetwork& operator=(const HeadNetwork&) = delete;
+
+  [[nodiscard]] caf::actor_system& system() { return system_; }
+  /// Whom the cluster and the launchers talk to.
+  [[nodiscard]] caf::scoped_actor& self() { return self_; }
+  [[nodiscard]] const caf::actor& cluster() const { return cluster_; }
+  [[nodiscard]] const Endpoint& endpoint() const { return door_->endpoint(); }
+
+  /// Waits until the launchers of all other nodes that take part are there, at most until
+  /// `deadline` and until a signal, and a little for those of nodes that are back; now and then
+  /// says for whom.
+  [[nodiscard]] NodesMet meet(std::chrono::steady_clock::time_point deadline);
+  /// After meet() of fewer or others: these are all from here on; `members`: see PreparedRun. One
+  /// that has been lost since is missing().
+  void go_on_with(const std::vector<std::int64_t>& members);
+  /// Every other node takes its place in `run`, with room for its snapshots; `memory_step` and
+  /// `earlier`: see TakePlace. Blocks, until a node is lost. Errors (failure): one has no room.
+  [[nodiscard]] Status give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier);
+  /// After meet() of all: every node gets what it lacks of its ranks' snapshots of `step` back from
+  /// the next one, its buddy; blocks while bytes move, until a node is lost. Errors (failure): a
+  /// node that could not. REQUIRES: of each node, it or its buddy has that step.
+  [[nodiscard]] Status restore_memory(std::int64_t step, NodeMemory& own);
+  /// The place of a node whose launcher is not there any more; none: all are.
+  [[nodiscard]] std::optional<std::int64_t> missing() const;
+  /// Every node starts its ranks, from its snapshots in memory of `memory_step` or, if there is
+  /// none, as their assignment says. REQUIRES: the cluster is open.
+  void start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own);
+  /// For every down_msg: a launcher that has ended or cannot be reached is known no more. The place
+  /// of its node; none: that node does not take part, or it was somebody else.
+  std::optional<std::int64_t> launcher_down(const caf::down_msg& down);
+  /// The launcher of a node that comes while ranks run: one of a node that does not take part any
+  /// more waits until it can, if it is `welcome`, and is told to end if not; another has still to
+  /// be missed.
+  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher, bool welcome);
+  /// Nodes whose launchers wait so, as they were first numbered, ascending.
+  [[nodiscard]] std::vector<std::int64_t> returned() const;
+  /// There is no place for them: they are told to end.
+  void send_returned_away();
+  /// The launchers are to join the next generation, also those of nodes that are back; does not
+  /// wait.
+  void go_on();
+  /// They are to end, with `exit_code`; waits until none of their ranks runs, a few seconds at
+  /// most.
+  void end_nodes(std::int32_t exit_code);
+
+ private:
+  explicit HeadNetwork(const PreparedRun& run);
+  void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
+  Status open_door(const PreparedRun& run);
+  void tell_all(const GenerationOver& over);
+  void forget_all();
+  Status await_answers(std::set<std::int64_t> places);
+  /// Who is there now.
+  [[nodiscard]] NodesMet met() const;
+  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
+
+  std::vector<std::int64_t> members_;  // PreparedRun::members
+  const std::size_t awaited_;          // PreparedRun::nodes_awaited
+  const std::uint32_t generation_;
+  ControlConfig config_;
+  caf::actor_system system_;
+  caf::scoped_actor self_;
+  caf::actor cluster_;
+  struct Launcher {
+    caf::actor actor;
+    NodeSteps held;
+    std::string snapshots;  // where it takes them
+  };
+  /// Where the node at `place`, or for the last one node 0, takes them; empty: nowhere.
+  [[nodiscard]] std::string snapshots_of(std::int64_t place) const;
+  [[nodiscard]] Launcher introduced(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
+  std::map<std::int64_t, Launcher> launchers_;  // by place, as far as they are there
+  std::map<std::int64_t, Launcher> returned_;   // by node: of those that do not take part yet
+  std::unique_ptr<HeadDoor> door_;
+  std::unique_ptr<BuddyLink> link_;
+};
+
+/// Where the head listens by `parallel`. Errors (user): no such interface.
+[[nodiscard]] Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel);
+
+}  // namespace train::actors

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "checkpoint/memory_snapshots.hpp"
+#include "engine/collective/collective.hpp"
+#include "engine/rank/rank_engine.hpp"
+
+namespace train::actors {
+
+using SharedSnapshots = std::shared_ptr<const checkpoint::MemorySnapshots>;
+
+/// Whose ranks wrote the snapshot in memory that a run goes on from, and where it is.
+struct MemoryOrigin {
+  std::int64_t step = 0;
+  std::int64_t ranks = 1;
+  /// By node of those ranks: which node of those that go on has their snapshots.
+  std::vector<std::int32_t> holders;
+};
+
+/// As a message has them: "0,0,1". parse_holders() of another text: none, or those before what is
+/// no number.
+[[nodiscard]] std::string holders_text(const std::vector<std::int32_t>& holders);
+[[nodiscard]] std::vector<std::int32_t> parse_holders(const std::string& text);
+
+/// Where a rank finds the state to go on from in memory.
+struct MemoryStart {
+  MemoryOrigin origin;
+  std::vector<SharedSnapshots> here;  ///< Those that its own node has.
+};
+
+/// Fills what the engine's rank keeps from the snapshots of all nodes. A collective: every rank of
+/// the run calls it with the same origin, and they send each other what a node lacks. Who sends
+/// what follows from the origin and the plan, on every rank alike. `transport`: none, for one rank
+/// that has everything here. Blocks. Errors (failure): a snapshot is missing, or of another plan;
+/// a rank is lost.
+[[nodiscard]] Status restore_from_memory(const MemoryStart& start, engine::RankEngine& engine,
+                                         engine::Collectives* transport, std::uint32_t generation);
+
+}  // namespace train::actors

@@ -1,0 +1,221 @@
+#include "actors/cluster/recovery/node_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "actors/cluster/recovery/respawns.hpp"
+#include "base/check.hpp"
+#include "engine/optimizer/registry.hpp"
+
+namespace train::actors {
+namespace {
+
+using checkpoint::MemorySnapshots;
+
+HeldSteps steps_of(const SharedSnapshots& snapshots) {
+  return snapshots ? snapshots->whole_steps() : HeldSteps();
+}
+
+bool same_ranks(const MemorySnapshots::Layout& a, const MemorySnapshots::Layout& b) {
+  return a.plan_digest == b.plan_digest && a.first_rank == b.first_rank &&
+         a.shard_bytes == b.shard_bytes;
+}
+
+/// By node: the one that has its ranks' snapshots of `step`, it or the next. REQUIRES: one has.
+std::vector<std::int32_t> holders_of(std::span<const NodeSteps> nodes, std::int64_t step) {
+  std::vector<std::int32_t> holders;
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    const std::size_t holder = has_step(nodes[node].own, step) ? node : (node + 1) % nodes.size();
+    holders.push_back(static_cast<std::int32_t>(holder));
+  }
+  return holders;
+}
+
+Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, const char* mend) {
+  auto made = MemorySnapshots::create(layout);
+  if (!made) {
+    return user_error(
+        fmt::format("no room for two snapshots of each rank's state in memory: {}; set {}",
+                    made.error().message, mend));
+  }
+  return std::make_shared<const MemorySnapshots>(std::move(made).value());
+}
+
+}  // namespace
+
+bool keeps_in_memory(const RunPlan& plan) {
+  return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan);
+}
+
+bool has_buddies(const RunPlan& plan) {
+  return keeps_in_memory(plan) && plan.config.parallel.nodes > 1 &&
+         plan.config.recovery.buddy_snapshots;
+}
+
+std::int64_t memory_slots(const RunPlan& plan) {
+  const std::int64_t places = has_buddies(plan) ? 2 : 1;
+  return keeps_in_memory(plan) ? places * MemorySnapshots::kSlots : 0;
+}
+
+engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
+  return {.first = layout.first_rank,
+          .end = layout.first_rank + static_cast<std::int64_t>(layout.shard_bytes.size())};
+}
+
+MemorySnapshots::Layout memory_layout(const engine::RankEngine::Options& options,
+                                      const NodePlace& place) {
+  const auto plan = engine::plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
+  const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
+  const auto [first, end] = place.ranks(plan->ranks());
+  MemorySnapshots::Layout layout{.ranks = plan->ranks(),
+                                 .plan_digest = plan->digest(),
+                                 .first_rank = first,
+                                 .shard_bytes = {}};
+  for (std::int64_t rank = first; rank < end; ++rank) {
+    layout.shard_bytes.push_back(engine::node_bytes(*plan, *optimizer, rank, {first, end}));
+  }
+  return layout;
+}
+
+Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place, bool others) {
+  const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
+  const auto layout =
+      keeps ? memory_layout(plan.engine, place) : checkpoint::MemorySnapshots::Layout();
+  if (keeps && now_ && !(others && origin_) && same_ranks(now_->layout(), layout)) {
+    return {};
+  }
+  if (origin_ && before_.empty()) {
+    for (const SharedSnapshots& snapshots : {now_, buddy_}) {
+      if (snapshots) {
+        before_.push_back(snapshots);
+      }
+    }
+  }
+  now_.reset();  // gives its memory back before more is taken
+  buddy_.reset();
+  if (!keeps) {
+    return {};
+  }
+  auto made = make_snapshots(
+      layout, "recovery.snapshot_interval_steps = 0 to recover from checkpoints alone");
+  if (!made) {
+    return made.error();
+  }
+  now_ = std::move(made).value();
+  if (!has_buddies(plan)) {
+    return {};
+  }
+  NodePlace before = place;
+  before.node = (place.node + place.nodes - 1) % place.nodes;
+  made = make_snapshots(memory_layout(plan.engine, before),
+                        "recovery.buddy_snapshots = false to keep those of this node alone");
+  if (!made) {
+    return made.error();
+  }
+  buddy_ = std::move(made).value();
+  return {};
+}
+
+NodeSteps NodeMemory::held() const {
+  return {.own = steps_of(now_), .buddy = steps_of(buddy_), .earlier = earlier_step()};
+}
+
+std::int64_t NodeMemory::earlier_step() const {
+  return origin_ && !before_.empty() ? origin_->step : -1;
+}
+
+void NodeMemory::keep_only(std::optional<std::int64_t> step) {
+  for (const SharedSnapshots& snapshots : {now_, buddy_}) {
+    if (snapshots) {
+      snapshots->keep_only(step);
+    }
+  }
+}
+
+void NodeMemory::go_on_from(std::optional<std::int64_t> step, bool earlier) {
+  if (earlier && step && earlier_step() == *step) {
+    keep_only(std::nullopt);
+    return;
+  }
+  before_.clear();
+  origin_.reset();
+  if (now_ && step && !earlier) {
+    origin_ = MemoryOrigin{.step = *step, .ranks = now_->layout().ranks, .holders = {}};
+  }
+  keep_only(now_ && !earlier ? step : std::nullopt);
+}
+
+std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
+                                                  std::span<const NodeSteps> elsewhere) {
+  std::vector<NodeSteps> nodes = {held()};
+  nodes.insert(nodes.end(), elsewhere.begin(), elsewhere.end());
+  const auto step = newest_common(nodes, reported);
+  keep_only(step);
+  if (step && now_) {
+    before_.clear();
+    origin_ = {.step = *step, .ranks = now_->layout().ranks, .holders = holders_of(nodes, *step)};
+    return step;
+  }
+  // The generation with other numbers ended before its ranks had written all that they go on from.
+  const bool whole = origin_ && !before_.empty() && origin_->step <= reported &&
+                     std::all_of(origin_->holders.begin(), origin_->holders.end(), [&](auto node) {
+                       return nodes[static_cast<std::size_t>(node)].earlier == origin_->step;
+                     });
+  if (!whole) {
+    forget();
+    return std::nullopt;
+  }
+  return origin_->step;
+}
+
+void NodeMemory::returned_to_owners() {
+  if (origin_) {
+    std::iota(origin_->holders.begin(), origin_->holders.end(), 0);
+  }
+}
+
+void NodeMemory::renumber_holders(std::span<const std::int32_t> now) {
+  if (origin_) {
+    for (std::int32_t& holder : origin_->holders) {
+      holder = now[static_cast<std::size_t>(holder)];
+    }
+  }
+}
+
+void NodeMemory::forget() {
+  origin_.reset();
+  before_.clear();
+  keep_only(std::nullopt);
+}
+
+void NodeMemory::settle() {
+  if (before_.empty() || !now_ || !origin_) {
+    return;
+  }
+  const auto has = [this](const SharedSnapshots& snapshots) {
+    const HeldSteps steps = snapshots->sealed_steps();
+    return !steps.empty() && steps.front() >= origin_->step;
+  };
+  // A buddy that cannot be reached does not keep this node's memory taken for ever.
+  const bool has_gone_on = has(now_) && !now_->has_sealed(origin_->step);
+  if (has_gone_on || (has(now_) && (!buddy_ || has(buddy_)))) {
+    before_.clear();
+  }
+}
+
+std::optional<MemoryStart> NodeMemory::start() const {
+  if (!origin_) {
+    return std::nullopt;
+  }
+  MemoryStart start{.origin = *origin_, .here = before_};
+  if (before_.empty() && now_) {
+    start.here.push_back(now_);
+  }
+  return start;
+}
+
+}  // namespace train::actors

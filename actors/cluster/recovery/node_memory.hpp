@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/recovery/membership.hpp"
+#include "actors/cluster/recovery/memory_restore.hpp"
+#include "actors/head/run_plan.hpp"
+#include "base/result.hpp"
+#include "checkpoint/memory_snapshots.hpp"
+#include "engine/rank/node_rows.hpp"
+#include "engine/rank/rank_engine.hpp"
+
+namespace train::actors {
+
+/// The snapshots in memory of this node's ranks, from generation to generation. Held by the
+/// launcher of each node; while ranks run only they write. The head says which one all go on from.
+class NodeMemory {
+ public:
+  /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet, and for
+  /// those of the node before if this is its buddy. What the ranks go on from stays readable.
+  /// `others`: other nodes take part than had it, so what is in the room now is not what belongs
+  /// there, even if ranks have the same numbers. Errors (user): too little memory; names the key.
+  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place, bool others = false);
+
+  /// The steps of which all ranks are whole here. REQUIRES: no rank runs.
+  [[nodiscard]] NodeSteps held() const;
+  /// On the head, after the end of a generation: where the next can go on, the newest_common() step
+  /// of this node and those `elsewhere`, or else NodeSteps::earlier if whoever then had something
+  /// still has it; other snapshots are given up. REQUIRES: no rank runs.
+  [[nodiscard]] std::optional<std::int64_t> look_back(std::int64_t reported,
+                                                      std::span<const NodeSteps> elsewhere = {});
+  /// Other snapshots than of `step` are given up, so that there is room for those that are missing.
+  /// REQUIRES: no rank runs.
+  void keep_only(std::optional<std::int64_t> step);
+  /// On the head, after look_back(): every node has its own ranks' snapshots again.
+  void returned_to_owners();
+  /// On the head, after look_back(): the nodes that hold them have other numbers now. `now`: by
+  /// their number until now. REQUIRES: it has those of all holders.
+  void renumber_holders(std::span<const std::int32_t> now);
+  /// On another node: the ranks go on from `step`, other snapshots are given up; none: all are.
+  /// `earlier`: from that of held().earlier, if this node has it. REQUIRES: no rank runs.
+  void go_on_from(std::optional<std::int64_t> step, bool earlier = false);
+  /// What look_back() found is of no use.
+  void forget();
+  /// Once the ranks have written what they go on from to current(), as they do before they train,
+  /// and this node keeps it for the node before, before() is given up. Cheap.
+  void settle();
+
+  /// What look_back() found, if it is not forgotten.
+  [[nodiscard]] std::optional<MemoryStart> start() const;
+  /// Where the ranks write; none: the run keeps no snapshots in memory.
+  [[nodiscard]] const SharedSnapshots& current() const { return now_; }
+  /// The room for snapshots of the node before; none: this node is nobody's buddy.
+  [[nodiscard]] const SharedSnapshots& buddy() const { return buddy_; }
+  /// Of the ranks to go on from, if their numbers were others: of this node, and of the one before.
+  [[nodiscard]] const std::vector<SharedSnapshots>& before() const { return before_; }
+
+ private:
+  [[nodiscard]] std::int64_t earlier_step() const;
+
+  SharedSnapshots now_;
+  SharedSnapshots buddy_;
+  std::vector<SharedSnapshots> before_;
+  std::optional<MemoryOrigin> origin_;
+};
+
+/// Whether the ranks of this run keep snapshots in memory: it may recover from them.
+[[nodiscard]] bool keeps_in_memory(const RunPlan& plan);
+
+/// Whether each node keeps the snapshots of the node before it, too.
+[[nodiscard]] bool has_buddies(const RunPlan& plan);
+
+/// How many times a node of the run keeps each shard that it has room for: its own, and as a buddy
+/// those of another node. 0: the run keeps no snapshots in memory.
+[[nodiscard]] std::int64_t memory_slots(const RunPlan& plan);
+
+/// Whose snapshots they are.
+[[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);
+
+/// What each rank of the node has to have room for.
+[[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(
+    const engine::RankEngine::Options& options, const NodePlace& place);
+
+}  // namespace train::actors

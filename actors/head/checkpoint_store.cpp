@@ -1,0 +1,321 @@
+#include "actors/head/checkpoint_store.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/signal_watcher.hpp"
+#include "engine/rank/host_state.hpp"
+#include "storage/files/atomic_file.hpp"
+
+namespace train::actors {
+
+namespace fs = std::filesystem;
+
+std::string CheckpointHome::unique_tag() {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("{}-{}", job != nullptr && *job != '\0' ? job : std::to_string(::getpid()),
+                     now / std::chrono::milliseconds(1));
+}
+
+Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& options) {
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.project));
+  if (options.places.two()) {
+    if (options.new_run) {
+      TRAIN_RETURN_IF_ERROR(storage::remove_tree(options.places.local));
+    }
+    TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.local));
+  }
+  auto home = std::unique_ptr<CheckpointHome>(new CheckpointHome(options));
+  home->tag_ = options.surroundings.make_tag();
+  TRAIN_RETURN_IF_ERROR(home->open_index());
+  return home;
+}
+
+Status CheckpointHome::open_index() {
+  auto index = options_.surroundings.open_index(options_.index, options_.places.project);
+  if (!index) {
+    return index.error();
+  }
+  index_.emplace(std::move(index).value());
+  const checkpoint::ReconcileReport& report = index_->index.report();
+  if (report.rebuilt && !index_->index.entries().empty()) {
+    log_warning(fmt::format("index_rebuilt {}", report.reason));
+  }
+  for (const std::string& name : report.adopted) {
+    log_info(fmt::format("checkpoint_adopted {}", name));
+  }
+  return {};
+}
+
+void CheckpointHome::log_unless(const Status& status, std::string_view what) {
+  if (!status) {
+    log_warning(fmt::format("{} {}", what, status.error().message));
+  }
+}
+
+Result<checkpoint::SearchReport> CheckpointHome::search_project() {
+  auto found = checkpoint::find_newest(options_.places.project);
+  const auto placed = checkpoint::list_checkpoints(options_.places.project);
+  if (!placed) {
+    return placed.error();
+  }
+  // What was set aside is no longer in place, whatever the search came to.
+  for (const checkpoint::IndexEntry& entry : index_->index.committed()) {
+    const auto there = std::find_if(placed->begin(), placed->end(),
+                                    [&](const auto& one) { return one.step == entry.step; });
+    if (there == placed->end()) {
+      TRAIN_RETURN_IF_ERROR(index_->index.set_aside(entry.step, "damaged"));
+    }
+  }
+  return found;
+}
+
+Result<checkpoint::SearchReport> CheckpointHome::search_local() {
+  if (!options_.places.two()) {
+    return checkpoint::SearchReport{};
+  }
+  if (!options_.one_node) {
+    TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.places.local));
+    return checkpoint::SearchReport{};
+  }
+  return checkpoint::find_newest(options_.places.local);
+}
+
+Status CheckpointHome::reopen() {
+  drafts_.clear();
+  published_.clear();
+  index_.reset();
+  tag_ = options_.surroundings.make_tag();
+  return open_index();
+}
+
+Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
+  using Start = std::optional<checkpoint::Candidate>;
+  const auto project = search_project();
+  const auto local = search_local();
+  for (const auto* report : {&project, &local}) {
+    if (!*report && report->error().kind == ErrorKind::user) {
+      return report->error();
+    }
+    for (const std::string& line : *report ? (*report)->set_aside : std::vector<std::string>()) {
+      log_warning(fmt::format("checkpoint_set_aside {}", line));
+    }
+  }
+  const checkpoint::FoundCheckpoint* published =
+      project && project->newest ? &*project->newest : nullptr;
+  const checkpoint::FoundCheckpoint* own = local && local->newest ? &*local->newest : nullptr;
+  if (published == nullptr && own == nullptr) {
+    if (project && local) {
+      settle_local(std::nullopt);
+      return Start();
+    }
+    return project ? local.error()
+           : local ? project.error()
+                   : failure(fmt::format("{}; {}", project.error().message, local.error().message));
+  }
+  for (const auto* report : {&project, &local}) {
+    if (!*report) {
+      log_warning(fmt::format("checkpoints_damaged {}", report->error().message));
+    }
+  }
+  const std::int64_t published_step = published != nullptr ? published->candidate.step : -1;
+  if (own != nullptr && own->candidate.step > published_step) {
+    publish_leftover(*own);
+  } else if (own != nullptr && (own->candidate.step < published_step ||
+                                own->manifest_digest != published->manifest_digest)) {
+    own = nullptr;
+  }
+  settle_local(own != nullptr ? std::optional(own->candidate.step) : std::nullopt);
+  const checkpoint::FoundCheckpoint& start = own != nullptr ? *own : *published;
+  compare_kernels(start);
+  return Start(start.candidate);
+}
+
+/// Only in the local place: an end that came before it could be published.
+void CheckpointHome::publish_leftover(const checkpoint::FoundCheckpoint& found) {
+  const std::int64_t step = found.candidate.step;
+  const StopOnSignal signals;  // who waits for the end of the run waits for no copy
+  storage::RsyncOptions rsync = options_.surroundings.rsync;
+  rsync.stop = signals.token();
+  const Status published = [&]() -> Status {
+    TRAIN_RETURN_IF_ERROR(
+        checkpoint::publish_local(options_.places, tag_, found.candidate, found.manifest, rsync));
+    TRAIN_RETURN_IF_ERROR(
+        index_->index.commit(checkpoint::entry_of(found.manifest, found.manifest_digest)));
+    return event("published", fmt::format("step={} left by an earlier start", step));
+  }();
+  if (published) {
+    log_info(
+        fmt::format("checkpoint_published step={} from {}", step, found.candidate.path.string()));
+    retire_old();
+  } else {
+    log_warning(fmt::format("checkpoint_not_published step={} {}; going on from the local one",
+                            step, published.error().message));
+  }
+}
+
+/// The local place keeps what the run goes on from, and nothing else under a checkpoint's name.
+void CheckpointHome::settle_local(std::optional<std::int64_t> kept) {
+  std::vector<checkpoint::Candidate> local;
+  if (options_.places.two() && options_.one_node) {
+    auto found = checkpoint::list_checkpoints(options_.places.local);
+    log_unless(found ? Status() : Status(found.error()), "local_checkpoint_left");
+    local = found ? std::move(*found) : local;
+  }
+  for (const checkpoint::Candidate& candidate : local) {
+    if (candidate.step != kept) {
+      log_unless(checkpoint::retire(options_.places.local, candidate.step),
+                 "local_checkpoint_left");
+    }
+  }
+  std::vector<std::int64_t> noted;
+  for (const auto& [step, note] : index_->index.notes()) {
+    if (step != kept) {
+      noted.push_back(step);
+    }
+  }
+  for (const std::int64_t step : noted) {
+    log_unless(index_->index.abandon(step), "index_incomplete");
+  }
+}
+
+void CheckpointHome::compare_kernels(const checkpoint::FoundCheckpoint& start) {
+  const checkpoint::ManifestFields& fields = start.manifest.fields;
+  if (fields.kernel_set != options_.fields.kernel_set) {
+    log_warning(
+        fmt::format("kernel_set_changed saved with {}, running on {}: results agree to "
+                    "rounding, not to the bit",
+                    fields.kernel_set, options_.fields.kernel_set));
+  }
+}
+
+Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
+  const auto manifest = checkpoint::read_manifest(directory);
+  if (!manifest) {
+    return manifest.error();
+  }
+  engine::HostState state(engine.device(), engine.state_views());
+  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views()));
+  state.store();
+  engine.settle_restored();
+  return {};
+}
+
+Status CheckpointHome::note(std::int64_t step, checkpoint::CheckpointState state) {
+  return index_->index.note(step, state);
+}
+
+Result<checkpoint::ManifestDraft> CheckpointHome::draft(std::int64_t step,
+                                                        const std::vector<ShardWritten>& shards) {
+  checkpoint::ManifestFields fields = options_.fields;
+  fields.step = step;
+  fields.tokens = step * options_.tokens_per_step;
+  fields.index_head = index_->index.head();
+  std::uint64_t digest = 0;
+  std::vector<checkpoint::ShardRecord> records;
+  for (const ShardWritten& shard : shards) {
+    digest += shard.weights_digest;
+    auto record = checkpoint::parse_shard(shard.record);
+    if (!record) {
+      return record.error();
+    }
+    records.push_back(std::move(record).value());
+  }
+  fields.weights_digest = fmt::format("{:016x}", digest);
+  return checkpoint::draft_manifest(fields, records);
+}
+
+Result<std::string> CheckpointHome::seal(std::int64_t step,
+                                         const std::vector<ShardWritten>& shards) {
+  auto made = draft(step, shards);
+  if (!made) {
+    return made.error();
+  }
+  return drafts_.insert_or_assign(step, std::move(made).value()).first->second.text;
+}
+
+Result<WrittenCheckpoint> CheckpointHome::publish(std::int64_t step,
+                                                  const std::vector<ShardWritten>& shards) {
+  if (!drafts_.contains(step)) {  // one place
+    TRAIN_RETURN_IF_ERROR(seal(step, shards));
+  }
+  checkpoint::ManifestDraft made = std::move(drafts_.extract(step).mapped());
+  auto incoming = checkpoint::IncomingCheckpoint::of_ranks(options_.places.project, tag_, step);
+  const auto outcome = incoming.publish(std::move(made));
+  if (!outcome) {
+    return outcome.error();
+  }
+  const checkpoint::IndexEntry entry =
+      checkpoint::entry_of(outcome->manifest, outcome->manifest_digest);
+  published_.insert_or_assign(step, entry);
+  return WrittenCheckpoint{.directory = outcome->path.string(), .size_bytes = entry.size_bytes};
+}
+
+Status CheckpointHome::record(std::int64_t step) {
+  const auto entry = published_.extract(step);
+  TRAIN_CHECK(!entry.empty(), "step {} was not published here", step);
+  TRAIN_RETURN_IF_ERROR(index_->index.commit(entry.mapped()));
+  log_unless(event("saved", fmt::format("step={}", step)), "index_incomplete");
+  retire_old();
+  return {};
+}
+
+void CheckpointHome::retire_old() {
+  const auto old = checkpoint::to_retire(index_->index.committed(), options_.keep);
+  for (const std::int64_t step : old) {
+    const Status retired = [&]() -> Status {
+      TRAIN_RETURN_IF_ERROR(checkpoint::retire(options_.places.project, step));
+      return index_->index.retire(step);
+    }();
+    log_unless(retired, fmt::format("checkpoint_not_retired step={}", step));
+  }
+}
+
+Status CheckpointHome::discard(std::int64_t step, bool local) {
+  drafts_.erase(step);
+  const Status removed =
+      storage::remove_tree(checkpoint::incoming_path(options_.places.project, tag_, step));
+  const Status noted =
+      local ? note(step, checkpoint::CheckpointState::local) : index_->index.abandon(step);
+  return removed ? noted : removed;
+}
+
+Status CheckpointHome::journal(std::span<const checkpoint::StepRecord> steps) {
+  std::vector<checkpoint::StepRecord> records(steps.begin(), steps.end());
+  for (checkpoint::StepRecord& record : records) {
+    record.tokens = record.step * options_.tokens_per_step;
+  }
+  return index_->index.log_steps(records);
+}
+
+Status CheckpointHome::event(std::string_view kind, std::string_view text) {
+  return index_->index.log_event(kind, text);
+}
+
+IndexWork CheckpointHome::index_work() {
+  IndexWork work;
+  work.note = [this](std::int64_t step, checkpoint::CheckpointState state) {
+    return note(step, state);
+  };
+  if (options_.places.two()) {
+    work.seal = [this](std::int64_t step, const auto& shards) { return seal(step, shards); };
+  }
+  work.publish = [this](std::int64_t step, const auto& shards) { return publish(step, shards); };
+  work.record = [this](std::int64_t step) { return record(step); };
+  work.discard = [this](std::int64_t step, bool local) { return discard(step, local); };
+  work.journal = [this](std::span<const checkpoint::StepRecord> steps) { return journal(steps); };
+  work.evaluated = [this](std::int64_t step, double loss) {
+    return index_->index.evaluated(step, loss);
+  };
+  work.event = [this](std::string_view kind, std::string_view text) { return event(kind, text); };
+  return work;
+}
+
+}  // namespace train::actors

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/head/index_actor.hpp"
+#include "base/result.hpp"
+#include "checkpoint/index/index.hpp"
+#include "checkpoint/layout.hpp"
+#include "checkpoint/locations.hpp"
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/reader.hpp"
+#include "checkpoint/retention.hpp"
+#include "checkpoint/writer.hpp"
+#include "engine/rank/rank_engine.hpp"
+
+namespace train::actors {
+
+/// The checkpoints of a run on disk, with their index: the head's view of both places.
+///
+/// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
+/// the rest on the disk stream. All calls block. REQUIRES: the run's lock is held.
+class CheckpointHome {
+ public:
+  /// Unique among all starts that may ever share a directory.
+  [[nodiscard]] static std::string unique_tag();
+
+  /// What a simulation puts in the place of RocksDB, the clock and rsync.
+  struct Surroundings {
+    std::function<Result<checkpoint::OpenedIndex>(const std::filesystem::path& index,
+                                                  const std::filesystem::path& checkpoints)>
+        open_index = checkpoint::open_index;
+    std::function<std::string()> make_tag = unique_tag;
+    storage::RsyncOptions rsync = {};  ///< `stop` apart.
+  };
+
+  struct Options {
+    checkpoint::Places places;
+    std::filesystem::path index;
+    checkpoint::RetentionRule keep;
+    std::int64_t tokens_per_step = 0;
+    checkpoint::ManifestFields fields;  ///< Step, tokens and digests are filled in per checkpoint.
+    /// The local place holds whole checkpoints: all ranks are on this node.
+    bool one_node = true;
+    /// The run begins: what its local place holds is of one that was erased.
+    bool new_run = false;
+    Surroundings surroundings = {};
+  };
+
+  /// Opens the index; a damaged one is made anew from the manifests (logged).
+  static Result<std::unique_ptr<CheckpointHome>> open(const Options& options);
+
+  /// Where to go on: the newest whole checkpoint, if there is one; its directory is in the local
+  /// place if that has it, too. A newer one that is only there is published first. Damaged ones
+  /// are set aside and logged, leftovers of killed runs removed, in both places.
+  /// Errors: there were checkpoints and none is whole (failure; says what each place has).
+  Result<std::optional<checkpoint::Candidate>> find_start();
+
+  /// As a new start would: drops what is known of saves under way, and compares the index with what
+  /// is there. REQUIRES: the ranks that made them have ended. Errors: those of open().
+  Status reopen();
+
+  /// All of it for the index actor; borrows this.
+  [[nodiscard]] IndexWork index_work();
+
+  // What index_work() is made of.
+  Status note(std::int64_t step, checkpoint::CheckpointState state);
+  /// The text of the manifest, which publish() will use as well.
+  Result<std::string> seal(std::int64_t step, const std::vector<ShardWritten>& shards);
+  /// Makes a checkpoint of the shards in incoming_path(project, tag(), step).
+  Result<WrittenCheckpoint> publish(std::int64_t step, const std::vector<ShardWritten>& shards);
+  /// Records what was published, then retires by the rule. That one could not be retired is logged.
+  Status record(std::int64_t step);
+  Status discard(std::int64_t step, bool local);
+  Status journal(std::span<const checkpoint::StepRecord> steps);
+
+  /// Adds to the events of the run.
+  Status event(std::string_view kind, std::string_view text);
+  /// Tells this start's unpublished checkpoints from leftovers of others.
+  [[nodiscard]] const std::string& tag() const { return tag_; }
+  [[nodiscard]] const checkpoint::Places& places() const { return options_.places; }
+
+ private:
+  explicit CheckpointHome(const Options& options) : options_(options) {}
+  Status open_index();
+  Result<checkpoint::ManifestDraft> draft(std::int64_t step,
+                                          const std::vector<ShardWritten>& shards);
+  Result<checkpoint::SearchReport> search_project();
+  Result<checkpoint::SearchReport> search_local();
+  void publish_leftover(const checkpoint::FoundCheckpoint& found);
+  void settle_local(std::optional<std::int64_t> kept);
+  void compare_kernels(const checkpoint::FoundCheckpoint& start);
+  void retire_old();
+  void log_unless(const Status& status, std::string_view what);
+
+  Options options_;
+  std::optional<checkpoint::OpenedIndex> index_;
+  std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not published yet.
+  std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not recorded yet.
+  std::string tag_;
+};
+
+/// Fills what the engine's rank keeps from the checkpoint in `directory`. Blocks. Errors: those of
+/// checkpoint::restore().
+Status restore_rank(const std::filesystem::path& directory, engine::RankEngine& engine);
+
+}  // namespace train::actors

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <caf/fwd.hpp>
+#include <cstdint>
+#include <memory>
+
+#include "actors/handles.hpp"
+#include "actors/head/run_report.hpp"
+#include "actors/head/status_file.hpp"
+#include "actors/train/rank_runtime.hpp"
+#include "actors/train/wait_board.hpp"
+
+namespace train::actors {
+
+/// What the observer watches for, and where it tells.
+struct Observing {
+  std::int64_t ranks = 0;
+  std::uint32_t generation = 0;
+  std::int64_t stall_ns = 5'000'000'000;       ///< watchdog.stall_s; 0: says nothing of stalls.
+  std::shared_ptr<WaitBoard> waits = {};       ///< Of the launcher's actors.
+  std::shared_ptr<RunReport> report = {};      ///< Knows the progress.
+  std::shared_ptr<kernels::Stream> disk = {};  ///< That publishes checkpoints.
+  std::shared_ptr<StatusFile> status = {};     ///< None: no status is written.
+};
+
+/// Keeps what every rank last said of itself, and looks at it once in kWatchPeriod.
+///
+///   RankObserved -> kept, ObservationTaken
+///   CheckStalls (itself) -> a stall (StallChain) that has lasted stall_ns is logged as one line,
+///     "stalled ...", once, or again when somebody else has become the cause; its end as
+///     "stall_over ...". Work on a stream that has ended by itself is no news until it lasts twice
+///     as long. The status is written on a stream of its own, unless that still writes the one
+///     before.
+///   RankLost -> what was stalled before that, if it has not been said
+/// It only reports; it never ends anything, and nobody depends on it.
+[[nodiscard]] ObserverActor spawn_observer(caf::actor_system& system, const Observing& observing,
+                                           StreamKind stream);
+
+}  // namespace train::actors

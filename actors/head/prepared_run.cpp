@@ -1,0 +1,193 @@
+#include "actors/head/prepared_run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "actors/train/rank_setup.hpp"
+#include "base/log.hpp"
+#include "configs/field_table.hpp"
+#include "engine/model/model_shape.hpp"
+#include "engine/optimizer/registry.hpp"
+#include "engine/rank/run_device.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr double kPeakSeconds = 0.15;  // of measuring the GEMM peak at the start
+
+CheckpointHome::Options home_options(const configs::RunConfig& config,
+                                     const RunDirectory& directory,
+                                     const CheckpointHome::Surroundings& surroundings) {
+  checkpoint::ManifestFields fields;
+  fields.lanes = config.batch.lanes;
+  fields.micro_batch = config.batch.micro_batch;
+  fields.kernel_set = engine::kernel_set_name(config.runtime.device);
+  fields.config_text = configs::to_toml(config);
+  const configs::CheckpointSection& section = config.checkpoint;
+  return {.places = find_places(directory.root, section.local_dir),
+          .index = directory.index(),
+          .keep = {.keep_last = section.keep_last,
+                   .keep_every = section.keep_every,
+                   .keep_best = section.keep_best},
+          .tokens_per_step = tokens_per_step(config),
+          .fields = std::move(fields),
+          .one_node = config.parallel.nodes == 1,
+          .new_run = !directory.existed,
+          .surroundings = surroundings};
+}
+
+// Threads that compute on this node, all ranks together.
+int node_threads(const configs::RunConfig& config) {
+  const std::int64_t ranks =
+      std::max<std::int64_t>(1, config.parallel.ranks / config.parallel.nodes);
+  const auto all = static_cast<int>(ranks) * threads_per_rank(config.runtime.threads, ranks);
+  return std::min(all, resolve_threads(0));
+}
+
+std::vector<std::string> unit_names(const engine::RankEngine::Options& options) {
+  const auto plan = engine::plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
+  std::vector<std::string> names;
+  for (const auto& unit : plan->units()) {
+    names.push_back(unit.name);
+  }
+  return names;
+}
+
+/// What is left of run.steps_per_job after generations of ranks that were lost; 0: all.
+std::int64_t steps_left_of_job(const PreparedRun& run) {
+  const std::int64_t steps = run.config().run.steps_per_job;
+  return steps > 0 ? run.job_first_step + steps - run.first_step() : 0;
+}
+
+/// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
+/// earlier generations of ranks that are in the report; none: this is the first.
+Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
+                  std::span<const NodeSteps> elsewhere = {}) {
+  const auto checkpoint = run.home->find_start();
+  if (!checkpoint) {
+    return checkpoint.error();
+  }
+  run.checkpoint = *checkpoint;
+  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
+  const auto kept = reported ? run.memory.look_back(*reported, elsewhere) : std::nullopt;
+  if (kept && *kept < saved) {
+    run.memory.forget();
+  }
+  const std::int64_t step = run.first_step();
+  if (step > 0) {
+    log_info(fmt::format("resumed step={} from {}", step,
+                         run.memory.start() ? "memory" : run.checkpoint->path.string()));
+  }
+  run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
+  return {};
+}
+
+/// Whether a checkpoint that was due before the run's first step is not there.
+bool save_missed(const PreparedRun& run) {
+  const std::int64_t interval = run.config().checkpoint.interval_steps;
+  const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
+  return interval > 0 && run.first_step() / interval * interval > saved;
+}
+
+}  // namespace
+
+std::int64_t PreparedRun::first_step() const {
+  if (const auto start = memory.start()) {
+    return start->origin.step;
+  }
+  return checkpoint ? checkpoint->step : 0;
+}
+
+bool PreparedRun::nothing_to_do() const {
+  return first_step() >= config().run.steps &&
+         (config().eval.interval_steps == 0 || !evaluation_missed);
+}
+
+Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
+                                const CheckpointHome::Surroundings& surroundings) {
+  auto directory = open_run_directory(plan.config, fresh);
+  if (!directory) {
+    return directory.error();
+  }
+  auto home = CheckpointHome::open(home_options(plan.config, *directory, surroundings));
+  if (!home) {
+    return home.error();
+  }
+  PreparedRun run{.plan = std::move(plan),
+                  .directory = std::move(directory).value(),
+                  .home = std::move(home).value(),
+                  .checkpoint = {},
+                  .memory = {},
+                  .place = {}};
+  TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
+  run.job_first_step = run.first_step();
+  return run;
+}
+
+double measure_peak_flops(const configs::RunConfig& config) {
+  const std::string& device = config.runtime.device;
+  const double peak = engine::measure_peak_flops(device, config.precision.compute,
+                                                 node_threads(config), kPeakSeconds);
+  if (device == "cpu" || config.parallel.transport == "inproc" || config.parallel.ranks == 1) {
+    return peak;
+  }
+  engine::release_device(device);  // The ranks are processes of their own, with a device each.
+  return peak * static_cast<double>(config.parallel.ranks / config.parallel.nodes);
+}
+
+Status find_start_again(PreparedRun& run, std::int64_t reported,
+                        std::span<const NodeSteps> elsewhere) {
+  TRAIN_RETURN_IF_ERROR(run.home->reopen());
+  return find_start(run, reported, elsewhere);
+}
+
+Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
+  const engine::RankEngine::Options& options = run.plan.engine;
+  return RunReport::open(
+      {.directory = run.directory.root,
+       .first_step = run.first_step(),
+       .total_steps = options.total_steps,
+       .log_interval = run.config().run.log_interval_steps,
+       .tokens_per_step = tokens_per_step(run.config()),
+       .flops_per_token = engine::flops_per_token(options.shape, options.seq_len),
+       .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
+       .bytes_per_token = run.plan.dataset.bytes_per_token(),
+       .units = unit_names(options),
+       .optimizer = engine::make_optimizer(options.optimizer, options.total_steps),
+       .tensorboard = run.config().run.tensorboard,
+       .terminal = isatty(STDOUT_FILENO) != 0,
+       .out = stdout});
+}
+
+HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
+                     std::shared_ptr<kernels::Stream> disk) {
+  IndexWork index = run.home->index_work();
+  index.first_step = run.first_step();
+  return {
+      .report = std::move(report),
+      .disk = std::move(disk),
+      .index = std::move(index),
+      .program = {.first_step = run.first_step(),
+                  .total_steps = run.config().run.steps,
+                  .steps_per_job = steps_left_of_job(run),
+                  .eval_interval = run.config().eval.interval_steps,
+                  .checkpoint_interval = run.config().checkpoint.interval_steps,
+                  .evaluation_missed = run.evaluation_missed,
+                  .first_step_saved = run.checkpoint && run.checkpoint->step == run.first_step(),
+                  .save_missed = save_missed(run)},
+      .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),
+                .local_place = run.home->places().local.string()},
+      .waits = std::make_shared<WaitBoard>(),
+      .observing = {.ranks = run.config().parallel.ranks,
+                    .generation = run.generation,
+                    .stall_ns = run.config().watchdog.stall_s * 1'000'000'000,
+                    .status = run.status}};
+}
+
+}  // namespace train::actors

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/recovery/node_memory.hpp"
+#include "actors/head/checkpoint_store.hpp"
+#include "actors/head/run_directory.hpp"
+#include "actors/head/run_plan.hpp"
+#include "actors/head/status_file.hpp"
+#include "actors/training_system.hpp"
+
+namespace train::actors {
+
+/// A run that is ready to start: everything but its ranks and actors. Held by the launcher.
+struct PreparedRun {
+  RunPlan plan;
+  RunDirectory directory;
+  std::unique_ptr<CheckpointHome> home;
+  std::optional<checkpoint::Candidate> checkpoint;  ///< To go on from; none: initial weights.
+  NodeMemory memory;                                ///< Or from here, if it has a start.
+  bool evaluation_missed = false;                   ///< Of the first step, before the stop.
+  std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
+  double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
+  NodePlace place;                                  ///< The head's, among those that take part.
+  std::vector<std::int64_t> members = {0};  ///< Nodes that take part, as they were first numbered.
+  std::int64_t ranks_at_start = 1;          ///< Of all nodes, when all took part,
+  std::int64_t nodes_at_start = 1;          ///< which were so many.
+  std::size_t nodes_awaited = 0;            ///< That do not take part yet and are to come.
+  bool profile = false;                     ///< Record what ran when.
+  std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
+  std::shared_ptr<StatusFile> status = {};  ///< Where the run says how it is; none: nowhere.
+
+  [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
+  [[nodiscard]] std::int64_t first_step() const;
+  [[nodiscard]] bool nothing_to_do() const;
+};
+
+/// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking.
+/// Errors: those of the parts; each is one line.
+[[nodiscard]] Result<PreparedRun> prepare_run(
+    RunPlan plan, bool fresh, const CheckpointHome::Surroundings& surroundings = {});
+
+/// The GEMM peak of all ranks of this node together, for the report. Blocks while it measures.
+[[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);
+
+/// Finds again where to go on, after ranks have ended in disorder: from the newest snapshot in
+/// memory, local or published checkpoint; `reported`: steps that the run's report has; `elsewhere`:
+/// what other nodes have in memory. REQUIRES: no rank runs any more. Blocking. Errors: those of
+/// CheckpointHome.
+[[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported,
+                                      std::span<const NodeSteps> elsewhere = {});
+
+[[nodiscard]] Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run);
+
+/// The launcher's actors of this run; `disk` publishes its checkpoints. Borrows `run`.
+[[nodiscard]] HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
+                                   std::shared_ptr<kernels::Stream> disk);
+
+}  // namespace train::actors

@@ -1,0 +1,155 @@
+#include "actors/head/run_directory.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/log.hpp"
+#include "configs/field_table.hpp"
+#include "configs/load_config.hpp"
+#include "storage/files/atomic_file.hpp"
+
+namespace train::actors {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Keys that decide the result: a resumed run must agree on them. run.steps may grow (with a
+// warning); data.dir may move, its tokens are what counts.
+bool decides_result(const configs::Field& field) {
+  static constexpr std::array<std::string_view, 6> kSections = {
+      "model", "batch", "optimizer", "schedule", "precision", "train"};
+  for (const std::string_view section : kSections) {
+    if (field.section == section) {
+      return true;
+    }
+  }
+  const std::string key = field.key();
+  return key == "run.seed" || key == "data.sequence_length" || key == "data.order" ||
+         key == "data.seed";
+}
+
+Status same_run(const fs::path& file, const configs::RunConfig& config) {
+  const auto before = configs::load_config(file.string());
+  if (!before) {
+    return user_error(
+        fmt::format("{}; {} is not a run that this version can resume: choose "
+                    "another run.name or start anew with --fresh",
+                    before.error().message, file.parent_path().string()));
+  }
+  for (const configs::Field& field : configs::all_fields()) {
+    const std::string old_value = configs::toml_value(field, *before);
+    const std::string new_value = configs::toml_value(field, config);
+    if (old_value != new_value && decides_result(field)) {
+      return user_error(fmt::format(
+          "{}: {} was {} when this run began and is {} now; set it back, choose another run.name, "
+          "or start anew with --fresh",
+          file.string(), field.key(), old_value, new_value));
+    }
+  }
+  if (before->run.steps != config.run.steps) {
+    log_warning(
+        fmt::format("run.steps was {} and is {} now; the learning-rate schedule follows "
+                    "the new length from here on",
+                    before->run.steps, config.run.steps));
+  }
+  return {};
+}
+
+fs::path free_name(const fs::path& wanted) {
+  fs::path candidate = wanted;
+  std::error_code ignored;  // an unreadable parent is reported when the directory is created
+  for (int number = 2; fs::exists(candidate, ignored); ++number) {
+    candidate = wanted;
+    candidate += fmt::format("-{}", number);
+  }
+  return candidate;
+}
+
+// The hidden name of a file that a killed process was writing.
+bool is_leftover(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with(".config.toml.tmp-") || name.starts_with(".metrics.jsonl.tmp-");
+}
+
+// What the job that `actortrain submit` made has written before the run began.
+bool is_of_the_job(const fs::path& path) { return path.filename().string().starts_with("slurm-"); }
+
+bool is_foreign(const fs::path& root) {
+  std::error_code error;
+  if (fs::exists(root / "config.toml", error)) {
+    return false;
+  }
+  for (const auto& entry : fs::directory_iterator(root, error)) {
+    if (entry.path().filename() != "run.lock" && !is_leftover(entry.path()) &&
+        !is_of_the_job(entry.path())) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// REQUIRES: the run's lock is held, so nobody is writing these.
+Status remove_leftovers(const fs::path& root) {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(root, error)) {
+    if (is_leftover(entry.path())) {
+      leftovers.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : leftovers) {
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(path));
+  }
+  return {};
+}
+
+}  // namespace
+
+fs::path profile_directory(const fs::path& root) { return root / "profile"; }
+
+fs::path run_root(const configs::RunConfig& config) {
+  return fs::path(config.run.dir) / config.run.name;
+}
+
+Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh) {
+  const fs::path wanted = run_root(config);
+  const fs::path root = fresh ? free_name(wanted) : wanted;
+  std::error_code error;
+  if (fs::exists(root, error) && !fs::is_directory(root, error)) {
+    return user_error(
+        fmt::format("{}: is a file, not a run directory; choose another run.name", root.string()));
+  }
+  const Error foreign = user_error(
+      fmt::format("{}: holds files but no run (no config.toml); choose another run.name or run.dir",
+                  root.string()));
+  // Before the lock, so that nothing is put into a directory that is not ours.
+  if (!fs::exists(root / "run.lock", error) && is_foreign(root)) {
+    return foreign;
+  }
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(root));
+  auto lock = storage::FileLock::acquire(root);
+  if (!lock) {
+    return lock.error();
+  }
+  if (is_foreign(root)) {
+    return foreign;
+  }
+  TRAIN_RETURN_IF_ERROR(remove_leftovers(root));
+  RunDirectory directory{.root = root, .lock = std::move(lock).value()};
+  directory.existed = fs::exists(directory.config_file(), error);
+  if (directory.existed) {
+    TRAIN_RETURN_IF_ERROR(same_run(directory.config_file(), config));
+  }
+  configs::RunConfig stored = config;
+  stored.run.name = root.filename().string();  // so that the stored file resumes this very run
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(
+      directory.config_file(), configs::to_toml(stored, configs::Origins::shown)));
+  return directory;
+}
+
+}  // namespace train::actors

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "storage/files/file_lock.hpp"
+
+namespace train::actors {
+
+/// The directory of one run, locked against a second process for as long as this lives.
+struct RunDirectory {
+  std::filesystem::path root;
+  storage::FileLock lock;
+  bool existed = false;  ///< A run of this name had begun before.
+
+  [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
+  [[nodiscard]] std::filesystem::path index() const { return root / "index"; }
+  [[nodiscard]] std::filesystem::path config_file() const { return root / "config.toml"; }
+};
+
+/// Where the profile of the run in `root` lies: rank-<r>.json, trace.json, summary.json.
+[[nodiscard]] std::filesystem::path profile_directory(const std::filesystem::path& root);
+
+/// <run.dir>/<run.name>.
+[[nodiscard]] std::filesystem::path run_root(const configs::RunConfig& config);
+
+/// Creates or re-opens <run.dir>/<run.name>. With `fresh` the first free name of <run.name>,
+/// <run.name>-2, -3 ... is created, and nothing that exists is touched.
+/// Errors (user): not writable; in use; the directory holds something else, or a run whose model,
+/// data cut, batch, optimizer, schedule or seed differ (names the first key, both values and the
+/// mend).
+[[nodiscard]] Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh);
+
+}  // namespace train::actors

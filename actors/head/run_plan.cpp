@@ -1,0 +1,193 @@
+#include "actors/head/run_plan.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+#include "engine/model/model_shape.hpp"
+#include "engine/rank/memory_prediction.hpp"
+#include "engine/rank/run_device.hpp"
+
+namespace train::actors {
+namespace {
+
+engine::InitScheme init_scheme(const std::string& name) {
+  if (name == "karpathy_gpt2") {
+    return engine::InitScheme::karpathy_gpt2;
+  }
+  return name == "standard" ? engine::InitScheme::standard : engine::InitScheme::scaled_gpt;
+}
+
+configs::RunConfig resolved(configs::RunConfig config, const engine::ModelShape& shape) {
+  config.model.layers = shape.layers;
+  config.model.heads = shape.heads;
+  config.model.head_dim = shape.head_dim;
+  config.model.embedding_dim = shape.embedding_dim;
+  config.model.mlp_hidden = shape.mlp_hidden;
+  config.model.vocab_size = shape.vocab_size;
+  return config;
+}
+
+/// What parallel.transport "auto" means for this run.
+configs::RunConfig with_transport(configs::RunConfig config) {
+  configs::ParallelSection& parallel = config.parallel;
+  if (parallel.transport == "auto") {
+    const bool devices = config.runtime.device != "cpu" && parallel.ranks > 1;
+    parallel.transport = devices ? "nccl" : "gloo";
+  }
+  return config;
+}
+
+}  // namespace
+
+int resolve_threads(std::int64_t requested) {
+  if (requested > 0) {
+    return static_cast<int>(requested);
+  }
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
+    return 1;
+  }
+  return std::max(1, CPU_COUNT(&allowed));
+}
+
+Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& config,
+                                                   std::int64_t dataset_vocab) {
+  const auto shape = engine::resolve_shape(config.model, dataset_vocab);
+  if (!shape) {
+    return shape.error();
+  }
+  return engine::RankEngine::Options{
+      .shape = *shape,
+      .init = {.seed = config.run.seed,
+               .scheme = init_scheme(config.model.init_scheme),
+               .init_std = config.model.init_std},
+      .batch = config.batch,
+      .optimizer = config.optimizer,
+      .schedule = config.schedule,
+      .parallel = config.parallel,
+      .precision = config.precision,
+      .memory = config.memory,
+      .train = config.train,
+      .seq_len = config.data.sequence_length,
+      .total_steps = config.run.steps,
+      .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
+      .diagnostics_interval = config.run.log_interval_steps,
+      .knows_bf16 = engine::knows_bf16(config.runtime.device)};
+}
+
+Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
+                                           std::int64_t vocab_size) {
+  return storage::TokenDataset::open(config.data.dir,
+                                     {.sequence_length = config.data.sequence_length,
+                                      .vocab_size = vocab_size,
+                                      .need_validation = config.eval.interval_steps > 0});
+}
+
+Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(const configs::RunConfig& config,
+                                                               const storage::TokenSplit& train) {
+  if (config.data.order != "dstar") {
+    return std::shared_ptr<const storage::DstarOrder>();
+  }
+  std::vector<storage::DstarOrder::File> files;
+  for (std::size_t file = 0; file < train.file_count(); ++file) {
+    files.push_back({train.path(file), train.tokens_of(file)});
+  }
+  auto order = storage::DstarOrder::make(
+      files, {.seed = config.data.seed,
+              .sequence_length = static_cast<std::uint64_t>(config.data.sequence_length),
+              .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)});
+  if (!order) {
+    return order.error();
+  }
+  return std::make_shared<const storage::DstarOrder>(std::move(order).value());
+}
+
+Result<RunPlan> plan_run(const configs::RunConfig& given) {
+  const configs::RunConfig config = with_transport(given);
+  const auto facts = storage::read_dataset_facts(config.data.dir);
+  if (!facts) {
+    return facts.error();
+  }
+  auto options = engine_options(config, facts->vocab_size.value_or(0));
+  if (!options) {
+    return options.error();
+  }
+  const auto plan = engine::plan_of(*options);
+  if (!plan) {
+    return plan.error();
+  }
+  TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
+  auto dataset = open_dataset(config, options->shape.vocab_size);
+  if (!dataset) {
+    return dataset.error();
+  }
+  if (const auto order = dstar_order(config, dataset->train()); !order) {
+    return order.error();
+  }
+  return RunPlan{.config = resolved(config, options->shape),
+                 .engine = std::move(options).value(),
+                 .dataset = std::move(dataset).value(),
+                 .plan_digest = plan->digest()};
+}
+
+std::int64_t tokens_per_step(const configs::RunConfig& config) {
+  return config.batch.lanes * config.batch.micro_batch * config.data.sequence_length;
+}
+
+std::string describe_plan(const RunPlan& plan) {
+  const configs::RunConfig& config = plan.config;
+  const engine::ModelShape& shape = plan.engine.shape;
+  const engine::ParameterCount parameters = engine::count_parameters(shape);
+  const double flops = engine::flops_per_token(shape, plan.engine.seq_len);
+  const engine::MemoryPlan memory = engine::plan_memory(plan.engine);
+  const std::int64_t step_tokens = tokens_per_step(config);
+  const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
+  const auto epoch = static_cast<double>(plan.dataset.train().sequences()) *
+                     static_cast<double>(config.data.sequence_length);
+  std::string text;
+  const auto row = [&text](const char* what, const std::string& value) {
+    text += fmt::format("{:<22} {}\n", what, value);
+  };
+  row("model", fmt::format("{}: {} layers, {} heads of {}, width {}, MLP {}, vocabulary {}",
+                           config.model.arch, shape.layers, shape.heads, shape.head_dim,
+                           shape.embedding_dim, shape.mlp_hidden, shape.vocab_size));
+  row("parameters", fmt::format("{} ({} without embedding and head)", parameters.total,
+                                parameters.non_embedding()));
+  row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));
+  row("steps", fmt::format("{}", config.run.steps));
+  row("tokens per step",
+      fmt::format("{} ({} lanes x {} sequences x {})", step_tokens, config.batch.lanes,
+                  config.batch.micro_batch, config.data.sequence_length));
+  row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
+                            config.data.dir));
+  row("FLOPs of the run", format_count(tokens * flops));
+  row("memory: parameters", format_bytes(memory.parameters_bytes));
+  row("memory: gradients", format_bytes(memory.gradients_bytes));
+  row("memory: optimizer", format_bytes(memory.optimizer_bytes));
+  row("memory: lane sums", format_bytes(memory.lane_sums_bytes));
+  row("memory: gathered", format_bytes(memory.gathered_bytes));
+  row("memory: transfers", format_bytes(memory.transfer_bytes));
+  row("memory: activations", format_bytes(memory.activations_bytes));
+  row("memory: buffers", format_bytes(memory.buffers_bytes));
+  const std::size_t state = memory.parameters_bytes + memory.optimizer_bytes;
+  row("memory: staging",
+      fmt::format("{} (up to 2 snapshots, while saving)", format_bytes(2 * state)));
+  row("memory: total", format_bytes(memory.total_bytes() + 2 * state));
+  if (config.runtime.device != "cpu") {
+    row("memory: of the device", format_bytes(memory.device_bytes()));
+    row("memory: of the host", format_bytes(memory.offloaded_bytes + 2 * state));
+  }
+  row("checkpoint", fmt::format("{} each", format_bytes(state)));
+  row("ranks", fmt::format("{}, strategy {} (memory is that of one rank)", config.parallel.ranks,
+                           config.parallel.strategy));
+  row("threads", fmt::format("{}", resolve_threads(config.runtime.threads)));
+  return text;
+}
+
+}  // namespace train::actors

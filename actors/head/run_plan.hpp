@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "engine/rank/rank_engine.hpp"
+#include "storage/tokens/dstar_order.hpp"
+#include "storage/tokens/token_dataset.hpp"
+
+namespace train::actors {
+
+/// Everything a run needs to know before memory is allocated or a directory is touched.
+struct RunPlan {
+  configs::RunConfig config;  ///< With every dimension of the model written out.
+  engine::RankEngine::Options engine;
+  storage::TokenDataset dataset;
+  std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
+  /// The run began on several nodes. A rank that is the only one left is then still a process of
+  /// its own, and nodes can come back.
+  bool spread = false;
+};
+
+/// Of all lanes together.
+[[nodiscard]] std::int64_t tokens_per_step(const configs::RunConfig& config);
+
+/// The tokens of a run. Errors: those of TokenDataset::open.
+[[nodiscard]] Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
+                                                         std::int64_t vocab_size);
+
+/// The order of data.order = "dstar"; null in the order of lanes. Reads nothing.
+/// Errors (user): a file of `train` has less than one batch.
+[[nodiscard]] Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(
+    const configs::RunConfig& config, const storage::TokenSplit& train);
+
+/// Opens the data and applies every rule. Blocks on the disk (no tokens are read).
+/// Errors: user_error naming file or key.
+[[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
+
+/// The engine's options of a configuration, for a vocabulary of `dataset_vocab` (0: unknown).
+[[nodiscard]] Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& config,
+                                                                 std::int64_t dataset_vocab);
+
+/// Compute threads: `requested`, or all cores this process may use.
+[[nodiscard]] int resolve_threads(std::int64_t requested);
+
+/// What `--dry-run` prints: parameters, FLOPs per token, memory by kind, steps and tokens.
+[[nodiscard]] std::string describe_plan(const RunPlan& plan);
+
+}  // namespace train::actors

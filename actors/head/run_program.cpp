@@ -1,0 +1,63 @@
+#include "actors/head/run_program.hpp"
+
+#include <utility>
+
+namespace train::actors {
+
+RunProgram::RunProgram(const Options& options)
+    : options_(options),
+      step_(options.first_step),
+      saved_(options.first_step > 0 && options.first_step_saved) {
+  // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
+  // not wait for it; a new run starts with a measured loss.
+  evaluated_ = options.first_step > 0 && !options.evaluation_missed;
+}
+
+bool RunProgram::due(std::int64_t interval) const {
+  return step_ >= options_.total_steps || (interval > 0 && step_ % interval == 0);
+}
+
+NumberedCommand RunProgram::give(RunCommand command, std::int64_t step) {
+  return {.command = command, .sequence = sequence_++, .step = step};
+}
+
+std::optional<NumberedCommand> RunProgram::next() {
+  if (stopped_) {
+    return std::nullopt;
+  }
+  if (poisoned_) {
+    if (const std::int64_t step = std::exchange(*poisoned_, -1); step >= 0) {
+      return give(RunCommand::find_nonfinite, step);
+    }
+    stopped_ = true;
+    return give(RunCommand::stop, step_);
+  }
+  if (!stop_early_ && !evaluated_ && options_.eval_interval > 0 && due(options_.eval_interval)) {
+    evaluated_ = true;
+    return give(RunCommand::evaluate, step_);
+  }
+  const bool missed = options_.save_missed && step_ == options_.first_step;
+  const bool save_due =
+      options_.saves && (stop_early_ || job_over() || missed || due(options_.checkpoint_interval));
+  if (!saved_ && step_ > 0 && save_due) {
+    saved_ = true;
+    return give(RunCommand::snapshot, step_);
+  }
+  if (!further_steps()) {
+    stopped_ = true;
+    return give(RunCommand::stop, step_);
+  }
+  evaluated_ = false;
+  saved_ = false;
+  return give(RunCommand::train_step, step_++);
+}
+
+void RunProgram::stop_early() { stop_early_ = true; }
+
+void RunProgram::stop_poisoned(std::int64_t step) {
+  if (!poisoned_) {
+    poisoned_ = step;
+  }
+}
+
+}  // namespace train::actors

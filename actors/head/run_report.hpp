@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/messages/event_messages.hpp"
+#include "base/result.hpp"
+#include "engine/optimizer/optimizer.hpp"
+#include "storage/tensorboard_writer.hpp"
+
+namespace train::actors {
+
+struct ReportOptions {
+  std::filesystem::path directory;  ///< The run's.
+  std::int64_t first_step = 0;      ///< Steps already done (resume).
+  std::int64_t total_steps = 0;
+  std::int64_t log_interval = 1;  ///< A metrics line every this many steps.
+  std::int64_t tokens_per_step = 0;
+  double flops_per_token = 0.0;
+  double peak_flops = 0.0;                     ///< Measured GEMM peak, for MFU; 0: unknown.
+  std::optional<double> bytes_per_token = {};  ///< For bits per byte.
+  std::vector<std::string> units = {};         ///< Names, for the norms of their gradients.
+  std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
+  bool tensorboard = true;
+  bool terminal = false;  ///< A live line instead of plain ones.
+  std::FILE* out = nullptr;
+};
+
+/// Whether the metrics of the run in `directory` hold the evaluation after `step`. Blocks.
+[[nodiscard]] bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step);
+
+/// How far a run has come, for those who ask while it is on.
+struct RunProgress {
+  std::int64_t step = 0;
+  double tokens_per_second = 0.0;  ///< Moving average; 0: no step of this start is done.
+  std::int64_t step_ns = 0;        ///< Steady clock: when the newest step was done.
+  std::int64_t saved_step = -1;    ///< Newest checkpoint of this start; -1: none.
+  std::int64_t saved_ns = 0;       ///< Steady clock.
+  std::string saved_directory = {};
+  std::string save_failure = {};  ///< Of the newest save; empty: it succeeded.
+};
+
+/// Writes metrics.jsonl, TensorBoard events and the progress line of one run.
+///
+/// Threading: one owner at a time (the report stream); progress() from any thread. Every other call
+/// blocks on the disk.
+/// Errors: the first one is kept and returned by every later call; the run goes on.
+class RunReport {
+ public:
+  /// Opens metrics.jsonl for appending. On a resume lines of steps after `first_step` are dropped
+  /// (they will be computed again), and a torn last line.
+  static Result<std::unique_ptr<RunReport>> open(const ReportOptions& options);
+  ~RunReport();
+  RunReport(const RunReport&) = delete;
+  RunReport& operator=(const RunReport&) = delete;
+
+  Status step(const StepFinished& event, std::int64_t now_ns);
+  Status evaluation(const EvaluationFinished& event, std::int64_t now_ns);
+  void checkpoint(const CheckpointWritten& event);
+  void checkpoint_failed(const CheckpointFailed& event);
+  /// Ends the live line.
+  void close();
+  [[nodiscard]] RunProgress progress() const;
+
+ private:
+  explicit RunReport(const ReportOptions& options) : options_(options) {}
+  Status append(const std::string& line);
+  Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
+  Status unit_norms(const StepFinished& event);
+  Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
+  void show(const StepFinished& event);
+  void print_line(const std::string& text);
+
+  ReportOptions options_;
+  int metrics_ = -1;
+  std::optional<storage::TensorboardWriter> tensorboard_;
+  std::int64_t last_ns_ = 0;
+  double tokens_per_second_ = 0.0;  ///< Of the newest step.
+  double smoothed_ = 0.0;           ///< Tokens per second, moving average.
+  bool live_line_ = false;
+  std::optional<Error> failure_ = {};
+  mutable std::mutex progress_mutex_;
+  RunProgress progress_;
+};
+
+}  // namespace train::actors

@@ -1,0 +1,106 @@
+#include "actors/train/batch_actor.hpp"
+
+#include <caf/all.hpp>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/supervision.hpp"
+
+namespace train::actors {
+namespace {
+
+struct BatchState {
+  static inline const char* name = "batch";
+  ConnectBatch peers;
+  std::deque<engine::LaneWork> wanted;
+  std::vector<std::int32_t> free_slots;
+  std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> slots;
+  std::int64_t step = -1;
+};
+
+using BatchSelf = BatchActor::stateful_pointer<BatchState>;
+
+void read_on_stream(BatchSelf self, const RankContext& context, const engine::LaneWork& work) {
+  context->input->mark({.what = "read tokens",
+                        .step = work.step,
+                        .unit = -1,
+                        .lane = static_cast<std::int32_t>(work.lane)});
+  // Raw pointer to the runtime: its streams are drained before it goes.
+  context->input->enqueue([peers = self->state.peers, runtime = context.get(), work] {
+    if (const Status status = runtime->read_lane(work); !status.ok()) {
+      caf::anon_send(peers.rank,
+                     WorkFailed{status.error().message, status.error().exit_code(), false});
+    } else if (work.purpose == engine::LanePurpose::evaluate) {
+      caf::anon_send(peers.evaluator, LaneReady{work});
+    } else {
+      caf::anon_send(peers.rank, LaneReady{work});
+    }
+  });
+}
+
+void read_wanted(BatchSelf self, const RankContext& context) {
+  BatchState& state = self->state;
+  while (!state.wanted.empty() && !state.free_slots.empty()) {
+    engine::LaneWork work = state.wanted.front();
+    state.wanted.pop_front();
+    work.slot = state.free_slots.back();
+    state.free_slots.pop_back();
+    state.step = work.step;
+    read_on_stream(self, context, work);
+  }
+  state.slots->in_use(context->engine->options().lane_slots -
+                      static_cast<std::int64_t>(state.free_slots.size()));
+  if (state.wanted.empty()) {
+    state.wait->end();
+  } else {
+    state.wait->begin("a free lane slot", state.wanted.front().step);
+  }
+}
+
+void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& message) {
+  const engine::LaneSchedule& lanes = context->lanes(message.purpose);
+  for (std::int64_t round = 0; round < lanes.rounds(); ++round) {
+    if (const auto lane = lanes.lane(context->rank, round)) {
+      self->state.wanted.push_back({.purpose = message.purpose,
+                                    .step = message.step,
+                                    .lane = *lane,
+                                    .slot = -1,
+                                    .round = round,
+                                    .command = message.command});
+    }
+  }
+  read_wanted(self, context);
+}
+
+BatchActor::behavior_type batch(BatchSelf self, RankContext context, WaitBoard::Line wait,
+                                WaitBoard::Credits slots) {
+  report_exceptions(self, "batch", [self] { return self->state.step; });
+  self->state.wait = wait;
+  self->state.slots = slots;
+  for (std::int32_t slot = context->engine->options().lane_slots; slot-- > 0;) {
+    self->state.free_slots.push_back(slot);
+  }
+  return {
+      [self](const ConnectBatch& peers) { self->state.peers = peers; },
+      [self, context](const PrepareLanes& message) { want_lanes(self, context, message); },
+      [self, context](const BatchSlotFree& message) {
+        self->state.free_slots.push_back(message.slot);
+        read_wanted(self, context);
+      },
+  };
+}
+
+}  // namespace
+
+BatchActor spawn_batch(caf::actor_system& system, const RankContext& context) {
+  return system.spawn(
+      batch, context, context->waits.add("batch"),
+      context->waits.add_credits("lane slots", context->engine->options().lane_slots));
+}
+
+}  // namespace train::actors

@@ -1,0 +1,240 @@
+#include "actors/train/buffers_actor.hpp"
+
+#include <caf/all.hpp>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "actors/messages/collective_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lease_messages.hpp"
+#include "actors/supervision.hpp"
+#include "engine/sharding/buffer_reservations.hpp"
+
+namespace train::actors {
+namespace {
+
+using WeightsPromise = caf::typed_response_promise<WeightsLeased>;
+using LeafPromise = caf::typed_response_promise<LeafLeased>;
+
+struct BuffersState {
+  static inline const char* name = "buffers";
+  std::deque<OpenCommand> commands;       // the first one is open
+  std::optional<engine::LeaseBook> book;  // of it
+  std::deque<std::pair<LeaseWeights, WeightsPromise>> weights_wanted;
+  std::deque<std::pair<LeaseLeaf, LeafPromise>> leaves_wanted;
+  std::vector<bool> stale;  // by group: its refresh is under way
+  CollectiveActor collective;
+  std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> gathers;
+};
+
+using BuffersSelf = BuffersActor::stateful_pointer<BuffersState>;
+
+struct Buffers {
+  BuffersSelf self;
+  RankContext context;
+
+  [[nodiscard]] BuffersState& state() const { return self->state; }
+  [[nodiscard]] bool is_open(std::uint64_t command) const {
+    return !state().commands.empty() && state().commands.front().sequence == command;
+  }
+  void open(const OpenCommand& command) const;
+  void begin_front() const;
+  void proceed() const;
+  void start_gathers() const;
+  void answer_weights() const;
+  void answer_leaves() const;
+  void refresh(std::uint64_t command) const;
+  void close_if_finished() const;
+  [[nodiscard]] bool has(const LeaseWeights& lease) const;
+};
+
+bool has_leases(engine::CommandKind kind) {
+  return kind == engine::CommandKind::train_step || kind == engine::CommandKind::evaluate ||
+         kind == engine::CommandKind::diagnose;
+}
+
+void Buffers::open(const OpenCommand& command) const {
+  if (!has_leases(command.kind)) {
+    return;
+  }
+  state().commands.push_back(command);
+  if (state().commands.size() == 1) {
+    begin_front();
+  }
+  proceed();  // also where the one before is over: nobody else may ever ask
+}
+
+void Buffers::begin_front() const {
+  const OpenCommand& command = state().commands.front();
+  state().book.emplace(context->engine->plan(), context->engine->schedule(command.kind),
+                       command.kind, context->rank);
+  for (const auto& [lease, promise] : state().weights_wanted) {
+    if (lease.command == command.sequence && lease.gather >= 0) {
+      state().book->want(lease.gather);
+    }
+  }
+  // Weights go out only when the update before has run.
+  context->compute->notify([me = caf::actor_cast<BuffersActor>(self), sequence = command.sequence] {
+    caf::anon_send(me, WeightsSettled{sequence});
+  });
+}
+
+void Buffers::start_gathers() const {
+  const OpenCommand command = state().commands.front();
+  for (const std::int32_t gather : state().book->start_gathers()) {
+    const auto& lease =
+        context->engine->schedule(command.kind).gathers()[static_cast<std::size_t>(gather)];
+    const engine::CollectiveOp* op =
+        context->collectives.find(command.kind, engine::CollectiveKind::gather,
+                                  static_cast<std::int32_t>(lease.group), gather);
+    TRAIN_CHECK(op != nullptr, "no gather {} in command {}", gather, command.sequence);
+    self->request(state().collective, caf::infinite,
+                  RequestCollective{context->identity(*op, command.sequence)})
+        .then([buffers = *this, gather](const CollectiveFinished&) {
+          buffers.state().book->gathered(gather);
+          buffers.proceed();
+        });
+  }
+}
+
+bool Buffers::has(const LeaseWeights& lease) const {
+  if (lease.gather < 0) {
+    return !state().stale[lease.group];
+  }
+  return is_open(lease.command) && state().book->ready(lease.gather);
+}
+
+void Buffers::answer_weights() const {
+  auto& wanted = state().weights_wanted;
+  for (auto one = wanted.begin(); one != wanted.end();) {
+    if (has(one->first)) {
+      one->second.deliver(WeightsLeased{});
+      one = wanted.erase(one);
+    } else {
+      ++one;
+    }
+  }
+}
+
+void Buffers::answer_leaves() const {
+  auto& wanted = state().leaves_wanted;
+  for (auto one = wanted.begin(); one != wanted.end();) {
+    const LeaseLeaf& lease = one->first;
+    if (is_open(lease.command) &&
+        state().book->gradient_free(lease.group, lease.sync, lease.leaf)) {
+      one->second.deliver(LeafLeased{});
+      one = wanted.erase(one);
+    } else {
+      ++one;
+    }
+  }
+}
+
+void Buffers::proceed() const {
+  if (state().commands.empty()) {
+    return;
+  }
+  for (const std::int32_t gather : state().book->take_ended()) {
+    context->engine->keep_for_backward(*context->compute, state().commands.front().kind, gather);
+  }
+  start_gathers();
+  state().gathers->in_use(state().book->gathers_out());
+  answer_weights();
+  answer_leaves();
+  if (!state().weights_wanted.empty()) {
+    state().wait->begin("gathered weights", -1);
+  } else if (!state().leaves_wanted.empty()) {
+    state().wait->begin("a gradient leaf", -1);
+  } else {
+    state().wait->end();
+  }
+  close_if_finished();
+}
+
+void Buffers::close_if_finished() const {
+  if (state().book->finished() && state().commands.size() > 1) {
+    state().commands.pop_front();
+    begin_front();
+    proceed();
+  }
+}
+
+void Buffers::refresh(std::uint64_t command) const {
+  const auto& plan = context->engine->plan();
+  for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+    const engine::CollectiveOp* op =
+        context->collectives.find(engine::CommandKind::train_step, engine::CollectiveKind::refresh,
+                                  static_cast<std::int32_t>(group));
+    if (op == nullptr) {
+      continue;
+    }
+    state().stale[group] = true;
+    self->request(state().collective, caf::infinite,
+                  RequestCollective{context->identity(*op, command)})
+        .then([buffers = *this, group](const CollectiveFinished&) {
+          buffers.state().stale[group] = false;
+          buffers.proceed();
+        });
+  }
+}
+
+BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext context,
+                                             WaitBoard::Line wait, WaitBoard::Credits gathers) {
+  report_exceptions(self, "buffers", [self] {
+    return self->state.commands.empty() ? std::int64_t{-1} : self->state.commands.front().step;
+  });
+  self->state.wait = wait;
+  self->state.gathers = gathers;
+  self->state.stale.assign(context->engine->plan().groups().size(), false);
+  const Buffers buffers{self, context};
+  return {
+      [self](const ConnectBuffers& peers) { self->state.collective = peers.collective; },
+      [buffers](const OpenCommand& command) { buffers.open(command); },
+      [buffers](const WeightsSettled& message) {
+        if (buffers.is_open(message.command)) {  // else it had nothing to gather and is over
+          buffers.state().book->settle();
+          buffers.proceed();
+        }
+      },
+      [buffers](const LeaseWeights& lease) -> WeightsPromise {
+        auto promise = buffers.self->make_response_promise<WeightsLeased>();
+        buffers.state().weights_wanted.emplace_back(lease, promise);
+        if (lease.gather >= 0 && buffers.is_open(lease.command)) {
+          buffers.state().book->want(lease.gather);
+        }
+        buffers.proceed();
+        return promise;
+      },
+      [buffers](const LeaseLeaf& lease) -> LeafPromise {
+        auto promise = buffers.self->make_response_promise<LeafLeased>();
+        buffers.state().leaves_wanted.emplace_back(lease, promise);
+        buffers.proceed();
+        return promise;
+      },
+      [buffers](const VisitEnqueued& message) {
+        TRAIN_CHECK(buffers.is_open(message.command), "command {} is not open", message.command);
+        buffers.state().book->visited(message.visit);
+        buffers.proceed();
+      },
+      [buffers](const GradientPacked& message) {
+        if (buffers.is_open(message.command)) {
+          buffers.state().book->packed(message.group, message.sync);
+          buffers.proceed();
+        }
+      },
+      [buffers](const RefreshWeights& message) { buffers.refresh(message.command); },
+  };
+}
+
+}  // namespace
+
+BuffersActor spawn_buffers(caf::actor_system& system, const RankContext& context) {
+  return system.spawn(buffers_behavior, context, context->waits.add("buffers"),
+                      context->waits.add_credits("gather buffers",
+                                                 engine::gather_buffers(context->engine->plan())));
+}
+
+}  // namespace train::actors

@@ -1,0 +1,91 @@
+#include "actors/train/evaluator_actor.hpp"
+
+#include <caf/all.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/supervision.hpp"
+#include "actors/train/lane_driver.hpp"
+
+namespace train::actors {
+namespace {
+
+struct EvaluatorState {
+  static inline const char* name = "evaluator";
+  ConnectEvaluator peers;
+  LaneDriver driver;
+  RunEvaluation current;
+  std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> lanes;
+};
+
+using EvaluatorSelf = EvaluatorActor::stateful_pointer<EvaluatorState>;
+
+void pump(EvaluatorSelf self) {
+  while (const auto work = self->state.driver.launch()) {
+    self->send(self->state.peers.first_layer, ForwardLane{*work});
+  }
+  self->state.lanes->in_use(self->state.driver.in_flight());
+  if (self->state.driver.wants_tokens()) {
+    self->state.wait->begin("tokens of an evaluation lane", self->state.current.step);
+  } else {
+    self->state.wait->end();
+  }
+}
+
+void lane_enqueued(EvaluatorSelf self, const RankContext& context, const engine::LaneWork& work) {
+  context->compute->notify([me = caf::actor_cast<EvaluatorActor>(self), work] {
+    caf::anon_send(me, LaneFinished{work});
+  });
+  self->state.driver.enqueued();
+  if (self->state.driver.all_enqueued()) {
+    self->state.wait->end();
+    self->send(self->state.peers.rank, EvaluationEnqueued{self->state.current.sequence});
+  } else {
+    pump(self);
+  }
+}
+
+EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
+                                        WaitBoard::Line wait, WaitBoard::Credits credits) {
+  report_exceptions(self, "evaluator", [self] { return self->state.current.step - 1; });
+  self->state.wait = wait;
+  self->state.lanes = credits;
+  return {
+      [self](const ConnectEvaluator& peers) { self->state.peers = peers; },
+      [self, context](const RunEvaluation& message) {
+        self->state.current = message;
+        const auto lanes = context->lanes(engine::LanePurpose::evaluate).lanes_of(context->rank);
+        self->state.driver.start(static_cast<std::int64_t>(lanes.size()));
+        if (lanes.empty()) {  // more ranks than lanes: this one only takes part in collectives
+          self->send(self->state.peers.rank, EvaluationEnqueued{message.sequence});
+          return;
+        }
+        // A lane carries the index of a step, an evaluation comes after one.
+        self->send(self->state.peers.batch,
+                   PrepareLanes{engine::LanePurpose::evaluate, message.step - 1, message.sequence});
+        pump(self);
+      },
+      [self](const LaneReady& message) {
+        self->state.driver.ready(message.work);
+        pump(self);
+      },
+      [self, context](const LaneEnqueued& message) { lane_enqueued(self, context, message.work); },
+      [self](const LaneFinished& message) {
+        self->send(self->state.peers.batch, BatchSlotFree{message.work.slot});
+        self->state.driver.finished();
+        pump(self);
+      },
+  };
+}
+
+}  // namespace
+
+EvaluatorActor spawn_evaluator(caf::actor_system& system, const RankContext& context) {
+  return system.spawn(evaluator, context, context->waits.add("evaluator"),
+                      context->waits.add_credits("evaluation lanes", LaneDriver::kLanesInFlight));
+}
+
+}  // namespace train::actors

@@ -1,0 +1,240 @@
+#include "actors/train/layer_actor.hpp"
+
+#include <caf/all.hpp>
+#include <cstdint>
+#include <utility>
+
+#include "actors/messages/collective_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/messages/lease_messages.hpp"
+#include "actors/supervision.hpp"
+#include "engine/sharding/buffer_reservations.hpp"
+
+namespace train::actors {
+namespace {
+
+struct LayerState {
+  static inline const char* name = "layer";
+  ConnectLayer peers;
+  std::int64_t step = -1;
+};
+
+using LayerSelf = LayerActor::stateful_pointer<LayerState>;
+using engine::CollectiveKind;
+using engine::LanePurpose;
+using engine::LaneWork;
+
+engine::CommandKind command_of(LanePurpose purpose) {
+  switch (purpose) {
+    case LanePurpose::train:
+      return engine::CommandKind::train_step;
+    case LanePurpose::evaluate:
+      return engine::CommandKind::evaluate;
+    case LanePurpose::probe:
+      return engine::CommandKind::diagnose;
+  }
+  return engine::CommandKind::stop;
+}
+
+/// The handlers' work, as functions of (self, context, unit).
+struct Layer {
+  LayerSelf self;
+  RankContext context;
+  std::size_t unit = 0;
+  std::size_t group = 0;
+  bool lends_weights = false;
+  bool lends_leaves = false;
+
+  [[nodiscard]] const ConnectLayer& peers() const { return self->state.peers; }
+  [[nodiscard]] const engine::ShardPlan& plan() const { return context->engine->plan(); }
+  /// The unit with which the backward pass completes its group; it answers for the group.
+  [[nodiscard]] bool completes_group() const { return plan().groups()[group].first_unit() == unit; }
+  [[nodiscard]] std::size_t visit_of(const LaneWork& work, bool backward) const;
+
+  template <class Then>
+  void with_weights(const LaneWork& work, std::size_t visit, Then then) const;
+  template <class Then>
+  void with_leaf(const LaneWork& work, std::size_t visit, Then then) const;
+  void report_visit(const LaneWork& work, std::size_t visit) const;
+  void forward(const LaneWork& work) const;
+  void enqueue_forward(const LaneWork& work, std::size_t visit) const;
+  void backward(const LaneWork& work) const;
+  void enqueue_backward(const LaneWork& work, std::size_t visit) const;
+  void finish_lane(const LaneWork& work) const;
+  void reduce_if_last(const LaneWork& work) const;
+  void reduce(std::int64_t step, std::uint64_t command, std::int64_t sync) const;
+  void reduced(std::int64_t step, std::uint64_t command) const;
+};
+
+std::size_t Layer::visit_of(const LaneWork& work, bool backward) const {
+  return context->engine->schedule(command_of(work.purpose)).visit(work.round, backward, unit);
+}
+
+template <class Then>
+void Layer::with_weights(const LaneWork& work, std::size_t visit, Then then) const {
+  if (!lends_weights) {
+    then();
+    return;
+  }
+  const std::int32_t gather = context->engine->schedule(command_of(work.purpose)).gather_of(visit);
+  self->request(peers().buffers, caf::infinite,
+                LeaseWeights{work.command, static_cast<std::uint32_t>(group), gather})
+      .then([then = std::move(then)](const WeightsLeased&) { then(); });
+}
+
+template <class Then>
+void Layer::with_leaf(const LaneWork& work, std::size_t visit, Then then) const {
+  if (!lends_leaves) {
+    then();
+    return;
+  }
+  const std::int32_t leaf = context->engine->schedule(command_of(work.purpose)).leaf_of(visit);
+  const auto sync = static_cast<std::int32_t>(plan().train_lanes().sync_of(work.round));
+  self->request(peers().buffers, caf::infinite,
+                LeaseLeaf{work.command, static_cast<std::uint32_t>(group), sync, leaf})
+      .then([then = std::move(then)](const LeafLeased&) { then(); });
+}
+
+void Layer::report_visit(const LaneWork& work, std::size_t visit) const {
+  const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
+  if (schedule.gather_of(visit) >= 0 || (lends_leaves && schedule.leaf_of(visit) >= 0)) {
+    self->send(peers().buffers, VisitEnqueued{work.command, static_cast<std::uint32_t>(visit)});
+  }
+}
+
+void Layer::finish_lane(const LaneWork& work) const {
+  if (work.purpose == LanePurpose::evaluate) {
+    self->send(peers().evaluator, LaneEnqueued{work});
+  } else {
+    self->send(peers().rank, LaneEnqueued{work});
+  }
+}
+
+void Layer::forward(const LaneWork& work) const {
+  self->state.step = work.step;
+  const std::size_t visit = visit_of(work, false);
+  with_weights(work, visit, [layer = *this, work, visit] { layer.enqueue_forward(work, visit); });
+}
+
+void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
+  const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
+  // The head's forward pass writes the gradient of its weights: it needs its leaf already.
+  const bool writes_gradient = !peers().next && work.purpose != LanePurpose::evaluate;
+  const std::size_t leaf_visit = writes_gradient ? visit_of(work, true) : visit;
+  const engine::UnitPlace place{.gather = schedule.gather_of(visit),
+                                .leaf = writes_gradient ? schedule.leaf_of(leaf_visit) : -1};
+  const auto enqueue = [layer = *this, work, visit, place] {
+    layer.context->engine->forward(*layer.context->compute, layer.unit, work, place);
+    layer.report_visit(work, visit);
+    if (layer.peers().next) {
+      layer.self->send(layer.peers().next, ForwardLane{work});
+    } else if (work.purpose == LanePurpose::evaluate) {
+      layer.finish_lane(work);
+    } else {
+      layer.self->send(layer.self, BackwardLane{work});
+    }
+  };
+  if (writes_gradient) {
+    with_leaf(work, leaf_visit, enqueue);
+  } else {
+    enqueue();
+  }
+}
+
+void Layer::backward(const LaneWork& work) const {
+  self->state.step = work.step;
+  const std::size_t visit = visit_of(work, true);
+  with_weights(work, visit, [layer = *this, work, visit] {
+    layer.with_leaf(work, visit, [layer, work, visit] { layer.enqueue_backward(work, visit); });
+  });
+}
+
+void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
+  const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
+  const engine::UnitPlace place{.gather = schedule.gather_of(visit),
+                                .leaf = schedule.leaf_of(visit)};
+  context->engine->backward(*context->compute, unit, work, place);
+  report_visit(work, visit);
+  if (peers().previous) {
+    self->send(peers().previous, BackwardLane{work});
+  } else {
+    finish_lane(work);
+  }
+  if (work.purpose == LanePurpose::train && completes_group()) {
+    reduce_if_last(work);
+  }
+}
+
+void Layer::reduce_if_last(const LaneWork& work) const {
+  const engine::LaneSchedule& lanes = plan().train_lanes();
+  const std::int64_t sync = lanes.sync_of(work.round);
+  if (work.round == lanes.last_round_of(context->rank, sync)) {
+    reduce(work.step, work.command, sync);
+  }
+}
+
+void Layer::reduce(std::int64_t step, std::uint64_t command, std::int64_t sync) const {
+  self->state.step = step;
+  const bool last = sync + 1 == plan().train_lanes().syncs();
+  const engine::CollectiveOp* op =
+      context->collectives.find(engine::CommandKind::train_step, CollectiveKind::reduce,
+                                static_cast<std::int32_t>(group), static_cast<std::int32_t>(sync));
+  if (op == nullptr) {  // one rank alone
+    if (last) {
+      reduced(step, command);
+    }
+    return;
+  }
+  self->request(peers().collective, caf::infinite,
+                RequestCollective{context->identity(*op, command),
+                                  kernels::Event::record(*context->compute)})
+      .then([layer = *this, step, command, last](const CollectiveFinished&) {
+        if (last) {
+          layer.reduced(step, command);
+        }
+      });
+}
+
+void Layer::reduced(std::int64_t step, std::uint64_t command) const {
+  kernels::Stream& stream = context->reductions();
+  stream.mark({.what = "norm", .step = step, .unit = static_cast<std::int32_t>(unit)});
+  context->engine->finish_gradient(stream, group);
+  const auto number = static_cast<std::uint32_t>(group);
+  self->send(peers().rank, GradientReady{step, number});
+  const engine::CollectiveOp* op = context->collectives.find(
+      engine::CommandKind::train_step, CollectiveKind::spread, static_cast<std::int32_t>(group));
+  if (op == nullptr) {
+    self->send(peers().rank, GradientSpread{step, number});
+    return;
+  }
+  self->request(peers().collective, caf::infinite,
+                RequestCollective{context->identity(*op, command)})
+      .then([layer = *this, step, number](const CollectiveFinished&) {
+        layer.self->send(layer.peers().rank, GradientSpread{step, number});
+      });
+}
+
+LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, std::size_t unit) {
+  report_exceptions(self, context->engine->unit_name(unit), [self] { return self->state.step; });
+  const engine::ShardPlan& plan = context->engine->plan();
+  const std::size_t group = plan.group_of(unit);
+  const Layer layer{
+      self, context, unit, group, engine::lends_weights(plan, group), engine::lends_leaves(plan)};
+  return {
+      [self](const ConnectLayer& peers) { self->state.peers = peers; },
+      [layer](const ForwardLane& message) { layer.forward(message.work); },
+      [layer](const BackwardLane& message) { layer.backward(message.work); },
+      [layer](const ReduceWithoutLanes& message) {
+        layer.reduce(message.step, message.command, message.sync);
+      },
+  };
+}
+
+}  // namespace
+
+LayerActor spawn_layer(caf::actor_system& system, const RankContext& context, std::size_t unit) {
+  return system.spawn(layer_behavior, context, unit);
+}
+
+}  // namespace train::actors

@@ -1,0 +1,434 @@
+#include "actors/train/rank_actor.hpp"
+
+#include <fmt/format.h>
+
+#include <caf/all.hpp>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "actors/messages/collective_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/messages/lease_messages.hpp"
+#include "actors/messages/save_messages.hpp"
+#include "actors/supervision.hpp"
+#include "actors/train/lane_driver.hpp"
+#include "actors/train/memory_snapshot.hpp"
+#include "actors/train/rank_command.hpp"
+#include "actors/train/step_event.hpp"
+#include "engine/sharding/buffer_reservations.hpp"
+
+namespace train::actors {
+namespace {
+
+struct RankState {
+  static inline const char* name = "rank";
+  ConnectRank peers;
+  std::deque<Command> commands;
+  std::optional<Command> current;
+  LaneDriver driver;
+  std::size_t gradients_ready = 0;
+  std::size_t gradients_spread = 0;
+  bool combined = false;  // loss and norm are on the stream
+  int updates_enqueued = 0;
+  kernels::Event copied;  // the newest snapshot's copy; updates wait for it on the stream
+  std::map<caf::actor_addr, std::string> parts;
+  std::optional<WaitBoard::Line> wait;
+  std::optional<WaitBoard::Credits> lanes;
+  bool failed = false;
+};
+
+using RankSelf = RankActor::stateful_pointer<RankState>;
+
+/// The handlers' work, as functions of (self, context, reporting).
+struct Rank {
+  RankSelf self;
+  RankContext context;
+  RankReporting reporting;
+
+  [[nodiscard]] RankState& state() const { return self->state; }
+  void connect(const ConnectRank& peers) const;
+  void accept(Command command) const;
+  void advance() const;
+  void begin(const Command& command) const;
+  void start_lanes(engine::LanePurpose purpose, std::int64_t step, std::uint64_t sequence) const;
+  void pump() const;
+  void lane_enqueued(const engine::LaneWork& work) const;
+  void control_collective(engine::CollectiveKind kind) const;
+  void control_finished() const;
+  void begin_training(const TrainStep& step) const;
+  void gradient_ready() const;
+  void wait_for_reductions() const;
+  void update_if_ready() const;
+  void update_enqueued() const;
+  void report_step(const TrainStep& command) const;
+  void report_evaluation(const Evaluate& command) const;
+  void report_nonfinite(const FindNonfinite& command) const;
+  void mark(const char* what) const;
+  void finish_on_stream(std::uint64_t sequence) const;
+  void leave() const;
+  void fail(const std::string& text, int exit_code, bool consequence = false) const;
+};
+
+void Rank::connect(const ConnectRank& peers) const {
+  state().peers = peers;
+  const auto supervise = [this](const auto& part, std::string what) {
+    self->monitor(part);
+    state().parts.emplace(part.address(), std::move(what));
+  };
+  supervise(peers.batch, "batch");
+  supervise(peers.evaluator, "evaluator");
+  supervise(peers.snapshot, "snapshot");
+  supervise(peers.collective, "collective");
+  supervise(peers.buffers, "buffers");
+  supervise(peers.decay, "optimizer group decay");
+  supervise(peers.no_decay, "optimizer group no_decay");
+  for (std::size_t unit = 0; unit < peers.layers.size(); ++unit) {
+    supervise(peers.layers[unit], context->engine->unit_name(unit));
+  }
+}
+
+void Rank::accept(Command command) const {
+  state().commands.push_back(std::move(command));
+  advance();
+  context->board.queue_commands(static_cast<std::int64_t>(state().commands.size()));
+}
+
+void Rank::advance() const {
+  while (!state().current && !state().commands.empty()) {
+    state().current = state().commands.front();
+    state().commands.pop_front();
+    const OpenCommand opened{sequence_of(*state().current), kind_of(*state().current),
+                             step_of(*state().current)};
+    context->board.begin_command({.sequence = opened.sequence,
+                                  .kind = opened.kind,
+                                  .step = opened.step,
+                                  .since_ns = steady_now_ns()},
+                                 static_cast<std::int64_t>(state().commands.size()));
+    if (context->engine->plan().ranks() > 1) {
+      self->send(state().peers.collective, opened);
+    }
+    if (engine::lends_anything(context->engine->plan())) {
+      self->send(state().peers.buffers, opened);
+    }
+    begin(*state().current);
+  }
+}
+
+void Rank::begin(const Command& command) const {
+  const auto* trained = std::get_if<TrainStep>(&command);
+  context->trace_begin(kind_of(command), sequence_of(command),
+                       trained != nullptr ? trained->step : -1);
+  std::visit(
+      Overloaded{
+          [this](const TrainStep& step) { begin_training(step); },
+          [this](const Evaluate& evaluate) {
+            self->send(state().peers.evaluator, RunEvaluation{evaluate.sequence, evaluate.step});
+          },
+          [this](const TakeSnapshot& snapshot) {
+            self->send(state().peers.snapshot,
+                       CopyState{snapshot.step, snapshot.replaces, snapshot.write_now});
+          },
+          [this](const FindNonfinite& find) {
+            start_lanes(engine::LanePurpose::probe, find.step, find.sequence);
+          },
+          [this](const StopRank&) {
+            state().wait->begin("the last checkpoint to leave memory", -1);
+            self->send(state().peers.snapshot, DrainSnapshots{});
+          }},
+      command);
+}
+
+void Rank::begin_training(const TrainStep& step) const {
+  state().gradients_ready = state().gradients_spread = 0;
+  state().combined = false;
+  state().updates_enqueued = 0;
+  keep_in_memory(*context, step.step, state().copied);
+  const engine::ShardPlan& plan = context->engine->plan();
+  const engine::LaneSchedule& lanes = plan.train_lanes();
+  for (std::int64_t sync = 0; sync < lanes.syncs(); ++sync) {
+    if (lanes.lanes_of(context->rank, sync).count > 0) {
+      continue;
+    }
+    for (const engine::ShardGroup& group : plan.groups()) {
+      self->send(state().peers.layers[group.first_unit()],
+                 ReduceWithoutLanes{step.step, step.sequence, static_cast<std::int32_t>(sync)});
+    }
+  }
+  start_lanes(engine::LanePurpose::train, step.step, step.sequence);
+}
+
+void Rank::start_lanes(engine::LanePurpose purpose, std::int64_t step,
+                       std::uint64_t sequence) const {
+  const auto lanes = context->lanes(purpose).lanes_of(context->rank);
+  state().driver.start(static_cast<std::int64_t>(lanes.size()));
+  if (lanes.empty() && purpose == engine::LanePurpose::probe) {
+    return control_collective(engine::CollectiveKind::nonfinite);
+  }
+  self->send(state().peers.batch, PrepareLanes{purpose, step, sequence});
+  pump();
+}
+
+void Rank::pump() const {
+  while (const auto work = state().driver.launch()) {
+    self->send(state().peers.layers.front(), ForwardLane{*work});
+  }
+  state().lanes->in_use(state().driver.in_flight());
+  if (state().driver.wants_tokens()) {
+    state().wait->begin("tokens of a lane", -1);
+  } else {
+    state().wait->end();
+  }
+}
+
+void Rank::lane_enqueued(const engine::LaneWork& work) const {
+  context->compute->notify(
+      [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
+  state().driver.enqueued();
+  if (state().driver.all_enqueued() && work.purpose == engine::LanePurpose::probe) {
+    control_collective(engine::CollectiveKind::nonfinite);
+  } else {
+    pump();
+  }
+}
+
+void Rank::control_collective(engine::CollectiveKind kind) const {
+  const engine::CollectiveOp* op = context->collectives.find(kind_of(*state().current), kind);
+  if (op == nullptr) {  // one rank alone
+    control_finished();
+    return;
+  }
+  const auto identity = context->identity(*op, sequence_of(*state().current));
+  self->request(state().peers.collective, caf::infinite, RequestCollective{identity})
+      .then([rank = *this](const CollectiveFinished&) { rank.control_finished(); },
+            [](const caf::error&) {});  // the end of the collective actor says why
+}
+
+void Rank::control_finished() const {
+  std::visit(Overloaded{[this](const TrainStep&) {
+                          mark("loss and clip");
+                          context->engine->combine(*context->compute);
+                          state().combined = true;
+                          update_if_ready();
+                        },
+                        [this](const Evaluate& evaluate) { report_evaluation(evaluate); },
+                        [](const TakeSnapshot&) { TRAIN_CHECK(false, "snapshots have none"); },
+                        [this](const FindNonfinite& find) { report_nonfinite(find); },
+                        [](const StopRank&) { TRAIN_CHECK(false, "stop has no collective"); }},
+             *state().current);
+}
+
+void Rank::gradient_ready() const {
+  if (++state().gradients_ready == context->engine->plan().groups().size()) {
+    wait_for_reductions();  // the norms are sent from where they were computed
+    control_collective(engine::CollectiveKind::loss_and_norm);
+  }
+}
+
+void Rank::wait_for_reductions() const {
+  if (context->reduce) {
+    kernels::Event::record(*context->reduce).wait_on(*context->compute);
+  }
+}
+
+void Rank::update_if_ready() const {
+  if (state().combined && state().gradients_spread == context->engine->plan().groups().size()) {
+    wait_for_reductions();
+    const auto& step = std::get<TrainStep>(*state().current);
+    const UpdateParameters update{step.step, state().copied};
+    self->send(state().peers.decay, update);
+    self->send(state().peers.no_decay, update);
+  }
+}
+
+void Rank::update_enqueued() const {
+  if (++state().updates_enqueued == 2) {
+    context->engine->settle_weights(*context->compute);
+    if (engine::lends_anything(context->engine->plan())) {
+      self->send(state().peers.buffers, RefreshWeights{sequence_of(*state().current)});
+    }
+    report_step(std::get<TrainStep>(*state().current));
+  }
+}
+
+void Rank::mark(const char* what) const {
+  context->compute->mark({.what = what, .step = step_of(*state().current)});
+}
+
+void Rank::report_step(const TrainStep& command) const {
+  mark("report");
+  const std::int64_t done = command.step + 1;
+  const std::int64_t interval = reporting.digest_interval;
+  const bool with_digest =
+      done == context->engine->options().total_steps || (interval > 0 && done % interval == 0);
+  const auto report = [runtime = context.get(), conductor = state().peers.conductor, command,
+                       with_digest] {
+    caf::anon_send(conductor, step_event(*runtime->engine, command.step, with_digest));
+  };
+  // The step's results stay until the next step's host work; its weights do not.
+  if (with_digest) {
+    context->compute->enqueue(report);
+  } else {
+    context->compute->notify(report);
+  }
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::report_evaluation(const Evaluate& command) const {
+  mark("report");
+  context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
+                             command] {
+    const engine::EvaluationResult result = runtime->engine->evaluation_result();
+    caf::anon_send(conductor,
+                   EvaluationFinished{command.step, runtime->rank, FloatBits(result.cross_entropy),
+                                      FloatBits(result.accuracy)});
+  });
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::report_nonfinite(const FindNonfinite& command) const {
+  context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
+                             command] {
+    const engine::NonfiniteOrigin origin = runtime->engine->nonfinite_origin();
+    std::string text = "in no layer's output or gradient (only in their sums)";
+    if (origin.found) {
+      text = fmt::format("in {} ({}), lane {} of rank {}", runtime->engine->unit_name(origin.unit),
+                         origin.backward ? "backward" : "forward", origin.lane,
+                         runtime->engine->plan().train_lanes().rank_of(origin.lane));
+    }
+    caf::anon_send(conductor, NonfiniteFound{command.step + 1, runtime->rank, text});
+  });
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::finish_on_stream(std::uint64_t sequence) const {
+  context->trace_end();
+  context->compute->notify(
+      [conductor = state().peers.conductor, sequence, runtime = context.get()] {
+        runtime->board.finish_command(sequence);
+        caf::anon_send(conductor, CommandFinished{sequence, runtime->rank});
+      });
+}
+
+void Rank::leave() const {
+  state().current.reset();
+  advance();
+}
+
+void Rank::fail(const std::string& text, int exit_code, bool consequence) const {
+  if (state().failed) {
+    return;
+  }
+  state().failed = true;
+  self->send(state().peers.conductor, RankFailed{context->rank, text, exit_code, consequence});
+  // Nobody waits for this rank: its part in every collective fails at once.
+  for (const auto& transport : context->transports) {
+    if (transport) {
+      transport->cancel(fmt::format("rank {} failed: {}", context->rank, text));
+    }
+  }
+  for (const auto& [address, part] : state().parts) {
+    if (const auto handle = caf::actor_cast<caf::actor>(address)) {
+      caf::anon_send_exit(handle, caf::exit_reason::user_shutdown);
+    }
+  }
+  self->quit(caf::exit_reason::user_shutdown);
+}
+
+void watch_streams(const Rank& rank) {
+  const auto watch = [&rank](kernels::Stream& stream) {
+    stream.on_failure([me = caf::actor_cast<RankActor>(rank.self),
+                       runtime = rank.context.get()](const kernels::StreamFailure& failure) {
+      caf::anon_send(me, WorkFailed{fmt::format("{}: {}", runtime->describe(failure.mark),
+                                                exception_text(failure.error)),
+                                    1, false});
+    });
+  };
+  watch(*rank.context->compute);
+  watch(*rank.context->copy);
+  watch(*rank.context->input);
+  watch(*rank.context->disk);
+  if (rank.context->reduce) {
+    watch(*rank.context->reduce);
+  }
+}
+
+RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankReporting reporting,
+                                       WaitBoard::Line wait, WaitBoard::Credits lanes) {
+  const Rank rank{self, context, reporting};
+  self->state.wait = wait;
+  self->state.lanes = lanes;
+  watch_streams(rank);
+  report_exceptions(self, "rank", [self] {
+    return self->state.current ? step_of(*self->state.current) : std::int64_t{-1};
+  });
+  self->set_down_handler([rank](caf::down_msg& down) {
+    if (down.reason == caf::sec::request_receiver_down) {
+      return;  // whom it had asked is another part: that one's own end says why
+    }
+    const std::string text = failure_text(down.reason);
+    const auto part = rank.state().parts.find(down.source);
+    // It has lost its peer in another process: the cause is there.
+    const bool consequence = down.reason == caf::exit_reason::remote_link_unreachable;
+    rank.fail(text.empty() ? fmt::format("{} ended unasked", part->second) : text, 1, consequence);
+  });
+  return {
+      [rank](const ConnectRank& peers) { rank.connect(peers); },
+      [rank](const TrainStep& command) { rank.accept(command); },
+      [rank](const Evaluate& command) { rank.accept(command); },
+      [rank](const TakeSnapshot& command) { rank.accept(command); },
+      [rank](const FindNonfinite& command) { rank.accept(command); },
+      [rank](const StopRank& command) { rank.accept(command); },
+      [rank](const LaneReady& message) {
+        rank.state().driver.ready(message.work);
+        rank.pump();
+      },
+      [rank](const LaneEnqueued& message) { rank.lane_enqueued(message.work); },
+      [rank](const LaneFinished& message) {
+        rank.self->send(rank.state().peers.batch, BatchSlotFree{message.work.slot});
+        rank.state().driver.finished();
+        rank.pump();
+      },
+      [rank](const GradientReady&) { rank.gradient_ready(); },
+      [rank](const GradientSpread&) {
+        ++rank.state().gradients_spread;
+        rank.update_if_ready();
+      },
+      [rank](const UpdateEnqueued&) { rank.update_enqueued(); },
+      [rank](const EvaluationEnqueued&) {
+        rank.control_collective(engine::CollectiveKind::eval_sums);
+      },
+      [rank](const CopyEnqueued& message) {
+        rank.state().copied = message.copied;
+        rank.finish_on_stream(sequence_of(*rank.state().current));
+        rank.leave();
+      },
+      [rank](const WriteSnapshot& message) {
+        rank.self->send(rank.state().peers.snapshot, message);
+      },
+      [rank](const ShardOrder& order) { rank.self->send(rank.state().peers.snapshot, order); },
+      [rank](const SnapshotsDrained&) {
+        rank.state().wait->end();
+        rank.self->send(rank.state().peers.conductor, RankStopped{rank.context->rank});
+      },
+      [rank](const WorkFailed& message) {
+        rank.fail(message.text, message.exit_code, message.consequence);
+      },
+  };
+}
+
+}  // namespace
+
+RankActor spawn_rank(caf::actor_system& system, const RankContext& context,
+                     const RankReporting& reporting) {
+  return system.spawn(rank_behavior, context, reporting, context->waits.add("rank"),
+                      context->waits.add_credits("training lanes", LaneDriver::kLanesInFlight));
+}
+
+}  // namespace train::actors

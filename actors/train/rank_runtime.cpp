@@ -1,0 +1,198 @@
+#include "actors/train/rank_runtime.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <new>
+#include <span>
+#include <utility>
+
+namespace train::actors {
+namespace {
+
+/// A stream of the host.
+std::unique_ptr<kernels::Stream> make_stream(StreamKind kind, const char* name, int threads) {
+  return kind == StreamKind::threads ? kernels::make_thread_stream(name, threads)
+                                     : kernels::make_inline_stream(threads);
+}
+
+/// A stream for kernels: those of a device run nowhere else.
+std::unique_ptr<kernels::Stream> make_stream(const kernels::Device& device, StreamKind kind,
+                                             const char* name, int threads) {
+  return device.is_host() ? make_stream(kind, name, threads) : device.make_stream(name, threads);
+}
+
+}  // namespace
+
+CollectiveBook::CollectiveBook(const engine::ShardPlan& plan) {
+  for (int kind = 0; kind <= static_cast<int>(engine::CommandKind::stop); ++kind) {
+    by_command_.push_back(engine::expand(plan, static_cast<engine::CommandKind>(kind)));
+  }
+}
+
+const std::vector<engine::CollectiveOp>& CollectiveBook::of(engine::CommandKind kind) const {
+  return by_command_.at(static_cast<std::size_t>(kind));
+}
+
+const engine::CollectiveOp* CollectiveBook::find(engine::CommandKind command,
+                                                 engine::CollectiveKind kind, std::int32_t group,
+                                                 std::int32_t part) const {
+  const auto& ops = of(command);
+  const auto found = std::find_if(ops.begin(), ops.end(), [&](const engine::CollectiveOp& op) {
+    return op.kind == kind && op.group == group && op.part == part;
+  });
+  return found == ops.end() ? nullptr : &*found;
+}
+
+RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
+                         storage::TokenDataset tokens, std::uint64_t seed, StreamKind streams,
+                         int threads)
+    : rank(static_cast<std::int32_t>(rank_engine->options().rank)),
+      engine(std::move(rank_engine)),
+      collectives(engine->plan()),
+      dataset(std::move(tokens)),
+      compute(make_stream(engine->device(), streams, "compute", threads)),
+      copy(make_stream(streams, "copy", 1)),
+      input(make_stream(streams, "input", 1)),
+      disk(streams == StreamKind::threads ? make_disk_stream() : make_stream(streams, "disk", 1)),
+      spare_time(streams == StreamKind::threads ? SpareTime::Thread::own
+                                                : SpareTime::Thread::callers),
+      reduce(engine->plan().ranks() > 1 ? make_stream(engine->device(), streams, "reduce", 1)
+                                        : nullptr) {
+  order = {.seed = seed,
+           .sequences = dataset.train().sequences(),
+           .lanes = static_cast<std::uint64_t>(engine->options().batch.lanes),
+           .micro_batch = static_cast<std::uint64_t>(engine->options().batch.micro_batch)};
+}
+
+std::unique_ptr<kernels::Stream> make_disk_stream() {
+  auto stream = kernels::make_thread_stream("disk", 1);
+  stream->enqueue(take_smallest_share);
+  return stream;
+}
+
+void RankRuntime::start_trace() {
+  trace = std::make_unique<RankTrace>(kTraceCapacity);
+  waits.record(kTraceCapacity);
+  for (kernels::Stream* stream :
+       {compute.get(), copy.get(), input.get(), disk.get(), reduce.get()}) {
+    if (stream != nullptr) {
+      stream->start_trace(kTraceCapacity);
+    }
+  }
+}
+
+void RankRuntime::trace_begin(engine::CommandKind kind, std::uint64_t sequence,
+                              std::int64_t step) const {
+  if (trace) {
+    compute->notify([to = trace.get(), kind, sequence, step] {
+      to->begin_command({.kind = kind,
+                         .command = sequence,
+                         .step = step,
+                         .begin_ns = steady_now_ns(),
+                         .end_ns = 0});
+    });
+  }
+}
+
+void RankRuntime::trace_end() const {
+  if (trace) {
+    compute->notify([to = trace.get()] { to->end_command(steady_now_ns()); });
+  }
+}
+
+Status RankRuntime::read_lane(const engine::LaneWork& work) const {
+  const auto length = static_cast<std::size_t>(engine->options().seq_len);
+  const bool validation = work.purpose == engine::LanePurpose::evaluate;
+  const storage::TokenSplit& split = dataset.validation();
+  for (std::uint64_t row = 0; row < order.micro_batch; ++row) {
+    const std::size_t first = static_cast<std::size_t>(row) * length;
+    const std::span tokens(engine->slot_tokens(work.slot) + first, length);
+    const std::span targets(engine->slot_targets(work.slot) + first, length);
+    TRAIN_RETURN_IF_ERROR(
+        validation
+            ? split.read(storage::validation_sequence(static_cast<std::uint64_t>(work.lane), row,
+                                                      order.micro_batch, split.sequences()),
+                         tokens, targets)
+            : read_training_row(work.step, work.lane, row, tokens, targets));
+  }
+  return {};
+}
+
+Status RankRuntime::read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
+                                      std::span<std::int32_t> tokens,
+                                      std::span<std::int32_t> targets) const {
+  const auto unsigned_step = static_cast<std::uint64_t>(step);
+  const auto unsigned_lane = static_cast<std::uint64_t>(lane);
+  if (dstar_order) {
+    const auto place = dstar_order->place(unsigned_step * order.lanes + unsigned_lane, row);
+    return dataset.train().read_at(place.file, place.token, tokens, targets);
+  }
+  return dataset.train().read(order.sequence(unsigned_step, unsigned_lane, row), tokens, targets);
+}
+
+std::string RankRuntime::describe(const kernels::Mark& mark) const {
+  std::string text = mark.what;
+  if (mark.unit >= 0 && static_cast<std::size_t>(mark.unit) < engine->unit_count()) {
+    text = fmt::format("{} ({})", engine->unit_name(static_cast<std::size_t>(mark.unit)), text);
+  }
+  if (mark.step >= 0) {
+    text += fmt::format(" of step {}", mark.step + 1);
+  }
+  if (mark.lane >= 0) {
+    text += fmt::format(", lane {}", mark.lane);
+  }
+  return text;
+}
+
+std::string RankRuntime::describe(const CommandPlace& command) {
+  static constexpr std::array<const char*, 5> kNames = {"TrainStep", "Evaluate", "TakeSnapshot",
+                                                        "FindNonfinite", "StopRank"};
+  const std::string name = kNames.at(static_cast<std::size_t>(command.kind));
+  return command.step < 0 ? name : fmt::format("{} {}", name, command.step + 1);
+}
+
+std::string RankRuntime::describe(const ChannelPlace& place) const {
+  const engine::CollectiveOp& op = place.op;
+  const std::string channel = engine::channel_name(op.channel);
+  const std::string kind = engine::collective_name(op.kind);
+  std::string of = kind;
+  if (op.group >= 0) {
+    const std::string& group = engine->plan().groups()[static_cast<std::size_t>(op.group)].name;
+    of = kind == channel ? group : fmt::format("{} of {}", kind, group);
+  }
+  return fmt::format("{} #{} of {} ({})", channel, op.index, describe(place.command), of);
+}
+
+const engine::LaneSchedule& RankRuntime::lanes(engine::LanePurpose purpose) const {
+  return purpose == engine::LanePurpose::evaluate ? engine->plan().eval_lanes()
+                                                  : engine->plan().train_lanes();
+}
+
+engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
+                                                 std::uint64_t sequence) const {
+  return {.generation = generation,
+          .command = static_cast<std::int64_t>(sequence),
+          .channel = op.channel,
+          .index = op.index,
+          .hash = op.hash};
+}
+
+std::string exception_text(const std::exception_ptr& error) {
+  std::string text = "unknown exception";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    text = "out of memory (std::bad_alloc)";
+  } catch (const std::exception& caught) {
+    text = caught.what();
+  } catch (...) {
+    // Not derived from std::exception: nothing more can be said about it.
+  }
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace train::actors

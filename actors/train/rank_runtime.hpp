@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "actors/train/background_io.hpp"
+#include "actors/train/rank_board.hpp"
+#include "actors/train/rank_trace.hpp"
+#include "actors/train/wait_board.hpp"
+#include "checkpoint/memory_snapshots.hpp"
+#include "configs/data_section.hpp"
+#include "engine/collective/collective.hpp"
+#include "engine/rank/rank_engine.hpp"
+#include "kernels/device/stream.hpp"
+#include "storage/tokens/dstar_order.hpp"
+#include "storage/tokens/lane_order.hpp"
+#include "storage/tokens/token_dataset.hpp"
+
+namespace train::actors {
+
+/// Where the work of a rank's streams runs.
+enum class StreamKind : std::uint8_t {
+  threads,  ///< Each stream a thread: the product.
+  inline_,  ///< Inside enqueue(): tests on the deterministic scheduler.
+};
+
+/// The collectives of every kind of command, expanded once.
+class CollectiveBook {
+ public:
+  CollectiveBook() = default;
+  explicit CollectiveBook(const engine::ShardPlan& plan);
+
+  [[nodiscard]] const std::vector<engine::CollectiveOp>& of(engine::CommandKind kind) const;
+  /// The command's op of this kind, group and part (-1: of none); nullptr: it has none.
+  [[nodiscard]] const engine::CollectiveOp* find(engine::CommandKind command,
+                                                 engine::CollectiveKind kind,
+                                                 std::int32_t group = -1,
+                                                 std::int32_t part = -1) const;
+
+ private:
+  std::vector<std::vector<engine::CollectiveOp>> by_command_;
+};
+
+/// Where a rank's snapshots in memory go, and how often.
+struct MemoryKeeping {
+  std::shared_ptr<const checkpoint::MemorySnapshots> snapshots;  ///< None: nowhere.
+  std::int64_t interval = 0;
+};
+
+/// What the actors of one rank share: the engine, the streams, the tokens and the wait board.
+///
+/// Ownership: actors hold it by shared_ptr; the streams are declared last, so they are drained and
+/// joined before the memory they work on goes. Threading: the members' own rules; `waits` lines are
+/// added while actors are spawned.
+struct RankRuntime {
+  RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine, storage::TokenDataset tokens,
+              std::uint64_t seed, StreamKind streams, int threads);
+
+  std::int32_t rank = 0;
+  std::uint32_t generation = 0;
+  engine::ChannelTransports transports;  ///< None when the rank is alone.
+  std::unique_ptr<engine::RankEngine> engine;
+  CollectiveBook collectives;
+  storage::TokenDataset dataset;
+  storage::LaneOrder order;
+  std::shared_ptr<const storage::DstarOrder> dstar_order;  ///< Trains in it; none: in `order`.
+  WaitBoard waits;
+  RankBoard board;
+  MemoryKeeping memory;              ///< None: no snapshots in memory.
+  std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
+
+  std::unique_ptr<kernels::Stream> compute;  ///< Kernels; `threads` threads.
+  std::unique_ptr<kernels::Stream> copy;     ///< Snapshot copies.
+  std::unique_ptr<kernels::Stream> input;    ///< Token reads.
+  std::unique_ptr<kernels::Stream> disk;     ///< Checkpoints and their index.
+  SpareTime spare_time;                      ///< For long work on `disk`.
+  std::unique_ptr<kernels::Stream> reduce;   ///< Sums of what other ranks send; none when alone.
+
+  /// Where gradients of several ranks are added, measured and spread: beside the lanes that the
+  /// compute stream still has ahead of it. The compute stream waits for it before the norm and the
+  /// update. One rank alone does it all on the compute stream.
+  [[nodiscard]] kernels::Stream& reductions() const { return reduce ? *reduce : *compute; }
+
+  /// From here on keeps what runs when (actors/profile). REQUIRES: before the actors are spawned.
+  void start_trace();
+  /// Enqueues on `compute` that a command begins there, or that the newest has run; nothing if the
+  /// run is not profiled. `step`: of a training step, else -1.
+  void trace_begin(engine::CommandKind kind, std::uint64_t sequence, std::int64_t step) const;
+  void trace_end() const;
+  /// Reads the tokens of a lane into its slot. Blocking (disk): call it on `input`.
+  [[nodiscard]] Status read_lane(const engine::LaneWork& work) const;
+  /// Row `row` of a training lane, in the run's order. Blocking (disk).
+  [[nodiscard]] Status read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
+                                         std::span<std::int32_t> tokens,
+                                         std::span<std::int32_t> targets) const;
+  /// "block 3 (backward) of step 12, lane 0", for people; steps counted from 1.
+  [[nodiscard]] std::string describe(const kernels::Mark& mark) const;
+  /// "TrainStep 40": steps counted from 1, as far as the command has any.
+  [[nodiscard]] static std::string describe(const CommandPlace& command);
+  /// "gather #17 of TrainStep 40 (block 5)".
+  [[nodiscard]] std::string describe(const ChannelPlace& place) const;
+  /// Lanes of all ranks in a command of this purpose.
+  [[nodiscard]] const engine::LaneSchedule& lanes(engine::LanePurpose purpose) const;
+  /// The identity of a collective of this generation.
+  [[nodiscard]] engine::CollectiveIdentity identity(const engine::CollectiveOp& op,
+                                                    std::uint64_t sequence) const;
+};
+
+using RankContext = std::shared_ptr<RankRuntime>;
+
+/// A stream for the disk whose thread has the smallest share of a core: what it does has time, and
+/// the compute threads have none. Long work on it goes through SpareTime.
+[[nodiscard]] std::unique_ptr<kernels::Stream> make_disk_stream();
+
+/// The text of an exception in flight, one line.
+[[nodiscard]] std::string exception_text(const std::exception_ptr& error);
+
+}  // namespace train::actors

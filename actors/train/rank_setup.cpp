@@ -1,0 +1,123 @@
+#include "actors/train/rank_setup.hpp"
+
+#include <algorithm>
+#include <caf/all.hpp>
+#include <cstdlib>
+#include <utility>
+
+#include "actors/cluster/network/node_position.hpp"
+#include "actors/head/checkpoint_store.hpp"
+#include "engine/rank/run_device.hpp"
+
+namespace train::actors {
+
+Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const StartState& start,
+                              int threads, StreamKind streams) {
+  engine::RankEngine::Options options = plan.engine;
+  options.rank = rank;
+  auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
+  if (!engine) {
+    return engine.error();
+  }
+  if (start.checkpoint && !start.memory) {
+    TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
+  }
+  auto dataset = open_dataset(plan.config, options.shape.vocab_size);
+  if (!dataset) {
+    return dataset.error();
+  }
+  auto order = dstar_order(plan.config, dataset->train());
+  if (!order) {
+    return order.error();
+  }
+  auto context =
+      std::make_shared<RankRuntime>(std::move(engine).value(), std::move(dataset).value(),
+                                    plan.config.run.seed, streams, threads);
+  context->dstar_order = std::move(order).value();
+  return context;
+}
+
+checkpoint::Places find_places(const std::filesystem::path& run, const std::string& local_dir) {
+  const char* slurm = std::getenv("SLURM_TMPDIR");
+  return checkpoint::places_of(
+      run, checkpoint::local_directory(local_dir, slurm == nullptr ? "" : slurm));
+}
+
+Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string& tag,
+                             const configs::ParallelSection& parallel, std::int64_t rank,
+                             const storage::RsyncOptions& rsync) {
+  const auto carrier = std::make_shared<checkpoint::ShardCarrier>(checkpoint::ShardCarrier::Options{
+      .places = places,
+      .tag = tag,
+      .rank = rank,
+      .ranks = parallel.ranks,
+      .lowest_of_node = lowest_of_node(rank, parallel.ranks, parallel.nodes),
+      .rsync = rsync});
+  TRAIN_RETURN_IF_ERROR(carrier->prepare());
+  return ShardWork{
+      .write = [carrier](std::int64_t step,
+                         std::span<const engine::StateView> state) -> Result<std::string> {
+        const auto record = carrier->write(step, state);
+        if (!record) {
+          return record.error();
+        }
+        return checkpoint::shard_text(*record);
+      },
+      .seal = [carrier](std::int64_t step,
+                        const std::string& manifest) { return carrier->seal(step, manifest); },
+      .send = [carrier](std::int64_t step) { return carrier->send(step); },
+      .settle = [carrier](std::int64_t step) { return carrier->settle(step); },
+      .discard = [carrier](std::int64_t step) { return carrier->discard(step); }};
+}
+
+Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan, const StartState& start) {
+  const std::int64_t ranks = plan.engine.parallel.ranks;
+  const int threads = threads_per_rank(plan.config.runtime.threads, ranks);
+  std::vector<RankContext> contexts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    auto context = make_rank(plan, rank, start, threads);
+    if (!context) {
+      return context.error();
+    }
+    if (start.memory) {
+      TRAIN_RETURN_IF_ERROR(restore_from_memory(*start.memory, *(*context)->engine,
+                                                /*transport=*/nullptr, /*generation=*/0));
+    }
+    contexts.push_back(std::move(context).value());
+  }
+  if (ranks > 1) {
+    for (std::size_t channel = 0; channel < engine::kChannelCount; ++channel) {
+      auto transports = engine::make_inproc(static_cast<int>(ranks));
+      for (std::size_t rank = 0; rank < contexts.size(); ++rank) {
+        contexts[rank]->transports[channel] = std::move(transports[rank]);
+      }
+    }
+  }
+  return contexts;
+}
+
+void set_up_handlers(caf::actor_system_config& config) {
+  // One worker keeps up, and the compute threads keep the cores; "sharing" sleeps where "stealing"
+  // would poll.
+  config.set("scheduler.policy", caf::atom("sharing"));
+  config.set("scheduler.max-threads", std::size_t{1});
+}
+
+void cancel_transports(const std::vector<RankContext>& ranks, const std::string& reason) {
+  for (const RankContext& rank : ranks) {
+    for (const auto& transport : rank->transports) {
+      if (transport) {
+        transport->cancel(reason);
+      }
+    }
+  }
+}
+
+int threads_per_rank(std::int64_t requested, std::int64_t neighbours) {
+  if (requested > 0) {
+    return resolve_threads(requested);
+  }
+  return std::max(1, resolve_threads(0) / static_cast<int>(neighbours));
+}
+
+}  // namespace train::actors

@@ -1,0 +1,317 @@
+#include "actors/train/snapshot_actor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <caf/all.hpp>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "actors/messages/command_messages.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/lane_messages.hpp"
+#include "actors/messages/save_messages.hpp"
+#include "actors/supervision.hpp"
+#include "actors/train/staging.hpp"
+#include "engine/rank/weights_digest.hpp"
+
+namespace train::actors {
+namespace {
+
+/// Saves that follow each other sooner than this use the same memory again.
+constexpr std::chrono::seconds kIdleTime{60};
+
+/// One copy of the state, and what is known of it.
+struct Buffer {
+  /// Touched by the copy stream, then by the disk stream, then by the copy stream again.
+  std::shared_ptr<Staging> staging = std::make_shared<Staging>();
+  std::optional<std::int64_t> held;    // the step of the complete copy in it
+  std::optional<std::int64_t> newest;  // the step last copied here, good or not
+  int copying = 0;                     // copies under way into it
+  bool writing = false;
+  std::string failure;  // why there is no copy of `held`
+
+  [[nodiscard]] bool free() const { return !held && copying == 0 && !writing; }
+};
+
+struct SnapshotState {
+  static inline const char* name = "snapshot";
+  ConnectSnapshot peers;
+  std::array<Buffer, kStagingBuffers> buffers;
+  std::optional<std::int64_t> granted;  // the step to be written
+  int orders = 0;                       // under way
+  std::uint64_t copies = 0;             // made so far
+  bool draining = false;
+  std::optional<WaitBoard::Credits> staging;
+};
+
+using SnapshotSelf = SnapshotActor::stateful_pointer<SnapshotState>;
+
+struct Snapshot {
+  SnapshotSelf self;
+  RankContext context;
+  ShardWork work;
+
+  [[nodiscard]] SnapshotState& state() const { return self->state; }
+  [[nodiscard]] std::size_t buffer_for(const CopyState& message) const;
+  void copy(const CopyState& message) const;
+  void copied(const StateCopied& message) const;
+  void write_granted() const;
+  void write(Buffer& buffer) const;
+  void write_done() const;
+  void follow(const ShardOrder& order) const;
+  void order_done() const;
+  [[nodiscard]] bool idle() const;
+  void note_credits() const;
+  void lend_if_idle() const;
+  void release_if_idle_since(const ReleaseStaging& message) const;
+  void tell_if_drained() const;
+  template <class Message>
+  void tell_index(const Message& message) const {
+    self->send(state().peers.index, message);
+  }
+};
+
+std::size_t Snapshot::buffer_for(const CopyState& message) const {
+  const auto& buffers = state().buffers;
+  const auto found = std::find_if(buffers.begin(), buffers.end(), [&message](const Buffer& buffer) {
+    return message.replaces >= 0 ? buffer.newest == message.replaces : buffer.free();
+  });
+  TRAIN_CHECK(found != buffers.end() && !found->writing, "no place for the snapshot of step {}",
+              message.step);
+  return static_cast<std::size_t>(found - buffers.begin());
+}
+
+void Snapshot::copy(const CopyState& message) const {
+  const std::size_t index = buffer_for(message);
+  Buffer& buffer = state().buffers[index];
+  buffer.newest = message.step;
+  ++buffer.copying;
+  ++state().copies;
+  note_credits();
+  if (message.write_now) {
+    state().granted = message.step;
+  }
+  // The poison flag belongs to the compute stream; it is read there, in order.
+  const auto poisoned = std::make_shared<bool>(false);
+  context->compute->enqueue(
+      [poisoned, runtime = context.get()] { *poisoned = runtime->engine->poisoned(); });
+  kernels::Event::record(*context->compute).wait_on(*context->copy);
+  context->copy->mark(
+      {.what = "copy for checkpoint", .step = message.step - 1, .unit = -1, .lane = -1});
+  const auto failure = std::make_shared<std::string>();
+  context->copy->enqueue([poisoned, failure, staging = buffer.staging, runtime = context.get()] {
+    if (!*poisoned) {
+      const engine::RankEngine& engine = *runtime->engine;
+      const Status copied = staging->copy(engine.shard_views(), engine.device());
+      *failure = copied.ok() ? "" : copied.error().message;
+    }
+  });
+  const kernels::Event done = kernels::Event::record(*context->copy);
+  context->copy->enqueue([me = caf::actor_cast<SnapshotActor>(self), poisoned, failure,
+                          step = message.step, index] {
+    caf::anon_send(me, StateCopied{step, static_cast<std::int32_t>(index), *poisoned, *failure});
+  });
+  self->send(state().peers.rank, CopyEnqueued{message.step, done});
+}
+
+void Snapshot::copied(const StateCopied& message) const {
+  Buffer& buffer = state().buffers[static_cast<std::size_t>(message.staging)];
+  --buffer.copying;
+  if (!message.poisoned) {
+    buffer.held = message.step;
+    buffer.failure = message.failure;
+  }
+  write_granted();
+  note_credits();
+  lend_if_idle();
+  tell_if_drained();
+}
+
+void Snapshot::write_granted() const {
+  for (Buffer& buffer : state().buffers) {
+    // A copy that is still being made there is of a state that is not finite, or this one would
+    // not have been granted.
+    if (buffer.held && buffer.held == state().granted && buffer.copying == 0 && !buffer.writing) {
+      write(buffer);
+    }
+  }
+}
+
+void Snapshot::write(Buffer& buffer) const {
+  buffer.writing = true;
+  const std::int64_t step = *buffer.held;
+  context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
+  context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank,
+                          staging = buffer.staging, failed = buffer.failure, step,
+                          writer = work.write, spare_time = &context->spare_time] {
+    const std::int64_t begin_ns = steady_now_ns();
+    std::uint64_t digest = 0;
+    const auto record = attempt([&]() -> Result<std::string> {
+      if (!failed.empty()) {
+        return failure(failed);
+      }
+      Result<std::string> written = failure("not written");
+      spare_time->run([&] {
+        digest = engine::weights_digest(staging->views());
+        written = writer(step, staging->views());
+      });
+      return written;
+    });
+    if (!record) {
+      caf::anon_send(me, CheckpointFailed{step, rank, record.error().message});
+    } else {
+      caf::anon_send(me, ShardWritten{step, rank, *record, digest, steady_now_ns() - begin_ns});
+    }
+  });
+}
+
+void Snapshot::write_done() const {
+  for (Buffer& buffer : state().buffers) {
+    if (buffer.writing) {
+      buffer.writing = false;
+      buffer.held.reset();
+      state().granted.reset();
+    }
+  }
+  note_credits();
+  lend_if_idle();
+  tell_if_drained();
+}
+
+void Snapshot::follow(const ShardOrder& order) const {
+  ++state().orders;
+  static constexpr std::array<const char*, 4> kMarks = {
+      "seal local checkpoint", "send checkpoint", "retire local checkpoints", "discard checkpoint"};
+  context->disk->mark({.what = kMarks.at(static_cast<std::size_t>(order.task)),
+                       .step = order.step - 1,
+                       .unit = -1,
+                       .lane = -1});
+  context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank, order,
+                          todo = work, spare_time = &context->spare_time] {
+    const Status done = attempt([&] {
+      switch (order.task) {
+        case ShardTask::seal:
+          return todo.seal(order.step, order.manifest);
+        case ShardTask::send: {
+          Status sent;
+          spare_time->run([&] { sent = todo.send(order.step); });
+          return sent;
+        }
+        case ShardTask::settle:
+          return todo.settle(order.step);
+        case ShardTask::discard:
+          return todo.discard(order.step);
+      }
+      return Status(failure("an unknown order"));
+    });
+    if (!done) {
+      caf::anon_send(me, CheckpointFailed{order.step, rank, done.error().message});
+    } else {
+      caf::anon_send(me, ShardDone{order.step, rank, order.task});
+    }
+  });
+}
+
+void Snapshot::order_done() const {
+  --state().orders;
+  tell_if_drained();
+}
+
+bool Snapshot::idle() const {
+  const auto& buffers = state().buffers;
+  return std::all_of(buffers.begin(), buffers.end(),
+                     [](const Buffer& buffer) { return buffer.free(); });
+}
+
+void Snapshot::note_credits() const {
+  const auto& buffers = state().buffers;
+  state().staging->in_use(std::count_if(buffers.begin(), buffers.end(),
+                                        [](const Buffer& buffer) { return !buffer.free(); }));
+}
+
+// Memory is lent and released on the stream that would fill it next, after what that has to do.
+
+void Snapshot::lend_if_idle() const {
+  if (idle()) {
+    context->copy->enqueue(
+        [first = state().buffers[0].staging, second = state().buffers[1].staging] {
+          first->lend();
+          second->lend();
+        });
+    self->delayed_send(caf::actor_cast<SnapshotActor>(self), kIdleTime,
+                       ReleaseStaging{state().copies});
+  }
+}
+
+void Snapshot::release_if_idle_since(const ReleaseStaging& message) const {
+  if (idle() && message.copies == state().copies) {
+    context->copy->enqueue(
+        [first = state().buffers[0].staging, second = state().buffers[1].staging] {
+          first->release();
+          second->release();
+        });
+  }
+}
+
+void Snapshot::tell_if_drained() const {
+  if (state().draining && state().orders == 0 && idle()) {
+    state().draining = false;
+    self->send(state().peers.rank, SnapshotsDrained{});
+  }
+}
+
+SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext context,
+                                               ShardWork work, WaitBoard::Credits staging) {
+  report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
+  self->state.staging = staging;
+  self->set_down_handler([self](caf::down_msg& down) { self->quit(std::move(down.reason)); });
+  const Snapshot snapshot{self, std::move(context), std::move(work)};
+  return {
+      [self](const ConnectSnapshot& peers) {
+        self->state.peers = peers;
+        // Without it no save would ever be done with. Not a link: the index serves other ranks,
+        // too, and does not end with this one.
+        self->monitor(peers.index);
+      },
+      [snapshot](const CopyState& message) { snapshot.copy(message); },
+      [snapshot](const StateCopied& message) { snapshot.copied(message); },
+      [snapshot](const WriteSnapshot& message) {
+        snapshot.state().granted = message.step;
+        snapshot.write_granted();
+      },
+      [snapshot](const ShardOrder& order) { snapshot.follow(order); },
+      [snapshot](const DrainSnapshots&) {
+        snapshot.state().draining = true;
+        snapshot.tell_if_drained();
+      },
+      [snapshot](const ShardWritten& message) {
+        snapshot.tell_index(message);
+        snapshot.write_done();
+      },
+      [snapshot](const ShardDone& message) {
+        snapshot.tell_index(message);
+        snapshot.order_done();
+      },
+      [snapshot](const CheckpointFailed& message) {
+        snapshot.tell_index(message);
+        if (snapshot.state().orders > 0) {  // while it follows orders it writes nothing
+          snapshot.order_done();
+        } else {
+          snapshot.write_done();
+        }
+      },
+      [snapshot](const ReleaseStaging& message) { snapshot.release_if_idle_since(message); },
+  };
+}
+
+}  // namespace
+
+SnapshotActor spawn_snapshot(caf::actor_system& system, const RankContext& context,
+                             const ShardWork& work) {
+  return system.spawn(snapshot_behavior, context, work,
+                      context->waits.add_credits("staging buffers", kStagingBuffers));
+}
+
+}  // namespace train::actors

@@ -1,0 +1,81 @@
+#include "actors/train/staging.hpp"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/units.hpp"
+#include "kernels/device/device_error.hpp"
+
+namespace train::actors {
+
+Status Staging::reserve_pinned(std::size_t size_bytes, kernels::MemoryKind kind) {
+  try {
+    pinned_ = kernels::Buffer(size_bytes, "copy of the state", kind);
+  } catch (const kernels::DeviceError& error) {
+    return failure(error.what());
+  }
+  bytes_ = pinned_.data();
+  size_bytes_ = size_bytes;
+  return {};
+}
+
+Status Staging::reserve(std::size_t size_bytes, kernels::MemoryKind kind) {
+  if (size_bytes == size_bytes_) {
+    return {};
+  }
+  release();
+  if (kind != kernels::MemoryKind::host) {
+    return reserve_pinned(size_bytes, kind);
+  }
+  void* memory =
+      ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return failure(fmt::format("no memory for a copy of the state ({}): {}",
+                               format_bytes(size_bytes), std::generic_category().message(errno)));
+  }
+  // Advice: a kernel without huge pages refuses it, and nothing is lost.
+  (void)::madvise(memory, size_bytes, MADV_HUGEPAGE);
+  bytes_ = static_cast<std::byte*>(memory);
+  size_bytes_ = size_bytes;
+  return {};
+}
+
+Status Staging::copy(std::span<const engine::StateView> state, const kernels::Device& device) {
+  std::size_t size_bytes = 0;
+  for (const engine::StateView& view : state) {
+    size_bytes += view.size_bytes;
+  }
+  TRAIN_RETURN_IF_ERROR(reserve(size_bytes, device.staging));
+  views_.assign(state.begin(), state.end());
+  std::byte* to = bytes_;
+  for (engine::StateView& view : views_) {
+    device.copy(to, view.data, view.size_bytes);
+    view.data = to;
+    to += view.size_bytes;
+  }
+  return {};
+}
+
+void Staging::lend() noexcept {
+  if (bytes_ != nullptr && pinned_.data() == nullptr &&
+      ::madvise(bytes_, size_bytes_, MADV_FREE) != 0) {
+    release();
+  }
+  views_.clear();
+}
+
+void Staging::release() noexcept {
+  if (pinned_.data() != nullptr) {
+    pinned_ = {};
+  } else if (bytes_ != nullptr) {
+    ::munmap(bytes_, size_bytes_);
+  }
+  bytes_ = nullptr;
+  size_bytes_ = 0;
+  views_.clear();
+}
+
+}  // namespace train::actors

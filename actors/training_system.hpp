@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "actors/head/conductor_actor.hpp"
+#include "actors/head/index_actor.hpp"
+#include "actors/head/observer_actor.hpp"
+#include "actors/head/run_program.hpp"
+#include "actors/head/run_report.hpp"
+#include "actors/train/rank_actor.hpp"
+#include "actors/train/rank_runtime.hpp"
+#include "actors/train/snapshot_actor.hpp"
+
+namespace train::actors {
+
+/// What the actors of one rank are made of.
+struct RankParts {
+  RankContext context;
+  ShardWork shards;
+  RankReporting reporting = {};
+};
+
+/// What the actors of the launcher are made of.
+struct HeadParts {
+  std::shared_ptr<RunReport> report;
+  StreamKind report_stream = StreamKind::threads;
+  std::shared_ptr<kernels::Stream> disk;  ///< Publishes and records checkpoints.
+  IndexWork index;
+  RunProgram::Options program = {};
+  SaveDrain drain = {};
+  std::shared_ptr<WaitBoard> waits;  ///< The conductor's line; outlives the actors.
+  Observing observing = {};          ///< But for what is above.
+};
+
+/// A rank and its parts, wired to each other.
+struct RankActors {
+  RankActor rank;
+  std::vector<caf::actor> all;  ///< The rank first.
+};
+
+/// The launcher's actors.
+struct HeadActors {
+  ConductorActor conductor;
+  ReporterActor reporter;
+  IndexActor index;
+  ObserverActor observer;
+  std::vector<caf::actor> all;
+};
+
+/// Whom a rank follows, hands its shards to, and tells where it is; may be in another process.
+struct RankHead {
+  ConductorActor conductor;
+  IndexActor index;
+  ObserverActor observer = {};  ///< None: nobody asks where the rank is.
+};
+
+/// Spawns and wires a rank. REQUIRES: `system` runs handlers on one thread: the work that
+/// two of a rank's actors put on its stream for groups of their own shares scratch memory, and
+/// must not be mixed.
+[[nodiscard]] RankActors start_rank(caf::actor_system& system, const RankParts& parts,
+                                    const RankHead& head);
+
+/// Spawns the launcher's actors; nothing happens before connect_head().
+[[nodiscard]] HeadActors start_head(caf::actor_system& system, const HeadParts& parts);
+
+/// Hands the launcher all ranks, in their order: the first command is on its way on return.
+/// `waiter` receives RunFinished.
+void connect_head(const HeadActors& head, const std::vector<RankActor>& ranks,
+                  const caf::actor& waiter);
+
+/// Handles of a wired run: the conductor for signals, all of them for the shutdown.
+struct TrainingActors {
+  ConductorActor conductor;
+  std::vector<caf::actor> all;
+};
+
+/// All of the above for ranks that live in this process. Of one rank, or of several joined by an
+/// in-process transport.
+[[nodiscard]] TrainingActors start_training(caf::actor_system& system,
+                                            const std::vector<RankParts>& ranks,
+                                            const HeadParts& head, const caf::actor& waiter);
+
+/// Stops every actor and forgets them.
+void stop_training(TrainingActors& actors);
+void stop_actors(std::vector<caf::actor>& actors);
+
+}  // namespace train::actors

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/exit_codes.hpp"
+
+namespace train {
+
+/// Who has to act on an error: the user (exit 2) or the world (exit 1).
+enum class ErrorKind : std::uint8_t {
+  user,     ///< The user's mistake: bad key, missing file, data that does not fit. Exit code 2.
+  failure,  ///< A failure of the world: disk full, corrupt file, dead peer. Exit code 1.
+};
+
+/// An expected error as a value. `message` is one line: what (file, key, line), why, and the mend.
+struct Error {
+  ErrorKind kind = ErrorKind::failure;
+  std::string message;
+
+  [[nodiscard]] int exit_code() const {
+    return kind == ErrorKind::user ? kExitUserError : kExitFailure;
+  }
+};
+
+[[nodiscard]] inline Error user_error(std::string message) {
+  return {ErrorKind::user, std::move(message)};
+}
+
+[[nodiscard]] inline Error failure(std::string message) {
+  return {ErrorKind::failure, std::move(message)};
+}
+
+}  // namespace train

@@ -1,0 +1,16 @@
+#include "base/host_name.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+
+namespace train {
+
+std::string host_name(const char* unknown) {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  const bool known = ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0';
+  return known ? name.data() : unknown;
+}
+
+}  // namespace train

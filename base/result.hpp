@@ -1,0 +1,78 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+
+namespace train {
+
+/// Either a value or an Error. Asking for the wrong one is a programmer's error and throws
+/// CheckFailed.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
+
+  [[nodiscard]] bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  [[nodiscard]] T& value() & {
+    TRAIN_CHECK(ok(), "{}", std::get<1>(state_).message);
+    return std::get<0>(state_);
+  }
+  [[nodiscard]] const T& value() const& {
+    TRAIN_CHECK(ok(), "{}", std::get<1>(state_).message);
+    return std::get<0>(state_);
+  }
+  [[nodiscard]] T&& value() && {
+    TRAIN_CHECK(ok(), "{}", std::get<1>(state_).message);
+    return std::get<0>(std::move(state_));
+  }
+  [[nodiscard]] const Error& error() const {
+    TRAIN_CHECK(!ok());
+    return std::get<1>(state_);
+  }
+
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+/// The result of something done for its effect.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT: implicit
+
+  [[nodiscard]] bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  [[nodiscard]] const Error& error() const {
+    TRAIN_CHECK(error_.has_value());
+    return *error_;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+using Status = Result<void>;
+
+}  // namespace train
+
+/// Returns the error of `expression` (a Result) to the caller, if it has one.
+#define TRAIN_RETURN_IF_ERROR(expression)                    \
+  do {                                                       \
+    if (auto train_result_ = (expression); !train_result_) { \
+      return train_result_.error();                          \
+    }                                                        \
+  } while (false)

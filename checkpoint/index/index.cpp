@@ -1,0 +1,441 @@
+#include "checkpoint/index/index.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <utility>
+
+#include "base/check.hpp"
+#include "storage/files/atomic_file.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using storage::Durability;
+
+constexpr std::int64_t steps_kept = 100'000;
+constexpr std::int64_t digests_kept = 10'000;
+constexpr std::int64_t events_kept = 10'000;
+/// Journals are cut this many records at a time: each cut reads where the last one ended.
+constexpr std::int64_t trim_at_once = 500;
+
+/// What earlier versions kept besides the journal.
+constexpr std::string_view legacy_entry_prefix = "checkpoint/";
+constexpr std::string_view legacy_rebuilt_key = "rebuilt";
+
+/// Adds the removal of every key with `prefix` to `batch`.
+Status remove_all(storage::KvStore& store, std::string_view prefix, storage::WriteBatch& batch) {
+  return store.scan(prefix, [&batch](std::string_view key, std::string_view) {
+    batch.remove(std::string(key));
+    return true;
+  });
+}
+
+std::string loss_text(double loss) {
+  return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(loss));
+}
+
+std::string note_text(const IndexNote& note) {
+  return fmt::format("{} {}", state_name(note.state), note.noted_s);
+}
+
+/// Before a checkpoint that was found is relied on: who published it may have ended between the
+/// rename and the sync of the directory, and a power cut would take the name back.
+Status make_names_last(const fs::path& checkpoints) {
+  return storage::fsync_directory(checkpoints);
+}
+
+}  // namespace
+
+Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path checkpoints) {
+  const auto placed = PlacedManifests::list(checkpoints);
+  if (!placed) {
+    return placed.error();
+  }
+  const auto newest = placed->newest();
+  if (!newest) {
+    return newest.error();
+  }
+  CheckpointIndex index(store, std::move(checkpoints));
+  index.known_ = read_index_content(store, *newest ? (*newest)->index_head : std::string());
+  if (index.known_.unreadable) {
+    return *index.known_.unreadable;
+  }
+  TRAIN_RETURN_IF_ERROR(index.load_journals());
+  TRAIN_RETURN_IF_ERROR(index.settle_notes());
+  std::string damage = index.known_.damage;
+  if (damage.empty() && *newest && !index.known_.knows_head) {
+    // A rebuild begins a new chain; what it found in place carries heads of the one before.
+    const IndexEntry* entry = index.known_.entries.find((*newest)->step);
+    if (entry == nullptr || !entry->rebuilt || entry->manifest_digest != (*newest)->digest) {
+      damage = fmt::format("{} knows of index changes that the index lost",
+                           checkpoint_name((*newest)->step));
+    }
+  }
+  TRAIN_RETURN_IF_ERROR(damage.empty() ? index.reconcile(*placed)
+                                       : index.rebuild_from(*placed, damage));
+  return index;
+}
+
+Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::path checkpoints,
+                                                   const IndexContent& remains,
+                                                   const std::string& reason) {
+  const auto placed = PlacedManifests::list(checkpoints);
+  if (!placed) {
+    return placed.error();
+  }
+  CheckpointIndex index(store, std::move(checkpoints));
+  index.known_ = remains;
+  TRAIN_RETURN_IF_ERROR(index.load_journals());
+  TRAIN_RETURN_IF_ERROR(index.settle_notes());
+  TRAIN_RETURN_IF_ERROR(index.rebuild_from(*placed, reason));
+  return index;
+}
+
+/// Where the journals of steps and events begin and end.
+Status CheckpointIndex::load_journals() {
+  bool first = true;
+  TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::step, [&](std::string_view key, auto) {
+    oldest_step_ = index_keys::number_of(index_keys::step, key).value_or(0);
+    return false;
+  }));
+  TRAIN_RETURN_IF_ERROR(store_->scan(index_keys::digest, [&](std::string_view key, auto) {
+    digested_.insert(index_keys::number_of(index_keys::digest, key).value_or(0));
+    return true;
+  }));
+  oldest_digest_ = digested_.empty() ? 0 : *digested_.begin();
+  return store_->scan(index_keys::event, [&](std::string_view key, std::string_view) {
+    const std::int64_t number = index_keys::number_of(index_keys::event, key).value_or(0);
+    oldest_event_ = std::exchange(first, false) ? number : oldest_event_;
+    next_event_ = number + 1;
+    return true;
+  });
+}
+
+/// No save outlives the process that made it: what it wrote half is nothing, what was on its way is
+/// on the nodes' own disks.
+Status CheckpointIndex::settle_notes() {
+  storage::WriteBatch batch;
+  std::map<std::int64_t, IndexNote> kept;
+  for (auto [step, note] : known_.notes) {
+    if (note.state == CheckpointState::writing) {
+      batch.remove(index_keys::of(index_keys::note, step));
+      continue;
+    }
+    note.state = CheckpointState::local;
+    batch.put(index_keys::of(index_keys::note, step), note_text(note));
+    kept[step] = note;
+  }
+  if (!batch.operations().empty()) {
+    TRAIN_RETURN_IF_ERROR(store_->write(batch, Durability::buffered));
+  }
+  known_.notes = std::move(kept);
+  return {};
+}
+
+/// Makes the entries those of the checkpoints in place.
+Status CheckpointIndex::reconcile(const PlacedManifests& placed) {
+  storage::WriteBatch legacy;
+  TRAIN_RETURN_IF_ERROR(remove_all(*store_, legacy_entry_prefix, legacy));
+  if (!legacy.operations().empty()) {
+    legacy.remove(std::string(legacy_rebuilt_key));
+    TRAIN_RETURN_IF_ERROR(store_->write(legacy, Durability::buffered));
+  }
+  std::vector<IndexChange> changes;
+  for (const IndexEntry& entry : known_.entries.all()) {
+    if (entry.state == CheckpointState::committed && !placed.has(entry.step)) {
+      changes.push_back({true, entry});
+      changes.back().entry.state = CheckpointState::retired;
+      report_.dropped.push_back(entry.directory);
+    }
+  }
+  if (!changes.empty()) {
+    TRAIN_RETURN_IF_ERROR(write(changes, {}));
+  }
+  return adopt(placed);
+}
+
+/// Records what is in place and not recorded; forgets what is in place and no longer the same.
+Status CheckpointIndex::adopt(const PlacedManifests& placed) {
+  std::vector<IndexChange> changes;
+  for (const Candidate& candidate : placed.all()) {
+    const auto digest = PlacedManifests::digest_of(candidate);
+    if (!digest) {
+      return digest.error();
+    }
+    const IndexEntry* known = known_.entries.find(candidate.step);
+    const bool recorded = known != nullptr && known->state == CheckpointState::committed;
+    if (recorded && *digest == known->manifest_digest) {
+      continue;
+    }
+    auto entry = PlacedManifests::entry_at(candidate);
+    if (!entry) {
+      return entry.error();
+    }
+    if (recorded) {
+      report_.dropped.push_back(known->directory);
+    }
+    if (*entry) {
+      const auto loss = known_.losses.find(candidate.step);
+      if (loss != known_.losses.end()) {
+        (*entry)->validation_loss = loss->second;
+      }
+      report_.adopted.push_back((*entry)->directory);
+      changes.push_back({true, **entry});
+    } else if (recorded) {
+      changes.push_back({false, *known});
+    }
+  }
+  if (changes.empty()) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(make_names_last(checkpoints_));
+  return write(changes, {});
+}
+
+Status CheckpointIndex::rebuild(const std::string& reason) {
+  const auto placed = PlacedManifests::list(checkpoints_);
+  return placed ? rebuild_from(*placed, reason) : Status(placed.error());
+}
+
+Status CheckpointIndex::rebuild_from(const PlacedManifests& placed, const std::string& reason) {
+  EntryList entries;
+  ReconcileReport report;
+  report.rebuilt = true;
+  report.reason = reason;
+  for (IndexEntry entry : known_.entries.all()) {
+    if (!placed.has(entry.step)) {
+      entry.state = CheckpointState::retired;
+      entries.put(std::move(entry));
+    }
+  }
+  for (const Candidate& candidate : placed.all()) {
+    auto entry = PlacedManifests::entry_at(candidate);
+    if (!entry) {
+      return entry.error();
+    }
+    if (!*entry) {
+      continue;
+    }
+    const IndexEntry* known = known_.entries.find(candidate.step);
+    const auto loss = known_.losses.find(candidate.step);
+    if (known != nullptr && known->manifest_digest == (*entry)->manifest_digest) {
+      (*entry)->validation_loss = known->validation_loss;
+      (*entry)->recorded_s = known->recorded_s;
+    } else {
+      report.adopted.push_back((*entry)->directory);
+    }
+    if (loss != known_.losses.end()) {
+      (*entry)->validation_loss = loss->second;
+    }
+    (*entry)->rebuilt = true;
+    entries.put(**entry);
+  }
+  if (!placed.all().empty()) {
+    TRAIN_RETURN_IF_ERROR(make_names_last(checkpoints_));
+  }
+  storage::WriteBatch batch;
+  for (const std::string_view prefix : {index_keys::journal, legacy_entry_prefix}) {
+    TRAIN_RETURN_IF_ERROR(remove_all(*store_, prefix, batch));
+  }
+  batch.remove(std::string(legacy_rebuilt_key));
+  add_event(batch, "index_rebuilt",
+            fmt::format("{}; made anew from {} checkpoints in place, {} retired ones are still "
+                        "known, others and losses of evaluations may be lost",
+                        reason, placed.all().size(), entries.all().size() - placed.all().size()));
+  std::vector<IndexChange> changes;
+  for (const IndexEntry& entry : entries.all()) {
+    changes.push_back({true, entry});
+  }
+  IndexContent before = std::exchange(known_, {});
+  known_.notes = before.notes;
+  known_.losses = before.losses;
+  const Status written = write(changes, std::move(batch));
+  if (!written) {
+    known_ = std::move(before);
+    return written;
+  }
+  report_ = std::move(report);
+  return {};
+}
+
+/// Appends `changes` to the journal, with what is in `batch`; all or nothing.
+Status CheckpointIndex::write(const std::vector<IndexChange>& changes, storage::WriteBatch batch) {
+  std::int64_t sequence = known_.sequence;
+  std::string digest = known_.digest;
+  for (const IndexChange& change : changes) {
+    ChainLink link = chain_link(digest, change);
+    batch.put(index_keys::of(index_keys::journal, ++sequence), std::move(link.record));
+    digest = std::move(link.digest);
+  }
+  TRAIN_RETURN_IF_ERROR(store_->write(batch, Durability::synced));
+  known_.sequence = sequence;
+  known_.digest = std::move(digest);
+  for (const IndexChange& change : changes) {
+    change.present ? known_.entries.put(change.entry) : known_.entries.erase(change.entry.step);
+  }
+  return {};
+}
+
+Status CheckpointIndex::note(std::int64_t step, CheckpointState state) {
+  TRAIN_CHECK(state == CheckpointState::writing || state == CheckpointState::local ||
+                  state == CheckpointState::publishing,
+              "{} is no state of a checkpoint on its way", state_name(state));
+  const IndexNote note{state, unix_now_s()};
+  TRAIN_RETURN_IF_ERROR(
+      store_->put(index_keys::of(index_keys::note, step), note_text(note), Durability::buffered));
+  known_.notes[step] = note;
+  return {};
+}
+
+Status CheckpointIndex::abandon(std::int64_t step) {
+  if (!known_.notes.contains(step)) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(
+      store_->remove(index_keys::of(index_keys::note, step), Durability::buffered));
+  known_.notes.erase(step);
+  return {};
+}
+
+Status CheckpointIndex::commit(const IndexEntry& entry) {
+  const IndexEntry* known = known_.entries.find(entry.step);
+  if (known != nullptr && known->state == CheckpointState::committed &&
+      known->manifest_digest == entry.manifest_digest) {
+    return abandon(entry.step);
+  }
+  IndexChange change{true, entry};
+  change.entry.state = CheckpointState::committed;
+  storage::WriteBatch batch;
+  batch.remove(index_keys::of(index_keys::note, entry.step));
+  const auto last_loss = known_.losses.upper_bound(entry.step);
+  for (auto loss = known_.losses.begin(); loss != last_loss; ++loss) {
+    batch.remove(index_keys::of(index_keys::loss, loss->first));
+    if (loss->first == entry.step && !change.entry.validation_loss) {
+      change.entry.validation_loss = loss->second;
+    }
+  }
+  TRAIN_RETURN_IF_ERROR(write({change}, std::move(batch)));
+  known_.notes.erase(entry.step);
+  known_.losses.erase(known_.losses.begin(), last_loss);
+  return {};
+}
+
+Status CheckpointIndex::record(std::int64_t step, const std::string& manifest_digest) {
+  IndexEntry entry;
+  entry.step = step;
+  entry.directory = checkpoint_name(step);
+  entry.manifest_digest = manifest_digest;
+  entry.recorded_s = unix_now_s();
+  return commit(entry);
+}
+
+Status CheckpointIndex::retire(std::int64_t step) {
+  const IndexEntry* known = known_.entries.find(step);
+  if (known == nullptr || known->state == CheckpointState::retired) {
+    return {};
+  }
+  IndexChange change{true, *known};
+  change.entry.state = CheckpointState::retired;
+  return write({change}, {});
+}
+
+Status CheckpointIndex::set_aside(std::int64_t step, const std::string& reason) {
+  storage::WriteBatch batch;
+  add_event(batch, "set_aside", fmt::format("step={} {}", step, reason));
+  const IndexEntry* known = known_.entries.find(step);
+  return known == nullptr ? write({}, std::move(batch))
+                          : write({{false, *known}}, std::move(batch));
+}
+
+Status CheckpointIndex::evaluated(std::int64_t step, double validation_loss) {
+  const IndexEntry* known = known_.entries.find(step);
+  if (known == nullptr) {
+    TRAIN_RETURN_IF_ERROR(store_->put(index_keys::of(index_keys::loss, step),
+                                      loss_text(validation_loss), Durability::synced));
+    known_.losses[step] = validation_loss;
+    return {};
+  }
+  const bool same =
+      known->validation_loss && loss_text(*known->validation_loss) == loss_text(validation_loss);
+  if (same || known->state != CheckpointState::committed) {
+    return {};
+  }
+  IndexChange change{true, *known};
+  change.entry.validation_loss = validation_loss;
+  return write({change}, {});
+}
+
+Status CheckpointIndex::trim(std::string_view prefix, std::int64_t& oldest, std::int64_t first_kept,
+                             storage::WriteBatch& batch) {
+  if (first_kept - oldest < trim_at_once) {
+    return {};
+  }
+  const std::string end = index_keys::of(prefix, first_kept);
+  TRAIN_RETURN_IF_ERROR(store_->scan(prefix, [&](std::string_view key, std::string_view) {
+    if (key < end) {
+      batch.remove(std::string(key));
+    }
+    return key < end;
+  }));
+  oldest = first_kept;
+  return {};
+}
+
+Status CheckpointIndex::log_steps(std::span<const StepRecord> records) {
+  if (records.empty()) {
+    return {};
+  }
+  storage::WriteBatch batch;
+  std::int64_t newest = 0;
+  for (const StepRecord& record : records) {
+    put_step(batch, record);
+    newest = std::max(newest, record.step);
+    if (!record.tensor_digests.empty()) {
+      digested_.insert(record.step);
+    } else if (digested_.erase(record.step) > 0) {  // of a start that digested more steps
+      batch.remove(index_keys::of(index_keys::digest, record.step));
+    }
+  }
+  std::int64_t first_kept = newest - steps_kept + 1;
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::step, oldest_step_, first_kept, batch));
+  if (std::ssize(digested_) > digests_kept) {
+    first_kept = std::max(first_kept, *std::prev(digested_.end(), digests_kept));
+  }
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::digest, oldest_digest_, first_kept, batch));
+  digested_.erase(digested_.begin(), digested_.lower_bound(oldest_digest_));
+  return store_->write(batch, Durability::buffered);
+}
+
+void CheckpointIndex::add_event(storage::WriteBatch& batch, std::string_view kind,
+                                std::string_view text) {
+  batch.put(index_keys::of(index_keys::event, next_event_++),
+            event_text({unix_now_s(), std::string(kind), std::string(text)}));
+}
+
+Status CheckpointIndex::log_event(std::string_view kind, std::string_view text) {
+  storage::WriteBatch batch;
+  add_event(batch, kind, text);
+  TRAIN_RETURN_IF_ERROR(trim(index_keys::event, oldest_event_, next_event_ - events_kept, batch));
+  return store_->write(batch, Durability::buffered);
+}
+
+std::vector<IndexEntry> CheckpointIndex::committed() const {
+  std::vector<IndexEntry> found;
+  for (const IndexEntry& entry : entries()) {
+    if (entry.state == CheckpointState::committed) {
+      found.push_back(entry);
+    }
+  }
+  return found;
+}
+
+std::string CheckpointIndex::head() const {
+  return known_.sequence == 0 ? std::string()
+                              : fmt::format("{}:{}", known_.sequence, known_.digest);
+}
+
+}  // namespace train::checkpoint

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "checkpoint/index/index_content.hpp"
+#include "checkpoint/index/index_entry.hpp"
+#include "checkpoint/index/step_journal.hpp"
+#include "checkpoint/located_manifests.hpp"
+#include "storage/kv_store.hpp"
+
+namespace train::checkpoint {
+
+/// What opening found, and did about it. Names of directories, in the order of steps.
+struct ReconcileReport {
+  std::vector<std::string> adopted;  ///< Whole in place, not recorded (a crash between the two).
+  std::vector<std::string> dropped;  ///< Recorded, no longer in place (a retirement that a crash
+                                     ///< cut short, or done by hand) or no longer the same.
+  bool rebuilt = false;              ///< The index was damaged, behind, or lost: made anew.
+  std::string reason;                ///< Of the rebuild.
+};
+
+/// The record of checkpoints and of the run (CK-7). The directory is the truth; the index is the
+/// memory of what was promised, and detects when either forgot.
+///
+/// Every change of an entry appends to a journal whose records are chained by digests; the head of
+/// the chain is copied into the next manifest, so that a store that lost its newest records is
+/// noticed. Notes of what is under way, steps and events are not in the chain: they may be lost.
+/// Threading: one owner. Ownership: borrows `store`, which outlives this. All calls block; "synced"
+/// ones survive a power cut once they return, "buffered" ones the end of the process. Errors are
+/// the store's; after one, the entries are as before the call.
+class CheckpointIndex {
+ public:
+  /// Reads all of the store, checks the chain, and reconciles with `checkpoints`. Reads manifests,
+  /// not tensors. Errors: those of the store and of reading the directory.
+  static Result<CheckpointIndex> open(storage::KvStore& store, std::filesystem::path checkpoints);
+  /// Makes an index in an empty store, from the manifests and from `remains` of the one before.
+  static Result<CheckpointIndex> make_anew(storage::KvStore& store,
+                                           std::filesystem::path checkpoints,
+                                           const IndexContent& remains, const std::string& reason);
+
+  /// A checkpoint on its way is now writing, local or publishing. Buffered.
+  Status note(std::int64_t step, CheckpointState state);
+  /// Forgets that note: the save failed or was skipped. Unknown: fine. Buffered.
+  Status abandon(std::int64_t step);
+  /// Records a checkpoint in place; ends its note. Synced. Again with the same manifest: no change.
+  Status commit(const IndexEntry& entry);
+  /// The checkpoint is no longer in place; its entry stays as history. Unknown: fine. Synced.
+  Status retire(std::int64_t step);
+  /// Forgets a damaged checkpoint, with an event that says why. Synced.
+  Status set_aside(std::int64_t step, const std::string& reason);
+  /// The validation loss of the weights after `step`; before or after its commit. Synced.
+  Status evaluated(std::int64_t step, double validation_loss);
+
+  /// Appends to the step journal; again for a step replaces it. Keeps the newest 100,000 steps and
+  /// the digests of the newest 10,000 of them that have any, dropping some hundreds at a time.
+  /// Buffered.
+  Status log_steps(std::span<const StepRecord> records);
+  Status log_step(const StepRecord& record) { return log_steps({&record, 1}); }
+  /// Appends to the journal of events: started, resumed, saved, failed …. `kind` has no blanks.
+  /// Keeps the newest 10,000, likewise. Buffered.
+  Status log_event(std::string_view kind, std::string_view text);
+
+  /// commit() and retire() of callers that know less.
+  Status record(std::int64_t step, const std::string& manifest_digest);
+  Status forget(std::int64_t step) { return retire(step); }
+
+  /// Throws the entries away and makes them anew from the manifests in place. Validation losses and
+  /// the history of retired checkpoints stay as far as the chain before proves them. Synced.
+  Status rebuild(const std::string& reason);
+
+  /// Committed and retired ones, by step. Borrowed until the next change.
+  [[nodiscard]] const std::vector<IndexEntry>& entries() const { return known_.entries.all(); }
+  /// Those in place, by step.
+  [[nodiscard]] std::vector<IndexEntry> committed() const;
+  /// By step. Borrowed until the next change.
+  [[nodiscard]] const std::map<std::int64_t, IndexNote>& notes() const { return known_.notes; }
+  /// "<sequence>:<digest>" of the last change; empty: there was none.
+  [[nodiscard]] std::string head() const;
+  /// What opening found and did.
+  [[nodiscard]] const ReconcileReport& report() const { return report_; }
+
+ private:
+  CheckpointIndex(storage::KvStore& store, std::filesystem::path checkpoints)
+      : store_(&store), checkpoints_(std::move(checkpoints)) {}
+
+  Status load_journals();
+  Status settle_notes();
+  Status reconcile(const PlacedManifests& placed);
+  Status adopt(const PlacedManifests& placed);
+  Status rebuild_from(const PlacedManifests& placed, const std::string& reason);
+  Status write(const std::vector<IndexChange>& changes, storage::WriteBatch batch);
+  void add_event(storage::WriteBatch& batch, std::string_view kind, std::string_view text);
+  /// Removes keys below `first_kept` from a journal that `oldest` is the first number of.
+  Status trim(std::string_view prefix, std::int64_t& oldest, std::int64_t first_kept,
+              storage::WriteBatch& batch);
+
+  storage::KvStore* store_;
+  std::filesystem::path checkpoints_;
+  IndexContent known_;
+  ReconcileReport report_;
+  std::int64_t oldest_step_ = 0;
+  std::int64_t oldest_digest_ = 0;
+  std::set<std::int64_t> digested_;  ///< Steps with digests.
+  std::int64_t oldest_event_ = 1;
+  std::int64_t next_event_ = 1;
+};
+
+/// An index with the store it lives in.
+struct OpenedIndex {
+  std::unique_ptr<storage::KvStore> store;
+  CheckpointIndex index;
+};
+
+/// Opens the RocksDB index in `directory`, creates it if missing. One that is damaged is made anew
+/// from the manifests and from what of it can still be read; report() tells. Blocks.
+/// REQUIRES: the run's lock is held. Errors: open in another process, not writable (user); disk
+/// full, disk broken (failure).
+Result<OpenedIndex> open_index(const std::filesystem::path& directory,
+                               const std::filesystem::path& checkpoints);
+
+}  // namespace train::checkpoint

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "checkpoint/index/index.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/rocks_store.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What can still be read of a store that cannot be read to its end.
+struct Remains {
+  IndexContent content;
+  storage::WriteBatch journals;  ///< Steps and events, as they were.
+};
+
+Remains save_what_reads(storage::KvStore& store) {
+  Remains remains;
+  remains.content = read_index_content(store, "");
+  for (const std::string_view prefix : {index_keys::step, index_keys::event}) {
+    // That the store is damaged is known; what comes before the damage is what we are after.
+    (void)store.scan(prefix, [&remains](std::string_view key, std::string_view value) {
+      remains.journals.put(std::string(key), std::string(value));
+      return true;
+    });
+  }
+  return remains;
+}
+
+Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpoints,
+                              const Remains& remains, const std::string& reason) {
+  fs::path aside = directory;
+  aside += ".damaged";
+  TRAIN_RETURN_IF_ERROR(storage::remove_tree(aside));
+  TRAIN_RETURN_IF_ERROR(storage::rename_durably(directory, aside));
+  auto store = storage::RocksStore::open(directory);
+  if (!store) {
+    return store.error();
+  }
+  TRAIN_RETURN_IF_ERROR((*store)->write(remains.journals, storage::Durability::buffered));
+  auto index = CheckpointIndex::make_anew(**store, checkpoints, remains.content, reason);
+  if (!index) {
+    return index.error();
+  }
+  TRAIN_RETURN_IF_ERROR(storage::remove_tree(aside));
+  return OpenedIndex{std::move(store).value(), std::move(index).value()};
+}
+
+}  // namespace
+
+Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkpoints) {
+  bool damaged = false;
+  auto store = storage::RocksStore::open(directory, &damaged);
+  if (!store) {
+    return damaged ? make_anew(directory, checkpoints, {}, store.error().message) : store.error();
+  }
+  // A block that is damaged shows when it is read, which may be in the middle of the run.
+  const Status whole = (*store)->scan("", [](std::string_view, std::string_view) { return true; });
+  if (!whole) {
+    const Remains remains = save_what_reads(**store);
+    store->reset();
+    return make_anew(directory, checkpoints, remains, whole.error().message);
+  }
+  auto index = CheckpointIndex::open(**store, checkpoints);
+  if (!index) {
+    return index.error();
+  }
+  return OpenedIndex{std::move(store).value(), std::move(index).value()};
+}
+
+}  // namespace train::checkpoint

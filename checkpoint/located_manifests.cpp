@@ -1,0 +1,108 @@
+#include "checkpoint/located_manifests.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "checkpoint/manifest.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
+
+namespace train::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The text of a manifest; empty: there is none (also: it went away while we looked).
+Result<std::optional<std::string>> text_of(const Candidate& candidate) {
+  const fs::path path = candidate.path / manifest_file_name;
+  std::error_code code;
+  if (!fs::is_regular_file(path, code)) {
+    return std::optional<std::string>();
+  }
+  auto text = storage::read_file(path, manifest_text_limit);
+  if (!text) {
+    return fs::exists(path, code) ? Result<std::optional<std::string>>(text.error())
+                                  : std::optional<std::string>();
+  }
+  return std::optional(std::move(text).value());
+}
+
+struct Read {
+  Manifest manifest;
+  std::string digest;
+};
+
+Result<std::optional<Read>> read(const Candidate& candidate) {
+  const auto text = text_of(candidate);
+  if (!text) {
+    return text.error();
+  }
+  if (!*text) {
+    return std::optional<Read>();
+  }
+  auto manifest = parse_manifest(**text, candidate.path.string());
+  if (!manifest || manifest->fields.step != candidate.step) {
+    return std::optional<Read>();
+  }
+  return std::optional(Read{std::move(manifest).value(), storage::digest_text(**text)});
+}
+
+}  // namespace
+
+Result<PlacedManifests> PlacedManifests::list(const fs::path& checkpoints) {
+  auto found = list_checkpoints(checkpoints);
+  if (!found) {
+    return found.error();
+  }
+  PlacedManifests placed;
+  placed.placed_.assign(found->rbegin(), found->rend());
+  return placed;
+}
+
+bool PlacedManifests::has(std::int64_t step) const {
+  return std::binary_search(placed_.begin(), placed_.end(), Candidate{step, {}},
+                            [](const auto& a, const auto& b) { return a.step < b.step; });
+}
+
+Result<std::optional<std::string>> PlacedManifests::digest_of(const Candidate& candidate) {
+  const auto text = text_of(candidate);
+  if (!text) {
+    return text.error();
+  }
+  return *text ? std::optional(storage::digest_text(**text)) : std::optional<std::string>();
+}
+
+Result<std::optional<IndexEntry>> PlacedManifests::entry_at(const Candidate& candidate) {
+  auto found = read(candidate);
+  if (!found) {
+    return found.error();
+  }
+  if (!*found) {
+    return std::optional<IndexEntry>();
+  }
+  IndexEntry entry = entry_of((*found)->manifest, std::move((*found)->digest));
+  struct stat facts = {};
+  if (::stat((candidate.path / manifest_file_name).c_str(), &facts) == 0) {
+    entry.recorded_s = facts.st_mtim.tv_sec;
+  }
+  return std::optional(std::move(entry));
+}
+
+Result<std::optional<PlacedManifests::Newest>> PlacedManifests::newest() const {
+  for (auto candidate = placed_.rbegin(); candidate != placed_.rend(); ++candidate) {
+    auto found = read(*candidate);
+    if (!found) {
+      return found.error();
+    }
+    if (*found) {
+      return std::optional(Newest{candidate->step, std::move((*found)->digest),
+                                  std::move((*found)->manifest.fields.index_head)});
+    }
+  }
+  return std::optional<Newest>();
+}
+
+}  // namespace train::checkpoint

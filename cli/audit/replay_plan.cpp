@@ -1,0 +1,176 @@
+#include "cli/audit/replay_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/manifest.hpp"
+#include "cli/trained_model.hpp"
+#include "configs/load_config.hpp"
+#include "engine/optimizer/lr_schedule.hpp"
+#include "storage/rocks_store.hpp"
+
+namespace train::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Candidates = std::vector<checkpoint::Candidate>;
+
+Result<checkpoint::StepJournal> read_journal(const fs::path& index) {
+  auto store = storage::RocksStore::open_read_only(index);
+  if (!store) {
+    return store.error();
+  }
+  auto journal = checkpoint::read_step_journal(**store);
+  if (journal && journal->steps.empty()) {
+    return user_error(fmt::format("{}: no steps in the journal yet", index.string()));
+  }
+  return journal;
+}
+
+/// Fills in what was not asked for, and checks the rest.
+Status choose_steps(const ReplayOptions& options, const Candidates& placed, ReplayRange& range) {
+  const auto& steps = range.journal.steps;
+  const std::int64_t first = steps.begin()->first;
+  const std::int64_t last = steps.rbegin()->first;
+  range.to = options.to.value_or(last);
+  if (range.to > last || range.to < first) {
+    return user_error(
+        fmt::format("--to {}: the journal has steps {} to {}", range.to, first, last));
+  }
+  const auto before = std::find_if(placed.begin(), placed.end(),
+                                   [&](const auto& one) { return one.step < range.to; });
+  const std::int64_t newest = before == placed.end() ? 0 : before->step;
+  range.from = options.from.value_or(std::max(newest + 1, first));
+  if (range.from > range.to) {
+    return user_error(
+        fmt::format("--from {} is after the last step of the journal, {}", range.from, range.to));
+  }
+  if (range.from < first) {
+    return user_error(
+        fmt::format("--from {}: the journal has steps {} to {}", range.from, first, last));
+  }
+  const auto start = std::find_if(placed.begin(), placed.end(),
+                                  [&](const auto& one) { return one.step < range.from; });
+  if (start != placed.end()) {
+    range.start = *start;
+  }
+  for (std::int64_t step = range.from; step <= range.to; ++step) {
+    if (!steps.contains(step)) {
+      return failure(
+          fmt::format("the journal lacks step {}; `actortrain verify {}` says what else there is",
+                      step, options.run_directory));
+    }
+  }
+  return {};
+}
+
+/// How many steps in a row the configuration has the journal's learning rates of.
+std::int64_t rates_alike(const configs::RunConfig& config, const ReplayRange& range) {
+  std::int64_t alike = 0;
+  for (std::int64_t step = range.from; step <= range.to; ++step, ++alike) {
+    const double rate =
+        engine::learning_rate(config.schedule, config.optimizer.lr, step - 1, config.run.steps);
+    if (std::bit_cast<std::uint64_t>(rate) !=
+        std::bit_cast<std::uint64_t>(range.journal.steps.at(step).lr)) {
+      break;
+    }
+  }
+  return alike;
+}
+
+/// run.steps may have grown since: then the schedule of these steps was that of another file.
+Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
+                                           const Candidates& placed, const ReplayRange& range) {
+  configs::RunConfig best = stored;
+  std::int64_t most = rates_alike(stored, range);
+  for (const checkpoint::Candidate& candidate : placed) {
+    if (most == range.to - range.from + 1) {
+      break;
+    }
+    const auto found = checkpoint::examine_manifest(candidate.path);
+    if (!found) {
+      return found.error();
+    }
+    if (!found->manifest) {
+      continue;  // damaged or retired meanwhile: it only could have helped
+    }
+    const auto config = configs::parse_config(found->manifest->fields.config_text,
+                                              (candidate.path / "manifest.json").string());
+    const std::int64_t alike = config ? rates_alike(*config, range) : 0;
+    if (alike > most) {
+      best = *config;
+      most = alike;
+    }
+  }
+  return best;
+}
+
+/// `ranks` ranks in this process, or as many as the bits of the run want.
+Result<configs::RunConfig> on_ranks(configs::RunConfig config, std::optional<std::int64_t> ranks) {
+  if (ranks.value_or(1) > config.batch.lanes) {
+    return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
+                                  *ranks, config.batch.lanes));
+  }
+  const bool any_ranks =
+      config.precision.reduce == "fp32" && config.precision.determinism == "world";
+  if (!any_ranks && ranks.value_or(config.parallel.ranks) != config.parallel.ranks) {
+    return user_error(fmt::format(
+        "--ranks {}: precision.reduce = \"{}\" and determinism = \"{}\" give this run's bits on {} "
+        "ranks alone; leave --ranks out",
+        *ranks, config.precision.reduce, config.precision.determinism, config.parallel.ranks));
+  }
+  if (any_ranks) {
+    config.parallel = {};
+    config.parallel.ranks = ranks.value_or(1);
+    config.parallel.strategy = config.parallel.ranks > 1 ? "full" : "none";
+  }
+  config.parallel.nodes = 1;
+  config.parallel.transport = "inproc";
+  return config;
+}
+
+}  // namespace
+
+std::string ReplayRange::start_text() const {
+  return start ? start->path.filename().string() : "the initial weights";
+}
+
+Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
+  const fs::path run(options.run_directory);
+  const auto stored = load_run_config(run);
+  if (!stored) {
+    return stored.error();
+  }
+  ReplayRange range;
+  auto journal = read_journal(run / "index");
+  if (!journal) {
+    return journal.error();
+  }
+  range.journal = std::move(journal).value();
+  const auto placed = checkpoint::list_checkpoints(run / "checkpoints");
+  if (!placed) {
+    return placed.error();
+  }
+  TRAIN_RETURN_IF_ERROR(choose_steps(options, *placed, range));
+  const auto original = config_of_steps(*stored, *placed, range);
+  if (!original) {
+    return original.error();
+  }
+  const auto config = on_ranks(*original, options.ranks);
+  if (!config) {
+    return config.error();
+  }
+  auto replayed = *config;
+  replayed.runtime.device = options.device.value_or(replayed.runtime.device);
+  auto plan = plan_run(replayed);
+  if (!plan) {
+    return plan.error();
+  }
+  return ReplayPlan{std::move(plan).value(), std::move(range)};
+}
+
+}  // namespace train::cli

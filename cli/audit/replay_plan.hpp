@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "actors/head/run_plan.hpp"
+#include "base/result.hpp"
+#include "checkpoint/index/step_journal.hpp"
+#include "checkpoint/layout.hpp"
+#include "cli/audit_options.hpp"
+
+namespace train::cli {
+
+/// Which steps are computed again, from where, and what they are compared with.
+struct ReplayRange {
+  checkpoint::StepJournal journal;             ///< The run's.
+  std::optional<checkpoint::Candidate> start;  ///< None: initial weights.
+  std::int64_t from = 0;                       ///< First step that was asked for.
+  std::int64_t to = 0;                         ///< Last one.
+
+  [[nodiscard]] std::int64_t first_step() const { return start ? start->step : 0; }
+  /// Where it begins, for people.
+  [[nodiscard]] std::string start_text() const;
+};
+
+struct ReplayPlan {
+  actors::RunPlan run;  ///< Of the replay's own ranks, all in this process.
+  ReplayRange range;
+};
+
+/// The run file in place, or the one that a checkpoint carries: that whose learning rates the
+/// journal has. Reads the journal and manifests; changes nothing. Blocks.
+/// Errors (user): no run there; more ranks than lanes, or other ranks than its bits allow; no
+/// steps in the journal, or not those; (failure) steps missing in between, an unreadable journal.
+[[nodiscard]] Result<ReplayPlan> plan_replay(const ReplayOptions& options);
+
+}  // namespace train::cli

@@ -1,0 +1,265 @@
+#include "cli/plot/plot_curves.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "storage/files/atomic_file.hpp"
+
+namespace train::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Points = std::vector<std::pair<double, double>>;
+
+/// More is not read into memory at once: some 20 million steps.
+constexpr std::uint64_t kMostBytes = std::uint64_t{8} << 30;
+
+/// Told apart by people with any colour vision, as far as ten can be; then they begin again.
+constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
+                                 "#56b4e9", "#000000", "#8c510a", "#762a83", "#7f7f7f"};
+
+/// How --what is called in metrics.jsonl, and on the axis.
+struct Quantity {
+  const char* key;
+  const char* title;
+};
+
+Quantity quantity_of(const std::string& what) {
+  if (what == "val") {
+    return {"val_loss", "validation loss (nats per token)"};
+  }
+  if (what == "grad_norm") {
+    return {"grad_norm", "gradient norm"};
+  }
+  return what == "lr" ? Quantity{"lr", "learning rate"} : Quantity{"loss", "loss"};
+}
+
+std::string title_of_x(const std::string& x) { return x == "time" ? std::string("seconds") : x; }
+
+std::optional<double> number(const Json& entry, const char* key) {
+  const auto found = entry.find(key);
+  if (found == entry.end() || !found->is_number()) {
+    return std::nullopt;
+  }
+  const auto value = found->get<double>();
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+/// What is known of one step, from its training line and its evaluation.
+struct StepFacts {
+  std::optional<double> tokens;
+  std::optional<double> tokens_per_second;
+  std::optional<double> value;
+};
+
+std::map<double, StepFacts> facts_of(std::string_view metrics, const char* key) {
+  std::map<double, StepFacts> steps;
+  while (!metrics.empty()) {
+    const std::string_view line = metrics.substr(0, metrics.find('\n'));
+    metrics.remove_prefix(std::min(metrics.size(), line.size() + 1));
+    const Json entry = Json::parse(line, nullptr, false);
+    if (!entry.is_object()) {
+      continue;
+    }
+    const auto step = number(entry, "step");
+    if (!step) {
+      continue;
+    }
+    StepFacts& facts = steps[*step];
+    if (entry.contains("tokens")) {
+      facts.tokens = number(entry, "tokens");
+      facts.tokens_per_second = number(entry, "tokens_per_second");
+    }
+    if (entry.contains(key)) {
+      facts.value = number(entry, key);  // Nothing, where the later value is none.
+    }
+  }
+  return steps;
+}
+
+/// Walks along the steps and says where each lies.
+class Axis {
+ public:
+  explicit Axis(std::string x) : x_(std::move(x)) {}
+
+  double at(double step, const StepFacts& facts) {
+    if (facts.tokens) {
+      const double speed = facts.tokens_per_second.value_or(0.0);
+      seconds_ += speed > 0.0 ? std::max(*facts.tokens - tokens_, 0.0) / speed : 0.0;
+      tokens_ = *facts.tokens;
+    }
+    return x_ == "steps" ? step : x_ == "tokens" ? tokens_ : seconds_;
+  }
+
+ private:
+  std::string x_;
+  double tokens_ = 0.0;
+  double seconds_ = 0.0;
+};
+
+/// The mean of the last `window` values up to each. Windows are put together from sums of blocks of
+/// `window` points, of their ends and their beginnings: nothing is subtracted, so that a huge value
+/// leaves no rounding behind.
+void smooth(Points& points, std::size_t window) {
+  std::vector<double> to_end_of_block(points.size());
+  for (std::size_t i = points.size(); i-- > 0;) {
+    const bool last = (i + 1) % window == 0 || i + 1 == points.size();
+    to_end_of_block[i] = points[i].second + (last ? 0.0 : to_end_of_block[i + 1]);
+  }
+  double from_begin_of_block = 0.0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    from_begin_of_block = points[i].second + (i % window == 0 ? 0.0 : from_begin_of_block);
+    const std::size_t first = i + 1 < window ? 0 : i + 1 - window;
+    const double before = first % window == 0 ? 0.0 : to_end_of_block[first];
+    points[i].second = (before + from_begin_of_block) / static_cast<double>(i + 1 - first);
+  }
+}
+
+std::string quoted_for_csv(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) {
+    return text;
+  }
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+  }
+  return quoted + "\"";
+}
+
+/// As a gnuplot string, in which nothing but the quote means anything.
+std::string quoted_for_gnuplot(const std::string& text) {
+  std::string quoted = "'";
+  for (const char letter : text) {
+    const bool control = static_cast<unsigned char>(letter) < 32 || letter == 127;
+    quoted += letter == '\'' ? "''" : std::string(1, control ? ' ' : letter);
+  }
+  return quoted + "'";
+}
+
+fs::path without_slash(const fs::path& run) {
+  const fs::path path = run.lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
+/// "runs/a/" is "a"; "." is what the current directory is called.
+std::string name_of(const fs::path& run) {
+  const fs::path name = without_slash(run).filename();
+  if (!name.empty() && name != "." && name != "..") {
+    return name.string();
+  }
+  std::error_code unknown;
+  const fs::path place = without_slash(fs::weakly_canonical(run, unknown));
+  return unknown || place.filename().empty() ? run.string() : place.filename().string();
+}
+
+Result<Points> read_points(const fs::path& run, const PlotOptions& options) {
+  std::error_code unknown;
+  if (!fs::is_directory(run, unknown)) {
+    return user_error(fmt::format(
+        "{}: no such run; give the directory that a run writes to, such as runs/quickstart",
+        run.string()));
+  }
+  const fs::path file = run / "metrics.jsonl";
+  if (!fs::exists(file, unknown)) {
+    return user_error(
+        fmt::format("{}: no metrics; either this is no run, or it has not begun", file.string()));
+  }
+  const auto text = storage::read_file(file, kMostBytes);
+  if (!text) {
+    return text.error();
+  }
+  Points points = points_of(*text, options);
+  if (points.empty()) {
+    const std::string_view mend =
+        options.what == "val" ? "; the run has eval.interval_steps = 0, or is not there yet" : "";
+    return user_error(fmt::format("{}: no values of \"{}\"{}", file.string(),
+                                  quantity_of(options.what).key, mend));
+  }
+  return points;
+}
+
+}  // namespace
+
+Points points_of(std::string_view metrics, const PlotOptions& options) {
+  Axis axis(options.x);
+  Points points;
+  for (const auto& [step, facts] : facts_of(metrics, quantity_of(options.what).key)) {
+    const double x = axis.at(step, facts);
+    if (facts.value && (x > 0.0 || !options.log_x)) {
+      points.emplace_back(x, *facts.value);
+    }
+  }
+  smooth(points, static_cast<std::size_t>(options.smooth));
+  return points;
+}
+
+Result<std::vector<Curve>> read_curves(const PlotOptions& options) {
+  std::vector<Curve> curves;
+  std::map<std::string, int> named;
+  for (const std::string& run : options.runs) {
+    auto points = read_points(run, options);
+    if (!points) {
+      return points.error();
+    }
+    curves.push_back({.name = name_of(run), .points = std::move(points).value()});
+    ++named[curves.back().name];
+  }
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    if (named[curves[i].name] > 1) {
+      curves[i].name = options.runs[i];
+    }
+  }
+  return curves;
+}
+
+std::string csv_of(const std::vector<Curve>& curves, const PlotOptions& options) {
+  std::string text =
+      fmt::format("run,{},{}\n", title_of_x(options.x), quantity_of(options.what).key);
+  for (const Curve& curve : curves) {
+    const std::string name = quoted_for_csv(curve.name);
+    for (const auto& [x, value] : curve.points) {
+      fmt::format_to(std::back_inserter(text), "{},{},{}\n", name, x, value);
+    }
+  }
+  return text;
+}
+
+std::string script_of(const std::vector<Curve>& curves, const PlotOptions& options,
+                      const fs::path& picture) {
+  const bool svg = fs::path(options.out).extension() == ".svg";
+  std::string script;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    fmt::format_to(std::back_inserter(script), "$curve{} << END\n", i);
+    for (const auto& [x, value] : curves[i].points) {
+      fmt::format_to(std::back_inserter(script), "{} {}\n", x, value);
+    }
+    script += "END\n";
+  }
+  script += fmt::format("set terminal {} size 960,600 noenhanced background rgb 'white'\n",
+                        svg ? "svg" : "pngcairo");
+  script += fmt::format("set output {}\n", quoted_for_gnuplot(picture.string()));
+  script += fmt::format("set xlabel '{}'\nset ylabel '{}'\n", title_of_x(options.x),
+                        quantity_of(options.what).title);
+  script += "set grid lt 1 lw 0.5 lc rgb '#dddddd'\nset border 3\nset tics nomirror\n";
+  script += "set autoscale xfix\n";  // no empty decade behind the last step
+  script += "set key outside right Left reverse\n";
+  script += options.log_x ? "set logscale x\n" : "";
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    script += fmt::format(
+        "{}$curve{} using 1:2 with {} lw 1.5 dt {} lc rgb '{}' title {}",
+        i == 0 ? "plot " : ", \\\n  ", i, curves[i].points.size() == 1 ? "points" : "lines",
+        i / kColours.size() + 1, kColours[i % kColours.size()], quoted_for_gnuplot(curves[i].name));
+  }
+  return script + "\nset output\n";
+}
+
+}  // namespace train::cli

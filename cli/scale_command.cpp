@@ -1,0 +1,128 @@
+#include "cli/scale_command.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/exit_codes.hpp"
+#include "cli/report_error.hpp"
+#include "configs/nearest.hpp"
+#include "configs/scaling.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+struct Row {
+  configs::ScaledModel model;
+  double lr = 0.0;
+  std::int64_t steps = 0;
+  std::int64_t decay_time = 0;  ///< 0: the decay does not fall with the steps.
+  double weight_decay = 0.0;    ///< 0 for a run without a step.
+};
+
+Result<Row> row_of(const ScaleOptions& options, const configs::ScalingTable& table,
+                   const configs::ScalingRule& rule, std::int64_t heads) {
+  const auto model = configs::scaled_model(rule, heads);
+  if (!model) {
+    return model.error();
+  }
+  const auto lr = configs::scaled_lr(
+      table, rule,
+      {.optimizer = options.optimizer, .kappa = options.kappa, .sequences = options.batch},
+      model->non_embedding);
+  if (!lr) {
+    return lr.error();
+  }
+  Row row{.model = *model, .lr = *lr};
+  row.steps =
+      configs::scaled_steps(options.params == "total" ? model->total : model->non_embedding,
+                            options.tokens_per_parameter, options.batch * options.sequence_length);
+  const std::int64_t decay_time = configs::scaled_decay_time(row.steps);
+  row.decay_time = configs::has_decaying_weight_decay(options.optimizer) ? decay_time : 0;
+  if (row.steps > 0) {
+    row.weight_decay = configs::scaled_weight_decay(options.optimizer, options.omega, row.lr,
+                                                    row.steps, static_cast<double>(decay_time));
+  }
+  return row;
+}
+
+std::string json_of(const ScaleOptions& options, const std::vector<Row>& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Row& row : rows) {
+    nlohmann::ordered_json entry = {{"arch", options.arch},
+                                    {"optimizer", options.optimizer},
+                                    {"heads", row.model.heads},
+                                    {"layers", row.model.layers},
+                                    {"head_dim", row.model.head_dim},
+                                    {"embedding_dim", row.model.embedding_dim},
+                                    {"mlp_hidden", row.model.mlp_hidden},
+                                    {"non_embedding", row.model.non_embedding},
+                                    {"total", row.model.total},
+                                    {"lr", row.lr},
+                                    {"steps", row.steps},
+                                    {"weight_decay", row.weight_decay}};
+    if (row.decay_time > 0) {
+      entry["wd_ts"] = row.decay_time;
+    }
+    list.push_back(std::move(entry));
+  }
+  return list.dump(2) + "\n";
+}
+
+std::string text_of(const std::vector<Row>& rows) {
+  std::string text =
+      fmt::format("{:>5} {:>6} {:>8} {:>13} {:>10} {:>13} {:>13} {:>12} {:>9} {:>12} {:>8}\n",
+                  "heads", "layers", "head_dim", "embedding_dim", "mlp_hidden", "non_embedding",
+                  "total", "lr", "steps", "weight_decay", "wd_ts");
+  for (const Row& row : rows) {
+    const configs::ScaledModel& model = row.model;
+    text += fmt::format(
+        "{:>5} {:>6} {:>8} {:>13} {:>10} {:>13} {:>13} {:>12.6g} {:>9} {:>12.6g} {:>8}\n",
+        model.heads, model.layers, model.head_dim, model.embedding_dim, model.mlp_hidden,
+        model.non_embedding, model.total, row.lr, row.steps, row.weight_decay,
+        row.decay_time > 0 ? fmt::format("{}", row.decay_time) : std::string("-"));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::string> describe_scaling(const ScaleOptions& options) {
+  const auto table = configs::load_scaling_table(options.table);
+  if (!table) {
+    return table.error();
+  }
+  const configs::ScalingRule* rule = table->find(options.arch);
+  if (rule == nullptr) {
+    std::vector<std::string> names;
+    for (const configs::ScalingRule& one : table->rules) {
+      names.push_back(one.name);
+    }
+    return user_error(fmt::format("--arch \"{}\": there are \"{}\"{}", options.arch,
+                                  fmt::join(names, "\", \""),
+                                  configs::did_you_mean(options.arch, names)));
+  }
+  std::vector<Row> rows;
+  for (const std::int64_t heads : options.heads) {
+    const auto row = row_of(options, *table, *rule, heads);
+    if (!row) {
+      return row.error();
+    }
+    rows.push_back(*row);
+  }
+  return options.json ? json_of(options, rows) : text_of(rows);
+}
+
+int scale_command(const ScaleOptions& options) {
+  const auto text = describe_scaling(options);
+  if (!text) {
+    return report_error(text.error());
+  }
+  std::fputs(text->c_str(), stdout);
+  return kExitFinished;
+}
+
+}  // namespace train::cli

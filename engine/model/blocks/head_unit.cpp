@@ -1,0 +1,97 @@
+#include "engine/model/blocks/head_unit.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "engine/model/blocks/transformer_block.hpp"
+
+namespace train::engine {
+
+std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels::DType dtype) {
+  constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
+  std::int64_t chunk = dtype == kernels::DType::bf16 ? 4096 : 16;
+  while (2 * chunk * vocab_size * static_cast<std::int64_t>(sizeof(float)) <= kLargestBytes) {
+    chunk *= 2;
+  }
+  return std::min(chunk, rows);
+}
+
+HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
+                   const ModelShape& shape, Workspace::Slot input)
+    : UnitBase("head", kernels, workspace, shape.embedding_dim),
+      vocab_size_(shape.vocab_size),
+      tied_(shape.tie_embeddings),
+      input_(input),
+      chunk_rows_(head_chunk_rows(workspace.rows(), shape.vocab_size, workspace.dtype())) {
+  const BlockContext context{kernels, parameters_, workspace, "transformer."};
+  ln_f_.emplace(
+      context, "ln_f",
+      NormBlock::Options{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps});
+  if (!tied_) {
+    weight_ = parameters_.add({.name = "lm_head.weight",
+                               .rows = shape.vocab_size,
+                               .cols = shape.embedding_dim,
+                               .group = ParameterGroup::decay,
+                               .init = InitKind::linear});
+  }
+  logits_ = workspace.scratch(Phase::head, "head logits", chunk_rows_ * shape.vocab_size,
+                              Content::floats);
+  row_terms_ = workspace.scratch(Phase::head, "head row terms", workspace.rows() * 4 * 2,
+                                 Content::floats);  // doubles
+  output_ = ln_f_->output_slot();
+  residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
+}
+
+ConstElements HeadUnit::matrix(const UnitMemory& memory) const {
+  TRAIN_CHECK(!tied_ || memory.tied_weights != nullptr, "tied embeddings: no embedding given");
+  return tied_ ? memory.tied_weights : memory.weights + weight_;
+}
+
+void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
+  const BlockCall call{stream, memory.weights, nullptr, lane};
+  const ConstElements x = ln_f_->forward(call, workspace_->at(input_));
+  if (lane.targets == nullptr) {
+    return;
+  }
+  float* gradient = tied_ ? memory.tied_gradient : memory.gradient;
+  TRAIN_CHECK(!lane.with_gradient || (workspace_->with_gradient() && gradient != nullptr));
+  kernels_->head_loss(stream,
+                      {.x = x,
+                       .weight = matrix(memory),
+                       .targets = lane.targets,
+                       .sums = lane.sums,
+                       .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : Elements(),
+                       .dweight = lane.with_gradient ? gradient + weight_ : nullptr,
+                       .logits = workspace_->floats_at(logits_),
+                       .row_terms = reinterpret_cast<double*>(workspace_->floats_at(row_terms_)),
+                       .rows = lane.rows(),
+                       .cols = embedding_dim_,
+                       .vocab = vocab_size_,
+                       .chunk_rows = std::min(chunk_rows_, lane.rows()),
+                       .loss_scale = lane.loss_scale,
+                       .z_scale = lane.z_scale,
+                       .dtype = workspace_->dtype()});
+}
+
+void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
+  const BlockCall call{stream, memory.weights, memory.gradient, lane};
+  const Elements d = workspace_->at(residual_gradient_);
+  ln_f_->backward(call, workspace_->at(input_), d, d, /*accumulate=*/false);
+}
+
+void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t row,
+                          float* logits) const {
+  kernels_->matmul(stream, {.a = ln_f_->output() + row * embedding_dim_,
+                            .b = matrix(memory),
+                            .c = logits,
+                            .m = 1,
+                            .n = vocab_size_,
+                            .k = embedding_dim_,
+                            .lda = embedding_dim_,
+                            .ldb = embedding_dim_,
+                            .ldc = vocab_size_,
+                            .transpose_b = true,
+                            .dtype = workspace_->dtype()});
+}
+
+}  // namespace train::engine

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/model/blocks/norm_block.hpp"
+#include "engine/model/blocks/unit_base.hpp"
+#include "engine/model/model_shape.hpp"
+
+namespace train::engine {
+
+/// Final norm, LM head and loss, fused: the logits exist for a few rows at a time. With tied
+/// embeddings the head's matrix is transformer.wte.weight, and the unit has the norm alone.
+class HeadUnit final : public UnitBase {
+ public:
+  /// `input`: output slot of the last block.
+  HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelShape& shape,
+           Workspace::Slot input);
+
+  /// With lane.targets the loss sums too, and with lane.with_gradient the gradients of the head's
+  /// weights and of the final norm's output. Without targets only the final norm.
+  void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
+  void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
+
+  /// logits[vocab_size] of one row of the last forward pass.
+  void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t row,
+                  float* logits) const;
+
+ private:
+  [[nodiscard]] ConstElements matrix(const UnitMemory& memory) const;
+
+  std::int64_t vocab_size_;
+  bool tied_;
+  Workspace::Slot input_;
+  std::optional<NormBlock> ln_f_;
+  std::int64_t weight_ = 0;
+  std::int64_t chunk_rows_;
+  Workspace::Slot logits_ = 0, row_terms_ = 0, residual_gradient_ = 0;
+};
+
+/// Rows of logits that exist at a time: the largest power of two whose logits fit in 64 MiB, at
+/// least 16, at most `rows`. Each chunk passes over the whole matrix and its gradient, which costs
+/// more than logits that leave the last cache (measured: `kernels_bench`). Tensor cores (bf16) are
+/// through with the products of 200 rows when the fp32 gradient has been read and written once
+/// (H200: 8 bytes an element at 4.3 TB/s, 6 operations an element and row at 650 TFLOP/s): at least
+/// 4096 there.
+[[nodiscard]] std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size,
+                                           kernels::DType dtype);
+
+}  // namespace train::engine

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/initial_weights.hpp"
+#include "engine/optimizer/optimizer.hpp"
+#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/state_view.hpp"
+#include "kernels/backend.hpp"
+#include "kernels/device/buffer.hpp"
+
+namespace train::engine {
+
+/// What a rank keeps of one group between steps: fp32 masters and optimizer state of its state
+/// part, and weights for the layers: whole where they are resident, else the shard that gathers
+/// send.
+///
+/// With fp32 compute the masters are those weights. With bf16 compute the weights are masters
+/// rounded to bf16: two bytes each in the shard, and whole ones too where the kernels know bf16,
+/// else fp32 values.
+/// Ownership: owns its memory, borrows the layout. Threading: one owner.
+class GroupState {
+ public:
+  /// `group`, `layout` and `optimizer` must outlive this.
+  GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
+             const GroupLayout& layout, const Optimizer& optimizer, ComputeWeights compute,
+             Offload offload);
+
+  /// Weights from the seed; the optimizer's state is zero. Blocking; on several threads.
+  void initialise(const ModelShape& shape, const InitOptions& options);
+
+  /// A row that this rank keeps, REQUIRES: it is in the state part.
+  [[nodiscard]] float* master(std::size_t parameter, std::int64_t row) const;
+  /// The same as bf16, where the kernels know it and such a copy is kept; else nullptr.
+  [[nodiscard]] std::uint16_t* rounded(std::size_t parameter, std::int64_t row) const;
+  /// The same of the state tensors that the optimizer keeps of the parameter, in its order.
+  [[nodiscard]] std::array<float*, kMostStates> states(std::size_t parameter,
+                                                       std::int64_t row) const;
+
+  /// Enqueues that `out`, flat, becomes the bf16 weights of the whole group. REQUIRES:
+  /// GroupLayout::made.
+  void make_weights(kernels::Stream& stream, std::uint16_t* out) const;
+  /// Compute weights of the whole group, flat; nullptr unless they are resident, and not made.
+  [[nodiscard]] Elements whole() const;
+  /// The same where they are fp32 in memory.
+  [[nodiscard]] float* whole_floats() const { return whole_.as<float>(); }
+  /// The packed state part as gathers send it: fp32 or bf16.
+  [[nodiscard]] const std::byte* shard() const;
+
+  /// Enqueues what makes compute weights of masters; nothing with fp32 compute. `rounding`: scratch
+  /// of RankLayout::rounding_elements() elements.
+  void settle(kernels::Stream& stream, const kernels::Buffer& rounding) const;
+  /// Enqueues the rounding of all whole compute weights, also of rows whose masters are elsewhere.
+  void round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const;
+
+  /// Appends views of the rows of `part` (weights and optimizer state), which lies in the state
+  /// part.
+  void append_views(const Part& part, std::vector<StateView>& views) const;
+  /// Appends views of resident compute weights of which this rank keeps no masters.
+  void append_foreign_views(std::vector<StateView>& views) const;
+  /// Appends views of no row, of tensors of which nothing is kept here: they are the model's too.
+  void append_empty_views(std::vector<StateView>& views) const;
+
+  [[nodiscard]] std::size_t weights_bytes() const;
+  [[nodiscard]] std::size_t optimizer_bytes() const;
+  /// Of both, what lies in memory of kind Device::offload.
+  [[nodiscard]] std::size_t offloaded_bytes() const;
+
+ private:
+  [[nodiscard]] bool keeps_whole() const { return layout_->resident && !layout_->made; }
+  /// Rounds the rows that are here into `out`, which is flat.
+  void pack_masters(kernels::Stream& stream, std::uint16_t* out) const;
+  void make_states(kernels::MemoryKind kind);
+  /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
+  void initialise_bf16(const ModelShape& shape, const InitOptions& options);
+  /// Index of the segment that holds the row. REQUIRES: there is one.
+  [[nodiscard]] std::size_t segment_with(std::size_t parameter, std::int64_t row) const;
+
+  const kernels::KernelTable* kernels_;
+  const ShardGroup* group_;
+  const GroupLayout* layout_;
+  const Optimizer* optimizer_;
+  ComputeWeights compute_;
+  Offload offload_;
+  std::vector<std::size_t> segment_of_;  // By parameter; segments.size(): no row here.
+  kernels::Buffer whole_, masters_, shard_bf16_;
+  /// By number of a state tensor: those of all parameters that have so many, packed like the state
+  /// part. state_at_: by segment, the first element there.
+  std::array<kernels::Buffer, kMostStates> states_;
+  std::array<std::vector<std::int64_t>, kMostStates> state_at_;
+};
+
+}  // namespace train::engine

@@ -1,0 +1,163 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/collective/collective_schedule.hpp"
+#include "engine/lanes/lane_tree.hpp"
+#include "engine/model/model.hpp"
+#include "engine/optimizer/optimizer.hpp"
+#include "engine/rank/memory_options.hpp"
+#include "engine/rank/memory_plan.hpp"
+#include "engine/rank/rank_engine.hpp"
+#include "engine/sharding/shard_plan.hpp"
+
+namespace train::engine {
+
+/// What layers read as weights: the fp32 masters themselves; with bf16 compute masters rounded to
+/// bf16, held as such, or in fp32 memory where the device's kernels know no bf16.
+enum class ComputeWeights : std::uint8_t { masters, rounded, bf16 };
+
+/// One group as one rank sees it: its rows, whom it talks to, the sizes of its buffers.
+struct GroupLayout {
+  Part state;   ///< Rows whose masters and optimizer state are here (and weights, if split).
+  Part reduce;  ///< Rows whose gradient is finished here.
+  std::vector<Part> owners;  ///< Reduce parts of all ranks; empty in a world of one.
+
+  /// Of a gather: peers, this rank included, and the rows that each of them sends.
+  struct Sources {
+    std::vector<std::int64_t> ranks;
+    std::vector<Part> parts;
+  };
+  Sources shards;  ///< Gather of shards; no ranks where weights are resident.
+  Sources kept;    ///< Gather of rows kept after the forward pass (reshard = N), else no ranks.
+  Part kept_here;  ///< This rank's rows of the latter.
+
+  std::int64_t flat = 0;           ///< Elements of the whole group.
+  std::int64_t own_buffers = 0;    ///< Of this rank's tree over its lanes; 0: it has none.
+  std::int64_t owner_buffers = 0;  ///< Of the tree over all lanes' `reduce` rows; 0: none.
+  bool resident = true;            ///< Whole compute weights stay here, or
+  bool made = false;               ///< are made of the masters, which are all here, when needed.
+  bool in_activations = false;     ///< `own_buffers` is one, which lies where activations did.
+  bool spread_apart = false;       ///< Spread gradients have a buffer of their own (`state`).
+};
+
+/// Where the bytes of one op lie in its staging slot: send ranges first, then receive ranges.
+struct StagedOp {
+  struct Range {
+    std::size_t offset = 0;
+    std::size_t size_bytes = 0;
+  };
+  std::vector<Range> send, receive;  ///< By rank.
+  std::size_t size_bytes = 0;
+};
+
+/// Sizes and places of everything that one rank keeps: a pure function of plan and options. The
+/// engine allocates by it, plan_memory() adds it up.
+class RankLayout {
+ public:
+  /// Borrows `plan`.
+  RankLayout(const ShardPlan& plan, const RankEngine::Options& options);
+
+  [[nodiscard]] const GroupLayout& group(std::size_t index) const { return groups_[index]; }
+  /// The rows of the group whose gradient `rank` finishes.
+  [[nodiscard]] const Part& reduce_part(std::size_t group, std::int64_t rank) const;
+  [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
+  [[nodiscard]] std::int64_t rank() const { return rank_; }
+  [[nodiscard]] std::int64_t ranks() const { return ranks_; }
+  [[nodiscard]] ComputeWeights compute_weights() const { return compute_weights_; }
+  [[nodiscard]] Offload offload() const { return offload_; }
+  [[nodiscard]] bool compute_bf16() const { return compute_weights_ != ComputeWeights::masters; }
+  /// Of whole weights in memory, and of activations.
+  [[nodiscard]] kernels::DType compute_dtype() const;
+  [[nodiscard]] bool reduce_bf16() const { return reduce_bf16_; }
+  [[nodiscard]] SumOrder sum_order() const { return order_; }
+  /// Bytes of an element of weights, and of gradients, on the wire.
+  [[nodiscard]] std::size_t compute_size() const;
+  [[nodiscard]] std::size_t reduce_size() const;
+
+  /// The sums over lanes that `rank` sends at the end of `sync`, left to right.
+  [[nodiscard]] std::vector<LaneRange> sums(std::int64_t rank, std::int64_t sync) const;
+  /// The op's staged bytes; of `loss_and_norm` and its like there are none. Ranges of this rank's
+  /// own are empty, but in `send` of a reduce: its own sums are packed like the others'.
+  /// `smaller`: a gather of kept rows.
+  [[nodiscard]] StagedOp staged(const CollectiveOp& op, bool smaller) const;
+  /// Bytes of one staging slot of a channel.
+  [[nodiscard]] std::size_t staging_bytes(Channel channel) const;
+  /// The most that one op of the channel sends from where it lies, without staging.
+  [[nodiscard]] std::size_t outgoing_bytes(Channel channel) const;
+
+  /// Elements of one shared buffer of gathered weights, and their number.
+  [[nodiscard]] std::int64_t gather_elements() const { return gather_elements_; }
+  [[nodiscard]] std::int64_t gather_buffers() const { return gather_buffers_; }
+  /// The same of leaves.
+  [[nodiscard]] std::int64_t leaf_elements() const { return leaf_elements_; }
+  [[nodiscard]] std::int64_t leaf_buffers() const { return leaf_buffers_; }
+  /// Elements of the fp32 copy of a received bf16 sum; 0: none is needed.
+  [[nodiscard]] std::int64_t sum_scratch_elements() const;
+  /// Elements through which masters are rounded; 0: none.
+  [[nodiscard]] std::int64_t rounding_elements() const;
+  /// Elements of the largest group whose weights are made; 0: none.
+  [[nodiscard]] std::int64_t made_elements() const;
+  /// Elements of all state tensors that the optimizer keeps of a group here, padding included.
+  [[nodiscard]] std::int64_t optimizer_elements(std::size_t group) const;
+  /// What the largest update here needs for itself; 0: nothing.
+  [[nodiscard]] std::size_t optimizer_scratch_bytes() const;
+  /// Doubles of the row sums of any update's slice.
+  [[nodiscard]] std::int64_t optimizer_sums() const;
+  /// Most rows of one segment of a reduce part.
+  [[nodiscard]] std::int64_t norm_rows() const;
+
+  /// Doubles of the norms that `rank` sends: one for each node in sums of rows.
+  [[nodiscard]] std::int64_t norm_count(std::int64_t rank) const;
+  /// First double of the block of `rank` in the exchange of norms and loss sums.
+  [[nodiscard]] std::int64_t step_block(std::int64_t rank) const;
+  /// First lane of `rank` in the exchange of evaluation sums; (rank == ranks: their number).
+  [[nodiscard]] std::int64_t eval_block(std::int64_t rank) const;
+  /// The same of training lanes.
+  [[nodiscard]] std::int64_t lane_block(std::int64_t rank) const;
+
+  /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
+  [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
+  /// What the model keeps of this plan's lanes; its gradients are of the groups that are
+  /// GroupLayout::in_activations, in their order.
+  [[nodiscard]] ActivationOptions activations(const Checkpointing& checkpointing) const;
+  /// All but the model's activations.
+  [[nodiscard]] MemoryPlan memory() const;
+
+ private:
+  [[nodiscard]] GroupLayout make_group(std::size_t index) const;
+  void set_buffers(GroupLayout& layout, std::size_t index) const;
+  void set_blocks();
+
+  [[nodiscard]] StagedOp staged_gather(const GroupLayout::Sources& sources) const;
+  [[nodiscard]] StagedOp staged_refresh(const CollectiveOp& op) const;
+  [[nodiscard]] StagedOp staged_reduce(const CollectiveOp& op) const;
+  [[nodiscard]] StagedOp staged_spread(const CollectiveOp& op) const;
+  void add_group(MemoryPlan& memory, std::size_t index) const;
+
+  const ShardPlan* plan_;
+  std::shared_ptr<const Optimizer> optimizer_;
+  std::int64_t rank_;
+  std::int64_t ranks_;
+  ComputeWeights compute_weights_;
+  bool makes_weights_;
+  Offload offload_;
+  bool reduce_bf16_;
+  SumOrder order_;
+  std::size_t lane_slot_bytes_;
+  std::vector<GroupLayout> groups_;
+  std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
+  std::int64_t leaf_elements_ = 0, leaf_buffers_ = 0;
+  std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
+};
+
+/// Elements that a segment takes in a packed buffer.
+[[nodiscard]] std::int64_t padded(std::int64_t elements);
+
+/// Nodes of the canonical tree over a parameter's rows that make up the segment.
+[[nodiscard]] std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter);
+
+}  // namespace train::engine

@@ -1,0 +1,74 @@
+// The bytes of what RankLayout lays out.
+#include "base/byte_sizes.hpp"
+#include "engine/rank/rank_engine_layout.hpp"
+
+namespace train::engine {
+
+void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
+  const GroupLayout& layout = groups_[index];
+  if (layout.resident && !layout.made) {
+    memory.parameters_bytes += bytes_of(layout.flat, size_of(compute_dtype()));
+  }
+  std::size_t kept = 0;  // Besides what layers read.
+  if (compute_bf16() || !layout.resident) {
+    kept += floats(layout.state.element_count);
+  }
+  if (compute_bf16() && !layout.resident) {
+    kept += bytes_of(layout.state.element_count, sizeof(std::uint16_t));
+  }
+  const std::size_t optimizer = floats(optimizer_elements(index));
+  memory.parameters_bytes += kept;
+  memory.optimizer_bytes += optimizer;
+  memory.offloaded_bytes += offload_ == Offload::nothing ? 0 : optimizer;
+  memory.offloaded_bytes += offload_ == Offload::parameters ? kept : 0;
+  memory.gathered_bytes += bytes_of(layout.kept_here.element_count, compute_size());
+
+  const std::size_t own = bytes_of(layout.own_buffers, floats(layout.flat));
+  const std::size_t owner = bytes_of(layout.owner_buffers, floats(layout.reduce.element_count));
+  const std::size_t apart = layout.spread_apart ? floats(layout.state.element_count) : 0;
+  memory.gradients_bytes += gradient_bytes(index);
+  memory.lane_sums_bytes += own + owner + apart - gradient_bytes(index);
+}
+
+std::size_t RankLayout::gradient_bytes(std::size_t group) const {
+  // One buffer of those that a group has; the others are sums of lanes.
+  const GroupLayout& layout = groups_[group];
+  const Strategy strategy = plan_->groups()[group].strategy;
+  if (strategy == Strategy::none || strategy == Strategy::optimizer) {
+    return floats(layout.flat);
+  }
+  return floats(layout.spread_apart ? layout.state.element_count : layout.reduce.element_count);
+}
+
+ActivationOptions RankLayout::activations(const Checkpointing& checkpointing) const {
+  ActivationOptions options{.checkpointing = checkpointing, .dtype = compute_dtype()};
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    if (groups_[index].in_activations) {
+      options.gradients.push_back(
+          {plan_->groups()[index].last_unit(), floats(groups_[index].flat)});
+    }
+  }
+  return options;
+}
+
+MemoryPlan RankLayout::memory() const {
+  MemoryPlan memory;
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    add_group(memory, index);
+  }
+  memory.gathered_bytes +=
+      bytes_of(gather_buffers_, bytes_of(gather_elements_, size_of(compute_dtype()))) +
+      bytes_of(made_elements(), size_of(compute_dtype()));
+  memory.transfer_bytes =
+      kStagingSlots * (staging_bytes(Channel::gather) + staging_bytes(Channel::reduce)) +
+      bytes_of(leaf_buffers_, floats(leaf_elements_)) + floats(sum_scratch_elements());
+  memory.buffers_bytes =
+      lane_slot_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
+      bytes_of(eval_block(ranks_), sizeof(kernels::LossSums)) +
+      bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
+      bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
+      optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double));
+  return memory;
+}
+
+}  // namespace train::engine

@@ -1,0 +1,127 @@
+#include "engine/rank/run_device.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "base/check.hpp"
+#include "base/log.hpp"
+#include "kernels/device/cuda_device.hpp"
+#include "kernels/device/device_error.hpp"
+#include "kernels/device/nccl.hpp"
+
+namespace train::engine {
+
+Status check_device(const std::string& device, const ModelShape& shape, std::string_view mend) {
+  if (device == "cpu") {
+    return {};
+  }
+  const auto refused = [&device, mend](std::string_view reason) {
+    return user_error(fmt::format("runtime.device = \"{}\": {}; {}", device, reason, mend));
+  };
+  if (kernels::cuda_backend() == nullptr) {
+    return refused(kernels::cuda_absence());
+  }
+  constexpr std::int64_t kWidestHead = 256;  // Of the attention kernels.
+  if (shape.head_dim > kWidestHead) {
+    return refused(fmt::format("its heads are at most {} wide, model.head_dim is {}", kWidestHead,
+                               shape.head_dim));
+  }
+  try {
+    (void)kernel_set_name(device);
+  } catch (const kernels::DeviceError& error) {
+    return refused(error.what());
+  }
+  return {};
+}
+
+Status check_device_ranks(const std::string& device, const std::string& transport,
+                          std::int64_t ranks) {
+  if (device == "cpu") {
+    return {};
+  }
+  const auto count_devices = kernels_of(device).device->count;
+  const std::int64_t devices = count_devices == nullptr ? 1 : count_devices();
+  if (devices < ranks) {
+    return user_error(fmt::format(
+        "parallel.ranks: {} ranks are to run on this machine, each with a device of its own, but "
+        "there {} {}; set parallel.ranks to that for each node, or parallel.transport to "
+        "\"inproc\", with which all share one",
+        ranks, devices == 1 ? "is" : "are", devices));
+  }
+  if (transport == "nccl" && !kernels::nccl_absence().empty()) {
+    return user_error(fmt::format(
+        "parallel.transport = \"nccl\": {}; or set it to \"gloo\", which goes by way of the "
+        "host's memory",
+        kernels::nccl_absence()));
+  }
+  return {};
+}
+
+void take_device(std::int64_t local) {
+  constexpr const char* variable = "CUDA_VISIBLE_DEVICES";
+  const char* const visible = std::getenv(variable);
+  std::string_view list = visible == nullptr ? "" : visible;
+  for (std::int64_t i = 0; i < local && !list.empty(); ++i) {
+    const std::size_t comma = list.find(',');
+    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
+  }
+  const std::string own =
+      visible == nullptr ? std::to_string(local) : std::string(list.substr(0, list.find(',')));
+  ::setenv(variable, own.c_str(), /*overwrite=*/1);
+}
+
+bool knows_bf16(const std::string& device) {
+  const kernels::KernelTable* cuda = kernels::cuda_backend();
+  return device != "cpu" && (cuda == nullptr || cuda->device->knows_bf16);
+}
+
+const kernels::KernelTable& kernels_of(const std::string& device) {
+  const kernels::KernelTable* kernels =
+      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
+  TRAIN_CHECK(kernels != nullptr, "no device {}", device);
+  return *kernels;
+}
+
+std::string kernel_set_name(const std::string& device) { return kernels_of(device).kernel_set(); }
+
+double measure_peak_flops(const std::string& device, const std::string& compute, int threads,
+                          double seconds) {
+  if (device == "cpu") {
+    return kernels::measure_gemm_flops(threads, seconds);
+  }
+  const auto dtype =
+      compute == "bf16" && knows_bf16(device) ? kernels::DType::bf16 : kernels::DType::f32;
+  try {
+    return kernels::measure_gemm_flops(kernels_of(device), dtype, seconds);
+  } catch (const kernels::DeviceError& error) {
+    log_warning(fmt::format("no share of the device's peak will be shown: {}", error.what()));
+    return 0.0;
+  }
+}
+
+void release_device(const std::string& device) {
+  if (const auto release = kernels_of(device).device->release; release != nullptr) {
+    release();
+  }
+}
+
+Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
+                                                     const RankEngine::Options& options) {
+  TRAIN_RETURN_IF_ERROR(check_device(device, options.shape));
+  if (const auto plan = plan_of(options); !plan) {
+    return plan.error();
+  }
+  TRAIN_RETURN_IF_ERROR(check_freeze(options));
+  try {
+    return std::make_unique<RankEngine>(kernels_of(device), options);
+  } catch (const kernels::DeviceError& error) {
+    return failure(
+        fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size, or split "
+                    "it over more ranks (--dry-run shows what is needed)",
+                    error.what()));
+  }
+}
+
+}  // namespace train::engine

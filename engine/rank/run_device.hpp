@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "engine/model/model_shape.hpp"
+#include "engine/rank/rank_engine.hpp"
+#include "kernels/backend.hpp"
+
+namespace train::engine {
+
+/// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
+/// lacks a library for it; it has no kernels for such a model. `mend`: how to choose another.
+[[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape,
+                                  std::string_view mend = "set runtime.device = \"cpu\"");
+
+/// Of `ranks` processes of this machine with a device each, which `transport`
+/// (parallel.transport) joins. Errors (user), in one line: there are fewer devices; no NCCL.
+/// REQUIRES: as kernels_of().
+[[nodiscard]] Status check_device_ranks(const std::string& device, const std::string& transport,
+                                        std::int64_t ranks);
+
+/// Leaves this process one of the devices that CUDA_VISIBLE_DEVICES lists, or of all: the
+/// `local`-th, from 0. Before anything asks the driver. Not thread-safe (setenv).
+void take_device(std::int64_t local);
+
+/// Whether that device's kernels compute in bf16 (RankEngine::Options::knows_bf16), also where this
+/// machine has no such device.
+[[nodiscard]] bool knows_bf16(const std::string& device);
+
+/// The kernels of the device named by runtime.device. REQUIRES: check_device() accepts it.
+[[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device);
+
+/// What decides the bits of those kernels, by name. REQUIRES: as kernels_of().
+[[nodiscard]] std::string kernel_set_name(const std::string& device);
+
+/// kernels::measure_gemm_flops() of that device, for those who may not see kernels; `compute` is
+/// precision.compute. 0 where the device does not let it be measured. REQUIRES: as kernels_of().
+[[nodiscard]] double measure_peak_flops(const std::string& device, const std::string& compute,
+                                        int threads, double seconds);
+
+/// Gives back what this process holds of the device. REQUIRES: as kernels::Device::release.
+void release_device(const std::string& device);
+
+/// The engine on the device named by runtime.device. Errors: those of check_device(); failure if
+/// there is not enough memory (names what did not fit).
+[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(
+    const std::string& device, const RankEngine::Options& options);
+
+}  // namespace train::engine

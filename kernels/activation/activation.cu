@@ -1,0 +1,249 @@
+#include <cstdint>
+
+#include "kernels/activation/activation.hpp"
+#include "kernels/instructions.cuh"
+#include "kernels/several.cuh"
+
+namespace train::kernels::cuda {
+namespace {
+
+// What bf16 elements are computed with need not be exact to the last bit of fp32: where the CPU's
+// functions would take longer than the memory, their place is taken by shorter ones.
+constexpr float log2_e = 1.44269504F;
+
+/// 1 / (1 + exp(-x)), without overflow on either side.
+template <class T>
+__device__ float sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
+}
+template <>
+__device__ float sigmoid<Bf16>(float x) {
+  return reciprocal(1.0F + power_of_two(-log2_e * x));
+}
+
+/// At one place of the normal distribution: bell = exp(-x^2 / 2), cdf = Phi(x).
+struct Normal {
+  float bell, cdf;
+};
+template <class T>
+__device__ Normal normal_at(float x) {
+  return {expf(x * x * -0.5F), normcdff(x)};
+}
+/// Phi(-a) = bell q(t), t = 1 / (1 + 0.31 a): q is the polynomial without constant term whose
+/// largest relative error on [0, 13.2] is least, 5e-6 (fitted to double precision). Beyond that,
+/// bell is 0.
+template <>
+__device__ Normal normal_at<Bf16>(float x) {
+  constexpr float q[] = {0.12386057F,  0.12044266F, 0.13342435F,
+                         0.015754894F, 0.18044118F, -0.073925970F};
+  constexpr int last = 5;
+  const float t = reciprocal(fmaf(0.31F, fabsf(x), 1.0F));
+  const float bell = power_of_two(x * x * (-0.5F * log2_e));
+  float sum = q[last];
+#pragma unroll
+  for (int i = last - 1; i >= 0; --i) {
+    sum = fmaf(sum, t, q[i]);
+  }
+  const float tail = bell * (sum * t);
+  return {bell, x < 0.0F ? tail : 1.0F - tail};
+}
+
+template <class T>
+struct GeluForwardEach {
+  GeluForwardParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<T, n> x(p.x, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      x.value[j] = x.value[j] * normal_at<T>(x.value[j]).cdf;
+    }
+    x.store(p.y, i);
+  }
+};
+
+/// gelu'(x) = Phi(x) + x phi(x).
+template <class T>
+struct GeluBackwardEach {
+  GeluBackwardParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    constexpr float inverse_sqrt_2pi = 0.39894228F;
+    Several<T, n> x(p.x, i);
+    Several<T, n> gradient(p.dy, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float at = x.value[j];
+      const Normal normal = normal_at<T>(at);
+      const float density = normal.bell * inverse_sqrt_2pi;
+      gradient.value[j] = gradient.value[j] * fmaf(at, density, normal.cdf);
+      x.value[j] = at * normal.cdf;
+    }
+    gradient.store(p.dx, i);
+    if (p.y != nullptr) {
+      x.store(p.y, i);
+    }
+  }
+};
+
+template <class T>
+struct SwigluForwardEach {
+  SwigluForwardParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<T, n> gate(p.gate, i);
+    const Several<T, n> up(p.up, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      gate.value[j] = gate.value[j] * sigmoid<T>(gate.value[j]) * up.value[j];
+    }
+    gate.store(p.y, i);
+  }
+};
+
+/// silu'(g) = s + g s (1 - s), s = sigmoid(g).
+template <class T>
+struct SwigluBackwardEach {
+  SwigluBackwardParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<T, n> gate(p.gate, i);
+    Several<T, n> up(p.up, i);
+    Several<T, n> dy(p.dy, i);
+    float sigmoids[n];
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      sigmoids[j] = sigmoid<T>(gate.value[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float s = sigmoids[j];
+      const float silu = gate.value[j] * s;
+      gate.value[j] = dy.value[j] * up.value[j] * fmaf(silu, 1.0F - s, s);
+      dy.value[j] = dy.value[j] * silu;
+      up.value[j] = silu * up.value[j];
+    }
+    gate.store(p.dgate, i);
+    dy.store(p.dup, i);
+    if (p.y != nullptr) {
+      up.store(p.y, i);
+    }
+  }
+};
+
+/// Element `i` of rows (token, head) of `head_dim`, in one of the tensors.
+struct RowElement {
+  std::int64_t token, head, column;
+  __device__ RowElement(std::int64_t i, std::int64_t heads, std::int64_t head_dim) {
+    if (i <= UINT32_MAX) {  // Division of 64 bits takes a hundred instructions.
+      const auto at = static_cast<std::uint32_t>(i);
+      const std::uint32_t row = at / static_cast<std::uint32_t>(head_dim);
+      token = row / static_cast<std::uint32_t>(heads);
+      head = row % static_cast<std::uint32_t>(heads);
+      column = at % static_cast<std::uint32_t>(head_dim);
+    } else {
+      token = i / head_dim / heads;
+      head = i / head_dim % heads;
+      column = i % head_dim;
+    }
+  }
+  [[nodiscard]] __device__ std::int64_t in(const RowLayout& layout) const {
+    return token * layout.outer_stride + head * layout.inner_stride + column;
+  }
+};
+
+/// Whether all rows of such tensors can be moved 16 bytes at a time.
+template <class... Layouts>
+bool whole_vectors(std::int64_t head_dim, DType dtype, const Layouts&... layouts) {
+  const auto elements = static_cast<std::int64_t>(vector_bytes / size_of(dtype));
+  return head_dim % elements == 0 &&
+         ((layouts.outer_stride % elements == 0 && layouts.inner_stride % elements == 0) && ...);
+}
+
+template <class T>
+struct SigmoidGateForwardEach {
+  SigmoidGateForwardParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    const RowElement at(i, p.heads, p.head_dim);
+    Several<T, n> x(p.x, at.in(p.x_layout));
+    const Several<T, n> gate(p.gate, at.in(p.gate_layout));
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      x.value[j] = x.value[j] * sigmoid<T>(gate.value[j]);
+    }
+    x.store(p.y, at.in(p.y_layout));
+  }
+};
+
+template <class T>
+struct SigmoidGateBackwardEach {
+  SigmoidGateBackwardParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    const RowElement at(i, p.heads, p.head_dim);
+    Several<T, n> x(p.x, at.in(p.x_layout));
+    Several<T, n> gate(p.gate, at.in(p.gate_layout));
+    const Several<T, n> dy(p.dy, at.in(p.dy_layout));
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float s = sigmoid<T>(gate.value[j]);
+      gate.value[j] = dy.value[j] * x.value[j] * (s * (1.0F - s));
+      x.value[j] = dy.value[j] * s;
+    }
+    x.store(p.dx, at.in(p.dx_layout));
+    gate.store(p.dgate, at.in(p.dgate_layout));
+  }
+};
+
+}  // namespace
+
+void gelu_forward(Stream& stream, const GeluForwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const GeluForwardParams& p) {
+    launch_typed_several<GeluForwardEach>(native, p.count, aligned_to_vectors(p.x, p.y), p);
+  });
+}
+
+void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const GeluBackwardParams& p) {
+    launch_typed_several<GeluBackwardEach>(native, p.count,
+                                           aligned_to_vectors(p.x, p.dy, p.dx, p.y), p);
+  });
+}
+
+void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const SwigluForwardParams& p) {
+    launch_typed_several<SwigluForwardEach>(native, p.count, aligned_to_vectors(p.gate, p.up, p.y),
+                                            p);
+  });
+}
+
+void swiglu_backward(Stream& stream, const SwigluBackwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const SwigluBackwardParams& p) {
+    launch_typed_several<SwigluBackwardEach>(
+        native, p.count, aligned_to_vectors(p.gate, p.up, p.dy, p.dgate, p.dup, p.y), p);
+  });
+}
+
+void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const SigmoidGateForwardParams& p) {
+    const bool aligned =
+        whole_vectors(p.head_dim, p.dtype, p.x_layout, p.gate_layout, p.y_layout) &&
+        aligned_to_vectors(p.x, p.gate, p.y);
+    launch_typed_several<SigmoidGateForwardEach>(native, p.tokens * p.heads * p.head_dim, aligned,
+                                                 p);
+  });
+}
+
+void sigmoid_gate_backward(Stream& stream, const SigmoidGateBackwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const SigmoidGateBackwardParams& p) {
+    const bool aligned = whole_vectors(p.head_dim, p.dtype, p.x_layout, p.gate_layout, p.dy_layout,
+                                       p.dx_layout, p.dgate_layout) &&
+                         aligned_to_vectors(p.x, p.gate, p.dy, p.dx, p.dgate);
+    launch_typed_several<SigmoidGateBackwardEach>(native, p.tokens * p.heads * p.head_dim, aligned,
+                                                  p);
+  });
+}
+
+}  // namespace train::kernels::cuda

@@ -1,0 +1,170 @@
+#include "kernels/activation/elementwise.hpp"
+
+#include "kernels/element.cuh"
+#include "kernels/reduce.cuh"
+#include "kernels/several.cuh"
+
+namespace train::kernels::cuda {
+namespace {
+
+template <class T>
+struct ResidualAddEach {
+  ResidualAddParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    const Several<T, n> branch(p.branch, i);
+    Several<T, n> x(p.x, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      x.value[j] = fmaf(p.scale, branch.value[j], x.value[j]);
+    }
+    x.store(p.out, i);
+  }
+};
+
+struct TreeAddEach {
+  TreeAddParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<float, n> sum(p.left, i);
+    const Several<float, n> right(p.right, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      sum.value[j] = sum.value[j] + right.value[j];
+    }
+    sum.store(p.out, i);
+  }
+};
+
+struct ScaleAddEach {
+  ScaleAddParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<float, n> y(p.y, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      y.value[j] = p.alpha * y.value[j];
+    }
+    if (p.beta != 0.0F) {
+      const Several<float, n> x(p.x, i);
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+        y.value[j] = fmaf(p.beta, x.value[j], y.value[j]);
+      }
+    }
+    y.store(p.y, i);
+  }
+};
+
+struct MaskSignEach {
+  MaskSignParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<float, n> kept(p.g, i);
+    const Several<float, n> others(p.other, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float g = kept.value[j];
+      const float other = others.value[j];
+      const bool agree = (g > 0.0F && other > 0.0F) || (g < 0.0F && other < 0.0F);
+      kept.value[j] = isnan(g) || isnan(other) ? g + other : agree ? g : 0.0F;
+    }
+    kept.store(p.g, i);
+  }
+};
+
+struct FillEach {
+  FillParams p;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    Several<float, n> out;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      out.value[j] = p.value;
+    }
+    out.store(p.out, i);
+  }
+};
+
+/// Adds the number of values v with v - v != 0 to *p.nonfinite. Integers: any order gives the same.
+template <class T, int n>
+__global__ void __launch_bounds__(block_threads) count_nonfinite_kernel(CountNonfiniteParams p) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t whole = p.count / n * n;
+  unsigned long long count = 0;
+  for (std::int64_t i = thread_index() * n; i < whole; i += step * n) {
+    const Several<T, n> x(p.x, i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      count += x.value[j] - x.value[j] == 0.0F ? 0U : 1U;
+    }
+  }
+  for (std::int64_t i = whole + thread_index(); i < p.count; i += step) {
+    const float x = load<T>(p.x, i);
+    count += x - x == 0.0F ? 0U : 1U;
+  }
+  count = warp_sum(count);
+  if (threadIdx.x % warp_size == 0 && count != 0) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(p.nonfinite), count);
+  }
+}
+
+}  // namespace
+
+void residual_add(Stream& stream, const ResidualAddParams& params) {
+  submit(stream, params, [](CudaStream& native, const ResidualAddParams& p) {
+    launch_typed_several<ResidualAddEach>(native, p.count, aligned_to_vectors(p.x, p.branch, p.out),
+                                          p);
+  });
+}
+
+void tree_add(Stream& stream, const TreeAddParams& params) {
+  submit(stream, params, [](CudaStream& native, const TreeAddParams& p) {
+    launch_several<4>(native, p.count, aligned_to_vectors(p.left, p.right, p.out), TreeAddEach{p});
+  });
+}
+
+void scale_add(Stream& stream, const ScaleAddParams& params) {
+  submit(stream, params, [](CudaStream& native, const ScaleAddParams& p) {
+    launch_several<4>(native, p.count, aligned_to_vectors(p.y, p.x), ScaleAddEach{p});
+  });
+}
+
+void mask_sign(Stream& stream, const MaskSignParams& params) {
+  submit(stream, params, [](CudaStream& native, const MaskSignParams& p) {
+    launch_several<4>(native, p.count, aligned_to_vectors(p.g, p.other), MaskSignEach{p});
+  });
+}
+
+void fill(Stream& stream, const FillParams& params) {
+  submit(stream, params, [](CudaStream& native, const FillParams& p) {
+    launch_several<4>(native, p.count, aligned_to_vectors(p.out), FillEach{p});
+  });
+}
+
+/// Between any two kinds of memory.
+void copy(Stream& stream, const CopyParams& params) {
+  submit(stream, params, [](CudaStream& native, const CopyParams& p) {
+    if (p.in != p.out && p.size_bytes > 0) {
+      TRAIN_CUDA_CHECK(cudaMemcpyAsync(p.out, p.in, static_cast<std::size_t>(p.size_bytes),
+                                       cudaMemcpyDefault, native.native()));
+    }
+  });
+}
+
+void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
+  submit(stream, params, [](CudaStream& native, const CountNonfiniteParams& p) {
+    constexpr std::int64_t per_block = 64 * block_threads;
+    TRAIN_CUDA_CHECK(cudaMemsetAsync(p.nonfinite, 0, sizeof(std::int64_t), native.native()));
+    const Grid grid{.blocks = blocks_of(p.count, per_block)};
+    for_element_type(p.dtype, [&]<class T>() {
+      if (aligned_to_vectors(p.x)) {
+        launch(native, count_nonfinite_kernel<T, vector_bytes / sizeof(T)>, grid, p);
+      } else {
+        launch(native, count_nonfinite_kernel<T, 1>, grid, p);
+      }
+    });
+  });
+}
+
+}  // namespace train::kernels::cuda

@@ -1,0 +1,160 @@
+#include "kernels/activation/elementwise.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "kernels/cpu_support.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/activation/elementwise_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/simd-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+void residual_add_range(const ResidualAddParams& p, std::int64_t begin, std::int64_t end) {
+  const auto* x = static_cast<const float*>(p.x);
+  const auto* branch = static_cast<const float*>(p.branch);
+  auto* out = static_cast<float*>(p.out);
+  const Floats d;
+  const FloatVec scale = hn::Set(d, p.scale);
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec sum = hn::MulAdd(scale, load(d, branch + i, part), load(d, x + i, part));
+    store(sum, d, out + i, part);
+  });
+}
+
+void tree_add_range(const TreeAddParams& p, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    store(hn::Add(load(d, p.left + i, part), load(d, p.right + i, part)), d, p.out + i, part);
+  });
+}
+
+void scale_add_range(const ScaleAddParams& p, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  const FloatVec alpha = hn::Set(d, p.alpha);
+  const FloatVec beta = hn::Set(d, p.beta);
+  const bool scale_only = p.beta == 0.0F;
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec scaled = hn::Mul(alpha, load(d, p.y + i, part));
+    store(scale_only ? scaled : hn::MulAdd(beta, load(d, p.x + i, part), scaled), d, p.y + i, part);
+  });
+}
+
+void mask_sign_range(const MaskSignParams& p, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  const FloatVec zero = hn::Zero(d);
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec g = load(d, p.g + i, part);
+    const FloatVec other = load(d, p.other + i, part);
+    const auto above = hn::And(hn::Gt(g, zero), hn::Gt(other, zero));
+    const auto below = hn::And(hn::Lt(g, zero), hn::Lt(other, zero));
+    const FloatVec masked = hn::IfThenElseZero(hn::Or(above, below), g);
+    const auto nan = hn::Or(hn::IsNaN(g), hn::IsNaN(other));
+    store(hn::IfThenElse(nan, hn::Add(g, other), masked), d, p.g + i, part);
+  });
+}
+
+/// NaN and Inf are the values v with v - v != 0.
+std::int64_t count_nonfinite_range(const float* x, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  std::int64_t count = 0;
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec v = load(d, x + i, part);
+    const auto finite = hn::Eq(hn::Sub(v, v), hn::Zero(d));
+    count += static_cast<std::int64_t>(hn::CountTrue(d, hn::Not(finite)));
+  });
+  return count;
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace train::kernels::cpu {
+
+HWY_EXPORT(residual_add_range);
+HWY_EXPORT(tree_add_range);
+HWY_EXPORT(scale_add_range);
+HWY_EXPORT(mask_sign_range);
+HWY_EXPORT(count_nonfinite_range);
+
+void residual_add(Stream& stream, const ResidualAddParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(residual_add_range);
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+  });
+}
+
+void tree_add(Stream& stream, const TreeAddParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(tree_add_range);
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+  });
+}
+
+void scale_add(Stream& stream, const ScaleAddParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(scale_add_range);
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+  });
+}
+
+void mask_sign(Stream& stream, const MaskSignParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(mask_sign_range);
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+  });
+}
+
+void fill(Stream& stream, const FillParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
+      std::fill(p.out + begin, p.out + end, p.value);
+    });
+  });
+}
+
+void copy(Stream& stream, const CopyParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    constexpr std::int64_t block_bytes = std::int64_t{1} << 18;
+    if (p.in == p.out) {
+      return;
+    }
+    parallel_blocks(threads, p.size_bytes, block_bytes, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(static_cast<std::byte*>(p.out) + begin,
+                  static_cast<const std::byte*>(p.in) + begin,
+                  static_cast<std::size_t>(end - begin));
+    });
+  });
+}
+
+void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
+    const auto* x = static_cast<const float*>(p.x);
+    std::atomic<std::int64_t> total = 0;  // Integers: any order gives the same.
+    parallel_blocks(threads, p.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) { total += range(x, begin, end); });
+    *p.nonfinite = total;
+  });
+}
+
+}  // namespace train::kernels::cpu
+#endif  // HWY_ONCE

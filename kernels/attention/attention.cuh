@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_heads.cuh"
+#include "kernels/reduce.cuh"
+
+// What both passes of attention in fp32 are made of: square tiles of scores, 16 x 16 threads each
+// with a small square of them, operands in shared memory. Rows past the sequence and columns past
+// the head are zeros.
+namespace train::kernels::cuda {
+
+constexpr int tile_side = 16;
+static_assert(tile_side * tile_side == block_threads);
+
+/// Sizes for heads of up to `dim` columns.
+template <int dim>
+struct Tile {
+  static constexpr int rows = dim <= 128 ? 64 : 32;  ///< Queries, and keys; what memory allows.
+  static constexpr int own_rows = rows / tile_side;  ///< Of a thread: queries, and keys.
+  static constexpr int own_columns = dim / tile_side;
+  // One more than the width: threads that read down a column meet different banks.
+  static constexpr int stride = dim + 1;
+  static constexpr int score_stride = rows + 1;
+  static constexpr int size = rows * stride;
+  static constexpr int score_size = rows * score_stride;
+};
+
+/// Which head a block works on, and where its rows begin in a tensor.
+struct HeadOfBlock {
+  std::int64_t sequence, head, seq_len;
+  std::int64_t first_row;  ///< In lse and delta.
+
+  __device__ HeadOfBlock(std::int64_t heads, std::int64_t length)
+      : sequence(blockIdx.x / heads), head(blockIdx.x % heads), seq_len(length) {
+    first_row = static_cast<std::int64_t>(blockIdx.x) * length;
+  }
+  template <class T>
+  [[nodiscard]] __device__ T* in(T* data, const RowLayout& layout) const {
+    return data + sequence * seq_len * layout.outer_stride + head * layout.inner_stride;
+  }
+};
+
+__device__ inline int thread_row() { return static_cast<int>(threadIdx.x) / tile_side; }
+__device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % tile_side; }
+
+/// Rows [first, first + Tile::rows) of one head's tensor to shared memory.
+template <int dim>
+__device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
+                          const RowLayout& layout, std::int64_t first, std::int64_t head_dim) {
+  const float* from = at.in(static_cast<const float*>(data), layout) + first * layout.outer_stride;
+  for (int i = static_cast<int>(threadIdx.x); i < Tile<dim>::rows * dim; i += block_threads) {
+    const int row = i / dim;
+    const int column = i % dim;
+    const bool inside = first + row < at.seq_len && column < head_dim;
+    tile[row * Tile<dim>::stride + column] =
+        inside ? from[row * layout.outer_stride + column] : 0.0F;
+  }
+}
+
+/// What a thread holds: of scores, rows own_rows * thread_row() + i and columns thread_column() +
+/// tile_side * j; of outputs the same rows and all columns thread_column() + tile_side * j.
+template <int dim>
+using Scores = float[Tile<dim>::own_rows][Tile<dim>::own_rows];
+template <int dim>
+using Outputs = float[Tile<dim>::own_rows][Tile<dim>::own_columns];
+
+/// result = left right^T, both tiles of rows of the head.
+template <int dim>
+__device__ void multiply_rows(Scores<dim>& result, const float* left, const float* right) {
+  using T = Tile<dim>;
+  const float* l = left + thread_row() * T::own_rows * T::stride;
+  const float* r = right + thread_column() * T::stride;
+#pragma unroll
+  for (int i = 0; i < T::own_rows; ++i) {
+#pragma unroll
+    for (int j = 0; j < T::own_rows; ++j) {
+      result[i][j] = 0.0F;
+    }
+  }
+#pragma unroll 4
+  for (int c = 0; c < dim; ++c) {
+    float own_left[T::own_rows];
+#pragma unroll
+    for (int i = 0; i < T::own_rows; ++i) {
+      own_left[i] = l[i * T::stride + c];
+    }
+#pragma unroll
+    for (int j = 0; j < T::own_rows; ++j) {
+      const float own_right = r[j * tile_side * T::stride + c];
+#pragma unroll
+      for (int i = 0; i < T::own_rows; ++i) {
+        result[i][j] = fmaf(own_left[i], own_right, result[i][j]);
+      }
+    }
+  }
+}
+
+template <int dim>
+__device__ void store_scores(float* to, const Scores<dim>& scores) {
+  using T = Tile<dim>;
+#pragma unroll
+  for (int i = 0; i < T::own_rows; ++i) {
+#pragma unroll
+    for (int j = 0; j < T::own_rows; ++j) {
+      to[(thread_row() * T::own_rows + i) * T::score_stride + thread_column() + tile_side * j] =
+          scores[i][j];
+    }
+  }
+}
+
+/// result += scores tile, or with `transposed` result += scores^T tile. Sums in the tile's order.
+template <int dim, bool transposed>
+__device__ void multiply_scores(Outputs<dim>& result, const float* scores, const float* tile) {
+  using T = Tile<dim>;
+  const int first = thread_row() * T::own_rows;
+#pragma unroll 4
+  for (int k = 0; k < T::rows; ++k) {
+    float left[T::own_rows];
+#pragma unroll
+    for (int i = 0; i < T::own_rows; ++i) {
+      left[i] = transposed ? scores[k * T::score_stride + first + i]
+                           : scores[(first + i) * T::score_stride + k];
+    }
+#pragma unroll
+    for (int j = 0; j < T::own_columns; ++j) {
+      const float right = tile[k * T::stride + thread_column() + tile_side * j];
+#pragma unroll
+      for (int i = 0; i < T::own_rows; ++i) {
+        result[i][j] = fmaf(left[i], right, result[i][j]);
+      }
+    }
+  }
+}
+
+template <int dim>
+__device__ void clear(Outputs<dim>& values) {
+#pragma unroll
+  for (int i = 0; i < Tile<dim>::own_rows; ++i) {
+#pragma unroll
+    for (int j = 0; j < Tile<dim>::own_columns; ++j) {
+      values[i][j] = 0.0F;
+    }
+  }
+}
+
+/// The thread's outputs times factor[own row] to rows [first, ...) of one head's tensor.
+template <int dim>
+__device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfBlock& at,
+                              const Outputs<dim>& values, const float* factor, std::int64_t first,
+                              std::int64_t head_dim) {
+  using T = Tile<dim>;
+  float* to = at.in(static_cast<float*>(data), layout);
+#pragma unroll
+  for (int i = 0; i < T::own_rows; ++i) {
+    const std::int64_t row = first + thread_row() * T::own_rows + i;
+#pragma unroll
+    for (int j = 0; j < T::own_columns; ++j) {
+      const int column = thread_column() + tile_side * j;
+      if (row < at.seq_len && column < head_dim) {
+        to[row * layout.outer_stride + column] = values[i][j] * factor[i];
+      }
+    }
+  }
+}
+
+/// One block for each head and each tile of its rows.
+template <int dim>
+Grid attention_grid(std::int64_t heads, std::int64_t seq_len, int shared_floats) {
+  return {.blocks = dim3(static_cast<unsigned>(heads),
+                         static_cast<unsigned>(divide_up(seq_len, Tile<dim>::rows))),
+          .shared_bytes = static_cast<std::size_t>(shared_floats) * sizeof(float)};
+}
+
+}  // namespace train::kernels::cuda

@@ -1,0 +1,169 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_heads.cuh"
+#include "kernels/attention/attention_tile.cuh"
+#include "kernels/element.cuh"
+#include "kernels/mma.cuh"
+#include "kernels/reduce.cuh"
+
+// What both passes of attention on tensor cores are made of. Operands are bf16 tiles in shared
+// memory; sums and what becomes of the scores stay in the registers of the warp whose rows they
+// are. Rows past the sequence and columns past the head are zeros.
+namespace train::kernels::cuda {
+
+constexpr float log2_of_e = 1.44269504F;
+
+/// How a pass is cut: a block owns warps * blocks * 16 rows (queries or keys), a warp blocks * 16
+/// of them, and walks along tiles of `others` rows of the other kind.
+template <int head_columns, int warps_, int blocks_, int others_>
+struct MmaShape {
+  static constexpr int dim = head_columns;
+  static constexpr int threads = warps_ * warp_size;
+  static constexpr int blocks = blocks_;
+  static constexpr int others = others_;
+  static constexpr int warp_rows = blocks_ * 16;
+  static constexpr int rows = warps_ * warp_rows;
+  static constexpr int row_bytes = dim * 2;
+  static constexpr int own_bytes = rows * row_bytes;      ///< One tile of own rows.
+  static constexpr int other_bytes = others * row_bytes;  ///< One of the others.
+  /// Two tiles of own rows that stay at most, two of others at a time and two on their way.
+  static constexpr int shared_bytes(int own_tiles) {
+    return own_tiles * own_bytes + 4 * other_bytes;
+  }
+};
+
+/// Sums of a warp, as multiply_add() leaves them: of 16-row block m and 8-column block n.
+template <int blocks, int columns>
+using Sums = float[blocks][columns / 8][4];
+
+template <int blocks, int columns>
+__device__ void clear(Sums<blocks, columns>& sums) {
+#pragma unroll
+  for (int m = 0; m < blocks; ++m) {
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums[m][n][i] = 0.0F;
+      }
+    }
+  }
+}
+
+/// scores = left right^T: the warp's rows of a tile of own rows, at rows_first(), times all rows of
+/// a tile of others, at columns_first().
+template <class Shape>
+__device__ void multiply_rows(Sums<Shape::blocks, Shape::others>& scores, SharedAddress left,
+                              SharedAddress right) {
+  clear<Shape::blocks, Shape::others>(scores);
+  // No further: what is loaded ahead takes registers that sums need.
+#pragma unroll 4
+  for (int k = 0; k < Shape::dim / 16; ++k) {
+    std::uint32_t a[Shape::blocks][4];
+#pragma unroll
+    for (int m = 0; m < Shape::blocks; ++m) {
+      load_matrices(a[m], moved<Shape::dim>(left, k, m * 16));
+    }
+#pragma unroll
+    for (int n = 0; n < Shape::others / 16; ++n) {
+      std::uint32_t b[4];
+      load_matrices(b, moved<Shape::dim>(right, k, n * 16));
+#pragma unroll
+      for (int m = 0; m < Shape::blocks; ++m) {
+        multiply_add(scores[m][2 * n], a[m], b[0], b[1]);
+        multiply_add(scores[m][2 * n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// sums += scores tile, the scores rounded to bf16: what lies in a lane as a sum lies there as a
+/// left operand too. `columns` of a tile of others that is at rows_first().
+template <class Shape, int columns>
+__device__ void multiply_scores(Sums<Shape::blocks, columns>& sums,
+                                const Sums<Shape::blocks, Shape::others>& scores,
+                                SharedAddress tile) {
+#pragma unroll
+  for (int k = 0; k < Shape::others / 16; ++k) {
+    std::uint32_t a[Shape::blocks][4];
+#pragma unroll
+    for (int m = 0; m < Shape::blocks; ++m) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&pair)[4] = scores[m][2 * k + i / 2];
+        a[m][i] = pack_pair(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < columns / 16; ++n) {
+      std::uint32_t b[4];
+      load_matrices_transposed(b, moved<Shape::dim>(tile, n, k * 16));
+#pragma unroll
+      for (int m = 0; m < Shape::blocks; ++m) {
+        multiply_add(sums[m][2 * n], a[m], b[0], b[1]);
+        multiply_add(sums[m][2 * n + 1], a[m], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// The warp's sums, rounded, to its rows of a tensor and `columns` of them from first_column on, by
+/// way of its rows of a tile of own rows, which nothing else reads any more.
+template <class Shape, int columns>
+__device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& at,
+                           const Sums<Shape::blocks, columns>& sums, int tile, int first,
+                           int first_column) {
+  constexpr int chunks = columns / chunk_columns;
+  const int own = warp_index() * Shape::warp_rows;
+  const Lane lane;
+  unsigned char* shared = dynamic_shared<unsigned char>() + tile;
+  __syncwarp();
+#pragma unroll
+  for (int m = 0; m < Shape::blocks; ++m) {
+#pragma unroll
+    for (int n = 0; n < chunks; ++n) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = own + m * 16 + half * 8 + lane.group;
+        *reinterpret_cast<std::uint32_t*>(shared + place_of_chunk<Shape::dim>(row, n) +
+                                          lane.pair * 2) =
+            pack_pair(sums[m][n][half * 2], sums[m][n][half * 2 + 1]);
+      }
+    }
+  }
+  __syncwarp();
+  auto* elements = static_cast<Bf16*>(data);
+  for (int i = lane.index; i < Shape::warp_rows * chunks; i += warp_size) {
+    const int row = own + i / chunks;
+    const int column = first_column + i % chunks * chunk_columns;
+    if (first + row >= at.seq_len || column >= at.head_dim) {
+      continue;
+    }
+    const unsigned char* from = shared + place_of_chunk<Shape::dim>(row, i % chunks);
+    Bf16* to = at.row(elements, layout, first + row) + column;
+    if (at.aligned) {
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+      continue;
+    }
+    for (int c = 0; c < chunk_columns && column + c < at.head_dim; ++c) {
+      to[c] = reinterpret_cast<const Bf16*>(from)[c];
+    }
+  }
+}
+
+/// One block for each head and each tile of its rows, `parts` times.
+template <class Shape>
+Grid mma_grid(std::int64_t heads, std::int64_t seq_len, int own_tiles, int extra_bytes, int parts) {
+  return {.blocks = dim3(static_cast<unsigned>(heads),
+                         static_cast<unsigned>(divide_up(seq_len, Shape::rows)),
+                         static_cast<unsigned>(parts)),
+          .threads = dim3(Shape::threads),
+          .shared_bytes = static_cast<std::size_t>(Shape::shared_bytes(own_tiles) + extra_bytes)};
+}
+
+}  // namespace train::kernels::cuda

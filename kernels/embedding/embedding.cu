@@ -1,0 +1,273 @@
+#include "kernels/embedding/embedding.hpp"
+
+#include <algorithm>
+
+#include "kernels/embedding/token_order.cuh"
+#include "kernels/packed.cuh"
+#include "kernels/several.cuh"
+
+namespace train::kernels::cuda {
+namespace {
+
+/// A row whose id is outside the vocabulary becomes NaN: it reaches the loss, which poisons the
+/// update, and the host reads of it at the next host work.
+template <class T, int n>
+__global__ void __launch_bounds__(block_threads)
+    embedding_forward_kernel(EmbeddingForwardParams p, DeviceFault* fault, const char* name) {
+  using Stored = typename Several<T, n>::Stored;
+  const std::int64_t row = blockIdx.x;
+  const std::int32_t token = p.tokens[row];
+  const bool known = token >= 0 && token < p.vocab;
+  if (!known && threadIdx.x == 0) {
+    report_fault(fault, name, token, row, p.vocab);
+  }
+  const T* from = static_cast<const T*>(p.weight) + (known ? token * p.cols : 0);
+  T* to = static_cast<T*>(p.out) + row * p.cols;
+  Several<T, n> unknown;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    unknown.value[j] = NAN;
+  }
+  for (std::int64_t c = threadIdx.x * n; c < p.cols; c += blockDim.x * n) {
+    if (known) {
+      *reinterpret_cast<Stored*>(to + c) = *reinterpret_cast<const Stored*>(from + c);
+    } else {
+      unknown.store(to, c);
+    }
+  }
+}
+
+/// Tokens that come more often than this are for the kernel of frequent ones.
+constexpr int most_rare = 64;
+
+/// A block for each place in the order; that of a token's first position sums all of its rows, if
+/// they are not many, and the others leave.
+template <class T, int n>
+__global__ void __launch_bounds__(block_threads)
+    embedding_rare_kernel(EmbeddingBackwardParams p, const TokenAt* ordered) {
+  constexpr int at_once = 4;  // Rows on their way to a thread.
+  const std::int64_t first = blockIdx.x;
+  const std::int32_t token = ordered[first].token;
+  const bool continued = first > 0 && ordered[first - 1].token == token;
+  const bool frequent = first + most_rare < p.rows && ordered[first + most_rare].token == token;
+  if (token == p.vocab || continued || frequent) {
+    return;
+  }
+  const T* dout = static_cast<const T*>(p.dout);
+  float* dweight = p.dweight + token * p.cols;
+  for (std::int64_t c = threadIdx.x * n; c < p.cols; c += blockDim.x * n) {
+    Several<float, n> sum;
+    if (p.accumulate) {
+      sum = Several<float, n>(dweight, c);
+    } else {
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+        sum.value[j] = 0.0F;
+      }
+    }
+    bool more = true;
+    for (std::int64_t i = first; more; i += at_once) {
+      Packed<T> rows[at_once];
+      bool there[at_once];
+#pragma unroll
+      for (int u = 0; u < at_once; ++u) {
+        const TokenAt at = ordered[min(i + u, p.rows - 1)];
+        there[u] = i + u < p.rows && at.token == token;
+        rows[u].template load<(n > 1)>(dout + at.position * p.cols + c, there[u] ? n : 0);
+      }
+#pragma unroll
+      for (int u = 0; u < at_once; ++u) {
+        if (there[u]) {
+#pragma unroll
+          for (int j = 0; j < n; ++j) {
+            sum.value[j] += rows[u].value(j);
+          }
+        }
+      }
+      more = there[at_once - 1];
+    }
+    sum.store(dweight, c);
+  }
+}
+
+constexpr int slice_columns = 64;
+
+/// Rows of a frequent token, a tile of them at a time, in a slice of the columns: all threads bring
+/// the next tile while one for each column adds this one.
+template <class T, int n>
+struct FrequentTile {
+  static constexpr int rows = n == 1 ? 32 : 64 * static_cast<int>(sizeof(float) / sizeof(T));
+  static constexpr int row_pieces = slice_columns / n;
+  static constexpr int pieces = rows * row_pieces / block_threads;  // Of a thread.
+  TokenAt items[pieces];
+  Packed<T> piece[pieces];
+
+  [[nodiscard]] static __device__ int row_of(int k) {
+    return (k * block_threads + static_cast<int>(threadIdx.x)) / row_pieces;
+  }
+
+  /// Reads which rows are the tile's, from place `first` of the order on: a tile ahead, so that
+  /// load() waits for nothing.
+  __device__ void find(const EmbeddingBackwardParams& p, const TokenAt* ordered,
+                       std::int64_t first) {
+#pragma unroll
+    for (int k = 0; k < pieces; ++k) {
+      const std::int64_t i = first + row_of(k);
+      items[k] = ordered[min(i, p.rows - 1)];
+      items[k].token = i < p.rows ? items[k].token : -1;
+    }
+  }
+  /// Reads those that find() has found and that are of `token`.
+  __device__ void load(const EmbeddingBackwardParams& p, std::int32_t token) {
+    const std::int64_t slice = static_cast<std::int64_t>(blockIdx.y) * slice_columns;
+#pragma unroll
+    for (int k = 0; k < pieces; ++k) {
+      const int at = k * block_threads + static_cast<int>(threadIdx.x);
+      const std::int64_t column = slice + at % row_pieces * n;
+      const bool there = items[k].token == token && column < p.cols;
+      piece[k].template load<(n > 1)>(
+          static_cast<const T*>(p.dout) + items[k].position * p.cols + column, there ? n : 0);
+    }
+  }
+  __device__ void store(T* tile) const {
+#pragma unroll
+    for (int k = 0; k < pieces; ++k) {
+      const int at = k * block_threads + static_cast<int>(threadIdx.x);
+      piece[k].template store<(n > 1)>(tile + at * n, n);
+    }
+  }
+};
+
+/// Where the token at `place`, a multiple of most_rare, comes first, if it is frequent and has no
+/// such place before; -1 if not. Each warp finds it by itself.
+__device__ inline std::int64_t first_of_frequent(const TokenAt* ordered, std::int64_t place,
+                                                 const EmbeddingBackwardParams& p) {
+  const std::int32_t token = ordered[place].token;
+  if (token == p.vocab || (place > 0 && ordered[place - most_rare].token == token)) {
+    return -1;
+  }
+  std::int64_t first = place;
+#pragma unroll
+  for (int part = 0; part < most_rare; part += warp_size) {
+    const std::int64_t i = place - 1 - part - static_cast<int>(threadIdx.x) % warp_size;
+    first -=
+        __popc(__ballot_sync(all_lanes, i >= 0 && ordered[max(i, std::int64_t{0})].token == token));
+  }
+  const std::int64_t beyond = first + most_rare;
+  return beyond < p.rows && ordered[beyond].token == token ? first : -1;
+}
+
+/// A block for each place that is a multiple of most_rare, of which every frequent token has one,
+/// and each slice of columns. The order of additions is that of positions, as for rare ones.
+template <class T, int n>
+__global__ void __launch_bounds__(block_threads)
+    embedding_frequent_kernel(EmbeddingBackwardParams p, const TokenAt* ordered) {
+  using Tile = FrequentTile<T, n>;
+  static_assert(Tile::rows <= block_threads);
+  alignas(vector_bytes) __shared__ T tile[Tile::rows * slice_columns];
+  __shared__ unsigned there[Tile::rows / warp_size];  // Bits: which of the tile's rows.
+  const std::int64_t place = static_cast<std::int64_t>(blockIdx.x) * most_rare;
+  const std::int64_t first = first_of_frequent(ordered, place, p);
+  if (first < 0) {
+    return;
+  }
+  const int me = static_cast<int>(threadIdx.x);
+  const std::int32_t token = ordered[place].token;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * slice_columns + me;
+  const bool mine = me < slice_columns && column < p.cols;
+  float* dweight = p.dweight + token * p.cols + column;
+  float sum = mine && p.accumulate ? *dweight : 0.0F;
+  Tile next;
+  next.find(p, ordered, first);
+  next.load(p, token);
+  next.find(p, ordered, first + Tile::rows);
+  int count = Tile::rows;
+  for (std::int64_t i = first; count == Tile::rows; i += Tile::rows) {
+    next.store(tile);
+    if (me < Tile::rows) {
+      const bool of_token = i + me < p.rows && ordered[min(i + me, p.rows - 1)].token == token;
+      const unsigned bits = __ballot_sync(all_lanes, of_token);
+      if (me % warp_size == 0) {
+        there[me / warp_size] = bits;
+      }
+    }
+    __syncthreads();
+    count = 0;
+#pragma unroll
+    for (int word = 0; word < Tile::rows / warp_size; ++word) {
+      count += __popc(there[word]);
+    }
+    if (count == Tile::rows) {
+      next.load(p, token);
+      next.find(p, ordered, i + 2 * Tile::rows);
+    }
+    if (mine) {
+#pragma unroll 16
+      for (int row = 0; row < count; ++row) {
+        sum += value_of(tile[row * slice_columns + me]);
+      }
+    }
+    __syncthreads();  // The next tile takes its place.
+  }
+  if (mine) {
+    *dweight = sum;
+  }
+}
+
+/// Threads for rows of so many moves: whole warps, up to a block.
+dim3 threads_of_row(std::int64_t moves) {
+  const std::int64_t whole = divide_up(moves, warp_size) * warp_size;
+  return dim3(static_cast<unsigned>(std::clamp<std::int64_t>(whole, warp_size, block_threads)));
+}
+
+/// Calls with<T, n>() for the type of the elements and how many of them a thread moves: 16 bytes
+/// where all rows begin at a multiple of them, and one if not.
+template <class With>
+void for_moves(DType dtype, std::int64_t cols, bool aligned, const With& with) {
+  for_element_type(dtype, [&]<class T>() {
+    constexpr int most = vector_bytes / sizeof(T);
+    if (aligned && cols % most == 0) {
+      with.template operator()<T, most>();
+    } else {
+      with.template operator()<T, 1>();
+    }
+  });
+}
+
+void run_embedding_backward(CudaStream& stream, const EmbeddingBackwardParams& p) {
+  if (!p.accumulate && p.vocab * p.cols > 0) {
+    TRAIN_CUDA_CHECK(cudaMemsetAsync(
+        p.dweight, 0, static_cast<std::size_t>(p.vocab * p.cols) * sizeof(float), stream.native()));
+  }
+  if (p.rows == 0 || p.cols == 0) {
+    return;
+  }
+  const TokenAt* ordered = order_tokens(stream, p.tokens, p.rows, p.vocab, "embedding_backward");
+  for_moves(p.dtype, p.cols, aligned_to_vectors(p.dout, p.dweight), [&]<class T, int n>() {
+    launch(stream, embedding_rare_kernel<T, n>,
+           {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p, ordered);
+    if (p.rows > most_rare) {
+      const dim3 blocks(static_cast<unsigned>(divide_up(p.rows, most_rare)),
+                        static_cast<unsigned>(divide_up(p.cols, slice_columns)));
+      launch(stream, embedding_frequent_kernel<T, n>, {.blocks = blocks}, p, ordered);
+    }
+  });
+}
+
+}  // namespace
+
+void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
+  submit(stream, params, [](CudaStream& native, const EmbeddingForwardParams& p) {
+    for_moves(p.dtype, p.cols, aligned_to_vectors(p.weight, p.out), [&]<class T, int n>() {
+      launch(native, embedding_forward_kernel<T, n>,
+             {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p,
+             native.fault(), "embedding_forward");
+    });
+  });
+}
+
+void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params) {
+  submit(stream, params, run_embedding_backward);
+}
+
+}  // namespace train::kernels::cuda

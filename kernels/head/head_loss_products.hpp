@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/gemm/matmul.hpp"
+#include "kernels/head/head_loss.hpp"
+
+namespace train::kernels {
+
+/// The products of rows [first, first + rows) of the head: what every device computes.
+struct HeadLossProducts {
+  const HeadLossParams& params;
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+
+  /// logits[rows, vocab] = x weight^T.
+  [[nodiscard]] MatmulParams logits() const {
+    return {.a = x(),
+            .b = params.weight,
+            .c = params.logits,
+            .m = rows,
+            .n = params.vocab,
+            .k = params.cols,
+            .lda = params.cols,
+            .ldb = params.cols,
+            .ldc = params.vocab,
+            .transpose_b = true,
+            .dtype = params.dtype};
+  }
+  /// dx[rows, cols] = dlogits weight; dlogits lie where the logits did, each row at its row's
+  /// begin.
+  [[nodiscard]] MatmulParams input_gradient() const {
+    return {.a = params.logits,
+            .b = params.weight,
+            .c = static_cast<std::byte*>(params.dx) + input_offset(),
+            .m = rows,
+            .n = params.cols,
+            .k = params.vocab,
+            .lda = gradient_stride(),
+            .ldb = params.cols,
+            .ldc = params.cols,
+            .dtype = params.dtype,
+            .output_dtype = params.dtype};
+  }
+  /// dweight[vocab, cols] (+)= dlogits^T x; the first rows begin it.
+  [[nodiscard]] MatmulParams weight_gradient() const {
+    return {.a = params.logits,
+            .b = x(),
+            .c = params.dweight,
+            .m = params.vocab,
+            .n = params.cols,
+            .k = rows,
+            .lda = gradient_stride(),
+            .ldb = params.cols,
+            .ldc = params.cols,
+            .transpose_a = true,
+            .accumulate = first > 0,
+            .dtype = params.dtype};
+  }
+
+ private:
+  [[nodiscard]] std::size_t input_offset() const {
+    return static_cast<std::size_t>(first * params.cols) * size_of(params.dtype);
+  }
+  [[nodiscard]] const void* x() const {
+    return static_cast<const std::byte*>(params.x) + input_offset();
+  }
+  /// Elements between the rows of dlogits, of which the logits' rows hold as many again where they
+  /// are smaller.
+  [[nodiscard]] std::int64_t gradient_stride() const {
+    return params.vocab * static_cast<std::int64_t>(sizeof(float) / size_of(params.dtype));
+  }
+};
+
+}  // namespace train::kernels

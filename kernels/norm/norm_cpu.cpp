@@ -1,0 +1,260 @@
+#include "kernels/norm/norm.hpp"
+
+#include <algorithm>
+
+#include "kernels/cpu_support.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/norm/norm_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/attention/rope-inl.hpp"
+#include "kernels/simd-inl.hpp"
+
+#ifndef TRAIN_KERNELS_NORM_ROW
+#define TRAIN_KERNELS_NORM_ROW
+namespace train::kernels::cpu {
+
+/// Rows whose statistics are worked out together: their chains of dependent operations overlap, and
+/// the rows are still in the first cache when they are normalised.
+inline constexpr std::int64_t norm_batch = 16;
+
+/// Walks the rows of a RowLayout without dividing for each.
+class RowWalk {
+ public:
+  RowWalk(std::int64_t row, std::int64_t inner)
+      : inner_count_(inner), outer_(row / inner), inner_(row % inner) {}
+  [[nodiscard]] std::int64_t outer() const { return outer_; }
+  [[nodiscard]] std::int64_t offset(const RowLayout& layout) const {
+    return outer_ * layout.outer_stride + inner_ * layout.inner_stride;
+  }
+  void next() {
+    if (++inner_ == inner_count_) {
+      inner_ = 0;
+      ++outer_;
+    }
+  }
+
+ private:
+  std::int64_t inner_count_, outer_, inner_;
+};
+
+/// One row of the backward pass.
+struct NormBackwardRow {
+  const float* x;
+  const float* weight;
+  const float* dy;
+  float* dx;
+  float* dweight;  // This block's partial sum, added to.
+  float mean, rstd, dy_scale;
+  bool layer, accumulate_dx;
+  std::int64_t cols;
+};
+
+}  // namespace train::kernels::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+/// Mean of the row (0 if not `centred`) and the mean square distance from it.
+HWY_INLINE void moments_row(const float* x, std::int64_t cols, bool centred, float* mean,
+                            float* square) {
+  const Floats d;
+  const auto n = static_cast<float>(cols);
+  *mean = 0.0F;
+  if (centred) {
+    FloatVec sum = hn::Zero(d);
+    each_vector(0, cols,
+                [&](std::int64_t i, auto part) { sum = hn::Add(sum, load(d, x + i, part)); });
+    *mean = sum_lanes(d, sum) / n;
+  }
+  const FloatVec centre = hn::Set(d, *mean);
+  FloatVec squares = hn::Zero(d);
+  each_vector(0, cols, [&](std::int64_t i, auto part) {
+    const FloatVec distance =
+        counted_or(hn::Sub(load(d, x + i, part), centre), hn::Zero(d), d, part);
+    squares = hn::MulAdd(distance, distance, squares);
+  });
+  *square = sum_lanes(d, squares) / n;
+}
+
+/// The arithmetic of residual_add.
+HWY_INLINE void add_branch_row(const NormResidual& residual, std::int64_t offset,
+                               std::int64_t cols) {
+  const Floats d;
+  const FloatVec scale = hn::Set(d, residual.scale);
+  const auto* base = static_cast<const float*>(residual.base);
+  const auto* branch = static_cast<const float*>(residual.branch);
+  auto* sum = static_cast<float*>(residual.sum);
+  each_vector(offset, offset + cols, [&](std::int64_t i, auto part) {
+    store(hn::MulAdd(scale, load(d, branch + i, part), load(d, base + i, part)), d, sum + i, part);
+  });
+}
+
+HWY_INLINE void normalise_row(const float* x, const float* weight, float* y, std::int64_t cols,
+                              float mean, float rstd) {
+  const Floats d;
+  each_vector(0, cols, [&](std::int64_t i, auto part) {
+    const FloatVec xhat =
+        hn::Mul(hn::Sub(load(d, x + i, part), hn::Set(d, mean)), hn::Set(d, rstd));
+    store(hn::Mul(xhat, load(d, weight + i, part)), d, y + i, part);
+  });
+}
+
+/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
+/// norm.
+HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
+  const Floats d;
+  const FloatVec scale = hn::Set(d, r.dy_scale);
+  const FloatVec mean = hn::Set(d, r.mean);
+  const FloatVec rstd = hn::Set(d, r.rstd);
+  FloatVec g_sum = hn::Zero(d);
+  FloatVec gx_sum = hn::Zero(d);
+  each_vector(0, r.cols, [&](std::int64_t i, auto part) {
+    const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
+    const FloatVec dy = hn::Mul(scale, load(d, r.dy + i, part));
+    const FloatVec g = hn::Mul(dy, load(d, r.weight + i, part));
+    g_sum = hn::Add(g_sum, g);
+    gx_sum = hn::MulAdd(g, xhat, gx_sum);
+    store(hn::MulAdd(dy, xhat, load(d, r.dweight + i, part)), d, r.dweight + i, part);
+  });
+  const auto n = static_cast<float>(r.cols);
+  const FloatVec g_mean = hn::Set(d, r.layer ? sum_lanes(d, g_sum) / n : 0.0F);
+  const FloatVec gx_mean = hn::Set(d, sum_lanes(d, gx_sum) / n);
+  each_vector(0, r.cols, [&](std::int64_t i, auto part) {
+    const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
+    const FloatVec g =
+        hn::Mul(hn::Mul(scale, load(d, r.dy + i, part)), load(d, r.weight + i, part));
+    FloatVec dx = hn::Mul(rstd, hn::NegMulAdd(xhat, gx_mean, hn::Sub(g, g_mean)));
+    if (r.accumulate_dx) {
+      dx = hn::Add(load(d, r.dx + i, part), dx);
+    }
+    store(dx, d, r.dx + i, part);
+  });
+}
+
+/// rstd = 1 / sqrt(square + eps), in place, of a whole batch.
+HWY_INLINE void invert_roots(float* square, float eps) {
+  const Floats d;
+  each_vector(0, norm_batch, [&](std::int64_t i, auto part) {
+    const FloatVec root = hn::Sqrt(hn::Add(load(d, square + i, part), hn::Set(d, eps)));
+    store(hn::Div(hn::Set(d, 1.0F), root), d, square + i, part);
+  });
+}
+
+void norm_forward_rows(const NormForwardParams& p, std::int64_t begin, std::int64_t end) {
+  const bool layer = p.kind == NormKind::layer;
+  const auto* x = static_cast<const float*>(p.x);
+  auto* y = static_cast<float*>(p.y);
+  float mean[norm_batch];
+  float rstd[norm_batch] = {};  // Mean squares at first.
+  for (std::int64_t first = begin; first < end; first += norm_batch) {
+    const std::int64_t count = HWY_MIN(norm_batch, end - first);
+    RowWalk walk(first, p.inner);
+    for (std::int64_t i = 0; i < count; ++i, walk.next()) {
+      if (p.residual.branch != nullptr) {
+        add_branch_row(p.residual, walk.offset(p.x_layout), p.cols);
+      }
+      moments_row(x + walk.offset(p.x_layout), p.cols, layer, &mean[i], &rstd[i]);
+    }
+    invert_roots(rstd, p.eps);
+    walk = RowWalk(first, p.inner);
+    for (std::int64_t i = 0; i < count; ++i, walk.next()) {
+      if (layer) {
+        p.mean[first + i] = mean[i];
+      }
+      p.rstd[first + i] = rstd[i];
+      float* row = y + walk.offset(p.y_layout);
+      normalise_row(x + walk.offset(p.x_layout), static_cast<const float*>(p.weight), row, p.cols,
+                    mean[i], rstd[i]);
+      if (p.rotation.cos != nullptr) {
+        const std::int64_t entry = walk.outer() % p.rotation.seq_len * (p.cols / 2);
+        rotate_row(row, p.rotation.cos + entry, p.rotation.sin + entry, p.cols / 2, 1.0F);
+      }
+    }
+  }
+}
+
+void norm_backward_rows(const NormBackwardParams& p, float* dweight, std::int64_t begin,
+                        std::int64_t end) {
+  const bool layer = p.kind == NormKind::layer;
+  std::fill_n(dweight, p.cols, 0.0F);
+  RowWalk walk(begin, p.inner);
+  for (std::int64_t row = begin; row < end; ++row, walk.next()) {
+    float* dx = static_cast<float*>(p.dx) + walk.offset(p.dx_layout);
+    if (p.rotation.cos != nullptr) {
+      const std::int64_t entry = walk.outer() % p.rotation.seq_len * (p.cols / 2);
+      rotate_row(dx, p.rotation.cos + entry, p.rotation.sin + entry, p.cols / 2, -1.0F);
+    }
+    norm_backward_row({.x = static_cast<const float*>(p.x) + walk.offset(p.x_layout),
+                       .weight = static_cast<const float*>(p.weight),
+                       .dy = static_cast<const float*>(p.dy) + walk.offset(p.dy_layout),
+                       .dx = dx,
+                       .dweight = dweight,
+                       .mean = layer ? p.mean[row] : 0.0F,
+                       .rstd = p.rstd[row],
+                       .dy_scale = p.dy_scale,
+                       .layer = layer,
+                       .accumulate_dx = p.accumulate_dx,
+                       .cols = p.cols});
+  }
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace train::kernels::cpu {
+
+HWY_EXPORT(norm_forward_rows);
+HWY_EXPORT(norm_backward_rows);
+
+namespace {
+
+/// Blocks of rows whose sums of dy * xhat are kept apart and then added in order: their number
+/// depends on the rows alone.
+std::int64_t backward_block(std::int64_t rows) {
+  constexpr std::int64_t max_blocks = 64;
+  constexpr std::int64_t min_rows = 16;
+  return std::max(min_rows, divide_up(rows, max_blocks));
+}
+
+void run_backward(const NormBackwardParams& p, int threads) {
+  static thread_local Scratch scratch;
+  const std::int64_t rows = p.outer * p.inner;
+  const std::int64_t block = backward_block(rows);
+  const std::int64_t blocks = divide_up(rows, block);
+  auto* partial = scratch.get<float>(blocks * p.cols);
+  const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_backward_rows);
+  parallel_blocks(threads, rows, block, [&](std::int64_t begin, std::int64_t end) {
+    rows_of(p, partial + begin / block * p.cols, begin, end);
+  });
+  std::fill_n(p.dweight, p.cols, 0.0F);
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    for (std::int64_t c = 0; c < p.cols; ++c) {
+      p.dweight[c] += partial[i * p.cols + c];
+    }
+  }
+}
+
+}  // namespace
+
+void norm_forward(Stream& stream, const NormForwardParams& params) {
+  check_cpu_params(params);
+  const std::int64_t rows = params.outer * params.inner;
+  stream.enqueue([p = params, rows, threads = stream.threads()] {
+    const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_forward_rows);
+    parallel_blocks(threads, rows, row_block(p.cols),
+                    [&](std::int64_t begin, std::int64_t end) { rows_of(p, begin, end); });
+  });
+}
+
+void norm_backward(Stream& stream, const NormBackwardParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] { run_backward(p, threads); });
+}
+
+}  // namespace train::kernels::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,201 @@
+#include "kernels/norm/norm_wide.cuh"
+
+#include <algorithm>
+
+#include "kernels/attention/rotate.cuh"
+#include "kernels/element.cuh"
+#include "kernels/norm/norm_weight.cuh"
+#include "kernels/reduce.cuh"
+
+namespace train::kernels::cuda {
+namespace {
+
+/// One warp works on a row at a time.
+constexpr int rows_per_block = block_threads / warp_size;
+
+__device__ std::int64_t offset_of(const RowLayout& layout, std::int64_t row, std::int64_t inner) {
+  return row / inner * layout.outer_stride + row % inner * layout.inner_stride;
+}
+
+/// The arithmetic of residual_add, a warp for the row; all of it sees the sums afterwards.
+template <class T>
+__device__ void add_branch(const NormResidual& residual, std::int64_t offset, std::int64_t cols,
+                           int lane) {
+  for (std::int64_t i = offset + lane; i < offset + cols; i += warp_size) {
+    store<T>(residual.sum, i,
+             fmaf(residual.scale, load<T>(residual.branch, i), load<T>(residual.base, i)));
+  }
+  __syncwarp();
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormForwardParams p) {
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  if (row >= p.outer * p.inner) {
+    return;  // A whole warp leaves.
+  }
+  const std::int64_t offset = offset_of(p.x_layout, row, p.inner);
+  const T* row_x = static_cast<const T*>(p.x) + offset;
+  T* y = static_cast<T*>(p.y) + offset_of(p.y_layout, row, p.inner);
+  if (p.residual.branch != nullptr) {
+    add_branch<T>(p.residual, offset, p.cols, lane);
+  }
+  const auto x = [&](std::int64_t c) { return value_of(row_x[c]); };
+  const bool layer = p.kind == NormKind::layer;
+  const auto n = static_cast<float>(p.cols);
+  float mean = 0.0F;
+  if (layer) {
+    for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+      mean += x(c);
+    }
+    mean = warp_sum(mean) / n;
+  }
+  float squares = 0.0F;
+  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    const float distance = x(c) - mean;
+    squares = fmaf(distance, distance, squares);
+  }
+  const float rstd = 1.0F / sqrtf(warp_sum(squares) / n + p.eps);
+  if (lane == 0) {
+    p.rstd[row] = rstd;
+    if (layer) {
+      p.mean[row] = mean;
+    }
+  }
+  const auto normalised = [&](std::int64_t c) {
+    return (x(c) - mean) * rstd * load<T>(p.weight, c);
+  };
+  if (p.rotation.cos == nullptr) {
+    for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+      set_value(y[c], normalised(c));
+    }
+    return;
+  }
+  const std::int64_t pairs = p.cols / 2;
+  const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs;
+  for (std::int64_t pair = lane; pair < pairs; pair += warp_size) {
+    float y0 = normalised(2 * pair);
+    float y1 = normalised(2 * pair + 1);
+    rotate(y0, y1, p.rotation.cos[entry + pair], p.rotation.sin[entry + pair]);
+    set_value(y[2 * pair], y0);
+    set_value(y[2 * pair + 1], y1);
+  }
+}
+
+/// partial[block, c] = sum of dy * xhat over the block's rows, in one order; a thread takes a
+/// column and every gradient_rows-th row.
+constexpr int gradient_rows = block_threads / warp_size;
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    wide_weight_partial_kernel(NormBackwardParams p, float* partial, std::int64_t rows_of_block) {
+  __shared__ float sums[gradient_rows][warp_size];
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp_size + threadIdx.x;
+  const std::int64_t begin = blockIdx.y * rows_of_block;
+  const std::int64_t end = min(begin + rows_of_block, p.outer * p.inner);
+  const bool layer = p.kind == NormKind::layer;
+  float sum = 0.0F;
+  if (column < p.cols) {
+    for (std::int64_t row = begin + threadIdx.y; row < end; row += gradient_rows) {
+      const float x = load<T>(p.x, offset_of(p.x_layout, row, p.inner) + column);
+      const float dy = load<T>(p.dy, offset_of(p.dy_layout, row, p.inner) + column);
+      const float xhat = (x - (layer ? p.mean[row] : 0.0F)) * p.rstd[row];
+      sum = fmaf(p.dy_scale * dy, xhat, sum);
+    }
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y == 0 && column < p.cols) {
+    for (int i = 1; i < gradient_rows; ++i) {
+      sum += sums[i][threadIdx.x];
+    }
+    partial[blockIdx.y * p.cols + column] = sum;
+  }
+}
+
+/// With g = dy * w: dx = rstd * (g - mean(g) - xhat * mean(g xhat)); mean(g) is absent from the RMS
+/// norm.
+template <class T>
+__global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormBackwardParams p) {
+  const std::int64_t row =
+      static_cast<std::int64_t>(blockIdx.x) * rows_per_block + threadIdx.x / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  if (row >= p.outer * p.inner) {
+    return;  // A whole warp leaves.
+  }
+  const T* x = static_cast<const T*>(p.x) + offset_of(p.x_layout, row, p.inner);
+  const T* dy = static_cast<const T*>(p.dy) + offset_of(p.dy_layout, row, p.inner);
+  T* dx = static_cast<T*>(p.dx) + offset_of(p.dx_layout, row, p.inner);
+  const bool layer = p.kind == NormKind::layer;
+  const float mean = layer ? p.mean[row] : 0.0F;
+  const float rstd = p.rstd[row];
+  float g_sum = 0.0F;
+  float gx_sum = 0.0F;
+  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    const float g = p.dy_scale * value_of(dy[c]) * load<T>(p.weight, c);
+    g_sum += g;
+    gx_sum = fmaf(g, (value_of(x[c]) - mean) * rstd, gx_sum);
+  }
+  const auto n = static_cast<float>(p.cols);
+  const float g_mean = layer ? warp_sum(g_sum) / n : 0.0F;
+  const float gx_mean = warp_sum(gx_sum) / n;
+  for (std::int64_t c = lane; c < p.cols; c += warp_size) {
+    const float g = p.dy_scale * value_of(dy[c]) * load<T>(p.weight, c);
+    const float gradient = rstd * fmaf(-((value_of(x[c]) - mean) * rstd), gx_mean, g - g_mean);
+    set_value(dx[c], p.accumulate_dx ? value_of(dx[c]) + gradient : gradient);
+  }
+}
+
+/// Undoes the forward pass's rotation of dy, in its place.
+template <class T>
+struct RotateBackEach {
+  NormBackwardParams p;
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t pairs = p.cols / 2;
+    const std::int64_t row = i / pairs;
+    const std::int64_t pair = i % pairs;
+    const std::int64_t entry = row / p.inner % p.rotation.seq_len * pairs + pair;
+    T* dy = static_cast<T*>(p.dx) + offset_of(p.dx_layout, row, p.inner) + 2 * pair;
+    float dy0 = value_of(dy[0]);
+    float dy1 = value_of(dy[1]);
+    rotate(dy0, dy1, p.rotation.cos[entry], -p.rotation.sin[entry]);
+    set_value(dy[0], dy0);
+    set_value(dy[1], dy1);
+  }
+};
+
+/// dx may be dy, so everything that reads dy comes before it.
+template <class T>
+void run_backward(CudaStream& stream, const NormBackwardParams& p) {
+  constexpr std::int64_t max_blocks = 256;
+  constexpr std::int64_t min_rows = 16;
+  const std::int64_t rows = p.outer * p.inner;
+  const std::int64_t rows_of_block = std::max(min_rows, divide_up(rows, max_blocks));
+  const std::int64_t blocks = divide_up(rows, rows_of_block);
+  if (p.rotation.cos != nullptr) {
+    launch_each(stream, rows * (p.cols / 2), RotateBackEach<T>{p});
+  }
+  float* partial = weight_partials(stream, blocks, p.cols);
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(divide_up(p.cols, warp_size)),
+                                 static_cast<unsigned>(blocks)),
+                  .threads = dim3(warp_size, gradient_rows)};
+  launch(stream, wide_weight_partial_kernel<T>, grid, p, partial, rows_of_block);
+  add_weight_partials(stream, partial, blocks, p);
+  launch(stream, wide_norm_backward_kernel<T>, {.blocks = blocks_of(rows, rows_per_block)}, p);
+}
+
+}  // namespace
+
+void wide_norm_forward(CudaStream& stream, const NormForwardParams& params) {
+  const Grid grid{.blocks = blocks_of(params.outer * params.inner, rows_per_block)};
+  for_element_type(params.dtype,
+                   [&]<class T>() { launch(stream, wide_norm_forward_kernel<T>, grid, params); });
+}
+
+void wide_norm_backward(CudaStream& stream, const NormBackwardParams& params) {
+  for_element_type(params.dtype, [&]<class T>() { run_backward<T>(stream, params); });
+}
+
+}  // namespace train::kernels::cuda

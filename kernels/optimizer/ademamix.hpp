@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/stream.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+
+namespace train::kernels {
+
+/// AdEMAMix (Pagliardini, Ablin, Grangier 2024, arXiv 2409.03137), one fused pass, 36 bytes per
+/// parameter. With g' = gate->grad_scale * g and t = step counted from 1:
+///   fast = beta1 fast + (1 - beta1) g';  slow = beta3 slow + (1 - beta3) g'
+///   v = beta2 v + (1 - beta2) g'^2
+///   u = (fast / (1 - beta1^t) + alpha slow) / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+///   p = (1 - decay) p - lr u
+/// beta3 and alpha are those of this step. Factors are worked out in double and rounded once.
+/// Does nothing when gate->poisoned. An element's bits depend on its own values alone.
+struct AdemamixParams {
+  float* p = nullptr;
+  const float* g = nullptr;
+  float* fast = nullptr;
+  float* slow = nullptr;
+  float* v = nullptr;
+  const UpdateGate* gate = nullptr;
+  std::int64_t count = 0;
+  std::int64_t step = 1;
+  double lr = 0.0, beta1 = 0.9, beta2 = 0.999, beta3 = 0.9999, alpha = 2.0, eps = 1e-8;
+  double decay = 0.0;  ///< Share of the weights that this step takes away.
+};
+
+namespace cpu {
+void ademamix_update(Stream& stream, const AdemamixParams& params);
+}  // namespace cpu
+
+namespace cuda {
+void ademamix_update(Stream& stream, const AdemamixParams& params);
+}  // namespace cuda
+
+}  // namespace train::kernels

@@ -1,0 +1,155 @@
+#include "kernels/optimizer/dana.hpp"
+#include "kernels/optimizer/optimizer_factors.hpp"
+#include "kernels/row_sum.cuh"
+#include "kernels/several.cuh"
+
+namespace train::kernels::cuda {
+namespace {
+
+/// What an update reads and changes of an element.
+struct DanaElement {
+  float p, g, m, v, tau;
+};
+
+/// The quantities of one element that the diagnostics sum up.
+struct DanaTerms {
+  float alpha, ratio, m;
+};
+
+struct DanaEach {
+  DanaParams p;
+  DanaFactors f;
+
+  [[nodiscard]] __device__ DanaElement load(std::int64_t i) const {
+    return {p.p[i], p.g[i], p.m[i], p.v[i], p.tau != nullptr ? p.tau[i] : 0.0F};
+  }
+  __device__ void store(std::int64_t i, const DanaElement& x) const {
+    p.p[i] = x.p;
+    p.m[i] = x.m;
+    p.v[i] = x.v;
+    if (p.tau != nullptr) {
+      p.tau[i] = x.tau;
+    }
+  }
+
+  __device__ DanaTerms update(DanaElement& x, float grad_scale) const {
+    const float g = grad_scale * x.g;
+    x.m = fmaf(f.a, g - x.m, x.m);
+    x.v = fmaf(f.one_minus_a, x.v, f.a * (g * g));
+    const float s = sqrtf(x.v) + f.eps;
+    float scale = 1.0F / s;  // n
+    float share = 1.0F;      // R
+    float growth = f.growth;
+    if (p.tau != nullptr) {
+      const float seen = fabsf(g) / (fabsf(g) + s);
+      x.tau = fmaf(f.a, seen - x.tau, x.tau);
+      const float c = fminf(x.tau, 0.5F);
+      share = fmaxf(c / (1.0F - c), f.floor);
+      scale = sqrtf(share) / s;
+      growth = expf(f.exponent * logf(fmaxf(x.tau * f.step, 1.0F)));
+    }
+    const float scaled_m = fabsf(x.m) * scale;
+    const float ratio = p.tau != nullptr ? scaled_m / share : scaled_m;
+    const float alpha = fminf(growth * ratio, f.clip);
+    const float momentum = copysignf(fmaf(share, alpha, scaled_m), x.m);
+    const float moved = fmaf(-f.lr, g * scale, x.p);
+    x.p = fmaf(-f.lr_gamma_3, momentum, moved) * f.keep;
+    return {alpha, ratio, x.m};
+  }
+
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    if (p.gate->poisoned != 0) {
+      return;
+    }
+    const float grad_scale = p.gate->grad_scale;
+    const Several<float, n> gradient(p.g, i);
+    Several<float, n> weight(p.p, i);
+    Several<float, n> first(p.m, i);
+    Several<float, n> second(p.v, i);
+    Several<float, n> tau;
+    if (p.tau != nullptr) {
+      tau = Several<float, n>(p.tau, i);
+    }
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      DanaElement x{weight.value[j], gradient.value[j], first.value[j], second.value[j],
+                    p.tau != nullptr ? tau.value[j] : 0.0F};
+      update(x, grad_scale);
+      weight.value[j] = x.p;
+      first.value[j] = x.m;
+      second.value[j] = x.v;
+      tau.value[j] = x.tau;
+    }
+    weight.store(p.p, i);
+    first.store(p.m, i);
+    second.store(p.v, i);
+    if (p.tau != nullptr) {
+      tau.store(p.tau, i);
+    }
+  }
+};
+
+/// The update, a half warp for each row, with the row's sums in the CPU's order.
+__global__ void __launch_bounds__(block_threads) dana_rows_kernel(DanaEach each) {
+  constexpr int at_once = 4;  // Elements on their way to a thread.
+  const DanaParams& p = each.p;
+  if (p.gate->poisoned != 0) {
+    return;
+  }
+  const float grad_scale = p.gate->grad_scale;
+  const std::int64_t row = thread_index() / row_sum_lanes;
+  const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
+  const bool inside = row < p.rows;
+  double alpha = 0.0;
+  double ratio = 0.0;
+  double square = 0.0;
+  for (std::int64_t begin = lane; inside && begin < p.cols; begin += at_once * row_sum_lanes) {
+    DanaElement x[at_once];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const std::int64_t c = begin + i * row_sum_lanes;
+      if (c < p.cols) {
+        x[i] = each.load(row * p.cols + c);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const std::int64_t c = begin + i * row_sum_lanes;
+      if (c < p.cols) {
+        const DanaTerms terms = each.update(x[i], grad_scale);
+        each.store(row * p.cols + c, x[i]);
+        alpha += static_cast<double>(terms.alpha);
+        ratio += static_cast<double>(terms.ratio);
+        square += static_cast<double>(terms.m) * static_cast<double>(terms.m);
+      }
+    }
+  }
+  alpha = fold_row_sum(alpha);
+  ratio = fold_row_sum(ratio);
+  square = fold_row_sum(square);
+  if (inside && lane == 0) {
+    DanaRowSums& sums = p.row_sums[row];
+    sums.alpha = alpha;
+    sums.ratio = ratio;
+    sums.momentum_squared = square;
+    sums.count = static_cast<double>(p.cols);
+  }
+}
+
+}  // namespace
+
+void dana_update(Stream& stream, const DanaParams& params) {
+  submit(stream, params, [](CudaStream& native, const DanaParams& p) {
+    const DanaEach each{p, factors_of(p)};
+    if (p.row_sums == nullptr) {
+      launch_several<4>(native, p.rows * p.cols, aligned_to_vectors(p.p, p.g, p.m, p.v, p.tau),
+                        each);
+      return;
+    }
+    launch(native, dana_rows_kernel, {.blocks = blocks_of(p.rows * row_sum_lanes, block_threads)},
+           each);
+  });
+}
+
+}  // namespace train::kernels::cuda

@@ -1,0 +1,82 @@
+#include "kernels/optimizer/global_norm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "kernels/cpu_support.hpp"
+
+namespace train::kernels::cpu {
+namespace {
+
+/// Sixteen partial sums, column c in sum c % 16, then a tree over them: one order on every machine.
+double square_sum(const float* x, std::int64_t count) {
+  constexpr std::int64_t lanes = 16;
+  std::array<double, lanes> sums{};
+  std::int64_t c = 0;
+  for (; c + lanes <= count; c += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const double value = x[c + static_cast<std::int64_t>(lane)];
+      sums[lane] += value * value;
+    }
+  }
+  for (std::size_t lane = 0; c < count; ++c, ++lane) {
+    const double value = x[c];
+    sums[lane] += value * value;
+  }
+  for (std::size_t half = lanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) {
+      sums[lane] += sums[lane + half];
+    }
+  }
+  return sums[0];
+}
+
+double canonical_tree(const double* values, std::int64_t count, std::int64_t stride) {
+  if (count == 1) {
+    return values[0];
+  }
+  const auto below = static_cast<std::uint64_t>(count - 1);
+  const auto split = static_cast<std::int64_t>(std::bit_floor(below));
+  return canonical_tree(values, split, stride) +
+         canonical_tree(values + split * stride, count - split, stride);
+}
+
+void fill_gate(const ClipScaleParams& p) {
+  const double norm = std::sqrt(*p.squared_norm);
+  UpdateGate& gate = *p.gate;
+  gate.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
+  gate.grad_norm = static_cast<float>(norm);
+  const double clip = p.clip;
+  gate.grad_scale = clip > 0.0 ? static_cast<float>(std::min(1.0, clip / (norm + 1e-6))) : 1.0F;
+  if (!std::isfinite(norm) || !std::isfinite(gate.loss)) {
+    gate.poisoned = 1;
+  }
+}
+
+}  // namespace
+
+void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params, threads = stream.threads()] {
+    parallel_blocks(threads, p.rows, row_block(p.cols), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        p.row_sums[row] = square_sum(p.x + row * p.cols, p.cols);
+      }
+    });
+  });
+}
+
+void tree_sum(Stream& stream, const TreeSumParams& params) {
+  check_cpu_params(params);
+  stream.enqueue(
+      [p = params] { *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count, p.stride); });
+}
+
+void clip_scale(Stream& stream, const ClipScaleParams& params) {
+  check_cpu_params(params);
+  stream.enqueue([p = params] { fill_gate(p); });
+}
+
+}  // namespace train::kernels::cpu

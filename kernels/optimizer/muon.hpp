@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/stream.hpp"
+#include "kernels/optimizer/global_norm.hpp"
+
+namespace train::kernels {
+
+// The elementwise passes of Muon (Jordan et al. 2024); the products between them are matmul's.
+// Values said to be rounded to bf16 stay fp32 in memory: a product of two of them is exact in fp32,
+// so a matmul over them is one with bf16 inputs and fp32 sums.
+
+/// m = momentum_keep m + gradient_add g', g' = gate->grad_scale g; then
+/// x = nesterov ? next_gradient g' + next_momentum m : m, rounded to bf16. m stays where the gate
+/// is poisoned. 16 bytes per parameter.
+struct MuonMomentumParams {
+  const float* g = nullptr;
+  float* m = nullptr;
+  float* x = nullptr;
+  const UpdateGate* gate = nullptr;
+  std::int64_t count = 0;
+  double momentum_keep = 0.95, gradient_add = 0.05;
+  double next_gradient = 0.05, next_momentum = 0.95;
+  bool nesterov = true;
+};
+
+/// x *= 1 / max(sqrt(*squared_norm), least), or / (sqrt(*squared_norm) + added); the norm and the
+/// result rounded to bf16.
+struct MuonNormaliseParams {
+  float* x = nullptr;
+  const double* squared_norm = nullptr;
+  std::int64_t count = 0;
+  double least = 0.0, added = 0.0;
+};
+
+/// out = a x + b y, rounded to bf16. out may be x or y.
+struct BlendBf16Params {
+  const float* x = nullptr;
+  const float* y = nullptr;
+  float* out = nullptr;
+  std::int64_t count = 0;
+  double a = 1.0, b = 1.0;
+};
+
+/// p = (1 - decay) p - step_size x; nothing where the gate is poisoned. 12 bytes per parameter.
+struct MuonApplyParams {
+  float* p = nullptr;
+  const float* x = nullptr;
+  const UpdateGate* gate = nullptr;
+  std::int64_t count = 0;
+  double decay = 0.0, step_size = 0.0;
+};
+
+namespace cpu {
+void muon_momentum(Stream& stream, const MuonMomentumParams& params);
+void muon_normalise(Stream& stream, const MuonNormaliseParams& params);
+void blend_bf16(Stream& stream, const BlendBf16Params& params);
+void muon_apply(Stream& stream, const MuonApplyParams& params);
+}  // namespace cpu
+
+namespace cuda {
+void muon_momentum(Stream& stream, const MuonMomentumParams& params);
+void muon_normalise(Stream& stream, const MuonNormaliseParams& params);
+void blend_bf16(Stream& stream, const BlendBf16Params& params);
+void muon_apply(Stream& stream, const MuonApplyParams& params);
+}  // namespace cuda
+
+}  // namespace train::kernels

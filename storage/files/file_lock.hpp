@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "base/result.hpp"
+
+namespace train::storage {
+
+/// Keeps a second process out of a directory for as long as it lives (ST-2).
+///
+/// An exclusive flock: the kernel drops it when the process ends, however it ends, so a stale lock
+/// cannot exist.
+class FileLock {
+ public:
+  /// On `<directory>/<name>`, which holds the owner's process id and stays. Does not wait. Errors:
+  /// held elsewhere (user; names the process), not writable (user).
+  static Result<FileLock> acquire(const std::filesystem::path& directory,
+                                  std::string_view name = "run.lock");
+  /// On the directory itself: no file is made, and acquire() knows nothing of it. Blocks until
+  /// nobody else has it so. Errors: no directory that can be opened; no locks there.
+  static Result<FileLock> wait_for(const std::filesystem::path& directory);
+
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+
+  int descriptor_ = -1;
+};
+
+}  // namespace train::storage

@@ -1,0 +1,93 @@
+#include "storage/files/input_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "storage/files/atomic_file.hpp"
+
+namespace train::storage {
+
+Result<InputFile> InputFile::open(const std::filesystem::path& path, Links links) {
+  // Non-blocking, so that a named pipe is refused below instead of waited for.
+  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  const int descriptor = ::open(path.c_str(), links == Links::refuse ? flags | O_NOFOLLOW : flags);
+  if (descriptor < 0 && errno == ELOOP && links == Links::refuse) {
+    return user_error(
+        fmt::format("cannot read {}: a symbolic link, which may not stand here; "
+                    "put the file itself in its place",
+                    path.string()));
+  }
+  if (descriptor < 0) {
+    return os_error(Access::read, path, errno);
+  }
+  InputFile file(path, descriptor, 0);
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) {
+    return os_error(Access::read, path, errno);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return user_error(
+        fmt::format("cannot read {}: not a regular file; check the path", path.string()));
+  }
+  file.size_bytes_ = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_bytes_, other.size_bytes_);
+  return *this;
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);  // Opened for reading: there is nothing left to fail.
+  }
+}
+
+Status InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  TRAIN_CHECK(descriptor_ >= 0);
+  if (offset > size_bytes_ || out.size() > size_bytes_ - offset) {
+    return failure(fmt::format("cannot read {}: {} bytes from byte {} on, of a file of {}",
+                               path_.string(), out.size(), offset, size_bytes_));
+  }
+  while (!out.empty()) {
+    const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return os_error(Access::read, path_, errno);
+    }
+    if (got == 0) {
+      return failure(fmt::format("cannot read {}: it was cut short to {} of {} bytes meanwhile",
+                                 path_.string(), offset, size_bytes_));
+    }
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
+Result<std::string> InputFile::read_text(std::uint64_t limit_bytes) const {
+  if (size_bytes_ > limit_bytes) {
+    return failure(fmt::format("cannot read {}: {} bytes, more than the {} that it may have",
+                               path_.string(), size_bytes_, limit_bytes));
+  }
+  std::string text(static_cast<std::size_t>(size_bytes_), '\0');
+  TRAIN_RETURN_IF_ERROR(read(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+}  // namespace train::storage

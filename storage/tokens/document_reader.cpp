@@ -1,0 +1,242 @@
+#include "storage/tokens/document_reader.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "storage/files/atomic_file.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+
+/// A regular file read front to back in pieces.
+class SequentialFile {
+ public:
+  static Result<SequentialFile> open(const std::filesystem::path& path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) {
+      return os_error(Access::read, path, errno);
+    }
+    SequentialFile file(path, descriptor);
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0) {
+      return os_error(Access::read, path, errno);
+    }
+    if (!S_ISREG(status.st_mode)) {
+      return user_error(fmt::format("cannot read {}: not a regular file; give text or .jsonl files",
+                                    path.string()));
+    }
+    return file;
+  }
+  SequentialFile(SequentialFile&& other) noexcept
+      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+  SequentialFile& operator=(SequentialFile&&) = delete;
+  SequentialFile(const SequentialFile&) = delete;
+  SequentialFile& operator=(const SequentialFile&) = delete;
+  ~SequentialFile() {
+    if (descriptor_ >= 0) {
+      ::close(descriptor_);
+    }
+  }
+
+  /// Appends the next piece to `buffer`; returns its size, 0 at the end.
+  Result<std::size_t> append_to(std::string& buffer) {
+    const std::size_t old_size = buffer.size();
+    buffer.resize(old_size + chunk_bytes);
+    ssize_t got = -1;
+    do {
+      got = ::read(descriptor_, buffer.data() + old_size, chunk_bytes);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+      return os_error(Access::read, path_, errno);
+    }
+    buffer.resize(old_size + static_cast<std::size_t>(got));
+    return static_cast<std::size_t>(got);
+  }
+
+ private:
+  SequentialFile(std::filesystem::path path, int descriptor)
+      : path_(std::move(path)), descriptor_(descriptor) {}
+
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+/// Cuts a stream at a separator that may lie across pieces.
+class Cutter {
+ public:
+  Cutter(std::string_view separator, const DocumentSink& sink)
+      : separator_(separator), sink_(sink) {}
+
+  /// Consumes what can be decided of `buffer`; the rest stays for the next call.
+  Status feed(std::string& buffer, bool at_end) {
+    std::size_t done = 0;
+    while (!separator_.empty()) {
+      const std::size_t found = buffer.find(separator_, done);
+      if (found == std::string::npos) {
+        break;
+      }
+      TRAIN_RETURN_IF_ERROR(emit(std::string_view(buffer).substr(done, found - done)));
+      TRAIN_RETURN_IF_ERROR(finish());
+      done = found + separator_.size();
+    }
+    // A separator may have begun at the end of the buffer.
+    const std::size_t undecided =
+        at_end || separator_.empty() ? 0 : std::min(separator_.size() - 1, buffer.size() - done);
+    TRAIN_RETURN_IF_ERROR(
+        emit(std::string_view(buffer).substr(done, buffer.size() - done - undecided)));
+    buffer.erase(0, buffer.size() - undecided);
+    return at_end ? finish() : Status{};
+  }
+
+ private:
+  Status emit(std::string_view text) {
+    if (text.empty()) {
+      return {};
+    }
+    open_ = true;
+    return sink_.text(std::as_bytes(std::span(text)));
+  }
+  Status finish() { return std::exchange(open_, false) ? sink_.end() : Status{}; }
+
+  std::string_view separator_;
+  const DocumentSink& sink_;
+  bool open_ = false;
+};
+
+Status read_text(SequentialFile& file, std::string_view separator, const DocumentSink& sink) {
+  Cutter cutter(separator, sink);
+  std::string buffer;
+  while (true) {
+    const auto got = file.append_to(buffer);
+    if (!got) {
+      return got.error();
+    }
+    TRAIN_RETURN_IF_ERROR(cutter.feed(buffer, *got == 0));
+    if (*got == 0) {
+      return {};
+    }
+    sink.consumed(*got);
+  }
+}
+
+/// Keeps the top-level member "text" of an object and nothing else, so that a line costs no more
+/// memory than its text, whatever other members it has.
+class TextHandler : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool null() override { return other(); }
+  bool boolean(bool) override { return other(); }
+  bool number_integer(number_integer_t) override { return other(); }
+  bool number_unsigned(number_unsigned_t) override { return other(); }
+  bool number_float(number_float_t, const string_t&) override { return other(); }
+  bool binary(binary_t&) override { return other(); }
+  bool string(string_t& value) override {
+    if (depth_ == 1 && at_text_) {
+      text_ = std::move(value);
+    }
+    return depth_ > 0;
+  }
+  bool start_object(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(std::size_t) override { return depth_ > 0 && enter(); }
+  bool end_array() override { return leave(); }
+  bool key(string_t& value) override {
+    if (depth_ == 1) {
+      at_text_ = value == "text";
+    }
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+  [[nodiscard]] const std::optional<std::string>& text() const { return text_; }
+
+ private:
+  bool other() const { return depth_ > 0; }  // Outside an object there is nothing to find.
+  bool enter() {
+    ++depth_;
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+
+  std::size_t depth_ = 0;
+  bool at_text_ = false;
+  std::optional<std::string> text_;
+};
+
+Status emit_line(std::string_view line, const std::string& place, const DocumentSink& sink) {
+  if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
+    return {};
+  }
+  TextHandler handler;
+  if (!nlohmann::json::sax_parse(line.begin(), line.end(), &handler)) {
+    return user_error(fmt::format(
+        "{}: not a JSON object; each line of a .jsonl file has to be one with a member \"text\"",
+        place));
+  }
+  if (!handler.text()) {
+    return user_error(fmt::format("{}: no member \"text\" that is a string; add it", place));
+  }
+  if (handler.text()->empty()) {
+    return {};
+  }
+  TRAIN_RETURN_IF_ERROR(sink.text(std::as_bytes(std::span(*handler.text()))));
+  return sink.end();
+}
+
+Status read_lines(SequentialFile& file, const std::string& name, const DocumentSink& sink) {
+  std::string buffer;
+  std::uint64_t line = 1;
+  while (true) {
+    const auto got = file.append_to(buffer);
+    if (!got) {
+      return got.error();
+    }
+    const bool at_end = *got == 0;
+    std::size_t done = 0;
+    std::size_t search_from = buffer.size() - *got;  // What is older holds no end of line.
+    std::size_t end = 0;
+    while ((end = buffer.find('\n', search_from)) != std::string::npos) {
+      TRAIN_RETURN_IF_ERROR(emit_line(std::string_view(buffer).substr(done, end - done),
+                                      fmt::format("{}:{}", name, line++), sink));
+      done = search_from = end + 1;
+    }
+    buffer.erase(0, done);
+    if (buffer.size() > jsonl_line_limit_bytes) {
+      return user_error(
+          fmt::format("{}:{}: a line of more than {} MiB; give so long a document as a text file",
+                      name, line, jsonl_line_limit_bytes >> 20U));
+    }
+    if (at_end) {
+      return emit_line(buffer, fmt::format("{}:{}", name, line), sink);
+    }
+    sink.consumed(*got);
+  }
+}
+
+}  // namespace
+
+Status read_documents(const std::filesystem::path& path, std::string_view separator,
+                      const DocumentSink& sink) {
+  auto file = SequentialFile::open(path);
+  if (!file) {
+    return file.error();
+  }
+  return path.extension() == ".jsonl" ? read_lines(*file, path.string(), sink)
+                                      : read_text(*file, separator, sink);
+}
+
+}  // namespace train::storage

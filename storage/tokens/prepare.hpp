@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace train::storage {
+
+/// The `bytes` tokenizer: a token is a byte of the text; 256 ends a document.
+inline constexpr std::int64_t bytes_end_of_text = 256;
+inline constexpr std::int64_t bytes_vocab_size = 257;
+
+struct PrepareRequest {
+  std::vector<std::filesystem::path> inputs{};  ///< Text files, or `.jsonl` with a member "text".
+  std::string tokenizer = "bytes";              ///< The only one so far.
+  std::filesystem::path out{};                  ///< Created if missing.
+  double val_fraction = 0.05;                   ///< Of the tokens; above 0, below 1.
+  std::string document_separator{};             ///< Empty: a text file is one document.
+  std::uint64_t seed = 0;                       ///< Chooses the validation documents.
+  bool force = false;                           ///< Replace token files already in `out`.
+};
+
+struct PrepareReport {
+  std::uint64_t documents = 0;
+  std::uint64_t input_bytes = 0;
+  std::uint64_t train_tokens = 0;
+  std::uint64_t val_tokens = 0;
+  std::uint64_t val_bytes = 0;  ///< Validation tokens that are text (not end-of-text).
+  bool whole_documents = true;  ///< false: validation is the tail of the text.
+};
+
+/// Bytes of input handled so far and in all (each input is read twice). Called on the same thread.
+using PrepareProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+/// Writes train.bin, val.bin and, last, meta.json (ST-6). Blocks. A pure function of the inputs and
+/// the request; memory does not grow with the inputs (about 20 MB, and up to 100 MB for .jsonl
+/// lines at their limit of 32 MiB).
+///
+/// Documents are numbered from 0 over all inputs in order; empty ones do not count; end-of-text
+/// follows each. Validation is the documents whose hash of (seed, number) falls below val_fraction,
+/// if that gives between half and twice val_fraction of the tokens; otherwise (one document, a few,
+/// very uneven ones) it is the last val_fraction of all tokens.
+///
+/// Errors (user): input missing, unreadable, not a regular file, no text at all, malformed .jsonl
+/// (file and line); `out` not writable, in use, or holding token files without `force`. Nothing in
+/// `out` is touched before all inputs have been read once.
+Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
+                                      const PrepareProgress& progress = {});
+
+}  // namespace train::storage

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/files/mapped_file.hpp"
+#include "storage/tokens/dataset_facts.hpp"
+
+namespace train::storage {
+
+/// Token files of one split, cut into sequences of a fixed length T.
+///
+/// A file of N tokens holds (N - 1) / T sequences; a sequence never crosses files. Targets are the
+/// tokens one further. Threading: reading is const and thread-safe.
+class TokenSplit {
+ public:
+  struct Layout {
+    std::int64_t sequence_length = 256;  ///< T, tokens.
+    std::int64_t token_bytes = 2;        ///< 2 or 4.
+    std::int64_t vocab_size = 0;         ///< 0: no limit.
+  };
+
+  TokenSplit() = default;
+  /// Maps `files`, in that order. Errors (user): unreadable, odd size, fewer than T + 1 tokens in
+  /// every file.
+  static Result<TokenSplit> open(std::span<const std::filesystem::path> files,
+                                 const Layout& layout);
+
+  [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
+  [[nodiscard]] std::uint64_t sequences() const { return sequences_; }
+  [[nodiscard]] std::int64_t sequence_length() const { return layout_.sequence_length; }
+
+  /// Fills `tokens` and `targets` (T each) with sequence `index` < sequences(). Waits for the disk
+  /// where the page is not in memory. Errors: a token >= the vocabulary (user; names file,
+  /// position, id).
+  Status read(std::uint64_t index, std::span<std::int32_t> tokens,
+              std::span<std::int32_t> targets) const;
+
+  /// One file of the split, in the order in which they were opened.
+  [[nodiscard]] std::size_t file_count() const { return files_.size(); }
+  [[nodiscard]] const std::filesystem::path& path(std::size_t file) const;
+  [[nodiscard]] std::uint64_t tokens_of(std::size_t file) const { return files_[file].tokens; }
+
+  /// The same from the token at `first` of a file on, at any multiple or none of T.
+  /// REQUIRES: first + T < tokens_of(file).
+  Status read_at(std::size_t file, std::uint64_t first, std::span<std::int32_t> tokens,
+                 std::span<std::int32_t> targets) const;
+
+ private:
+  struct File {
+    MappedFile bytes;
+    std::uint64_t tokens;
+    std::uint64_t first_sequence;
+  };
+  Status add(MappedFile file);
+  [[nodiscard]] std::uint32_t token(const File& file, std::uint64_t position) const;
+
+  Layout layout_;
+  std::vector<File> files_;
+  std::uint64_t tokens_ = 0;
+  std::uint64_t sequences_ = 0;
+};
+
+struct DatasetOptions {
+  std::int64_t sequence_length = 256;  ///< T, tokens; at least 1.
+  std::int64_t vocab_size = 0;         ///< The model's; 0: that of meta.json, else no limit.
+  bool need_validation = true;         ///< false: a missing val.bin is no error.
+};
+
+/// A directory of token files: `train.bin` or any `train*.bin` (read in the order of their names),
+/// `val.bin` and, optionally, `meta.json`. Formats: storage/README.md.
+class TokenDataset {
+ public:
+  /// Maps the files; reads no tokens. Errors (user): directory, file or permission missing, size
+  /// not a multiple of the token's, fewer than T + 1 tokens in every file of a split, meta.json
+  /// malformed or at odds with the files or the model.
+  static Result<TokenDataset> open(const std::filesystem::path& directory,
+                                   const DatasetOptions& options);
+
+  [[nodiscard]] const TokenSplit& train() const { return train_; }
+  /// Without sequences if val.bin is missing and was not needed.
+  [[nodiscard]] const TokenSplit& validation() const { return validation_; }
+  [[nodiscard]] const DatasetFacts& facts() const { return facts_; }
+  /// Bytes of text per validation token, for bits per byte; empty where meta.json does not tell.
+  [[nodiscard]] std::optional<double> bytes_per_token() const;
+
+ private:
+  TokenDataset() = default;
+
+  TokenSplit train_;
+  TokenSplit validation_;
+  DatasetFacts facts_;
+};
+
+}  // namespace train::storage

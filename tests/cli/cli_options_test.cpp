@@ -1,0 +1,289 @@
+#include <catch2/catch.hpp>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cli/options.hpp"
+
+namespace train::cli {
+namespace {
+
+Result<Command> parsed(std::initializer_list<const char*> words) {
+  std::vector<const char*> argv = {"actortrain"};
+  argv.insert(argv.end(), words);
+  return parse(static_cast<int>(argv.size()), argv.data());
+}
+
+template <class Options>
+Options accepted(std::initializer_list<const char*> words) {
+  const Result<Command> command = parsed(words);
+  INFO((command.ok() ? "" : command.error().message));
+  REQUIRE(command.ok());
+  REQUIRE(std::holds_alternative<Options>(*command));
+  return std::get<Options>(*command);
+}
+
+std::string refused(std::initializer_list<const char*> words) {
+  const Result<Command> command = parsed(words);
+  if (command.ok()) {
+    return "accepted";
+  }
+  CHECK(command.error().exit_code() == kExitUserError);
+  CHECK(command.error().message.find('\n') == std::string::npos);
+  return command.error().message;
+}
+
+TEST_CASE("options: run takes a file, overrides and flags", "[actors][cli]") {
+  const auto plain = accepted<RunOptions>({"run", "a.toml"});
+  CHECK(plain.config == "a.toml");
+  CHECK(plain.set.empty());
+  CHECK_FALSE(plain.dry_run);
+  CHECK_FALSE(plain.fresh);
+  const auto full = accepted<RunOptions>(
+      {"run", "--set", "run.steps=3", "a.toml", "--set", "run.name=a b", "--dry-run", "--fresh"});
+  CHECK(full.config == "a.toml");
+  CHECK(full.set == std::vector<std::string>{"run.steps=3", "run.name=a b"});
+  CHECK(full.dry_run);
+  CHECK(full.fresh);
+  CHECK(accepted<RunOptions>({"run", "a.toml", "--set=data.dir=x=y"}).set.front() ==
+        "data.dir=x=y");
+}
+
+TEST_CASE("options: run takes nodes and a profile", "[actors][cli]") {
+  const auto plain = accepted<RunOptions>({"run", "a.toml"});
+  CHECK_FALSE(plain.profile);
+  CHECK_FALSE(plain.nodes.has_value());
+  const auto full = accepted<RunOptions>({"run", "a.toml", "--profile", "--nodes", "2"});
+  CHECK(full.profile);
+  CHECK(full.nodes == std::optional<std::int64_t>(2));
+  CHECK(refused({"run", "a.toml", "--nodes", "0"}).find("--nodes must be 1 or more, not 0") !=
+        std::string::npos);
+  CHECK(refused({"run", "a.toml", "--nodes", "two"}).find("--nodes") != std::string::npos);
+}
+
+TEST_CASE("options: plan takes a run file and overrides", "[actors][cli]") {
+  const auto plan = accepted<PlanOptions>({"plan", "a.toml", "--set", "parallel.ranks=8"});
+  CHECK(plan.config == "a.toml");
+  CHECK(plan.set == std::vector<std::string>{"parallel.ranks=8"});
+  CHECK(refused({"plan"}).starts_with("actortrain plan: "));
+  CHECK(refused({"plan", "a.toml", "--fresh"}).find("unknown option") != std::string::npos);
+}
+
+TEST_CASE("options: replay takes a range of steps, verify a run", "[actors][cli]") {
+  const auto plain = accepted<ReplayOptions>({"replay", "runs/a"});
+  CHECK(plain.run_directory == "runs/a");
+  CHECK_FALSE(plain.from);
+  CHECK_FALSE(plain.to);
+  CHECK_FALSE(plain.ranks);
+  const auto range =
+      accepted<ReplayOptions>({"replay", "a", "--from", "3", "--to", "3", "--ranks", "2"});
+  CHECK(range.from == 3);
+  CHECK(range.to == 3);
+  CHECK(range.ranks == 2);
+  CHECK(refused({"replay", "a", "--from", "4", "--to", "3"}).find("--from 4 is after --to 3") !=
+        std::string::npos);
+  for (const char* option : {"--from", "--to", "--ranks"}) {
+    CHECK(refused({"replay", "a", option, "0"}).find("must be 1 or more") != std::string::npos);
+    CHECK(refused({"replay", "a", option, "x"}).find(option) != std::string::npos);
+  }
+  CHECK(accepted<VerifyOptions>({"verify", "runs/a"}).run_directory == "runs/a");
+  CHECK(refused({"verify"}).starts_with("actortrain verify: "));
+}
+
+TEST_CASE("options: eval takes one checkpoint or follows a run", "[actors][cli]") {
+  const auto plain = accepted<EvalOptions>({"eval", "runs/a"});
+  CHECK(plain.run_directory == "runs/a");
+  CHECK_FALSE(plain.step.has_value());
+  CHECK(plain.ranks == 1);
+  CHECK_FALSE(plain.follow);
+  const auto one = accepted<EvalOptions>({"eval", "runs/a", "--step", "0", "--ranks", "4"});
+  CHECK(one.step == std::optional<std::int64_t>(0));
+  CHECK(one.ranks == 4);
+  CHECK(accepted<EvalOptions>({"eval", "runs/a", "--follow"}).follow);
+  CHECK(refused({"eval", "a", "--follow", "--step", "3"}).find("give one of them") !=
+        std::string::npos);
+  CHECK(refused({"eval", "a", "--ranks", "0"}).find("--ranks must") != std::string::npos);
+  CHECK(refused({"eval", "a", "--step", "-1"}).find("--step must") != std::string::npos);
+  CHECK(refused({"eval"}).starts_with("actortrain eval: "));
+}
+
+TEST_CASE("options: status takes a run", "[actors][cli]") {
+  const auto status = accepted<StatusOptions>({"status", "runs/a"});
+  CHECK(status.run_directory == "runs/a");
+  CHECK_FALSE(status.json);
+  CHECK(accepted<StatusOptions>({"status", "runs/a", "--json"}).json);
+  CHECK(refused({"status"}).starts_with("actortrain status: "));
+}
+
+TEST_CASE("options: worker is understood but hidden", "[actors][cli]") {
+  const auto worker = accepted<WorkerOptions>(
+      {"worker", "--head", "[::1]:4000", "--rank", "3", "--credentials", "d"});
+  CHECK(worker.head == "[::1]:4000");
+  CHECK(worker.rank == 3);
+  CHECK(worker.credentials == "d");
+  for (const char* head : {"host", "host:", ":4000", "host:x", "host:0", "host:70000", "a:1 "}) {
+    INFO(head);
+    CHECK(refused({"worker", "--head", head, "--rank", "0", "--credentials", "d"})
+              .find("--head wants HOST:PORT") != std::string::npos);
+  }
+  CHECK(refused({"worker", "--head", "h:1", "--rank", "-1", "--credentials", "d"})
+            .find("--rank must") != std::string::npos);
+  CHECK(refused({"worker"}).starts_with("actortrain worker: "));
+  CHECK(accepted<HelpOptions>({"--help"}).text.find("worker") == std::string::npos);
+  CHECK(refused({"worke"}).find("worker") == std::string::npos);
+}
+
+TEST_CASE("options: overrides reach the loader unchanged", "[actors][cli]") {
+  for (const char* text : {"run.name=", "run.name=[a, b]", "run.name=\"q\"", "run.name=-x", "",
+                           "run.name={}", "run.name=a,b", "optimizer.lr=-1"}) {
+    INFO(text);
+    CHECK(accepted<RunOptions>({"run", "a.toml", "--set", text}).set ==
+          std::vector<std::string>{text});
+  }
+}
+
+TEST_CASE("options: generate has defaults and takes every option", "[actors][cli]") {
+  const auto plain = accepted<GenerateOptions>({"generate", "runs/a"});
+  CHECK(plain.run_directory == "runs/a");
+  CHECK(plain.prompt.empty());
+  CHECK(plain.tokens == 200);
+  CHECK(plain.temperature == 0.8);
+  CHECK_FALSE(plain.step.has_value());
+  const auto full = accepted<GenerateOptions>(
+      {"generate", "runs/a", "--prompt", "In the ", "--tokens", "7", "--temperature", "0.5",
+       "--top-k", "5", "--top-p", "0.9", "--seed", "18446744073709551615", "--step", "0"});
+  CHECK(full.prompt == "In the ");
+  CHECK(full.tokens == 7);
+  CHECK(full.temperature == 0.5);
+  CHECK(full.top_k == 5);
+  CHECK(full.top_p == 0.9);
+  CHECK(full.seed == 18446744073709551615U);
+  CHECK(full.step == std::optional<std::int64_t>(0));
+  CHECK(accepted<GenerateOptions>({"generate", "a", "--prompt", ""}).prompt.empty());
+  CHECK(accepted<GenerateOptions>({"generate", "a", "--prompt=--x"}).prompt == "--x");
+}
+
+TEST_CASE("options: data prepare takes several inputs", "[actors][cli]") {
+  const auto options =
+      accepted<PrepareOptions>({"data", "prepare", "--input", "a.txt", "b.jsonl", "--input", "c",
+                                "--out", "d", "--document-separator", "\n\n\n", "--force"});
+  CHECK(options.inputs == std::vector<std::string>{"a.txt", "b.jsonl", "c"});
+  CHECK(options.out == "d");
+  CHECK(options.separator == "\n\n\n");
+  CHECK(options.tokenizer == "bytes");
+  CHECK(options.val_fraction == 0.05);
+  CHECK(options.force);
+}
+
+TEST_CASE("options: config keys and version", "[actors][cli]") {
+  accepted<KeysOptions>({"config", "keys"});
+  accepted<VersionOptions>({"version"});
+  accepted<VersionOptions>({"--version"});
+}
+
+TEST_CASE("options: help is a value and documents the exit codes", "[actors][cli]") {
+  const std::string top = accepted<HelpOptions>({"--help"}).text;
+  for (const char* word : {"run", "plan", "submit", "eval", "generate", "data", "config", "version",
+                           "75", "resumes"}) {
+    INFO(word);
+    CHECK(top.find(word) != std::string::npos);
+  }
+  CHECK(accepted<HelpOptions>({"help"}).text == top);
+  const std::string run = accepted<HelpOptions>({"run", "--help"}).text;
+  CHECK(run.find("--dry-run") != std::string::npos);
+  CHECK(run.find("Exit codes:") != std::string::npos);
+  CHECK(accepted<HelpOptions>({"help", "run"}).text == run);
+  CHECK(accepted<HelpOptions>({"data", "prepare", "--help"}).text.find("--val-fraction") !=
+        std::string::npos);
+  CHECK(accepted<HelpOptions>({"data", "--help"}).text.find("prepare") != std::string::npos);
+}
+
+TEST_CASE("options: unknown commands and options name the nearest", "[actors][cli]") {
+  CHECK(refused({}) ==
+        "actortrain: wants a command: run, plan, submit, status, eval, generate, checkpoints, "
+        "replay, verify, export, scale, plot, "
+        "data, config, version; \"actortrain --help\" explains");
+  CHECK(refused({"rnu"}) ==
+        "actortrain: unknown command \"rnu\"; did you mean \"run\"?; \"actortrain --help\" "
+        "explains");
+  CHECK(refused({"data"}).starts_with("actortrain data: wants a command: prepare"));
+  CHECK(refused({"data", "prepar"}).find("did you mean \"prepare\"?") != std::string::npos);
+  CHECK(refused({"config", "kyes"}).find("did you mean \"keys\"?") != std::string::npos);
+  CHECK(
+      refused({"run", "a.toml", "--dry"}).starts_with("actortrain run: unknown option \"--dry\""));
+  CHECK(refused({"run", "a.toml", "--frsh"}).find("did you mean \"--fresh\"?") !=
+        std::string::npos);
+  CHECK(refused({"--nothing"}).starts_with("actortrain: unknown option \"--nothing\""));
+}
+
+TEST_CASE("options: checkpoints", "[actors][cli]") {
+  using Action = CheckpointsOptions::Action;
+  const auto list = accepted<CheckpointsOptions>({"checkpoints", "list", "runs/a", "--all"});
+  CHECK(list.action == Action::list);
+  CHECK(list.run_directory == "runs/a");
+  CHECK(list.all);
+  CHECK_FALSE(list.json);
+  CHECK_FALSE(accepted<CheckpointsOptions>({"checkpoints", "show", "a"}).step.has_value());
+  CHECK(accepted<CheckpointsOptions>({"checkpoints", "show", "a", "0"}).step == 0);
+  CHECK(accepted<CheckpointsOptions>({"checkpoints", "verify", "a", "20"}).step == 20);
+  CHECK_FALSE(accepted<CheckpointsOptions>({"checkpoints", "verify", "a", "all"}).step.has_value());
+  CHECK(accepted<CheckpointsOptions>({"checkpoints", "reindex", "a"}).action == Action::reindex);
+  const auto prune = accepted<CheckpointsOptions>(
+      {"checkpoints", "prune", "a", "--keep-last", "3", "--keep-best=0", "--dry-run"});
+  CHECK(prune.keep_last == 3);
+  CHECK(prune.keep_best == 0);
+  CHECK_FALSE(prune.keep_every.has_value());
+  CHECK(prune.dry_run);
+  const auto within = accepted<CheckpointsOptions>({"checkpoints", "diff", "runs/a", "5", "10"});
+  REQUIRE(within.sides.size() == 2);
+  CHECK(within.sides[0].run_directory == "runs/a");
+  CHECK(within.sides[1].run_directory == "runs/a");
+  CHECK(within.sides[1].step == 10);
+  const auto across =
+      accepted<CheckpointsOptions>({"checkpoints", "diff", "runs/a:b:5", "runs/c:10"});
+  REQUIRE(across.sides.size() == 2);
+  CHECK(across.sides[0].run_directory == "runs/a:b");
+  CHECK(across.sides[0].step == 5);
+  CHECK(across.sides[1].run_directory == "runs/c");
+  CHECK(refused({"checkpoints", "show", "a", "-1"}).find("checkpoints show") != std::string::npos);
+  CHECK(refused({"checkpoints", "show", "a", "all"}).find("not \"all\"") != std::string::npos);
+  CHECK(refused({"checkpoints", "verify", "a", "x"}).find("or \"all\"") != std::string::npos);
+  CHECK(refused({"checkpoints", "prune", "a", "--keep-last", "0"})
+            .find("--keep-last must be 1 or more, not 0") != std::string::npos);
+  CHECK(refused({"checkpoints", "prune", "a", "--keep-every", "-1"})
+            .find("--keep-every must be 0 or more") != std::string::npos);
+  for (const char* word : {"a", ":5", "a:", "a:-5", "a:x"}) {
+    CHECK(refused({"checkpoints", "diff", word, "b:5"}).find("RUN_A:STEP") != std::string::npos);
+  }
+  CHECK(refused({"checkpoints", "diff", "a", "5", "x"}).find("RUN_A:STEP") != std::string::npos);
+  CHECK(refused({"checkpoints", "prun", "a"}).find("did you mean \"prune\"?") != std::string::npos);
+}
+
+TEST_CASE("options: mistakes are one line that names the option", "[actors][cli]") {
+  CHECK(refused({"run"}).starts_with("actortrain run: "));
+  CHECK(refused({"run", "a.toml", "b.toml"}).find("b.toml") != std::string::npos);
+  CHECK(refused({"run", "a.toml", "--set"}).find("--set") != std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "x"}).find("--tokens") != std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "3.5"}).find("--tokens") != std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "99999999999999999999"}).find("--tokens") !=
+        std::string::npos);
+  CHECK(refused({"generate", "a", "--tokens", "0"}).find("1 or more, not 0") != std::string::npos);
+  CHECK(refused({"generate", "a", "--seed", "-1"}).find("--seed") != std::string::npos);
+  CHECK(refused({"generate", "a", "--temperature", "nan"}).find("0 or more") != std::string::npos);
+  CHECK(refused({"generate", "a", "--temperature", "-1"}).find("not -1") != std::string::npos);
+  CHECK(refused({"generate", "a", "--top-p", "0"}).find("--top-p must") != std::string::npos);
+  CHECK(refused({"generate", "a", "--top-k", "-1"}).find("--top-k must") != std::string::npos);
+  CHECK(refused({"generate", "a", "--step", "-1"}).find("--step must") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--out", "d"}).find("--input") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a"}).find("--out") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a", "--out", "d", "--val-fraction", "1"})
+            .find("--val-fraction must") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a", "--out", "d", "--tokenizer", "gpt2"})
+            .find("there is \"bytes\"") != std::string::npos);
+  CHECK(refused({"run", "a\nb", "c"}).find("actortrain run: ") == 0);
+}
+
+}  // namespace
+}  // namespace train::cli

@@ -1,0 +1,177 @@
+#include "cli/status_view.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "actors/head/status_file.hpp"
+#include "actors/train/wait_board.hpp"
+#include "base/host_name.hpp"
+#include "tests/support/process.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::cli {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+/// A run's directory.
+struct Site {
+  test::TempDirectory home;
+  Site() { test::write_bytes(home / "config.toml", "x"); }
+  [[nodiscard]] Result<StatusView> read(Surroundings here = surroundings_now()) const {
+    return read_status(home.path(), here);
+  }
+};
+
+RunStatus some_status() {
+  RunStatus status{.base = {}, .phase = "running", .generation = 2, .ranks = 2};
+  status.now_ns = steady_now_ns();
+  status.progress = {.step = 40,
+                     .tokens_per_second = 1234.56,
+                     .step_ns = status.now_ns - kSecond,
+                     .saved_step = 30,
+                     .saved_ns = status.now_ns - 9 * kSecond,
+                     .saved_directory = "runs/a/checkpoints/step-00000030"};
+  RankObserved last{.rank = 0, .pid = 4321, .host = "node7", .command = "TrainStep 41"};
+  last.waits = {{"buffers", "gathered weights", kSecond}};
+  last.streams = {{"compute", "block 2 (backward) of step 41, lane 1", "", kSecond / 2, false}};
+  last.channels = {{.channel = 0,
+                    .command = 41,
+                    .index = 3,
+                    .phase = 3,
+                    .what = "gather #3 of TrainStep 41 (block 1)",
+                    .age_ns = kSecond}};
+  last.credits = {{"lane slots", 2, 4}};
+  last.mailboxes = {{"rank", 3, -1}};
+  status.heard = {{last, status.now_ns - kSecond / 2}, {std::nullopt, status.now_ns - kSecond}};
+  status.waits = {{"conductor", "the ranks to finish a command", kSecond}};
+  status.credits = {{"commands", 2, 2}};
+  return status;
+}
+
+TEST_CASE("status_view: what is written is shown", "[actors][status]") {
+  const Site site;
+  StatusFile file(site.home.path(), status_base("a", 100));
+  RunStatus status = some_status();
+  status.stall = Stall{.text = "rank 1 has not been heard of for 6.0 s", .age_ns = 6 * kSecond};
+  REQUIRE(file.write(status).ok());
+  const auto view = site.read();
+  REQUIRE(view.ok());
+  CHECK(view->condition == RunCondition::running);
+  const std::string text = status_text(*view);
+  INFO(text);
+  for (const char* part :
+       {"run a: running", "step 40 of 100", "1.23 k tokens/s", "generation 2, 2 ranks",
+        "saved step 30", "step-00000030", "stalled: rank 1 has not been heard of for 6.0 s",
+        "conductor  waits for the ranks to finish a command", "lent: commands 2/2", "node7",
+        "TrainStep 41", "block 2 (backward) of step 41, lane 1",
+        "gather #3 of TrainStep 41 (block 1): under way", "buffers    waits for gathered weights",
+        "lent: lane slots 2/4", "messages waiting: rank 3"}) {
+    INFO(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  const auto json = nlohmann::json::parse(status_json(*view));
+  CHECK(json.at("condition") == "running");
+  CHECK(json.at("ranks").at(0).at("pid") == 4321);
+  CHECK(json.at("ranks").at(1).at("heard") == false);
+  CHECK(json.at("saved").at("step") == 30);
+}
+
+TEST_CASE("status_view: the end of a run stands, and nothing is written after it",
+          "[actors][status]") {
+  const Site site;
+  StatusFile file(site.home.path(), status_base("a", 100));
+  file.note({.step = 100, .saved_step = 100, .saved_directory = "d"});
+  RunStatus end{.base = {}, .phase = "over"};
+  end.outcome = RunFinished{100, 0, "finished at step 100"};
+  REQUIRE(file.write(end).ok());
+  REQUIRE(file.write(some_status()).ok());
+  const auto view = site.read({.host = "another", .now_unix_s = 1'000'000'000'000});
+  REQUIRE(view.ok());
+  CHECK(view->condition == RunCondition::over);
+  CHECK_THAT(status_text(*view), Catch::Contains("over, exit code 0: finished at step 100") &&
+                                     Catch::Contains("saved step 100"));
+}
+
+TEST_CASE("status_view: a launcher that is gone is not running", "[actors][status]") {
+  const Site site;
+  StatusBase base = status_base("a", 100);
+  SECTION("its process is gone") {
+    test::Process child({"/bin/sh", "-c", "exit 0"});
+    base.pid = child.pid();
+    child.wait();
+  }
+  SECTION("another process has its number") { base.process_start += 1; }
+  REQUIRE(StatusFile(site.home.path(), base).write(some_status()).ok());
+  const auto view = site.read();
+  REQUIRE(view.ok());
+  CHECK(view->condition == RunCondition::died);
+  CHECK_THAT(status_text(*view), Catch::Contains("died without a word"));
+}
+
+TEST_CASE("status_view: from another machine silence tells", "[actors][status]") {
+  const Site site;
+  REQUIRE(StatusFile(site.home.path(), status_base("a", 100)).write(some_status()).ok());
+  Surroundings there{.host = "another", .now_unix_s = surroundings_now().now_unix_s + 5};
+  CHECK(site.read(there)->condition == RunCondition::running);
+  there.now_unix_s += 60;
+  const auto view = site.read(there);
+  CHECK(view->condition == RunCondition::lost);
+  CHECK_THAT(status_text(*view), Catch::Contains("died or cut off"));
+}
+
+TEST_CASE("status_view: mistakes and damage are one line", "[actors][status]") {
+  const Site site;
+  const auto check = [&](ErrorKind kind, const std::string& part) {
+    const auto view = site.read();
+    REQUIRE_FALSE(view.ok());
+    INFO(view.error().message);
+    CHECK(view.error().kind == kind);
+    CHECK(view.error().message.find(part) != std::string::npos);
+    CHECK(view.error().message.find('\n') == std::string::npos);
+  };
+  check(ErrorKind::user, "no status yet");
+  const auto path = site.home / "status.json";
+  for (const char* damaged : {"", "{", "[]", "{\"format\":\"actortrain\"}"}) {
+    test::write_bytes(path, damaged);
+    check(ErrorKind::failure, "is no status of a run");
+  }
+  test::write_bytes(path, "{\"format\":\"actortrain status\",\"version\":2}");
+  check(ErrorKind::user, "version 2");
+  for (const char* field : {"\"pid\":\"x\"", "\"ranks\":[1]", "\"ranks\":5", "\"outcome\":3",
+                            "\"stall\":[]", "\"waits\":[{\"who\":1}]"}) {
+    INFO(field);
+    test::write_bytes(
+        path, std::string("{\"format\":\"actortrain status\",\"version\":1,") + field + "}");
+    check(ErrorKind::failure, "is damaged");
+  }
+  std::filesystem::remove(site.home / "config.toml");
+  check(ErrorKind::user, "not a run directory");
+}
+
+TEST_CASE("status_view: texts that are no UTF-8 do no harm", "[actors][status]") {
+  const Site site;
+  StatusFile file(site.home.path(), status_base("a", 100));
+  RunStatus end{.base = {}, .phase = "over"};
+  end.progress.tokens_per_second = std::numeric_limits<double>::quiet_NaN();
+  end.outcome = RunFinished{1, 1, std::string("bad \xff\xfe text")};
+  REQUIRE(file.write(end).ok());
+  const auto view = site.read();
+  REQUIRE(view.ok());
+  CHECK_THAT(status_text(*view), Catch::Contains("exit code 1: bad "));
+}
+
+TEST_CASE("status_file: knows since when a process runs", "[actors][status]") {
+  const auto own = process_start(::getpid());
+  REQUIRE(own);
+  CHECK(*own > 0);
+  CHECK(process_start(::getpid()) == own);
+  CHECK_FALSE(process_start(-5));
+  CHECK_FALSE(host_name().empty());
+}
+
+}  // namespace
+}  // namespace train::cli

@@ -1,0 +1,143 @@
+#include "engine/collective/wakeup.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tests/support/every_order.hpp"
+
+// P2: an owner that has been rung does not sleep on, whatever the order of the steps and wherever a
+// ringer is killed.
+namespace train::engine {
+namespace {
+
+using test::EveryOrder;
+using test::Player;
+using test::Role;
+
+constexpr std::size_t kBell = 0;
+constexpr std::size_t kSent = 1;      // What the owner waits for.
+constexpr std::size_t kSleeping = 2;  // Of bells that have a word of its own for it.
+
+/// The word of a bell, as a player sees it.
+class PlayedWord {
+ public:
+  explicit PlayedWord(Player& player) : player_(&player) {}
+
+  [[nodiscard]] std::uint32_t load() const { return player_->load(kBell); }
+  std::uint32_t fetch_add(std::uint32_t n) { return player_->fetch_add(kBell, n); }
+  bool compare_exchange(std::uint32_t expected, std::uint32_t desired) {
+    return player_->compare_exchange(kBell, expected, desired);
+  }
+  [[nodiscard]] bool wait(std::uint32_t value) {
+    player_->wait(kBell, value);
+    return true;
+  }
+  void wake() { player_->wake(); }
+
+ private:
+  Player* player_;
+};
+
+struct Bell {
+  static void ring(Player& player) {
+    PlayedWord word(player);
+    bell::ring(word);
+  }
+  static void sleep(Player& player, std::uint32_t seen) {
+    PlayedWord word(player);
+    (void)bell::sleep(word, seen);
+  }
+};
+
+/// Who rings takes the mark of the sleeper away, so that those after it save a system call.
+struct BellThatRingersClear {
+  static void ring(Player& player) {
+    player.fetch_add(kBell, bell::kRing);
+    if (player.load(kSleeping) != 0 && player.exchange(kSleeping, 0) != 0) {
+      player.wake();
+    }
+  }
+  static void sleep(Player& player, std::uint32_t seen) {
+    player.store(kSleeping, 1);
+    player.wait(kBell, seen);
+    player.store(kSleeping, 0);
+  }
+};
+
+/// Who rings looks for the sleeper before it counts.
+struct BellThatLooksFirst : Bell {
+  static void ring(Player& player) {
+    const bool sleeps = (player.load(kBell) & bell::kSleeps) != 0;
+    player.fetch_add(kBell, bell::kRing);
+    if (sleeps) {
+      player.wake();
+    }
+  }
+};
+
+/// The owner waits until so many have been sent.
+template <class TheBell>
+void wait_for(Player& player, std::uint32_t sent) {
+  while (true) {
+    const std::uint32_t seen = bell::rings(PlayedWord(player));
+    if (player.load(kSent) >= sent) {
+      return;
+    }
+    TheBell::sleep(player, seen);
+  }
+}
+
+template <class TheBell>
+EveryOrder messages_in_turn() {
+  constexpr std::uint32_t kMessages = 3;
+  const Role owner = {.body = [](Player& player) {
+    for (std::uint32_t message = 1; message <= kMessages; ++message) {
+      wait_for<TheBell>(player, message);
+    }
+  }};
+  const Role peer = {.body = [](Player& player) {
+    for (std::uint32_t message = 1; message <= kMessages; ++message) {
+      player.store(kSent, message);
+      TheBell::ring(player);
+    }
+  }};
+  return EveryOrder({owner, peer});
+}
+
+/// A peer may be killed; who notices rings after it, or before.
+template <class TheBell>
+EveryOrder a_killed_peer() {
+  const Role owner = {.body = [](Player& player) { wait_for<TheBell>(player, 1); }};
+  const Role peer = {.body = [](Player& player) { TheBell::ring(player); }, .mortal = true};
+  const Role watcher = {.body = [](Player& player) {
+    player.store(kSent, 1);
+    TheBell::ring(player);
+  }};
+  return EveryOrder({owner, peer, watcher});
+}
+
+}  // namespace
+
+TEST_CASE("bell: no ring is missed, in whatever order the steps are taken",
+          "[engine][collective][inbox][P2]") {
+  const EveryOrder orders = messages_in_turn<Bell>();
+  CHECK(orders.sleepers() == 0);
+  CHECK(orders.scenes() > 1000);
+}
+
+TEST_CASE("bell: a peer that is killed while it rings keeps nobody's ring away",
+          "[engine][collective][inbox][P2][P4]") {
+  const EveryOrder orders = a_killed_peer<Bell>();
+  CHECK(orders.sleepers() == 0);
+  CHECK(orders.scenes() > 300);
+}
+
+TEST_CASE("bell: of bells that miss a ring it is found", "[engine][collective][inbox][P2]") {
+  CHECK(messages_in_turn<BellThatRingersClear>().sleepers() > 0);
+  CHECK(a_killed_peer<BellThatRingersClear>().sleepers() > 0);
+  CHECK(messages_in_turn<BellThatLooksFirst>().sleepers() > 0);
+}
+
+}  // namespace train::engine
