@@ -57,7 +57,7 @@ TEST_CASE("whichever part of whichever rank dies, the run ends once and names th
       }
       strike_down(run.part_of(rank, part.first, part.second), "struck down");
       const actors::RunFinished end = end_of(run, random);
-      REQUIRE(end.exit_code == actors::kExitFailure);
+      REQUIRE(end.exit_code == kExitFailure);
       REQUIRE_THAT(end.text, Catch::StartsWith("rank " + std::to_string(rank) + " failed: "));
       REQUIRE_THAT(end.text, Catch::Contains("struck down"));
       require_same(run, plain);
@@ -93,7 +93,7 @@ TEST_CASE("whichever stream of whichever rank fails, the run ends once and names
       stream.mark({.what = "something", .step = 7, .unit = 2, .lane = 1});
       stream.enqueue([] { throw std::runtime_error("broken"); });
       const actors::RunFinished end = end_of(run, random);
-      REQUIRE(end.exit_code == actors::kExitFailure);
+      REQUIRE(end.exit_code == kExitFailure);
       REQUIRE_THAT(end.text, Catch::StartsWith("rank " + std::to_string(rank) + " failed: "));
       REQUIRE_THAT(end.text, Catch::Contains("of step 8, lane 1: broken"));
       require_same(run, plain);
@@ -153,7 +153,7 @@ TEST_CASE("many ranks: a transport that fails ends the run, and somebody is name
     REQUIRE_FALSE(run.over());
     run.world().advance(std::chrono::seconds(1));
     run.run(random);
-    REQUIRE(run.finished().exit_code == actors::kExitFailure);
+    REQUIRE(run.finished().exit_code == kExitFailure);
     REQUIRE_THAT(run.finished().text, Catch::Contains("the cable is cut"));
     for (const actors::RankFailed& failure : run.failures) {
       REQUIRE(failure.consequence);
@@ -169,7 +169,7 @@ TEST_CASE("many ranks: a token outside the vocabulary is the user's error and na
   run.start();
   Random random(1);
   const actors::RunFinished end = end_of(run, random);
-  CHECK(end.exit_code == actors::kExitUserError);
+  CHECK(end.exit_code == kExitUserError);
   CHECK_THAT(end.text, Catch::Contains((run.directory() / "train.bin").string()));
   CHECK_THAT(end.text, Catch::Contains("position 700"));
 }
@@ -191,7 +191,7 @@ TEST_CASE("many ranks: a weight that is no number stops all, names the layer onc
     REQUIRE_FALSE(weights.empty());
     weights[3] = std::numeric_limits<float>::quiet_NaN();
     const actors::RunFinished end = end_of(run, random);
-    REQUIRE(end.exit_code == actors::kExitFailure);
+    REQUIRE(end.exit_code == kExitFailure);
     REQUIRE_THAT(end.text, Catch::Contains("not finite"));
     const std::string layer = run.runtime().engine->unit_name(2) + " (forward)";
     REQUIRE(end.text.find(layer) != std::string::npos);
@@ -225,7 +225,7 @@ TEST_CASE("many ranks: one rank's shard that fails costs that checkpoint, and no
   CHECK(run.checkpoints.discarded == run.save_failed);
   CHECK(run.checkpoints.incoming.empty());
   CHECK(run.saved == std::vector<std::int64_t>{last ? 2 : 4});
-  CHECK(run.finished().exit_code == (last ? actors::kExitFailure : actors::kExitFinished));
+  CHECK(run.finished().exit_code == (last ? kExitFailure : kExitFinished));
   require_same(run, plain);
 }
 

@@ -29,7 +29,7 @@ TEST_CASE("a layer that throws ends the run; the text names rank, unit and step"
   caf::anon_send(layer, actors::BackwardLane{{.step = 1, .lane = 17}});
   run.run(random);
   const actors::RunFinished end = run.finished();
-  CHECK(end.exit_code == actors::kExitFailure);
+  CHECK(end.exit_code == kExitFailure);
   CHECK_THAT(end.text, Catch::StartsWith("rank 0 failed: "));
   CHECK_THAT(end.text, Catch::Contains(run.runtime().engine->unit_name(1)));
   CHECK_THAT(end.text, Catch::Contains("step 2"));
@@ -45,14 +45,14 @@ TEST_CASE("no later message revives a run that failed", "[actors]") {
   run.run(random);
   const std::size_t steps = run.steps.size();
   const auto saved = run.checkpoints.written;
-  REQUIRE(run.finished().exit_code == actors::kExitFailure);
+  REQUIRE(run.finished().exit_code == kExitFailure);
   run.request_stop();
   caf::anon_send(caf::actor_cast<actors::RankActor>(run.part("rank")), actors::TrainStep{90, 3});
   caf::anon_send(caf::actor_cast<actors::BatchActor>(run.part("batch")), actors::PrepareLanes{});
   caf::anon_send(caf::actor_cast<actors::SnapshotActor>(run.part("snapshot")),
                  actors::CopyState{9});
   run.run(random);
-  CHECK(run.finished().exit_code == actors::kExitFailure);  // and it is still the only one
+  CHECK(run.finished().exit_code == kExitFailure);  // and it is still the only one
   CHECK(run.steps.size() == steps);
   CHECK(run.checkpoints.written == saved);
 }
@@ -72,7 +72,7 @@ TEST_CASE("a stream that fails ends the run, whichever and whenever", "[actors]"
     streams[which]->enqueue([] { throw std::runtime_error("out of order\nand broken"); });
     run.run(random);
     const actors::RunFinished end = run.finished();
-    REQUIRE(end.exit_code == actors::kExitFailure);
+    REQUIRE(end.exit_code == kExitFailure);
     REQUIRE_THAT(end.text,
                  Catch::Contains("rank 0 failed") && Catch::Contains("of step 8, lane 1"));
     REQUIRE_THAT(end.text, Catch::Contains(run.runtime().engine->unit_name(2)));
@@ -96,7 +96,7 @@ TEST_CASE("whoever dies, the run ends with the reason", "[actors]") {
     REQUIRE_FALSE(run.over());
     strike_down(run.part(part.first, part.second), "struck down");
     run.run(random);
-    REQUIRE(run.finished().exit_code == actors::kExitFailure);
+    REQUIRE(run.finished().exit_code == kExitFailure);
     REQUIRE_THAT(run.finished().text, Catch::Contains("struck down"));
   }
 }
@@ -108,7 +108,7 @@ TEST_CASE("a part that ends without a reason is a failure too", "[actors]") {
   run_events(run, random, 60);
   caf::anon_send_exit(run.part("batch"), caf::exit_reason::user_shutdown);
   run.run(random);
-  CHECK(run.finished().exit_code == actors::kExitFailure);
+  CHECK(run.finished().exit_code == kExitFailure);
   CHECK_THAT(run.finished().text, Catch::Contains("batch ended unasked"));
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("a token outside the vocabulary is the user's error and names the file
   run.start();
   run.run();
   const actors::RunFinished end = run.finished();
-  CHECK(end.exit_code == actors::kExitUserError);
+  CHECK(end.exit_code == kExitUserError);
   CHECK_THAT(end.text, Catch::Contains((run.directory() / "train.bin").string()));
   CHECK_THAT(end.text, Catch::Contains("position 700"));
 }
@@ -140,7 +140,7 @@ TEST_CASE("a weight that is no number: the text names the layer, nothing is save
     run.disk().held = false;
     run.run(random);
     const actors::RunFinished end = run.finished();
-    REQUIRE(end.exit_code == actors::kExitFailure);
+    REQUIRE(end.exit_code == kExitFailure);
     REQUIRE_THAT(end.text, Catch::Contains("not finite"));
     REQUIRE_THAT(end.text, Catch::Contains(run.runtime().engine->unit_name(2) + " (forward)"));
     REQUIRE(end.step >= static_cast<std::int64_t>(good_steps));
@@ -161,7 +161,7 @@ TEST_CASE("a checkpoint that fails does not end the run", "[actors]") {
   run.run();
   CHECK(run.steps.size() == 4);
   CHECK(run.save_failed.size() == 1);
-  CHECK(run.finished().exit_code == (last ? actors::kExitFailure : actors::kExitFinished));
+  CHECK(run.finished().exit_code == (last ? kExitFailure : kExitFinished));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void require_run(const RunSetup& setup, const PlainRun& plain, std::uint64_t see
   run.start();
   run.run(random);
   INFO(run.finished().text);
-  REQUIRE(run.finished().exit_code == actors::kExitFinished);
+  REQUIRE(run.finished().exit_code == kExitFinished);
   REQUIRE(run.steps.size() == static_cast<std::size_t>(setup.steps));
   REQUIRE(run.failures.empty());
   for (const actors::StepFinished& step : run.steps) {
@@ -138,7 +138,7 @@ TEST_CASE("rank 0 evaluates, others returned early: cannot happen", "[actors][EX
         TrainingRun run(setup);
         run.start();
         run.run(random);
-        REQUIRE(run.finished().exit_code == actors::kExitFinished);
+        REQUIRE(run.finished().exit_code == kExitFinished);
         std::vector<std::int64_t> evaluated;
         for (const actors::EvaluationFinished& evaluation : run.evaluations) {
           evaluated.push_back(evaluation.step);
@@ -184,8 +184,8 @@ TEST_CASE("many ranks: a stop is served wherever it comes, and what was done is 
     run.request_stop();
     run.run(random);
     const actors::RunFinished end = run.finished();
-    const bool all_done = end.exit_code == actors::kExitFinished;
-    REQUIRE((all_done || end.exit_code == actors::kExitStopped));
+    const bool all_done = end.exit_code == kExitFinished;
+    REQUIRE((all_done || end.exit_code == kExitStopped));
     REQUIRE((!all_done || end.step == setup.steps));
     REQUIRE(static_cast<std::int64_t>(run.steps.size()) == end.step);
     REQUIRE((end.step == 0 || run.checkpoints.written.contains(end.step)));
@@ -216,7 +216,7 @@ TEST_CASE("many ranks: the stream of any rank may stand still, and no handler wa
     }
     run.manual()[held]->held = false;
     run.run();
-    REQUIRE(run.finished().exit_code == actors::kExitFinished);
+    REQUIRE(run.finished().exit_code == kExitFinished);
     require_same(run, plain);
   }
 }

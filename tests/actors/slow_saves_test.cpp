@@ -66,7 +66,7 @@ TEST_CASE("slow saves: all ranks save the same steps, and the newest of them alw
     TrainingRun& run = slow.run;
     run.checkpoints.two_places = two_places;
     slow.finish(seed);
-    REQUIRE(run.finished().exit_code == actors::kExitFinished);
+    REQUIRE(run.finished().exit_code == kExitFinished);
     // No rank wrote rows of a checkpoint that another one skipped.
     REQUIRE(run.checkpoints.discarded.empty());
     REQUIRE(run.checkpoints.incoming.empty());
@@ -105,7 +105,7 @@ TEST_CASE("slow saves: one rank's failures in any phase cost those saves and not
     slow.finish(seed);
     const bool last_failed = !run.save_failed.empty() && run.save_failed.back() == 9;
     const actors::RunFinished end = run.finished();
-    REQUIRE(end.exit_code == (last_failed ? actors::kExitFailure : actors::kExitFinished));
+    REQUIRE(end.exit_code == (last_failed ? kExitFailure : kExitFinished));
     REQUIRE(run.steps.size() == 9);  // training went on
     REQUIRE(slow.accounted() == kAllSteps);
     REQUIRE(disk.recorded == run.saved);

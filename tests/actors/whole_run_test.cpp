@@ -26,7 +26,7 @@ TEST_CASE("a run through the actors is the plain loop, bit for bit", "[actors][E
   TrainingRun run(setup);
   run.start();
   run.run();
-  CHECK(run.finished().exit_code == actors::kExitFinished);
+  CHECK(run.finished().exit_code == kExitFinished);
   CHECK(run.finished().step == 4);
   REQUIRE(run.steps.size() == 4);
   CHECK(run.steps.back().has_digest);
@@ -53,7 +53,7 @@ TEST_CASE("any order of messages gives the same result and an end", "[actors][EX
     });
     run.start();
     run.run(random);
-    REQUIRE(run.finished().exit_code == actors::kExitFinished);
+    REQUIRE(run.finished().exit_code == kExitFinished);
     REQUIRE(run.steps.size() == 3);
     REQUIRE(evaluated(run) == Steps{0, 2, 3});
     REQUIRE(run.checkpoints.written.contains(3));
@@ -85,7 +85,7 @@ TEST_CASE("one lane, one slot and no evaluation also work", "[actors][EX-4]") {
   TrainingRun run(setup);
   run.start();
   run.run();
-  CHECK(run.finished().exit_code == actors::kExitFinished);
+  CHECK(run.finished().exit_code == kExitFinished);
   CHECK(run.evaluations.empty());
   require_same(run, PlainRun(setup));
 }
@@ -135,7 +135,7 @@ TEST_CASE("with threads for streams and a real scheduler it is the same run",
   const auto ranks = make_ranks(setup, directory.path(), actors::StreamKind::threads, 2);
   MemoryCheckpoints checkpoints;  // written by every rank's disk stream
   const actors::RunFinished end = run_on_threads(setup, ranks, directory.path(), checkpoints);
-  CHECK(end.exit_code == actors::kExitFinished);
+  CHECK(end.exit_code == kExitFinished);
   CHECK(end.step == setup.steps);
   std::uint64_t digest = 0;
   for (const actors::RankContext& rank : ranks) {
@@ -177,7 +177,7 @@ TEST_CASE("a stop is served wherever it comes, and what was done is saved", "[ac
     run.run(random);
     const actors::RunFinished end = run.finished();
     const bool all_done = end.step == setup.steps && evaluated(run).back() == setup.steps;
-    REQUIRE(end.exit_code == (all_done ? actors::kExitFinished : actors::kExitStopped));
+    REQUIRE(end.exit_code == (all_done ? kExitFinished : kExitStopped));
     REQUIRE(static_cast<std::int64_t>(run.steps.size()) == end.step);
     REQUIRE((end.step == 0 || run.checkpoints.written.contains(end.step)));
     require_same(run, plain);

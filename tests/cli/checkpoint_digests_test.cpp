@@ -42,7 +42,7 @@ TEST_CASE("checkpoint digests: those of the state that was saved, from one readi
     const test::TempDirectory home;
     const auto path = test::write_at(home.path(), 10, state, ranks).path;
     const std::uint64_t before = bytes_read();
-    const auto content = actors::read_content(path);
+    const auto content = cli::read_content(path);
     const std::uint64_t read = bytes_read() - before;
     REQUIRE(content);
     CHECK(content->found.whole());
@@ -62,7 +62,7 @@ TEST_CASE("checkpoint digests: a byte that changed is a finding", "[actors][audi
       test::flip_byte(entry.path(), entry.file_size() - 5);
     }
   }
-  const auto content = actors::read_content(path);
+  const auto content = cli::read_content(path);
   REQUIRE(content);
   CHECK_FALSE(content->found.whole());
   CHECK_FALSE(content->found.damage.empty());

@@ -13,6 +13,7 @@
 #include "tests/support/temp_directory.hpp"
 
 namespace train::cli {
+using namespace actors;
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;

@@ -36,7 +36,7 @@ TEST_CASE("guarded device: a run through the actors is the plain loop on the CPU
   TrainingRun run(setup);
   run.start();
   run.run();
-  CHECK(run.finished().exit_code == actors::kExitFinished);
+  CHECK(run.finished().exit_code == kExitFinished);
   REQUIRE(run.steps.size() == 4);
   CHECK(run.digest() == plain.digests.back());
   CHECK(run.checkpoints.written.at(4) == plain.digests.back());
@@ -77,7 +77,7 @@ TEST_CASE("guarded device: a wrong token ends the run with its place", "[guarded
   TrainingRun run(setup);
   run.start();
   run.run();
-  CHECK(run.finished().exit_code != actors::kExitFinished);
+  CHECK(run.finished().exit_code != kExitFinished);
 }
 
 }  // namespace

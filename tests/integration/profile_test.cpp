@@ -141,12 +141,12 @@ void check_summary(const fs::path& run, int ranks, bool alone) {
     busy += rank["busy_seconds"].get<double>() / ranks;
 
     const auto profile = rank_profile(run, rank["rank"].get<int>());
-    actors::TimeSpans moving;
+    cli::TimeSpans moving;
     for (const actors::CollectiveRecord& one : profile.collectives.records) {
       moving.push_back({one.requested_ns, one.end_ns});
     }
-    const auto in_steps = actors::common(actors::united(moving), actors::training_steps(profile));
-    const double communication = static_cast<double>(actors::total_ns(in_steps)) * 1e-9 / 6.0;
+    const auto in_steps = cli::common(cli::united(moving), cli::training_steps(profile));
+    const double communication = static_cast<double>(cli::total_ns(in_steps)) * 1e-9 / 6.0;
     CHECK(rank["exposed_seconds"].get<double>() + rank["overlapped_seconds"].get<double>() ==
           Approx(communication));
     CHECK((communication > 0.0) == !alone);

@@ -17,8 +17,8 @@ void check_keys(const RunSite& site, const Words& keys, const Words& parts) {
 }
 
 // A socket that listens on a port of loopback, and the port.
-std::pair<train::actors::Descriptor, int> hold_port() {
-  train::actors::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+std::pair<train::Descriptor, int> hold_port() {
+  train::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -58,7 +58,7 @@ TEST_CASE("strangers: 100 of them at the control port change no bit and cost no 
   REQUIRE(before_kib > 0);
 
   std::mt19937 random(11);
-  std::vector<train::actors::Descriptor> silent;
+  std::vector<train::Descriptor> silent;
   for (int i = 0; i < 40; ++i) {
     silent.push_back(connect_to(*endpoint));
     REQUIRE(silent.back());

@@ -107,19 +107,19 @@ bool Simulation::run_started(actors::PreparedRun& run) {
     return false;
   }
   judge(*outcome);
-  return outcome->exit_code == actors::kExitFinished;
+  return outcome->exit_code == kExitFinished;
 }
 
 void Simulation::judge(const actors::RunFinished& outcome) {
   const bool slow_saves = outcome.text.find("publishing took longer") != std::string::npos;
   switch (outcome.exit_code) {
-    case actors::kExitFinished:
+    case kExitFinished:
       if (outcome.step != scene_.plan.config.run.steps) {
         throw Violation(fmt::format("a run of {} steps finished at step {}",
                                     scene_.plan.config.run.steps, outcome.step));
       }
       return scene_.checks.promise(outcome.step);
-    case actors::kExitStopped:
+    case kExitStopped:
       if (!scene_.signalled && scene_.plan.config.run.steps_per_job == 0) {
         throw Violation(fmt::format("stopped, and nobody asked for it: {}", outcome.text));
       }

@@ -17,12 +17,12 @@
 namespace train::test {
 
 /// Not connected if it fails. Usable on any thread.
-inline actors::Descriptor connect_to(const actors::Endpoint& endpoint) {
+inline Descriptor connect_to(const actors::Endpoint& endpoint) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(endpoint.port);
   ::inet_pton(AF_INET, endpoint.host.c_str(), &address.sin_addr);
-  actors::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     socket.reset();
   }
@@ -30,7 +30,7 @@ inline actors::Descriptor connect_to(const actors::Endpoint& endpoint) {
 }
 
 /// The bytes that come until the other side closes; nothing if it has not after `limit`.
-inline std::optional<std::size_t> read_to_end(const actors::Descriptor& socket,
+inline std::optional<std::size_t> read_to_end(const Descriptor& socket,
                                               std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::size_t count = 0;
@@ -54,7 +54,7 @@ inline std::optional<std::size_t> read_to_end(const actors::Descriptor& socket,
 /// said something after the handshake, that is, has let it in.
 inline bool tls_gets_in(const actors::Endpoint& endpoint, const char* certificate,
                         const char* key) {
-  const actors::Descriptor socket = connect_to(endpoint);
+  const Descriptor socket = connect_to(endpoint);
   const timeval patience{.tv_sec = 20, .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_method()),

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/head/run_directory.hpp"
 #include "actors/head/run_report.hpp"
 #include "actors/train/rank_profile.hpp"
 #include "actors/train/wait_board.hpp"
@@ -22,7 +23,8 @@
 #include "storage/files/atomic_file.hpp"
 #include "tests/support/temp_directory.hpp"
 
-namespace train::actors {
+namespace train::cli {
+using namespace actors;
 namespace {
 
 using Json = nlohmann::json;
@@ -358,4 +360,4 @@ TEST_CASE("report: a step's line has the norm of every unit's gradient", "[actor
 }
 
 }  // namespace
-}  // namespace train::actors
+}  // namespace train::cli
