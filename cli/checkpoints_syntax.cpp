@@ -10,7 +10,7 @@ namespace train::cli {
 namespace {
 
 using Action = CheckpointsOptions::Action;
-using Options = std::shared_ptr<CheckpointsOptions>;
+using CheckpointsShared = std::shared_ptr<CheckpointsOptions>;
 
 std::optional<std::int64_t> step_in(std::string_view text) {
   std::int64_t step = 0;
@@ -21,7 +21,7 @@ std::optional<std::int64_t> step_in(std::string_view text) {
 
 struct Described {
   CLI::App* command;
-  Options options;
+  CheckpointsShared options;
 };
 
 Described describe(CLI::App& group, const char* name, const char* what, Action action) {

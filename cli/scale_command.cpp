@@ -15,7 +15,7 @@ namespace train::cli {
 using namespace actors;
 namespace {
 
-struct Row {
+struct ScaleRow {
   configs::ScaledModel model;
   double lr = 0.0;
   std::int64_t steps = 0;
@@ -23,8 +23,8 @@ struct Row {
   double weight_decay = 0.0;    ///< 0 for a run without a step.
 };
 
-Result<Row> row_of(const ScaleOptions& options, const configs::ScalingTable& table,
-                   const configs::ScalingRule& rule, std::int64_t heads) {
+Result<ScaleRow> row_of(const ScaleOptions& options, const configs::ScalingTable& table,
+                        const configs::ScalingRule& rule, std::int64_t heads) {
   const auto model = configs::scaled_model(rule, heads);
   if (!model) {
     return model.error();
@@ -36,7 +36,7 @@ Result<Row> row_of(const ScaleOptions& options, const configs::ScalingTable& tab
   if (!lr) {
     return lr.error();
   }
-  Row row{.model = *model, .lr = *lr};
+  ScaleRow row{.model = *model, .lr = *lr};
   row.steps =
       configs::scaled_steps(options.params == "total" ? model->total : model->non_embedding,
                             options.tokens_per_parameter, options.batch * options.sequence_length);
@@ -49,9 +49,9 @@ Result<Row> row_of(const ScaleOptions& options, const configs::ScalingTable& tab
   return row;
 }
 
-std::string json_of(const ScaleOptions& options, const std::vector<Row>& rows) {
+std::string json_of(const ScaleOptions& options, const std::vector<ScaleRow>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
+  for (const ScaleRow& row : rows) {
     nlohmann::ordered_json entry = {{"arch", options.arch},
                                     {"optimizer", options.optimizer},
                                     {"heads", row.model.heads},
@@ -72,12 +72,12 @@ std::string json_of(const ScaleOptions& options, const std::vector<Row>& rows) {
   return list.dump(2) + "\n";
 }
 
-std::string text_of(const std::vector<Row>& rows) {
+std::string text_of(const std::vector<ScaleRow>& rows) {
   std::string text =
       fmt::format("{:>5} {:>6} {:>8} {:>13} {:>10} {:>13} {:>13} {:>12} {:>9} {:>12} {:>8}\n",
                   "heads", "layers", "head_dim", "embedding_dim", "mlp_hidden", "non_embedding",
                   "total", "lr", "steps", "weight_decay", "wd_ts");
-  for (const Row& row : rows) {
+  for (const ScaleRow& row : rows) {
     const configs::ScaledModel& model = row.model;
     text += fmt::format(
         "{:>5} {:>6} {:>8} {:>13} {:>10} {:>13} {:>13} {:>12.6g} {:>9} {:>12.6g} {:>8}\n",
@@ -105,7 +105,7 @@ Result<std::string> describe_scaling(const ScaleOptions& options) {
                                   fmt::join(names, "\", \""),
                                   configs::did_you_mean(options.arch, names)));
   }
-  std::vector<Row> rows;
+  std::vector<ScaleRow> rows;
   for (const std::int64_t heads : options.heads) {
     const auto row = row_of(options, *table, *rule, heads);
     if (!row) {

@@ -22,7 +22,7 @@ using engine::CollectiveKind;
 using engine::MemoryPlan;
 using engine::ShardGroup;
 using engine::ShardPlan;
-using Options = engine::RankEngine::Options;
+using EngineOptions = engine::RankEngine::Options;
 using Row = std::vector<std::string>;
 
 constexpr std::int64_t kRanksShown = 8;      // with a number each
@@ -77,11 +77,11 @@ engine::RankSpan node_of(std::int64_t rank, std::int64_t ranks, std::int64_t nod
   return {place.ranks(ranks).first, place.ranks(ranks).second};
 }
 
-Cost cost_of(std::string name, const Options& options, const ShardPlan& plan,
+Cost cost_of(std::string name, const EngineOptions& options, const ShardPlan& plan,
              std::size_t activations_bytes, std::int64_t nodes) {
   Cost cost{.name = std::move(name), .memory = {}, .traffic = {}};
   const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
-  Options of_rank = options;
+  EngineOptions of_rank = options;
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     of_rank.rank = rank;
     const engine::RankLayout layout(plan, of_rank);
@@ -111,7 +111,7 @@ std::int64_t largest_proper_divisor(std::int64_t number) {
 }
 
 /// The run with one strategy for all of it. What does not fit the strategy gives way.
-Options with_strategy(Options options, const char* strategy) {
+EngineOptions with_strategy(EngineOptions options, const char* strategy) {
   configs::ParallelSection& parallel = options.parallel;
   parallel.strategy = strategy;
   parallel.strategy_by_unit.clear();
@@ -125,7 +125,8 @@ Options with_strategy(Options options, const char* strategy) {
   return options;
 }
 
-std::vector<Cost> costs_of(const Options& options, const ShardPlan& plan, std::int64_t nodes) {
+std::vector<Cost> costs_of(const EngineOptions& options, const ShardPlan& plan,
+                           std::int64_t nodes) {
   // The same whatever is split: every rank computes whole lanes.
   const std::size_t activations = engine::plan_memory(options).activations_bytes;
   std::vector<Cost> costs = {cost_of("this run", options, plan, activations, nodes)};
@@ -133,7 +134,7 @@ std::vector<Cost> costs_of(const Options& options, const ShardPlan& plan, std::i
     return costs;
   }
   for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
-    const Options changed = with_strategy(options, strategy);
+    const EngineOptions changed = with_strategy(options, strategy);
     const auto other = engine::plan_of(changed);
     TRAIN_CHECK(other.ok(), "{}: {}", strategy, other.error().message);
     const std::string name = changed.parallel.strategy == "hybrid"
@@ -299,7 +300,8 @@ std::string collective_table(const ShardPlan& plan, const Cost& cost) {
 
 }  // namespace
 
-std::string describe_sharding(const Options& options, std::int64_t snapshots, std::int64_t nodes) {
+std::string describe_sharding(const EngineOptions& options, std::int64_t snapshots,
+                              std::int64_t nodes) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const engine::LaneSchedule& lanes = plan->train_lanes();

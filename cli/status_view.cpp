@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 28U;
+constexpr std::uint64_t kLargestStatus = std::uint64_t{1} << 28U;
 constexpr std::int64_t kLate_s = 15;  // a busy shared file system may hold an update back
 
 bool is_status(const Json& json) {
@@ -60,7 +60,7 @@ Result<StatusView> read_status(const fs::path& run, const Surroundings& here) {
     return user_error(fmt::format(
         "{}: no status yet; the run has not started, or an older version ran it", path.string()));
   }
-  auto text = storage::read_file(path, kLargestFile);
+  auto text = storage::read_file(path, kLargestStatus);
   if (!text) {
     return text.error();
   }

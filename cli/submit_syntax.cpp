@@ -32,7 +32,7 @@ constexpr Word kWords[] = {
     {"--mem", &SubmitOptions::mem, "SIZE", "Memory per node, as 320G; 0: all of it",
      configs::is_memory, "an amount as 320G"}};
 
-struct Described {
+struct SubmitWords {
   CLI::App* command;
   SubmitOptions options = {};
   std::int64_t nodes = 1;
@@ -41,7 +41,7 @@ struct Described {
   CLI::Option* cpus_given = nullptr;
 };
 
-Result<Command> finish_submit(Described& described) {
+Result<Command> finish_submit(SubmitWords& described) {
   SubmitOptions& options = described.options;
   for (const Word& word : kWords) {
     const std::string& value = options.*word.target;
@@ -68,7 +68,7 @@ Result<Command> finish_submit(Described& described) {
 }  // namespace
 
 void describe_submit(CLI::App& app, CommandSyntaxes& syntaxes) {
-  const auto described = std::make_shared<Described>();
+  const auto described = std::make_shared<SubmitWords>();
   CLI::App* command = described->command = app.add_subcommand(
       "submit",
       "Write a Slurm batch script that trains to the last step, job after job; submit it.");

@@ -1,5 +1,7 @@
 #include "configs/cluster_profile.hpp"
 
+#include "base/one_line.hpp"
+
 #include <fmt/format.h>
 #include <fnmatch.h>
 #include <toml++/toml.h>
@@ -12,23 +14,15 @@
 #include <regex>
 
 #include "configs/nearest.hpp"
+#include "configs/rules.hpp"
 
 namespace train::configs {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kLargestFile = 1 << 20;
 constexpr std::int64_t kMostCpus = 65536;
 constexpr std::int64_t kMostGrace = 65535;  // Slurm's own limit of --signal
-
-bool is_control(char letter) { return static_cast<unsigned char>(letter) < 32 || letter == 127; }
-
-std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, 200));
-  std::replace_if(line.begin(), line.end(), is_control, ' ');
-  return line;
-}
 
 bool is_line(std::string_view text) { return std::none_of(text.begin(), text.end(), is_control); }
 

@@ -1,5 +1,7 @@
 #include "configs/load_config.hpp"
 
+#include "base/one_line.hpp"
+
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -17,23 +19,12 @@
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/optimizer_table.hpp"
+#include "configs/rules.hpp"
 #include "configs/scaling.hpp"
 #include "configs/validate_config.hpp"
 
 namespace train::configs {
 namespace {
-
-// A run file is a page of text; anything near this size is some other file.
-constexpr std::uintmax_t kLargestFile = 1 << 20;
-
-// Messages are one line, whatever the user's text holds.
-std::string one_line(std::string_view text) {
-  std::string out(text.substr(0, 200));
-  std::replace_if(
-      out.begin(), out.end(),
-      [](char letter) { return static_cast<unsigned char>(letter) < 32 || letter == 127; }, ' ');
-  return out;
-}
 
 std::string place_of(const std::string& file, const toml::source_region& region) {
   return fmt::format("{}:{}", file, region.begin.line);

@@ -11,12 +11,12 @@
 #include <span>
 
 #include "configs/nearest.hpp"
+#include "configs/rules.hpp"
 
 namespace train::configs {
 namespace {
 
 constexpr const char* kBuiltIn = "the built-in scaling rules";
-constexpr std::size_t kLargestFile = 1 << 20;
 constexpr std::int64_t kLargestWhole = std::int64_t{1} << 24;
 
 /// The keys of one table, read one after the other; the first mistake is kept.

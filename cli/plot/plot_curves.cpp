@@ -17,7 +17,7 @@ namespace train::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using nlohmann::json;
 using Points = std::vector<std::pair<double, double>>;
 
 /// More is not read into memory at once: some 20 million steps.
@@ -45,7 +45,7 @@ Quantity quantity_of(const std::string& what) {
 
 std::string title_of_x(const std::string& x) { return x == "time" ? std::string("seconds") : x; }
 
-std::optional<double> number(const Json& entry, const char* key) {
+std::optional<double> number(const json& entry, const char* key) {
   const auto found = entry.find(key);
   if (found == entry.end() || !found->is_number()) {
     return std::nullopt;
@@ -66,7 +66,7 @@ std::map<double, StepFacts> facts_of(std::string_view metrics, const char* key) 
   while (!metrics.empty()) {
     const std::string_view line = metrics.substr(0, metrics.find('\n'));
     metrics.remove_prefix(std::min(metrics.size(), line.size() + 1));
-    const Json entry = Json::parse(line, nullptr, false);
+    const json entry = json::parse(line, nullptr, false);
     if (!entry.is_object()) {
       continue;
     }

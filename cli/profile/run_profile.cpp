@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 31U;
+constexpr std::uint64_t kLargestProfile = std::uint64_t{1} << 31U;
 
 fs::path rank_file(const fs::path& directory, std::int64_t rank) {
   return directory / fmt::format("rank-{}.json", rank);
@@ -71,7 +71,7 @@ Result<std::string> join_profiles(const fs::path& directory, std::int64_t ranks,
       absent.push_back(fmt::format("rank {} left no profile: it ended before it could", rank));
       continue;
     }
-    const auto text = storage::read_file(path, kLargestFile);
+    const auto text = storage::read_file(path, kLargestProfile);
     if (!text) {
       return text.error();
     }

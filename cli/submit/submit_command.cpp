@@ -187,7 +187,7 @@ Result<Answer> ask(const std::vector<std::string>& words) {
   return answer;
 }
 
-std::string one_line(std::string text) {
+std::string lines_joined(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ';');
   return text.empty() ? "it said nothing" : text;
 }
@@ -211,10 +211,10 @@ Status submit(const BatchJob& job, const std::string& script) {
   TRAIN_RETURN_IF_ERROR(answer);
   if (answer->exit_code != 0) {
     return failure(fmt::format("{}: sbatch did not take it (exit code {}): {}", file.string(),
-                               answer->exit_code, one_line(answer->errors)));
+                               answer->exit_code, lines_joined(answer->errors)));
   }
   if (!answer->errors.empty()) {
-    log_warning(fmt::format("sbatch: {}", one_line(answer->errors)));
+    log_warning(fmt::format("sbatch: {}", lines_joined(answer->errors)));
   }
   const std::string number = answer->out.substr(0, answer->out.find_first_of(";\n"));
   std::fputs(fmt::format("job {} submitted: {}\noutput: {}\n", number, file.string(),

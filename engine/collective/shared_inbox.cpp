@@ -35,7 +35,7 @@ std::size_t bytes_of_channel(int world_size) {
   return sizeof(InboxBell) + static_cast<std::size_t>(world_size) * sizeof(InboxDrawer);
 }
 
-std::size_t bytes_of(int world_size) {
+std::size_t bytes_of_inbox(int world_size) {
   return kMarkBytes + kChannelCount * bytes_of_channel(world_size);
 }
 
@@ -93,7 +93,7 @@ void InboxMemory::close_descriptor() {
 }
 
 std::shared_ptr<InboxMemory> InboxMemory::map(int descriptor, int world_size) {
-  const std::size_t bytes = bytes_of(world_size);
+  const std::size_t bytes = bytes_of_inbox(world_size);
   void* start = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (start == MAP_FAILED) {
     ::close(descriptor);
@@ -107,7 +107,7 @@ std::shared_ptr<InboxMemory> InboxMemory::make(int world_size, std::uint64_t mar
   if (descriptor < 0) {
     return nullptr;
   }
-  if (::ftruncate(descriptor, static_cast<off_t>(bytes_of(world_size))) != 0 ||
+  if (::ftruncate(descriptor, static_cast<off_t>(bytes_of_inbox(world_size))) != 0 ||
       ::fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
     ::close(descriptor);
     return nullptr;
@@ -128,7 +128,7 @@ std::shared_ptr<InboxMemory> InboxMemory::of(pid_t process, int descriptor, int 
   }
   struct stat found = {};
   if (::fcntl(own, F_GET_SEALS) != kSeals || ::fstat(own, &found) != 0 ||
-      found.st_size != static_cast<off_t>(bytes_of(world_size))) {
+      found.st_size != static_cast<off_t>(bytes_of_inbox(world_size))) {
     ::close(own);
     return nullptr;
   }

@@ -14,17 +14,17 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+constexpr std::size_t kDigestPieceBytes = std::size_t{1} << 20;
 
 /// 0 or an error number.
 int digest_all(int descriptor, StreamingDigest& digest) {
-  const DirectBytes bytes = new_direct_bytes(piece_bytes);
+  const DirectBytes bytes = new_direct_bytes(kDigestPieceBytes);
   if (!bytes) {
     return ENOMEM;
   }
   bool direct = set_direct(descriptor, true);
   while (true) {
-    const ssize_t got = ::read(descriptor, bytes.get(), piece_bytes);
+    const ssize_t got = ::read(descriptor, bytes.get(), kDigestPieceBytes);
     if (got < 0 && errno == EINTR) {
       continue;
     }

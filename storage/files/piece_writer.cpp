@@ -13,10 +13,10 @@
 namespace train::storage {
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{2} << 20;
+constexpr std::size_t kWritePieceBytes = std::size_t{2} << 20;
 
 DirectBytes new_piece() {
-  DirectBytes bytes = new_direct_bytes(piece_bytes);
+  DirectBytes bytes = new_direct_bytes(kWritePieceBytes);
   TRAIN_CHECK(bytes != nullptr, "no memory for a piece of a file");
   return bytes;
 }
@@ -51,11 +51,11 @@ int PieceWriter::write(std::span<const std::byte> bytes) {
     if (!filling_.bytes) {
       filling_.bytes = new_piece();
     }
-    const auto part = bytes.first(std::min(bytes.size(), piece_bytes - filling_.size));
+    const auto part = bytes.first(std::min(bytes.size(), kWritePieceBytes - filling_.size));
     std::memcpy(filling_.bytes.get() + filling_.size, part.data(), part.size());
     filling_.size += part.size();
     bytes = bytes.subspan(part.size());
-    if (filling_.size == piece_bytes) {
+    if (filling_.size == kWritePieceBytes) {
       hand_over();
     }
   }

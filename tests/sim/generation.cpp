@@ -169,8 +169,7 @@ Result<actors::RunFinished> Generation::run() {
     }
   }
   const auto outcome = waiter_->all<actors::RunFinished>().front();
-  const bool in_order =
-      outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
+  const bool in_order = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
   check_blame(outcome);
   end(in_order);
   if (waiter_->count<actors::RunFinished>() != 1) {

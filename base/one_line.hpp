@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace train {
+
+/// A control character, which could break a message into lines or move a terminal's cursor.
+[[nodiscard]] inline bool is_control(char letter) {
+  return static_cast<unsigned char>(letter) < 32 || letter == 127;
+}
+
+/// The first 200 bytes of a user's text with spaces for control characters: for messages, which
+/// are one line each.
+[[nodiscard]] inline std::string one_line(std::string_view text) {
+  std::string line(text.substr(0, 200));
+  for (char& letter : line) {
+    letter = is_control(letter) ? ' ' : letter;
+  }
+  return line;
+}
+
+}  // namespace train
