@@ -274,32 +274,32 @@ constexpr auto kFields = std::to_array<Field>({
      checkpoint<&CheckpointSection::drain_s>, kOptional, between(0, 1e6)},
 
     {"recovery", "rank_loss", "",
-     "When the process of a rank is lost (killed, cut off, silent): start all ranks again and go "
-     "on from the newest snapshot or checkpoint, in the same job; or end the run.",
+     "When the process of a rank is lost (killed, cut off, silent): start all ranks again and "
+     "resume from the newest snapshot or checkpoint, in the same job; or end the run.",
      recovery<&RecoverySection::rank_loss>, kOptional, kNone, "respawn|stop"},
     {"recovery", "max_respawns", "starts",
-     "Starts in a row that may be lost without progress; then the run goes on with fewer ranks, or "
-     "ends if it is one of several nodes. As often a job of `submit` starts the launcher of a node "
-     "other than the first again when it is killed.",
+     "Starts in a row that may be lost without progress; then the run continues with fewer ranks, "
+     "or ends if it is one of several nodes. As often a job of `submit` starts the launcher of a "
+     "node other than the first again when it is killed.",
      recovery<&RecoverySection::max_respawns>, kOptional, between(0, 1e6)},
     {"recovery", "start_wait_s", "seconds",
      "When a job of several nodes begins, wait this long for the launchers of all of them; then "
      "the run ends with exit code 75.",
      recovery<&RecoverySection::start_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "node_wait_s", "seconds",
-     "When a node is cut off or lost, wait this long for it to come back; then the other nodes go "
-     "on without it until it does, or the run ends with exit code 75 where they are too few for "
-     "its strategy.",
+     "When a node is cut off or lost, wait this long for it to come back; then the other nodes "
+     "continue without it until it does, or the run ends with exit code 75 where they are too few "
+     "for its strategy.",
      recovery<&RecoverySection::node_wait_s>, kOptional, between(0, 1e6)},
     {"recovery", "snapshot_interval_steps", "steps",
      "Every rank copies its shard of the state this often (2 or more) into memory of its node that "
-     "outlives its process: ranks that are started again go on from there. 0: only from "
+     "outlives its process: ranks that are started again resume from there. 0: only from "
      "checkpoints. No effect where ranks share the launcher's process.",
      recovery<&RecoverySection::snapshot_interval_steps>, kOptional, between(0, 1e6)},
     {"recovery", "buddy_snapshots", "",
      "On several nodes, keep each node's snapshots in memory also on the next node, so that the "
-     "run goes on from there when a node is lost as a whole, with it started again or without it. "
-     "Takes as much memory again.",
+     "run resumes from there when a node is lost with its memory, with the node started again or "
+     "without it. Takes as much memory again.",
      recovery<&RecoverySection::buddy_snapshots>},
 
     {"watchdog", "stall_s", "seconds",
@@ -309,7 +309,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},
     {"parallel", "strategy", "",
-     "What ranks split: nothing, the optimizer's state, gradients too, weights too, or all that "
+     "What ranks shard: nothing, the optimizer's state, gradients too, weights too, or all that "
      "within groups of ranks.",
      parallel<&ParallelSection::strategy>, kOptional, kNone, kStrategies},
     {"parallel", "group", "ranks",
@@ -351,7 +351,7 @@ constexpr auto kFields = std::to_array<Field>({
      "else "
      "`gloo`; `inproc` with all ranks in one process.",
      parallel<&ParallelSection::transport>, kOptional, kNone, "auto|gloo|nccl|inproc"},
-    {"parallel", "nodes", "nodes", "Machines the ranks are spread over evenly.",
+    {"parallel", "nodes", "nodes", "Machines that the ranks are divided among evenly.",
      parallel<&ParallelSection::nodes>, kOptional, between(1, kManyRanks)},
     {"parallel", "interface", "", "Network interface that ranks talk over; empty: the loopback.",
      parallel<&ParallelSection::interface>},
@@ -384,7 +384,7 @@ constexpr auto kFields = std::to_array<Field>({
      "the masters and shards of weights.",
      memory<&MemorySection::offload>, kOptional, kNone, "none|optimizer|parameters"},
     {"memory", "bf16_weights", "",
-     "The bf16 weights that `cuda` computes with: kept of all layers, or made of a layer's fp32 "
+     "The bf16 weights that `cuda` computes with: kept of all layers, or cast from a layer's fp32 "
      "weights whenever it is computed, which saves two bytes a weight for a few percent of the "
      "time. The results are the same.",
      memory<&MemorySection::bf16_weights>, kOptional, kNone, "kept|made"},

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <string>
 
-// Between the head and the workers: joining, finding each other, leaving. All of it crosses
-// processes, so every message has an inspect, and none has a float.
+// Between the head, the launchers of other nodes and the workers: joining, finding each other,
+// leaving. All of it crosses processes.
 namespace train::actors {
 
-/// Worker -> head: the first message, answered by Assignment or Refused.
+/// Worker -> cluster: The first message of a worker process. Answered by Assignment or Refused.
 struct JoinCluster {
   std::int32_t rank = 0;
   std::int32_t pid = 0;
@@ -18,13 +18,14 @@ struct JoinCluster {
   std::uint64_t config_digest = 0;  ///< Of the resolved configuration; 0 before it is known.
 };
 
-/// Head -> worker: it may not take part, and ends with this text.
+/// Cluster -> worker: The worker may not take part, and ends with this text.
 struct Refused {
   std::string text;
   bool over = false;  ///< The run has failed meanwhile; the head says why.
 };
 
-/// Launcher of a node -> head: a worker process has ended.
+/// Launcher of a node -> cluster: A worker process has ended. The cluster reports it to the
+/// conductor as RankFailed.
 struct WorkerExited {
   std::int32_t rank = 0;
   std::int32_t pid = 0;
@@ -32,9 +33,9 @@ struct WorkerExited {
   bool killed = false;  ///< From outside: not by an error of its own.
 };
 
-/// Launcher of another node -> head, its first word in a generation: none of its ranks runs.
-/// Answered by StartRanks when all nodes are there, or by GenerationOver. Nodes are called by their
-/// number in the Slurm step, whether or not all of them still take part.
+/// Launcher of another node -> cluster -> main thread: The first message of a node in a generation:
+/// none of its ranks runs. Answered by StartRanks when all nodes are there, or by GenerationOver.
+/// Nodes are called by their number in the Slurm step, whether or not all of them still take part.
 struct NodeJoined {
   std::int32_t node = 0;
   std::int64_t newest_step = -1;  ///< Of the snapshots in memory of all the node's ranks; -1: none.
@@ -45,8 +46,9 @@ struct NodeJoined {
   std::string snapshots;  ///< Where it takes snapshots in memory, HOST:PORT; empty: nowhere.
 };
 
-/// Head -> launcher of another node, since some do not take part any more: its place among those
-/// that do, and what it goes on from. Answered by MemoryRestored: there is room for its snapshots.
+/// Main thread -> launcher of another node: Nodes are gone, or back. The message gives the node its
+/// position among those that take part, and says what it resumes from. Answered by MemoryRestored
+/// when there is room for its snapshots.
 struct TakePlace {
   std::int32_t place = 0;
   std::int32_t nodes = 1;
@@ -57,20 +59,24 @@ struct TakePlace {
   bool earlier = false;  ///< Those of NodeSteps::earlier.
 };
 
-/// Head -> launcher of another node: make sure that the ranks of the node before it and its own
-/// have their snapshots of `step`. Answered by MemoryRestored.
+/// Main thread -> launcher of another node: Some node lacks the snapshots to resume from. Make sure
+/// that the ranks of the node before it and its own have their snapshots of `step`. Answered by
+/// MemoryRestored.
 struct RestoreMemory {
   std::int64_t step = 0;
   std::string give_to;  ///< Where the node before takes what this one has of it; empty: it needs
                         ///< nothing.
   bool take = false;    ///< What this node's own ranks need comes from the next node.
 };
+
+/// Launcher of another node -> main thread: The answer to TakePlace and to RestoreMemory.
 struct MemoryRestored {
   std::int32_t node = 0;
   std::string failure;  ///< Empty: done.
 };
 
-/// Head -> launcher of another node: start the node's ranks.
+/// Main thread -> launcher of another node: All nodes are there, and the state to resume from is
+/// known. Start the node's ranks.
 struct StartRanks {
   std::uint32_t generation = 0;
   std::int64_t memory_step = -1;  ///< They go on from this snapshot in memory; -1: from none.
@@ -78,49 +84,61 @@ struct StartRanks {
   std::string buddy;  ///< Where the next node takes this one's snapshots; empty: nowhere.
 };
 
-/// Head -> launcher of another node: this generation of ranks is over. With `again` the launcher
-/// ends its ranks and joins the next one; else it ends, and answers with NodeIdle when none of its
-/// ranks runs any more.
+/// Main thread -> launcher of another node: This generation of ranks is over. With `again` the
+/// launcher ends its ranks and joins the next one; else it ends, and answers with NodeIdle when
+/// none of its ranks runs any more.
 struct GenerationOver {
   bool again = false;
   std::int32_t exit_code = 0;  ///< Of the launcher, unless all its ranks have ended in order.
   bool without = false;        ///< The run goes on without this node, which has come too late.
 };
+
+/// Launcher of another node -> main thread: After the last GenerationOver, none of the node's ranks
+/// runs any more.
 struct NodeIdle {
   std::int32_t node = 0;
 };
 
-/// Head -> worker: end the process with this code; its generation is over and so is its work.
+/// Main thread -> worker: End the process with this code. Its generation is over, and so is its
+/// work.
 struct GoAway {
   std::string text;
   std::int32_t exit_code = 0;
 };
 
-/// Worker -> head: this key of the rendezvous has this value, once and for all. Answered by
-/// RendezvousDone or RendezvousRefused. The bytes are a string as the framework checks a string's
-/// length before it makes room for it, and a vector's after.
+/// Worker -> rendezvous: This key has this value, once and for all. Answered by RendezvousDone or
+/// RendezvousRefused. The bytes are a string because the framework checks a string's length before
+/// it makes room for it, and a vector's after.
 struct RendezvousSet {
   std::string key;
   std::string bytes;
 };
+
+/// Rendezvous -> worker: The key of RendezvousSet has its value.
 struct RendezvousDone {
   std::string key;
 };
 
-/// Worker -> head: answered by RendezvousValue as soon as the key is set, or by RendezvousRefused.
+/// Worker -> rendezvous: What is the value of this key? Answered by RendezvousValue as soon as the
+/// key is set, or by RendezvousRefused.
 struct RendezvousGet {
   std::string key;
 };
+
+/// Rendezvous -> worker: The value that RendezvousGet asked for.
 struct RendezvousValue {
   std::string key;
   std::string bytes;
 };
+
+/// Rendezvous -> worker: The key cannot be set, or will not be.
 struct RendezvousRefused {
   std::string key;
   std::string text;
 };
 
-/// Head -> rendezvous: every key that begins like this is void, and so are those who wait for one.
+/// Head -> rendezvous: Every key that begins like this is void, and so are the requests that wait
+/// for one.
 struct RendezvousForget {
   std::string prefix;
 };

@@ -3,22 +3,27 @@
 #include <caf/meta/type_name.hpp>
 #include <cstdint>
 
-// Commands: the one totally ordered stream from the conductor that every rank follows (EX-1).
-// `sequence` counts all commands of a generation from 0; `step` is the number of optimizer steps
-// finished before the command.
+// The one totally ordered stream of commands that every rank follows (EX-1). `sequence` counts all
+// commands of a generation from 0; `step` is the number of optimizer steps finished before the
+// command.
 namespace train::actors {
 
+/// Conductor -> every rank: Run one optimizer step. The conductor sends it while the command window
+/// has room.
 struct TrainStep {
   std::uint64_t sequence = 0;
   std::int64_t step = 0;
 };
 
+/// Conductor -> every rank: Evaluate the weights on the validation lanes. The conductor sends it at
+/// the steps of `eval.interval_steps`, while the command window has room.
 struct Evaluate {
   std::uint64_t sequence = 0;
   std::int64_t step = 0;
 };
 
-/// Copy the state; write it at once, or when WriteSnapshot says so.
+/// Conductor -> every rank: Copy the state, and write the copy at once or when WriteSnapshot says
+/// so. The conductor sends it after the steps that are to be saved.
 struct TakeSnapshot {
   std::uint64_t sequence = 0;
   std::int64_t step = 0;
@@ -26,24 +31,27 @@ struct TakeSnapshot {
   bool write_now = false;
 };
 
-/// Conductor -> every rank and the index, beside the order of commands: the save of `step` is
-/// under way from here on.
+/// Conductor -> index, and every rank -> snapshot: The save of `step` is under way from here on. It
+/// is sent beside the order of commands, when no other save is under way.
 struct WriteSnapshot {
   std::int64_t step = 0;
 };
 
-/// Run step `step` again without an update and find where NaN or Inf first appears.
+/// Conductor -> every rank: Compute step `step` again without an update and find where NaN or Inf
+/// first appears. The conductor sends it after a step whose loss or norm is not finite.
 struct FindNonfinite {
   std::uint64_t sequence = 0;
   std::int64_t step = 0;
 };
 
-/// The last command: drain what is being saved, then report RankStopped.
+/// Conductor -> every rank: The last command. The rank finishes the saves that are under way, then
+/// reports RankStopped.
 struct StopRank {
   std::uint64_t sequence = 0;
 };
 
-/// Rank -> conductor: one command is done with there (a credit, when all ranks have sent it).
+/// Compute stream of a rank -> conductor: All work of one command has run on the rank. When every
+/// rank has sent it, the conductor has a credit for the next command.
 struct CommandFinished {
   std::uint64_t sequence = 0;
   std::int32_t rank = 0;

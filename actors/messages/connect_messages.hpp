@@ -10,6 +10,7 @@
 // circles. An actor that gets work before its wiring is a broken invariant.
 namespace train::actors {
 
+/// Wiring -> conductor: The ranks it commands, and who hears of the run.
 struct ConnectConductor {
   std::vector<RankActor> ranks;  ///< By rank.
   ReporterActor reporter;
@@ -18,6 +19,7 @@ struct ConnectConductor {
   ObserverActor observer = {};  ///< None: nobody asks about stalls.
 };
 
+/// Wiring -> rank: The parts it supervises, and its conductor.
 struct ConnectRank {
   ConductorActor conductor;
   BatchActor batch;
@@ -30,20 +32,24 @@ struct ConnectRank {
   BuffersActor buffers;
 };
 
+/// Wiring -> collective: Who hears of a failure, and of gradients that are packed.
 struct ConnectCollective {
   RankActor rank;
   BuffersActor buffers;
 };
 
+/// Wiring -> buffers: Who runs the gathers.
 struct ConnectBuffers {
   CollectiveActor collective;
 };
 
+/// Wiring -> batch: Who asks for lanes.
 struct ConnectBatch {
   RankActor rank;
   EvaluatorActor evaluator;
 };
 
+/// Wiring -> layer: Its neighbours in the chain, and the actors that serve it.
 struct ConnectLayer {
   LayerActor previous;  ///< Empty at the embedding.
   LayerActor next;      ///< Empty at the head.
@@ -53,27 +59,32 @@ struct ConnectLayer {
   BuffersActor buffers;
 };
 
+/// Wiring -> evaluator: Where its lanes come from, and where they go.
 struct ConnectEvaluator {
   RankActor rank;
   BatchActor batch;
   LayerActor first_layer;
 };
 
+/// Wiring -> optimizer: Who asks for updates.
 struct ConnectOptimizer {
   RankActor rank;
 };
 
+/// Wiring -> snapshot: Who asks for copies, and who hears of shards and failures.
 struct ConnectSnapshot {
   RankActor rank;
   ConductorActor conductor;
   IndexActor index;
 };
 
+/// Wiring -> index: The ranks it gives orders to, and the conductor.
 struct ConnectIndex {
   std::vector<RankActor> ranks;
   ConductorActor conductor;
 };
 
+/// Wiring -> reporter: Who hears of a failure.
 struct ConnectReporter {
   ConductorActor conductor;
 };

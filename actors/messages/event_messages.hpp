@@ -8,11 +8,12 @@
 
 #include "actors/messages/float_bits.hpp"
 
-// Events: what ranks report to the conductor, and the conductor to the reporter.
+// What ranks report to the conductor, and the conductor to the reporter, the index and itself.
 namespace train::actors {
 
-/// From every rank; the conductor compares them and passes one on. `step` counts finished steps (1
-/// after the first).
+/// Compute stream of every rank -> conductor -> reporter and index: The update of a step has run.
+/// The conductor compares what the ranks say and passes one message on for all of them. `step`
+/// counts finished steps (1 after the first).
 struct StepFinished {
   std::int64_t step = 0;
   std::int32_t rank = 0;
@@ -30,7 +31,8 @@ struct StepFinished {
   std::vector<std::uint64_t> optimizer_sums = {};
 };
 
-/// From every rank, as StepFinished.
+/// Compute stream of every rank -> conductor -> reporter and index: An evaluation has run. The
+/// conductor compares what the ranks say and passes one message on for all of them.
 struct EvaluationFinished {
   std::int64_t step = 0;
   std::int32_t rank = 0;
@@ -38,7 +40,7 @@ struct EvaluationFinished {
   FloatBits accuracy;
 };
 
-/// Published and recorded.
+/// Index -> conductor -> reporter: A checkpoint is published and recorded.
 struct CheckpointWritten {
   std::int64_t step = 0;
   std::string directory;
@@ -46,41 +48,47 @@ struct CheckpointWritten {
   std::int64_t elapsed_ns = 0;
 };
 
-/// Index -> conductor: whole in the local place, not yet published.
+/// Index -> conductor: With two storage locations, a checkpoint is complete in the nodes' local one
+/// and not yet published.
 struct CheckpointLocal {
   std::int64_t step = 0;
 };
 
-/// Index -> conductor: nothing of the save of `step` is under way any more, whether it was
-/// published or given up; the next one may begin.
+/// Index -> conductor: No work of the save of `step` is under way any more, whether it was
+/// published or given up. The next save may begin.
 struct SaveFinished {
   std::int64_t step = 0;
 };
 
-/// The save failed; training goes on, the checkpoints before it stand.
+/// Disk stream -> snapshot or index -> conductor -> reporter: A shard, its copy, the publication or
+/// the record of a save has failed. Training continues, and the checkpoints before it remain.
 struct CheckpointFailed {
   std::int64_t step = 0;
   std::int32_t rank = -1;  ///< Whose shard; -1: the checkpoint as a whole.
   std::string text;
 };
 
-/// A newer snapshot took the place of one that waited for a save to be over.
+/// Conductor -> reporter and index: A newer snapshot, whose state is finite, has replaced one that
+/// waited for a save to be over.
 struct CheckpointSkipped {
   std::int64_t step = 0;
 };
 
-/// From every rank; all say the same.
+/// Compute stream of every rank -> conductor: The search that FindNonfinite asked for has run. All
+/// ranks say the same.
 struct NonfiniteFound {
   std::int64_t step = 0;
   std::int32_t rank = 0;
   std::string text;  ///< "lane 3, block 1, backward" or "nowhere when computed again".
 };
 
+/// Rank -> conductor: After StopRank, all saves of the rank are finished.
 struct RankStopped {
   std::int32_t rank = 0;
 };
 
-/// A part of the rank failed: the generation is over.
+/// Rank or cluster -> conductor: A part or a stream of the rank has failed, its process has ended,
+/// or it has lost another rank. The generation is over.
 struct RankFailed {
   std::int32_t rank = 0;
   std::string text;  ///< Part, layer, step and what was thrown, one line.
@@ -91,27 +99,30 @@ struct RankFailed {
   bool lost = false;
 };
 
-/// Conductor -> itself: no better cause has come in time.
+/// Conductor -> itself: Sent 0.3 s after a failure that is only the consequence of another. No
+/// report of the cause has come in that time.
 struct ConcludeFailure {};
 
-/// Conductor -> itself: the last save has had its time.
+/// Conductor -> itself: Sent `checkpoint.drain_s` after the last command. Saves that are still
+/// under way are stopped.
 struct DrainOver {};
 
-/// Reporter: it could not write (reported once, ends the run's exit code at 1).
+/// Report stream -> reporter -> conductor: Metrics could not be written. It is sent for the first
+/// failure only, and the run ends with exit code 1.
 struct ReportFailed {
   std::string text;
 };
 
-/// SIGINT or SIGTERM, as a message.
+/// Signal watcher -> conductor: SIGINT, SIGTERM or SIGUSR1 has come.
 struct StopRequested {
   std::int32_t signal = 0;
 };
 
-/// Head -> conductor: nodes that did not take part are back, and the generation is over so that all
-/// ranks start again with theirs.
+/// Head -> conductor: Nodes that did not take part are back, and a snapshot in memory has been
+/// sealed since. The generation ends so that all ranks start again with theirs.
 struct NodesReturned {};
 
-/// Conductor -> whoever waits for the run.
+/// Conductor -> main thread: The run, or this generation of it, is over, and its report is closed.
 struct RunFinished {
   std::int64_t step = 0;
   std::int32_t exit_code = 0;

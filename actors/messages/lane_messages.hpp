@@ -8,96 +8,111 @@
 #include "engine/rank/rank_engine.hpp"
 #include "kernels/device/stream.hpp"
 
-// Inside one rank: lanes on their way through the layer shards, gradients, updates, snapshots.
-// All of it local; a lane travels as its name (purpose, step, lane, slot), never as a tensor.
+// Within one rank: lanes on their way through the layers, gradients, updates, snapshots. A lane
+// travels as its name (purpose, step, lane, slot), never as a tensor.
 namespace train::actors {
 
-/// Rank or evaluator -> batch: read all lanes of one command, in order, as slots become free.
+/// Rank or evaluator -> batch: Read the tokens of all lanes of one command, in order, as slots
+/// become free.
 struct PrepareLanes {
   engine::LanePurpose purpose = engine::LanePurpose::train;
   std::int64_t step = 0;
   std::uint64_t command = 0;
 };
 
-/// Batch -> rank or evaluator: the tokens of a lane are in its slot.
+/// Input stream -> rank or evaluator: The tokens of a lane are in its slot.
 struct LaneReady {
   engine::LaneWork work;
 };
 
-/// Rank or evaluator -> batch: the slot's tokens are no longer needed (a credit).
+/// Rank or evaluator -> batch: The tokens of the slot are no longer needed. This is the batch
+/// actor's credit for the next lane.
 struct BatchSlotFree {
   std::int32_t slot = 0;
 };
 
-/// Along the chain of layer shards; back along it.
+/// Rank or evaluator -> first layer -> ... -> head: Enqueue the forward pass of a lane. Each layer
+/// passes it on when its own kernels are on the stream.
 struct ForwardLane {
   engine::LaneWork work;
 };
+
+/// Head -> ... -> first layer: Enqueue the backward pass of a lane. The head begins when the
+/// forward pass is on the stream.
 struct BackwardLane {
   engine::LaneWork work;
 };
 
-/// End of the chain -> rank or evaluator: every kernel of the lane is on the stream.
+/// First layer, in an evaluation the head -> rank or evaluator: Every kernel of the lane is on the
+/// stream.
 struct LaneEnqueued {
   engine::LaneWork work;
 };
 
-/// Stream -> rank or evaluator: the last kernel of the lane has run.
+/// Compute stream -> rank or evaluator: The last kernel of the lane has run.
 struct LaneFinished {
   engine::LaneWork work;
 };
 
-/// Rank -> the layer shard that reduces a group: this rank has no lane in the sync, and takes part
-/// in its reduction with nothing to add.
+/// Rank -> layer: This rank has no lane in the sync. The layer that reduces the group takes part in
+/// its reduction with nothing to add.
 struct ReduceWithoutLanes {
   std::int64_t step = 0;
   std::uint64_t command = 0;
   std::int32_t sync = 0;
 };
 
-/// Layer shard -> rank: the gradient of the group is reduced and its norms are on the stream.
+/// Layer -> rank: The gradient of the group is reduced, and its norms are on the stream.
 struct GradientReady {
   std::int64_t step = 0;
   std::uint32_t group = 0;
 };
-/// Layer shard -> rank: the optimizer may read the gradient (after GradientReady, or with it).
+
+/// Layer -> rank: The gradient of the group has been broadcast to the replicas of its rows, so the
+/// optimizer may read it. It comes with GradientReady or after it.
 struct GradientSpread {
   std::int64_t step = 0;
   std::uint32_t group = 0;
 };
 
-/// Rank -> optimizer group, and back. The update waits, on its stream, for `copied`: a snapshot
-/// that still reads the weights.
+/// Rank -> optimizer: Loss and norm of the step are on the compute stream: enqueue the update. The
+/// update waits, on its stream, for `copied`: the copy of a snapshot that still reads the weights.
 struct UpdateParameters {
   std::int64_t step = 0;
   kernels::Event copied;
 };
+
+/// Optimizer -> rank: The update is on the compute stream.
 struct UpdateEnqueued {
   std::int64_t step = 0;
 };
 
-/// Rank -> evaluator, and back when every kernel of the evaluation is on the stream.
+/// Rank -> evaluator: Enqueue the lanes of an Evaluate command.
 struct RunEvaluation {
   std::uint64_t sequence = 0;
   std::int64_t step = 0;
 };
+
+/// Evaluator -> rank: Every kernel of the evaluation is on the stream.
 struct EvaluationEnqueued {
   std::uint64_t sequence = 0;
 };
 
-/// Rank -> snapshot (as TakeSnapshot), and back when the copy is on its stream (the weights may not
-/// change before).
+/// Rank -> snapshot: Copy the state, as TakeSnapshot says.
 struct CopyState {
   std::int64_t step = 0;
   std::int64_t replaces = -1;
   bool write_now = false;
 };
+
+/// Snapshot -> rank: The copy is on its stream. The weights may not change before `copied` is
+/// reached.
 struct CopyEnqueued {
   std::int64_t step = 0;
   kernels::Event copied;
 };
 
-/// Stream -> snapshot: the copy in a staging buffer is complete, or none was made.
+/// Copy stream -> snapshot: The copy in a staging buffer is complete, or none was made.
 struct StateCopied {
   std::int64_t step = 0;
   std::int32_t staging = 0;
@@ -105,11 +120,14 @@ struct StateCopied {
   std::string failure;    ///< There was no memory; empty: there was.
 };
 
-/// Rank -> snapshot, and back when nothing is in its memory or on its disk stream any more.
+/// Rank -> snapshot: The last command has come: answer when the saves under way are finished.
 struct DrainSnapshots {};
+
+/// Snapshot -> rank: No state is in its memory any more, and its disk stream is idle.
 struct SnapshotsDrained {};
 
-/// A stream's first failure, data that cannot be used, or another rank that is lost.
+/// Stream or collective -> rank: The first failure of a stream, data that cannot be used, or a peer
+/// whose bytes will not come.
 struct WorkFailed {
   std::string text;
   std::int32_t exit_code = 1;

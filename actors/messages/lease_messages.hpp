@@ -3,49 +3,58 @@
 #include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 
-// Rank-local talk with the buffers actor, which lends gathered weights and gradient leaves.
+// Within one rank: reservations of gathered weights and of gradient buffers, which the buffers
+// actor makes.
 namespace train::actors {
 
-/// Layer shard -> buffers: the unit's weights for one visit of a command. `gather` is the lease
-/// (BufferSchedule), -1 where the weights are resident and only have to be fresh.
+/// Layer -> buffers: A visit of the layer needs the group's weights. `gather` names the buffer
+/// reservation (BufferSchedule); -1: the weights are resident and only have to be up to date.
+/// Answered by WeightsLeased.
 struct LeaseWeights {
   std::uint64_t command = 0;
   std::uint32_t group = 0;
   std::int32_t gather = -1;
 };
-/// The answer: the weights are there, in the order of the compute stream.
+
+/// Buffers -> layer: The weights that LeaseWeights asked for are there, in the order of the compute
+/// stream.
 struct WeightsLeased {};
 
-/// Layer shard -> buffers: memory for the lane's gradient. `leaf` is the lease, -1 where the lane
-/// writes into the group's own partial sums, which the sync before must have sent.
+/// Layer -> buffers: A visit of the layer needs memory for its lane's gradient. `leaf` names the
+/// reservation of a gradient buffer; -1: the lane writes into the group's own partial sums, which
+/// the sync before must have sent. Answered by LeafLeased.
 struct LeaseLeaf {
   std::uint64_t command = 0;
   std::uint32_t group = 0;
   std::int32_t sync = 0;
   std::int32_t leaf = -1;
 };
+
+/// Buffers -> layer: The memory that LeaseLeaf asked for may be written, in the order of the
+/// compute stream.
 struct LeafLeased {};
 
-/// Layer shard -> buffers: all kernels of the visit are on the compute stream.
+/// Layer -> buffers: All kernels of the visit are on the compute stream, so its reservations may
+/// end.
 struct VisitEnqueued {
   std::uint64_t command = 0;
   std::uint32_t visit = 0;
 };
 
-/// Collective -> buffers: the group's gradient of this sync has been copied out: its leaf, or its
-/// own partial sums, may be written again.
+/// Collective -> buffers: The group's gradient of this sync has been copied out. Its gradient
+/// buffer, or the group's own partial sums, may be written again.
 struct GradientPacked {
   std::uint64_t command = 0;
   std::uint32_t group = 0;
   std::int32_t sync = 0;
 };
 
-/// Rank -> buffers: the updates of this step are on the compute stream.
+/// Rank -> buffers: The updates of this step are on the compute stream: all-gather the new rows.
 struct RefreshWeights {
   std::uint64_t command = 0;
 };
 
-/// Compute stream -> buffers: all work of earlier commands has run, so weights may be sent.
+/// Compute stream -> buffers: All work of earlier commands has run, so weights may be sent.
 struct WeightsSettled {
   std::uint64_t command = 0;
 };

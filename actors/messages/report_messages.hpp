@@ -2,11 +2,13 @@
 
 #include <caf/allowed_unsafe_message_type.hpp>
 
-// Between conductor and reporter.
+// The end of the report.
 namespace train::actors {
 
-/// Conductor -> reporter, and back when everything is written.
+/// Conductor -> reporter: The run is over: write what is left.
 struct CloseReport {};
+
+/// Report stream -> conductor: Everything is written.
 struct ReportDrained {};
 
 }  // namespace train::actors

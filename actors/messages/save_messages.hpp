@@ -9,10 +9,11 @@
 #include "actors/messages/event_messages.hpp"
 
 // A save on its way, between the index and the snapshot actor of every rank. Orders go through the
-// rank, which passes them on; they cross processes.
+// rank, which passes them on.
 namespace train::actors {
 
-/// Snapshot -> index: the rank's rows are durable in the checkpoint under construction.
+/// Disk stream -> snapshot -> index: The rank's rows are durable in the checkpoint under
+/// construction.
 struct ShardWritten {
   std::int64_t step = 0;
   std::int32_t rank = 0;
@@ -29,21 +30,23 @@ enum class ShardTask : std::uint8_t {
   discard,  ///< Given up: remove what has no name yet in the local place.
 };
 
-/// Index -> rank -> snapshot; answered by ShardDone, or by CheckpointFailed.
+/// Index -> every rank -> snapshot: With two storage locations, what the ranks do next with their
+/// shards. It is sent when all ranks have done the task before, and answered by ShardDone or
+/// CheckpointFailed.
 struct ShardOrder {
   std::int64_t step = 0;
   ShardTask task = ShardTask::seal;
   std::string manifest;  ///< seal: its text.
 };
 
-/// Snapshot -> index: the rank has done what a ShardOrder told it.
+/// Disk stream -> snapshot -> index: The rank has done the task of a ShardOrder.
 struct ShardDone {
   std::int64_t step = 0;
   std::int32_t rank = 0;
   ShardTask task = ShardTask::seal;
 };
 
-/// Disk stream -> index: its own work for the save of `step` is done, or failed.
+/// Disk stream -> index: The launcher's own part of the save of `step` is done, or has failed.
 struct SaveWorkDone {
   std::int64_t step = 0;
   std::string failure;                       ///< Empty: all is well.
@@ -51,10 +54,12 @@ struct SaveWorkDone {
   std::optional<CheckpointWritten> written;  ///< Of the publication.
 };
 
-/// Disk stream -> index: the journal has been written as far as it was handed over.
+/// Disk stream -> index: The steps, evaluations and events that were handed over are in the
+/// journal. The next batch of them may follow.
 struct JournalWritten {};
 
-/// Snapshot -> itself, later: if nothing has been copied since, its memory is given back.
+/// Snapshot -> itself: Sent later. If nothing has been copied since, the memory of the staging
+/// buffers is given back.
 struct ReleaseStaging {
   std::uint64_t copies = 0;  ///< Made until then.
 };

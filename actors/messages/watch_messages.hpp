@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
-// What the watchdog of a rank tells the head. Crosses processes: integers and short texts, of a
-// bounded number. Ages are of the sender's clock when it looked: clocks of nodes differ.
+// What the watchdog of a rank tells the head: integers and short texts, of a bounded number. Ages
+// are of the sender's clock when it looked, as clocks of nodes differ.
 namespace train::actors {
 
-/// A parked actor.
+/// Part of RankObserved: A parked actor.
 struct ObservedWait {
   std::string who = {};
   std::string what = {};
   std::int64_t age_ns = 0;
 };
 
-/// A stream that has work.
+/// Part of RankObserved: A stream that has work.
 struct ObservedStream {
   std::string name = {};
   std::string doing = {};  ///< "block 3 (backward) of step 12, lane 0".
@@ -26,7 +26,8 @@ struct ObservedStream {
   bool waits = false;  ///< Only for another stream.
 };
 
-/// How far a rank is in one channel; of ranks that are further, what they wait for comes later.
+/// Part of RankObserved: How far a rank is in one channel. For a rank that is further than the
+/// others, what it waits for is still to come.
 struct ObservedChannel {
   std::int32_t channel = 0;   ///< engine::Channel.
   std::uint64_t command = 0;  ///< Sequence; where nothing is due, of the next command.
@@ -37,14 +38,14 @@ struct ObservedChannel {
   std::vector<std::int32_t> from = {};  ///< Ranks that its bytes come from.
 };
 
-/// Credits of one kind, or the messages in a mailbox (no limit: -1).
+/// Part of RankObserved: Credits of one kind, or the messages in a mailbox (no limit: -1).
 struct ObservedQueue {
   std::string what = {};
   std::int64_t length = 0;
   std::int64_t limit = -1;
 };
 
-/// Watchdog of a rank -> observer, about once a second: where the rank is. The next one is sent
+/// Watchdog of a rank -> observer: How far the rank is, about once a second. The next one is sent
 /// when this one has been answered by ObservationTaken.
 struct RankObserved {
   std::int32_t rank = 0;
@@ -62,17 +63,19 @@ struct RankObserved {
   std::vector<ObservedQueue> credits = {};
   std::vector<ObservedQueue> mailboxes = {};  ///< Those with messages.
 };
+
+/// Observer -> watchdog of a rank: The RankObserved that it answers has been read.
 struct ObservationTaken {};
 
-/// Watchdog or observer -> itself: look again.
+/// Watchdog or observer -> itself: Look again. Sent once a second.
 struct CheckStalls {};
 
-/// Conductor -> observer: a rank is lost; if there was a stall before, say it now.
+/// Conductor -> observer: A rank is lost. If there was a stall before, the observer reports it now.
 struct RankLost {
   std::int32_t rank = 0;
 };
 
-/// Status stream -> observer: the status is written, or could not be (text).
+/// Status stream -> observer: The status file is written, or could not be. The next one may follow.
 struct StatusWritten {
   std::string failure = {};
 };

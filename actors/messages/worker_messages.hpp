@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-// What a rank in a process of its own is told, and says when it is ready. Crosses processes.
+// What a rank in a process of its own is told, and what it says until it is ready.
 namespace train::actors {
 
-/// Head -> worker, the answer to JoinCluster: the run, from where it starts, whom to report to.
+/// Cluster -> worker: The answer to JoinCluster: the run, the state it starts from, and the actors
+/// it reports to.
 struct Assignment {
   std::uint32_t generation = 0;
   std::string config_text;        ///< Resolved, as TOML.
@@ -29,14 +30,15 @@ struct Assignment {
   caf::strong_actor_ptr observer;
 };
 
-/// Launcher -> its cluster: from here on it takes workers in, each with this assignment.
+/// Launcher -> cluster: From here on the cluster admits workers, each with this assignment.
 struct OpenCluster {
   Assignment assignment;
   std::int64_t ranks = 1;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() of those ranks.
 };
 
-/// Worker -> head: state restored, connected to all ranks; waits for commands.
+/// Worker -> cluster: The worker has restored its state and is connected to all ranks. It waits for
+/// commands.
 struct WorkerReady {
   std::int32_t rank = 0;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() as the worker derives it.
@@ -45,7 +47,7 @@ struct WorkerReady {
   caf::strong_actor_ptr process;  ///< Takes GoAway.
 };
 
-/// Worker -> head: it cannot take part.
+/// Worker -> cluster: The worker cannot take part.
 struct WorkerFailed {
   std::int32_t rank = 0;
   std::string text;
@@ -54,11 +56,14 @@ struct WorkerFailed {
   bool lost = false;   ///< It lost another rank that it was or has been connected with.
 };
 
-/// Cluster -> the thread that waits for it.
+/// Cluster -> main thread: All workers are ready.
 struct ClusterReady {
   std::vector<caf::strong_actor_ptr> ranks;      ///< By rank.
   std::vector<caf::strong_actor_ptr> processes;  ///< By rank.
 };
+
+/// Cluster -> main thread: A worker cannot become ready, so the generation is over before its first
+/// command.
 struct ClusterFailed {
   std::string text;
   std::int32_t exit_code = 1;

@@ -111,6 +111,26 @@ Findings check_words(const SourceTree& tree) {
   return findings;
 }
 
+// Documents say what the field says, not what this project once called it; names of code, in
+// backquotes, are another matter.
+Findings check_document_words(const SourceTree& tree) {
+  static const std::regex kCode("`[^`]*`");
+  static const std::regex kPrivate(
+      "\\b(played|on loan|leas(e|es|ed)|poison(s|ed)?|knock(s|ed)?|stranger|to the bit|the mend|"
+      "(go|goes|gone) on from)\\b");
+  Findings findings;
+  for (const SourceFile& file : tree) {
+    for (std::size_t i = 0; file.path.ends_with(".md") && i < file.lines.size(); ++i) {
+      std::smatch match;
+      const std::string line = std::regex_replace(file.lines[i], kCode, "");
+      if (std::regex_search(line, match, kPrivate)) {
+        findings.push_back(finding(file, i, fmt::format("\"{}\" is a private word", match.str())));
+      }
+    }
+  }
+  return findings;
+}
+
 const SourceTree& repository() {
   static const SourceTree kTree = load_tree(ACTORTRAIN_SOURCE_DIR);
   return kTree;
@@ -146,6 +166,12 @@ std::string repeated(const std::string& text, std::size_t count) {
     out += text;
   }
   return out;
+}
+
+TEST_CASE("size: documents use the words of the field", "[tidy][size]") {
+  const Findings findings = check_document_words(repository());
+  INFO(joined(findings));
+  CHECK(findings.empty());
 }
 
 TEST_CASE("size: long lines and files are found", "[tidy][size]") {
@@ -190,6 +216,14 @@ TEST_CASE("size: banned words are found in any file", "[tidy][size]") {
   CHECK(check_words({make_file("a.md", std::string("TO") + "DO: more\n")}).size() == 1);
   CHECK(check_words({make_file("a.cpp", std::string("// FIX") + "ME\n")}).size() == 1);
   CHECK(check_words({make_file("a.cpp", "// to do lists\n")}).empty());
+}
+
+TEST_CASE("size: private words are found in documents alone", "[tidy][size]") {
+  CHECK(check_document_words({make_file("a.md", "resumes to the bit\n")}) ==
+        Findings{"a.md:1: \"to the bit\" is a private word"});
+  CHECK(
+      check_document_words({make_file("a.md", "the message `lease`, in release mode\n")}).empty());
+  CHECK(check_document_words({make_file("a.cpp", "// poisoned\n")}).empty());
 }
 
 }  // namespace

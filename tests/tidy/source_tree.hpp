@@ -29,7 +29,7 @@ using Findings = std::vector<std::string>;
 /// A file from literal text, to prove that a rule can fail.
 [[nodiscard]] SourceFile make_file(std::string path, std::string_view text);
 
-/// "engine/base" or the first component of the path; "" for files of the root.
+/// The first component of the path: "engine"; "" for files of the root.
 [[nodiscard]] std::string folder_of(std::string_view path);
 
 /// "path:line: what"; lines count from 1.
