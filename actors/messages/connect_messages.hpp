@@ -28,6 +28,7 @@ struct ConnectRank {
   SnapshotActor snapshot;
   CollectiveActor collective;
   BuffersActor buffers;
+  NamedActors parts;  ///< All of them but the conductor: the rank fails when one ends.
 };
 
 struct ConnectCollective {

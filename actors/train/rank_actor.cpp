@@ -75,19 +75,9 @@ struct Rank {
 
 void Rank::connect(const ConnectRank& peers) const {
   state().peers = peers;
-  const auto supervise = [this](const auto& part, std::string what) {
+  for (const auto& [name, part] : peers.parts) {
     self->monitor(part);
-    state().parts.emplace(part.address(), std::move(what));
-  };
-  supervise(peers.batch, "batch");
-  supervise(peers.evaluator, "evaluator");
-  supervise(peers.snapshot, "snapshot");
-  supervise(peers.collective, "collective");
-  supervise(peers.buffers, "buffers");
-  supervise(peers.decay, "optimizer group decay");
-  supervise(peers.no_decay, "optimizer group no_decay");
-  for (std::size_t unit = 0; unit < peers.layers.size(); ++unit) {
-    supervise(peers.layers[unit], context->engine->unit_name(unit));
+    state().parts.emplace(part.address(), name);
   }
 }
 
