@@ -2,6 +2,9 @@
 
 #include <caf/actor.hpp>
 #include <caf/typed_actor.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 // The typed handle of every actor: what each of them understands. Messages are only declared here;
 // who handles one includes its header.
@@ -145,5 +148,8 @@ using WatchdogActor = Accepts<CheckStalls>;
 using ObserverActor = caf::typed_actor<caf::replies_to<RankObserved>::with<ObservationTaken>,
                                        caf::reacts_to<CheckStalls>, caf::reacts_to<RankLost>,
                                        caf::reacts_to<StatusWritten>>;
+
+/// Actors by what they are called in the text of a failure and in the watchdog's report.
+using NamedActors = std::vector<std::pair<std::string, caf::actor>>;
 
 }  // namespace train::actors

@@ -22,18 +22,30 @@ void keep(std::vector<caf::actor>& all, const Handle& handle) {
   all.push_back(caf::actor_cast<caf::actor>(handle));
 }
 
+template <class Handle>
+Handle add(NamedActors& parts, std::string name, const Handle& actor) {
+  parts.emplace_back(std::move(name), caf::actor_cast<caf::actor>(actor));
+  return actor;
+}
+
+/// The actors of a rank but itself. An actor's line here spawns it and names it; by that name it is
+/// supervised, watched and stopped.
 ConnectRank spawn_parts(caf::actor_system& system, const RankParts& parts) {
   const RankContext& context = parts.context;
   ConnectRank rank;
-  rank.batch = spawn_batch(system, context);
-  rank.evaluator = spawn_evaluator(system, context);
-  rank.collective = spawn_collective(system, context);
-  rank.buffers = spawn_buffers(system, context);
-  rank.snapshot = spawn_snapshot(system, context, parts.shards);
-  rank.decay = spawn_optimizer(system, context, engine::ParameterGroup::decay);
-  rank.no_decay = spawn_optimizer(system, context, engine::ParameterGroup::no_decay);
+  NamedActors& all = rank.parts;
+  rank.batch = add(all, "batch", spawn_batch(system, context));
+  rank.evaluator = add(all, "evaluator", spawn_evaluator(system, context));
+  rank.collective = add(all, "collective", spawn_collective(system, context));
+  rank.buffers = add(all, "buffers", spawn_buffers(system, context));
+  rank.snapshot = add(all, "snapshot", spawn_snapshot(system, context, parts.shards));
+  rank.decay = add(all, "optimizer group decay",
+                   spawn_optimizer(system, context, engine::ParameterGroup::decay));
+  rank.no_decay = add(all, "optimizer group no_decay",
+                      spawn_optimizer(system, context, engine::ParameterGroup::no_decay));
   for (std::size_t unit = 0; unit < context->engine->unit_count(); ++unit) {
-    rank.layers.push_back(spawn_layer(system, context, unit));
+    rank.layers.push_back(
+        add(all, context->engine->unit_name(unit), spawn_layer(system, context, unit)));
   }
   return rank;
 }
@@ -62,26 +74,6 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
   caf::anon_send(parts.no_decay, ConnectOptimizer{rank});
 }
 
-NamedActors name_parts(const RankActor& rank, const ConnectRank& peers,
-                       const engine::RankEngine& engine) {
-  NamedActors parts;
-  const auto add = [&parts](std::string name, const auto& actor) {
-    parts.emplace_back(std::move(name), caf::actor_cast<caf::actor>(actor));
-  };
-  add("rank", rank);
-  add("batch", peers.batch);
-  add("evaluator", peers.evaluator);
-  add("collective", peers.collective);
-  add("buffers", peers.buffers);
-  add("snapshot", peers.snapshot);
-  add("optimizer group decay", peers.decay);
-  add("optimizer group no_decay", peers.no_decay);
-  for (std::size_t unit = 0; unit < peers.layers.size(); ++unit) {
-    add(engine.unit_name(unit), peers.layers[unit]);
-  }
-  return parts;
-}
-
 }  // namespace
 
 RankActors start_rank(caf::actor_system& system, const RankParts& parts, const RankHead& head) {
@@ -93,31 +85,20 @@ RankActors start_rank(caf::actor_system& system, const RankParts& parts, const R
   actors.rank = spawn_rank(system, parts.context, parts.reporting);
   ConnectRank peers = spawn_parts(system, parts);
   peers.conductor = head.conductor;
+  keep(actors.all, actors.rank);  // before its parts: their ordered end is no failure to it then
   // Last of all: from here on the board's lines are fixed, and the watchdog may read them.
-  WatchdogActor watchdog;
   if (head.observer) {
-    watchdog = spawn_watchdog(system, parts.context, head.observer,
-                              name_parts(actors.rank, peers, *parts.context->engine));
+    NamedActors watched = {{"rank", actors.all.front()}};
+    watched.insert(watched.end(), peers.parts.begin(), peers.parts.end());
+    keep(actors.all, spawn_watchdog(system, parts.context, head.observer, std::move(watched)));
+  }
+  for (const auto& [name, part] : peers.parts) {
+    actors.all.push_back(part);
   }
 
   connect_parts(peers, actors.rank);
   caf::anon_send(peers.snapshot, ConnectSnapshot{actors.rank, head.conductor, head.index});
   caf::anon_send(actors.rank, peers);
-
-  keep(actors.all, actors.rank);  // before its parts: their ordered end is no failure to it then
-  if (watchdog) {
-    keep(actors.all, watchdog);
-  }
-  keep(actors.all, peers.batch);
-  keep(actors.all, peers.evaluator);
-  keep(actors.all, peers.collective);
-  keep(actors.all, peers.buffers);
-  keep(actors.all, peers.snapshot);
-  keep(actors.all, peers.decay);
-  keep(actors.all, peers.no_decay);
-  for (const LayerActor& layer : peers.layers) {
-    keep(actors.all, layer);
-  }
   return actors;
 }
 

@@ -22,7 +22,7 @@ using engine::CollectiveKind;
 using engine::MemoryPlan;
 using engine::ShardGroup;
 using engine::ShardPlan;
-using EngineOptions = engine::RankEngine::Options;
+using EngineOptions = engine::RankOptions;
 using Row = std::vector<std::string>;
 
 constexpr std::int64_t kRanksShown = 8;      // with a number each

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_layout.hpp"
 
 namespace train::cli {
 

@@ -8,7 +8,7 @@
 #include "base/result.hpp"
 #include "checkpoint/reader.hpp"
 #include "configs/run_config.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/rank_options.hpp"
 #include "kernels/device/buffer.hpp"
 
 namespace train::cli {
@@ -16,7 +16,7 @@ namespace train::cli {
 /// Weights of a committed checkpoint, and what they belong to.
 struct TrainedModel {
   configs::RunConfig config;
-  engine::RankEngine::Options options;
+  engine::RankOptions options;
   std::vector<kernels::Buffer> units;  ///< Flat fp32 weights of each unit.
   std::int64_t step = 0;
 

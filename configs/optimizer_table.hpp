@@ -1,21 +1,14 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string_view>
-#include <variant>
 
 #include "configs/field_table.hpp"
+#include "configs/optimizer_list.hpp"
 #include "configs/run_config.hpp"
 #include "configs/validate_config.hpp"
 
 namespace train::configs {
-
-/// One key of [optimizer] and its default with one optimizer.
-struct OptimizerKey {
-  std::string_view name;
-  std::variant<double, std::int64_t, bool, std::string_view> value;
-};
 
 /// One optimizer as a run file sees it; besides these keys it has optimizer.name.
 struct OptimizerEntry {
@@ -23,10 +16,11 @@ struct OptimizerEntry {
   std::span<const OptimizerKey> keys;
 };
 
-/// All optimizers, joined by '|'.
+/// The names of optimizer_list.hpp, joined by '|'.
+#define TRAIN_OPTIMIZER_NAME(identifier, name, keys) "|" name
 inline constexpr std::string_view kOptimizerNames =
-    "adamw|adamw-decaying-wd|adana|dana-mk4|dana-star|dana-star-mk4|ademamix|ademamix-decaying-wd|"
-    "muon|d-muon";
+    std::string_view(TRAIN_OPTIMIZERS(TRAIN_OPTIMIZER_NAME)).substr(1);
+#undef TRAIN_OPTIMIZER_NAME
 
 [[nodiscard]] std::span<const OptimizerEntry> all_optimizers();
 

@@ -2,67 +2,22 @@
 
 #include <string>
 
-#include "kernels/activation/activation.hpp"
-#include "kernels/activation/elementwise.hpp"
-#include "kernels/attention/attention.hpp"
-#include "kernels/attention/rope.hpp"
-#include "kernels/convert.hpp"
 #include "kernels/device/device.hpp"
-#include "kernels/embedding/embedding.hpp"
-#include "kernels/gemm/matmul.hpp"
-#include "kernels/head/head_loss.hpp"
-#include "kernels/norm/norm.hpp"
-#include "kernels/optimizer/adamw.hpp"
-#include "kernels/optimizer/ademamix.hpp"
-#include "kernels/optimizer/dana.hpp"
-#include "kernels/optimizer/global_norm.hpp"
-#include "kernels/optimizer/muon.hpp"
+#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 
-/// The list of all kernels of one kind of device. Every kernel only enqueues on its stream and
-/// returns; the params are copied, the memory they point to must live until the stream has passed.
-/// Every kernel is deterministic, and its bits do not depend on the number of threads.
+/// All kernels of one kind of device (kernel_list.hpp). Every kernel only enqueues on its stream
+/// and returns; the params are copied, the memory they point to must live until the stream has
+/// passed. Every kernel is deterministic, and its bits do not depend on the number of threads.
 struct KernelTable {
   const char* name;
   const Device* device;         ///< What they run on.
   std::string (*kernel_set)();  ///< What decides their bits, by name; recorded in every manifest.
 
-  void (*matmul)(Stream&, const MatmulParams&);
-  void (*embedding_forward)(Stream&, const EmbeddingForwardParams&);
-  void (*embedding_backward)(Stream&, const EmbeddingBackwardParams&);
-  void (*norm_forward)(Stream&, const NormForwardParams&);
-  void (*norm_backward)(Stream&, const NormBackwardParams&);
-  void (*rope_table)(Stream&, const RopeTableParams&);
-  void (*rope_apply)(Stream&, const RopeParams&);
-  void (*attention_forward)(Stream&, const AttentionForwardParams&);
-  void (*attention_backward)(Stream&, const AttentionBackwardParams&);
-  void (*gelu_forward)(Stream&, const GeluForwardParams&);
-  void (*gelu_backward)(Stream&, const GeluBackwardParams&);
-  void (*swiglu_forward)(Stream&, const SwigluForwardParams&);
-  void (*swiglu_backward)(Stream&, const SwigluBackwardParams&);
-  void (*sigmoid_gate_forward)(Stream&, const SigmoidGateForwardParams&);
-  void (*sigmoid_gate_backward)(Stream&, const SigmoidGateBackwardParams&);
-  void (*head_loss)(Stream&, const HeadLossParams&);
-  void (*residual_add)(Stream&, const ResidualAddParams&);
-  void (*tree_add)(Stream&, const TreeAddParams&);
-  void (*scale_add)(Stream&, const ScaleAddParams&);
-  void (*mask_sign)(Stream&, const MaskSignParams&);
-  void (*pack_bf16)(Stream&, const PackBf16Params&);
-  void (*unpack_bf16)(Stream&, const UnpackBf16Params&);
-  void (*fill)(Stream&, const FillParams&);
-  void (*copy)(Stream&, const CopyParams&);
-  void (*count_nonfinite)(Stream&, const CountNonfiniteParams&);
-  void (*row_square_sums)(Stream&, const RowSquareSumsParams&);
-  void (*tree_sum)(Stream&, const TreeSumParams&);
-  void (*clip_scale)(Stream&, const ClipScaleParams&);
-  void (*adamw_update)(Stream&, const AdamwParams&);
-  void (*ademamix_update)(Stream&, const AdemamixParams&);
-  void (*dana_update)(Stream&, const DanaParams&);
-  void (*muon_momentum)(Stream&, const MuonMomentumParams&);
-  void (*muon_normalise)(Stream&, const MuonNormaliseParams&);
-  void (*blend_bf16)(Stream&, const BlendBf16Params&);
-  void (*muon_apply)(Stream&, const MuonApplyParams&);
+#define TRAIN_KERNEL_MEMBER(name, Params) void (*name)(Stream&, const Params&);
+  TRAIN_KERNELS(TRAIN_KERNEL_MEMBER)
+#undef TRAIN_KERNEL_MEMBER
 };
 
 /// Always there: the fallback without a GPU, the oracle with one.

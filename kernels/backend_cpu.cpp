@@ -58,45 +58,12 @@ double best_gemm_flops(int threads, double seconds) {
 }  // namespace
 
 const KernelTable& cpu_backend() {
-  static const KernelTable table{
-      .name = "cpu",
-      .device = &cpu_device(),
-      .kernel_set = kernel_set,
-      .matmul = cpu::matmul,
-      .embedding_forward = cpu::embedding_forward,
-      .embedding_backward = cpu::embedding_backward,
-      .norm_forward = cpu::norm_forward,
-      .norm_backward = cpu::norm_backward,
-      .rope_table = cpu::rope_table,
-      .rope_apply = cpu::rope_apply,
-      .attention_forward = cpu::attention_forward,
-      .attention_backward = cpu::attention_backward,
-      .gelu_forward = cpu::gelu_forward,
-      .gelu_backward = cpu::gelu_backward,
-      .swiglu_forward = cpu::swiglu_forward,
-      .swiglu_backward = cpu::swiglu_backward,
-      .sigmoid_gate_forward = cpu::sigmoid_gate_forward,
-      .sigmoid_gate_backward = cpu::sigmoid_gate_backward,
-      .head_loss = cpu::head_loss,
-      .residual_add = cpu::residual_add,
-      .tree_add = cpu::tree_add,
-      .scale_add = cpu::scale_add,
-      .mask_sign = cpu::mask_sign,
-      .pack_bf16 = cpu::pack_bf16,
-      .unpack_bf16 = cpu::unpack_bf16,
-      .fill = cpu::fill,
-      .copy = cpu::copy,
-      .count_nonfinite = cpu::count_nonfinite,
-      .row_square_sums = cpu::row_square_sums,
-      .tree_sum = cpu::tree_sum,
-      .clip_scale = cpu::clip_scale,
-      .adamw_update = cpu::adamw_update,
-      .ademamix_update = cpu::ademamix_update,
-      .dana_update = cpu::dana_update,
-      .muon_momentum = cpu::muon_momentum,
-      .muon_normalise = cpu::muon_normalise,
-      .blend_bf16 = cpu::blend_bf16,
-      .muon_apply = cpu::muon_apply,
+  static const KernelTable table{.name = "cpu",
+                                 .device = &cpu_device(),
+                                 .kernel_set = kernel_set,
+#define TRAIN_KERNEL_OF_CPU(name, Params) .name = cpu::name,
+                                 TRAIN_KERNELS(TRAIN_KERNEL_OF_CPU)
+#undef TRAIN_KERNEL_OF_CPU
   };
   return table;
 }

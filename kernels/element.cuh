@@ -63,10 +63,4 @@ void for_element_type(DType dtype, const With& with) {
   }
 }
 
-/// launch_each() of a body for the type of the elements, which is made of `params`.
-template <template <class> class Body, class Params>
-void launch_typed_each(CudaStream& stream, std::int64_t count, const Params& params) {
-  for_element_type(params.dtype, [&]<class T>() { launch_each(stream, count, Body<T>{params}); });
-}
-
 }  // namespace train::kernels::cuda

@@ -201,10 +201,10 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
   if (!manifest) {
     return manifest.error();
   }
-  engine::HostState state(engine.device(), engine.state_views());
+  engine::HostState state(engine.device(), engine.state().views());
   TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views()));
   state.store();
-  engine.settle_restored();
+  engine.state().settle_restored();
   return {};
 }
 

@@ -49,7 +49,7 @@ int node_threads(const configs::RunConfig& config) {
   return std::min(all, resolve_threads(0));
 }
 
-std::vector<std::string> unit_names(const engine::RankEngine::Options& options) {
+std::vector<std::string> unit_names(const engine::RankOptions& options) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
   std::vector<std::string> names;
@@ -148,7 +148,7 @@ Status find_start_again(PreparedRun& run, std::int64_t reported,
 }
 
 Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
-  const engine::RankEngine::Options& options = run.plan.engine;
+  const engine::RankOptions& options = run.plan.engine;
   return RunReport::open(
       {.directory = run.directory.root,
        .first_step = run.first_step(),

@@ -56,29 +56,28 @@ int resolve_threads(std::int64_t requested) {
   return std::max(1, CPU_COUNT(&allowed));
 }
 
-Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& config,
-                                                   std::int64_t dataset_vocab) {
+Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
+                                           std::int64_t dataset_vocab) {
   const auto shape = engine::resolve_shape(config.model, dataset_vocab);
   if (!shape) {
     return shape.error();
   }
-  return engine::RankEngine::Options{
-      .shape = *shape,
-      .init = {.seed = config.run.seed,
-               .scheme = init_scheme(config.model.init_scheme),
-               .init_std = config.model.init_std},
-      .batch = config.batch,
-      .optimizer = config.optimizer,
-      .schedule = config.schedule,
-      .parallel = config.parallel,
-      .precision = config.precision,
-      .memory = config.memory,
-      .train = config.train,
-      .seq_len = config.data.sequence_length,
-      .total_steps = config.run.steps,
-      .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
-      .diagnostics_interval = config.run.log_interval_steps,
-      .knows_bf16 = engine::knows_bf16(config.runtime.device)};
+  return engine::RankOptions{.shape = *shape,
+                             .init = {.seed = config.run.seed,
+                                      .scheme = init_scheme(config.model.init_scheme),
+                                      .init_std = config.model.init_std},
+                             .batch = config.batch,
+                             .optimizer = config.optimizer,
+                             .schedule = config.schedule,
+                             .parallel = config.parallel,
+                             .precision = config.precision,
+                             .memory = config.memory,
+                             .train = config.train,
+                             .seq_len = config.data.sequence_length,
+                             .total_steps = config.run.steps,
+                             .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
+                             .diagnostics_interval = config.run.log_interval_steps,
+                             .knows_bf16 = engine::knows_bf16(config.runtime.device)};
 }
 
 Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,

@@ -6,7 +6,7 @@
 
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/rank_options.hpp"
 #include "storage/tokens/dstar_order.hpp"
 #include "storage/tokens/token_dataset.hpp"
 
@@ -15,7 +15,7 @@ namespace train::actors {
 /// Everything a run needs to know before memory is allocated or a directory is touched.
 struct RunPlan {
   configs::RunConfig config;  ///< With every dimension of the model written out.
-  engine::RankEngine::Options engine;
+  engine::RankOptions engine;
   storage::TokenDataset dataset;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
   /// The run began on several nodes. A rank that is the only one left is then still a process of
@@ -40,8 +40,8 @@ struct RunPlan {
 [[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
 
 /// The engine's options of a configuration, for a vocabulary of `dataset_vocab` (0: unknown).
-[[nodiscard]] Result<engine::RankEngine::Options> engine_options(const configs::RunConfig& config,
-                                                                 std::int64_t dataset_vocab);
+[[nodiscard]] Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
+                                                         std::int64_t dataset_vocab);
 
 /// Compute threads: `requested`, or all cores this process may use.
 [[nodiscard]] int resolve_threads(std::int64_t requested);

@@ -30,6 +30,7 @@ struct ConnectRank {
   SnapshotActor snapshot;
   CollectiveActor collective;
   BuffersActor buffers;
+  NamedActors parts;  ///< All of them but the conductor: the rank fails when one ends.
 };
 
 /// Wiring -> collective: Who hears of a failure, and of gradients that are packed.

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/lane_work.hpp"
 #include "kernels/device/stream.hpp"
 
 // Within one rank: lanes on their way through the layers, gradients, updates, snapshots. A lane

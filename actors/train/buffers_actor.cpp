@@ -138,7 +138,8 @@ void Buffers::proceed() const {
     return;
   }
   for (const std::int32_t gather : state().book->take_ended()) {
-    context->engine->keep_for_backward(*context->compute, state().commands.front().kind, gather);
+    context->engine->gathered().keep_for_backward(*context->compute, state().commands.front().kind,
+                                                  gather);
   }
   start_gathers();
   state().gathers->in_use(state().book->gathers_out());

@@ -157,11 +157,11 @@ void Collective::start(engine::Channel which) const {
 }
 
 void Collective::pack(Operation& operation) const {
-  const bool at_once = context->engine->packed_already(operation.op);
+  const bool at_once = context->engine->exchanges().packed_already(operation.op);
   kernels::Stream& stream = stream_of(operation.op);
   operation.written.wait_on(stream);
   mark(stream, "pack", operation);
-  context->engine->pack(stream, operation.op);
+  context->engine->exchanges().pack(stream, operation.op);
   operation.progress = at_once ? Progress::packed : Progress::packing;
   if (!at_once) {
     stream.notify([me = caf::actor_cast<CollectiveActor>(self), identity = operation.identity] {
@@ -198,7 +198,7 @@ void Collective::move(engine::Channel which) const {
     }
     operation.progress = Progress::moving;
     engine::Collectives& transport = *context->transports[static_cast<std::size_t>(which)];
-    engine::Transfer transfer = context->engine->transfer(operation.op);
+    engine::Transfer transfer = context->engine->exchanges().transfer(operation.op);
     operation.from = senders_of(transfer, context->rank);
     if (context->trace) {
       operation.begin_ns = steady_now_ns();
@@ -232,7 +232,7 @@ void Collective::moved(const BytesMoved& message) const {
   operations.pop_front();
   kernels::Stream& stream = stream_of(operation.op);
   mark(stream, "unpack", operation);
-  context->engine->unpack(stream, operation.op);
+  context->engine->exchanges().unpack(stream, operation.op);
   stream.notify([me = caf::actor_cast<CollectiveActor>(self), which = message.identity.channel,
                  slot = message.identity.index % engine::kStagingSlots] {
     caf::anon_send(me, OperationUnpacked{which, slot});

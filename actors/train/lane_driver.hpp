@@ -4,7 +4,7 @@
 #include <deque>
 #include <optional>
 
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/lane_work.hpp"
 
 namespace train::actors {
 

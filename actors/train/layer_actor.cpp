@@ -25,18 +25,6 @@ using engine::CollectiveKind;
 using engine::LanePurpose;
 using engine::LaneWork;
 
-engine::CommandKind command_of(LanePurpose purpose) {
-  switch (purpose) {
-    case LanePurpose::train:
-      return engine::CommandKind::train_step;
-    case LanePurpose::evaluate:
-      return engine::CommandKind::evaluate;
-    case LanePurpose::probe:
-      return engine::CommandKind::diagnose;
-  }
-  return engine::CommandKind::stop;
-}
-
 /// The handlers' work, as functions of (self, context, unit).
 struct Layer {
   LayerSelf self;
@@ -125,7 +113,7 @@ void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
   const engine::UnitPlace place{.gather = schedule.gather_of(visit),
                                 .leaf = writes_gradient ? schedule.leaf_of(leaf_visit) : -1};
   const auto enqueue = [layer = *this, work, visit, place] {
-    layer.context->engine->forward(*layer.context->compute, layer.unit, work, place);
+    layer.context->engine->lanes().forward(*layer.context->compute, layer.unit, work, place);
     layer.report_visit(work, visit);
     if (layer.peers().next) {
       layer.self->send(layer.peers().next, ForwardLane{work});
@@ -154,7 +142,7 @@ void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
   const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
   const engine::UnitPlace place{.gather = schedule.gather_of(visit),
                                 .leaf = schedule.leaf_of(visit)};
-  context->engine->backward(*context->compute, unit, work, place);
+  context->engine->lanes().backward(*context->compute, unit, work, place);
   report_visit(work, visit);
   if (peers().previous) {
     self->send(peers().previous, BackwardLane{work});
@@ -199,7 +187,7 @@ void Layer::reduce(std::int64_t step, std::uint64_t command, std::int64_t sync) 
 void Layer::reduced(std::int64_t step, std::uint64_t command) const {
   kernels::Stream& stream = context->reductions();
   stream.mark({.what = "norm", .step = step, .unit = static_cast<std::int32_t>(unit)});
-  context->engine->finish_gradient(stream, group);
+  context->engine->gradients().finish(stream, group);
   const auto number = static_cast<std::uint32_t>(group);
   self->send(peers().rank, GradientReady{step, number});
   const engine::CollectiveOp* op = context->collectives.find(

@@ -22,7 +22,8 @@ void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& 
   }
   // The poison flag belongs to the compute stream; it is read there, in order.
   const auto poisoned = std::make_shared<bool>(false);
-  rank.compute->enqueue([poisoned, engine = rank.engine.get()] { *poisoned = engine->poisoned(); });
+  rank.compute->enqueue(
+      [poisoned, engine = rank.engine.get()] { *poisoned = engine->totals().poisoned(); });
   kernels::Event::record(*rank.compute).wait_on(*rank.copy);
   rank.copy->mark({.what = "copy to memory", .step = step - 1, .unit = -1, .lane = -1});
   rank.copy->enqueue([poisoned, step, number = rank.rank, snapshots = memory.snapshots,

@@ -27,7 +27,7 @@ OptimizerActor::behavior_type optimizer(OptimizerSelf self, RankContext context,
       [self](const ConnectOptimizer& peers) { self->state.rank = peers.rank; },
       [self, context, group](const UpdateParameters& message) {
         self->state.step = message.step;
-        context->engine->update(*context->compute, group, message.step, message.copied);
+        context->engine->updates().update(*context->compute, group, message.step, message.copied);
         self->send(self->state.rank, UpdateEnqueued{message.step});
       },
   };

@@ -75,19 +75,9 @@ struct Rank {
 
 void Rank::connect(const ConnectRank& peers) const {
   state().peers = peers;
-  const auto supervise = [this](const auto& part, std::string what) {
+  for (const auto& [name, part] : peers.parts) {
     self->monitor(part);
-    state().parts.emplace(part.address(), std::move(what));
-  };
-  supervise(peers.batch, "batch");
-  supervise(peers.evaluator, "evaluator");
-  supervise(peers.snapshot, "snapshot");
-  supervise(peers.collective, "collective");
-  supervise(peers.buffers, "buffers");
-  supervise(peers.decay, "optimizer group decay");
-  supervise(peers.no_decay, "optimizer group no_decay");
-  for (std::size_t unit = 0; unit < peers.layers.size(); ++unit) {
-    supervise(peers.layers[unit], context->engine->unit_name(unit));
+    state().parts.emplace(part.address(), name);
   }
 }
 
@@ -210,7 +200,7 @@ void Rank::control_collective(engine::CollectiveKind kind) const {
 void Rank::control_finished() const {
   std::visit(Overloaded{[this](const TrainStep&) {
                           mark("loss and clip");
-                          context->engine->combine(*context->compute);
+                          context->engine->totals().combine(*context->compute);
                           state().combined = true;
                           update_if_ready();
                         },
@@ -246,7 +236,7 @@ void Rank::update_if_ready() const {
 
 void Rank::update_enqueued() const {
   if (++state().updates_enqueued == 2) {
-    context->engine->settle_weights(*context->compute);
+    context->engine->state().settle(*context->compute);
     if (engine::lends_anything(context->engine->plan())) {
       self->send(state().peers.buffers, RefreshWeights{sequence_of(*state().current)});
     }
@@ -282,7 +272,7 @@ void Rank::report_evaluation(const Evaluate& command) const {
   mark("report");
   context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
                              command] {
-    const engine::EvaluationResult result = runtime->engine->evaluation_result();
+    const engine::EvaluationResult result = runtime->engine->totals().evaluation_result();
     caf::anon_send(conductor,
                    EvaluationFinished{command.step, runtime->rank, FloatBits(result.cross_entropy),
                                       FloatBits(result.accuracy)});
@@ -294,7 +284,7 @@ void Rank::report_evaluation(const Evaluate& command) const {
 void Rank::report_nonfinite(const FindNonfinite& command) const {
   context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
                              command] {
-    const engine::NonfiniteOrigin origin = runtime->engine->nonfinite_origin();
+    const engine::NonfiniteOrigin origin = runtime->engine->totals().nonfinite_origin();
     std::string text = "in no layer's output or gradient (only in their sums)";
     if (origin.found) {
       text = fmt::format("in {} ({}), lane {} of rank {}", runtime->engine->unit_name(origin.unit),

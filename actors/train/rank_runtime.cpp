@@ -109,8 +109,8 @@ Status RankRuntime::read_lane(const engine::LaneWork& work) const {
   const storage::TokenSplit& split = dataset.validation();
   for (std::uint64_t row = 0; row < order.micro_batch; ++row) {
     const std::size_t first = static_cast<std::size_t>(row) * length;
-    const std::span tokens(engine->slot_tokens(work.slot) + first, length);
-    const std::span targets(engine->slot_targets(work.slot) + first, length);
+    const std::span tokens(engine->lanes().slot_tokens(work.slot) + first, length);
+    const std::span targets(engine->lanes().slot_targets(work.slot) + first, length);
     TRAIN_RETURN_IF_ERROR(
         validation
             ? split.read(storage::validation_sequence(static_cast<std::uint64_t>(work.lane), row,

@@ -13,7 +13,7 @@ namespace train::actors {
 
 Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const StartState& start,
                               int threads, StreamKind streams) {
-  engine::RankEngine::Options options = plan.engine;
+  engine::RankOptions options = plan.engine;
   options.rank = rank;
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
   if (!engine) {

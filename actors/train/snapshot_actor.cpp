@@ -96,7 +96,7 @@ void Snapshot::copy(const CopyState& message) const {
   // The poison flag belongs to the compute stream; it is read there, in order.
   const auto poisoned = std::make_shared<bool>(false);
   context->compute->enqueue(
-      [poisoned, runtime = context.get()] { *poisoned = runtime->engine->poisoned(); });
+      [poisoned, runtime = context.get()] { *poisoned = runtime->engine->totals().poisoned(); });
   kernels::Event::record(*context->compute).wait_on(*context->copy);
   context->copy->mark(
       {.what = "copy for checkpoint", .step = message.step - 1, .unit = -1, .lane = -1});
@@ -104,7 +104,7 @@ void Snapshot::copy(const CopyState& message) const {
   context->copy->enqueue([poisoned, failure, staging = buffer.staging, runtime = context.get()] {
     if (!*poisoned) {
       const engine::RankEngine& engine = *runtime->engine;
-      const Status copied = staging->copy(engine.shard_views(), engine.device());
+      const Status copied = staging->copy(engine.state().shard_views(), engine.device());
       *failure = copied.ok() ? "" : copied.error().message;
     }
   });

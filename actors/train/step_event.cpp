@@ -20,8 +20,8 @@ StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, boo
     event.unit_grad_norms.push_back(FloatBits(norm).bits);
   }
   if (with_digest) {
-    const auto names = engine::tensor_names(engine.state_views());
-    event.tensor_digests = engine.tensor_digests(names);
+    const auto names = engine::tensor_names(engine.state().views());
+    event.tensor_digests = engine.state().tensor_digests(names);
     event.weights_digest = engine::weights_digest(event.tensor_digests, names);
   }
   return event;

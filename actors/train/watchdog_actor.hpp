@@ -4,9 +4,6 @@
 #include <caf/fwd.hpp>
 #include <chrono>
 #include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "actors/handles.hpp"
 #include "actors/messages/watch_messages.hpp"
@@ -17,15 +14,13 @@ namespace train::actors {
 /// How often a rank says where it is.
 inline constexpr std::chrono::seconds kWatchPeriod{1};
 
-/// A rank's actors by name, for the lengths of their mailboxes.
-using NamedActors = std::vector<std::pair<std::string, caf::actor>>;
-
 /// Tells `observer` once in kWatchPeriod where the rank is: what its actors wait for, how far its
 /// channels are, what its streams are in, which credits are lent, how many messages wait. Sends
 /// nothing while the one before has not been answered (EX-4). Ends nothing, and waits for nobody.
 ///
 ///   CheckStalls (itself) -> RankObserved to the observer -> ObservationTaken
-/// `parts` run their handlers on the thread of this actor.
+/// `parts`: the rank's actors, for the lengths of their mailboxes; they run their handlers on the
+/// thread of this actor.
 [[nodiscard]] WatchdogActor spawn_watchdog(caf::actor_system& system, const RankContext& context,
                                            ObserverActor observer, NamedActors parts);
 

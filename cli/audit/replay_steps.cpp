@@ -17,14 +17,14 @@ namespace train::cli {
 using namespace actors;
 
 std::vector<std::string> tensor_names(const std::vector<RankContext>& ranks) {
-  return engine::tensor_names(ranks.front()->engine->state_views());
+  return engine::tensor_names(ranks.front()->engine->state().views());
 }
 
 std::vector<std::uint64_t> tensor_digests(const std::vector<RankContext>& ranks) {
   const auto names = tensor_names(ranks);
   std::vector<std::uint64_t> all(names.size());
   for (const RankContext& rank : ranks) {
-    const auto own = rank->engine->tensor_digests(names);
+    const auto own = rank->engine->state().tensor_digests(names);
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i] += own[i];
     }

@@ -34,7 +34,7 @@ class OptimizerGroup {
     /// when gate->poisoned. nullptr: nobody asks.
     std::vector<ExactSum>* sums = nullptr;
     /// Where the slices' row sums lie; nullptr: in memory that the host reads.
-    const MirroredBuffer* row_sums = nullptr;
+    const HostDeviceBuffer* row_sums = nullptr;
   };
   /// Enqueues an update of all slices. Nothing changes when gate->poisoned.
   void update(kernels::Stream& stream, const Update& update) const;

@@ -9,18 +9,10 @@
 namespace train::engine {
 namespace {
 
-constexpr auto kOptimizers = std::to_array<RegisteredOptimizer>({
-    {"adamw", make_adamw},
-    {"adamw-decaying-wd", make_adamw_decaying_wd},
-    {"adana", make_adana},
-    {"dana-mk4", make_dana_mk4},
-    {"dana-star", make_dana_star},
-    {"dana-star-mk4", make_dana_star_mk4},
-    {"ademamix", make_ademamix},
-    {"ademamix-decaying-wd", make_ademamix_decaying_wd},
-    {"muon", make_muon},
-    {"d-muon", make_d_muon},
-});
+#define TRAIN_OPTIMIZER_ENTRY(identifier, name, keys) {name, make_##identifier},
+constexpr auto kOptimizers =
+    std::to_array<RegisteredOptimizer>({TRAIN_OPTIMIZERS(TRAIN_OPTIMIZER_ENTRY)});
+#undef TRAIN_OPTIMIZER_ENTRY
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {

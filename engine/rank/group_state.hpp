@@ -7,7 +7,7 @@
 
 #include "engine/model/initial_weights.hpp"
 #include "engine/optimizer/optimizer.hpp"
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "engine/state_view.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"

@@ -17,16 +17,16 @@ std::size_t offset_of(const kernels::Buffer& buffer, const void* data, std::size
 
 }  // namespace
 
-MirroredBuffer::MirroredBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
-                               const std::string& name, bool mirrored)
+HostDeviceBuffer::HostDeviceBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
+                                   const std::string& name, bool mirrored)
     : kernels_(&kernels), device_(size_bytes, name, kernels.device->memory) {
   if (mirrored && !kernels.device->is_host() && size_bytes > 0) {
     host_ = {size_bytes, name + " of the host", kernels.device->staging};
   }
 }
 
-void MirroredBuffer::copy_in(kernels::Stream& stream, const void* host_data,
-                             std::size_t size_bytes) const {
+void HostDeviceBuffer::copy_in(kernels::Stream& stream, const void* host_data,
+                               std::size_t size_bytes) const {
   if (is_apart() && size_bytes > 0) {
     kernels_->copy(stream, {.out = device_.data() + offset_of(host_, host_data, size_bytes),
                             .in = host_data,
@@ -34,8 +34,8 @@ void MirroredBuffer::copy_in(kernels::Stream& stream, const void* host_data,
   }
 }
 
-void MirroredBuffer::copy_out(kernels::Stream& stream, const void* device_data,
-                              std::size_t size_bytes) const {
+void HostDeviceBuffer::copy_out(kernels::Stream& stream, const void* device_data,
+                                std::size_t size_bytes) const {
   if (is_apart() && size_bytes > 0) {
     kernels_->copy(stream, {.out = host_.data() + offset_of(device_, device_data, size_bytes),
                             .in = device_data,

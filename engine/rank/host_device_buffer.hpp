@@ -15,13 +15,13 @@ namespace train::engine {
 ///
 /// Threading: as of a stream's work: what the host writes or reads of it must not be on its way.
 /// Ownership: owns both copies; borrows the kernels.
-class MirroredBuffer {
+class HostDeviceBuffer {
  public:
-  MirroredBuffer() = default;
+  HostDeviceBuffer() = default;
   /// Zero-filled. Without `mirrored` the host works on none of it, and it has no copy there. Throws
   /// kernels::DeviceError when there is no memory.
-  MirroredBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
-                 const std::string& name, bool mirrored = true);
+  HostDeviceBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
+                   const std::string& name, bool mirrored = true);
 
   template <class T>
   [[nodiscard]] T* device() const {

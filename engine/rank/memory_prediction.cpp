@@ -3,11 +3,11 @@
 #include "base/check.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/memory_options.hpp"
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_layout.hpp"
 
 namespace train::engine {
 
-MemoryPlan plan_memory(const RankEngine::Options& options) {
+MemoryPlan plan_memory(const RankOptions& options) {
   const Result<ShardPlan> plan = plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const RankLayout layout(*plan, options);

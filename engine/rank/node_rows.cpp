@@ -69,7 +69,7 @@ std::uint64_t node_bytes(const ShardPlan& plan, const Optimizer& optimizer, std:
 
 std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node) {
   std::multimap<std::string, StateView> kept;
-  for (StateView& view : rank.state_views()) {
+  for (StateView& view : rank.state().views()) {
     kept.emplace(view.name, view);
   }
   auto views = node_rows(rank.plan(), rank.optimizer(), rank.options().rank, node);

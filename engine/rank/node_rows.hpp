@@ -29,7 +29,7 @@ struct RankSpan {
 
 /// Rows of all that the rank keeps between steps, each once: weights and optimizer state of its
 /// state part, and weights that lie whole here while their masters do not (optimizer, gradient).
-/// The rows of RankEngine::state_views(); `data` is null.
+/// The rows of RankState::views(); `data` is null.
 [[nodiscard]] std::vector<StateView> kept_rows(const ShardPlan& plan, const Optimizer& optimizer,
                                                std::int64_t rank);
 

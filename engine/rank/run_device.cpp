@@ -108,7 +108,7 @@ void release_device(const std::string& device) {
 }
 
 Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
-                                                     const RankEngine::Options& options) {
+                                                     const RankOptions& options) {
   TRAIN_RETURN_IF_ERROR(check_device(device, options.shape));
   if (const auto plan = plan_of(options); !plan) {
     return plan.error();

@@ -27,7 +27,7 @@ namespace train::engine {
 /// `local`-th, from 0. Before anything asks the driver. Not thread-safe (setenv).
 void take_device(std::int64_t local);
 
-/// Whether that device's kernels compute in bf16 (RankEngine::Options::knows_bf16), also where this
+/// Whether that device's kernels compute in bf16 (RankOptions::knows_bf16), also where this
 /// machine has no such device.
 [[nodiscard]] bool knows_bf16(const std::string& device);
 
@@ -47,7 +47,7 @@ void release_device(const std::string& device);
 
 /// The engine on the device named by runtime.device. Errors: those of check_device(); failure if
 /// there is not enough memory (names what did not fit).
-[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(
-    const std::string& device, const RankEngine::Options& options);
+[[nodiscard]] Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
+                                                                   const RankOptions& options);
 
 }  // namespace train::engine

@@ -20,7 +20,7 @@ namespace train::engine {
 void append_rows(const ShardGroup& group, const Part& part, const Optimizer& optimizer,
                  std::vector<StateView>& views);
 
-/// What RankEngine::shard_views() is on `rank` of `plan`, in its order; `data` is null.
+/// What RankState::shard_views() is on `rank` of `plan`, in its order; `data` is null.
 [[nodiscard]] std::vector<StateView> shard_rows(const ShardPlan& plan, const Optimizer& optimizer,
                                                 std::int64_t rank);
 

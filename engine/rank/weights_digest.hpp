@@ -15,7 +15,7 @@ namespace train::engine {
 /// blocking: call it in stream order.
 [[nodiscard]] std::uint64_t weights_digest(std::span<const StateView> state);
 
-/// Names of the tensors in `state`, sorted, each once. Of RankEngine::state_views(): all that a
+/// Names of the tensors in `state`, sorted, each once. Of RankState::views(): all that a
 /// checkpoint of the run holds, the same at any plan.
 [[nodiscard]] std::vector<std::string> tensor_names(std::span<const StateView> state);
 

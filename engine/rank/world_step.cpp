@@ -49,8 +49,8 @@ void Loop::exchange(CollectiveKind kind, std::int64_t group, std::int64_t part) 
   }
   std::vector<Transfer> transfers;
   for (const auto& rank : *ranks_) {
-    rank->pack(*stream_, *op);
-    transfers.push_back(rank->transfer(*op));
+    rank->exchanges().pack(*stream_, *op);
+    transfers.push_back(rank->exchanges().transfer(*op));
   }
   stream_->synchronize();
   for (std::size_t from = 0; from < transfers.size(); ++from) {
@@ -65,7 +65,7 @@ void Loop::exchange(CollectiveKind kind, std::int64_t group, std::int64_t part) 
     }
   }
   for (const auto& rank : *ranks_) {
-    rank->unpack(*stream_, *op);
+    rank->exchanges().unpack(*stream_, *op);
   }
 }
 
@@ -76,7 +76,8 @@ void Loop::read_round(std::int64_t round, std::int64_t step, const WorldStep::Re
   }
   for (const auto& rank : *ranks_) {
     if (const auto lane = lanes().lane(rank->options().rank, round)) {
-      read_lane(step, *lane, rank->slot_tokens(slot(round)), rank->slot_targets(slot(round)));
+      read_lane(step, *lane, rank->lanes().slot_tokens(slot(round)),
+                rank->lanes().slot_targets(slot(round)));
     }
   }
 }
@@ -98,13 +99,13 @@ void Loop::visit(std::size_t index, std::int64_t step, LanePurpose purpose) {
                           .slot = slot(visit.round),
                           .round = visit.round};
       if (visit.backward) {
-        rank->backward(*stream_, visit.unit, work, place);
+        rank->lanes().backward(*stream_, visit.unit, work, place);
       } else {
-        rank->forward(*stream_, visit.unit, work, place);
+        rank->lanes().forward(*stream_, visit.unit, work, place);
       }
     }
     if (lease != nullptr && lease->last == index) {
-      rank->keep_for_backward(*stream_, kind_, place.gather);
+      rank->gathered().keep_for_backward(*stream_, kind_, place.gather);
     }
   }
   // A rank without a lane in this round still owns rows of the sums of the others.
@@ -153,10 +154,10 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
   const auto groups = static_cast<std::int64_t>(ranks_.front()->plan().groups().size());
   for (const auto& rank : ranks_) {
     if (change) {
-      change(stream, rank->gradients());
+      change(stream, rank->gradients().set());
     }
     for (std::int64_t group = groups; group-- > 0;) {
-      rank->finish_gradient(stream, static_cast<std::size_t>(group));
+      rank->gradients().finish(stream, static_cast<std::size_t>(group));
     }
   }
   for (std::int64_t group = groups; group-- > 0;) {
@@ -164,11 +165,11 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
   }
   loop.exchange(CollectiveKind::loss_and_norm);
   for (const auto& rank : ranks_) {
-    rank->combine(stream);
+    rank->totals().combine(stream);
     for (const ParameterGroup group : {ParameterGroup::decay, ParameterGroup::no_decay}) {
-      rank->update(stream, group, step, /*copied=*/{});
+      rank->updates().update(stream, group, step, /*copied=*/{});
     }
-    rank->settle_weights(stream);
+    rank->state().settle(stream);
   }
   for (std::int64_t group = 0; group < groups; ++group) {
     loop.exchange(CollectiveKind::refresh, group);
@@ -190,7 +191,7 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const ReadLane& re
   loop.run_lanes(/*step=*/0, LanePurpose::evaluate, read_lane);
   loop.exchange(CollectiveKind::eval_sums);
   stream.synchronize();
-  return ranks_.front()->evaluation_result();
+  return ranks_.front()->totals().evaluation_result();
 }
 
 NonfiniteOrigin WorldStep::diagnose(kernels::Stream& stream, std::int64_t step,
@@ -199,13 +200,13 @@ NonfiniteOrigin WorldStep::diagnose(kernels::Stream& stream, std::int64_t step,
   loop.run_lanes(step, LanePurpose::probe, read_lane);
   loop.exchange(CollectiveKind::nonfinite);
   stream.synchronize();
-  return ranks_.front()->nonfinite_origin();
+  return ranks_.front()->totals().nonfinite_origin();
 }
 
 std::uint64_t WorldStep::digest() const {
   std::uint64_t sum = 0;
   for (const auto& rank : ranks_) {
-    sum += rank->digest();
+    sum += rank->state().digest();
   }
   return sum;
 }

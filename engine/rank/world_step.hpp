@@ -16,7 +16,7 @@ namespace train::engine {
 /// memcpy between them.
 class WorldStep {
  public:
-  using Options = RankEngine::Options;
+  using Options = RankOptions;
   /// Fills a lane's tokens and targets, [micro_batch * seq_len] each; eval: of the validation
   /// lanes.
   using ReadLane = std::function<void(std::int64_t step, std::int64_t lane, std::int32_t* tokens,

@@ -24,7 +24,7 @@ struct Lease {
   std::int32_t before = -1;  ///< Lease that must have ended (its kernels enqueued); -1: none.
   bool backward = false;     ///< It begins in a backward pass (decides the prefetch distance).
   bool from_smaller_group = false;  ///< reshard = N: gathered from reshard_peers() alone.
-  bool keeps_rows = false;          ///< reshard = N: at its end keep_for_backward() copies rows.
+  bool keeps_rows = false;          ///< reshard = N: at its end GatheredWeights copies rows.
   std::int32_t keeper =
       -1;  ///< from_smaller_group: the lease that keeps the rows; it must end first.
 };

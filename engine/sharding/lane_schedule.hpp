@@ -49,8 +49,6 @@ class LaneSchedule {
   [[nodiscard]] std::int64_t rank_of(std::int64_t lane) const;
   /// The last round of `sync` in which `rank` has a lane; -1: none.
   [[nodiscard]] std::int64_t last_round_of(std::int64_t rank, std::int64_t sync) const;
-  /// Largest number of lanes that a rank has.
-  [[nodiscard]] std::int64_t most_lanes() const { return rounds_; }
 
  private:
   std::int64_t lanes_;

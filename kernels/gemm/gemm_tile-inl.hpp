@@ -25,7 +25,6 @@ constexpr std::int64_t kLanes = HWY_LANES(float);  // A constant on x86.
 /// The sums of a tile fill 24 of 32 registers, or 12 of 16.
 constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 constexpr int kTileVectors = 3;
-constexpr std::int64_t kTileColumns = kTileVectors * kLanes;
 constexpr std::int64_t kBlock = 4;  // Floats of 128 bits, inside which elements change places.
 
 #if HWY_TARGET != HWY_SCALAR  // which has nothing to change places in.

@@ -14,7 +14,7 @@ namespace train::actors {
 namespace {
 
 constexpr std::int64_t kStep = 10;
-using Options = engine::RankEngine::Options;
+using Options = engine::RankOptions;
 using Engines = std::vector<std::unique_ptr<engine::RankEngine>>;
 
 Options options_of(const std::string& strategy, std::int64_t ranks, std::int64_t nodes) {
@@ -37,7 +37,7 @@ Engines engines_of(Options options) {
 
 /// Calls `use` with each number that the rank keeps and what it is to be: its tensor, row, column.
 void each_number(const engine::RankEngine& rank, const std::function<void(float&, float)>& use) {
-  for (const engine::StateView& view : rank.state_views()) {
+  for (const engine::StateView& view : rank.state().views()) {
     auto* at = reinterpret_cast<float*>(view.data);
     const auto name = static_cast<float>(std::hash<std::string>()(view.name) % 97);
     const std::size_t cols =

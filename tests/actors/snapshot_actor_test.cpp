@@ -91,11 +91,11 @@ struct Fixture {
     const auto& schedule = engine.schedule(engine::CommandKind::train_step);
     for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
       const std::int32_t leaf = schedule.leaf_of(schedule.visit(0, true, unit));
-      engine.forward(run.compute(), unit, {}, {.leaf = leaf});
+      engine.lanes().forward(run.compute(), unit, {}, {.leaf = leaf});
     }
-    engine.combine(run.compute());
+    engine.totals().combine(run.compute());
     run.compute().run_all();
-    REQUIRE(engine.poisoned());
+    REQUIRE(engine.totals().poisoned());
   }
 };
 
@@ -111,7 +111,7 @@ TEST_CASE("a snapshot is copied, written, recorded, in that order", "[actors][EX
   CHECK(copied.reached());
   CHECK(f.disk.written.empty());
   f.finish();
-  CHECK(f.disk.written.at(1) == f.run.runtime().engine->digest());
+  CHECK(f.disk.written.at(1) == f.run.runtime().engine->state().digest());
   CHECK(f.disk.recorded == Steps{1});
   CHECK(f.written() == Steps{1});
 }
@@ -124,7 +124,7 @@ TEST_CASE("a slow disk: those between are skipped, never the newest", "[actors][
   }
   f.finish();
   CHECK(f.written() == Steps{1, 5});
-  CHECK(f.disk.written.at(5) == f.run.runtime().engine->digest());
+  CHECK(f.disk.written.at(5) == f.run.runtime().engine->state().digest());
 }
 
 TEST_CASE("a copy that has not begun takes no second buffer", "[actors][EX-4]") {
@@ -192,9 +192,9 @@ TEST_CASE("a poisoned state is never written and takes nobody's place", "[actors
   Fixture f;
   f.take(1);
   f.take(2);
-  const std::uint64_t digest = f.run.runtime().engine->digest();
+  const std::uint64_t digest = f.run.runtime().engine->state().digest();
   f.poison();
-  REQUIRE(f.run.runtime().engine->digest() != digest);
+  REQUIRE(f.run.runtime().engine->state().digest() != digest);
   f.take(3);
   f.take(4);
   const bool early = GENERATE(false, true);  // the conductor hears of it before 3 is granted
@@ -302,7 +302,7 @@ TEST_CASE("the update of the next step waits for the copy", "[actors][EX-1]") {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   CHECK_FALSE(passed);
-  CHECK(run.runtime().engine->digest() == plain.digests[2]);
+  CHECK(run.runtime().engine->state().digest() == plain.digests[2]);
   run.copy().held = false;
   run.copy().run_all();
   stream.join();

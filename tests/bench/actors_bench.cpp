@@ -87,11 +87,12 @@ actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
                              const std::shared_ptr<actors::WaitBoard>& waits,
                              const caf::actor& waiter) {
   fs::remove(place.directory / "run" / "metrics.jsonl");
-  auto report = actors::RunReport::open({.directory = place.directory / "run",
-                                         .total_steps = place.config.run.steps,
-                                         .tokens_per_step = context->engine->tokens_per_step(),
-                                         .tensorboard = false})
-                    .value();
+  auto report =
+      actors::RunReport::open({.directory = place.directory / "run",
+                               .total_steps = place.config.run.steps,
+                               .tokens_per_step = context->engine->rank_plan().tokens_per_step(),
+                               .tensorboard = false})
+          .value();
   const actors::RankParts rank{
       .context = context,
       .shards = {.write = [](std::int64_t, std::span<const engine::StateView>)
@@ -187,7 +188,7 @@ ActorRun run_actors(const Workplace& place, bool with_hops) {
     prober.join();
   }
   system.await_all_actors_done();
-  result.digest = context->engine->digest();
+  result.digest = context->engine->state().digest();
   return result;
 }
 

@@ -31,7 +31,7 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
-Measured measure(const engine::RankEngine::Options& options) {
+Measured measure(const engine::RankOptions& options) {
   Measured measured;
   const std::size_t before = resident_bytes();
   const auto engine = engine::make_rank_engine("cpu", options);
@@ -47,7 +47,7 @@ Measured measure(const engine::RankEngine::Options& options) {
 }
 
 /// In a process of its own: memory that another engine has given back would not show.
-Measured measure_apart(const engine::RankEngine::Options& options) {
+Measured measure_apart(const engine::RankOptions& options) {
   int ends[2];
   if (::pipe(ends) != 0) {
     throw std::runtime_error("no pipe");

@@ -82,7 +82,7 @@ std::vector<double> in_processes(int processes, std::size_t count,
 /// Engines of one lane a rank in one thread, as the plain loop runs them, with a watch.
 class Bench {
  public:
-  Bench(RankEngine::Options options, std::int64_t ranks)
+  Bench(RankOptions options, std::int64_t ranks)
       : stream_(kernels::make_thread_stream("compute", 1)) {
     options.parallel = {};
     options.parallel.ranks = options.batch.lanes = ranks;
@@ -91,8 +91,9 @@ class Bench {
       engines_.push_back(std::make_unique<RankEngine>(kernels_of("cpu"), options));
       const auto tokens = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
       for (std::size_t i = 0; i < tokens; ++i) {
-        engines_.back()->slot_tokens(0)[i] = static_cast<std::int32_t>(97 + i * 7 % 26);
-        engines_.back()->slot_targets(0)[i] = static_cast<std::int32_t>(97 + (i + 1) * 7 % 26);
+        engines_.back()->lanes().slot_tokens(0)[i] = static_cast<std::int32_t>(97 + i * 7 % 26);
+        engines_.back()->lanes().slot_targets(0)[i] =
+            static_cast<std::int32_t>(97 + (i + 1) * 7 % 26);
       }
     }
   }
@@ -115,12 +116,12 @@ class Bench {
     };
     for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
       forward.push_back(timed([&](kernels::Stream& stream) {
-        engine.forward(stream, unit, work, place(schedule.visit(0, false, unit)));
+        engine.lanes().forward(stream, unit, work, place(schedule.visit(0, false, unit)));
       }));
     }
     for (std::size_t unit = engine.unit_count(); unit-- > 0;) {
       backward.push_back(timed([&](kernels::Stream& stream) {
-        engine.backward(stream, unit, work, place(schedule.visit(0, true, unit)));
+        engine.lanes().backward(stream, unit, work, place(schedule.visit(0, true, unit)));
       }));
     }
     std::reverse(backward.begin(), backward.end());
@@ -157,7 +158,7 @@ std::vector<double> by_unit(const std::vector<std::vector<double>>& repetitions)
 }
 
 /// One rank alone: passes, norms, update.
-KernelTimes measure_passes(const RankEngine::Options& options) {
+KernelTimes measure_passes(const RankOptions& options) {
   Bench bench(options, 1);
   RankEngine& engine = bench.rank(0);
   const double bytes = model_bytes(engine.plan());
@@ -168,14 +169,15 @@ KernelTimes measure_passes(const RankEngine::Options& options) {
     bench.lane(0, forward_now, backward_now);
     const double norm_now = bench.timed([&](kernels::Stream& stream) {
       for (std::size_t group = 0; group < engine.plan().groups().size(); ++group) {
-        engine.finish_gradient(stream, group);
+        engine.gradients().finish(stream, group);
       }
     });
-    const double once_now = bench.timed([&](kernels::Stream& stream) { engine.combine(stream); });
+    const double once_now =
+        bench.timed([&](kernels::Stream& stream) { engine.totals().combine(stream); });
     const double update_now = bench.timed([&](kernels::Stream& stream) {
-      engine.update(stream, ParameterGroup::decay, 0, {});
-      engine.update(stream, ParameterGroup::no_decay, 0, {});
-      engine.settle_weights(stream);
+      engine.updates().update(stream, ParameterGroup::decay, 0, {});
+      engine.updates().update(stream, ParameterGroup::no_decay, 0, {});
+      engine.state().settle(stream);
     });
     if (i >= 0) {
       forward.push_back(forward_now);
@@ -193,7 +195,7 @@ KernelTimes measure_passes(const RankEngine::Options& options) {
 }
 
 /// Two ranks in one process: what packing and unpacking a reduction costs.
-void measure_packing(const RankEngine::Options& options, KernelTimes& times) {
+void measure_packing(const RankOptions& options, KernelTimes& times) {
   Bench bench(options, 2);
   const ShardPlan& plan = bench.rank(0).plan();
   std::vector<double> copy, add;
@@ -209,20 +211,21 @@ void measure_packing(const RankEngine::Options& options, KernelTimes& times) {
         continue;
       }
       for (const std::size_t rank : {0U, 1U}) {
-        pack += bench.timed([&](kernels::Stream& stream) { bench.rank(rank).pack(stream, op); });
+        pack += bench.timed(
+            [&](kernels::Stream& stream) { bench.rank(rank).exchanges().pack(stream, op); });
       }
       for (const std::size_t rank : {0U, 1U}) {
-        const auto sent = bench.rank(1 - rank).transfer(op).send[rank];
-        const auto received = bench.rank(rank).transfer(op).receive[1 - rank];
+        const auto sent = bench.rank(1 - rank).exchanges().transfer(op).send[rank];
+        const auto received = bench.rank(rank).exchanges().transfer(op).receive[1 - rank];
         std::memcpy(received.data(), sent.data(), sent.size());
-        unpack +=
-            bench.timed([&](kernels::Stream& stream) { bench.rank(rank).unpack(stream, op); });
+        unpack += bench.timed(
+            [&](kernels::Stream& stream) { bench.rank(rank).exchanges().unpack(stream, op); });
       }
     }
     for (const std::size_t rank : {0U, 1U}) {
       (void)bench.timed([&](kernels::Stream& stream) {
         for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-          bench.rank(rank).finish_gradient(stream, group);
+          bench.rank(rank).gradients().finish(stream, group);
         }
       });
     }
@@ -271,7 +274,7 @@ std::pair<double, double> exchange_times(Collectives& channel, int rank, std::si
 
 }  // namespace
 
-KernelTimes measure_kernels(const RankEngine::Options& run, int processes) {
+KernelTimes measure_kernels(const RankOptions& run, int processes) {
   const auto units = static_cast<std::size_t>(run.shape.layers + 2);
   const std::vector<double> found = in_processes(processes, 2 * units + 5, [&](int) {
     KernelTimes times = measure_passes(run);

@@ -8,8 +8,7 @@ namespace train::bench {
 /// Times of one rank's kernels on one thread, while `processes` processes do the same (they share
 /// caches and memory). Blocks are measured once and stand for all. `run` may be a shallower model
 /// of the same units: see with_layers().
-[[nodiscard]] engine::KernelTimes measure_kernels(const engine::RankEngine::Options& run,
-                                                  int processes);
+[[nodiscard]] engine::KernelTimes measure_kernels(const engine::RankOptions& run, int processes);
 
 /// The times of a model of `layers` blocks, from those of a shallower one.
 [[nodiscard]] engine::KernelTimes with_layers(engine::KernelTimes times, std::int64_t layers);

@@ -12,7 +12,7 @@
 namespace train::bench {
 namespace {
 
-using Options = engine::RankEngine::Options;
+using Options = engine::RankOptions;
 
 constexpr int kCores = 2;  // of the machine that the rows are meant for
 

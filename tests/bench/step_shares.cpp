@@ -146,7 +146,7 @@ struct Shares {
   Values other;            ///< Share of each step that is in none of the first three groups.
 };
 
-engine::WorldStep::ReadLane random_lanes(const engine::RankEngine::Options& options) {
+engine::WorldStep::ReadLane random_lanes(const engine::RankOptions& options) {
   const auto count = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
   const auto vocabulary = static_cast<std::uint32_t>(options.shape.vocab_size);
   return [count, vocabulary](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
@@ -160,7 +160,7 @@ engine::WorldStep::ReadLane random_lanes(const engine::RankEngine::Options& opti
   };
 }
 
-Shares measure(const engine::RankEngine::Options& options, int steps) {
+Shares measure(const engine::RankOptions& options, int steps) {
   const auto stream = kernels::make_thread_stream("shares", actors::resolve_threads(0));
   const KernelTable table = clocked_table();
   engine::WorldStep loop(table, options);

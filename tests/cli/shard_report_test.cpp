@@ -14,7 +14,7 @@ namespace train::cli {
 namespace {
 
 using engine::CollectiveKind;
-using Options = engine::RankEngine::Options;
+using Options = engine::RankOptions;
 
 Options report_options(std::int64_t ranks, const char* strategy) {
   Options options;

@@ -50,15 +50,15 @@ std::vector<double> losses_of(const kernels::KernelTable& kernels,
 /// Every rank's rows, those without masters too, from one world to another of the same plan.
 void restore(WorldStep& world, const WorldStep& from, std::int64_t ranks) {
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    HostState saved(from.rank(rank).device(), from.rank(rank).state_views());
+    HostState saved(from.rank(rank).device(), from.rank(rank).state().views());
     saved.load();
-    HostState rows(world.rank(rank).device(), world.rank(rank).state_views());
+    HostState rows(world.rank(rank).device(), world.rank(rank).state().views());
     for (std::size_t i = 0; i < rows.views().size(); ++i) {
       const StateView& view = saved.views()[i];
       std::copy_n(view.data, view.size_bytes, rows.views()[i].data);
     }
     rows.store();
-    world.rank(rank).settle_restored();
+    world.rank(rank).state().settle_restored();
   }
 }
 

@@ -11,7 +11,7 @@
 namespace train::engine {
 namespace {
 
-RankEngine::Options options_of(std::int64_t ranks, const char* strategy, std::int64_t group) {
+RankOptions options_of(std::int64_t ranks, const char* strategy, std::int64_t group) {
   auto options = testing::small_options(Architecture::enoki);
   options.batch.lanes = 7;
   options.parallel.ranks = ranks;
@@ -32,7 +32,7 @@ std::vector<float> gradient_of(const Parameter& parameter) {
 }
 
 /// Every rank's nodes, put together as the exchange does, then the trees finished.
-std::vector<double> squares(const RankEngine::Options& options) {
+std::vector<double> squares(const RankOptions& options) {
   const auto stream = kernels::make_inline_stream(1);
   const ShardPlan plan = plan_of(options).value();
   const RankLayout first(plan, options);

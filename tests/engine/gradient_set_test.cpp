@@ -25,11 +25,11 @@ Options options_of(std::int64_t ranks, const std::string& strategy) {
 /// The reduced gradients of all ranks, whole, by parameter.
 std::map<std::string, std::vector<float>> whole_gradients(WorldStep& world) {
   std::map<std::string, std::vector<float>> whole;
-  for (const GradientShard& shard : world.rank(0).gradients().shards()) {
+  for (const GradientShard& shard : world.rank(0).gradients().set().shards()) {
     whole[shard.name] = {};
   }
   for (std::int64_t rank = 0; rank < world.rank(0).plan().ranks(); ++rank) {
-    for (const GradientShard& shard : world.rank(rank).gradients().shards()) {
+    for (const GradientShard& shard : world.rank(rank).gradients().set().shards()) {
       auto& values = whole.at(shard.name);
       const auto end = static_cast<std::size_t>((shard.first_row + shard.rows) * shard.cols);
       values.resize(std::max(values.size(), end));
@@ -113,7 +113,7 @@ TEST_CASE("gradient set: frozen parameters do not change and have no part in the
   const auto weights = [&] {
     std::map<std::string, std::map<std::int64_t, std::vector<std::byte>>> rows;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      for (const StateView& view : world.rank(rank).shard_views()) {
+      for (const StateView& view : world.rank(rank).state().shard_views()) {
         rows[view.name][view.first_row].assign(view.data, view.data + view.size_bytes);
       }
     }
@@ -139,9 +139,9 @@ TEST_CASE("gradient set: a selector that matches nothing is an error, never a si
   auto options = options_of(4, "full");
   options.rank = 2;
   RankEngine rank(kernels::cpu_backend(), options);
-  GradientSet& gradients = rank.gradients();
+  GradientSet& gradients = rank.gradients().set();
   const RankEngine alone(kernels::cpu_backend(), options_of(1, "none"));
-  CHECK(gradients.shards().size() == const_cast<RankEngine&>(alone).gradients().shards().size());
+  CHECK(gradients.shards().size() == alone.gradients().set().shards().size());
   for (const Status& status :
        {gradients.freeze(*stream, "blok 0"), gradients.scale(*stream, "transformer.h.9.*", 2.0F)}) {
     REQUIRE_FALSE(status.ok());

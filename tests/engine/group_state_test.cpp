@@ -22,7 +22,7 @@ struct Strategies {
   std::int64_t group;
 };
 
-RankEngine::Options options_of(Strategies of, std::int64_t ranks, const char* compute) {
+RankOptions options_of(Strategies of, std::int64_t ranks, const char* compute) {
   auto options = testing::small_options(Architecture::enoki);
   options.batch.lanes = 5;
   options.parallel.ranks = ranks;
@@ -36,7 +36,7 @@ RankEngine::Options options_of(Strategies of, std::int64_t ranks, const char* co
 
 TEST_CASE("group state: views name every tensor and borrow its memory", "[engine][group_state]") {
   const RankEngine rank(kernels::cpu_backend(), testing::small_options(Architecture::enoki));
-  const std::vector<StateView> views = rank.state_views();
+  const std::vector<StateView> views = rank.state().views();
   std::set<std::string> names;
   for (const StateView& view : views) {
     names.insert(view.name);
@@ -50,29 +50,29 @@ TEST_CASE("group state: views name every tensor and borrow its memory", "[engine
   }
   CHECK(names.size() == views.size());
   CHECK(names.count("optimizer.exp_avg_sq." + kMatrix) == 1);
-  const std::uint64_t before = rank.digest();
+  const std::uint64_t before = rank.state().digest();
   testing::state_of(rank, "model." + kMatrix)[7] += 1.0F;
-  CHECK(rank.digest() != before);
+  CHECK(rank.state().digest() != before);
 }
 
 TEST_CASE("group state: the digest sees every value, its row and its parameter",
           "[engine][group_state]") {
   const RankEngine rank(kernels::cpu_backend(), testing::small_options(Architecture::enoki));
-  const std::uint64_t base = rank.digest();
-  CHECK(rank.digest() == base);
+  const std::uint64_t base = rank.state().digest();
+  CHECK(rank.state().digest() == base);
   const auto weights = testing::state_of(rank, "model." + kMatrix);
   float* row = weights.data();
   constexpr std::size_t kCols = 40;
 
   row[3] += 1e-3F;
-  CHECK(rank.digest() != base);
+  CHECK(rank.state().digest() != base);
   row[3] -= 1e-3F;
   std::swap_ranges(row, row + kCols, row + kCols);
-  CHECK(rank.digest() != base);
+  CHECK(rank.state().digest() != base);
   std::swap_ranges(row, row + kCols, row + kCols);
-  CHECK(rank.digest() == base);
+  CHECK(rank.state().digest() == base);
 
-  std::vector<StateView> renamed = rank.shard_views();
+  std::vector<StateView> renamed = rank.state().shard_views();
   CHECK(weights_digest(renamed) == base);
   renamed.front().name += "x";
   CHECK(weights_digest(renamed) != base);
@@ -91,8 +91,8 @@ TEST_CASE("group state: shards of all ranks hold every row once", "[engine][grou
     auto options = options_of(of, ranks, "fp32");
     options.rank = r;
     const RankEngine rank(kernels::cpu_backend(), options);
-    digest += rank.digest();
-    for (const StateView& view : rank.shard_views()) {
+    digest += rank.state().digest();
+    for (const StateView& view : rank.state().shard_views()) {
       auto& rows = seen[view.name];
       rows.resize(static_cast<std::size_t>(view.global_shape.front()));
       for (std::int64_t row = view.first_row; row < view.first_row + view.rows; ++row) {
@@ -101,8 +101,8 @@ TEST_CASE("group state: shards of all ranks hold every row once", "[engine][grou
     }
   }
   const RankEngine alone(kernels::cpu_backend(), options_of({"none", 0}, 1, "fp32"));
-  CHECK(digest == alone.digest());
-  CHECK(seen.size() == alone.state_views().size());
+  CHECK(digest == alone.state().digest());
+  CHECK(seen.size() == alone.state().views().size());
   for (const auto& [name, rows] : seen) {
     CAPTURE(name);
     CHECK(std::all_of(rows.begin(), rows.end(), [](int count) { return count == 1; }));
@@ -123,7 +123,7 @@ TEST_CASE("group state: what a checkpoint holds restores every rank of any plan"
   source.run(*stream, 0, testing::repeating_text(options));
   std::map<std::string, std::vector<std::byte>> stored;
   for (std::int64_t r = 0; r < kRanks; ++r) {
-    for (const StateView& view : source.rank(r).shard_views()) {
+    for (const StateView& view : source.rank(r).state().shard_views()) {
       const std::size_t row_bytes = view.size_bytes / static_cast<std::size_t>(view.rows);
       auto& bytes = stored[view.name];
       bytes.resize(row_bytes * static_cast<std::size_t>(view.global_shape.front()));
@@ -135,14 +135,14 @@ TEST_CASE("group state: what a checkpoint holds restores every rank of any plan"
   WorldStep restored(kernels::cpu_backend(), options);
   REQUIRE(restored.digest() != source.digest());
   for (std::int64_t r = 0; r < kRanks; ++r) {
-    for (const StateView& view : restored.rank(r).state_views()) {
+    for (const StateView& view : restored.rank(r).state().views()) {
       const std::size_t row_bytes = view.size_bytes / static_cast<std::size_t>(view.rows);
       std::memcpy(
           view.data,
           stored.at(view.name).data() + row_bytes * static_cast<std::size_t>(view.first_row),
           view.size_bytes);
     }
-    restored.rank(r).settle_restored();
+    restored.rank(r).state().settle_restored();
   }
   CHECK(restored.digest() == source.digest());
   const auto text = testing::repeating_text(options);
@@ -153,7 +153,7 @@ TEST_CASE("group state: what a checkpoint holds restores every rank of any plan"
 TEST_CASE("group state: bf16 weights are the masters rounded", "[engine][group_state]") {
   const RankEngine rank(kernels::cpu_backend(), options_of({"none", 0}, 1, "bf16"));
   const auto masters = testing::state_of(rank, "model.transformer.wte.weight");
-  const float* weights = rank.resident_weights(0);
+  const float* weights = rank.state().group(0).whole_floats();
   bool rounded = false;
   for (std::size_t i = 0; i < masters.size(); ++i) {
     std::uint32_t bits = 0;

@@ -59,7 +59,7 @@ void check_schedule(const LaneSchedule& schedule, std::int64_t lanes, std::int64
       }
     }
     CHECK(in_order == schedule.lanes_of(rank));
-    CHECK(static_cast<std::int64_t>(in_order.size()) <= schedule.most_lanes());
+    CHECK(static_cast<std::int64_t>(in_order.size()) <= schedule.rounds());
   }
   CHECK(taken == std::vector<int>(static_cast<std::size_t>(lanes), 1));
   // Left to right over syncs, then ranks: what owners of rows rely on.

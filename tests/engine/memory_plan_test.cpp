@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "engine/rank/memory_prediction.hpp"
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {
 namespace {
 
-using Options = RankEngine::Options;
+using Options = RankOptions;
 
 struct Case {
   const char* strategy;

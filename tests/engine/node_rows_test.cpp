@@ -12,7 +12,7 @@
 namespace train::engine {
 namespace {
 
-RankEngine::Options four_ranks(const std::string& strategy, const std::string& optimizer) {
+RankOptions four_ranks(const std::string& strategy, const std::string& optimizer) {
   auto options = testing::small_options(Architecture::enoki);
   options.batch.lanes = 5;
   options.parallel.ranks = 4;
@@ -79,7 +79,7 @@ TEST_CASE("node rows: a node's ranks share out all that each of them keeps, ever
     }
     CHECK(size_bytes == node_bytes(*plan, rank.optimizer(), options.rank, node));
     count(views, shared);
-    count(rank.state_views(), kept);
+    count(rank.state().views(), kept);
   }
   for (const auto& [row, times] : shared) {
     INFO(row.first << " row " << row.second);
@@ -101,7 +101,7 @@ TEST_CASE("node rows: what a rank keeps follows from the plan", "[engine][node_r
     Rows rows;
     Rows wanted;
     count(kept_rows(rank.plan(), rank.optimizer(), options.rank), rows);
-    count(rank.state_views(), wanted);
+    count(rank.state().views(), wanted);
     CHECK(rows == wanted);
   }
 }

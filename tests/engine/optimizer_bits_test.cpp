@@ -56,7 +56,7 @@ WholeState state_of(const WorldStep& world) {
   WholeState state;
   std::map<std::string, std::int64_t> rows;
   for (std::int64_t rank = 0; rank < world.rank(0).plan().ranks(); ++rank) {
-    for (const StateView& view : world.rank(rank).shard_views()) {
+    for (const StateView& view : world.rank(rank).state().shard_views()) {
       auto& tensor = state[view.name];
       tensor.resize(static_cast<std::size_t>(view.global_shape[0]) * row_bytes(view));
       std::memcpy(tensor.data() + static_cast<std::size_t>(view.first_row) * row_bytes(view),
@@ -74,7 +74,7 @@ WholeState state_of(const WorldStep& world) {
 void restore(WorldStep& world, const WholeState& state) {
   for (std::int64_t rank = 0; rank < world.rank(0).plan().ranks(); ++rank) {
     std::set<std::string> named;
-    for (const StateView& view : world.rank(rank).state_views()) {
+    for (const StateView& view : world.rank(rank).state().views()) {
       REQUIRE(state.count(view.name) == 1);
       named.insert(view.name);
       if (view.rows == 0) {
@@ -86,7 +86,7 @@ void restore(WorldStep& world, const WholeState& state) {
           view.size_bytes);
     }
     REQUIRE(named.size() == state.size());  // As a checkpoint's reader wants it.
-    world.rank(rank).settle_restored();
+    world.rank(rank).state().settle_restored();
   }
 }
 

@@ -23,7 +23,7 @@ TEST_CASE("shard rows: they are what a rank's engine has, by name, row and size"
   const auto rule = make_optimizer(options.optimizer, options.total_steps);
   for (options.rank = 0; options.rank < 4; ++options.rank) {
     const RankEngine rank(kernels::cpu_backend(), options);
-    const auto views = rank.shard_views();
+    const auto views = rank.state().shard_views();
     const auto rows = shard_rows(*plan, *rule, options.rank);
     REQUIRE(rows.size() == views.size());
     std::uint64_t size_bytes = 0;

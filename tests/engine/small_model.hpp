@@ -56,7 +56,7 @@ inline WorldStep::ReadLane repeating_text(const WorldStep::Options& options) {
 
 /// The rows that `rank` keeps of the tensor called `name` ("model.lm_head.weight").
 inline std::span<float> state_of(const RankEngine& rank, const std::string& name) {
-  for (const StateView& view : rank.state_views()) {
+  for (const StateView& view : rank.state().views()) {
     if (view.name == name) {
       return {reinterpret_cast<float*>(view.data), view.size_bytes / sizeof(float)};
     }
@@ -68,7 +68,7 @@ inline std::span<float> state_of(const RankEngine& rank, const std::string& name
 /// The weights that `rank` keeps of all parameters, one after the other.
 inline std::vector<std::span<float>> weights_of(const RankEngine& rank) {
   std::vector<std::span<float>> weights;
-  for (const GradientShard& shard : const_cast<RankEngine&>(rank).gradients().shards()) {
+  for (const GradientShard& shard : rank.gradients().set().shards()) {
     weights.push_back(state_of(rank, "model." + shard.name));
   }
   return weights;

@@ -11,7 +11,7 @@
 namespace train::engine {
 namespace {
 
-using Options = RankEngine::Options;
+using Options = RankOptions;
 
 Options options_of(std::int64_t ranks, const std::string& strategy, std::int64_t lanes,
                    std::int64_t group = 0) {

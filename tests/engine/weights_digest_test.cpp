@@ -77,17 +77,17 @@ TEST_CASE("tensor digests: shards of all ranks add up to those of one", "[engine
   for (const std::int64_t ranks : {1, 2, 3}) {
     Digests sum;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      RankEngine::Options options = testing::small_options(Architecture::enoki);
+      RankOptions options = testing::small_options(Architecture::enoki);
       options.batch.lanes = 5;
       options.parallel.ranks = ranks;
       options.parallel.strategy = ranks == 1 ? "none" : strategy;
       options.rank = rank;
       const RankEngine engine(kernels::cpu_backend(), options);
-      const auto own_names = tensor_names(engine.state_views());
+      const auto own_names = tensor_names(engine.state().views());
       CHECK((names.empty() || own_names == names));
       names = own_names;
       sum.resize(names.size());
-      sum = added(sum, tensor_digests(engine.shard_views(), names));
+      sum = added(sum, tensor_digests(engine.state().shard_views(), names));
     }
     CHECK((one.empty() || sum == one));
     one = sum;

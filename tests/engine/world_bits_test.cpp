@@ -311,7 +311,7 @@ TEST_CASE("world step: a probe of many ranks finds the lane and the unit", "[eng
   CHECK_FALSE(world.diagnose(*stream, 0, text).found);
   const auto set_weight = [&](float value) {
     for (std::int64_t rank = 0; rank < 3; ++rank) {
-      for (const StateView& view : world.rank(rank).state_views()) {
+      for (const StateView& view : world.rank(rank).state().views()) {
         if (view.name == "model.transformer.h.1.mlp.c_fc.weight" && view.first_row == 0) {
           reinterpret_cast<float*>(view.data)[5] = value;
         }

@@ -49,12 +49,12 @@ TEST_CASE("guarded device: a copy of the state lies in pinned memory", "[guarded
   const engine::WorldStep world(*kernels::cuda_backend(),
                                 engine::testing::small_options(engine::Architecture::enoki));
   const engine::RankEngine& rank = world.rank(0);
-  engine::HostState expected(rank.device(), rank.shard_views());
+  engine::HostState expected(rank.device(), rank.state().shard_views());
   expected.load();
   actors::Staging staging;
   const std::byte* first = nullptr;
   for (int copy = 0; copy < 2; ++copy) {  // The second one finds the memory of the first.
-    REQUIRE(staging.copy(rank.shard_views(), rank.device()).ok());
+    REQUIRE(staging.copy(rank.state().shard_views(), rank.device()).ok());
     REQUIRE(staging.views().size() == expected.views().size());
     for (std::size_t i = 0; i < staging.views().size(); ++i) {
       const engine::StateView& view = staging.views()[i];

@@ -134,13 +134,7 @@ void on_guard(KernelTable& table) {
   table.*kKernel = guarded<decltype(params_of(kKernel)), kKernel>;
 }
 
-template <auto... kKernels>
-void all_on_guard(KernelTable& table) {
-  (on_guard<kKernels>(table), ...);
-}
-
 KernelTable guarded_table() {
-  using T = KernelTable;
   static constexpr kernels::Device device{
       .memory = kernels::MemoryKind::device,
       .staging = kernels::MemoryKind::pinned,
@@ -155,19 +149,13 @@ KernelTable guarded_table() {
               std::memcpy(to, from, size_bytes);
             }
           }};
-  KernelTable table{};  // A kernel that is not named below is not there.
+  KernelTable table{};
   table.name = "guarded";
   table.device = &device;
   table.kernel_set = [] { return "guarded " + kernels::kernel_set(); };
-  all_on_guard<&T::matmul, &T::embedding_forward, &T::embedding_backward, &T::norm_forward,
-               &T::norm_backward, &T::rope_table, &T::rope_apply, &T::attention_forward,
-               &T::attention_backward, &T::gelu_forward, &T::gelu_backward, &T::swiglu_forward,
-               &T::swiglu_backward, &T::sigmoid_gate_forward, &T::sigmoid_gate_backward,
-               &T::head_loss, &T::residual_add, &T::tree_add, &T::scale_add, &T::mask_sign,
-               &T::pack_bf16, &T::unpack_bf16, &T::fill, &T::copy, &T::count_nonfinite,
-               &T::row_square_sums, &T::tree_sum, &T::clip_scale, &T::adamw_update,
-               &T::ademamix_update, &T::dana_update, &T::muon_momentum, &T::muon_normalise,
-               &T::blend_bf16, &T::muon_apply>(table);
+#define TRAIN_KERNEL_ON_GUARD(name, Params) on_guard<&KernelTable::name>(table);
+  TRAIN_KERNELS(TRAIN_KERNEL_ON_GUARD)
+#undef TRAIN_KERNEL_ON_GUARD
   return table;
 }
 

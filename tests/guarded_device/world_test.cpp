@@ -47,7 +47,7 @@ Options options_of(const std::string& optimizer, std::int64_t ranks = 1,
 std::vector<Bytes> saved(const WorldStep& world, std::int64_t ranks) {
   std::vector<Bytes> state;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    HostState rows(world.rank(rank).device(), world.rank(rank).state_views());
+    HostState rows(world.rank(rank).device(), world.rank(rank).state().views());
     rows.load();
     for (const StateView& view : rows.views()) {
       state.emplace_back(view.data, view.data + view.size_bytes);
@@ -59,14 +59,14 @@ std::vector<Bytes> saved(const WorldStep& world, std::int64_t ranks) {
 void restore(WorldStep& world, std::int64_t ranks, const std::vector<Bytes>& state) {
   auto next = state.begin();
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    HostState rows(world.rank(rank).device(), world.rank(rank).state_views());
+    HostState rows(world.rank(rank).device(), world.rank(rank).state().views());
     for (StateView& view : rows.views()) {
       REQUIRE(next->size() == view.size_bytes);
       std::copy(next->begin(), next->end(), view.data);
       ++next;
     }
     rows.store();
-    world.rank(rank).settle_restored();
+    world.rank(rank).state().settle_restored();
   }
 }
 
@@ -167,7 +167,7 @@ TEST_CASE("guarded device: a probe finds where values stop being finite", "[guar
   const kernels::KernelTable& kernels = *kernels::cuda_backend();
   const auto stream = kernels.device->make_stream("compute", 1);
   WorldStep world(kernels, options);
-  HostState rows(world.rank(0).device(), world.rank(0).state_views());
+  HostState rows(world.rank(0).device(), world.rank(0).state().views());
   rows.load();
   for (StateView& view : rows.views()) {
     if (view.name == "model.transformer.h.1.attn.c_attn.weight") {

@@ -23,8 +23,8 @@ void read_lane(const actors::RankRuntime& rank, const engine::LaneWork& work, st
   TRAIN_CHECK(read.ok(), "{}", read.error().message);
   const auto& options = rank.engine->options();
   const auto count = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
-  std::copy_n(rank.engine->slot_tokens(work.slot), count, tokens);
-  std::copy_n(rank.engine->slot_targets(work.slot), count, targets);
+  std::copy_n(rank.engine->lanes().slot_tokens(work.slot), count, tokens);
+  std::copy_n(rank.engine->lanes().slot_targets(work.slot), count, targets);
 }
 
 Reference compute(configs::RunConfig config) {

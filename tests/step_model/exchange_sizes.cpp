@@ -7,13 +7,13 @@
 namespace train::engine {
 namespace {
 
-ShardPlan checked_plan(const RankEngine::Options& options) {
+ShardPlan checked_plan(const RankOptions& options) {
   Result<ShardPlan> plan = plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   return std::move(plan).value();
 }
 
-RankEngine::Options of_rank(RankEngine::Options options, std::int64_t rank) {
+RankOptions of_rank(RankOptions options, std::int64_t rank) {
   options.rank = rank;
   return options;
 }
@@ -26,7 +26,7 @@ std::vector<std::int64_t> everybody(std::int64_t ranks) {
 
 }  // namespace
 
-ExchangeSizes::ExchangeSizes(const RankEngine::Options& options)
+ExchangeSizes::ExchangeSizes(const RankOptions& options)
     : plan_(checked_plan(options)),
       schedule_(plan_, CommandKind::train_step),
       layout_(plan_, of_rank(options, 0)) {

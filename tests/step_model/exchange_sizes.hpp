@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_layout.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
 
 namespace train::engine {
 
@@ -12,7 +13,7 @@ namespace train::engine {
 class ExchangeSizes {
  public:
   /// REQUIRES: plan_of(options) is not an error.
-  explicit ExchangeSizes(const RankEngine::Options& options);
+  explicit ExchangeSizes(const RankOptions& options);
   ExchangeSizes(const ExchangeSizes&) = delete;
   ExchangeSizes& operator=(const ExchangeSizes&) = delete;
 

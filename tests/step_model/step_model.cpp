@@ -20,7 +20,7 @@ struct OpTraffic {
 /// All ranks and the wires between them.
 class WorldModel {
  public:
-  WorldModel(const RankEngine::Options& run, const StepModelOptions& options);
+  WorldModel(const RankOptions& run, const StepModelOptions& options);
   ModelledStep play();
 
  private:
@@ -44,7 +44,7 @@ class WorldModel {
   std::map<std::tuple<Channel, std::uint32_t>, OpTraffic> traffic_;
 };
 
-WorldModel::WorldModel(const RankEngine::Options& run, const StepModelOptions& options)
+WorldModel::WorldModel(const RankOptions& run, const StepModelOptions& options)
     : sizes_(run), options_(options), wires_(static_cast<std::size_t>(sizes_.plan().ranks())) {
   context_.sizes = &sizes_;
   context_.options = &options_;
@@ -156,7 +156,7 @@ ModelledStep WorldModel::play() {
 
 }  // namespace
 
-ModelledStep model_step(const RankEngine::Options& run, const StepModelOptions& options) {
+ModelledStep model_step(const RankOptions& run, const StepModelOptions& options) {
   TRAIN_CHECK(options.steps >= 3, "{} steps", options.steps);
   return WorldModel(run, options).play();
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/rank_options.hpp"
 
 // How long a training step of many ranks takes, worked out from the plan instead of run: every rank
 // with its one compute stream, its three ordered channels, staging slots, leases and lanes, as the
@@ -52,7 +52,6 @@ struct StepModelOptions {
 /// Plays `options.steps` training steps of `run.parallel.ranks` ranks. Pure, deterministic; memory
 /// and time grow with ranks x collectives of a step.
 /// REQUIRES: plan_of(run) is not an error; a time for every unit; at least 3 steps.
-[[nodiscard]] ModelledStep model_step(const RankEngine::Options& run,
-                                      const StepModelOptions& options);
+[[nodiscard]] ModelledStep model_step(const RankOptions& run, const StepModelOptions& options);
 
 }  // namespace train::engine

@@ -69,17 +69,18 @@ class TrainingRun : public RunEvents {
   std::uint64_t digest() const {
     std::uint64_t sum = 0;
     for (const actors::RankContext& context : contexts_) {
-      sum += context->engine->digest();
+      sum += context->engine->state().digest();
     }
     return sum;
   }
 
   /// Spawns and wires the actors; nothing has run on return.
   void start() {
-    auto report = actors::RunReport::open({.directory = directory_.path(),
-                                           .total_steps = setup_.steps,
-                                           .tokens_per_step = runtime().engine->tokens_per_step(),
-                                           .tensorboard = false});
+    auto report =
+        actors::RunReport::open({.directory = directory_.path(),
+                                 .total_steps = setup_.steps,
+                                 .tokens_per_step = runtime().engine->rank_plan().tokens_per_step(),
+                                 .tensorboard = false});
     REQUIRE(report.ok());
     waiter_ = std::make_unique<Recorder>(world_.system());
     std::vector<actors::RankParts> ranks;

@@ -34,7 +34,7 @@ inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
 
 /// The rows that a rank keeps of the tensor called `name`; empty if it keeps none.
 inline std::span<float> state_of(const engine::RankEngine& engine, const std::string& name) {
-  for (const engine::StateView& view : engine.state_views()) {
+  for (const engine::StateView& view : engine.state().views()) {
     if (view.name == name) {
       return {reinterpret_cast<float*>(view.data), view.size_bytes / sizeof(float)};
     }

@@ -51,8 +51,8 @@ struct RunSetup {
   const kernels::KernelTable* kernels = &kernels::cpu_backend();  ///< Not of the plain loop.
 };
 
-inline engine::RankEngine::Options engine_options(const RunSetup& setup, std::int64_t rank = 0) {
-  engine::RankEngine::Options options;
+inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t rank = 0) {
+  engine::RankOptions options;
   options.shape.architecture = engine::Architecture::enoki;
   options.shape.layers = 2;
   options.shape.heads = 2;

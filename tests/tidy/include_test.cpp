@@ -44,7 +44,7 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
       {"storage", {"base/", "configs/data_section.hpp", "configs/checkpoint_section.hpp"}},
       {"engine",
        {"base/", "kernels/", "configs/model_section.hpp", "configs/optimizer_section.hpp",
-        "configs/data_section.hpp", "configs/parallel_section.hpp"}},
+        "configs/optimizer_list.hpp", "configs/data_section.hpp", "configs/parallel_section.hpp"}},
       {"checkpoint",
        {"base/", "storage/", "engine/state_view.hpp", "configs/checkpoint_section.hpp"}},
       {"actors", {"base/", "configs/", "kernels/device/", "storage/", "engine/", "checkpoint/"}},

@@ -82,7 +82,7 @@ class MemoryRestore {
         source_(fmt::format("the snapshot in memory of step {}", start.origin.step)),
         now_(spans_of(engine.plan().ranks(), engine.options().parallel.nodes)),
         before_(spans_of(start.origin.ranks, nodes_before())),
-        state_(engine.device(), engine.state_views()),
+        state_(engine.device(), engine.state().views()),
         outgoing_(static_cast<std::size_t>(engine.plan().ranks())),
         incoming_(outgoing_.size()) {
     std::copy_if(state_.views().begin(), state_.views().end(), std::back_inserter(wanted_),
@@ -132,7 +132,7 @@ Status MemoryRestore::add_sources() {
   if (before_.empty()) {
     return failure(source_ + " is nowhere");
   }
-  engine::RankEngine::Options options = engine_.options();
+  engine::RankOptions options = engine_.options();
   options.parallel.ranks = start_.origin.ranks;
   options.parallel.nodes = nodes_before();
   const auto plan = engine::plan_of(options);
@@ -269,7 +269,7 @@ Status MemoryRestore::run(engine::Collectives* transport, std::uint32_t generati
     TRAIN_RETURN_IF_ERROR(exchange(*transport, generation));
   }
   state_.store();
-  engine_.settle_restored();
+  engine_.state().settle_restored();
   return {};
 }
 

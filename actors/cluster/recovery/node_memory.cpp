@@ -65,8 +65,7 @@ engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
           .end = layout.first_rank + static_cast<std::int64_t>(layout.shard_bytes.size())};
 }
 
-MemorySnapshots::Layout memory_layout(const engine::RankEngine::Options& options,
-                                      const NodePlace& place) {
+MemorySnapshots::Layout memory_layout(const engine::RankOptions& options, const NodePlace& place) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
   const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);

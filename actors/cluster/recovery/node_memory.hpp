@@ -14,7 +14,7 @@
 #include "base/result.hpp"
 #include "checkpoint/memory_snapshots.hpp"
 #include "engine/rank/node_rows.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/rank_options.hpp"
 
 namespace train::actors {
 
@@ -84,7 +84,7 @@ class NodeMemory {
 [[nodiscard]] engine::RankSpan ranks_of(const checkpoint::MemorySnapshots::Layout& layout);
 
 /// What each rank of the node has to have room for.
-[[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(
-    const engine::RankEngine::Options& options, const NodePlace& place);
+[[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
+                                                                const NodePlace& place);
 
 }  // namespace train::actors

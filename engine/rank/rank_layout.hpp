@@ -11,7 +11,7 @@
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/memory_options.hpp"
 #include "engine/rank/memory_plan.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/rank_options.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {
@@ -59,7 +59,7 @@ struct StagedOp {
 class RankLayout {
  public:
   /// Borrows `plan`.
-  RankLayout(const ShardPlan& plan, const RankEngine::Options& options);
+  RankLayout(const ShardPlan& plan, const RankOptions& options);
 
   [[nodiscard]] const GroupLayout& group(std::size_t index) const { return groups_[index]; }
   /// The rows of the group whose gradient `rank` finishes.

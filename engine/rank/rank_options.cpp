@@ -7,11 +7,11 @@
 
 #include "base/check.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/rank/rank_engine.hpp"
+#include "engine/rank/rank_options.hpp"
 
 namespace train::engine {
 
-Result<ShardPlan> plan_of(const RankEngine::Options& options) {
+Result<ShardPlan> plan_of(const RankOptions& options) {
   std::vector<UnitParameters> units = describe_units(options.shape);
   std::vector<std::string> whole =
       whole_parameters(*make_optimizer(options.optimizer, options.total_steps), units);
@@ -25,7 +25,7 @@ Result<ShardPlan> plan_of(const RankEngine::Options& options) {
                           .whole_parameters = std::move(whole)});
 }
 
-Status check_freeze(const RankEngine::Options& options) {
+Status check_freeze(const RankOptions& options) {
   const std::vector<UnitParameters> units = describe_units(options.shape);
   for (const std::string& pattern : options.train.freeze) {
     const bool found = std::any_of(units.begin(), units.end(), [&](const UnitParameters& unit) {

@@ -1,10 +1,11 @@
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_layout.hpp"
 
 #include <algorithm>
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
 
 namespace train::engine {
 namespace {
@@ -56,7 +57,7 @@ std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t rank
 
 }  // namespace
 
-RankLayout::RankLayout(const ShardPlan& plan, const RankEngine::Options& options)
+RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
     : plan_(&plan),
       optimizer_(make_optimizer(options.optimizer, options.total_steps)),
       rank_(options.rank),

@@ -1,6 +1,6 @@
 // The bytes of what RankLayout lays out.
 #include "base/byte_sizes.hpp"
-#include "engine/rank/rank_engine_layout.hpp"
+#include "engine/rank/rank_layout.hpp"
 
 namespace train::engine {
 

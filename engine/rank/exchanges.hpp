@@ -1,0 +1,89 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "engine/collective/collective.hpp"
+#include "engine/collective/collective_schedule.hpp"
+#include "engine/rank/gathered_weights.hpp"
+#include "engine/rank/host_device_buffer.hpp"
+#include "engine/rank/memory_plan.hpp"
+#include "engine/rank/rank_gradients.hpp"
+#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/rank_state.hpp"
+#include "engine/rank/step_totals.hpp"
+#include "kernels/device/buffer.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// Which bytes this rank sends in a collective and what it does with those it gets.
+///
+/// An op takes three calls: pack() enqueues what fills the bytes to send; when the stream has run
+/// that, transfer() says which bytes go where; when they have arrived, unpack() enqueues what takes
+/// them in. Op i of a channel uses staging slot i % kStagingSlots: its pack() may be enqueued when
+/// the unpack() of op i - kStagingSlots has run; the first ops of a command, when those of the
+/// command before have.
+///
+/// Threading: pack() and unpack() only enqueue, always on the same stream for a channel. That of
+/// reductions and of what follows them up to StepTotals::combine() may be one of its own: a
+/// reduce's pack() comes after the visits that it sends the sums of, combine() after all of it.
+/// Ownership: owns staging; borrows all else.
+class Exchanges {
+ public:
+  /// What is sent and filled, all of the same rank.
+  struct Parts {
+    const RankState& state;
+    const GatheredWeights& gathered;
+    RankGradients& gradients;
+    const StepTotals& totals;
+  };
+  Exchanges(const RankPlan& rank, const Parts& parts);
+
+  /// A gather's pack() already takes this rank's own rows in: its lease may begin then. A reduce is
+  /// packed after the group's last visit of the sync on this rank (if it has one), a spread after
+  /// RankGradients::finish(), a refresh after RankState::settle().
+  void pack(kernels::Stream& stream, const CollectiveOp& op);
+  /// True if what is sent needs nothing of pack(): the op may start at once.
+  [[nodiscard]] bool packed_already(const CollectiveOp& op) const;
+  /// Ranges of this rank's own are empty on both sides: unpack() takes its own rows from where they
+  /// are. What needs no conversion is sent from, or received, where it lies; else in the slot.
+  [[nodiscard]] Transfer transfer(const CollectiveOp& op) const;
+  void unpack(kernels::Stream& stream, const CollectiveOp& op);
+
+  void add_allocated(MemoryPlan& memory) const;
+
+ private:
+  [[nodiscard]] const HostDeviceBuffer& slot_of(const CollectiveOp& op) const;
+  [[nodiscard]] const kernels::Buffer& outgoing_of(const CollectiveOp& op) const;
+  [[nodiscard]] bool smaller_group(const CollectiveOp& op) const;
+  void pack_refresh(kernels::Stream& stream, const CollectiveOp& op) const;
+  void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);
+  [[nodiscard]] Transfer transfer_blocks(const CollectiveOp& op) const;
+  /// What is sent from where it lies, without packing: empty unless op is of that kind.
+  [[nodiscard]] std::span<const std::byte> sent_directly(const CollectiveOp& op) const;
+  /// The same bytes in memory of the host.
+  [[nodiscard]] std::span<const std::byte> outgoing(const CollectiveOp& op) const;
+  /// Enqueue the copies between the device and what transports send and fill; nothing on the CPU.
+  void bring_to_host(kernels::Stream& stream, const CollectiveOp& op) const;
+  void bring_to_device(kernels::Stream& stream, const CollectiveOp& op) const;
+  /// Copies rows of a gathered group into their place: this rank's own, or the others'.
+  void take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own) const;
+  void unpack_refresh(kernels::Stream& stream, const CollectiveOp& op) const;
+  void unpack_reduce(kernels::Stream& stream, const CollectiveOp& op);
+  void unpack_spread(kernels::Stream& stream, const CollectiveOp& op) const;
+
+  const RankPlan* rank_;
+  Parts parts_;
+  /// Transports move memory of the host, which is not what kernels work on: all that travels goes
+  /// through copies. False on the CPU, and where they move the device's (parallel.transport
+  /// "nccl").
+  bool staged_on_host_ = false;
+  std::array<std::array<HostDeviceBuffer, kStagingSlots>, kChannelCount> staging_;
+  /// The host's copies of what is sent from where it lies, by slot; none unless staged_on_host_.
+  std::array<std::array<kernels::Buffer, kStagingSlots>, kChannelCount> outgoing_;
+  kernels::Buffer sum_scratch_;  // fp32 copy of a received bf16 sum.
+};
+
+}  // namespace train::engine

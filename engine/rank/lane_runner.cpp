@@ -1,0 +1,149 @@
+#include "engine/rank/lane_runner.hpp"
+
+#include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+
+namespace train::engine {
+namespace {
+
+kernels::Mark mark_of(const char* what, std::size_t unit, const LaneWork& work) {
+  return {.what = what,
+          .step = work.step,
+          .unit = static_cast<std::int32_t>(unit),
+          .lane = static_cast<std::int32_t>(work.lane)};
+}
+
+std::size_t slot_bytes(const RankPlan& rank) {
+  return bytes_of(rank.lane_tokens() * rank.options().lane_slots, sizeof(std::int32_t));
+}
+
+}  // namespace
+
+LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
+    : rank_(&rank),
+      parts_(parts),
+      tokens_(rank.kernels(), slot_bytes(rank), "lane tokens"),
+      targets_(rank.kernels(), slot_bytes(rank), "lane targets") {}
+
+std::int32_t* LaneRunner::slot_tokens(std::int32_t slot) const {
+  return tokens_.host<std::int32_t>() + slot * rank_->lane_tokens();
+}
+
+std::int32_t* LaneRunner::slot_targets(std::int32_t slot) const {
+  return targets_.host<std::int32_t>() + slot * rank_->lane_tokens();
+}
+
+Lane LaneRunner::make_lane(const LaneWork& work) const {
+  const auto tokens = static_cast<double>(rank_->tokens_per_step());
+  const RankOptions& options = rank_->options();
+  return {.step = work.step,
+          .index = work.lane,
+          .sequences = options.batch.micro_batch,
+          .seq_len = options.seq_len,
+          .tokens = tokens_.device<std::int32_t>() + work.slot * rank_->lane_tokens(),
+          .targets = targets_.device<std::int32_t>() + work.slot * rank_->lane_tokens(),
+          .sums = parts_.totals.lane_sums(work),
+          .loss_scale = static_cast<float>(1.0 / tokens),
+          .z_scale = static_cast<float>(static_cast<double>(options.shape.z_loss_coeff) / tokens),
+          .with_gradient = work.purpose != LanePurpose::evaluate};
+}
+
+ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
+                                        UnitPlace place) const {
+  if (rank_->layout(group).made) {
+    return parts_.state.made_weights();
+  }
+  if (rank_->plan().resident(group)) {
+    return parts_.state.group(group).whole();
+  }
+  const auto& gathers = rank_->schedule(command_of(work.purpose)).gathers();
+  TRAIN_CHECK(place.gather >= 0, "{} has no weights on lease", rank_->group(group).name);
+  const Lease& lease = gathers.at(static_cast<std::size_t>(place.gather));
+  TRAIN_CHECK(lease.group == group, "lease {} is not one of {}", place.gather,
+              rank_->group(group).name);
+  return parts_.gathered.of(lease);
+}
+
+UnitMemory LaneRunner::memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,
+                                 bool with_gradient) const {
+  const std::size_t group = rank_->plan().group_of(unit);
+  const std::int64_t base = rank_->plan().base_of(unit);
+  const ConstElements weights = group_weights(group, work, place);
+  float* gradient = with_gradient ? parts_.gradients.of_lane(group, work, place.leaf) : nullptr;
+  UnitMemory memory{.weights = weights + base,
+                    .gradient = gradient == nullptr ? nullptr : gradient + base};
+  if (rank_->options().shape.tie_embeddings) {
+    // The embedding is the first unit of its group, and the head is in the same one.
+    memory.tied_weights = weights;
+    memory.tied_gradient = gradient;
+  }
+  return memory;
+}
+
+void LaneRunner::clear_probe(kernels::Stream& stream, std::size_t unit, bool backward,
+                             const LaneWork& work, UnitPlace place) const {
+  // Padding is counted with the rest, and a shared leaf has another group's values there.
+  const std::size_t group = rank_->plan().group_of(unit);
+  const std::size_t last_unit = rank_->group(group).last_unit();
+  const bool ends_with_head = last_unit + 1 == rank_->unit_count();
+  const bool first = unit == last_unit && backward != ends_with_head;
+  if (work.purpose == LanePurpose::probe && first) {
+    rank_->kernels().fill(stream, {.out = parts_.gradients.of_lane(group, work, place.leaf),
+                                   .value = 0.0F,
+                                   .count = rank_->group(group).element_count});
+  }
+}
+
+void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                         UnitPlace place) {
+  stream.mark(mark_of("forward", unit, work));
+  const Lane lane = make_lane(work);
+  if (unit == 0) {
+    const auto count = static_cast<std::size_t>(rank_->lane_tokens());
+    tokens_.to_device(stream, slot_tokens(work.slot), count);
+    targets_.to_device(stream, slot_targets(work.slot), count);
+  }
+  // Only the head, the last unit, has a gradient to write already.
+  const bool is_head = unit + 1 == rank_->unit_count();
+  const bool with_gradient = lane.with_gradient && is_head;
+  if (with_gradient) {
+    clear_probe(stream, unit, /*backward=*/false, work, place);
+  }
+  parts_.state.make_weights(stream, rank_->plan().group_of(unit));
+  LayerUnit& layer = parts_.model.unit(unit);
+  layer.forward(stream, memory_of(unit, work, place, with_gradient), lane);
+  if (is_head) {
+    parts_.totals.lane_summed(stream, work);
+  }
+  if (work.purpose == LanePurpose::probe) {
+    std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
+    layer.count_nonfinite_output(stream, lane, count);
+    parts_.totals.nonfinite_counted(stream, count);
+  }
+}
+
+void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                          UnitPlace place) {
+  stream.mark(mark_of("backward", unit, work));
+  clear_probe(stream, unit, /*backward=*/true, work, place);
+  const std::size_t group = rank_->plan().group_of(unit);
+  parts_.state.make_weights(stream, group);
+  const UnitMemory memory = memory_of(unit, work, place, true);
+  parts_.model.unit(unit).backward(stream, memory, make_lane(work));
+  if (work.purpose == LanePurpose::probe) {
+    std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/true);
+    rank_->kernels().count_nonfinite(stream, {.x = memory.gradient,
+                                              .count = rank_->plan().units()[unit].element_count,
+                                              .nonfinite = count});
+    parts_.totals.nonfinite_counted(stream, count);
+  } else if (unit == rank_->group(group).first_unit()) {
+    parts_.gradients.lane_complete(stream, group, work,
+                                   parts_.gradients.of_lane(group, work, place.leaf));
+  }
+}
+
+void LaneRunner::add_allocated(MemoryPlan& memory) const {
+  memory.buffers_bytes += tokens_.size_bytes() + targets_.size_bytes();
+}
+
+}  // namespace train::engine

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/model/model.hpp"
+#include "engine/rank/gathered_weights.hpp"
+#include "engine/rank/host_device_buffer.hpp"
+#include "engine/rank/lane_work.hpp"
+#include "engine/rank/memory_plan.hpp"
+#include "engine/rank/rank_gradients.hpp"
+#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/rank_state.hpp"
+#include "engine/rank/step_totals.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// Forward and backward passes of this rank's lanes, unit by unit, and the slots of their tokens.
+///
+/// Threading: forward() and backward() only enqueue; they come from one owner per unit, always for
+/// the same compute stream. Ownership: owns the slots; borrows all else.
+class LaneRunner {
+ public:
+  /// What the passes read and write, all of the same rank.
+  struct Parts {
+    Model& model;
+    RankState& state;
+    const GatheredWeights& gathered;
+    RankGradients& gradients;
+    const StepTotals& totals;
+  };
+  LaneRunner(const RankPlan& rank, const Parts& parts);
+
+  /// A slot's tokens and targets for the host to write, [micro_batch * seq_len] each.
+  [[nodiscard]] std::int32_t* slot_tokens(std::int32_t slot) const;
+  [[nodiscard]] std::int32_t* slot_targets(std::int32_t slot) const;
+
+  /// Enqueue one unit's pass over one lane. Forward units 0 .. n-1, backward n-1 .. 0, this rank's
+  /// lanes in the order of its rounds.
+  void forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
+  void backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
+
+  void add_allocated(MemoryPlan& memory) const;
+
+ private:
+  [[nodiscard]] Lane make_lane(const LaneWork& work) const;
+  [[nodiscard]] ConstElements group_weights(std::size_t group, const LaneWork& work,
+                                            UnitPlace place) const;
+  [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,
+                                     bool with_gradient) const;
+  void clear_probe(kernels::Stream& stream, std::size_t unit, bool backward, const LaneWork& work,
+                   UnitPlace place) const;
+
+  const RankPlan* rank_;
+  Parts parts_;
+  HostDeviceBuffer tokens_, targets_;
+};
+
+}  // namespace train::engine

@@ -1,0 +1,193 @@
+#include "engine/rank/rank_gradients.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+
+namespace train::engine {
+
+RankGradients::RankGradients(const RankPlan& rank, const Model& model, const StepTotals& totals)
+    : rank_(&rank), totals_(&totals) {
+  const RankLayout& layout = rank.layout();
+  for (std::int64_t i = 0; i < layout.leaf_buffers(); ++i) {
+    leaves_.emplace_back(floats(layout.leaf_elements()), fmt::format("gradient leaf {}", i),
+                         rank.device().memory);
+  }
+  make_groups(model);
+  make_set();
+  freeze();
+}
+
+void RankGradients::make_groups(const Model& model) {
+  const kernels::KernelTable& kernels = rank_->kernels();
+  const SumOrder order = rank_->layout().sum_order();
+  const std::int64_t lanes = rank_->plan().train_lanes().lanes();
+  std::size_t in_activations = 0;
+  std::size_t shards = 0;
+  for (std::size_t index = 0; index < rank_->group_count(); ++index) {
+    const GroupLayout& group = rank_->layout(index);
+    const std::string& name = rank_->group(index).name;
+    GroupGradient& gradient = groups_.emplace_back();
+    gradient.first_shard = shards;
+    shards += rank_->group(index).parameters.size();
+    if (group.own_buffers > 0) {
+      gradient.own.emplace(
+          kernels, group.flat, lanes, order, group.own_buffers, "gradients of " + name,
+          group.in_activations ? model.gradient_memory(in_activations++) : nullptr);
+    }
+    if (group.owner_buffers > 0) {
+      gradient.owner.emplace(kernels, group.reduce.element_count, lanes, order, group.owner_buffers,
+                             "reduced gradients of " + name);
+    }
+    if (group.spread_apart) {
+      gradient.spread = {floats(group.state.element_count), "spread gradients of " + name,
+                         rank_->device().memory};
+    }
+  }
+}
+
+void RankGradients::make_set() {
+  std::vector<std::string> unit_names;
+  for (const UnitParameters& unit : rank_->plan().units()) {
+    unit_names.push_back(unit.name);
+  }
+  std::vector<GradientShard> shards;
+  for (std::size_t index = 0; index < rank_->group_count(); ++index) {
+    const std::size_t first = shards.size();
+    for (const std::size_t unit : rank_->group(index).units) {
+      for (const Parameter& parameter : rank_->plan().units()[unit].parameters) {
+        shards.push_back({.name = parameter.name, .unit = unit, .cols = parameter.cols});
+      }
+    }
+    for (const Segment& segment : rank_->layout(index).reduce.segments) {
+      GradientShard& shard = shards[first + segment.parameter];
+      shard.first_row = segment.first_row;
+      shard.rows = segment.rows;
+      shard.data = reduced(index) + segment.packed_offset;
+    }
+  }
+  set_.emplace(rank_->kernels(), std::move(shards), std::move(unit_names));
+}
+
+void RankGradients::freeze() {
+  for (const std::string& pattern : rank_->options().train.freeze) {
+    const auto found = set_->select(pattern);
+    TRAIN_CHECK(found.ok(), "{}", found.error().message);
+    for (const std::size_t shard : *found) {
+      const auto after = std::upper_bound(
+          groups_.begin(), groups_.end(), shard,
+          [](std::size_t index, const GroupGradient& group) { return index < group.first_shard; });
+      GroupGradient& group = *std::prev(after);
+      group.frozen.push_back(shard - group.first_shard);
+    }
+  }
+}
+
+float* RankGradients::of_lane(std::size_t group, const LaneWork& work, std::int32_t leaf) const {
+  const GroupGradient& gradient = groups_[group];
+  float* leased = nullptr;
+  if (leaf >= 0) {
+    const auto& leaves = rank_->schedule(command_of(work.purpose)).leaves();
+    const Lease& lease = leaves.at(static_cast<std::size_t>(leaf));
+    TRAIN_CHECK(lease.group == group, "leaf {} is not one of {}", leaf, rank_->group(group).name);
+    leased = leaves_[static_cast<std::size_t>(lease.buffer)].as<float>();
+  }
+  if (work.purpose == LanePurpose::probe) {
+    return leased != nullptr ? leased : gradient.own->root();
+  }
+  if (gradient.own) {
+    return gradient.own->place({work.lane, 1}, leased);
+  }
+  TRAIN_CHECK(leased != nullptr, "{} has no leaf on lease", rank_->group(group).name);
+  return leased;
+}
+
+void RankGradients::lane_complete(kernels::Stream& stream, std::size_t group, const LaneWork& work,
+                                  float* gradient) {
+  GroupGradient& sums = groups_[group];
+  if (sums.own) {
+    sums.own->settle(stream, {work.lane, 1}, gradient);
+  } else {
+    sums.leaf_lane = {work.lane, 1};
+    sums.leaf = gradient;
+  }
+}
+
+std::vector<std::pair<LaneRange, const float*>> RankGradients::take_sums(std::size_t group) {
+  GroupGradient& gradient = groups_[group];
+  std::vector<std::pair<LaneRange, const float*>> held;
+  if (gradient.own) {
+    held = gradient.own->held();
+    gradient.own->clear();
+  } else if (gradient.leaf_lane.count > 0) {
+    held = {{gradient.leaf_lane, gradient.leaf}};
+    gradient.leaf_lane = {};
+  }
+  return held;
+}
+
+LaneTree* RankGradients::owner_tree(std::size_t group) {
+  return groups_[group].owner ? &*groups_[group].owner : nullptr;
+}
+
+float* RankGradients::reduced(std::size_t group) const {
+  const GroupGradient& gradient = groups_[group];
+  if (rank_->ranks() == 1) {
+    return gradient.own->root();
+  }
+  return gradient.owner ? gradient.owner->root() : nullptr;
+}
+
+float* RankGradients::for_optimizer(std::size_t group, const Segment& segment) const {
+  const GroupGradient& gradient = groups_[group];
+  if (rank_->layout(group).spread_apart) {
+    return gradient.spread.as<float>() + segment.packed_offset;
+  }
+  if (rank_->ranks() > 1 && rank_->plan().spread(group)) {
+    return gradient.own->root() + segment.flat_offset;
+  }
+  return reduced(group) + segment.packed_offset;
+}
+
+bool RankGradients::is_frozen(std::size_t group, std::size_t parameter) const {
+  const std::vector<std::size_t>& frozen = groups_[group].frozen;
+  return std::find(frozen.begin(), frozen.end(), parameter) != frozen.end();
+}
+
+void RankGradients::finish(kernels::Stream& stream, std::size_t group) {
+  GroupGradient& gradient = groups_[group];
+  std::optional<LaneTree>& tree = rank_->ranks() == 1 ? gradient.own : gradient.owner;
+  if (!tree) {
+    return;  // No row of the group is this rank's.
+  }
+  TRAIN_CHECK(tree->held().size() == 1, "{}: {} sums are left of {} lanes",
+              rank_->group(group).name, tree->held().size(), rank_->plan().train_lanes().lanes());
+  tree->clear();
+  for (const std::size_t parameter : gradient.frozen) {
+    const GradientShard& shard = set_->shards()[gradient.first_shard + parameter];
+    rank_->kernels().fill(stream,
+                          {.out = shard.data, .value = 0.0F, .count = shard.rows * shard.cols});
+  }
+  totals_->add_norms(stream, group, tree->root());
+}
+
+void RankGradients::add_allocated(MemoryPlan& memory) const {
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    const GroupGradient& gradient = groups_[index];
+    const std::size_t all = (gradient.own ? gradient.own->size_bytes() : 0) +
+                            (gradient.owner ? gradient.owner->size_bytes() : 0) +
+                            gradient.spread.size_bytes();
+    const std::size_t kept = rank_->layout().gradient_bytes(index);
+    memory.gradients_bytes += kept;
+    memory.lane_sums_bytes += all - kept;
+  }
+  for (const kernels::Buffer& leaf : leaves_) {
+    memory.transfer_bytes += leaf.size_bytes();
+  }
+}
+
+}  // namespace train::engine

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/lanes/lane_tree.hpp"
+#include "engine/model/model.hpp"
+#include "engine/rank/gradient_set.hpp"
+#include "engine/rank/lane_work.hpp"
+#include "engine/rank/memory_plan.hpp"
+#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/step_totals.hpp"
+#include "kernels/device/buffer.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// The gradient of each group on its way through a step: of one lane, summed over this rank's lanes
+/// of a sync, summed over all lanes for the rows of the reduce part, and as the optimizer reads it.
+///
+/// Threading: one owner per group; calls that take a stream only enqueue. A leaf's lease may begin
+/// when the pack() of its group's reduce has run. Ownership: owns its memory but for what lies
+/// where the model's activations did; borrows plan, model and totals.
+class RankGradients {
+ public:
+  RankGradients(const RankPlan& rank, const Model& model, const StepTotals& totals);
+  RankGradients(const RankGradients&) = delete;
+  RankGradients& operator=(const RankGradients&) = delete;
+
+  /// Where the gradient of a lane of the group is to be written, flat. `leaf`: UnitPlace::leaf.
+  [[nodiscard]] float* of_lane(std::size_t group, const LaneWork& work, std::int32_t leaf) const;
+  /// A training lane's gradient of the whole group is complete there: enqueues its sum with the
+  /// lanes before, where this rank has a tree of its own.
+  void lane_complete(kernels::Stream& stream, std::size_t group, const LaneWork& work,
+                     float* gradient);
+  /// A sync ends: the sums over this rank's lanes of it, left to right, which are forgotten here.
+  [[nodiscard]] std::vector<std::pair<LaneRange, const float*>> take_sums(std::size_t group);
+  /// Over all lanes, the rows of the reduce part; nullptr: this rank has none, or is alone.
+  [[nodiscard]] LaneTree* owner_tree(std::size_t group);
+
+  /// The finished gradient of the reduce part, packed; nullptr if it has no rows.
+  [[nodiscard]] float* reduced(std::size_t group) const;
+  /// The gradient of a row of the state part as the optimizer reads it.
+  [[nodiscard]] float* for_optimizer(std::size_t group, const Segment& segment) const;
+  [[nodiscard]] bool is_frozen(std::size_t group, std::size_t parameter) const;
+
+  /// After the group's last reduce: enqueues gradient programs and the norms of this rank's rows.
+  void finish(kernels::Stream& stream, std::size_t group);
+  /// The reduced gradients of this rank's rows, by parameter; valid between finish() and the next
+  /// forward pass or reduce. What objectives read and change.
+  [[nodiscard]] GradientSet& set() { return *set_; }
+  [[nodiscard]] const GradientSet& set() const { return *set_; }
+
+  void add_allocated(MemoryPlan& memory) const;
+
+ private:
+  struct GroupGradient {
+    std::optional<LaneTree> own;    // Over this rank's lanes of a sync, all rows.
+    std::optional<LaneTree> owner;  // Over all lanes, rows of the reduce part.
+    kernels::Buffer spread;         // The state part, once its replicas have exchanged it.
+    // Without a tree of its own: a lane's gradient, which lies in a shared leaf until it is packed.
+    LaneRange leaf_lane;
+    const float* leaf = nullptr;
+    std::size_t first_shard = 0;      // Of its parameters, in the gradient set.
+    std::vector<std::size_t> frozen;  // Its parameters that are.
+  };
+
+  void make_groups(const Model& model);
+  void make_set();
+  void freeze();
+
+  const RankPlan* rank_;
+  const StepTotals* totals_;
+  std::vector<GroupGradient> groups_;
+  std::vector<kernels::Buffer> leaves_;
+  std::optional<GradientSet> set_;
+};
+
+}  // namespace train::engine

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "configs/data_section.hpp"
+#include "configs/optimizer_section.hpp"
+#include "configs/parallel_section.hpp"
+#include "engine/model/initial_weights.hpp"
+#include "engine/model/model.hpp"
+#include "engine/sharding/shard_plan.hpp"
+
+namespace train::engine {
+
+/// What a run asks of each rank's engine: the same on all of them but for `rank`.
+struct RankOptions {
+  ModelShape shape;
+  InitOptions init;
+  configs::BatchSection batch;
+  configs::OptimizerSection optimizer;
+  configs::ScheduleSection schedule;
+  configs::ParallelSection parallel;
+  configs::PrecisionSection precision;
+  configs::MemorySection memory;
+  configs::TrainSection train;
+  std::int64_t rank = 0;
+  std::int64_t seq_len = 0;
+  std::int64_t total_steps = 0;
+  std::int64_t eval_lanes = 0;
+  std::int32_t lane_slots = 4;
+  /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
+  std::int64_t diagnostics_interval = 1;
+  bool knows_bf16 = false;  ///< The device's; an engine takes it from its kernels.
+  /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
+  std::vector<std::string> whole_parameters = {};
+};
+
+/// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.
+[[nodiscard]] Result<ShardPlan> plan_of(const RankOptions& options);
+/// Error (user) naming train.freeze when a pattern matches no parameter and no unit.
+[[nodiscard]] Status check_freeze(const RankOptions& options);
+
+}  // namespace train::engine

@@ -1,0 +1,55 @@
+#include "engine/rank/rank_plan.hpp"
+
+#include <utility>
+
+#include "base/check.hpp"
+#include "engine/optimizer/lr_schedule.hpp"
+
+namespace train::engine {
+namespace {
+
+RankOptions on_device(const kernels::KernelTable& kernels, RankOptions options) {
+  options.knows_bf16 = kernels.device->knows_bf16;
+  return options;
+}
+
+ShardPlan plan_or_check(const RankOptions& options) {
+  Result<ShardPlan> plan = plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
+  TRAIN_CHECK(options.rank >= 0 && options.rank < plan->ranks(), "rank {} of {}", options.rank,
+              plan->ranks());
+  return *std::move(plan);
+}
+
+}  // namespace
+
+RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& options)
+    : kernels_(&kernels),
+      options_(on_device(kernels, options)),
+      plan_(plan_or_check(options_)),
+      layout_(plan_, options_),
+      train_schedule_(plan_, CommandKind::train_step),
+      eval_schedule_(plan_, CommandKind::evaluate),
+      diagnose_schedule_(plan_, CommandKind::diagnose) {}
+
+const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
+  TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",
+              command_name(kind));
+  return kind == CommandKind::train_step ? train_schedule_
+         : kind == CommandKind::evaluate ? eval_schedule_
+                                         : diagnose_schedule_;
+}
+
+const std::string& RankPlan::unit_name(std::size_t unit) const { return plan_.units()[unit].name; }
+
+std::int64_t RankPlan::lane_tokens() const { return options_.batch.micro_batch * options_.seq_len; }
+
+std::int64_t RankPlan::tokens_per_step() const {
+  return options_.batch.lanes * options_.batch.micro_batch * options_.seq_len;
+}
+
+double RankPlan::learning_rate_of(std::int64_t step) const {
+  return learning_rate(options_.schedule, options_.optimizer.lr, step, options_.total_steps);
+}
+
+}  // namespace train::engine

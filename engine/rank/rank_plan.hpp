@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/rank_options.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
+#include "engine/sharding/shard_plan.hpp"
+#include "kernels/backend.hpp"
+
+namespace train::engine {
+
+/// What one rank is to compute and to keep, fixed when its engine is built: kernels, options, plan,
+/// layout and the schedules of its commands. Every part of the engine borrows it.
+///
+/// Threading: immutable. Ownership: borrows the kernels.
+class RankPlan {
+ public:
+  /// REQUIRES: plan_of(options) is not an error.
+  RankPlan(const kernels::KernelTable& kernels, const RankOptions& options);
+  RankPlan(const RankPlan&) = delete;
+  RankPlan& operator=(const RankPlan&) = delete;
+
+  [[nodiscard]] const kernels::KernelTable& kernels() const { return *kernels_; }
+  [[nodiscard]] const kernels::Device& device() const { return *kernels_->device; }
+  [[nodiscard]] const RankOptions& options() const { return options_; }
+  [[nodiscard]] const ShardPlan& plan() const { return plan_; }
+  [[nodiscard]] const RankLayout& layout() const { return layout_; }
+  [[nodiscard]] const Optimizer& optimizer() const { return layout_.optimizer(); }
+  /// Visits and leases of a command. REQUIRES: train_step, evaluate or diagnose.
+  [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
+
+  [[nodiscard]] std::int64_t rank() const { return options_.rank; }
+  [[nodiscard]] std::int64_t ranks() const { return plan_.ranks(); }
+  [[nodiscard]] std::size_t group_count() const { return plan_.groups().size(); }
+  [[nodiscard]] const ShardGroup& group(std::size_t index) const { return plan_.groups()[index]; }
+  [[nodiscard]] const GroupLayout& layout(std::size_t group) const { return layout_.group(group); }
+  [[nodiscard]] std::size_t unit_count() const { return plan_.unit_count(); }
+  [[nodiscard]] const std::string& unit_name(std::size_t unit) const;
+
+  [[nodiscard]] std::int64_t lane_tokens() const;
+  [[nodiscard]] std::int64_t tokens_per_step() const;
+  /// Of step `step`, from 0.
+  [[nodiscard]] double learning_rate_of(std::int64_t step) const;
+
+ private:
+  const kernels::KernelTable* kernels_;
+  RankOptions options_;
+  ShardPlan plan_;
+  RankLayout layout_;
+  BufferSchedule train_schedule_, eval_schedule_, diagnose_schedule_;
+};
+
+}  // namespace train::engine

@@ -1,0 +1,197 @@
+#include "engine/rank/step_totals.hpp"
+
+#include <cmath>
+
+#include "base/byte_sizes.hpp"
+#include "engine/lanes/lane_tree.hpp"
+
+namespace train::engine {
+namespace {
+
+/// The canonical tree over one field of loss sums that do not lie in the order of lanes.
+template <class SumsOf>
+double sum_lanes(std::int64_t lanes, double kernels::LossSums::*field, const SumsOf& sums_of) {
+  std::vector<double> values;
+  for (std::int64_t lane = 0; lane < lanes; ++lane) {
+    values.push_back(sums_of(lane)->*field);
+  }
+  return tree_sum(values.data(), lanes);
+}
+
+}  // namespace
+
+StepTotals::StepTotals(const RankPlan& rank)
+    : rank_(&rank),
+      step_sums_(rank.kernels(), bytes_of(rank.layout().step_block(rank.ranks()), sizeof(double)),
+                 "norms and loss sums"),
+      eval_sums_(rank.kernels(),
+                 bytes_of(rank.layout().eval_block(rank.ranks()), sizeof(kernels::LossSums)),
+                 "evaluation loss sums"),
+      nonfinite_(rank.kernels(),
+                 bytes_of(rank.layout().lane_block(rank.ranks()),
+                          2 * rank.unit_count() * sizeof(std::int64_t)),
+                 "non-finite counts"),
+      row_sums_(bytes_of(rank.layout().norm_rows(), sizeof(double)), "row sums",
+                rank.device().memory),
+      norms_(rank.plan(), rank.layout()),
+      scalars_(rank.kernels(), sizeof(Scalars), "step scalars") {
+  place_lanes();
+}
+
+void StepTotals::place_lanes() {
+  const RankLayout& layout = rank_->layout();
+  const std::int64_t ranks = rank_->ranks();
+  step_sums_at_.resize(static_cast<std::size_t>(layout.lane_block(ranks)));
+  lane_at_.resize(step_sums_at_.size());
+  eval_sums_at_.resize(static_cast<std::size_t>(layout.eval_block(ranks)));
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    std::int64_t at = layout.step_block(rank) + layout.norm_count(rank);
+    std::int64_t index = layout.lane_block(rank);
+    for (const std::int64_t lane : rank_->plan().train_lanes().lanes_of(rank)) {
+      step_sums_at_[static_cast<std::size_t>(lane)] = at;
+      lane_at_[static_cast<std::size_t>(lane)] = index++;
+      at += static_cast<std::int64_t>(sizeof(kernels::LossSums) / sizeof(double));
+    }
+    index = layout.eval_block(rank);
+    for (const std::int64_t lane : rank_->plan().eval_lanes().lanes_of(rank)) {
+      eval_sums_at_[static_cast<std::size_t>(lane)] = index++;
+    }
+  }
+}
+
+kernels::LossSums* StepTotals::lane_sums(const LaneWork& work) const {
+  const auto lane = static_cast<std::size_t>(work.lane);
+  if (work.purpose == LanePurpose::evaluate) {
+    return eval_sums_.device<kernels::LossSums>() + eval_sums_at_.at(lane);
+  }
+  return reinterpret_cast<kernels::LossSums*>(step_sums_.device<double>() + step_sums_at_[lane]);
+}
+
+void StepTotals::lane_summed(kernels::Stream& stream, const LaneWork& work) const {
+  const bool evaluation = work.purpose == LanePurpose::evaluate;
+  (evaluation ? eval_sums_ : step_sums_).to_host(stream, lane_sums(work));
+}
+
+const kernels::LossSums* StepTotals::host_lane_sums(std::int64_t lane) const {
+  return reinterpret_cast<const kernels::LossSums*>(step_sums_.host<double>() +
+                                                    step_sums_at_[static_cast<std::size_t>(lane)]);
+}
+
+std::size_t StepTotals::nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const {
+  const auto index = static_cast<std::size_t>(lane_at_[static_cast<std::size_t>(lane)]);
+  return (index * 2 + (backward ? 1 : 0)) * rank_->unit_count() + unit;
+}
+
+std::int64_t* StepTotals::nonfinite_count(const LaneWork& work, std::size_t unit,
+                                          bool backward) const {
+  return nonfinite_.device<std::int64_t>() + nonfinite_at(work.lane, unit, backward);
+}
+
+void StepTotals::nonfinite_counted(kernels::Stream& stream, const std::int64_t* count) const {
+  nonfinite_.to_host(stream, count);
+}
+
+void StepTotals::add_norms(kernels::Stream& stream, std::size_t group,
+                           const float* gradient) const {
+  double* nodes = step_sums_.device<double>() + rank_->layout().step_block(rank_->rank()) +
+                  norms_.first_node(group);
+  const double* end =
+      sum_squares(rank_->kernels(), stream, rank_->group(group), rank_->layout(group).reduce,
+                  gradient, row_sums_.as<double>(), nodes);
+  step_sums_.to_host(stream, nodes, static_cast<std::size_t>(end - nodes));
+}
+
+std::span<std::byte> StepTotals::block(CollectiveKind kind, std::int64_t rank) const {
+  const RankLayout& layout = rank_->layout();
+  const auto range = [](const HostDeviceBuffer& buffer, std::int64_t first, std::int64_t end,
+                        std::size_t size) {
+    return std::span<std::byte>(buffer.host<std::byte>() + bytes_of(first, size),
+                                bytes_of(end - first, size));
+  };
+  if (kind == CollectiveKind::loss_and_norm) {
+    return range(step_sums_, layout.step_block(rank), layout.step_block(rank + 1), sizeof(double));
+  }
+  if (kind == CollectiveKind::eval_sums) {
+    return range(eval_sums_, layout.eval_block(rank), layout.eval_block(rank + 1),
+                 sizeof(kernels::LossSums));
+  }
+  return range(nonfinite_, layout.lane_block(rank), layout.lane_block(rank + 1),
+               2 * rank_->unit_count() * sizeof(std::int64_t));
+}
+
+void StepTotals::combine(kernels::Stream& stream) {
+  auto* results = scalars_.host<Scalars>();
+  stream.enqueue([this, lanes = rank_->plan().train_lanes().lanes(), results] {
+    const auto sums_of = [this](std::int64_t lane) { return host_lane_sums(lane); };
+    results->cross_entropy = sum_lanes(lanes, &kernels::LossSums::cross_entropy, sums_of);
+    results->z_squared = sum_lanes(lanes, &kernels::LossSums::z_squared, sums_of);
+    results->squared_norm = norms_.finish(step_sums_.host<double>(), unit_squares_);
+  });
+  scalars_.to_device(stream, results);
+  auto* scalars = scalars_.device<Scalars>();
+  const auto tokens = static_cast<double>(rank_->tokens_per_step());
+  const RankOptions& options = rank_->options();
+  rank_->kernels().clip_scale(stream,
+                              {.squared_norm = &scalars->squared_norm,
+                               .cross_entropy = &scalars->cross_entropy,
+                               .z_squared = &scalars->z_squared,
+                               .gate = &scalars->gate,
+                               .loss_scale = 1.0 / tokens,
+                               .z_scale = static_cast<double>(options.shape.z_loss_coeff) / tokens,
+                               .clip = static_cast<float>(options.optimizer.grad_clip)});
+  scalars_.to_host(stream, &scalars->gate);
+}
+
+const kernels::UpdateGate* StepTotals::gate() const { return &scalars_.device<Scalars>()->gate; }
+
+StepResult StepTotals::step_result(std::int64_t step) const {
+  StepResult result{
+      .loss = results().gate.loss,
+      .cross_entropy = results().cross_entropy / static_cast<double>(rank_->tokens_per_step()),
+      .grad_norm = static_cast<double>(results().gate.grad_norm),
+      .lr = rank_->learning_rate_of(step),
+      .poisoned = poisoned(),
+      .unit_grad_norms = {},
+      .optimizer_sums = {}};
+  for (const double square : unit_squares_) {
+    result.unit_grad_norms.push_back(std::sqrt(square));
+  }
+  return result;
+}
+
+EvaluationResult StepTotals::evaluation_result() const {
+  const auto sums_of = [this](std::int64_t lane) {
+    return eval_sums_.host<kernels::LossSums>() + eval_sums_at_[static_cast<std::size_t>(lane)];
+  };
+  const std::int64_t lanes = rank_->plan().eval_lanes().lanes();
+  const double targets = sum_lanes(lanes, &kernels::LossSums::targets, sums_of);
+  return {.cross_entropy = sum_lanes(lanes, &kernels::LossSums::cross_entropy, sums_of) / targets,
+          .accuracy = sum_lanes(lanes, &kernels::LossSums::correct, sums_of) / targets,
+          .targets = targets};
+}
+
+NonfiniteOrigin StepTotals::nonfinite_origin() const {
+  const auto* counts = nonfinite_.host<std::int64_t>();
+  for (std::int64_t lane = 0; lane < rank_->plan().train_lanes().lanes(); ++lane) {
+    for (std::size_t unit = 0; unit < rank_->unit_count(); ++unit) {
+      if (counts[nonfinite_at(lane, unit, false)] > 0) {
+        return {.found = true, .lane = lane, .unit = unit, .backward = false};
+      }
+    }
+    for (std::size_t unit = rank_->unit_count(); unit-- > 0;) {
+      if (counts[nonfinite_at(lane, unit, true)] > 0) {
+        return {.found = true, .lane = lane, .unit = unit, .backward = true};
+      }
+    }
+  }
+  return {};
+}
+
+bool StepTotals::poisoned() const { return results().gate.poisoned != 0; }
+
+void StepTotals::add_allocated(MemoryPlan& memory) const {
+  memory.buffers_bytes += step_sums_.size_bytes() + eval_sums_.size_bytes() +
+                          nonfinite_.size_bytes() + row_sums_.size_bytes();
+}
+
+}  // namespace train::engine
