@@ -57,7 +57,7 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
   caf::anon_send(parts.batch, ConnectBatch{rank, parts.evaluator});
   caf::anon_send(parts.evaluator, ConnectEvaluator{rank, parts.batch, parts.layers.front()});
   caf::anon_send(parts.collective, ConnectCollective{rank, parts.buffers});
-  caf::anon_send(parts.buffers, ConnectBuffers{parts.collective});
+  caf::anon_send(parts.buffers, ConnectBuffers{parts.collective, rank});
   caf::anon_send(parts.decay, ConnectOptimizer{rank});
   caf::anon_send(parts.no_decay, ConnectOptimizer{rank});
 }

@@ -37,6 +37,7 @@ struct ConnectCollective {
 
 struct ConnectBuffers {
   CollectiveActor collective;
+  RankActor rank;
 };
 
 struct ConnectBatch {
