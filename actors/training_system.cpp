@@ -8,7 +8,6 @@
 #include "actors/train/batch_actor.hpp"
 #include "actors/train/buffers_actor.hpp"
 #include "actors/train/collective_actor.hpp"
-#include "actors/train/credit_graph.hpp"
 #include "actors/train/evaluator_actor.hpp"
 #include "actors/train/layer_actor.hpp"
 #include "actors/train/optimizer_actor.hpp"
@@ -85,8 +84,6 @@ NamedActors name_parts(const RankActor& rank, const ConnectRank& peers,
 }  // namespace
 
 RankActors start_rank(caf::actor_system& system, const RankParts& parts, const RankHead& head) {
-  const Status credits = check_credits(credits_of_run(parts.context->engine->options().lane_slots));
-  TRAIN_CHECK(credits.ok(), "{}", credits.error().message);
   TRAIN_CHECK(system.scheduler().num_workers() == 1, "actors of a rank on {} threads",
               system.scheduler().num_workers());
   RankActors actors;
