@@ -59,6 +59,7 @@ struct DrainSnapshots;
 struct SnapshotsDrained;
 struct ReduceWithoutLanes;
 struct GradientSpread;
+struct GathersFinished;
 struct WorkFailed;
 struct OpenCommand;
 struct OperationPacked;
@@ -102,8 +103,8 @@ using ConductorActor = Accepts<ConnectConductor, CommandFinished, StepFinished, 
 
 using RankActor = Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank,
                           LaneReady, LaneEnqueued, LaneFinished, GradientReady, GradientSpread,
-                          UpdateEnqueued, EvaluationEnqueued, CopyEnqueued, WriteSnapshot,
-                          ShardOrder, SnapshotsDrained, WorkFailed>;
+                          GathersFinished, UpdateEnqueued, EvaluationEnqueued, CopyEnqueued,
+                          WriteSnapshot, ShardOrder, SnapshotsDrained, WorkFailed>;
 
 using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
 

@@ -8,7 +8,6 @@
 #include "actors/train/batch_actor.hpp"
 #include "actors/train/buffers_actor.hpp"
 #include "actors/train/collective_actor.hpp"
-#include "actors/train/credit_graph.hpp"
 #include "actors/train/evaluator_actor.hpp"
 #include "actors/train/layer_actor.hpp"
 #include "actors/train/optimizer_actor.hpp"
@@ -69,7 +68,7 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
   caf::anon_send(parts.batch, ConnectBatch{rank, parts.evaluator});
   caf::anon_send(parts.evaluator, ConnectEvaluator{rank, parts.batch, parts.layers.front()});
   caf::anon_send(parts.collective, ConnectCollective{rank, parts.buffers});
-  caf::anon_send(parts.buffers, ConnectBuffers{parts.collective});
+  caf::anon_send(parts.buffers, ConnectBuffers{parts.collective, rank});
   caf::anon_send(parts.decay, ConnectOptimizer{rank});
   caf::anon_send(parts.no_decay, ConnectOptimizer{rank});
 }
@@ -77,8 +76,6 @@ void connect_parts(const ConnectRank& parts, const RankActor& rank) {
 }  // namespace
 
 RankActors start_rank(caf::actor_system& system, const RankParts& parts, const RankHead& head) {
-  const Status credits = check_credits(credits_of_run(parts.context->engine->options().lane_slots));
-  TRAIN_CHECK(credits.ok(), "{}", credits.error().message);
   TRAIN_CHECK(system.scheduler().num_workers() == 1, "actors of a rank on {} threads",
               system.scheduler().num_workers());
   RankActors actors;

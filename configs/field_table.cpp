@@ -210,7 +210,9 @@ constexpr auto kFields = std::to_array<Field>({
      "Learning rate over the steps: `cos` and `linear` one cycle, `cos_inf` a cosine to a floor, "
      "`wsd` flat, then a decay at the end, `constant` flat.",
      schedule<&ScheduleSection::name>, kOptional, kNone, "cos|linear|cos_inf|wsd|constant"},
-    {"schedule", "warmup_steps", "steps", "Steps from the first learning rate to the peak.",
+    {"schedule", "warmup_steps", "steps",
+     "Steps from the first learning rate to the peak; as many as `run.steps` or more: a tenth of "
+     "those.",
      schedule<&ScheduleSection::warmup_steps>, kOptional, kFromZeroSteps},
     {"schedule", "div_factor", "", "The first learning rate is the peak divided by this.",
      schedule<&ScheduleSection::div_factor>, kOptional, above(0, 1e12)},

@@ -16,6 +16,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/log.hpp"
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/optimizer_table.hpp"
@@ -25,6 +26,8 @@
 
 namespace train::configs {
 namespace {
+
+constexpr std::string_view kWarmup = "schedule.warmup_steps";
 
 std::string place_of(const std::string& file, const toml::source_region& region) {
   return fmt::format("{}:{}", file, region.begin.line);
@@ -208,11 +211,30 @@ class Loader {
                                       field.sentence));
       }
     }
+    const std::string cut = cut_warmup();
     TRAIN_RETURN_IF_ERROR(validate_config(config_, places_));
+    if (!cut.empty()) {
+      log_warning(cut);
+    }
     return config_;
   }
 
  private:
+  // A run file that is tried for a few steps is no mistake. Returns what to tell the user, if the
+  // warm-up was cut; what is out of range is left to validate_config().
+  std::string cut_warmup() {
+    const std::int64_t steps = config_.run.steps;
+    std::int64_t& warmup = config_.schedule.warmup_steps;
+    if (steps < 1 || warmup < steps || !check_value(*find_field(kWarmup), config_, places_)) {
+      return {};
+    }
+    const std::string text =
+        fmt::format("{}: {} is {}, but the run has {} steps: cut to a tenth of them, {}",
+                    places_.of(kWarmup), kWarmup, warmup, steps, steps / 10);
+    warmup = steps / 10;
+    return text;
+  }
+
   Status read_root(const toml::table& root) {
     for (const auto& [section, node] : root) {
       const std::string name(section.str());

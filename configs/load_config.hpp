@@ -17,10 +17,13 @@ namespace train::configs {
 /// Errors: always ErrorKind::user and one line that starts with the place ("runs/a.toml:12",
 /// "--set run.steps=3"): no such file, not readable, TOML syntax, unknown section or key (names the
 /// nearest), wrong type, out of range, a required key missing, keys that contradict each other.
+/// Warns (log) of the one value that it changes: a warm-up of run.steps or more is cut to a tenth
+/// of them, so that a run file can be tried for a few steps.
 [[nodiscard]] Result<RunConfig> load_config(const std::string& path,
                                             std::span<const std::string> overrides = {});
 
-/// The same from text; `file_name` is only used to name places. Pure.
+/// The same from text; `file_name` is only used to name places. Pure, but
+/// for that warning.
 [[nodiscard]] Result<RunConfig> parse_config(std::string_view text, const std::string& file_name,
                                              std::span<const std::string> overrides = {});
 

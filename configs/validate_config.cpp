@@ -150,11 +150,6 @@ Status check_decay(const RunConfig& config, const Places& places) {
 
 Status check_schedule(const RunConfig& config, const Places& places) {
   const ScheduleSection& schedule = config.schedule;
-  if (schedule.warmup_steps >= config.run.steps) {
-    return broken(places, "schedule.warmup_steps",
-                  fmt::format("must be below run.steps ({}), found {}", config.run.steps,
-                              schedule.warmup_steps));
-  }
   if (schedule.constant_tail_steps > 0 && schedule.name != "cos_inf") {
     return broken(
         places, "schedule.constant_tail_steps",

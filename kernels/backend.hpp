@@ -28,8 +28,8 @@ struct KernelTable {
 
 /// The CPU's kernel set: its instruction set ("cpu-avx512").
 [[nodiscard]] std::string kernel_set();
-/// FLOP/s of `matmul` on this machine with `threads` threads, measured for about
-/// `seconds` (blocking; start-up and benches only): the peak that MFU refers to.
+/// FLOP/s of `matmul` on this machine with `threads` threads, the best of several shapes measured
+/// in turn for about `seconds` (blocking; start-up and benches only): the peak that MFU refers to.
 [[nodiscard]] double measure_gemm_flops(int threads, double seconds);
 /// The same of a device's `matmul` of `dtype`, in a stream of its own: square products that grow
 /// until one is long enough. Throws DeviceError.

@@ -1,6 +1,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <chrono>
 #include <future>
@@ -23,36 +24,55 @@ std::string instruction_set() {
   return name == "avx3" ? "avx512" : name;
 }
 
-/// Best of repeated products on the calling thread's team.
+struct ProductShape {
+  std::int64_t m, n, k;
+  [[nodiscard]] double flops() const { return 2.0 * static_cast<double>(m * n * k); }
+};
+
+/// Small to large: which of them a machine multiplies fastest depends on its caches. The last is a
+/// layer of a model, 2048 tokens into 3072 of 768.
+constexpr std::array<ProductShape, 3> kShapes = {
+    {{512, 512, 512}, {1024, 1024, 1024}, {2048, 3072, 768}}};
+
+/// Best of repeated products of several shapes, in turn, on the calling thread's team: others may
+/// use the machine meanwhile, so one shape at one time says little. A shape that would take longer
+/// than what is left of `seconds` is left out.
 double best_gemm_flops(int threads, double seconds) {
-  constexpr std::int64_t n = 1024;
-  constexpr double work = 2.0 * n * n * n;
-  const std::vector<float> a(n * n, 0.5F);
-  const std::vector<float> b(n * n, 0.25F);
-  std::vector<float> c(n * n);
-  const MatmulParams params{.a = a.data(),
-                            .b = b.data(),
-                            .c = c.data(),
-                            .m = n,
-                            .n = n,
-                            .k = n,
-                            .lda = n,
-                            .ldb = n,
-                            .ldc = n};
+  const std::vector<float> a(2048 * 1024, 0.5F);
+  const std::vector<float> b(1024 * 3072, 0.25F);
+  std::vector<float> c(2048 * 3072);
+  const auto multiply = [&](const ProductShape& shape) {
+    cpu::gemm(threads, {.a = a.data(),
+                        .b = b.data(),
+                        .c = c.data(),
+                        .m = shape.m,
+                        .n = shape.n,
+                        .k = shape.k,
+                        .lda = shape.k,
+                        .ldb = shape.n,
+                        .ldc = shape.n});
+  };
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point from) {
     return std::chrono::duration<double>(Clock::now() - from).count();
   };
-  cpu::gemm(threads, params);  // Starts the threads.
+  multiply(kShapes.front());  // Starts the threads.
   const auto start = Clock::now();
-  double best_seconds = 0.0;
-  do {
-    const auto before = Clock::now();
-    cpu::gemm(threads, params);
-    const double taken = since(before);
-    best_seconds = best_seconds == 0.0 ? taken : std::min(best_seconds, taken);
-  } while (since(start) < seconds);
-  return work / best_seconds;
+  double best = 0.0;
+  bool multiplied = true;
+  while (multiplied) {
+    multiplied = false;
+    for (const ProductShape& shape : kShapes) {
+      if (best > 0.0 && since(start) + shape.flops() / best > seconds) {
+        continue;
+      }
+      const auto before = Clock::now();
+      multiply(shape);
+      best = std::max(best, shape.flops() / since(before));
+      multiplied = true;
+    }
+  }
+  return best;
 }
 
 }  // namespace

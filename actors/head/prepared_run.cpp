@@ -18,7 +18,8 @@
 namespace train::actors {
 namespace {
 
-constexpr double kPeakSeconds = 0.15;  // of measuring the GEMM peak at the start
+// Of measuring the GEMM peak at the start: long enough to outlast a moment in which others compute.
+constexpr double kPeakSeconds = 0.5;
 
 CheckpointHome::Options home_options(const configs::RunConfig& config,
                                      const RunDirectory& directory,

@@ -153,6 +153,7 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
   smoothed_ = smoothed_ == 0.0 ? tokens_per_second_ : 0.9 * smoothed_ + 0.1 * tokens_per_second_;
   last_ns_ = now_ns;
+  raise_peak();
   {
     const std::lock_guard lock(progress_mutex_);
     progress_.step = event.step;
@@ -237,15 +238,22 @@ void RunReport::checkpoint_failed(const CheckpointFailed& event) {
                   event.step, event.text));
 }
 
+// Steps that compute faster than the products at the start did are the better measurement: those
+// met a bad moment. The average, as one step's time also has in it how late its report came.
+void RunReport::raise_peak() {
+  if (peak_flops_ > 0.0) {
+    peak_flops_ = std::max(peak_flops_, reached_flops());
+  }
+}
+
 void RunReport::show(const StepFinished& event) {
   if (options_.out == nullptr) {
     return;
   }
   const double remaining = static_cast<double>(options_.total_steps - event.step) *
                            static_cast<double>(options_.tokens_per_step) / smoothed_;
-  const std::string mfu = options_.peak_flops > 0.0
-                              ? fmt::format("  MFU {:.0f} %", 100.0 * options_.flops_per_token *
-                                                                  smoothed_ / options_.peak_flops)
+  const std::string mfu = peak_flops_ > 0.0
+                              ? fmt::format("  MFU {:.0f} %", 100.0 * reached_flops() / peak_flops_)
                               : std::string();
   const std::string text =
       fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s{}  ETA {}",

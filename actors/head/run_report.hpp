@@ -23,7 +23,8 @@ struct ReportOptions {
   std::int64_t log_interval = 1;  ///< A metrics line every this many steps.
   std::int64_t tokens_per_step = 0;
   double flops_per_token = 0.0;
-  double peak_flops = 0.0;                     ///< Measured GEMM peak, for MFU; 0: unknown.
+  /// Measured GEMM peak, for MFU, and raised to what steps reach; 0: unknown.
+  double peak_flops = 0.0;
   std::optional<double> bytes_per_token = {};  ///< For bits per byte.
   std::vector<std::string> units = {};         ///< Names, for the norms of their gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
@@ -69,11 +70,15 @@ class RunReport {
   [[nodiscard]] RunProgress progress() const;
 
  private:
-  explicit RunReport(const ReportOptions& options) : options_(options) {}
+  explicit RunReport(const ReportOptions& options)
+      : options_(options), peak_flops_(options.peak_flops) {}
   Status append(const std::string& line);
   Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
   Status unit_norms(const StepFinished& event);
   Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
+  /// FLOP/s of the model, as a moving average over the steps.
+  [[nodiscard]] double reached_flops() const { return options_.flops_per_token * smoothed_; }
+  void raise_peak();
   void show(const StepFinished& event);
   void print_line(const std::string& text);
 
@@ -83,6 +88,7 @@ class RunReport {
   std::int64_t last_ns_ = 0;
   double tokens_per_second_ = 0.0;  ///< Of the newest step.
   double smoothed_ = 0.0;           ///< Tokens per second, moving average.
+  double peak_flops_ = 0.0;         ///< The highest FLOP/s known of this machine; 0: unknown.
   bool live_line_ = false;
   std::optional<Error> failure_ = {};
   mutable std::mutex progress_mutex_;

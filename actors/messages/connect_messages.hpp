@@ -42,6 +42,7 @@ struct ConnectCollective {
 /// Wiring -> buffers: Who runs the gathers.
 struct ConnectBuffers {
   CollectiveActor collective;
+  RankActor rank;
 };
 
 /// Wiring -> batch: Who asks for lanes.

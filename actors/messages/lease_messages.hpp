@@ -49,6 +49,12 @@ struct GradientPacked {
   std::int32_t sync = 0;
 };
 
+/// Buffers -> rank: Every gather of this training step has ended here, so all ranks have read the
+/// weights that this one sent, and they may change.
+struct GathersFinished {
+  std::uint64_t command = 0;
+};
+
 /// Rank -> buffers: The updates of this step are on the compute stream: all-gather the new rows.
 struct RefreshWeights {
   std::uint64_t command = 0;
@@ -67,5 +73,6 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LeaseLeaf)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LeafLeased)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::VisitEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientPacked)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GathersFinished)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RefreshWeights)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::WeightsSettled)

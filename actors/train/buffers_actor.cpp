@@ -25,7 +25,8 @@ struct BuffersState {
   std::deque<std::pair<LeaseWeights, WeightsPromise>> weights_wanted;
   std::deque<std::pair<LeaseLeaf, LeafPromise>> leaves_wanted;
   std::vector<bool> stale;  // by group: its refresh is under way
-  CollectiveActor collective;
+  ConnectBuffers peers;
+  bool gathers_told = false;  // to the rank, of the open command
   std::optional<WaitBoard::Line> wait;
   std::optional<WaitBoard::Credits> gathers;
 };
@@ -46,6 +47,7 @@ struct Buffers {
   void start_gathers() const;
   void answer_weights() const;
   void answer_leaves() const;
+  void tell_gathers() const;
   void refresh(std::uint64_t command) const;
   void close_if_finished() const;
   [[nodiscard]] bool has(const LeaseWeights& lease) const;
@@ -71,6 +73,7 @@ void Buffers::begin_front() const {
   const OpenCommand& command = state().commands.front();
   state().book.emplace(context->engine->plan(), context->engine->schedule(command.kind),
                        command.kind, context->rank);
+  state().gathers_told = false;
   for (const auto& [lease, promise] : state().weights_wanted) {
     if (lease.command == command.sequence && lease.gather >= 0) {
       state().book->want(lease.gather);
@@ -91,7 +94,7 @@ void Buffers::start_gathers() const {
         context->collectives.find(command.kind, engine::CollectiveKind::gather,
                                   static_cast<std::int32_t>(lease.group), gather);
     TRAIN_CHECK(op != nullptr, "no gather {} in command {}", gather, command.sequence);
-    self->request(state().collective, caf::infinite,
+    self->request(state().peers.collective, caf::infinite,
                   RequestCollective{context->identity(*op, command.sequence)})
         .then([buffers = *this, gather](const CollectiveFinished&) {
           buffers.state().book->gathered(gather);
@@ -133,6 +136,15 @@ void Buffers::answer_leaves() const {
   }
 }
 
+// The rank's update waits for it.
+void Buffers::tell_gathers() const {
+  const OpenCommand& command = state().commands.front();
+  if (command.kind == engine::CommandKind::train_step && state().book->all_gathered() &&
+      !std::exchange(state().gathers_told, true)) {
+    self->send(state().peers.rank, GathersFinished{command.sequence});
+  }
+}
+
 void Buffers::proceed() const {
   if (state().commands.empty()) {
     return;
@@ -145,6 +157,7 @@ void Buffers::proceed() const {
   state().gathers->in_use(state().book->gathers_out());
   answer_weights();
   answer_leaves();
+  tell_gathers();
   if (!state().weights_wanted.empty()) {
     state().wait->begin("gathered weights", -1);
   } else if (!state().leaves_wanted.empty()) {
@@ -173,7 +186,7 @@ void Buffers::refresh(std::uint64_t command) const {
       continue;
     }
     state().stale[group] = true;
-    self->request(state().collective, caf::infinite,
+    self->request(state().peers.collective, caf::infinite,
                   RequestCollective{context->identity(*op, command)})
         .then([buffers = *this, group](const CollectiveFinished&) {
           buffers.state().stale[group] = false;
@@ -192,7 +205,7 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
   self->state.stale.assign(context->engine->plan().groups().size(), false);
   const Buffers buffers{self, context};
   return {
-      [self](const ConnectBuffers& peers) { self->state.collective = peers.collective; },
+      [self](const ConnectBuffers& peers) { self->state.peers = peers; },
       [buffers](const OpenCommand& command) { buffers.open(command); },
       [buffers](const WeightsSettled& message) {
         if (buffers.is_open(message.command)) {  // else it had nothing to gather and is over

@@ -32,6 +32,7 @@ struct RankState {
   LaneDriver driver;
   std::size_t gradients_ready = 0;
   std::size_t gradients_spread = 0;
+  bool gathered = false;  // nobody reads this rank's weights any more
   bool combined = false;  // loss and norm are on the stream
   int updates_enqueued = 0;
   kernels::Event copied;  // the newest snapshot's copy; updates wait for it on the stream
@@ -134,6 +135,7 @@ void Rank::begin(const Command& command) const {
 
 void Rank::begin_training(const TrainStep& step) const {
   state().gradients_ready = state().gradients_spread = 0;
+  state().gathered = context->engine->schedule(engine::CommandKind::train_step).gathers().empty();
   state().combined = false;
   state().updates_enqueued = 0;
   keep_in_memory(*context, step.step, state().copied);
@@ -225,7 +227,10 @@ void Rank::wait_for_reductions() const {
 }
 
 void Rank::update_if_ready() const {
-  if (state().combined && state().gradients_spread == context->engine->plan().groups().size()) {
+  // What the ranks without a lane in the last round gather is of no use to them, but they read it:
+  // the lanes of the others do not wait for that, so the update has to.
+  if (state().gathered && state().combined &&
+      state().gradients_spread == context->engine->plan().groups().size()) {
     wait_for_reductions();
     const auto& step = std::get<TrainStep>(*state().current);
     const UpdateParameters update{step.step, state().copied};
@@ -388,6 +393,12 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
       [rank](const GradientReady&) { rank.gradient_ready(); },
       [rank](const GradientSpread&) {
         ++rank.state().gradients_spread;
+        rank.update_if_ready();
+      },
+      [rank](const GathersFinished& message) {
+        TRAIN_CHECK(rank.state().current && sequence_of(*rank.state().current) == message.command,
+                    "the gathers of command {} end too late", message.command);
+        rank.state().gathered = true;
         rank.update_if_ready();
       },
       [rank](const UpdateEnqueued&) { rank.update_enqueued(); },

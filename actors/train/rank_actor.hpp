@@ -11,8 +11,8 @@ namespace train::actors {
 /// Root supervisor of one rank; executes every command, in order (EX-1).
 ///
 ///   idle --TrainStep--> lanes --last lane enqueued, all GradientReady--> loss and norm (control
-///        collective) --> updates --both UpdateEnqueued--> idle (+ StepFinished when the stream
-///        gets there)
+///        collective) --GathersFinished--> updates --both UpdateEnqueued--> idle (+ StepFinished
+///        when the stream gets there)
 ///   idle --Evaluate--> evaluator drives --EvaluationEnqueued--> control collective --> idle
 ///   idle --TakeSnapshot--> control collective --> snapshot copies --CopyEnqueued--> idle
 ///   idle --FindNonfinite--> lanes (probe) --> control collective --> idle (+ NonfiniteFound)

@@ -53,8 +53,9 @@ struct MemoryKeeping {
 
 /// What the actors of one rank share: the engine, the streams, the tokens and the wait board.
 ///
-/// Ownership: actors hold it by shared_ptr; the streams are declared last, so they are drained and
-/// joined before the memory they work on goes. Threading: the members' own rules; `waits` lines are
+/// Ownership: actors hold it by shared_ptr. The engine goes after all that works on its memory:
+/// streams are drained and joined, and transports, whose exchanges borrow it, are closed before, as
+/// they are declared after it. Threading: the members' own rules; `waits` lines are
 /// added while actors are spawned.
 struct RankRuntime {
   RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine, storage::TokenDataset tokens,
@@ -62,8 +63,8 @@ struct RankRuntime {
 
   std::int32_t rank = 0;
   std::uint32_t generation = 0;
-  engine::ChannelTransports transports;  ///< None when the rank is alone.
   std::unique_ptr<engine::RankEngine> engine;
+  engine::ChannelTransports transports;  ///< None when the rank is alone.
   CollectiveBook collectives;
   storage::TokenDataset dataset;
   storage::LaneOrder order;

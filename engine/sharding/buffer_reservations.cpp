@@ -104,6 +104,11 @@ bool LeaseBook::ready(std::int32_t gather) const {
   return gather_states_.at(static_cast<std::size_t>(gather)).here;
 }
 
+bool LeaseBook::all_gathered() const {
+  return std::all_of(gather_states_.begin(), gather_states_.end(),
+                     [](const State& state) { return state.here; });
+}
+
 void LeaseBook::end_if_unused(std::int32_t gather) {
   State& state = gather_states_[static_cast<std::size_t>(gather)];
   if (state.here && state.visits == 0 && !state.ended) {

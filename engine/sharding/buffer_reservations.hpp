@@ -33,6 +33,9 @@ class LeaseBook {
   /// Its weights are in the buffer (in the order of the stream).
   void gathered(std::int32_t gather);
   [[nodiscard]] bool ready(std::int32_t gather) const;
+  /// Every gather of the command is over: nobody reads this rank's weights any more. A rank without
+  /// a lane in the last rounds may get there after the gradients of all lanes are reduced.
+  [[nodiscard]] bool all_gathered() const;
   /// A visit of this rank is on the stream.
   void visited(std::size_t visit);
   /// Gathers whose lease has ended since the last call: what keeps rows for the backward pass.

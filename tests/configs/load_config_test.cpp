@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
+#include "configs/field_table.hpp"
+#include "tests/support/temp_directory.hpp"
+
 namespace train::configs {
 namespace {
 
@@ -41,6 +45,55 @@ TEST_CASE("load_config: a minimal file takes every default", "[configs][load_con
   CHECK(config.run.seed == 1337);
   CHECK(config.optimizer.beta2 == 0.95);
   CHECK(config.runtime.device == "cpu");
+}
+
+TEST_CASE("load_config: a warm-up that leaves nothing of the run is cut to a tenth of it",
+          "[configs][load_config]") {
+  const auto warmup = [](const std::string& steps, const std::string& wanted) {
+    return accepted(kMinimal, {"run.steps=" + steps, "schedule.warmup_steps=" + wanted})
+        .schedule.warmup_steps;
+  };
+  CHECK(warmup("50", "49") == 49);
+  CHECK(warmup("50", "50") == 5);
+  CHECK(warmup("50", "80") == 5);
+  CHECK(warmup("9", "1000000000") == 0);
+  CHECK(warmup("1", "1") == 0);
+  CHECK(warmup("1", "0") == 0);
+  // Rules between keys see the cut value.
+  CHECK(accepted(kMinimal, {"run.steps=50", "schedule.warmup_steps=80", "schedule.name=wsd",
+                            "schedule.decay_fraction=0.9"})
+            .schedule.warmup_steps == 5);
+  CHECK(refusal(kMinimal, {"run.steps=50", "schedule.warmup_steps=80", "schedule.name=wsd",
+                           "schedule.decay_fraction=0.92"})
+            .find("exceed the run together with schedule.warmup_steps (5)") != std::string::npos);
+}
+
+TEST_CASE("load_config: a warm-up that is cut is one warning, and stays as it was cut",
+          "[configs][load_config]") {
+  const test::TempDirectory directory;
+  const auto log = directory.path() / "log";
+  REQUIRE(log_to_file(log.string(), false));
+  const auto warnings = [&log] {
+    std::ifstream file(log);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+      lines.push_back(line);
+    }
+    return lines;
+  };
+  const std::string text = kMinimal + "[schedule]\nwarmup_steps = 80\n";
+  const RunConfig cut = accepted(text, {"run.steps=50"});
+  REQUIRE(warnings().size() == 1);
+  CHECK(
+      warnings()[0].ends_with("warning x.toml:8: schedule.warmup_steps is 80, but the run has 50 "
+                              "steps: cut to a tenth of them, 5"));
+  // What is stored with the run reads back without another word.
+  const std::string stored = to_toml(cut);
+  CHECK(stored.find("warmup_steps = 5\n") != std::string::npos);
+  CHECK(to_toml(accepted(stored)) == stored);
+  CHECK(refusal(text, {"run.steps=50", "model.head_dim=33"}).find("must be even") !=
+        std::string::npos);
+  CHECK(warnings().size() == 1);
 }
 
 TEST_CASE("load_config: unknown keys name place and nearest key", "[configs][load_config]") {

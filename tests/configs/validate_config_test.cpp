@@ -118,9 +118,7 @@ TEST_CASE("validate_config: rules between keys", "[configs][validate_config]") {
   check_refused("data.seed=7", "belongs to data.order \"dstar\"");
   CHECK(verdict({"data.seed=1337"}).empty());
   CHECK(verdict({"data.seed=7", "data.order=dstar"}).empty());
-  CHECK(verdict({"run.steps=10", "schedule.warmup_steps=9"}).empty());
-  CHECK(verdict({"run.steps=10", "schedule.warmup_steps=10"})
-            .starts_with("--set schedule.warmup_steps=10: "));
+  check_refused("schedule.warmup_steps=-1", "must be 0 ..");
   CHECK(verdict({"schedule.name=cos", "schedule.warmup_steps=1"}).empty());
   check_refused("schedule.constant_tail_steps=3", "belongs to schedule \"cos_inf\"");
   CHECK(verdict({"schedule.name=cos_inf", "run.steps=10", "schedule.warmup_steps=4",

@@ -271,7 +271,8 @@ void RankModel::finished(const CollectiveOp& op) {
   switch (op.kind) {
     case CollectiveKind::gather:
       leases_->gathered(op.part);
-      return proceed();
+      proceed();
+      return update_if_ready();
     case CollectiveKind::refresh:
       stale_[group] = false;
       return proceed();
@@ -316,7 +317,7 @@ void RankModel::gradient_spread() {
 }
 
 void RankModel::update_if_ready() {
-  if (!combined_ || gradients_spread_ != plan().groups().size()) {
+  if (!combined_ || gradients_spread_ != plan().groups().size() || !leases_->all_gathered()) {
     return;
   }
   combined_ = false;  // once

@@ -1,0 +1,101 @@
+#include "actors/head/run_report.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/temp_directory.hpp"
+
+namespace train::actors {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+/// A report to memory: a step has 1000 tokens of a million FLOP each, and takes the time that the
+/// test says.
+class ReportedRun {
+ public:
+  explicit ReportedRun(double peak_flops) : file_(::open_memstream(&text_, &size_)) {
+    auto report = RunReport::open({.directory = directory_.path(),
+                                   .total_steps = 100,
+                                   .tokens_per_step = 1000,
+                                   .flops_per_token = 1e6,
+                                   .peak_flops = peak_flops,
+                                   .tensorboard = false,
+                                   .out = file_});
+    REQUIRE(report.ok());
+    report_ = std::move(report).value();
+    REQUIRE(report_->evaluation({}, now_ns_).ok());  // starts the clock of the next step
+  }
+  ~ReportedRun() {
+    report_.reset();
+    std::fclose(file_);
+    std::free(text_);
+  }
+  ReportedRun(const ReportedRun&) = delete;
+  ReportedRun& operator=(const ReportedRun&) = delete;
+
+  /// Its line says so much of the peak, in percent; -1: nothing.
+  int mfu_of_step(double seconds) {
+    now_ns_ += static_cast<std::int64_t>(seconds * static_cast<double>(kSecond));
+    StepFinished event;
+    event.step = ++step_;
+    REQUIRE(report_->step(event, now_ns_).ok());
+    std::fflush(file_);
+    const std::string all(text_, size_);
+    const std::string line = all.substr(all.rfind("step "));
+    const std::size_t mfu = line.find("MFU ");
+    return mfu == std::string::npos ? -1 : std::atoi(line.c_str() + mfu + 4);
+  }
+
+ private:
+  test::TempDirectory directory_;
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* file_;
+  std::unique_ptr<RunReport> report_;
+  std::int64_t now_ns_ = 1000 * kSecond;
+  std::int64_t step_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("report: MFU is the share of the measured peak", "[actors][run_report]") {
+  ReportedRun run(4e9);
+  CHECK(run.mfu_of_step(1.0) == 25);
+  CHECK(run.mfu_of_step(1.0) == 25);
+}
+
+TEST_CASE("report: without a peak there is no MFU", "[actors][run_report]") {
+  ReportedRun run(0.0);
+  CHECK(run.mfu_of_step(1.0) == -1);
+  CHECK(run.mfu_of_step(0.1) == -1);
+}
+
+TEST_CASE("report: steps that compute faster than the measured peak raise it",
+          "[actors][run_report]") {
+  ReportedRun run(1e9);
+  CHECK(run.mfu_of_step(0.5) == 100);  // 2 GFLOP/s
+  CHECK(run.mfu_of_step(0.5) == 100);
+  CHECK(run.mfu_of_step(1.0) == 95);  // of 2 GFLOP/s: a tenth of the average is this step's
+  CHECK(run.mfu_of_step(0.25) == 100);
+}
+
+TEST_CASE("report: no share is above all of it, however long steps take", "[actors][run_report]") {
+  ReportedRun run(1.5e9);
+  int highest = 0;
+  for (const double seconds : {0.9, 0.3, 1.2, 0.01, 0.6, 0.6, 3.0, 0.2, 0.2, 0.2, 0.001, 1.0}) {
+    const int share = run.mfu_of_step(seconds);
+    CHECK(share >= 0);
+    highest = std::max(highest, share);
+  }
+  CHECK(highest == 100);
+}
+
+}  // namespace train::actors
