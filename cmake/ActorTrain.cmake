@@ -9,6 +9,8 @@ function(actortrain_options target)
   # The compiler collects its garbage less often: a tenth of its time, for a few hundred MB.
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-expand=200 --param ggc-min-heapsize=524288>")
+  # ccache finds what was compiled with precompiled headers only if the preprocessor names them.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
   # The same bits from the same source on every machine: the compiler may not fuse a*b+c on its own.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-fmad=false --expt-relaxed-constexpr -Xptxas -v>"
@@ -63,8 +65,10 @@ endfunction()
 
 # tests/<folder>/*_test.cpp become one program test_<folder>, which `./dev test` runs under that name, and
 # what is tagged [.full] in it `./dev test full` under <folder>_full. CAF: its cases see actors.
+# ONLY_FULL: all its cases are tagged so, and `./dev test` does not even build it. FULL: which of those
+# cases <folder>_full runs, where other entries run the rest.
 function(actortrain_test name)
-  cmake_parse_arguments(arg "CAF" "" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "CAF;ONLY_FULL" "FULL" "LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp")
   if(NOT sources)
     return()
@@ -73,10 +77,19 @@ function(actortrain_test name)
   target_compile_definitions(test_${name} PRIVATE
     ACTORTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ACTORTRAIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(test_${name} PRIVATE ${arg_LINK})
-  actortrain_test_program(test_${name} $<$<BOOL:${arg_CAF}>:CAF>)
-  actortrain_default_test(${name} test_${name})
-  # The exit code of a program without such a case is 0.
-  actortrain_full_test(${name}_full test_${name} "[full]")
+  if(arg_CAF)
+    actortrain_test_program(test_${name} CAF)
+  else()
+    actortrain_test_program(test_${name})
+  endif()
+  if(NOT arg_ONLY_FULL)
+    actortrain_default_test(${name} test_${name})
+  endif()
+  add_custom_target(${name}_tests DEPENDS test_${name})  # for `./dev test ${name}`
+  if(NOT arg_FULL)
+    set(arg_FULL "[full]")  # the exit code of a program without such a case is 0
+  endif()
+  actortrain_full_test(${name}_full test_${name} "${arg_FULL}")
 endfunction()
 
 # Of a program of tests: its main(), and headers that all of them parse once. CAF: those of actors too.
@@ -98,27 +111,28 @@ function(actortrain_test_optimize target)
   endif()
 endfunction()
 
-# A test that `./dev test` runs, in minutes, and one that `./dev test full` runs besides.
+# A test that `./dev test` runs, in minutes, and one that `./dev test full` runs besides. The limits of
+# time turn a hang into a failure, on a busy machine too.
 add_custom_target(default_tests)
+add_custom_target(full_tests)
 function(actortrain_default_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
-  set_tests_properties(${name} PROPERTIES LABELS default)
+  set_tests_properties(${name} PROPERTIES LABELS default TIMEOUT 1800)
   add_dependencies(default_tests ${target})
 endfunction()
 function(actortrain_full_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
-  set_tests_properties(${name} PROPERTIES LABELS full)
+  set_tests_properties(${name} PROPERTIES LABELS full TIMEOUT 3600)
+  add_dependencies(full_tests ${target})
 endfunction()
 
 # The product's main with something of its own linked in, beside the product itself: what integration
-# tests run.
+# tests run; those of the full tier, if nothing else depends on it.
 function(actortrain_program name)
   add_executable(${name} "${PROJECT_SOURCE_DIR}/cli/main.cpp" ${ARGN})
   actortrain_options(${name})
   target_link_libraries(${name} PRIVATE train_cli)
   target_compile_definitions(${name} PRIVATE ACTORTRAIN_VERSION="${PROJECT_VERSION}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
-  if(TARGET test_integration)
-    add_dependencies(test_integration ${name})
-  endif()
+  add_dependencies(full_tests ${name})
 endfunction()

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/hang_limit.hpp"
 #include "tests/support/node_plan.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -13,7 +14,7 @@ namespace train::actors {
 namespace {
 
 constexpr std::int64_t kNodes = 3;
-constexpr std::chrono::seconds kLong{30};
+constexpr std::chrono::seconds kLong = test::hang_limit;
 
 /// Two ranks on each node.
 RunPlan ring_plan(const std::filesystem::path& directory, bool buddies = true) {
@@ -70,11 +71,7 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
     nodes[i].link->keep(nodes[(i + 1) % nodes.size()].link->address(), nodes[i].memory);
     test::write_snapshots(nodes[i].memory.current(), 10);
   }
-  const auto deadline = std::chrono::steady_clock::now() + kLong;
-  while (!all_kept(nodes, 10) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  REQUIRE(all_kept(nodes, 10));
+  REQUIRE(test::comes_true([&] { return all_kept(nodes, 10); }));
 
   // The generation ends, and one node with it.
   const auto lost = static_cast<std::size_t>(GENERATE(0, 1, 2));

@@ -196,14 +196,14 @@ TEST_CASE("cluster: a node waits for the endpoint of its own start", "[actors][c
     std::this_thread::sleep_for(100ms);
     (void)storage::write_private_file(file, "10.0.0.2:7001\n12.0.\n").ok();
   });
-  const auto found = find_head(*place, 0, file, 10s);
+  const auto found = find_head(*place, 0, file, 120s);
   head.join();
   REQUIRE(found.ok());
   CHECK(to_string(*found) == "10.0.0.2:7001");
   // What the head of one generation of ranks wrote is not the next one's.
   CHECK_FALSE(find_head(*place, 1, file, 60ms).ok());
   REQUIRE(storage::write_private_file(file, "10.0.0.2:7002\n" + place->start_of(1) + "\n").ok());
-  CHECK(find_head(*place, 1, file, 10s).ok());
+  CHECK(find_head(*place, 1, file, 120s).ok());
 }
 
 TEST_CASE("cluster: an endpoint is a host and a port", "[actors][cluster]") {
@@ -304,7 +304,7 @@ TEST_CASE("cluster: a store's calls wait, time out and end with the head", "[act
     std::this_thread::sleep_for(50ms);
     set = next.set("a", bytes("z")).ok();
   });
-  const auto waited = next.get("a", 10s);
+  const auto waited = next.get("a", 120s);
   setter.join();
   CHECK(set);
   REQUIRE(waited.ok());

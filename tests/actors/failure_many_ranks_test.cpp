@@ -37,7 +37,7 @@ actors::RunFinished end_of(TrainingRun& run, Random& random) {
 }
 
 TEST_CASE("whichever part of whichever rank dies, the run ends once and names that rank",
-          "[actors][P2]") {
+          "[actors][.full][P2]") {
   const std::pair<const char*, std::size_t> part =
       GENERATE(std::pair{"rank", 0}, std::pair{"batch", 0}, std::pair{"evaluator", 0},
                std::pair{"collective", 0}, std::pair{"buffers", 0}, std::pair{"snapshot", 0},

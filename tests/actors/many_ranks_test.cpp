@@ -67,7 +67,7 @@ TEST_CASE("ranks, strategies and gating never show: digests of all weights at ev
 }
 
 TEST_CASE("any order of the messages and the stream work of all ranks: the same bits, and an end",
-          "[actors][EX-1][EX-2][EX-3][P1][P2]") {
+          "[actors][.full][EX-1][EX-2][EX-3][P1][P2]") {
   const RunSetup base{
       .steps = 2, .checkpoint_interval = 1, .manual_streams = true, .digest_interval = 1};
   const PlainRun plain(base);

@@ -56,7 +56,7 @@ struct SlowRun {
 const Steps kAllSteps = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 TEST_CASE("slow saves: all ranks save the same steps, and the newest of them always",
-          "[actors][P3][CK-8]") {
+          "[actors][.full][P3][CK-8]") {
   const std::uint64_t first = Catch::rngSeed();
   const bool two_places = GENERATE(false, true);
   std::size_t skipped = 0;
@@ -83,7 +83,7 @@ TEST_CASE("slow saves: all ranks save the same steps, and the newest of them alw
 }
 
 TEST_CASE("slow saves: one rank's failures in any phase cost those saves and nothing else",
-          "[actors][P3][CK-9]") {
+          "[actors][.full][P3][CK-9]") {
   const std::uint64_t first = Catch::rngSeed();
   std::size_t failed = 0, ended_in_failure = 0;
   for (std::uint64_t seed = first; seed < first + 300; ++seed) {

@@ -78,7 +78,7 @@ TEST_CASE("snapshot link: each that is sealed here comes there, and is the same"
   const auto sender = site.sender(from);
   for (const std::int64_t step : {10, 20, 30}) {
     write(*from, step);
-    REQUIRE(site.receiver->wait_for(step, 20s));
+    REQUIRE(site.receiver->wait_for(step, 120s));
     CHECK(same(*from, *to, step));
   }
   CHECK(to->whole_steps() == std::vector<std::int64_t>{30, 20});
@@ -95,7 +95,7 @@ TEST_CASE("snapshot link: who takes nothing holds nobody up, and gets the newest
     write(*from, step);
   }
   site.receiver->receive_into(to);
-  REQUIRE(site.receiver->wait_for(50, 20s));
+  REQUIRE(site.receiver->wait_for(50, 120s));
   CHECK(same(*from, *to, 50));
   write(*from, 60);
   site.receiver->receive_into(nullptr);  // the sender ends all the same, at the end of this
@@ -112,7 +112,7 @@ TEST_CASE("snapshot link: memory of another layout is not touched, and the sende
   write(*from, 10);
   CHECK_FALSE(site.receiver->wait_for(10, 300ms));
   site.receiver->receive_into(to);
-  REQUIRE(site.receiver->wait_for(10, 20s));
+  REQUIRE(site.receiver->wait_for(10, 120s));
   CHECK(same(*from, *to, 10));
   CHECK(other->sealed_steps().empty());
 }
@@ -125,12 +125,12 @@ TEST_CASE("snapshot link: one snapshot is given back", "[actors][snapshot_link]"
   write(*from, 10);
   site.receiver->receive_into(to);
   const auto before = std::chrono::steady_clock::now();
-  REQUIRE(send_once(*site.files, site.receiver->endpoint(), *from, 10, 20s));
-  REQUIRE(site.receiver->wait_for(10, 20s));
+  REQUIRE(send_once(*site.files, site.receiver->endpoint(), *from, 10, 120s));
+  REQUIRE(site.receiver->wait_for(10, 120s));
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - before;
   fmt::print("snapshot link: {:.0f} MB/s\n", kRanks * kBytes / taken.count() / 1e6);
   CHECK(same(*from, *to, 10));
-  const Status none = send_once(*site.files, site.receiver->endpoint(), *from, 20, 20s);
+  const Status none = send_once(*site.files, site.receiver->endpoint(), *from, 20, 120s);
   REQUIRE_FALSE(none);
   CHECK(none.error().message == "no snapshot of step 20");
   CHECK_FALSE(site.receiver->wait_for(20, 50ms));
@@ -153,7 +153,7 @@ TEST_CASE("snapshot link: strangers and nonsense change nothing",
   REQUIRE(context.ok());
   TlsRefusal refusal;
   auto known = connect_tls(site.receiver->endpoint(), *context,
-                           std::chrono::steady_clock::now() + 20s, refusal);
+                           std::chrono::steady_clock::now() + 120s, refusal);
   REQUIRE(known.ok());
   TlsStream stream(std::move(known).value(), -1);
   // Whether all of it is taken depends on when the other side hangs up.
@@ -166,8 +166,8 @@ TEST_CASE("snapshot link: strangers and nonsense change nothing",
   const Status refused = send_once(*others, site.receiver->endpoint(), *from, 20, 5s);
   CHECK_FALSE(refused);
   CHECK(to->whole_steps() == std::vector<std::int64_t>{10});
-  REQUIRE(send_once(*site.files, site.receiver->endpoint(), *from, 20, 20s));
-  REQUIRE(site.receiver->wait_for(20, 20s));
+  REQUIRE(send_once(*site.files, site.receiver->endpoint(), *from, 20, 120s));
+  REQUIRE(site.receiver->wait_for(20, 120s));
   CHECK(to->whole_steps() == std::vector<std::int64_t>{20, 10});
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/signal_watcher.hpp"
+#include "tests/support/hang_limit.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -32,16 +33,12 @@ class Ends {
     };
   }
   std::vector<WorkerEnd> wait_for(std::size_t count) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
-    for (;;) {
-      {
-        const std::lock_guard lock(mutex_);
-        if (ends_.size() >= count || std::chrono::steady_clock::now() > deadline) {
-          return ends_;
-        }
-      }
-      std::this_thread::sleep_for(2ms);
-    }
+    test::comes_true([&] {
+      const std::lock_guard lock(mutex_);
+      return ends_.size() >= count;
+    });
+    const std::lock_guard lock(mutex_);
+    return ends_;
   }
 
  private:
@@ -50,13 +47,8 @@ class Ends {
 };
 
 bool wait_for_file(const std::filesystem::path& path) {
-  for (int i = 0; i < 5000; ++i) {
-    if (std::filesystem::exists(path) && std::filesystem::file_size(path) > 0) {
-      return true;
-    }
-    std::this_thread::sleep_for(2ms);
-  }
-  return false;
+  return test::comes_true(
+      [&] { return std::filesystem::exists(path) && std::filesystem::file_size(path) > 0; });
 }
 
 bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
@@ -99,7 +91,7 @@ TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker
   CHECK(all[3].text == "killed by SIGSEGV");
   CHECK(all[4].text == "/no/such/program could not be started: No such file or directory");
   CHECK(all[4].pid == -1);
-  CHECK(processes.terminate_all(10s) == 0);
+  CHECK(processes.terminate_all(120s) == 0);
   CHECK(processes.running() == 0);
   CHECK(ends.wait_for(5).size() == 5);
 }
@@ -174,11 +166,10 @@ TEST_CASE("worker_process: one that hangs is killed, the others go on",
   WorkerProcesses processes(ends.collector());
   processes.start(0, shell("sleep 60"));
   processes.start(1, shell("sleep 60"));
-  const auto until = std::chrono::steady_clock::now() + 20s;
-  while (ends.wait_for(0).empty() && std::chrono::steady_clock::now() < until) {
+  test::comes_true([&] {
     processes.kill(1);  // until it has started
-    std::this_thread::sleep_for(5ms);
-  }
+    return !ends.wait_for(0).empty();
+  });
   const auto first = ends.wait_for(1);
   REQUIRE(first.size() == 1);
   CHECK(first[0].rank == 1);
@@ -195,7 +186,7 @@ TEST_CASE("worker_process: who ends in time is not killed", "[actors][worker_pro
   Ends ends;
   WorkerProcesses processes(ends.collector());
   processes.start(0, shell("sleep 0.2; exit 5"));
-  CHECK(processes.terminate_all(20s) == 0);
+  CHECK(processes.terminate_all(120s) == 0);
   CHECK(ends.wait_for(1)[0].text == "exit code 5");
 }
 

@@ -116,7 +116,7 @@ Ended must(const Ended& ended) {
 
 }  // namespace
 
-TEST_CASE("bundle: it trains where there is glibc and nothing else", "[bundle]") {
+TEST_CASE("bundle: it trains where there is glibc and nothing else", "[bundle][.full]") {
   const auto namespaces = namespace_words();
   if (!namespaces) {
     fmt::print("skipped: bundle: a mount namespace of its own needs root\n");
@@ -164,7 +164,7 @@ TEST_CASE("bundle: it trains where there is glibc and nothing else", "[bundle]")
   CHECK(machine.call({"--version"}).exit_code == 127);
 }
 
-TEST_CASE("bundle: what checks a GPU needs nothing either", "[bundle]") {
+TEST_CASE("bundle: what checks a GPU needs nothing either", "[bundle][.full]") {
   const auto namespaces = namespace_words();
   if (!namespaces) {
     return;  // Said above.

@@ -222,7 +222,7 @@ TEST_CASE("crash states: a power cut during a save leaves the old checkpoint or 
 }
 
 TEST_CASE("crash states: a power cut during a save in two places leaves each place whole",
-          "[checkpoint][crash][CK-1][CK-2][CK-6][CK-7]") {
+          "[checkpoint][.full][crash][CK-1][CK-2][CK-6][CK-7]") {
   // Thousands of copies: by something quicker to start than rsync.
   const TempDirectory programs;
   const auto copy = test::write_script(

@@ -270,7 +270,7 @@ TEST_CASE("export: what is there is never touched", "[checkpoint][export]") {
 }
 
 TEST_CASE("export: a disk that fails at any call leaves nothing, or all of it",
-          "[checkpoint][export]") {
+          "[checkpoint][.full][export]") {
   const TempDirectory directory;
   const auto written = write_wide(directory / "checkpoints", 3, 1);
   auto request = wide_request(directory / "out", 3, 1);

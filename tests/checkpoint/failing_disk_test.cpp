@@ -106,7 +106,7 @@ std::int64_t calls_of_a_save(int error_number, bool two_places) {
 }  // namespace
 
 TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole and the next works",
-          "[checkpoint][failing_disk][CK-2][CK-6]") {
+          "[checkpoint][.full][failing_disk][CK-2][CK-6]") {
   const int error_number = GENERATE(ENOSPC, EDQUOT, EIO);
   const bool persistent = GENERATE(false, true);
   const bool two_places = GENERATE(false, true);

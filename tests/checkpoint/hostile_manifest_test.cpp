@@ -1,8 +1,9 @@
 // Manifests that someone made to hurt and that keep their own digest: an error, at once, in bounded
 // memory; nothing outside the checkpoint is opened.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -263,7 +264,7 @@ TEST_CASE("hostile: manifests that keep their own digest are refused",
   Site site;
   const OpenWatch watch(site.outside());
   std::size_t cases = 0;
-  double slowest = 0;
+  test::Used most;
   const auto refuse = [&](const char* what, const std::string& text) {
     INFO(what);
     REQUIRE(text != site.text());
@@ -271,7 +272,7 @@ TEST_CASE("hostile: manifests that keep their own digest are refused",
     const auto result = site.use();
     test::require_refused(result, text.size());
     REQUIRE_THAT(result.text, Catch::Contains("step-00000010"));
-    slowest = std::max(slowest, result.cpu_s);
+    most = test::most_of(most, result.used);
     ++cases;
   };
   for (const auto& make : {name_cases, number_cases}) {
@@ -286,7 +287,8 @@ TEST_CASE("hostile: manifests that keep their own digest are refused",
       refuse(hostile.what, sealed(hostile.change(site.text())));
     }
   }
-  std::printf("hostile: %zu manifests refused, at most %.2f s each\n", cases, slowest);
+  fmt::print("hostile: {} manifests refused; at most {} MiB at once, {} allocations\n", cases,
+             most.growth_bytes >> 20, most.allocations);
   REQUIRE(cases >= 60);
   REQUIRE_FALSE(watch.anything());
 }

@@ -120,7 +120,8 @@ void check(const fs::path& home, const Steps& wanted, Tally& tally) {
 
 }  // namespace
 
-TEST_CASE("index: damage to any of its files costs no checkpoint", "[checkpoint][index][CK-7]") {
+TEST_CASE("index: damage to any of its files costs no checkpoint",
+          "[checkpoint][.full][index][CK-7]") {
   const TempDirectory directory(test::quick_directory());
   live(directory / "run", 1, 20);
   fs::copy(directory / "run/index", directory / "yesterday", fs::copy_options::recursive);

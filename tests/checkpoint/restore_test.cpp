@@ -82,7 +82,7 @@ Traffic restore_all(const WriteOutcome& written, const PlannedState& original,
 }  // namespace
 
 TEST_CASE("restore: ranks of any layout read what any other wrote, uneven rows included",
-          "[checkpoint][restore][CK-4]") {
+          "[checkpoint][.full][restore][CK-4]") {
   const auto layouts = all_strategies(5);
   PlannedState original(layouts.front().units, Content::random);
   int pairs = 0;
@@ -100,7 +100,7 @@ TEST_CASE("restore: ranks of any layout read what any other wrote, uneven rows i
 }
 
 TEST_CASE("restore: what one owner wrote whole, ranks that share the rows read, and the reverse",
-          "[checkpoint][restore][optimizer][CK-4]") {
+          "[checkpoint][.full][restore][optimizer][CK-4]") {
   const auto cut = {shard_options(1, "none"), shard_options(3, "full"),
                     shard_options(4, "hybrid", 2)};
   PlannedState original(cut.begin()->units, Content::random);
@@ -119,7 +119,7 @@ TEST_CASE("restore: what one owner wrote whole, ranks that share the rows read, 
 }
 
 TEST_CASE("restore: reads at most a tenth more than the ranks keep",
-          "[checkpoint][restore][CK-4]") {
+          "[checkpoint][.full][restore][CK-4]") {
   auto options = shard_options(1, "full", 0, 8);
   options.units = test::usual_units();
   options.parallel.wrapping = {"per_block"};

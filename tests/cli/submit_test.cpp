@@ -304,7 +304,7 @@ TEST_CASE("submit: a launcher of another node that is killed is started again",
     const auto batch = cluster.start(cluster.job());
     REQUIRE(batch->until([&] { return fs::exists(cluster / "ready"); }));
     batch->send(SIGUSR1);
-    CHECK(batch->wait(std::chrono::seconds(20)).exit_code == 137);
+    CHECK(batch->wait().exit_code == 137);
     CHECK(starts() == 2);
   }
 }
@@ -319,7 +319,7 @@ TEST_CASE("submit: the warning reaches the step", "[actors][submit][SB-2]") {
   const auto batch = cluster.start(cluster.job());
   REQUIRE(batch->until([&] { return fs::exists(cluster / "ready"); }));
   batch->send(SIGUSR1);
-  const auto ended = batch->wait(std::chrono::seconds(20));
+  const auto ended = batch->wait();
   INFO(ended.err << ended.out << cluster.calls());
   CHECK(ended.exit_code == 75);
   CHECK(read_bytes(cluster / "told") == "told\n");
@@ -338,7 +338,7 @@ TEST_CASE("submit: a job that is told to end waits for its step", "[actors][subm
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK(batch->running());
   ::kill(-std::stoi(read_bytes(cluster / "step")), SIGUSR1);  // the step's own, as Slurm does it
-  CHECK(batch->wait(std::chrono::seconds(20)).exit_code == 75);
+  CHECK(batch->wait().exit_code == 75);
   CHECK_FALSE(cluster.called("scontrol requeue"));
 }
 

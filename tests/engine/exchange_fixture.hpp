@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/collective/collective.hpp"
+#include "tests/support/hang_limit.hpp"
 
 namespace train::test {
 
@@ -104,7 +105,7 @@ inline std::string text_of(const Status& status) {
 
 /// The end of an exchange as text: "" is success. One that does not end is no end.
 inline std::string end_of(std::future<Status>& ended,
-                          std::chrono::milliseconds limit = std::chrono::seconds(20)) {
+                          std::chrono::milliseconds limit = hang_limit) {
   if (ended.wait_for(limit) != std::future_status::ready) {
     return "has not ended";
   }

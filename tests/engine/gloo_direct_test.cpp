@@ -127,7 +127,7 @@ TEST_CASE("gloo: one that takes no part in direct reads gets and gives the same 
 }
 
 TEST_CASE("gloo: a range whose sender gives up is whole or a failure, never something else",
-          "[engine][collective][gloo]") {
+          "[engine][.full][collective][gloo]") {
   direct_reads = GENERATE(true, false);
   int failed = 0;
   for (int delay = 0; delay < 24; ++delay) {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -15,6 +16,7 @@
 
 #include "engine/collective/gloo_transport.hpp"
 #include "tests/engine/exchange_fixture.hpp"
+#include "tests/support/hang_limit.hpp"
 #include "tests/support/temp_directory.hpp"
 
 // Ranks that are joined by Gloo: in this process, and in processes of their own.
@@ -25,7 +27,6 @@ using test::identity_of;
 using test::Parcel;
 using test::start;
 using test::TempDirectory;
-using Clock = std::chrono::steady_clock;
 
 inline constexpr auto kReduce = static_cast<std::size_t>(Channel::reduce);
 inline constexpr auto kGather = static_cast<std::size_t>(Channel::gather);
@@ -38,21 +39,24 @@ inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation
   options.rank = rank;
   options.world_size = world_size;
   options.generation = generation;
-  options.timeout = std::chrono::seconds(20);
+  options.timeout = test::beyond_hang_limit;  // what ends sooner has not waited for silence
   options.direct = direct_reads;
   return options;
 }
 
-/// All ranks of a world, in this process.
+/// All ranks of a world, in this process. `timeout`: of silence, for the ranks of `impatient`.
 inline std::vector<ChannelTransports> connect_world(
     const TempDirectory& directory, int world_size, std::uint64_t generation = 1,
-    std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+    std::chrono::milliseconds timeout = test::beyond_hang_limit,
+    const std::vector<int>& impatient = {0}) {
   std::vector<std::future<Result<ChannelTransports>>> connecting;
   for (int rank = 0; rank < world_size; ++rank) {
     connecting.push_back(std::async(std::launch::async, [&, rank] {
       const auto store = make_file_store(directory.path());
       GlooOptions options = options_of(rank, world_size, generation);
-      options.timeout = timeout;
+      if (std::find(impatient.begin(), impatient.end(), rank) != impatient.end()) {
+        options.timeout = timeout;
+      }
       return make_gloo(*store, options);
     }));
   }
@@ -86,13 +90,6 @@ inline std::vector<std::string> exchange_all(std::vector<ChannelTransports>& wor
   return texts;
 }
 
-/// What need not wait for silence, which takes 20 s, is over by then, on a busy machine too.
-inline constexpr double kSoon_ms = 5000;
-
-inline double milliseconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
 /// Ranks as processes; each leaves the text its body returns in a file. Killed at the end.
 class Processes {
  public:
@@ -102,7 +99,7 @@ class Processes {
     for (int rank = 0; rank < count; ++rank) {
       const pid_t child = ::fork();
       if (child == 0) {
-        ::alarm(60);
+        ::alarm(static_cast<unsigned>(test::beyond_hang_limit.count()));
         const auto store = make_file_store(directory.path());
         note(fmt::format("report{}", rank), body(rank, *store));
         ::_exit(0);
@@ -129,7 +126,7 @@ class Processes {
     }
   }
   [[nodiscard]] std::string await(const std::string& name) const {
-    const auto found = make_file_store(directory_.path())->get(name, std::chrono::seconds(30));
+    const auto found = make_file_store(directory_.path())->get(name, test::hang_limit);
     REQUIRE(found.ok());
     return {found->begin(), found->end()};
   }

@@ -156,7 +156,7 @@ double value_of(const std::vector<OptimizerDiagnostic>& diagnostics, std::string
 }  // namespace
 
 TEST_CASE("optimizer bits: ranks and strategies never show, whatever the optimizer",
-          "[engine][world_step][optimizer][EN-1]") {
+          "[engine][.full][world_step][optimizer][EN-1]") {
   for (const RegisteredOptimizer& optimizer : registered_optimizers()) {
     const Options options = world_options(optimizer.name);
     const Trace alone = run(options);
@@ -169,7 +169,7 @@ TEST_CASE("optimizer bits: ranks and strategies never show, whatever the optimiz
 }
 
 TEST_CASE("optimizer bits: nor do they with bf16 weights, other wrapping and tied embeddings",
-          "[engine][world_step][optimizer][EN-1]") {
+          "[engine][.full][world_step][optimizer][EN-1]") {
   for (const char* name : {"dana-star-mk4", "muon", "d-muon"}) {
     Options options = world_options(name);
     options.precision.compute = "bf16";
@@ -185,7 +185,7 @@ TEST_CASE("optimizer bits: nor do they with bf16 weights, other wrapping and tie
 }
 
 TEST_CASE("optimizer bits: a resume on any layout goes on as if nothing had been",
-          "[engine][world_step][optimizer][CK-4]") {
+          "[engine][.full][world_step][optimizer][CK-4]") {
   struct Resume {
     Layout from, to;
   };

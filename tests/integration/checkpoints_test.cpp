@@ -80,7 +80,7 @@ fs::path shard_of(const fs::path& run, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("checkpoints: list is a table, newest last", "[integration][checkpoints]") {
+TEST_CASE("checkpoints: list is a table, newest last", "[integration][.full][checkpoints]") {
   const fs::path run = finished_site().run();
   const auto before = tree_of(run);
   const Ended ended = answer(run, {"list"});
@@ -106,7 +106,7 @@ TEST_CASE("checkpoints: list is a table, newest last", "[integration][checkpoint
 }
 
 TEST_CASE("checkpoints: list without an index says so and lists all the same",
-          "[integration][checkpoints]") {
+          "[integration][.full][checkpoints]") {
   for (const bool absent : {true, false}) {
     const TempDirectory home;
     const fs::path run = copy_of_run(home);
@@ -125,7 +125,7 @@ TEST_CASE("checkpoints: list without an index says so and lists all the same",
   }
 }
 
-TEST_CASE("checkpoints: show tells what a checkpoint holds", "[integration][checkpoints]") {
+TEST_CASE("checkpoints: show tells what a checkpoint holds", "[integration][.full][checkpoints]") {
   const fs::path run = finished_site().run();
   const Ended newest = answer(run, {"show"});
   CHECK(has(newest.out, "step-00000020"));
@@ -153,7 +153,7 @@ TEST_CASE("checkpoints: verify reads everything", "[integration][checkpoints]") 
   CHECK(lines_of(answer(run, {"verify", "10"}, 1).out).size() == 1);
 }
 
-TEST_CASE("checkpoints: prune keeps what the rule says", "[integration][checkpoints]") {
+TEST_CASE("checkpoints: prune keeps what the rule says", "[integration][.full][checkpoints]") {
   const TempDirectory home;
   const fs::path run = copy_of_run(home);
   const Words rule = {"prune", "--keep-last", "1", "--keep-every", "10"};
@@ -187,7 +187,7 @@ TEST_CASE("checkpoints: prune does not trust a damaged newest", "[integration][c
   CHECK(fs::exists(run / "checkpoints/step-00000005"));
 }
 
-TEST_CASE("checkpoints: diff compares tensors to the bit", "[integration][checkpoints]") {
+TEST_CASE("checkpoints: diff compares tensors to the bit", "[integration][.full][checkpoints]") {
   const TempDirectory home;
   const fs::path run = copy_of_run(home);
   const Ended different = answer(run, {"diff", "5", "20"}, 1);
@@ -235,7 +235,7 @@ TEST_CASE("checkpoints: mistakes are one line", "[integration][checkpoints][mist
 }
 
 TEST_CASE("checkpoints: while the run is on one may look and not touch",
-          "[integration][checkpoints]") {
+          "[integration][.full][checkpoints]") {
   const RunSite site;
   const auto process = site.start_run(
       {"run.steps=1000000", "checkpoint.interval_steps=3", "checkpoint.keep_last=2"});
@@ -274,7 +274,7 @@ TEST_CASE("checkpoints: while the run is on one may look and not touch",
   CHECK(site.call({"checkpoints", "verify", "runs/tiny"}).exit_code == 0);
 }
 
-TEST_CASE("checkpoints: a thousand are listed whole", "[integration][checkpoints]") {
+TEST_CASE("checkpoints: a thousand are listed whole", "[integration][.full][checkpoints]") {
   const TempDirectory home;
   const auto made = make_many_checkpoints(home / "many", 1000);
   REQUIRE(made.ok());

@@ -17,7 +17,7 @@ void skip(const char* test) {
 }  // namespace
 
 TEST_CASE("cut link: when it works again the run goes on in the same job, to the same bits",
-          "[integration][nodes][recovery][P1][P4]") {
+          "[integration][.full][nodes][recovery][P1][P4]") {
   const LinkedNodes nodes(2);
   if (!nodes.made()) {
     return skip("cut link, mended");
@@ -45,7 +45,7 @@ TEST_CASE("cut link: when it works again the run goes on in the same job, to the
 }
 
 TEST_CASE("cut link: a head without network ends, and the next start goes on to the same bits",
-          "[integration][nodes][failure][P1][P4]") {
+          "[integration][.full][nodes][failure][P1][P4]") {
   const LinkedNodes nodes(2);
   if (!nodes.made()) {
     return skip("cut link");
@@ -81,7 +81,7 @@ TEST_CASE("cut link: a head without network ends, and the next start goes on to 
 }
 
 TEST_CASE("cut link: a node that stays away is gone on without, to the same bits",
-          "[integration][nodes][failure][P1][P4]") {
+          "[integration][.full][nodes][failure][P1][P4]") {
   const LinkedNodes nodes(2);
   if (!nodes.made()) {
     return skip("cut link, a node without network");
@@ -113,7 +113,7 @@ TEST_CASE("cut link: a node that stays away is gone on without, to the same bits
 }
 
 TEST_CASE("cut link: ranks that reach the head but not each other are started until they do",
-          "[integration][nodes][recovery][P1][P4]") {
+          "[integration][.full][nodes][recovery][P1][P4]") {
   const LinkedNodes nodes(3);
   if (!nodes.made()) {
     return skip("cut link, between two others");

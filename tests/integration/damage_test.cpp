@@ -38,7 +38,8 @@ TEST_CASE("damage: a flipped bit sets the newest checkpoint aside, the one befor
   CHECK(any_starts_with(names_in(site.run() / "checkpoints"), "damaged-step-00000020"));
 }
 
-TEST_CASE("damage: a missing or cut file of a checkpoint is noticed", "[integration][damage][P3]") {
+TEST_CASE("damage: a missing or cut file of a checkpoint is noticed",
+          "[integration][.full][damage][P3]") {
   const RunSite site;
   site.train();
   const Words whole = results_of(site.run());
@@ -74,7 +75,7 @@ TEST_CASE("damage: with no whole checkpoint left nothing is started over in sile
   }
 }
 
-TEST_CASE("damage: a lost or damaged index is made anew", "[integration][damage][P3]") {
+TEST_CASE("damage: a lost or damaged index is made anew", "[integration][.full][damage][P3]") {
   const RunSite site;
   site.train();
   const Words whole = results_of(site.run());
@@ -104,7 +105,7 @@ TEST_CASE("damage: a damaged stored configuration is one line", "[integration][d
 }
 
 TEST_CASE("damage: a full disk costs no checkpoint, and space lets the run go on",
-          "[integration][damage][P1][P3]") {
+          "[integration][.full][damage][P1][P3]") {
   const RunSite site;
   site.train({"run.name=whole"});
   const SmallDisk disk(site / "small", "1m");

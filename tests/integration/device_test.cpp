@@ -54,7 +54,7 @@ Ended emulated(const RunSite& site, const Words& keys) {
 }  // namespace
 
 TEST_CASE("device: bf16 on emulated CUDA, with one rank, with several, and resumed",
-          "[integration][device][P1]") {
+          "[integration][.full][device][P1]") {
   const RunSite site;
   emulated(site, {"run.name=alone"});
   const Words expected = results_of(site.run("alone"));
@@ -91,7 +91,7 @@ TEST_CASE("device: bf16 on emulated CUDA, with one rank, with several, and resum
 }
 
 TEST_CASE("device: a run is that of the CPU, bit for bit, also where it is resumed",
-          "[integration][device][P1]") {
+          "[integration][.full][device][P1]") {
   const RunSite site;
   site.train(keys_of("cpu", "cpu"));
   const Words expected = results_of(site.run("cpu"));
@@ -112,7 +112,7 @@ TEST_CASE("device: a run is that of the CPU, bit for bit, also where it is resum
 }
 
 TEST_CASE("device: several ranks on it, in one process, have the bits of one on the CPU",
-          "[integration][device][P1]") {
+          "[integration][.full][device][P1]") {
   const RunSite site;
   site.train(keys_of("cpu", "cpu"));
   const Words expected = results_of(site.run("cpu"));
@@ -131,7 +131,7 @@ TEST_CASE("device: several ranks on it, in one process, have the bits of one on 
   CHECK(results_of(site.run("device")) == expected);
 }
 
-TEST_CASE("device: evaluation, replay and text of a run on it", "[integration][device]") {
+TEST_CASE("device: evaluation, replay and text of a run on it", "[integration][.full][device]") {
   const RunSite site;
   guarded(site, RunSite::run_words(keys_of("device", "cuda")));
   site.train(keys_of("cpu", "cpu"));

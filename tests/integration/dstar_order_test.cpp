@@ -37,7 +37,7 @@ void write_files(const fs::path& directory, const std::vector<std::size_t>& toke
 }  // namespace
 
 TEST_CASE("dstar order: any ranks and any stop give the bits of one rank",
-          "[integration][dstar_order][P1][ST-10]") {
+          "[integration][.full][dstar_order][P1][ST-10]") {
   const std::vector<std::size_t> files =
       GENERATE(std::vector<std::size_t>{1000}, std::vector<std::size_t>{400, 333, 270});
   const RunSite site;

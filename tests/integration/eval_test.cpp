@@ -30,7 +30,8 @@ std::string line_of(const RunSite& site, std::int64_t step) {
 
 }  // namespace
 
-TEST_CASE("eval: any number of ranks prints the run's own evaluation", "[integration][eval][P1]") {
+TEST_CASE("eval: any number of ranks prints the run's own evaluation",
+          "[integration][.full][eval][P1]") {
   const RunSite site;
   site.train(rank_keys(2, "full", kRun));
   const auto before = tree_of(site.path());
@@ -47,7 +48,7 @@ TEST_CASE("eval: any number of ranks prints the run's own evaluation", "[integra
 }
 
 TEST_CASE("eval: --follow prints every checkpoint of a running run and ends with it",
-          "[integration][eval]") {
+          "[integration][.full][eval]") {
   const RunSite site;
   const auto run = site.start_run(rank_keys(
       2, "gradient",
@@ -71,7 +72,7 @@ TEST_CASE("eval: --follow prints every checkpoint of a running run and ends with
   CHECK(followed.out == expected);
 }
 
-TEST_CASE("eval: --follow ends at a signal", "[integration][eval]") {
+TEST_CASE("eval: --follow ends at a signal", "[integration][.full][eval]") {
   const RunSite site;
   site.train({"run.steps=10"});
   // The run is to be longer than it has come.

@@ -77,7 +77,7 @@ int checked_by_python(Words words) {
 
 }  // namespace
 
-TEST_CASE("export: names and number of tensors are the model's", "[integration][export]") {
+TEST_CASE("export: names and number of tensors are the model's", "[integration][.full][export]") {
   const RunSite& site = trained_site();
   const Ended ended = exported("two", "plain");
   CHECK(lines_of(ended.out).size() == 1);
@@ -95,7 +95,7 @@ TEST_CASE("export: names and number of tensors are the model's", "[integration][
   CHECK(tied.size() == wanted.size() - 1);
 }
 
-TEST_CASE("export: the ranks of a run leave no trace in it", "[integration][export]") {
+TEST_CASE("export: the ranks of a run leave no trace in it", "[integration][.full][export]") {
   (void)exported("two", "of_two", {"--dtype", "bf16", "--max-file-bytes", "2KB"});
   (void)exported("one", "of_one", {"--dtype", "bf16", "--max-file-bytes", "2KB"});
   const RunSite& site = trained_site();
@@ -109,7 +109,7 @@ TEST_CASE("export: the ranks of a run leave no trace in it", "[integration][expo
   }
 }
 
-TEST_CASE("export: config.json says what the weights are", "[integration][export]") {
+TEST_CASE("export: config.json says what the weights are", "[integration][.full][export]") {
   (void)exported("one", "early", {"--step", "10"});
   const auto config = nlohmann::json::parse(read_bytes(trained_site() / "early/config.json"));
   CHECK(config.at("model_type") == "actortrain-enoki");
@@ -143,7 +143,7 @@ TEST_CASE("export: mistakes are one line and change nothing", "[integration][exp
   check_mistake(site, {"export", "runs/one", "--out", "tiny.toml"}, {"is there already"});
 }
 
-TEST_CASE("export: other people's programs read the same weights", "[integration][export]") {
+TEST_CASE("export: other people's programs read the same weights", "[integration][.full][export]") {
   const RunSite& site = trained_site();
   (void)exported("two", "py32");
   const Words prompt = {"generate", "runs/two", "--prompt",      "the river ",

@@ -35,7 +35,8 @@ void check_mistake(Words words, const Words& parts) {
 
 }  // namespace
 
-TEST_CASE("generate: the prompt is echoed and a seed decides the text", "[integration][generate]") {
+TEST_CASE("generate: the prompt is echoed and a seed decides the text",
+          "[integration][.full][generate]") {
   const std::string first = text_of({"--seed", "1"});
   CHECK(first.starts_with("the river "));
   CHECK(first.size() == 10 + 40 + 1);  // a byte a token, and the line's end
@@ -43,13 +44,13 @@ TEST_CASE("generate: the prompt is echoed and a seed decides the text", "[integr
   CHECK(text_of({"--seed", "2"}) != first);
 }
 
-TEST_CASE("generate: temperature 0 takes no chances", "[integration][generate]") {
+TEST_CASE("generate: temperature 0 takes no chances", "[integration][.full][generate]") {
   const std::string first = text_of({"--seed", "1", "--temperature", "0"});
   CHECK(text_of({"--seed", "2", "--temperature", "0"}) == first);
   CHECK(text_of({"--seed", "3", "--top-k", "1"}) == first);
 }
 
-TEST_CASE("generate: a checkpoint can be chosen", "[integration][generate]") {
+TEST_CASE("generate: a checkpoint can be chosen", "[integration][.full][generate]") {
   const std::string newest = text_of({"--seed", "1"});
   CHECK(text_of({"--seed", "1", "--step", "20"}) == newest);
   CHECK(text_of({"--seed", "1", "--step", "10"}) != newest);
@@ -61,7 +62,7 @@ TEST_CASE("generate: mistakes are one line and exit code 2", "[integration][gene
   check_mistake({"generate", "runs/tiny", "--step", "11"}, {"--step 11", "10", "20"});
 }
 
-TEST_CASE("generate: works while the run goes on", "[integration][generate]") {
+TEST_CASE("generate: works while the run goes on", "[integration][.full][generate]") {
   const RunSite site;
   const auto run = site.start_run(
       {"run.steps=1000000", "checkpoint.interval_steps=3", "checkpoint.keep_last=2"});
@@ -75,7 +76,7 @@ TEST_CASE("generate: works while the run goes on", "[integration][generate]") {
   CHECK(run->running());
 }
 
-TEST_CASE("generate: works without the data", "[integration][generate]") {
+TEST_CASE("generate: works without the data", "[integration][.full][generate]") {
   const RunSite site;
   fs::copy(prepared_data(), site / "data");
   site.write_config("data");
@@ -87,7 +88,7 @@ TEST_CASE("generate: works without the data", "[integration][generate]") {
   CHECK(ended.out.size() == 3 + 1);
 }
 
-TEST_CASE("generate: an interrupt ends it", "[integration][generate]") {
+TEST_CASE("generate: an interrupt ends it", "[integration][.full][generate]") {
   const auto process = trained_site().start({"generate", "runs/tiny", "--tokens", "100000000"});
   REQUIRE(process->until([&] { return process->out().size() > 10; }));
   process->send(SIGINT);

@@ -6,7 +6,7 @@
 
 using namespace train::test;
 
-TEST_CASE("gpu bench: every row has a figure or a reason", "[integration][bench]") {
+TEST_CASE("gpu bench: every row has a figure or a reason", "[integration][.full][bench]") {
   const RunSite site;
   Process process({ACTORTRAIN_BINARY_DIR "/emulated_bench_gpu", "--tiny", "--program",
                    ACTORTRAIN_BINARY_DIR "/actortrain_emulated"},
@@ -32,7 +32,8 @@ TEST_CASE("gpu bench: every row has a figure or a reason", "[integration][bench]
   CHECK(has(ended.out, "124M: measured memory"));  // Nobody counts an emulated device's.
 }
 
-TEST_CASE("gpu bench: a row alone, and rows that there is no time for", "[integration][bench]") {
+TEST_CASE("gpu bench: a row alone, and rows that there is no time for",
+          "[integration][.full][bench]") {
   const RunSite site;
   const auto call = [&](const Words& words) {
     Words all = {ACTORTRAIN_BINARY_DIR "/emulated_bench_gpu", "--tiny"};

@@ -116,7 +116,7 @@ Counts kill_everywhere(const Words& places, int passes) {
 }  // namespace
 
 TEST_CASE("kill points: a run in two places survives SIGKILL at each kind of call of each process",
-          "[integration][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
+          "[integration][.full][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
   const Words places = {"checkpoint.local_dir=fast"};
   const Calls calls = recorded_calls(places);
   for (const char* what : {"write", "sync", "rename", "sync_directory", "retire", "index-put"}) {
@@ -136,7 +136,7 @@ TEST_CASE("kill points: a run in two places survives SIGKILL at each kind of cal
 }
 
 TEST_CASE("kill points: a run in one place survives SIGKILL at each kind of call of each process",
-          "[integration][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
+          "[integration][.full][kill_points][P1][P3][CK-1][CK-2][CK-6][CK-7]") {
   const Counts counts = kill_everywhere({"checkpoint.local_dir=none"}, kPasses * soak());
   fmt::print("kill points, one place: {} kills in {} runs, {} too late\n", counts.kills,
              counts.runs, counts.too_late);
@@ -145,7 +145,7 @@ TEST_CASE("kill points: a run in one place survives SIGKILL at each kind of call
 }
 
 TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any time",
-          "[integration][kill_points][P1][P3]") {
+          "[integration][.full][kill_points][P1][P3]") {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
   INFO("seed " << seed);
@@ -187,7 +187,7 @@ TEST_CASE("kill points: a run survives SIGKILL of any of its processes at any ti
 }
 
 TEST_CASE("kill points: an rsync that is killed at any byte publishes nothing half",
-          "[integration][kill_points][P3][CK-1]") {
+          "[integration][.full][kill_points][P3][CK-1]") {
   // A run that computes fast copies few of its checkpoints: runs follow until enough were struck.
   const std::size_t kills = 8U * static_cast<std::size_t>(soak());
   std::size_t killed = 0;

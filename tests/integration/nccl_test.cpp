@@ -64,7 +64,7 @@ void refused(const RunSite& site, const Words& keys, const Words& variables, con
 }  // namespace
 
 TEST_CASE("nccl: ranks with a device each have the bits of one, also resumed and on another number",
-          "[integration][nccl][device][P1]") {
+          "[integration][.full][nccl][device][P1]") {
   if (no_nccl()) {
     return;
   }
@@ -89,7 +89,7 @@ TEST_CASE("nccl: ranks with a device each have the bits of one, also resumed and
 }
 
 TEST_CASE("nccl: kill -9 of a rank, in the middle of its bytes too, ends with the same bits",
-          "[integration][nccl][recovery][P1][P4]") {
+          "[integration][.full][nccl][recovery][P1][P4]") {
   if (no_nccl()) {
     return;
   }
@@ -123,7 +123,7 @@ TEST_CASE("nccl: kill -9 of a rank, in the middle of its bytes too, ends with th
   }
 }
 
-TEST_CASE("nccl: mistakes", "[integration][nccl][mistakes]") {
+TEST_CASE("nccl: mistakes", "[integration][.full][nccl][mistakes]") {
   if (no_nccl()) {
     return;
   }

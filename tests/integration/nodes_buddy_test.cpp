@@ -14,7 +14,7 @@ constexpr std::size_t kInterval = 20;
 }  // namespace
 
 TEST_CASE("nodes: a job outlives kill -9 of a whole node that is started again, from memory",
-          "[integration][nodes][buddy][recovery][P1][P4]") {
+          "[integration][.full][nodes][buddy][recovery][P1][P4]") {
   const char* const strategy = GENERATE("full", "none", "hybrid", "optimizer", "gradient");
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);

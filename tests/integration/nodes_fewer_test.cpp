@@ -89,7 +89,7 @@ class ShrinkingRun {
     INFO("head: " << ended.err);
     for (std::size_t node = 1; node < launchers_.size(); ++node) {
       if (launchers_[node]) {
-        const Ended other = launchers_[node]->wait(std::chrono::seconds(60));
+        const Ended other = launchers_[node]->wait();
         INFO("node " << node << ": " << other.err);
         // One that waited to take part ends as the head does.
         CHECK((other.exit_code == 0 || other.exit_code == 75));
@@ -111,7 +111,7 @@ class ShrinkingRun {
 }  // namespace
 
 TEST_CASE("fewer nodes: one of two does not come back, and the head goes on from both's memory",
-          "[integration][nodes][fewer][recovery][P1][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
   const char* const strategy = GENERATE("full", "none", "hybrid", "optimizer", "gradient");
   const int ranks = GENERATE(2, 4);
   if (std::string(strategy) == "hybrid" && ranks == 2) {
@@ -129,7 +129,7 @@ TEST_CASE("fewer nodes: one of two does not come back, and the head goes on from
 }
 
 TEST_CASE("fewer nodes: two of three go on from memory, and then one",
-          "[integration][nodes][fewer][recovery][P1][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
   const auto [strategy, first] = GENERATE(table<const char*, int>(
       {{"full", 1}, {"full", 2}, {"none", 2}, {"optimizer", 1}, {"gradient", 2}}));
   CAPTURE(strategy, first);
@@ -148,7 +148,7 @@ TEST_CASE("fewer nodes: two of three go on from memory, and then one",
 }
 
 TEST_CASE("fewer nodes: of those that are left one that is started anew has its place again",
-          "[integration][nodes][fewer][recovery][P1][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
   ShrinkingRun run({.nodes = 3, .ranks = 3}, "full", with_time(kFromMemory, 8));
   run.comes_to(50);
   run.lose_kept(1);
@@ -164,7 +164,7 @@ TEST_CASE("fewer nodes: of those that are left one that is started anew has its 
 }
 
 TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpoint",
-          "[integration][nodes][fewer][recovery][P1][P3][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P3][P4]") {
   ShrinkingRun run({.nodes = 3, .ranks = 3}, "full",
                    {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=20"});
   run.comes_to(50);
@@ -181,14 +181,14 @@ TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpo
 }
 
 TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late is told so",
-          "[integration][nodes][fewer][recovery][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P4]") {
   ShrinkingRun run({.nodes = 2, .ranks = 4}, "full",
                    {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=0"});
   run.comes_to(50);
   run.lose(1);
   run.says("info respawned generation=1");
   run.start(1);
-  const Ended late = run.launcher(1).wait(std::chrono::seconds(60));
+  const Ended late = run.launcher(1).wait();
   INFO(late.err);
   CHECK(late.exit_code == 0);
   CHECK(has(late.err, "node 1: comes too late, the run goes on without it"));
@@ -196,7 +196,7 @@ TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late
 }
 
 TEST_CASE("fewer nodes: one that comes back takes part again",
-          "[integration][nodes][fewer][recovery][P1][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
   const auto [strategy, ranks] = GENERATE(table<const char*, int>({{"full", 4},
                                                                    {"none", 4},
                                                                    {"hybrid", 4},
@@ -219,7 +219,7 @@ TEST_CASE("fewer nodes: one that comes back takes part again",
 }
 
 TEST_CASE("fewer nodes: a rank that is left alone is started again, and not alone for ever",
-          "[integration][nodes][fewer][recovery][P1][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
   ShrinkingRun run({.nodes = 2, .ranks = 2}, "full", kFromMemory);
   run.comes_to(50);
   run.lose_kept(1);
@@ -236,7 +236,7 @@ TEST_CASE("fewer nodes: a rank that is left alone is started again, and not alon
 }
 
 TEST_CASE("fewer nodes: two of three come back, one after the other, and one is lost again",
-          "[integration][nodes][fewer][recovery][P1][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
   const char* const strategy = GENERATE("full", "none");
   CAPTURE(strategy);
   ShrinkingRun run({.nodes = 3, .ranks = 6}, strategy, with_time(kFromMemory));
@@ -259,7 +259,7 @@ TEST_CASE("fewer nodes: two of three come back, one after the other, and one is 
 }
 
 TEST_CASE("fewer nodes: one that comes back and is lost while it waits disturbs nobody",
-          "[integration][nodes][fewer][recovery][P1][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P4]") {
   // So rarely are snapshots taken that it waits for the whole run.
   ShrinkingRun run({.nodes = 2, .ranks = 4}, "full",
                    {"recovery.node_wait_s=1", "recovery.snapshot_interval_steps=1000000"});
@@ -279,7 +279,7 @@ TEST_CASE("fewer nodes: one that comes back and is lost while it waits disturbs 
 }
 
 TEST_CASE("fewer nodes: nodes that are lost and come back at random times",
-          "[integration][nodes][fewer][recovery][P1][P2][P4]") {
+          "[integration][.full][nodes][fewer][recovery][P1][P2][P4]") {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
   CAPTURE(seed);

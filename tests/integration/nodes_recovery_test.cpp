@@ -8,7 +8,7 @@
 using namespace train::test;
 
 TEST_CASE("nodes: a job outlives kill -9 of workers of any node, and ends with the same bits",
-          "[integration][nodes][recovery][P1][P4]") {
+          "[integration][.full][nodes][recovery][P1][P4]") {
   const char* const strategy = GENERATE("full", "none", "hybrid", "gradient", "optimizer");
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
@@ -47,7 +47,7 @@ TEST_CASE("nodes: a job outlives kill -9 of workers of any node, and ends with t
 }
 
 TEST_CASE("nodes: a worker of another node that falls silent is lost, and the run goes on",
-          "[integration][nodes][recovery][P1][P4]") {
+          "[integration][.full][nodes][recovery][P1][P4]") {
   TwoNodes run({kEndless});
   wait_for_output(run.head(), "step 1/");
   REQUIRE(run.signal_worker(3, SIGSTOP));
@@ -58,7 +58,7 @@ TEST_CASE("nodes: a worker of another node that falls silent is lost, and the ru
 }
 
 TEST_CASE("nodes: where ranks are lost without progress the run ends on every node",
-          "[integration][nodes][recovery][failure]") {
+          "[integration][.full][nodes][recovery][failure]") {
   TwoNodes run({kEndless, "recovery.max_respawns=0", "checkpoint.interval_steps=0"});
   wait_for_output(run.head(), "step 1/");
   REQUIRE(run.signal_worker(2, SIGKILL));
@@ -74,7 +74,7 @@ TEST_CASE("nodes: where ranks are lost without progress the run ends on every no
 }
 
 TEST_CASE("nodes: with recovery.rank_loss = stop a lost rank ends the run on every node",
-          "[integration][nodes][recovery][failure]") {
+          "[integration][.full][nodes][recovery][failure]") {
   TwoNodes run({kEndless, "recovery.rank_loss=stop"});
   wait_for_output(run.head(), "step 1/");
   REQUIRE(run.signal_worker(3, SIGKILL));

@@ -6,7 +6,7 @@
 using namespace train::test;
 
 TEST_CASE("optimizers: any ranks and any stop give the bits of one rank, logged values included",
-          "[integration][optimizer][P1]") {
+          "[integration][.full][optimizer][P1]") {
   const std::string optimizer =
       GENERATE(std::string("dana-star-mk4"), std::string("ademamix"), std::string("muon"));
   CAPTURE(optimizer);
@@ -35,7 +35,7 @@ TEST_CASE("optimizers: any ranks and any stop give the bits of one rank, logged 
 }
 
 TEST_CASE("optimizers: the plan names the owner of a matrix that Muon keeps whole",
-          "[integration][optimizer]") {
+          "[integration][.full][optimizer]") {
   const RunSite site;
   Words words = {"plan", "tiny.toml"};
   for (const std::string& key : rank_keys(3, "full", {"optimizer.name=muon"})) {

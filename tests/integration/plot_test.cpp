@@ -17,7 +17,7 @@ unsigned big_endian(const std::string& bytes, std::size_t at) {
 
 }  // namespace
 
-TEST_CASE("plot: pictures and a table of two runs", "[integration][plot]") {
+TEST_CASE("plot: pictures and a table of two runs", "[integration][.full][plot]") {
   const RunSite site;
   site.train({"run.name=one", "run.steps=4", "schedule.warmup_steps=1", "eval.interval_steps=2"});
   site.train({"run.name=two", "run.steps=6", "schedule.warmup_steps=1", "eval.interval_steps=2"});

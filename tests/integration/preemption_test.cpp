@@ -116,7 +116,7 @@ const std::vector<Phase>& phases() {
 }  // namespace
 
 TEST_CASE("preemption: a signal in every phase saves, and the run goes on to the same bits",
-          "[integration][preemption][P1][P3]") {
+          "[integration][.full][preemption][P1][P3]") {
   PreemptedRun run(kEndlessSteps);
   for (const int signal : {SIGTERM, SIGUSR1}) {
     for (const Phase& phase : phases()) {
@@ -131,7 +131,7 @@ TEST_CASE("preemption: a signal in every phase saves, and the run goes on to the
 }
 
 TEST_CASE("preemption: a signal while a checkpoint is being published",
-          "[integration][preemption][P1][P3]") {
+          "[integration][.full][preemption][P1][P3]") {
   PreemptedRun run(kEndlessSteps);
   for (const int signal : {SIGTERM, SIGUSR1}) {
     for (const char* what : {"before:write:2", "after:sync:1", "before:rename:1", "after:rename:2",
@@ -158,7 +158,7 @@ TEST_CASE("preemption: a signal while the last checkpoint is being published end
 }
 
 TEST_CASE("preemption: a signal beside the loss of a rank ends the job, whichever is first",
-          "[integration][preemption][P1][P4]") {
+          "[integration][.full][preemption][P1][P4]") {
   PreemptedRun run(kEndlessSteps);
   for (const char* recovery : {"stop", "respawn"}) {
     for (const bool signal_first : {false, true}) {
@@ -184,7 +184,7 @@ TEST_CASE("preemption: a signal beside the loss of a rank ends the job, whicheve
   run.finish_and_compare();
 }
 
-TEST_CASE("preemption: 60 signals at any time", "[integration][preemption][P1][P3]") {
+TEST_CASE("preemption: 60 signals at any time", "[integration][.full][preemption][P1][P3]") {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
   INFO("seed " << seed);

@@ -172,13 +172,14 @@ void check_profile(int ranks, const std::string& strategy, const std::string& tr
 }
 
 TEST_CASE("profile: every lane and every collective of every rank is recorded",
-          "[integration][profile]") {
+          "[integration][.full][profile]") {
   check_profile(2, "full", "inproc");
   check_profile(2, "optimizer", "gloo");
   check_profile(1, "none", "inproc");
 }
 
-TEST_CASE("profile: it changes no bit, and without it nothing is kept", "[integration][profile]") {
+TEST_CASE("profile: it changes no bit, and without it nothing is kept",
+          "[integration][.full][profile]") {
   const RunSite plain;
   const RunSite watched;
   Words words = profiled(2, "full", "inproc");
@@ -191,7 +192,7 @@ TEST_CASE("profile: it changes no bit, and without it nothing is kept", "[integr
 }
 
 TEST_CASE("profile: a run that is stopped or fails still shows what it has",
-          "[integration][profile]") {
+          "[integration][.full][profile]") {
   const bool stopped = GENERATE(true, false);
   const std::string transport = GENERATE("inproc", "gloo");
   INFO((stopped ? "stopped, " : "failed, ") << transport);

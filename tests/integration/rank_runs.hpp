@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/integration/run_site.hpp"
+#include "tests/support/hang_limit.hpp"
 
 // Runs whose ranks are processes: who they are, and how to wait for them.
 namespace train::test {
@@ -62,19 +63,6 @@ inline std::map<int, pid_t> workers_of(const fs::path& directory) {
     }
   }
   return workers;
-}
-
-/// Waits until `condition` holds; false if it does not within `limit`.
-template <class Condition>
-bool comes_true(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(60)) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
 }
 
 /// Waits until the launcher has started all of its ranks.

@@ -53,7 +53,7 @@ std::int64_t train_until_stopped(const RunSite& site, int ranks, const std::stri
 }  // namespace
 
 TEST_CASE("ranks: auto-resume finds the sharded checkpoint of any other number of ranks",
-          "[integration][ranks][resume][P1][P3]") {
+          "[integration][.full][ranks][resume][P1][P3]") {
   const RunSite whole;
   whole.train(kRun);
   const RunSite site;

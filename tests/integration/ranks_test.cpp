@@ -23,22 +23,18 @@ struct Case {
   const char* strategy;
   const char* sync;
 };
+using Cases = std::vector<Case>;
 
 std::string name_of(const Case& one) {
   return fmt::format("{}-{}-{}", one.ranks, one.strategy, one.sync);
 }
 
-}  // namespace
-
-TEST_CASE("ranks: processes compute the bits of one rank", "[integration][ranks][P1]") {
+void check_bits_of_one_rank(const Cases& cases) {
   const RunSite site;
   site.train(joined(kShort, {"run.name=one"}));
   const Words one = results_of(site.run("one"));
   REQUIRE(one.size() == 6 + 3);
-  for (const Case& each : {Case{2, "none", "last_lane"}, Case{2, "full", "every_lane"},
-                           Case{3, "gradient", "every_lane"}, Case{3, "none", "every_lane"},
-                           Case{3, "full", "last_lane"}, Case{4, "hybrid", "every_lane"},
-                           Case{4, "hybrid", "last_lane"}, Case{4, "gradient", "last_lane"}}) {
+  for (const Case& each : cases) {
     const std::string name = name_of(each);
     INFO(name);
     const Ended ended = site.train(rank_keys(
@@ -57,8 +53,24 @@ TEST_CASE("ranks: processes compute the bits of one rank", "[integration][ranks]
   CHECK(workers_of(site.path()).empty());
 }
 
+}  // namespace
+
+TEST_CASE("ranks: two processes compute the bits of one rank", "[integration][ranks][P1]") {
+  check_bits_of_one_rank({{2, "none", "last_lane"}, {2, "full", "every_lane"}});
+}
+
+TEST_CASE("ranks: three processes and four compute the bits of one rank",
+          "[integration][.full][ranks][P1]") {
+  check_bits_of_one_rank({{3, "gradient", "every_lane"},
+                          {3, "none", "every_lane"},
+                          {3, "full", "last_lane"},
+                          {4, "hybrid", "every_lane"},
+                          {4, "hybrid", "last_lane"},
+                          {4, "gradient", "last_lane"}});
+}
+
 TEST_CASE("ranks: threads in one process compute the bits of processes",
-          "[integration][ranks][P1]") {
+          "[integration][.full][ranks][P1]") {
   const RunSite site;
   site.train(rank_keys(3, "full", joined(kShort, {"run.name=processes"})));
   const Ended ended = site.train(
@@ -67,7 +79,7 @@ TEST_CASE("ranks: threads in one process compute the bits of processes",
   CHECK(results_of(site.run("threads")) == results_of(site.run("processes")));
 }
 
-TEST_CASE("ranks: more ranks than an evaluation has lanes", "[integration][ranks][P1]") {
+TEST_CASE("ranks: more ranks than an evaluation has lanes", "[integration][.full][ranks][P1]") {
   const RunSite site;
   const Words keys = joined(kShort, {"eval.lanes=1"});
   site.train(joined(keys, {"run.name=one"}));
@@ -75,7 +87,8 @@ TEST_CASE("ranks: more ranks than an evaluation has lanes", "[integration][ranks
   CHECK(results_of(site.run("three")) == results_of(site.run("one")));
 }
 
-TEST_CASE("ranks: frozen weights stay as they are, the others learn", "[integration][ranks][P1]") {
+TEST_CASE("ranks: frozen weights stay as they are, the others learn",
+          "[integration][.full][ranks][P1]") {
   const RunSite site;
   const Words keys = joined(kShort, {"train.freeze=[\"block 0\"]", "checkpoint.interval_steps=1"});
   site.train(joined(keys, {"run.name=one"}));

@@ -51,7 +51,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 
 TEST_CASE(
     "recovery: a job outlives kill -9 of its workers at any time, and ends with the same bits",
-    "[integration][recovery][P1][P3][P4]") {
+    "[integration][.full][recovery][P1][P3][P4]") {
   const char* const place = GENERATE("none", "fast");
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
@@ -95,7 +95,7 @@ TEST_CASE(
 
 TEST_CASE(
     "recovery: four ranks go on from memory whichever of them are killed when, to the same bits",
-    "[integration][recovery][P1][P4][CK-10]") {
+    "[integration][.full][recovery][P1][P4][CK-10]") {
   static constexpr std::int64_t kFourSteps = 400;
   // Rarely saved: what is lost with the ranks comes back from memory.
   const Words shape = {fmt::format("run.steps={}", kFourSteps), "batch.lanes=4",
@@ -154,7 +154,7 @@ TEST_CASE(
 }
 
 TEST_CASE("recovery: fewer ranks go on from what more of them kept in memory",
-          "[integration][recovery][P1][P4][CK-4][CK-10]") {
+          "[integration][.full][recovery][P1][P4][CK-4][CK-10]") {
   const char* const strategy = GENERATE("none", "optimizer", "full");
   INFO(strategy);
   // Saved at the end alone, where rank 1 never gets past its first file.
@@ -214,7 +214,7 @@ TEST_CASE("recovery: snapshots that no memory is left for are refused in one lin
 }
 
 TEST_CASE("recovery: a worker that falls silent is lost, and the run goes on",
-          "[integration][recovery][P1][P4]") {
+          "[integration][.full][recovery][P1][P4]") {
   const Words shape = {kEndless};
   KilledRun run(recovering_keys(joined(shape, {"checkpoint.local_dir=none"})));
   const auto launcher = run.start(program());
@@ -232,7 +232,7 @@ TEST_CASE("recovery: a worker that falls silent is lost, and the run goes on",
 }
 
 TEST_CASE("recovery: where a rank is lost again and again the run goes on with fewer",
-          "[integration][recovery][P1][P4]") {
+          "[integration][.full][recovery][P1][P4]") {
   KilledRun run(recovering_keys({"checkpoint.local_dir=none", "recovery.max_respawns=1",
                                  "recovery.snapshot_interval_steps=0"}));
   // Rank 1 never gets past its first file.
@@ -248,7 +248,7 @@ TEST_CASE("recovery: where a rank is lost again and again the run goes on with f
 }
 
 TEST_CASE("recovery: a stop that comes while ranks are started again is heeded",
-          "[integration][recovery][resume]") {
+          "[integration][.full][recovery][resume]") {
   KilledRun run(recovering_keys({"checkpoint.local_dir=none", kEndless}));
   const auto launcher = run.start(program());
   wait_for_output(*launcher, "step 1/");

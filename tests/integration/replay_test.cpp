@@ -17,7 +17,7 @@ Words replay_words(const RunSite& site, const Words& more) {
 }  // namespace
 
 TEST_CASE("replay: any number of ranks computes the run of two again, to the bit",
-          "[integration][replay][P1]") {
+          "[integration][.full][replay][P1]") {
   const RunSite site;
   site.train(rank_keys(2, GENERATE(std::string("full"), std::string("none")), kRun));
   const std::size_t tensors = tensors_of(site.run(), 20).size();
@@ -40,7 +40,7 @@ TEST_CASE("replay: any number of ranks computes the run of two again, to the bit
 }
 
 TEST_CASE("replay: the first step, layer and tensor that differ are named",
-          "[integration][replay]") {
+          "[integration][.full][replay]") {
   const RunSite site;
   site.train(rank_keys(2, "full", kRun));
   const Words replay = replay_words(site, {"--from", "11", "--to", "19"});
@@ -71,7 +71,7 @@ TEST_CASE("replay: the first step, layer and tensor that differ are named",
   check_one_line(site.call(replay), 1, {"the journal lacks step 18", "actortrain verify"});
 }
 
-TEST_CASE("replay: a checkpoint that is not the run's is found", "[integration][replay]") {
+TEST_CASE("replay: a checkpoint that is not the run's is found", "[integration][.full][replay]") {
   const RunSite site;
   const Words keys = joined(kRun, {"run.digest_interval_steps=5"});
   site.train(keys);
@@ -97,7 +97,7 @@ TEST_CASE("replay: a checkpoint that is not the run's is found", "[integration][
 }
 
 TEST_CASE("replay: a run that was killed, resumed and lengthened replays",
-          "[integration][replay][P4]") {
+          "[integration][.full][replay][P4]") {
   const RunSite site;
   const Words keys = rank_keys(2, "gradient", {"run.steps=200", "run.digest_interval_steps=7"});
   // A rank has two lanes of two blocks in a step, or one lane.
@@ -149,7 +149,7 @@ TEST_CASE("replay: mistakes", "[integration][replay][mistakes]") {
 }
 
 TEST_CASE("replay: bits of one number of ranks are computed on that number",
-          "[integration][replay]") {
+          "[integration][.full][replay]") {
   const RunSite site;
   site.train(rank_keys(2, "full", joined(kRun, {"precision.reduce=bf16", "run.steps=8"})));
   check_same(site, replay_words(site, {"--from", "1"}), {"same bits: 8 steps", "on 2 ranks"});

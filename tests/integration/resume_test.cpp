@@ -25,7 +25,7 @@ const Words& long_results() {
 
 }  // namespace
 
-TEST_CASE("resume: from every step the same bits follow", "[integration][resume][P1]") {
+TEST_CASE("resume: from every step the same bits follow", "[integration][.full][resume][P1]") {
   const RunSite site;
   site.train({"run.digest_interval_steps=1", "run.name=whole"});
   const Words whole = results_of(site.run("whole"));
@@ -46,7 +46,7 @@ TEST_CASE("resume: from every step the same bits follow", "[integration][resume]
 }
 
 TEST_CASE("resume: after any number of kill -9 the same bits follow",
-          "[integration][resume][P1][P3]") {
+          "[integration][.full][resume][P1][P3]") {
   const auto seed = std::random_device{}();
   INFO("seed " << seed);
   std::mt19937 random(seed);
@@ -105,7 +105,7 @@ TEST_CASE("resume: SIGTERM and SIGINT save, say 75, and the same command goes on
 }
 
 TEST_CASE("resume: SIGTERM at the very start ends the run in good order",
-          "[integration][resume][P1]") {
+          "[integration][.full][resume][P1]") {
   const RunSite site;
   const auto process = start_held(site, "head", 1, kLongRun);
   REQUIRE(process->until([&] { return fs::exists(site.run() / "run.lock"); }));
@@ -168,7 +168,8 @@ TEST_CASE("resume: torn metrics are healed", "[integration][resume]") {
   CHECK(results_of(site.run()) == whole);
 }
 
-TEST_CASE("resume: an evaluation that a stop left out is made up for", "[integration][resume]") {
+TEST_CASE("resume: an evaluation that a stop left out is made up for",
+          "[integration][.full][resume]") {
   const RunSite site;
   site.train();
   const Words whole = results_of(site.run());

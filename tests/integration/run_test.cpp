@@ -69,7 +69,7 @@ TEST_CASE("run: a run from clean leaves metrics, checkpoints and curves", "[inte
   CHECK_FALSE(has(ended.err, "warning"));
 }
 
-TEST_CASE("run: the number of threads does not change a bit", "[integration][run][P1]") {
+TEST_CASE("run: the number of threads does not change a bit", "[integration][.full][run][P1]") {
   const RunSite site;
   for (const int threads : {1, 2, 3}) {
     site.train({fmt::format("runtime.threads={}", threads), "run.digest_interval_steps=1",
@@ -114,7 +114,7 @@ TEST_CASE("run: a finished run says that there is nothing to do", "[integration]
   CHECK(checkpoint_steps(site.run()) == std::vector<std::int64_t>{10, 20});
 }
 
-TEST_CASE("run: more steps continue a finished run", "[integration][run]") {
+TEST_CASE("run: more steps continue a finished run", "[integration][.full][run]") {
   const RunSite site;
   site.train();
   const Ended more = site.train({"run.steps=25"});
@@ -135,7 +135,8 @@ TEST_CASE("run: --dry-run shows the plan and touches nothing", "[integration][ru
   CHECK(tree_of(site.path()) == before);
 }
 
-TEST_CASE("run: token files made elsewhere, without meta.json, train", "[integration][run]") {
+TEST_CASE("run: token files made elsewhere, without meta.json, train",
+          "[integration][.full][run]") {
   const RunSite site;
   fs::create_directory(site / "gpt2");
   write_bytes(site / "gpt2/train_0000.bin", token_file(1500, 1));

@@ -184,7 +184,7 @@ class PreemptedJob {
 }  // namespace
 
 TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and ends once",
-          "[integration][slurm][submit][SB-1][SB-2][P3]") {
+          "[integration][.full][slurm][submit][SB-1][SB-2][P3]") {
   SlurmCluster cluster;
   if (const std::string why = cluster.start(); !why.empty()) {
     fmt::print("skipped: slurm: {}\n", why);
@@ -243,7 +243,7 @@ TEST_CASE("slurm: a run over two nodes survives what Slurm does to its job and e
 }
 
 TEST_CASE("slurm: a launcher that is killed is started again within its job",
-          "[integration][slurm][submit][SB-1][P1][P4]") {
+          "[integration][.full][slurm][submit][SB-1][P1][P4]") {
   SlurmCluster cluster;
   if (const std::string why = cluster.start(); !why.empty()) {
     fmt::print("skipped: slurm: {}\n", why);
@@ -278,7 +278,7 @@ TEST_CASE("slurm: a launcher that is killed is started again within its job",
 }
 
 TEST_CASE("slurm: a job that loses a node for good goes on without it",
-          "[integration][slurm][submit][SB-1][P1][P4]") {
+          "[integration][.full][slurm][submit][SB-1][P1][P4]") {
   SlurmCluster cluster;
   if (const std::string why = cluster.start(); !why.empty()) {
     fmt::print("skipped: slurm: {}\n", why);
@@ -322,7 +322,7 @@ TEST_CASE("slurm: a job that loses a node for good goes on without it",
 }
 
 TEST_CASE("slurm: a job whose nodes are taken away again and again ends with the same bits",
-          "[integration][slurm][submit][SB-1][P1][P3]") {
+          "[integration][.full][slurm][submit][SB-1][P1][P3]") {
   SlurmCluster cluster;
   if (const std::string why = cluster.start(); !why.empty()) {
     fmt::print("skipped: slurm: {}\n", why);

@@ -31,7 +31,7 @@ bool status_comes(const RunSite& site, Process& launcher, Condition condition) {
 }  // namespace
 
 TEST_CASE("stall: a wedged kernel is named with its rank, layer and step, and the run goes on",
-          "[integration][ranks][stall][P2]") {
+          "[integration][.full][ranks][stall][P2]") {
   const RunSite site;
   const auto launcher = start_held(site, "1", 10, endless(3));
   // Not always the first line: a machine that stands still for a second is a stall, too.
@@ -60,7 +60,7 @@ TEST_CASE("stall: a wedged kernel is named with its rank, layer and step, and th
   CHECK(ended.exit_code == 75);
 }
 
-TEST_CASE("stall: one rank alone is watched as well", "[integration][stall]") {
+TEST_CASE("stall: one rank alone is watched as well", "[integration][.full][stall]") {
   const RunSite site;
   const auto launcher = start_held(site, "head", 9, {"run.steps=1000000", "watchdog.stall_s=1"});
   REQUIRE(launcher->until([&] {
@@ -72,7 +72,7 @@ TEST_CASE("stall: one rank alone is watched as well", "[integration][stall]") {
 }
 
 TEST_CASE("stall: a stopped rank is named as silent, before its loss or with it",
-          "[integration][ranks][stall][P2]") {
+          "[integration][.full][ranks][stall][P2]") {
   const RunSite site;
   const auto launcher = site.start_run(endless(3, {"watchdog.stall_s=5"}));
   const auto workers = started_workers(site, *launcher, 3);
@@ -92,7 +92,7 @@ TEST_CASE("stall: a stopped rank is named as silent, before its loss or with it"
 }
 
 TEST_CASE("status: of a run that trains, has ended, and was killed",
-          "[integration][ranks][status]") {
+          "[integration][.full][ranks][status]") {
   const RunSite site;
   const auto launcher = site.start_run(endless(2, {"checkpoint.interval_steps=5"}));
   const auto workers = started_workers(site, *launcher, 2);

@@ -26,7 +26,7 @@ bool knock_with(const train::actors::Endpoint& endpoint, const std::string& byte
   const auto socket = connect_to(endpoint);
   if (socket) {
     ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    CHECK(read_to_end(socket, std::chrono::seconds(20)).has_value());
+    CHECK(read_to_end(socket, hang_limit).has_value());
   }
   return static_cast<bool>(socket);
 }
@@ -44,7 +44,7 @@ std::string garbage(std::mt19937& random) {
 }  // namespace
 
 TEST_CASE("strangers: 100 of them at the control port change no bit and cost no memory",
-          "[integration][ranks][stranger][P1]") {
+          "[integration][.full][ranks][stranger][P1]") {
   const RunSite site;
   // Held: what it takes meanwhile is the strangers'.
   const auto launcher = start_held(site, "0", 4 * 20 + 1, rank_keys(2, "full", kRun));

@@ -132,7 +132,7 @@ TEST_CASE("submit: a mistake is one line, and nothing is submitted",
 }
 
 TEST_CASE("submit: a run of many jobs computes what one job does",
-          "[integration][submit][run][P3]") {
+          "[integration][.full][submit][run][P3]") {
   const RunSite site;
   site.train({"run.name=whole"});
   const Words keys = {"run.steps_per_job=7"};

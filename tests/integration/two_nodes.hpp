@@ -79,7 +79,7 @@ class TwoNodes {
       head_->send(SIGTERM);
     }
     const Ended ended = head_->wait(std::chrono::seconds(120));
-    const Ended other_ended = other_lost_ ? Ended{} : other_->wait(std::chrono::seconds(60));
+    const Ended other_ended = other_lost_ ? Ended{} : other_->wait();
     INFO("head: " << ended.err);
     INFO("other: " << other_ended.err);
     CHECK(ended.exit_code == (endless_ ? 75 : 0));

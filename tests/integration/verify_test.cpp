@@ -13,7 +13,7 @@ Words verify_words(const RunSite& site) { return {"verify", site.run().string()}
 }  // namespace
 
 TEST_CASE("verify: a run that is whole, also after a signal and while it is on",
-          "[integration][verify]") {
+          "[integration][.full][verify]") {
   const RunSite site;
   const Words keys = {"run.steps=1000000", "checkpoint.interval_steps=20", "checkpoint.keep_last=2",
                       "eval.interval_steps=20"};
@@ -32,7 +32,7 @@ TEST_CASE("verify: a run that is whole, also after a signal and while it is on",
   check_same(site, verify_words(site), {fmt::format("{} steps", steps + 5)});
 }
 
-TEST_CASE("verify: every thing that does not fit is named", "[integration][verify]") {
+TEST_CASE("verify: every thing that does not fit is named", "[integration][.full][verify]") {
   const RunSite site;
   site.train();
   const fs::path run = site.run();

@@ -12,6 +12,7 @@
 #include "kernels/device/device_error.hpp"
 #include "kernels/device/trace.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
+#include "tests/support/hang_limit.hpp"
 
 namespace train::kernels::testing {
 namespace {
@@ -112,11 +113,8 @@ TEST_CASE("cuda stream: a notice holds nothing up, and host work comes after it"
     order.emplace_back("notice");
   });
   const Event launched = Event::record(*stream);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!launched.reached() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  REQUIRE(launched.reached());  // Behind the notice, which has not ended.
+  REQUIRE(test::comes_true(
+      [&] { return launched.reached(); }));  // Behind the notice, which has not ended.
   stream->enqueue([&] { order.emplace_back("host work"); });
   stream->notify([&] { order.emplace_back("second notice"); });
   release.set_value();

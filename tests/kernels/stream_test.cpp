@@ -15,6 +15,7 @@
 
 #include "base/check.hpp"
 #include "kernels/device/device_error.hpp"
+#include "tests/support/hang_limit.hpp"
 
 namespace train::kernels {
 namespace {
@@ -40,13 +41,7 @@ class Gate {
   bool open_ = false;
 };
 
-void wait_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    REQUIRE(std::chrono::steady_clock::now() < deadline);
-    std::this_thread::yield();
-  }
-}
+void wait_until(const std::function<bool()>& condition) { REQUIRE(test::comes_true(condition)); }
 
 TEST_CASE("stream: work runs in order, off the caller's thread", "[kernels][stream]") {
   const auto stream = make_thread_stream("order", 2);

@@ -171,7 +171,7 @@ TEST_CASE("file_lock: of a directory itself, one waits for another", "[storage][
   REQUIRE(test::names_in(directory.path()).empty());
   REQUIRE(FileLock::acquire(directory.path()));  // the lock of another
   first.reset();
-  REQUIRE(second.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  REQUIRE(second.wait_for(std::chrono::seconds(120)) == std::future_status::ready);
   REQUIRE(second.get());
   test::write_bytes(directory / "file", "x");
   for (const char* name : {"none", "file"}) {

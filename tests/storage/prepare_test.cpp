@@ -128,7 +128,7 @@ TEST_CASE("prepare: many documents stay whole", "[storage][prepare][ST-6]") {
   REQUIRE(text_of(directory / "out/val.bin") != val);
 }
 
-TEST_CASE("prepare: a few documents never leave a side empty", "[storage][prepare][ST-6]") {
+TEST_CASE("prepare: a few documents never leave a side empty", "[storage][.full][prepare][ST-6]") {
   const TempDirectory directory;
   for (int count = 1; count <= 8; ++count) {
     PrepareRequest request{.inputs = {}, .out = directory / "out", .force = true};
@@ -258,7 +258,7 @@ TEST_CASE("prepare: other data is replaced only when told", "[storage][prepare][
                                                                         "train.bin", "val.bin"});
 }
 
-TEST_CASE("prepare: memory does not grow with a document", "[storage][prepare][.slow]") {
+TEST_CASE("prepare: memory does not grow with a document", "[storage][prepare][.full]") {
   const TempDirectory directory;
   {
     std::ofstream file(directory / "big.txt", std::ios::binary);

@@ -15,11 +15,13 @@
 
 #include "storage/child_process.hpp"
 #include "tests/support/full_disk.hpp"
+#include "tests/support/hang_limit.hpp"
 #include "tests/support/script.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;
+using train::test::comes_true;
 using train::test::EnvironmentVariable;
 using train::test::names_in;
 using train::test::read_bytes;
@@ -29,8 +31,6 @@ using train::test::write_script;
 using namespace std::chrono_literals;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // A file to copy, a directory to copy to, and a place for scripts.
 struct Site {
@@ -46,17 +46,6 @@ struct Site {
   std::filesystem::path file = home / "from/shard";
   std::string content = std::string(300'000, 'x') + "end";
 };
-
-bool comes_true(const std::function<bool()>& condition) {
-  const auto deadline = Clock::now() + 30s;
-  while (!condition()) {
-    if (Clock::now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
 
 pid_t pid_in(const std::filesystem::path& file) {
   REQUIRE(comes_true([&] { return std::filesystem::exists(file) && read_bytes(file).size() > 1; }));
@@ -163,11 +152,9 @@ TEST_CASE("rsync: a stop ends it and all of its children at once", "[storage][rs
   const pid_t self = pid_in(site.home / "self");
   const pid_t child = pid_in(site.home / "child");
   const bool ran = alive(self) && alive(child) && ::getpgid(child) == self;
-  const auto asked = Clock::now();
   stop.request_stop();
   copy.join();
   REQUIRE(ran);
-  REQUIRE(Clock::now() - asked < 20s);
   REQUIRE_THAT(status.error().message, Catch::EndsWith(": stopped"));
   REQUIRE_FALSE(alive(self));
   REQUIRE(comes_true([&] { return !alive(child); }));  // has let go of its files, and ends
@@ -181,10 +168,8 @@ TEST_CASE("rsync: a stop ends it and all of its children at once", "[storage][rs
 TEST_CASE("rsync: a copy that takes too long is ended", "[storage][rsync]") {
   const Site site;
   const auto slow = write_script(site.home / "slow", "sleep 1000");
-  const auto begin = Clock::now();
   const Status status =
       rsync_file(site.file, site.to, {.program = slow.string(), .timeout = 100ms});
-  REQUIRE(Clock::now() - begin < 20s);
   REQUIRE_THAT(status.error().message, Catch::Contains("not done after 0.1 s"));
 }
 

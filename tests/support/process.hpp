@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/hang_limit.hpp"
+
 extern "C" char** environ;  // NOLINT(readability-redundant-declaration): POSIX has no header for it
 
 namespace train::test {
@@ -100,7 +102,7 @@ class Process {
 
   /// Waits until `condition` holds, the process has ended or `limit` is over; true if it holds.
   template <class Condition>
-  bool until(Condition condition, std::chrono::milliseconds limit = std::chrono::seconds(120)) {
+  bool until(Condition condition, std::chrono::milliseconds limit = hang_limit) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     while (!condition()) {
       if (!running() || std::chrono::steady_clock::now() > deadline) {
@@ -112,7 +114,7 @@ class Process {
   }
 
   /// The end of the process. One that takes longer than `limit` is killed, and the test fails.
-  Ended wait(std::chrono::seconds limit = std::chrono::seconds(120)) {
+  Ended wait(std::chrono::seconds limit = hang_limit) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     while (running()) {
       if (std::chrono::steady_clock::now() > deadline) {

@@ -12,6 +12,7 @@
 
 #include "actors/cluster/network/endpoint.hpp"
 #include "base/descriptor.hpp"
+#include "tests/support/hang_limit.hpp"
 
 // Peers that have no business at the control port.
 namespace train::test {
@@ -55,7 +56,7 @@ inline std::optional<std::size_t> read_to_end(const Descriptor& socket,
 inline bool tls_gets_in(const actors::Endpoint& endpoint, const char* certificate,
                         const char* key) {
   const Descriptor socket = connect_to(endpoint);
-  const timeval patience{.tv_sec = 20, .tv_usec = 0};
+  const timeval patience{.tv_sec = hang_limit.count(), .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   const std::unique_ptr<SSL_CTX, void (*)(SSL_CTX*)> context(SSL_CTX_new(TLS_method()),
                                                              SSL_CTX_free);
