@@ -127,6 +127,9 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
                   .place = {}};
   TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
   run.job_first_step = run.first_step();
+  if (run.directory.existed) {
+    TRAIN_RETURN_IF_ERROR(store_config(run.directory, run.plan.config));
+  }
   return run;
 }
 
