@@ -98,6 +98,9 @@ std::string fields_defect(const Manifest& manifest) {
       return fmt::format("{} is not a line of plain text", storage::shown(*text));
     }
   }
+  if (!fields.data_fingerprint.empty() && !storage::is_digest(fields.data_fingerprint)) {
+    return fmt::format("data_fingerprint {} is no digest", storage::shown(fields.data_fingerprint));
+  }
   if (storage::digest_text(fields.config_text) != manifest.config_digest) {
     return "config_text does not match config_digest";
   }
@@ -170,6 +173,9 @@ std::string manifest_text(const Manifest& manifest) {
   add("lanes", std::to_string(fields.lanes));
   add("micro_batch", std::to_string(fields.micro_batch));
   add("kernel_set", json_string(fields.kernel_set));
+  if (!fields.data_fingerprint.empty()) {
+    add("data_fingerprint", json_string(fields.data_fingerprint));
+  }
   add("config_text", json_string(fields.config_text));
   add("config_digest", json_string(manifest.config_digest));
   add("weights_digest", json_string(fields.weights_digest));
@@ -199,6 +205,7 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view place) {
                                  {"lanes", &manifest.fields.lanes},
                                  {"micro_batch", &manifest.fields.micro_batch},
                                  {"kernel_set", &manifest.fields.kernel_set},
+                                 {"data_fingerprint", &manifest.fields.data_fingerprint, false},
                                  {"config_text", &manifest.fields.config_text},
                                  {"config_digest", &manifest.config_digest},
                                  {"weights_digest", &manifest.fields.weights_digest},

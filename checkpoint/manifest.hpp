@@ -47,7 +47,10 @@ struct ManifestFields {
   std::int64_t tokens = 0;  ///< Training tokens read up to here.
   std::int64_t lanes = 0;
   std::int64_t micro_batch = 0;
-  std::string kernel_set;      ///< The bits' origin: resuming on another set changes them.
+  std::string kernel_set;  ///< The bits' origin: resuming on another set changes them.
+  /// storage::token_fingerprint() of the data that the run was on when it was written; empty in
+  /// checkpoints of earlier versions.
+  std::string data_fingerprint = {};
   std::string config_text;     ///< The resolved configuration.
   std::string weights_digest;  ///< Of the model's weights, however they are sharded.
   std::string index_head;      ///< CheckpointIndex::head() before this checkpoint; may be empty.

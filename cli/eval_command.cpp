@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "actors/head/conductor_actor.hpp"
+#include "actors/head/data_identity.hpp"
 #include "actors/head/step_listener.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
@@ -91,6 +92,13 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   }
   TRAIN_RETURN_IF_ERROR(
       engine::check_device(config.runtime.device, plan->engine.shape, kOtherDevice));
+  const auto difference = data_difference(directory, *plan);
+  if (!difference) {
+    return difference.error();
+  }
+  if (!difference->empty()) {
+    log_warning(fmt::format("other_data {}", *difference));
+  }
   const auto contexts = make_local_ranks(*plan, {.checkpoint = directory});
   if (!contexts) {
     return contexts.error();

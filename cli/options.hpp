@@ -22,6 +22,7 @@ struct RunOptions {
   std::vector<std::string> set;  ///< "section.key=value", in order.
   bool dry_run = false;          ///< Check everything, train nothing.
   bool fresh = false;            ///< Set an earlier run of this name aside instead of resuming it.
+  bool accept_data = false;      ///< Resume although the data is not what the run was trained on.
   bool profile = false;          ///< Record what every actor did when.
   std::optional<std::int64_t> nodes;  ///< Instead of parallel.nodes; 1 or more.
 };

@@ -157,6 +157,10 @@ int run_to_end(PreparedRun& run) {
   log_event(
       run, run.first_step() > 0 ? "resumed" : "started",
       fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.home->tag()));
+  if (!run.data_accepted.empty()) {
+    log_warning(fmt::format("data_accepted {}", run.data_accepted));
+    log_event(run, "data_accepted", run.data_accepted);
+  }
   if (run.config().precision.reduce != "fp32") {
     log_warning(
         "precision.reduce = \"bf16\": the result now depends on the number of ranks; it stays the "
@@ -205,7 +209,8 @@ int run_head(RunPlan plan, const NodePlace& place, const RunOptions& options) {
   if (const Status room = memory.make_room(plan, place); !room) {
     return report_error(room.error());
   }
-  auto run = prepare_run(std::move(plan), options.fresh);
+  auto run =
+      prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data});
   if (!run) {
     return report_error(run.error());
   }

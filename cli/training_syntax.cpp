@@ -17,6 +17,8 @@ CommandSyntax run_syntax(CLI::App& app) {
                     "Check the run file and the data, show the plan, train nothing");
   command->add_flag("--fresh", options->fresh,
                     "Start over: set an earlier run of this name aside instead of resuming it");
+  command->add_flag("--accept-data", options->accept_data,
+                    "Resume although data.dir holds other tokens than the run was trained on");
   command->add_flag("--profile", options->profile,
                     "Record what every actor did when, in the run's directory");
   const CLI::Option* given = add_integer(

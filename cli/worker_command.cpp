@@ -73,6 +73,12 @@ class ControlStore final : public engine::RendezvousStore {
   RemoteStore store_;
 };
 
+/// What the rank and the head must agree on.
+struct Identity {
+  std::uint64_t plan_digest = 0;
+  std::string data_fingerprint;
+};
+
 struct Worker {
   const WorkerOptions& options;
   caf::actor_system& system;
@@ -81,8 +87,8 @@ struct Worker {
 
   [[nodiscard]] std::variant<Assignment, Refused> join() const;
   [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
-                                           std::int64_t& digest_interval,
-                                           std::uint64_t& plan_digest, bool& peer_lost) const;
+                                           std::int64_t& digest_interval, Identity& identity,
+                                           bool& peer_lost) const;
   [[nodiscard]] Result<std::optional<MemoryStart>> memory_start(
       const Assignment& assignment, const SharedSnapshots& memory) const;
   [[nodiscard]] Status restore(const MemoryStart& start, RankRuntime& rank) const;
@@ -164,7 +170,7 @@ Status Worker::restore(const MemoryStart& start, RankRuntime& rank) const {
 
 /// `peer_lost`: it fails for want of a rank that it was or has been connected with.
 Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& digest_interval,
-                                   std::uint64_t& plan_digest, bool& peer_lost) const {
+                                   Identity& identity, bool& peer_lost) const {
   const auto config = configs::parse_config(assignment.config_text, "the head's configuration", {});
   if (!config) {
     return config.error();
@@ -179,7 +185,7 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
     return plan.error();
   }
   digest_interval = config->run.digest_interval_steps;
-  plan_digest = plan->plan_digest;
+  identity = {.plan_digest = plan->plan_digest, .data_fingerprint = plan->data_fingerprint};
   const auto memory = attach_memory(options.memory);
   const auto start = memory ? memory_start(assignment, *memory)
                             : Result<std::optional<MemoryStart>>(memory.error());
@@ -248,14 +254,14 @@ int Worker::wait_for_end() const {
 
 int Worker::follow(const Assignment& assignment) const {
   std::int64_t digest_interval = 0;
-  std::uint64_t plan_digest = 0;
+  Identity identity;
   bool peer_lost = false;
   const auto rank = static_cast<std::int32_t>(options.rank);
   std::stop_source copies;
   Result<RankContext> context = failure("not set up");
   Result<ShardWork> shards = failure("not set up");
   try {
-    context = set_up(assignment, digest_interval, plan_digest, peer_lost);
+    context = set_up(assignment, digest_interval, identity, peer_lost);
     shards = context ? set_up_shards(assignment, copies.get_token())
                      : Result<ShardWork>(context.error());
   } catch (...) {
@@ -283,7 +289,8 @@ int Worker::follow(const Assignment& assignment) const {
                                   caf::actor_cast<IndexActor>(assignment.index),
                                   caf::actor_cast<ObserverActor>(assignment.observer)});
   self->send(head, WorkerReady{.rank = rank,
-                               .plan_digest = plan_digest,
+                               .plan_digest = identity.plan_digest,
+                               .data_fingerprint = identity.data_fingerprint,
                                .kernel_set = (*context)->engine->kernel_table().kernel_set(),
                                .rank_actor = caf::actor_cast<caf::strong_actor_ptr>(actors.rank),
                                .process = caf::actor_cast<caf::strong_actor_ptr>(self)});

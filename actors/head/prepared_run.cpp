@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "actors/head/data_identity.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "configs/field_table.hpp"
@@ -21,13 +22,14 @@ namespace {
 // Of measuring the GEMM peak at the start: long enough to outlast a moment in which others compute.
 constexpr double kPeakSeconds = 0.5;
 
-CheckpointHome::Options home_options(const configs::RunConfig& config,
-                                     const RunDirectory& directory,
+CheckpointHome::Options home_options(const RunPlan& plan, const RunDirectory& directory,
                                      const CheckpointHome::Surroundings& surroundings) {
+  const configs::RunConfig& config = plan.config;
   checkpoint::ManifestFields fields;
   fields.lanes = config.batch.lanes;
   fields.micro_batch = config.batch.micro_batch;
   fields.kernel_set = engine::kernel_set_name(config.runtime.device);
+  fields.data_fingerprint = plan.data_fingerprint;
   fields.config_text = configs::to_toml(config);
   const configs::CheckpointSection& section = config.checkpoint;
   return {.places = find_places(directory.root, section.local_dir),
@@ -81,11 +83,36 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
     run.memory.forget();
   }
   const std::int64_t step = run.first_step();
-  if (step > 0) {
-    log_info(fmt::format("resumed step={} from {}", step,
+  run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
+  return {};
+}
+
+void log_start(const PreparedRun& run) {
+  if (run.first_step() > 0) {
+    log_info(fmt::format("resumed step={} from {}", run.first_step(),
                          run.memory.start() ? "memory" : run.checkpoint->path.string()));
   }
-  run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
+}
+
+/// Once a start: its later generations of ranks go on from what it has accepted or written itself.
+/// REQUIRES: there is a checkpoint.
+Status compare_data(PreparedRun& run, bool accept) {
+  const auto manifest = checkpoint::read_manifest(run.checkpoint->path);
+  if (!manifest) {
+    return manifest.error();
+  }
+  if (manifest->fields.data_fingerprint.empty()) {
+    log_info(fmt::format("data_not_compared {} does not say what it was trained on",
+                         run.checkpoint->path.string()));
+  }
+  const std::string difference = data_difference(manifest->fields, run.checkpoint->path, run.plan);
+  if (!difference.empty() && !accept) {
+    return user_error(
+        fmt::format("{}; put the old data back, start anew with --fresh, or train on with this "
+                    "data by --accept-data",
+                    difference));
+  }
+  run.data_accepted = difference;
   return {};
 }
 
@@ -110,13 +137,13 @@ bool PreparedRun::nothing_to_do() const {
          (config().eval.interval_steps == 0 || !evaluation_missed);
 }
 
-Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
+Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                                 const CheckpointHome::Surroundings& surroundings) {
-  auto directory = open_run_directory(plan.config, fresh);
+  auto directory = open_run_directory(plan.config, choices.fresh);
   if (!directory) {
     return directory.error();
   }
-  auto home = CheckpointHome::open(home_options(plan.config, *directory, surroundings));
+  auto home = CheckpointHome::open(home_options(plan, *directory, surroundings));
   if (!home) {
     return home.error();
   }
@@ -128,6 +155,13 @@ Result<PreparedRun> prepare_run(RunPlan plan, bool fresh,
                   .place = {}};
   TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
   run.job_first_step = run.first_step();
+  if (run.checkpoint && !run.nothing_to_do()) {
+    TRAIN_RETURN_IF_ERROR(compare_data(run, choices.accept_data));
+  }
+  log_start(run);
+  if (run.directory.existed) {
+    TRAIN_RETURN_IF_ERROR(store_config(run.directory, run.plan.config));
+  }
   return run;
 }
 
@@ -145,7 +179,9 @@ double measure_peak_flops(const configs::RunConfig& config) {
 Status find_start_again(PreparedRun& run, std::int64_t reported,
                         std::span<const NodeSteps> elsewhere) {
   TRAIN_RETURN_IF_ERROR(run.home->reopen());
-  return find_start(run, reported, elsewhere);
+  TRAIN_RETURN_IF_ERROR(find_start(run, reported, elsewhere));
+  log_start(run);
+  return {};
 }
 
 Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {

@@ -32,7 +32,8 @@ struct PreparedRun {
   std::int64_t nodes_at_start = 1;          ///< which were so many.
   std::size_t nodes_awaited = 0;            ///< That do not take part yet and are to come.
   bool profile = false;                     ///< Record what ran when.
-  std::uint32_t generation = 0;  ///< Starts of all ranks before this one, in this process.
+  std::string data_accepted = {};  ///< Other data than the checkpoint's, on purpose; empty: not so.
+  std::uint32_t generation = 0;    ///< Starts of all ranks before this one, in this process.
   std::shared_ptr<StatusFile> status = {};  ///< Where the run says how it is; none: nowhere.
 
   [[nodiscard]] const configs::RunConfig& config() const { return plan.config; }
@@ -40,10 +41,18 @@ struct PreparedRun {
   [[nodiscard]] bool nothing_to_do() const;
 };
 
+/// How the user wants a start to treat what an earlier one left.
+struct StartChoices {
+  bool fresh = false;        ///< Begin another run, see open_run_directory().
+  bool accept_data = false;  ///< Go on although data.dir holds other tokens than before.
+};
+
 /// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking.
-/// Errors: those of the parts; each is one line.
+/// Errors: those of the parts, each one line; (user) the checkpoint to go on from was trained on
+/// other data, and that was not accepted: the run's configuration then stays what it was.
 [[nodiscard]] Result<PreparedRun> prepare_run(
-    RunPlan plan, bool fresh, const CheckpointHome::Surroundings& surroundings = {});
+    RunPlan plan, const StartChoices& choices,
+    const CheckpointHome::Surroundings& surroundings = {});
 
 /// The GEMM peak of all ranks of this node together, for the report. Blocks while it measures.
 [[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);

@@ -3,15 +3,20 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
+#include "checkpoint/index/step_journal.hpp"
 #include "configs/field_table.hpp"
 #include "configs/load_config.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/rocks_store.hpp"
 
 namespace train::actors {
 namespace {
@@ -58,6 +63,42 @@ Status same_run(const fs::path& file, const configs::RunConfig& config) {
                     before->run.steps, config.run.steps));
   }
   return {};
+}
+
+// A first evaluation, of step 0, is no step. A line that nobody can read may be one.
+bool metrics_have_steps(const fs::path& file) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    const auto entry = nlohmann::json::parse(line, nullptr, false);
+    const auto step = entry.is_object() ? entry.find("step") : entry.end();
+    if (step == entry.end() || !step->is_number_integer() || *step > 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool journal_may_have_steps(const fs::path& index) {
+  std::error_code error;
+  if (!fs::exists(index, error)) {
+    return bool(error);
+  }
+  const auto store = storage::RocksStore::open_read_only(index);
+  const auto found = store ? checkpoint::has_steps(**store) : Result<bool>(store.error());
+  return !found || *found;
+}
+
+bool holds_anything(const fs::path& directory) {
+  std::error_code error;
+  const bool empty = fs::is_empty(directory, error);
+  return error ? error != std::errc::no_such_file_or_directory : !empty;
+}
+
+// Whatever cannot be read may be a run's work: it counts as such.
+bool may_have_finished_a_step(const fs::path& root, const configs::RunConfig& config) {
+  const checkpoint::Places places = find_places(root, config.checkpoint.local_dir);
+  return holds_anything(places.project) || (places.two() && holds_anything(places.local)) ||
+         metrics_have_steps(root / "metrics.jsonl") || journal_may_have_steps(root / "index");
 }
 
 fs::path free_name(const fs::path& wanted) {
@@ -143,13 +184,25 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   RunDirectory directory{.root = root, .lock = std::move(lock).value()};
   directory.existed = fs::exists(directory.config_file(), error);
   if (directory.existed) {
-    TRAIN_RETURN_IF_ERROR(same_run(directory.config_file(), config));
+    const Status same = same_run(directory.config_file(), config);
+    if (!same && may_have_finished_a_step(root, config)) {
+      return same.error();
+    }
+    if (!same) {
+      log_info(
+          fmt::format("run_begun_anew directory={}: no step of it was finished", root.string()));
+    }
+    return directory;
   }
-  configs::RunConfig stored = config;
-  stored.run.name = root.filename().string();  // so that the stored file resumes this very run
-  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(
-      directory.config_file(), configs::to_toml(stored, configs::Origins::shown)));
+  TRAIN_RETURN_IF_ERROR(store_config(directory, config));
   return directory;
+}
+
+Status store_config(const RunDirectory& directory, const configs::RunConfig& config) {
+  configs::RunConfig stored = config;
+  stored.run.name = directory.root.filename().string();  // so that the file resumes this very run
+  return storage::write_file_atomically(directory.config_file(),
+                                        configs::to_toml(stored, configs::Origins::shown));
 }
 
 }  // namespace train::actors

@@ -28,10 +28,15 @@ struct RunDirectory {
 [[nodiscard]] std::filesystem::path run_root(const configs::RunConfig& config);
 
 /// Creates or re-opens <run.dir>/<run.name>. With `fresh` the first free name of <run.name>,
-/// <run.name>-2, -3 ... is created, and nothing that exists is touched.
-/// Errors (user): not writable; in use; the directory holds something else, or a run whose model,
-/// data cut, batch, optimizer, schedule or seed differ (names the first key, both values and the
-/// mend).
+/// <run.name>-2, -3 ... is created, and nothing that exists is touched. A new one gets its
+/// configuration; one that existed keeps what it has until store_config(). Another configuration
+/// than that is no error where no step was ever finished: no checkpoint, no step in metrics.jsonl
+/// or the journal. Errors (user): not writable; in use; the directory holds something else, or a
+/// run whose model, data cut, batch, optimizer, schedule or seed differ (names the first key, both
+/// values and the mend).
 [[nodiscard]] Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh);
+
+/// Writes config.toml: the configuration that resumes this very run. Errors: those of AtomicFile.
+[[nodiscard]] Status store_config(const RunDirectory& directory, const configs::RunConfig& config);
 
 }  // namespace train::actors

@@ -11,6 +11,7 @@
 #include "engine/model/model_shape.hpp"
 #include "engine/rank/memory_prediction.hpp"
 #include "engine/rank/run_device.hpp"
+#include "storage/tokens/token_fingerprint.hpp"
 
 namespace train::actors {
 namespace {
@@ -129,10 +130,15 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   if (const auto order = dstar_order(config, dataset->train()); !order) {
     return order.error();
   }
+  auto fingerprint = storage::token_fingerprint(*dataset);
+  if (!fingerprint) {
+    return fingerprint.error();
+  }
   return RunPlan{.config = resolved(config, options->shape),
                  .engine = std::move(options).value(),
                  .dataset = std::move(dataset).value(),
-                 .plan_digest = plan->digest()};
+                 .plan_digest = plan->digest(),
+                 .data_fingerprint = std::move(fingerprint).value()};
 }
 
 std::int64_t tokens_per_step(const configs::RunConfig& config) {
@@ -165,6 +171,7 @@ std::string describe_plan(const RunPlan& plan) {
                   config.batch.micro_batch, config.data.sequence_length));
   row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
                             config.data.dir));
+  row("data fingerprint", plan.data_fingerprint);
   row("FLOPs of the run", format_count(tokens * flops));
   row("memory: parameters", format_bytes(memory.parameters_bytes));
   row("memory: gradients", format_bytes(memory.gradients_bytes));

@@ -18,6 +18,7 @@ struct RunPlan {
   engine::RankOptions engine;
   storage::TokenDataset dataset;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
+  std::string data_fingerprint;   ///< storage::token_fingerprint(): ranks must agree on it, too.
   /// The run began on several nodes. A rank that is the only one left is then still a process of
   /// its own, and nodes can come back.
   bool spread = false;
@@ -35,7 +36,8 @@ struct RunPlan {
 [[nodiscard]] Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(
     const configs::RunConfig& config, const storage::TokenSplit& train);
 
-/// Opens the data and applies every rule. Blocks on the disk (no tokens are read).
+/// Opens the data and applies every rule. Blocks on the disk (of the tokens, as many are read as
+/// token_fingerprint() reads).
 /// Errors: user_error naming file or key.
 [[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
 

@@ -35,6 +35,7 @@ struct OpenCluster {
   Assignment assignment;
   std::int64_t ranks = 1;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() of those ranks.
+  std::string data_fingerprint;   ///< RunPlan::data_fingerprint, of the head.
 };
 
 /// Worker -> cluster: The worker has restored its state and is connected to all ranks. It waits for
@@ -42,6 +43,7 @@ struct OpenCluster {
 struct WorkerReady {
   std::int32_t rank = 0;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() as the worker derives it.
+  std::string data_fingerprint;   ///< Of data.dir as the worker sees it.
   std::string kernel_set;
   caf::strong_actor_ptr rank_actor;
   caf::strong_actor_ptr process;  ///< Takes GoAway.
@@ -79,8 +81,8 @@ typename Inspector::result_type inspect(Inspector& f, Assignment& x) {
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerReady& x) {
-  return f(caf::meta::type_name("WorkerReady"), x.rank, x.plan_digest, x.kernel_set, x.rank_actor,
-           x.process);
+  return f(caf::meta::type_name("WorkerReady"), x.rank, x.plan_digest, x.data_fingerprint,
+           x.kernel_set, x.rank_actor, x.process);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, WorkerFailed& x) {

@@ -47,7 +47,11 @@ class RecordsHandler : public nlohmann::json_sax<json> {
  public:
   explicit RecordsHandler(std::span<const WantedMember> wanted) {
     for (const WantedMember& member : wanted) {
-      std::visit([&](auto* target) { top_.push_back({member.key, target}); }, member.target);
+      std::visit(
+          [&](auto* target) {
+            top_.push_back({member.key, target, member.required});
+          },
+          member.target);
     }
     top_.push_back({"files", List::files});
     top_.push_back({"tensors", List::tensors});

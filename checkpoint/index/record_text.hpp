@@ -18,10 +18,11 @@ namespace train::checkpoint {
 /// `text` as a JSON string, with its quotes. REQUIRES: UTF-8.
 [[nodiscard]] std::string json_string(std::string_view text);
 
-/// A member that the outer object must have, and where it goes.
+/// A member of the outer object, and where it goes.
 struct WantedMember {
   std::string_view key;
   std::variant<std::string*, std::int64_t*> target;
+  bool required = true;  ///< false: where it is missing, the target stays as it is.
 };
 
 /// What was read before the first defect, if there is one.

@@ -91,6 +91,15 @@ Result<StepJournal> read_step_journal(storage::KvStore& store) {
   return journal;
 }
 
+Result<bool> has_steps(storage::KvStore& store) {
+  bool found = false;
+  TRAIN_RETURN_IF_ERROR(store.scan(index_keys::step, [&found](std::string_view, std::string_view) {
+    found = true;
+    return false;
+  }));
+  return found;
+}
+
 Result<std::vector<StepRecord>> read_steps(storage::KvStore& store) {
   auto journal = read_step_journal(store);
   if (!journal) {

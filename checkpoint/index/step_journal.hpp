@@ -44,6 +44,8 @@ struct StepJournal {
 
 /// Reads it all. Errors: the store's. Blocks.
 Result<StepJournal> read_step_journal(storage::KvStore& store);
+/// Whether it has a record of any step, readable or not. Errors: the store's. Blocks.
+Result<bool> has_steps(storage::KvStore& store);
 /// The records that can be read, oldest first.
 Result<std::vector<StepRecord>> read_steps(storage::KvStore& store);
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/head/data_identity.hpp"
 #include "checkpoint/manifest.hpp"
 #include "cli/trained_model.hpp"
 #include "configs/load_config.hpp"
@@ -133,6 +134,43 @@ Result<configs::RunConfig> on_ranks(configs::RunConfig config, std::optional<std
   return config;
 }
 
+/// The checkpoints that were written while the steps were trained, and the first one after them; if
+/// none is left, the one that the replay begins with.
+Candidates checkpoints_of_steps(const Candidates& placed, const ReplayRange& range) {
+  Candidates found;
+  for (auto each = placed.rbegin(); each != placed.rend(); ++each) {
+    if (each->step > range.first_step()) {
+      found.push_back(*each);
+    }
+    if (each->step >= range.to) {
+      break;
+    }
+  }
+  if (found.empty() && range.start) {
+    found.push_back(*range.start);
+  }
+  return found;
+}
+
+/// On other tokens no step would have the bits of the journal.
+Status check_data(const Candidates& placed, const ReplayRange& range, const actors::RunPlan& plan) {
+  for (const checkpoint::Candidate& candidate : checkpoints_of_steps(placed, range)) {
+    const auto found = checkpoint::examine_manifest(candidate.path);
+    if (!found) {
+      return found.error();
+    }
+    if (!found->manifest) {
+      continue;  // damaged or retired meanwhile
+    }
+    const std::string difference =
+        actors::data_difference(found->manifest->fields, candidate.path, plan);
+    if (!difference.empty()) {
+      return user_error(fmt::format("{}; put the old data back to replay these steps", difference));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string ReplayRange::start_text() const {
@@ -170,6 +208,7 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   if (!plan) {
     return plan.error();
   }
+  TRAIN_RETURN_IF_ERROR(check_data(*placed, range, *plan));
   return ReplayPlan{std::move(plan).value(), std::move(range)};
 }
 

@@ -32,8 +32,9 @@ struct ReplayPlan {
 
 /// The run file in place, or the one that a checkpoint carries: that whose learning rates the
 /// journal has. Reads the journal and manifests; changes nothing. Blocks.
-/// Errors (user): no run there; more ranks than lanes, or other ranks than its bits allow; no
-/// steps in the journal, or not those; (failure) steps missing in between, an unreadable journal.
+/// Errors (user): no run there; other data than that of the steps; more ranks than lanes, or other
+/// ranks than its bits allow; no steps in the journal, or not those; (failure) steps missing in
+/// between, an unreadable journal.
 [[nodiscard]] Result<ReplayPlan> plan_replay(const ReplayOptions& options);
 
 }  // namespace train::cli

@@ -41,6 +41,7 @@ std::string facts_text(const fs::path& directory, const Manifest& manifest,
       fmt::format("{} in {} files", format_bytes(size_of(manifest)), manifest.files.size()));
   row("format version", fmt::format("{}", manifest.version));
   row("kernel set", fields.kernel_set);
+  row("data fingerprint", fields.data_fingerprint.empty() ? "-" : fields.data_fingerprint);
   row("weights digest", fields.weights_digest.empty() ? "-" : fields.weights_digest);
   row("config digest", manifest.config_digest);
   row("manifest digest", manifest.text_digest);

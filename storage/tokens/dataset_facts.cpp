@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::storage {
 namespace {
@@ -26,6 +27,19 @@ Status read_count(const json& object, const char* key, const std::string& place,
     return user_error(fmt::format("{}: {} has to be a whole number >= 0", place, key));
   }
   value = found->get<std::int64_t>();
+  return {};
+}
+
+Status read_digest(const json& object, const char* key, const std::string& place,
+                   std::optional<std::string>& value) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) {
+    return {};
+  }
+  if (!found->is_string() || !is_digest(found->get_ref<const std::string&>())) {
+    return user_error(fmt::format("{}: {} has to be a digest (xxh3-128:...)", place, key));
+  }
+  value = found->get<std::string>();
   return {};
 }
 
@@ -72,6 +86,8 @@ Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory) 
   TRAIN_RETURN_IF_ERROR(read_count(object, "train_tokens", place, facts.train_tokens));
   TRAIN_RETURN_IF_ERROR(read_count(object, "val_tokens", place, facts.val_tokens));
   TRAIN_RETURN_IF_ERROR(read_count(object, "val_bytes", place, facts.val_bytes));
+  TRAIN_RETURN_IF_ERROR(read_digest(object, "train_digest", place, facts.train_digest));
+  TRAIN_RETURN_IF_ERROR(read_digest(object, "val_digest", place, facts.val_digest));
   return facts;
 }
 
@@ -89,6 +105,8 @@ Status write_dataset_facts(const std::filesystem::path& directory, const Dataset
   put("train_tokens", facts.train_tokens);
   put("val_tokens", facts.val_tokens);
   put("val_bytes", facts.val_bytes);
+  put("train_digest", facts.train_digest);
+  put("val_digest", facts.val_digest);
   return write_file_atomically(directory / facts_file_name, object.dump(2) + "\n");
 }
 

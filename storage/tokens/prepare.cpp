@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/files/file_lock.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/document_reader.hpp"
@@ -79,6 +80,8 @@ class TokenWriter {
 
   [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
   [[nodiscard]] std::uint64_t text_bytes() const { return text_bytes_; }
+  /// Of all bytes of the file. REQUIRES: finish() before.
+  [[nodiscard]] std::string digest() const { return digest_.finish(); }
 
  private:
   Status add_token(unsigned token) {
@@ -89,11 +92,13 @@ class TokenWriter {
   }
   Status flush() {
     TRAIN_RETURN_IF_ERROR(file_.write(buffer_));
+    digest_.update(buffer_);
     buffer_.clear();
     return {};
   }
 
   AtomicFile file_;
+  StreamingDigest digest_;
   std::string buffer_;
   std::uint64_t tokens_ = 0;
   std::uint64_t text_bytes_ = 0;
@@ -291,6 +296,8 @@ Status publish(const PrepareRequest& request, TokenWriter& train, TokenWriter& v
                               .train_tokens = static_cast<std::int64_t>(train.tokens()),
                               .val_tokens = static_cast<std::int64_t>(val.tokens()),
                               .val_bytes = static_cast<std::int64_t>(val.text_bytes()),
+                              .train_digest = train.digest(),
+                              .val_digest = val.digest(),
                               .token_bytes = 2});
 }
 

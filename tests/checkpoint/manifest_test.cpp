@@ -76,6 +76,22 @@ TEST_CASE("manifest: version 1, without blocks, is read", "[checkpoint][manifest
   REQUIRE(manifest_text(*parsed) == text);
 }
 
+TEST_CASE("manifest: says on which data, and may, as those of earlier versions, not say it",
+          "[checkpoint][manifest]") {
+  Manifest manifest = example();
+  const std::string without = manifest_text(manifest);
+  CHECK(without.find("data_fingerprint") == std::string::npos);  // to the byte as before
+  const auto old = parse_manifest(without, "m");
+  REQUIRE(old);
+  CHECK(old->fields.data_fingerprint.empty());
+  manifest.fields.data_fingerprint = storage::digest_text("tokens");
+  const auto parsed = parse_manifest(manifest_text(manifest), "m");
+  REQUIRE(parsed);
+  CHECK(parsed->version == manifest_version);
+  CHECK(parsed->fields.data_fingerprint == manifest.fields.data_fingerprint);
+  CHECK(manifest_text(*parsed) == manifest_text(manifest));
+}
+
 TEST_CASE("manifest: any changed byte and any cut is found", "[checkpoint][manifest][CK-5]") {
   const std::string good = manifest_text(example());
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -144,6 +160,8 @@ TEST_CASE("manifest: intact but wrong content is named", "[checkpoint][manifest]
       {"dtype \"F31\" unknown", [](Json& json) { json["tensors"][2]["dtype"] = "F31"; }},
       {"tensor \"b\" has no digest", [](Json& json) { json["tensors"][2]["digest"] = ""; }},
       {"file shard-1 has no digest", [](Json& json) { json["files"][1]["digest"] = "d1"; }},
+      {"data_fingerprint is no string", [](Json& json) { json["data_fingerprint"] = 1; }},
+      {"data_fingerprint \"d\" is no digest", [](Json& json) { json["data_fingerprint"] = "d"; }},
       {"plain text", [](Json& json) { json["kernel_set"] = "a\nb"; }},
       {"config_text does not match", [](Json& json) { json["config_text"] = "other"; }},
   };

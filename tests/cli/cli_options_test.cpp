@@ -41,12 +41,14 @@ TEST_CASE("options: run takes a file, overrides and flags", "[actors][cli]") {
   CHECK(plain.set.empty());
   CHECK_FALSE(plain.dry_run);
   CHECK_FALSE(plain.fresh);
-  const auto full = accepted<RunOptions>(
-      {"run", "--set", "run.steps=3", "a.toml", "--set", "run.name=a b", "--dry-run", "--fresh"});
+  CHECK_FALSE(plain.accept_data);
+  const auto full = accepted<RunOptions>({"run", "--set", "run.steps=3", "a.toml", "--set",
+                                          "run.name=a b", "--dry-run", "--fresh", "--accept-data"});
   CHECK(full.config == "a.toml");
   CHECK(full.set == std::vector<std::string>{"run.steps=3", "run.name=a b"});
   CHECK(full.dry_run);
   CHECK(full.fresh);
+  CHECK(full.accept_data);
   CHECK(accepted<RunOptions>({"run", "a.toml", "--set=data.dir=x=y"}).set.front() ==
         "data.dir=x=y");
 }

@@ -3,6 +3,7 @@
 
 #include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/token_dataset.hpp"
+#include "storage/tokens/token_fingerprint.hpp"
 #include "tests/fuzz/scratch_directory.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -43,6 +44,7 @@ void run(std::string_view input) {
   }
   read_split(dataset->train(), dataset->facts().vocab_size.value_or(0));
   read_split(dataset->validation(), dataset->facts().vocab_size.value_or(0));
+  require(bool(storage::token_fingerprint(*dataset)), "data that opens has a fingerprint");
   if (const auto bytes = dataset->bytes_per_token()) {
     require(*bytes >= 0, "tokens hold no fewer bytes than none");
   }

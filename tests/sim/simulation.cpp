@@ -64,7 +64,7 @@ Result<actors::PreparedRun> Simulation::prepare() {
     return plan.error();
   }
   return actors::prepare_run(
-      std::move(plan).value(), false,
+      std::move(plan).value(), {},
       {.open_index = [this](const auto&,
                             const auto& checkpoints) -> Result<checkpoint::OpenedIndex> {
          auto store = scene_.index.open(scene_.disk);

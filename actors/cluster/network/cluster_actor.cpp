@@ -27,6 +27,7 @@ struct ClusterState {
   std::optional<Assignment> assignment;  // the same for all ranks; none: not open yet
   std::int64_t ranks = 0;
   std::uint64_t plan_digest = 0;
+  std::string data_fingerprint;
   ClusterReady ready;
   std::size_t ready_count = 0;
   bool over = false;    // the waiter has its answer
@@ -72,10 +73,16 @@ std::string Cluster::refusal(const JoinCluster& worker) const {
 }
 
 std::string Cluster::disagreement(const WorkerReady& worker) const {
+  if (worker.data_fingerprint != state().data_fingerprint) {
+    return fmt::format(
+        "rank {} sees other data in data.dir ({}) than the head ({}): give every node the same "
+        "token files",
+        worker.rank, worker.data_fingerprint, state().data_fingerprint);
+  }
   if (worker.plan_digest != state().plan_digest) {
     return fmt::format(
-        "rank {} derives another plan ({:016x}) than the head ({:016x}): it sees other data in "
-        "data.dir or runs another build; make both the same",
+        "rank {} derives another plan ({:016x}) than the head ({:016x}): it runs another build; "
+        "install the same on every node",
         worker.rank, worker.plan_digest, state().plan_digest);
   }
   if (worker.kernel_set != options.kernel_set) {
@@ -91,6 +98,7 @@ void Cluster::open(const OpenCluster& order) const {
   state().assignment = order.assignment;
   state().ranks = order.ranks;
   state().plan_digest = order.plan_digest;
+  state().data_fingerprint = order.data_fingerprint;
   state().ready.ranks.resize(static_cast<std::size_t>(order.ranks));
   state().ready.processes.resize(static_cast<std::size_t>(order.ranks));
 }

@@ -15,9 +15,8 @@ namespace train::actors {
 ///   OpenCluster, once -> workers are taken in from here on.
 ///   JoinCluster -> Assignment, or Refused: another version of the program, a rank that does not
 ///     exist or is there already, a start-up that has not begun or is over.
-///   WorkerReady of all -> ClusterReady to the waiter. A plan or kernel set that is not the head's
-///   ->
-///     ClusterFailed (exit 2), which names the rank.
+///   WorkerReady of all -> ClusterReady to the waiter. Data, a plan or a kernel set that are not
+///     the head's -> ClusterFailed (exit 2), which names the rank.
 ///   WorkerFailed, WorkerExited or the loss of a worker before that -> ClusterFailed.
 ///   NodeJoined goes on to the waiter, with its sender; MemoryRestored and NodeIdle too.
 /// After ClusterReady: WorkerExited (of another node's launcher) goes to the conductor as

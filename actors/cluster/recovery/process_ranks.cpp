@@ -121,7 +121,8 @@ class Head {
     caf::anon_send(network_->cluster(),
                    OpenCluster{.assignment = make_assignment(run, actors_, rendezvous_),
                                .ranks = run.config().parallel.ranks,
-                               .plan_digest = run.plan.plan_digest});
+                               .plan_digest = run.plan.plan_digest,
+                               .data_fingerprint = run.plan.data_fingerprint});
   }
   Head(const Head&) = delete;
   Head& operator=(const Head&) = delete;

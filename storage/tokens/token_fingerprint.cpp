@@ -1,0 +1,133 @@
+#include "storage/tokens/token_fingerprint.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <span>
+#include <system_error>
+
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/files/input_file.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SplitFile {
+  fs::path path;
+  std::uint64_t size_bytes = 0;
+};
+
+/// A number that the size and the index decide.
+std::uint64_t drawn(std::uint64_t size_bytes, std::uint64_t index) {
+  const std::array<std::uint64_t, 2> key = {size_bytes, index};
+  return short_digest(std::as_bytes(std::span(key)));
+}
+
+/// Of the blocks that sampled_blocks() says. Only files that hold some of them are opened, one at a
+/// time: there may be more of them than a process may open.
+Result<std::string> sample_digest(std::span<const SplitFile> files, std::uint64_t size_bytes) {
+  const std::vector<SampledBlock> blocks = sampled_blocks(size_bytes);
+  StreamingDigest digest;
+  std::vector<std::byte> bytes(sampled_block_bytes);
+  auto block = blocks.begin();
+  std::uint64_t begin = 0;  // of the file, within the split
+  for (const SplitFile& file : files) {
+    const std::uint64_t end = begin + file.size_bytes;
+    if (block == blocks.end() || block->offset >= end) {
+      begin = end;
+      continue;
+    }
+    const auto input = InputFile::open(file.path);
+    if (!input) {
+      return input.error();
+    }
+    while (block != blocks.end() && block->offset < end) {
+      const std::uint64_t first = std::max(block->offset, begin);
+      const std::uint64_t last = std::min(block->offset + block->size_bytes, end);
+      const auto piece = std::span(bytes).first(last - first);
+      TRAIN_RETURN_IF_ERROR(input->read(first - begin, piece));
+      digest.update(piece);
+      if (block->offset + block->size_bytes > end) {
+        break;  // the rest is in the next file
+      }
+      ++block;
+    }
+    begin = end;
+  }
+  return digest.finish();
+}
+
+/// Of one split, as text.
+Result<std::string> split_text(std::span<const SplitFile> files,
+                               const std::optional<std::string>& whole_digest) {
+  std::string text;
+  std::uint64_t size_bytes = 0;
+  for (const SplitFile& file : files) {
+    text += fmt::format(" {}", file.size_bytes);
+    size_bytes += file.size_bytes;
+  }
+  const auto sample = sample_digest(files, size_bytes);
+  if (!sample) {
+    return sample.error();
+  }
+  return fmt::format("{}\nsample {}\nwhole {}\n", text, *sample, whole_digest.value_or("-"));
+}
+
+}  // namespace
+
+std::vector<SampledBlock> sampled_blocks(std::uint64_t size_bytes) {
+  constexpr std::uint64_t kLength = sampled_block_bytes;
+  std::vector<SampledBlock> blocks;
+  if (size_bytes <= sampled_blocks_most * kLength) {
+    for (std::uint64_t offset = 0; offset < size_bytes; offset += kLength) {
+      blocks.push_back({offset, std::min(kLength, size_bytes - offset)});
+    }
+    return blocks;
+  }
+  constexpr std::uint64_t kParts = sampled_blocks_most - 2;
+  const std::uint64_t part = (size_bytes - 2 * kLength) / kParts;  // at least kLength
+  blocks.push_back({0, kLength});
+  for (std::uint64_t i = 0; i < kParts; ++i) {
+    const std::uint64_t within = drawn(size_bytes, i) % (part - kLength + 1);
+    blocks.push_back({kLength + i * part + within, kLength});
+  }
+  blocks.push_back({size_bytes - kLength, kLength});
+  return blocks;
+}
+
+Result<std::string> token_fingerprint(const TokenDataset& dataset) {
+  const TokenSplit& split = dataset.train();
+  const DatasetFacts& facts = dataset.facts();
+  std::vector<SplitFile> train;
+  for (std::size_t file = 0; file < split.file_count(); ++file) {
+    const auto width = static_cast<std::uint64_t>(facts.token_bytes);
+    train.push_back({split.path(file), split.tokens_of(file) * width});
+  }
+  const auto train_text = split_text(train, facts.train_digest);
+  if (!train_text) {
+    return train_text.error();
+  }
+  const fs::path val_file = train.front().path.parent_path() / "val.bin";
+  std::error_code code;
+  const std::uint64_t val_bytes = fs::file_size(val_file, code);
+  if (code && code != std::errc::no_such_file_or_directory) {
+    return os_error(Access::read, val_file, code.value());
+  }
+  std::vector<SplitFile> validation;
+  if (!code) {
+    validation.push_back({val_file, val_bytes});
+  }
+  const auto val_text = split_text(validation, facts.val_digest);
+  if (!val_text) {
+    return val_text.error();
+  }
+  return digest_text(
+      fmt::format("tokens of {} bytes\ntrain{}val{}", facts.token_bytes, *train_text, *val_text));
+}
+
+}  // namespace train::storage

@@ -1,0 +1,91 @@
+#include "actors/cluster/network/cluster_actor.hpp"
+
+#include <caf/all.hpp>
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "actors/cluster/network/system_config.hpp"
+#include "actors/messages/cluster_messages.hpp"
+
+namespace train::actors {
+namespace {
+
+/// A cluster that waits for `ranks` ranks on the head's data; this thread is its waiter.
+class Joining {
+ public:
+  explicit Joining(std::int64_t ranks) : system_(config_), self_(system_) {
+    cluster_ = spawn_cluster(
+        system_,
+        {.version = "1", .kernel_set = "cpu", .waiter = caf::actor_cast<caf::actor>(self_)});
+    self_->send(cluster_, OpenCluster{.assignment = {},
+                                      .ranks = ranks,
+                                      .plan_digest = 7,
+                                      .data_fingerprint = "data of the head"});
+  }
+  Joining(const Joining&) = delete;
+  Joining& operator=(const Joining&) = delete;
+  ~Joining() { caf::anon_send_exit(cluster_, caf::exit_reason::user_shutdown); }
+
+  void say_ready(std::int32_t rank, const std::string& data, std::uint64_t plan_digest = 7,
+                 const std::string& kernel_set = "cpu") {
+    self_->send(cluster_, WorkerReady{.rank = rank,
+                                      .plan_digest = plan_digest,
+                                      .data_fingerprint = data,
+                                      .kernel_set = kernel_set,
+                                      .rank_actor = {},
+                                      .process = {}});
+  }
+  /// The answer to the waiter: none, if all ranks were taken in.
+  std::optional<ClusterFailed> failure() {
+    std::optional<ClusterFailed> failed;
+    self_->receive([&](const ClusterReady& ready) { ranks_ = ready.ranks.size(); },
+                   [&](const ClusterFailed& message) { failed = message; });
+    return failed;
+  }
+  [[nodiscard]] std::size_t ranks() const { return ranks_; }
+
+ private:
+  ControlConfig config_;
+  caf::actor_system system_;
+  caf::scoped_actor self_;
+  caf::actor cluster_;
+  std::size_t ranks_ = 0;
+};
+
+TEST_CASE("cluster actor: ranks that agree with the head are taken in", "[actors][cluster][unit]") {
+  Joining joining(2);
+  joining.say_ready(1, "data of the head");
+  joining.say_ready(0, "data of the head");
+  CHECK_FALSE(joining.failure());
+  CHECK(joining.ranks() == 2);
+}
+
+TEST_CASE("cluster actor: a rank that sees other data is refused by name, with both fingerprints",
+          "[actors][cluster][unit]") {
+  Joining joining(2);
+  joining.say_ready(0, "data of the head");
+  joining.say_ready(1, "other data");
+  const auto failed = joining.failure();
+  REQUIRE(failed);
+  CHECK(failed->exit_code == 2);
+  CHECK_FALSE(failed->rank_lost);
+  CHECK(failed->text.find('\n') == std::string::npos);
+  for (const char* part : {"rank 1 ", "(other data)", "(data of the head)", "data.dir"}) {
+    INFO(part);
+    CHECK(failed->text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("cluster actor: a rank of another plan or kernel set is refused by name",
+          "[actors][cluster][unit]") {
+  Joining joining(2);
+  SECTION("plan") { joining.say_ready(1, "data of the head", 8); }
+  SECTION("kernels") { joining.say_ready(1, "data of the head", 7, "gpu"); }
+  const auto failed = joining.failure();
+  REQUIRE(failed);
+  CHECK(failed->exit_code == 2);
+  CHECK(failed->text.find("rank 1 ") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace train::actors
