@@ -67,6 +67,11 @@ Result<std::vector<Candidate>> list_checkpoints(const fs::path& checkpoints) {
   return found;
 }
 
+bool is_gone(const fs::path& path) {
+  std::error_code code;
+  return fs::symlink_status(path, code).type() == fs::file_type::not_found;
+}
+
 Result<std::vector<std::string>> list_damaged(const fs::path& checkpoints) {
   auto names = entry_names(checkpoints);
   if (!names) {

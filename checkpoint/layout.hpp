@@ -25,6 +25,9 @@ struct Candidate {
 /// The step-* directories in `checkpoints`, newest first. A missing directory holds none.
 Result<std::vector<Candidate>> list_checkpoints(const std::filesystem::path& checkpoints);
 
+/// Whether nothing has this name any more, for certain: not if nobody can tell. Follows no link.
+[[nodiscard]] bool is_gone(const std::filesystem::path& path);
+
 /// Names of the damaged-* directories in `checkpoints`, sorted.
 Result<std::vector<std::string>> list_damaged(const std::filesystem::path& checkpoints);
 

@@ -9,25 +9,38 @@
 #include "checkpoint/manifest.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
+#include "storage/files/input_file.hpp"
 
 namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The text of a manifest; empty: there is none (also: it went away while we looked).
+/// The text of a manifest; empty: there is none (also: it went away while we looked), or what has
+/// its name is none. That it cannot be read is an error, as nobody knows then.
 Result<std::optional<std::string>> text_of(const Candidate& candidate) {
+  using Text = std::optional<std::string>;
   const fs::path path = candidate.path / manifest_file_name;
   std::error_code code;
-  if (!fs::is_regular_file(path, code)) {
-    return std::optional<std::string>();
+  const fs::file_status status = fs::status(path, code);
+  if (status.type() == fs::file_type::none) {
+    return storage::os_error(storage::Access::read, path, code.value());
   }
-  auto text = storage::read_file(path, manifest_text_limit);
+  if (!fs::is_regular_file(status)) {
+    return Text();
+  }
+  const auto file = storage::InputFile::open(path);
+  if (!file) {
+    return is_gone(path) ? Result<Text>(Text()) : file.error();
+  }
+  if (file->size_bytes() > manifest_text_limit) {
+    return Text();
+  }
+  auto text = file->read_text(manifest_text_limit);
   if (!text) {
-    return fs::exists(path, code) ? Result<std::optional<std::string>>(text.error())
-                                  : std::optional<std::string>();
+    return is_gone(path) ? Result<Text>(Text()) : text.error();
   }
-  return std::optional(std::move(text).value());
+  return Text(std::move(text).value());
 }
 
 struct Read {

@@ -12,7 +12,8 @@
 
 namespace train::checkpoint {
 
-/// The checkpoints in a directory as their manifests describe them. All calls block.
+/// The checkpoints in a directory as their manifests describe them. All calls block. Errors: the
+/// directory, or a manifest that is there, cannot be read (failure; no permission: user).
 class PlacedManifests {
  public:
   /// Reads names only. A missing directory holds none.

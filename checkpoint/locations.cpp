@@ -136,7 +136,7 @@ Status ShardCarrier::settle(std::int64_t step) const {
 }
 
 Status ShardCarrier::discard(std::int64_t step) const {
-  return options_.lowest_of_node
+  return options_.places.two() && options_.lowest_of_node
              ? storage::remove_tree(incoming_path(options_.places.local, options_.tag, step))
              : Status();
 }

@@ -54,6 +54,8 @@ class ShardCarrier {
   /// Writes the rank's rows where they are written first.
   [[nodiscard]] Result<ShardRecord> write(std::int64_t step,
                                           std::span<const engine::StateView> state);
+  /// Given up: the local place, if there is one, keeps no part of it that has no name.
+  [[nodiscard]] Status discard(std::int64_t step) const;
   // The rest is for two places.
   /// All ranks have written: the node's lowest one adds the manifest and gives the local copy its
   /// name. Another checkpoint of that step there goes.
@@ -63,8 +65,6 @@ class ShardCarrier {
   [[nodiscard]] Status send(std::int64_t step) const;
   /// Published: the local place keeps this checkpoint and no older one.
   [[nodiscard]] Status settle(std::int64_t step) const;
-  /// Given up: the local place keeps no part of it that has no name.
-  [[nodiscard]] Status discard(std::int64_t step) const;
 
  private:
   Options options_;

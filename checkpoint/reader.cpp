@@ -20,13 +20,22 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kCheckPieceBytes = std::size_t{1} << 20;
 
-Verification damaged(std::string text) {
-  return {.manifest = {}, .manifest_digest = {}, .damage = std::move(text)};
+Verification finding(Verdict verdict, std::string defect) {
+  return {.verdict = verdict, .manifest = {}, .manifest_digest = {}, .defect = std::move(defect)};
+}
+
+/// What an error of reading means: that of the user is the caller's, all else is a finding.
+Result<Verification> not_read(const Error& error) {
+  if (error.kind == ErrorKind::user) {
+    return error;
+  }
+  return finding(Verdict::unreadable, error.message);
 }
 
 using RecordByName = std::map<std::string_view, const TensorRecord*>;
 
-/// Reads one file of a checkpoint from front to back. Every method returns what is wrong.
+/// Reads one file of a checkpoint from front to back. Every method returns the damage, empty if
+/// there is none; an error is one of reading.
 class FileCheck {
  public:
   FileCheck(const FileRecord& record, const RecordByName& tensors, const SeeRecord& see)
@@ -35,18 +44,17 @@ class FileCheck {
         see_(see),
         piece_(std::min<std::uint64_t>(kCheckPieceBytes, record.size_bytes)) {}
 
-  std::string defect(storage::InputFile input) {
+  Result<std::string> defect(storage::InputFile input) {
     if (input.size_bytes() != record_.size_bytes) {
       return fmt::format("{} has {} bytes of {}", record_.name, input.size_bytes(),
                          record_.size_bytes);
     }
-    const auto file = storage::SafetensorsFile::parse(std::move(input));
+    bool malformed = false;
+    const auto file = storage::SafetensorsFile::parse(std::move(input), &malformed);
     if (!file) {
-      return file.error().message;
+      return malformed ? Result<std::string>(file.error().message) : file.error();
     }
-    if (std::string text = read(file->file(), 0, file->data_start(), {}); !text.empty()) {
-      return text;
-    }
+    TRAIN_RETURN_IF_ERROR(read(file->file(), 0, file->data_start(), {}));
     std::size_t found = 0;
     for (const storage::TensorEntry& entry : file->entries()) {
       const auto tensor = tensors_.find(entry.name);
@@ -54,7 +62,7 @@ class FileCheck {
         return fmt::format("{} holds tensor {}, which the manifest does not list", record_.name,
                            storage::shown(entry.name));
       }
-      if (std::string text = tensor_defect(*file, entry, *tensor->second); !text.empty()) {
+      if (auto text = tensor_defect(*file, entry, *tensor->second); !text || !text->empty()) {
         return text;
       }
       ++found;
@@ -77,8 +85,8 @@ class FileCheck {
     return {};
   }
 
-  std::string tensor_defect(const storage::SafetensorsFile& file, const storage::TensorEntry& entry,
-                            const TensorRecord& tensor) {
+  Result<std::string> tensor_defect(const storage::SafetensorsFile& file,
+                                    const storage::TensorEntry& entry, const TensorRecord& tensor) {
     const std::uint64_t begin = file.data_start() + entry.begin;
     const std::uint64_t bytes = entry.end - entry.begin;
     if (const std::string text = entry_defect(entry, tensor); !text.empty()) {
@@ -87,7 +95,7 @@ class FileCheck {
     storage::StreamingDigest rows;
     std::uint64_t block = 0;
     bool blocks_good = true;
-    std::string text = read(
+    TRAIN_RETURN_IF_ERROR(read(
         file.file(), begin, bytes,
         [&](std::span<const std::byte> piece) {
           rows.update(piece);
@@ -99,25 +107,22 @@ class FileCheck {
             block += piece.size() / tensor.block_bytes;
           }
         },
-        tensor.block_bytes);
-    if (text.empty() && (rows.finish() != tensor.digest || !blocks_good)) {
-      return fmt::format("{}: tensor {} does not match its digest", record_.name,
-                         storage::shown(entry.name));
-    }
-    return text;
+        tensor.block_bytes));
+    return rows.finish() == tensor.digest && blocks_good
+               ? std::string()
+               : fmt::format("{}: tensor {} does not match its digest", record_.name,
+                             storage::shown(entry.name));
   }
 
   /// Reads in pieces of whole blocks.
-  std::string read(const storage::InputFile& file, std::uint64_t begin, std::uint64_t bytes,
-                   const std::function<void(std::span<const std::byte>)>& take,
-                   std::uint64_t block_bytes = 1) {
+  Status read(const storage::InputFile& file, std::uint64_t begin, std::uint64_t bytes,
+              const std::function<void(std::span<const std::byte>)>& take,
+              std::uint64_t block_bytes = 1) {
     const std::uint64_t longest =
         block_bytes > 0 ? kCheckPieceBytes / block_bytes * block_bytes : kCheckPieceBytes;
     while (bytes > 0) {
       const auto piece = std::span(piece_).first(std::min(longest, bytes));
-      if (const Status status = file.read(begin, piece); !status) {
-        return status.error().message;
-      }
+      TRAIN_RETURN_IF_ERROR(file.read(begin, piece));
       whole_.update(piece);
       if (take) {
         take(piece);
@@ -143,11 +148,18 @@ Result<std::string> file_defect(const fs::path& directory, const FileRecord& rec
     return stored.error();
   }
   return stored->file ? FileCheck(record, tensors, see).defect(std::move(*stored->file))
-                      : stored->damage;
+                      : Result<std::string>(stored->damage);
 }
 
 /// How often a run that goes on may retire what is just being read.
 constexpr int kSearches = 50;
+
+Error unread(const Candidate& candidate, const std::string& defect) {
+  return failure(fmt::format(
+      "{} cannot be read: {}; it stays where it is and no older one is taken in its place: start "
+      "again when the disk can be read",
+      candidate.path.string(), defect));
+}
 
 /// `left`: searches that may follow if this one meets a checkpoint that is retired meanwhile.
 Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int left = 0) {
@@ -158,8 +170,7 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int l
   SearchReport report;
   for (const Candidate& candidate : *candidates) {
     auto found = verify_checkpoint(candidate.path);
-    std::error_code ignored;
-    if ((!found || !found->whole()) && left > 0 && !fs::exists(candidate.path, ignored)) {
+    if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
       return search(checkpoints, change_disk, left - 1);  // what replaced it is there
     }
     if (!found) {
@@ -169,7 +180,10 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int l
       report.newest = {candidate, std::move(*found->manifest), std::move(found->manifest_digest)};
       return report;
     }
-    std::string line = fmt::format("{}: {}", candidate.path.string(), found->damage);
+    if (found->verdict == Verdict::unreadable) {
+      return unread(candidate, found->defect);
+    }
+    std::string line = fmt::format("{}: {}", candidate.path.string(), found->defect);
     if (change_disk) {
       const auto aside = set_aside(candidate.path);
       if (!aside) {
@@ -197,33 +211,35 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int l
 }  // namespace
 
 Result<Verification> verify_checkpoint(const fs::path& checkpoint, const SeeRecord& see) {
-  auto finding = examine_manifest(checkpoint);
-  if (!finding) {
-    return finding.error();
+  auto examined = examine_manifest(checkpoint);
+  if (!examined) {
+    return not_read(examined.error());
   }
-  if (!finding->manifest) {
-    return damaged(std::move(finding->damage));
+  if (!examined->manifest) {
+    return finding(Verdict::damaged, std::move(examined->damage));
   }
+  Manifest& manifest = *examined->manifest;
   std::map<std::string_view, RecordByName> by_file;
-  for (const TensorRecord& tensor : finding->manifest->tensors) {
+  for (const TensorRecord& tensor : manifest.tensors) {
     if (!by_file[tensor.file].emplace(tensor.name, &tensor).second) {
-      return damaged(
-          fmt::format("{}: tensor {} is listed twice", tensor.file, storage::shown(tensor.name)));
+      return finding(Verdict::damaged, fmt::format("{}: tensor {} is listed twice", tensor.file,
+                                                   storage::shown(tensor.name)));
     }
   }
-  for (const FileRecord& record : finding->manifest->files) {
+  for (const FileRecord& record : manifest.files) {
     const auto defect = file_defect(checkpoint, record, by_file[record.name], see);
     if (!defect) {
-      return defect.error();
+      return not_read(defect.error());
     }
     if (!defect->empty()) {
-      return damaged(*defect);
+      return finding(Verdict::damaged, *defect);
     }
   }
-  std::string digest = finding->manifest->text_digest;
-  return Verification{.manifest = std::move(*finding->manifest),
+  std::string digest = manifest.text_digest;
+  return Verification{.verdict = Verdict::good,
+                      .manifest = std::move(manifest),
                       .manifest_digest = std::move(digest),
-                      .damage = {}};
+                      .defect = {}};
 }
 
 Result<SearchReport> find_newest(const fs::path& checkpoints) {

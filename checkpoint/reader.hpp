@@ -16,23 +16,29 @@
 
 namespace train::checkpoint {
 
-/// The finding about one checkpoint: whole, or what is wrong with it.
-struct Verification {
-  std::optional<Manifest> manifest;  ///< There if and only if the checkpoint is whole (CK-3).
-  std::string manifest_digest;       ///< Of the bytes of manifest.json, if whole.
-  std::string damage;                ///< One line, if not.
+enum class Verdict : std::uint8_t {
+  good,        ///< Every byte was read and is what was saved.
+  damaged,     ///< For certain: bytes that were read differ, a file is missing or of another size.
+  unreadable,  ///< Nobody knows: something could not be read. Nothing may be done to it.
+};
 
-  [[nodiscard]] bool whole() const { return manifest.has_value(); }
+/// The finding about one checkpoint: good, or what is wrong with it.
+struct Verification {
+  Verdict verdict = Verdict::good;
+  std::optional<Manifest> manifest;  ///< There if and only if the checkpoint is good (CK-3).
+  std::string manifest_digest;       ///< Of the bytes of manifest.json, if good.
+  std::string defect;  ///< One line, if not; of an unreadable one with file and cause.
+
+  [[nodiscard]] bool whole() const { return verdict == Verdict::good; }
 };
 
 /// Sees the bytes of a record as they are read: in order, in pieces whose ends mean nothing.
 using SeeRecord = std::function<void(const TensorRecord& record, std::span<const std::byte> piece)>;
 
 /// Reads every byte of the checkpoint once, in pieces of 1 MiB, and compares sizes and digests:
-/// what is whole, restore() restores. Follows no link. Blocks. `see` gets each record, whole before
-/// the next; of a damaged checkpoint some of them, and bytes that are not those that were saved.
-/// Damage, unreadable bytes among it, is a finding, not an error. Errors: no permission or a newer
-/// format (user), out of memory or descriptors (failure).
+/// what is good, restore() restores. Follows no link. Blocks. `see` gets each record, whole before
+/// the next; of another checkpoint some of them, and bytes that are not those that were saved.
+/// Damage, and that it cannot be read, are findings. Errors (user): no permission, a newer format.
 Result<Verification> verify_checkpoint(const std::filesystem::path& checkpoint,
                                        const SeeRecord& see = {});
 
@@ -74,7 +80,8 @@ struct SearchReport {
 
 /// The newest whole checkpoint. Damaged ones in front of it are set aside (damaged-*); leftovers of
 /// killed writers are removed. REQUIRES: the run's lock is held. Blocks.
-/// Errors: checkpoints were there and none is whole (failure, lists them): never a silent restart.
+/// Errors (failure): checkpoints were there and none is whole (lists them): never a silent restart;
+/// one in front of it cannot be read (names file and cause): it stays, and none before it is taken.
 Result<SearchReport> find_newest(const std::filesystem::path& checkpoints);
 
 /// The same without changing anything on disk and without the lock: for programs that only read,

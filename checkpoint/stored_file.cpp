@@ -57,9 +57,17 @@ Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
   if (!stored->file) {
     return ManifestFinding{.manifest = {}, .damage = stored->damage};
   }
+  if (stored->file->size_bytes() > manifest_text_limit) {
+    return ManifestFinding{
+        .manifest = {},
+        .damage = fmt::format("{} has {} bytes, more than the {} that it may have",
+                              manifest_file_name, stored->file->size_bytes(), manifest_text_limit)};
+  }
   const auto text = stored->file->read_text(manifest_text_limit);
-  auto manifest =
-      text ? parse_manifest(*text, stored->file->path().string()) : Result<Manifest>(text.error());
+  if (!text) {
+    return text.error();
+  }
+  auto manifest = parse_manifest(*text, stored->file->path().string());
   if (!manifest && manifest.error().kind == ErrorKind::user) {
     return manifest.error();
   }

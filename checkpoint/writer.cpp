@@ -220,8 +220,7 @@ Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
   }
   outcome.manifest_digest = storage::digest_text(draft.text);
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / manifest_file_name, draft.text));
-  std::error_code code;
-  if (fs::exists(fs::symlink_status(target_, code))) {
+  if (!is_gone(target_)) {
     auto found = verify_checkpoint(target_);
     if (!found) {
       return found.error();
@@ -232,6 +231,11 @@ Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
       outcome.already_there = true;
       discard();
       return outcome;
+    }
+    if (found->verdict == Verdict::unreadable) {
+      return failure(
+          fmt::format("cannot publish {}: there is one already, which cannot be read: {}",
+                      target_.string(), found->defect));
     }
     const auto aside = set_aside(target_);
     if (!aside) {

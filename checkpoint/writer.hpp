@@ -63,7 +63,8 @@ class IncomingCheckpoint {
 
   /// Writes the manifest, then renames the directory into place: the one instant from which the
   /// checkpoint exists. A whole checkpoint already there wins; a damaged one is set aside.
-  /// Errors (failure): a file that is not here with its size; the disk.
+  /// Errors (failure): a file that is not here with its size; a checkpoint there that cannot be
+  /// read; the disk. After one the shards are still here, so that it may be called again.
   Result<WriteOutcome> publish(ManifestDraft draft);
   /// The same with draft_manifest() of these, and its errors.
   Result<WriteOutcome> publish(const ManifestFields& fields, std::span<const ShardRecord> shards);

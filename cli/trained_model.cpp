@@ -79,7 +79,10 @@ Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
     return verified.error();
   }
   if (!verified->whole()) {
-    return failure(fmt::format("{}: {}; choose another --step", path.string(), verified->damage));
+    return failure(
+        fmt::format("{}{}: {}; choose another --step", path.string(),
+                    verified->verdict == checkpoint::Verdict::damaged ? "" : " cannot be read",
+                    verified->defect));
   }
   return checkpoint::FoundCheckpoint{.candidate = {.step = *step, .path = path},
                                      .manifest = *std::move(verified->manifest),

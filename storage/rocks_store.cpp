@@ -5,6 +5,8 @@
 #include <rocksdb/env.h>
 #include <rocksdb/write_batch.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <string>
 #include <system_error>
@@ -12,6 +14,7 @@
 #include <utility>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/disk_full.hpp"
 #include "storage/files/file_calls.hpp"
 
 namespace train::storage {
@@ -40,34 +43,20 @@ Error to_error(const rocksdb::Status& status, const std::filesystem::path& direc
         "index {} is already in use by another process; wait for it or stop it ({})", place, text));
   }
   if (status.IsNoSpace() || text.find("No space left") != std::string::npos) {
-    return failure(
-        fmt::format("cannot write index {}: disk full: free space there ({})", place, text));
+    return failure(fmt::format("cannot write index {}: {}: free space there ({})", place,
+                               disk_full_words, text));
   }
   if (text.find("Permission denied") != std::string::npos ||
       text.find("Read-only file system") != std::string::npos) {
     return user_error(
         fmt::format("cannot write index {}: no write permission; change it ({})", place, text));
   }
-  if (status.IsCorruption() || status.IsInvalidArgument()) {
+  if (!status.IsIOError() && means_damage(text)) {
     return failure(
         fmt::format("index {} is damaged; move it away, it is made anew from the checkpoints ({})",
                     place, text));
   }
   return failure(fmt::format("index {}: {}", place, text));
-}
-
-/// Whether nothing but a new store helps. A full disk, a lock, a missing permission or a disk that
-/// cannot read are no reason to give up what is stored.
-bool means_damage(const rocksdb::Status& status) {
-  if (status.ok() || status.IsNoSpace() || status.IsMemoryLimit()) {
-    return false;
-  }
-  const std::string text = status.ToString();
-  const auto says = [&text](const char* part) { return text.find(part) != std::string::npos; };
-  return !status.IsIOError() ||
-         !(says("lock ") || says("No space left") || says("Permission denied") ||
-           says("Read-only file system") || says("Too many open files") ||
-           says("Input/output error") || says("Cannot allocate"));
 }
 
 /// Instead of RocksDB's own log of what it does: a reader must not write into the owner's
@@ -80,7 +69,36 @@ class SilentLogger final : public rocksdb::Logger {
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
+rocksdb::Status visit(rocksdb::DB& database, std::string_view prefix,
+                      const KvStore::Visitor& visitor) {
+  const std::unique_ptr<rocksdb::Iterator> position(database.NewIterator(rocksdb::ReadOptions()));
+  for (position->Seek(slice(prefix)); position->Valid(); position->Next()) {
+    const std::string_view key(position->key().data(), position->key().size());
+    if (!key.starts_with(prefix) ||
+        !visitor(key, {position->value().data(), position->value().size()})) {
+      break;
+    }
+  }
+  return position->status();  // at a damaged block it just ends; only this tells
+}
+
 }  // namespace
+
+bool means_damage(std::string_view status) {
+  const auto says = [status](std::string_view part) {
+    return status.find(part) != std::string_view::npos;
+  };
+  // Also as the cause of what RocksDB calls corruption: a file that it could not look at. Damaged
+  // names lead to no file, to another kind of file, or are none.
+  if (says("IO error")) {
+    static constexpr std::array<std::string_view, 5> kBadName = {
+        "No such file or directory", "Not a directory", "Is a directory", "File name too long",
+        "Too many levels of symbolic links"};
+    return std::any_of(kBadName.begin(), kBadName.end(), says);
+  }
+  return status.starts_with("Corruption") || status.starts_with("Invalid argument") ||
+         status.starts_with("Not implemented");
+}
 
 RocksStore::RocksStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 RocksStore::~RocksStore() = default;
@@ -101,7 +119,7 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path
   database->directory = directory;
   database->handle.reset(raw);
   if (damaged != nullptr) {
-    *damaged = means_damage(status);
+    *damaged = means_damage(status.ToString());
   }
   if (!status.ok()) {
     return to_error(status, directory);
@@ -168,18 +186,15 @@ Status RocksStore::write(const WriteBatch& batch, Durability durability) {
   return status.ok() ? Status{} : Status(to_error(status, database_->directory));
 }
 
+Status RocksStore::read_all(bool* damaged) {
+  const auto take_all = [](std::string_view, std::string_view) { return true; };
+  const rocksdb::Status status = visit(*database_->handle, "", take_all);
+  *damaged = means_damage(status.ToString());
+  return status.ok() ? Status{} : Status(to_error(status, database_->directory));
+}
+
 Status RocksStore::scan(std::string_view prefix, const Visitor& visitor) {
-  const std::unique_ptr<rocksdb::Iterator> position(
-      database_->handle->NewIterator(rocksdb::ReadOptions()));
-  for (position->Seek(slice(prefix)); position->Valid(); position->Next()) {
-    const std::string_view key(position->key().data(), position->key().size());
-    if (!key.starts_with(prefix) ||
-        !visitor(key, {position->value().data(), position->value().size()})) {
-      break;
-    }
-  }
-  // An iterator that meets a damaged block just ends; only its status tells.
-  const rocksdb::Status status = position->status();
+  const rocksdb::Status status = visit(*database_->handle, prefix, visitor);
   return status.ok() ? Status{} : Status(to_error(status, database_->directory));
 }
 

@@ -2,10 +2,17 @@
 
 #include <filesystem>
 #include <memory>
+#include <string_view>
 
 #include "storage/kv_store.hpp"
 
 namespace train::storage {
+
+/// Whether RocksDB's status, as its text (Status::ToString()), says that the stored bytes are of no
+/// use to this program: damaged, incomplete, or of a newer format. An error of the disk or of the
+/// system (out of space, a stale handle, a time-out, no permission, …) says nothing about them.
+/// Pure.
+[[nodiscard]] bool means_damage(std::string_view status);
 
 /// A KvStore in a RocksDB directory.
 ///
@@ -24,6 +31,9 @@ class RocksStore final : public KvStore {
   /// an error. Errors: as open(); missing (user).
   static Result<std::unique_ptr<RocksStore>> open_read_only(const std::filesystem::path& directory);
   ~RocksStore() override;
+
+  /// Reads all of it. `damaged` as of open(): a damaged block shows only when it is read.
+  [[nodiscard]] Status read_all(bool* damaged);
 
   Result<std::optional<std::string>> get(std::string_view key) override;
   Status write(const WriteBatch& batch, Durability durability) override;

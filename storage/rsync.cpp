@@ -9,6 +9,7 @@
 
 #include "storage/child_process.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/disk_full.hpp"
 #include "storage/files/file_calls.hpp"
 
 namespace train::storage {
@@ -51,7 +52,7 @@ std::string how_it_ended(const ChildEnd& end, const RsyncOptions& options) {
   const bool full = end.errors.find("No space left") != std::string::npos ||
                     end.errors.find("quota exceeded") != std::string::npos;
   return fmt::format("exit code {}: {}{}", end.exit_code, last_words(end.errors),
-                     full ? "; disk full: free space there" : "");
+                     full ? fmt::format("; {}: free space there", disk_full_words) : "");
 }
 
 bool same_size(const fs::path& a, const fs::path& b) {

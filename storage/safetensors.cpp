@@ -14,7 +14,7 @@
 namespace train::storage {
 namespace {
 
-Error malformed(const InputFile& file, std::string_view reason) {
+Error not_usable(const InputFile& file, std::string_view reason) {
   return failure(
       fmt::format("{} is not a usable safetensors file: {}", file.path().string(), reason));
 }
@@ -55,9 +55,13 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path,
   return parse(std::move(*file));
 }
 
-Result<SafetensorsFile> SafetensorsFile::parse(InputFile file) {
+Result<SafetensorsFile> SafetensorsFile::parse(InputFile file, bool* malformed) {
+  bool ignored = false;
+  bool& bad_bytes = malformed != nullptr ? *malformed : ignored;
+  bad_bytes = false;
   if (file.size_bytes() < kLengthBytes) {
-    return malformed(file, fmt::format("{} bytes, too few for a header", file.size_bytes()));
+    bad_bytes = true;
+    return not_usable(file, fmt::format("{} bytes, too few for a header", file.size_bytes()));
   }
   std::array<std::byte, kLengthBytes> length{};
   TRAIN_RETURN_IF_ERROR(file.read(0, length));
@@ -66,21 +70,23 @@ Result<SafetensorsFile> SafetensorsFile::parse(InputFile file) {
     header_bytes |= std::to_integer<std::uint64_t>(length[i]) << (8 * i);
   }
   if (header_bytes > header_limit_bytes || header_bytes > file.size_bytes() - kLengthBytes) {
-    return malformed(file, fmt::format("header of {} bytes in a file of {} (limit {})",
-                                       header_bytes, file.size_bytes(), header_limit_bytes));
+    bad_bytes = true;
+    return not_usable(file, fmt::format("header of {} bytes in a file of {} (limit {})",
+                                        header_bytes, file.size_bytes(), header_limit_bytes));
   }
   SafetensorsFile result(std::move(file));
   result.data_start_ = kLengthBytes + header_bytes;
-  TRAIN_RETURN_IF_ERROR(result.read_table(static_cast<std::size_t>(header_bytes)));
+  TRAIN_RETURN_IF_ERROR(result.read_table(static_cast<std::size_t>(header_bytes), bad_bytes));
   return result;
 }
 
-Status SafetensorsFile::read_table(std::size_t header_bytes) {
+Status SafetensorsFile::read_table(std::size_t header_bytes, bool& malformed) {
   std::string header(header_bytes, '\0');
   TRAIN_RETURN_IF_ERROR(file_.read(kLengthBytes, std::as_writable_bytes(std::span(header))));
   auto parsed = parse_safetensors_header(header);
   if (!parsed) {
-    return malformed(file_, parsed.error().message);
+    malformed = true;
+    return not_usable(file_, parsed.error().message);
   }
   entries_ = std::move(parsed->entries);
   metadata_ = std::move(parsed->metadata);
@@ -89,7 +95,8 @@ Status SafetensorsFile::read_table(std::size_t header_bytes) {
   });
   if (const std::string defect = layout_defect(entries_, file_.size_bytes() - data_start_);
       !defect.empty()) {
-    return malformed(file_, defect);
+    malformed = true;
+    return not_usable(file_, defect);
   }
   by_name_.resize(entries_.size());
   std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});

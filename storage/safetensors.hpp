@@ -53,7 +53,8 @@ class SafetensorsFile {
   /// Errors: those of InputFile::open; a malformed file (failure; names file and reason). Blocks.
   static Result<SafetensorsFile> open(const std::filesystem::path& path,
                                       Links links = Links::follow);
-  static Result<SafetensorsFile> parse(InputFile file);
+  /// `malformed`, if given, tells an error of the file's bytes or size from one of reading them.
+  static Result<SafetensorsFile> parse(InputFile file, bool* malformed = nullptr);
 
   /// In the order of their bytes in the file.
   [[nodiscard]] std::span<const TensorEntry> entries() const { return entries_; }
@@ -73,7 +74,7 @@ class SafetensorsFile {
 
  private:
   explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
-  Status read_table(std::size_t header_bytes);
+  Status read_table(std::size_t header_bytes, bool& malformed);
 
   InputFile file_;
   std::uint64_t data_start_ = 0;

@@ -121,10 +121,11 @@ struct OpenedIndex {
   CheckpointIndex index;
 };
 
-/// Opens the RocksDB index in `directory`, creates it if missing. One that is damaged is made anew
-/// from the manifests and from what of it can still be read; report() tells. Blocks.
+/// Opens the RocksDB index in `directory`, creates it if missing. One that is damaged, or of a
+/// format this program does not know, is made anew from the manifests and from what of it can still
+/// be read, and is itself kept as <directory>.aside-<n>; report() tells. Blocks.
 /// REQUIRES: the run's lock is held. Errors: open in another process, not writable (user); disk
-/// full, disk broken (failure).
+/// full, disk broken or out of reach (failure): the index stays as it is.
 Result<OpenedIndex> open_index(const std::filesystem::path& directory,
                                const std::filesystem::path& checkpoints);
 

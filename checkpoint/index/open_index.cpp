@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "checkpoint/index/index.hpp"
+#include "checkpoint/layout.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/rocks_store.hpp"
 
@@ -30,22 +31,32 @@ Remains save_what_reads(storage::KvStore& store) {
   return remains;
 }
 
+/// A name beside `directory` that nothing has.
+fs::path free_name(const fs::path& directory) {
+  for (int number = 1;; ++number) {
+    fs::path aside = directory;
+    aside += fmt::format(".aside-{}", number);
+    if (is_gone(aside)) {
+      return aside;
+    }
+  }
+}
+
 Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpoints,
                               const Remains& remains, const std::string& reason) {
-  fs::path aside = directory;
-  aside += ".damaged";
-  TRAIN_RETURN_IF_ERROR(storage::remove_tree(aside));
+  const fs::path aside = free_name(directory);
   TRAIN_RETURN_IF_ERROR(storage::rename_durably(directory, aside));
   auto store = storage::RocksStore::open(directory);
   if (!store) {
     return store.error();
   }
   TRAIN_RETURN_IF_ERROR((*store)->write(remains.journals, storage::Durability::buffered));
-  auto index = CheckpointIndex::make_anew(**store, checkpoints, remains.content, reason);
+  auto index =
+      CheckpointIndex::make_anew(**store, checkpoints, remains.content,
+                                 fmt::format("{}; it is kept as {}", reason, aside.string()));
   if (!index) {
     return index.error();
   }
-  TRAIN_RETURN_IF_ERROR(storage::remove_tree(aside));
   return OpenedIndex{std::move(store).value(), std::move(index).value()};
 }
 
@@ -58,7 +69,10 @@ Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkp
     return damaged ? make_anew(directory, checkpoints, {}, store.error().message) : store.error();
   }
   // A block that is damaged shows when it is read, which may be in the middle of the run.
-  const Status whole = (*store)->scan("", [](std::string_view, std::string_view) { return true; });
+  const Status whole = (*store)->read_all(&damaged);
+  if (!whole && !damaged) {
+    return whole.error();
+  }
   if (!whole) {
     const Remains remains = save_what_reads(**store);
     store->reset();

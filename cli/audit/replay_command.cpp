@@ -159,9 +159,10 @@ class Replay {
     if (!content) {
       return content.error();
     }
-    std::error_code ignored;
-    if (!content->found.whole() && fs::exists(directory, ignored)) {
-      return failure(fmt::format("{}: damaged: {}", directory.string(), content->found.damage));
+    if (!content->found.whole() && !checkpoint::is_gone(directory)) {
+      const bool damaged = content->found.verdict == checkpoint::Verdict::damaged;
+      return failure(fmt::format("{}: {}: {}", directory.string(),
+                                 damaged ? "damaged" : "cannot be read", content->found.defect));
     }
     return std::move(content->digests);
   }

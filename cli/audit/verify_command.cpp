@@ -110,8 +110,7 @@ class RunAudit {
   Status check_checkpoint(const checkpoint::Candidate& candidate) {
     const std::string name = candidate.path.filename().string();
     const auto content = read_content(candidate.path);
-    std::error_code ignored;
-    if ((!content || !content->found.whole()) && !fs::exists(candidate.path, ignored)) {
+    if ((!content || !content->found.whole()) && checkpoint::is_gone(candidate.path)) {
       return {};  // retired meanwhile
     }
     if (!content) {
@@ -119,7 +118,10 @@ class RunAudit {
     }
     const checkpoint::Verification& found = content->found;
     if (!found.whole()) {
-      problem(fmt::format("{}: damaged: {}", name, found.damage));
+      problem(
+          fmt::format("{}: {}: {}", name,
+                      found.verdict == checkpoint::Verdict::damaged ? "damaged" : "cannot be read",
+                      found.defect));
       return {};
     }
     ++checkpoints_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <system_error>
 
 #include "base/exit_codes.hpp"
 #include "base/units.hpp"
@@ -88,7 +87,7 @@ std::string tables_text(const Manifest& manifest) {
 
 struct Finding {
   std::string text;
-  bool damaged = false;
+  bool bad = false;  ///< Damaged, or unreadable.
 };
 
 Result<Finding> examine(const checkpoint::Candidate& candidate) {
@@ -102,11 +101,13 @@ Result<Finding> examine(const checkpoint::Candidate& candidate) {
                                format_bytes(size_of(*found->manifest)),
                                found->manifest->tensors.size())};
   }
-  std::error_code code;
-  if (!fs::exists(candidate.path, code)) {
+  if (checkpoint::is_gone(candidate.path)) {
     return Finding{fmt::format("{}  retired meanwhile\n", name)};
   }
-  return Finding{fmt::format("{}  DAMAGED  {}\n", name, found->damage), true};
+  const bool damaged = found->verdict == checkpoint::Verdict::damaged;
+  return Finding{
+      fmt::format("{}  {}  {}\n", name, damaged ? "DAMAGED" : "cannot be read", found->defect),
+      true};
 }
 
 }  // namespace
@@ -169,7 +170,7 @@ Result<int> verify(const CheckpointsOptions& options) {
       return finding.error();
     }
     print(finding->text);
-    code = finding->damaged ? kExitFailure : code;
+    code = finding->bad ? kExitFailure : code;
   }
   return code;
 }

@@ -83,10 +83,13 @@ Status check_newest(const Run& run, const IndexEntry& newest) {
   if (!found) {
     return found.error();
   }
-  return found->whole() ? Status{}
-                        : Status(failure(fmt::format("{}: {}; removed nothing, as older ones may "
-                                                     "be needed; the next run sets it aside",
-                                                     newest.directory, found->damage)));
+  if (found->whole()) {
+    return {};
+  }
+  const bool damaged = found->verdict == checkpoint::Verdict::damaged;
+  return failure(fmt::format("{}{}: {}; removed nothing, as older ones may be needed{}",
+                             newest.directory, damaged ? "" : " cannot be read", found->defect,
+                             damaged ? "; the next run sets it aside" : ""));
 }
 
 }  // namespace

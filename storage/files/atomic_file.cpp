@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "storage/files/disk_full.hpp"
 #include "storage/files/file_calls.hpp"
 
 namespace train::storage {
@@ -46,8 +47,8 @@ Error os_error(Access access, const fs::path& path, int error_number) {
   switch (error_number) {
     case ENOSPC:
     case EDQUOT:
-      return failure(fmt::format("cannot write {}: {}: disk full: free space in {}", path.string(),
-                                 text, directory));
+      return failure(fmt::format("cannot write {}: {}: {}: free space in {}", path.string(), text,
+                                 disk_full_words, directory));
     case EACCES:
     case EPERM:
     case EROFS:
@@ -163,14 +164,14 @@ Status write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 Result<std::string> read_file(const fs::path& path, std::uint64_t limit_bytes) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = disk_open_to_read(path, O_RDONLY);
   if (descriptor < 0) {
     return os_error(Access::read, path, errno);
   }
   std::string content;
   std::string piece(std::size_t{1} << 16, '\0');
   while (true) {
-    const ssize_t got = ::read(descriptor, piece.data(), piece.size());
+    const ssize_t got = disk_read(descriptor, path, std::as_writable_bytes(std::span(piece)));
     if (got < 0 && errno == EINTR) {
       continue;
     }

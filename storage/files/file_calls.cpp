@@ -37,6 +37,19 @@ auto pass(FileCall call, const Make& make) -> decltype(make(call)) {
   return result;
 }
 
+/// `make(size_bytes)` if the hook lets it be made, with as many bytes as it leaves.
+template <class Make>
+auto pass_read(FileRead read, const Make& make) -> decltype(make(std::size_t{0})) {
+  FileCallHook* const hook = installed.load(std::memory_order_acquire);
+  if (hook != nullptr) [[unlikely]] {
+    if (const int refused = hook->before_read(read); refused != 0) {
+      errno = refused;
+      return -1;
+    }
+  }
+  return make(static_cast<std::size_t>(read.size_bytes));
+}
+
 template <class Call>
 int until_not_interrupted(const Call& call) {
   int result = -1;
@@ -152,6 +165,24 @@ int disk_unlink(int parent, const char* name, const fs::path& path) {
 int disk_remove_directory(int parent, const char* name, const fs::path& path) {
   return pass({.kind = FileCallKind::remove_directory, .path = text(path)},
               [&](const FileCall&) { return ::unlinkat(parent, name, AT_REMOVEDIR); });
+}
+
+int disk_open_to_read(const fs::path& path, int flags) {
+  return pass_read({.path = text(path)},
+                   [&](std::size_t) { return ::open(path.c_str(), flags | O_CLOEXEC); });
+}
+
+ssize_t disk_read(int descriptor, const fs::path& path, std::span<std::byte> out) {
+  return pass_read({.path = text(path), .size_bytes = out.size()}, [&](std::size_t size_bytes) {
+    return ::read(descriptor, out.data(), size_bytes);
+  });
+}
+
+ssize_t disk_read_at(int descriptor, const fs::path& path, std::span<std::byte> out,
+                     std::uint64_t offset) {
+  return pass_read({.path = text(path), .size_bytes = out.size()}, [&](std::size_t size_bytes) {
+    return ::pread(descriptor, out.data(), size_bytes, static_cast<off_t>(offset));
+  });
 }
 
 }  // namespace train::storage

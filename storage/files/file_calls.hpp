@@ -10,10 +10,10 @@
 
 namespace train::storage {
 
-// The calls through which storage/ and checkpoint/ change the disk (RocksDB's own files apart), as
-// thin as the system's: they return what the system returns and set errno. A process-wide hook,
-// which the product never installs, sees each of them: tests make them fail, record them, or end
-// the process there. Without a hook a call costs one load more.
+// The calls through which storage/ and checkpoint/ change the disk (RocksDB's own files apart) and
+// read whole files or checkpoints, as thin as the system's: they return what the system returns and
+// set errno. A process-wide hook, which the product never installs, sees each of them: tests make
+// them fail, record them, or end the process there. Without a hook a call costs one load more.
 
 enum class FileCallKind : std::uint8_t {
   open,              ///< To write: the file is created if missing, emptied if opened so.
@@ -42,6 +42,12 @@ struct FileCall {
   bool empties = false;                   ///< open: drops the content that is there.
 };
 
+/// A call that opens a file to read it, or reads some of it.
+struct FileRead {
+  std::string_view path = {};    ///< As the caller gave it.
+  std::uint64_t size_bytes = 0;  ///< Asked for; 0: the file is opened.
+};
+
 /// Sees every call. Threading: called from any thread, several at a time.
 class FileCallHook {
  public:
@@ -55,6 +61,9 @@ class FileCallHook {
   virtual int before(FileCall& call) = 0;
   /// Once it has been made, with its error number or 0. Not for one that before() let fail.
   virtual void after(const FileCall& call, int error_number) = 0;
+  /// 0: the call is made, for as many bytes as `size_bytes` was lowered to (0: as at the end of the
+  /// file). Otherwise an error number, with which it fails without being made.
+  virtual int before_read(FileRead& /*read*/) { return 0; }
 };
 
 /// Installs `hook` (borrowed until another is installed; nullptr: none) and returns the one before.
@@ -86,5 +95,12 @@ int disk_sync_directory(int descriptor, const std::filesystem::path& path);
 /// AT_FDCWD and all of `path` as the name).
 int disk_unlink(int parent, const char* name, const std::filesystem::path& path);
 int disk_remove_directory(int parent, const char* name, const std::filesystem::path& path);
+
+/// open(2) with `flags` and O_CLOEXEC of a file that is there.
+int disk_open_to_read(const std::filesystem::path& path, int flags);
+/// read(2) and pread(2): may be short, may be interrupted.
+ssize_t disk_read(int descriptor, const std::filesystem::path& path, std::span<std::byte> out);
+ssize_t disk_read_at(int descriptor, const std::filesystem::path& path, std::span<std::byte> out,
+                     std::uint64_t offset);
 
 }  // namespace train::storage

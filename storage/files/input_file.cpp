@@ -9,13 +9,15 @@
 #include <utility>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/file_calls.hpp"
 
 namespace train::storage {
 
 Result<InputFile> InputFile::open(const std::filesystem::path& path, Links links) {
   // Non-blocking, so that a named pipe is refused below instead of waited for.
-  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  const int descriptor = ::open(path.c_str(), links == Links::refuse ? flags | O_NOFOLLOW : flags);
+  const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+  const int descriptor =
+      disk_open_to_read(path, links == Links::refuse ? flags | O_NOFOLLOW : flags);
   if (descriptor < 0 && errno == ELOOP && links == Links::refuse) {
     return user_error(
         fmt::format("cannot read {}: a symbolic link, which may not stand here; "
@@ -63,7 +65,7 @@ Status InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
                                path_.string(), out.size(), offset, size_bytes_));
   }
   while (!out.empty()) {
-    const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t got = disk_read_at(descriptor_, path_, out, offset);
     if (got < 0 && errno == EINTR) {
       continue;
     }

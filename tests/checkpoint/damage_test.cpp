@@ -179,7 +179,7 @@ TEST_CASE("damage: flips, cuts, swapped and stale files are found, by verifying 
     const auto verified = verify_checkpoint(victim.path());
     REQUIRE(verified);
     REQUIRE_FALSE(verified->whole());
-    REQUIRE_FALSE(verified->damage.empty());
+    REQUIRE_FALSE(verified->defect.empty());
     ++found;
 
     SmallState whole(0);

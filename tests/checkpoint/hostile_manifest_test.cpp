@@ -301,7 +301,7 @@ TEST_CASE("hostile: where a record's digest lies, its blocks still vouch for wha
   test::overwrite_bytes(site.manifest(), sealed(json.dump(1) + "\n"));
   const auto verified = verify_checkpoint(site.path());
   REQUIRE(verified);
-  REQUIRE_THAT(verified->damage, Catch::Contains("does not match its digest"));
+  REQUIRE_THAT(verified->defect, Catch::Contains("does not match its digest"));
   const auto manifest = read_manifest(site.path());
   REQUIRE(manifest);
   test::SmallState state(0);

@@ -1,6 +1,9 @@
 // Whatever happens to the files of the index, the newest checkpoint is the same afterwards: the
 // damage is noticed and mended, or it was none.
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -115,7 +118,13 @@ void check(const fs::path& home, const Steps& wanted, Tally& tally) {
   REQUIRE(again);
   REQUIRE(committed_steps(again->index.entries()) == wanted);
   REQUIRE_FALSE(again->index.report().rebuilt);
-  REQUIRE_FALSE(fs::exists(home / "index.damaged"));
+}
+
+/// The names beside the index of those that were kept.
+std::vector<std::string> kept_aside(const fs::path& home) {
+  std::vector<std::string> names = test::names_in(home);
+  std::erase_if(names, [](const std::string& name) { return !name.starts_with("index."); });
+  return names;
 }
 
 }  // namespace
@@ -164,6 +173,45 @@ TEST_CASE("index: damage to any of its files costs no checkpoint",
   REQUIRE(tally.cases >= 200);
   REQUIRE(tally.rebuilt > 20);
   REQUIRE(tally.untouched > 0);
+}
+
+TEST_CASE("index: one that is damaged is kept aside, each under a name of its own",
+          "[checkpoint][index][CK-7]") {
+  const TempDirectory directory(test::quick_directory());
+  live(directory.path(), 1, 5);
+  for (int number = 1; number <= 3; ++number) {
+    const std::string damage = fmt::format("damage {}\n", number);
+    test::write_bytes(directory / "index/CURRENT", damage);
+    const auto opened = open_index(directory / "index", directory / "checkpoints");
+    REQUIRE(opened);
+    REQUIRE(opened->index.report().rebuilt);
+    const std::string name = fmt::format("index.aside-{}", number);
+    REQUIRE_THAT(opened->index.report().reason,
+                 Catch::Contains("kept as ") && Catch::Contains(name));
+    REQUIRE(kept_aside(directory.path()).size() == static_cast<std::size_t>(number));
+    REQUIRE(test::read_bytes(directory / name / "CURRENT") == damage);
+  }
+}
+
+TEST_CASE("index: an error that is no damage costs no index", "[checkpoint][index][CK-7]") {
+  const TempDirectory directory(test::quick_directory());
+  live(directory.path(), 1, 5);
+  // No such device or address, when it is opened.
+  const fs::path current = directory / "index/CURRENT";
+  fs::rename(current, directory / "CURRENT");
+  REQUIRE(::mknod(current.c_str(), S_IFSOCK | 0600, 0) == 0);
+  const auto names = test::names_in(directory / "index");
+  const auto refused = open_index(directory / "index", directory / "checkpoints");
+  REQUIRE_FALSE(refused);
+  REQUIRE(refused.error().exit_code() == 1);
+  REQUIRE_THAT(refused.error().message, Catch::Contains("No such device or address"));
+  REQUIRE(kept_aside(directory.path()).empty());
+  REQUIRE(test::names_in(directory / "index") == names);
+  fs::rename(directory / "CURRENT", current);
+  const auto opened = open_index(directory / "index", directory / "checkpoints");
+  REQUIRE(opened);
+  REQUIRE_FALSE(opened->index.report().rebuilt);
+  REQUIRE(committed_steps(opened->index.entries()) == Steps{2, 3, 4, 5});
 }
 
 TEST_CASE("index_view: looks on while the run writes", "[checkpoint][index_view]") {

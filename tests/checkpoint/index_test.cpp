@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cmath>
 
 #include "checkpoint/layout.hpp"
@@ -12,6 +13,7 @@
 #include "storage/rocks_store.hpp"
 #include "tests/checkpoint/index_fixture.hpp"
 #include "tests/support/crashing_disk.hpp"
+#include "tests/support/failing_disk.hpp"
 #include "tests/support/memory_store.hpp"
 
 using namespace train;
@@ -179,6 +181,57 @@ TEST_CASE("index: every changed or lost key is repaired", "[checkpoint][index][C
       REQUIRE(steps_of(*reopened) == Steps{10, 20});
     }
   }
+}
+
+TEST_CASE("index: a change of any byte of any record breaks the chain",
+          "[checkpoint][index][CK-7]") {
+  const TempDirectory directory(test::quick_directory());
+  MemoryStore store;
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  for (const std::int64_t step : {10, 20}) {
+    save(*index, directory.path(), step);
+  }
+  const auto good = store.content;
+  REQUIRE(read_index_content(store, index->head()).damage.empty());
+  for (const auto& [key, value] : good) {
+    for (std::size_t at = 0; at < value.size(); ++at) {
+      INFO(key << " byte " << at << " of " << value.size());
+      store.content[key][at] ^= 1;
+      const IndexContent content = read_index_content(store, index->head());
+      CHECK_FALSE(content.damage.empty());
+      CHECK_FALSE(content.knows_head);
+      store.content[key] = value;
+    }
+  }
+}
+
+TEST_CASE("index: a manifest that cannot be read is an error, and nothing is forgotten",
+          "[checkpoint][index][CK-7]") {
+  const TempDirectory directory;
+  MemoryStore store;
+  auto index = CheckpointIndex::open(store, directory.path());
+  REQUIRE(index);
+  for (const std::int64_t step : {10, 20}) {
+    save(*index, directory.path(), step);
+  }
+  const auto before = store.content;
+  const int error_number = GENERATE(EIO, ESTALE, 0);
+  const std::string step = GENERATE("step-00000010", "step-00000020");
+  std::int64_t at = 0;
+  for (bool over = false; !over; ++at) {
+    INFO("read " << at << " of " << step << " fails with " << error_number);
+    const test::FailingReads reads(step, error_number, at);
+    const auto reopened = CheckpointIndex::open(store, directory.path());
+    over = !reads.failed();
+    REQUIRE(reopened.ok() == over);
+    if (!over) {
+      REQUIRE(reopened.error().exit_code() == 1);
+      REQUIRE_THAT(reopened.error().message, Catch::Contains(step + "/manifest.json"));
+    }
+    REQUIRE(store.content == before);
+  }
+  REQUIRE(at > 1);
 }
 
 TEST_CASE("index: what is under way is noted until it is committed or given up",

@@ -2,12 +2,15 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
+#include <cstring>
 #include <random>
 #include <thread>
 
 #include "checkpoint/retention.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
+#include "tests/support/failing_disk.hpp"
 
 using namespace train;
 using namespace train::checkpoint;
@@ -21,8 +24,8 @@ namespace {
 std::string damage_of(const std::filesystem::path& checkpoint) {
   const auto found = verify_checkpoint(checkpoint);
   REQUIRE(found);
-  REQUIRE(found->whole() == found->damage.empty());
-  return found->damage;
+  REQUIRE(found->whole() == found->defect.empty());
+  return found->defect;
 }
 
 }  // namespace
@@ -227,6 +230,47 @@ TEST_CASE("reader: only damaged ones is an error every time, never a fresh start
                  Catch::Contains("step-00000010") && Catch::Contains("step-00000020"));
     REQUIRE(report.error().message.find('\n') == std::string::npos);
   }
+}
+
+TEST_CASE("reader: what cannot be read is not damaged: it stays, and no older one is taken",
+          "[checkpoint][reader][CK-3]") {
+  const TempDirectory directory;
+  for (const std::int64_t step : {10, 20}) {
+    write_at(directory.path(), step, SmallState(static_cast<float>(step)), 2);
+  }
+  const auto newest = directory / "step-00000020";
+  const auto names = names_in(directory.path());
+  const int error_number = GENERATE(EIO, ESTALE, ETIMEDOUT, 0);
+  const std::string cause = error_number != 0 ? std::strerror(error_number) : "cut short";
+  std::int64_t at = 0;
+  for (bool over = false; !over; ++at) {
+    INFO("read " << at << " fails with " << error_number);
+    {
+      const test::FailingReads reads("step-00000020", error_number, at);
+      const auto found = verify_checkpoint(newest);
+      over = !reads.failed();
+      REQUIRE(found);
+      REQUIRE(found->verdict == (over ? Verdict::good : Verdict::unreadable));
+      REQUIRE(found->defect.empty() == over);
+      REQUIRE_THAT(found->defect, Catch::Contains(over ? "" : cause));
+    }
+    for (const bool change_disk : {true, false}) {
+      const test::FailingReads reads("step-00000020", error_number, at);
+      const auto report =
+          change_disk ? find_newest(directory.path()) : find_newest_read_only(directory.path());
+      REQUIRE(report.ok() == over);
+      if (!over) {
+        REQUIRE(report.error().exit_code() == 1);
+        REQUIRE_THAT(report.error().message, Catch::Contains("step-00000020 cannot be read") &&
+                                                 Catch::Contains(newest.string() + "/") &&
+                                                 Catch::Contains(cause));
+        REQUIRE(report.error().message.find('\n') == std::string::npos);
+      }
+    }
+    REQUIRE(names_in(directory.path()) == names);
+  }
+  REQUIRE(at > 8);  // manifest and two shards: opened, header, table, rows
+  REQUIRE(find_newest(directory.path())->newest->candidate.step == 20);
 }
 
 TEST_CASE("reader: a newer format stops the search and stays in place",

@@ -1,9 +1,11 @@
 #include "checkpoint/writer.hpp"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <csignal>
 #include <thread>
 
@@ -12,6 +14,7 @@
 #include "checkpoint/retention.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
+#include "tests/support/failing_disk.hpp"
 #include "tests/support/full_disk.hpp"
 
 using namespace train;
@@ -36,7 +39,7 @@ TEST_CASE("writer: a checkpoint appears whole under its name", "[checkpoint][wri
           std::vector<std::string>{"manifest.json", "shard-00000-of-00001.safetensors"});
   const auto found = verify_checkpoint(outcome->path);
   REQUIRE(found);
-  REQUIRE(found->damage.empty());
+  REQUIRE(found->defect.empty());
   REQUIRE(found->manifest_digest == outcome->manifest_digest);
   REQUIRE(found->manifest->fields.weights_digest == fields.weights_digest);
 }
@@ -70,6 +73,52 @@ TEST_CASE("writer: shards that do not add up are not published", "[checkpoint][w
     REQUIRE_THAT(outcome.error().message, Catch::Contains("model.embedding"));
   }
   REQUIRE(names_in(directory.path()).empty());
+}
+
+TEST_CASE("writer: a shard that is missing, shorter or longer than it was is not published",
+          "[checkpoint][writer][CK-1]") {
+  const TempDirectory directory;
+  SmallState state;
+  auto incoming = IncomingCheckpoint::create(directory.path(), 5);
+  REQUIRE(incoming);
+  const auto shard = incoming->write_shard(state.views(), {0, 1});
+  REQUIRE(shard);
+  const auto path = incoming->path() / shard->file.name;
+  const std::string good = test::read_bytes(path);
+  const auto refused = [&](const std::string& why) {
+    const auto outcome = incoming->publish(test::fields_at(5), std::span(&*shard, 1));
+    REQUIRE_FALSE(outcome);
+    REQUIRE_THAT(outcome.error().message, Catch::Contains(shard->file.name + " " + why));
+    REQUIRE(list_checkpoints(directory.path())->empty());
+  };
+  test::write_bytes(path, good + "x");
+  refused(fmt::format("has {} bytes of {}", good.size() + 1, good.size()));
+  test::write_bytes(path, good.substr(1));
+  refused(fmt::format("has {} bytes of {}", good.size() - 1, good.size()));
+  std::filesystem::remove(path);
+  refused("is not there");
+  test::write_bytes(path, good);
+  REQUIRE(incoming->publish(test::fields_at(5), std::span(&*shard, 1)));
+}
+
+TEST_CASE("writer: what cannot be read is not replaced", "[checkpoint][writer][CK-3]") {
+  const TempDirectory directory;
+  const auto first = test::write_at(directory.path(), 5, SmallState(1));
+  const std::string bytes = test::read_bytes(first.path / "shard-00000-of-00001.safetensors");
+  {
+    SmallState state(2);
+    auto incoming = IncomingCheckpoint::create(directory.path(), 5);
+    REQUIRE(incoming);
+    const auto shard = incoming->write_shard(state.views(), {0, 1});
+    REQUIRE(shard);
+    const test::FailingReads reads("/step-00000005/shard", EIO, 1);
+    const auto outcome = incoming->publish(test::fields_at(5), std::span(&*shard, 1));
+    REQUIRE_FALSE(outcome);
+    REQUIRE_THAT(outcome.error().message,
+                 Catch::Contains("cannot be read") && Catch::Contains("Input/output error"));
+  }
+  REQUIRE(names_in(directory.path()) == std::vector<std::string>{"step-00000005"});
+  REQUIRE(test::read_bytes(first.path / "shard-00000-of-00001.safetensors") == bytes);
 }
 
 TEST_CASE("writer: a full disk fails the write and leaves what was there",
@@ -118,7 +167,7 @@ TEST_CASE("writer: SIGKILL at any moment leaves whole checkpoints only",
     for (const Candidate& candidate : *candidates) {
       const auto found = verify_checkpoint(candidate.path);
       REQUIRE(found);
-      INFO(found->damage);
+      INFO(found->defect);
       REQUIRE(found->whole());
       SmallState expected(static_cast<float>(candidate.step));
       SmallState read(0);

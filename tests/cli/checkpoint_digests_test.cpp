@@ -65,6 +65,6 @@ TEST_CASE("checkpoint digests: a byte that changed is a finding", "[actors][audi
   const auto content = cli::read_content(path);
   REQUIRE(content);
   CHECK_FALSE(content->found.whole());
-  CHECK_FALSE(content->found.damage.empty());
+  CHECK_FALSE(content->found.defect.empty());
   CHECK(content->digests.empty());
 }

@@ -104,7 +104,7 @@ inline checkpoint::Manifest manifest_of(const fs::path& run, std::int64_t step) 
   const auto verified =
       checkpoint::verify_checkpoint(run / "checkpoints" / checkpoint::checkpoint_name(step));
   REQUIRE(verified.ok());
-  INFO(verified->damage);
+  INFO(verified->defect);
   REQUIRE(verified->whole());
   return *verified->manifest;
 }

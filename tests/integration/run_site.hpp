@@ -174,7 +174,7 @@ inline std::vector<std::int64_t> checkpoint_steps(const fs::path& run) {
   for (const checkpoint::Candidate& candidate : *found) {
     const auto verified = checkpoint::verify_checkpoint(candidate.path);
     REQUIRE(verified.ok());
-    INFO(candidate.path.string() << ": " << verified->damage);
+    INFO(candidate.path.string() << ": " << verified->defect);
     REQUIRE(verified->whole());
     steps.insert(steps.begin(), candidate.step);
   }

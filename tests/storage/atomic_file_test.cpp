@@ -14,6 +14,7 @@
 #include "storage/files/file_lock.hpp"
 #include "storage/files/mapped_file.hpp"
 #include "tests/support/full_disk.hpp"
+#include "tests/support/recording_disk.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;
@@ -21,6 +22,7 @@ using namespace train::storage;
 using train::test::names_in;
 using train::test::read_bytes;
 using train::test::TempDirectory;
+namespace fs = std::filesystem;
 
 TEST_CASE("atomic_file: the name appears at commit, whole", "[storage][atomic_file][ST-1]") {
   const TempDirectory directory;
@@ -97,6 +99,50 @@ TEST_CASE("atomic_file: errors name path, reason and mend", "[storage][atomic_fi
   REQUIRE_FALSE(missing);
   REQUIRE(missing.error().exit_code() == 2);
   REQUIRE_THAT(missing.error().message, Catch::Contains("no/such/file"));
+}
+
+TEST_CASE("atomic_file: a link under the hidden name leads nowhere",
+          "[storage][atomic_file][ST-1]") {
+  const TempDirectory directory;
+  test::write_bytes(directory / "victim", "untouched");
+  // The name is that of the process and of how many files it has made.
+  std::string probe;
+  {
+    const auto file = AtomicFile::create(directory / "f");
+    REQUIRE(file);
+    for (const std::string& name : names_in(directory.path())) {
+      probe = name.starts_with(".f.tmp-") ? name : probe;
+    }
+  }
+  const std::size_t dash = probe.rfind('-');
+  REQUIRE(dash != std::string::npos);
+  const int next = std::stoi(probe.substr(dash + 1)) + 1;
+  const auto hidden = directory / (probe.substr(0, dash + 1) + std::to_string(next));
+  fs::create_symlink(directory / "victim", hidden);
+  const Status status = write_file_atomically(directory / "f", "new");
+  CHECK(read_bytes(directory / "victim") == "untouched");
+  CHECK_FALSE(fs::is_symlink(directory / "f"));
+  REQUIRE_FALSE(status);
+  REQUIRE_THAT(status.error().message, Catch::Contains("symbolic link"));
+}
+
+TEST_CASE("atomic_file: a rename into another directory is durable in both",
+          "[storage][atomic_file][ST-1]") {
+  const TempDirectory directory;
+  fs::create_directory(directory / "from");
+  fs::create_directory(directory / "to");
+  test::write_bytes(directory / "from/f", "x");
+  const test::RecordingDisk disk(directory.path());
+  REQUIRE(rename_durably(directory / "from/f", directory / "to/f"));
+  REQUIRE(disk.calls().size() == 3);
+  CHECK(disk.calls()[0].kind == FileCallKind::rename);
+  std::vector<std::string> synced;
+  for (const test::RecordedCall& call : disk.calls()) {
+    if (call.kind == FileCallKind::sync_directory) {
+      synced.push_back(call.path);
+    }
+  }
+  CHECK(synced == std::vector<std::string>{"to", "from"});
 }
 
 TEST_CASE("atomic_file: directories are made with their parents", "[storage][atomic_file]") {

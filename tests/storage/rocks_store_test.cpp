@@ -107,3 +107,30 @@ TEST_CASE("rocks_store: trouble is one line with the mend", "[storage][kv_store]
   test::write_bytes(directory / "file", "x");
   REQUIRE(RocksStore::open(directory / "file").error().exit_code() == 2);
 }
+
+TEST_CASE("rocks_store: an error of the world is not taken for damage", "[storage][kv_store]") {
+  for (const char* text :
+       {"IO error: While open a file for random read: index/000012.sst: Stale file handle",
+        "IO error: While pread offset 0 len 48: index/000012.sst: Connection timed out",
+        "IO error: While reading file sequentially: index/CURRENT: Remote I/O error",
+        "IO error: While open a file for random read: index/000012.sst: Input/output error",
+        "IO error: While open a file for random read: index/000012.sst: Too many open files",
+        "IO error: While lock file: index/LOCK: Resource temporarily unavailable",
+        "IO error: No space left on device: While appending to file: index/000013.log",
+        "Corruption: Can't access /000012.sst: IO error: while stat a file: Stale file handle",
+        "Operation timed out: ", "Resource busy: ", "Result incomplete: ", "OK"}) {
+    INFO(text);
+    CHECK_FALSE(means_damage(text));
+  }
+  for (const char* text :
+       {"Corruption: block checksum mismatch: stored = 1, computed = 2 in index/000012.sst",
+        "Corruption: CURRENT file does not end with newline",
+        "Corruption: Can't access /000012.sst: IO error: No such file or directory: while stat",
+        "IO error: No such file or directory: While opening a file: index/MANIFEST-000009",
+        "Invalid argument: test: does not match existing comparator",
+        "Not implemented: Unknown Footer version. Maybe this file was created with newer "
+        "version"}) {
+    INFO(text);
+    CHECK(means_damage(text));
+  }
+}

@@ -5,6 +5,9 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "storage/files/file_calls.hpp"
 
@@ -87,6 +90,43 @@ class FailingDisk final : public storage::FileCallHook {
   std::int64_t failed_ = 0;
   bool torn_ = false;
   bool failed_to_remove_ = false;
+};
+
+/// Reads that fail while this object lives: of files in whose path `part` is, the one with the
+/// number `at` among the calls that open and read them, from 0.
+class FailingReads final : public storage::FileCallHook {
+ public:
+  /// `error_number` 0: the read finds the end of the file there. An opening is then not counted.
+  FailingReads(std::string part, int error_number, std::int64_t at)
+      : part_(std::move(part)),
+        error_number_(error_number),
+        at_(at),
+        outer_(storage::install_file_call_hook(this)) {}
+  ~FailingReads() override { storage::install_file_call_hook(outer_); }
+
+  int before(storage::FileCall& /*call*/) override { return 0; }
+  void after(const storage::FileCall& /*call*/, int /*error_number*/) override {}
+  int before_read(storage::FileRead& read) override {
+    const std::lock_guard lock(mutex_);
+    const bool counted = error_number_ != 0 || read.size_bytes > 0;
+    if (!counted || read.path.find(part_) == std::string_view::npos || seen_++ != at_) {
+      return 0;
+    }
+    failed_ = true;
+    read.size_bytes = 0;
+    return error_number_;
+  }
+
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  std::string part_;
+  int error_number_;
+  std::int64_t at_;
+  storage::FileCallHook* outer_;
+  std::mutex mutex_;
+  std::int64_t seen_ = 0;
+  bool failed_ = false;
 };
 
 }  // namespace train::test
