@@ -21,15 +21,17 @@ struct ShardWritten {
   std::int64_t elapsed_ns = 0;
 };
 
-/// What the ranks are to do with a save's shards when there are two places.
+/// What the ranks are to do with a save's shards; the first four when there are two places.
 enum class ShardTask : std::uint8_t {
   seal,     ///< The local copy is complete: add the manifest and give it its name.
   send,     ///< Copy the rank's shard to the project's place, and verify it there.
   settle,   ///< Published: the local place keeps this one and no older one.
-  discard,  ///< Given up: remove what has no name yet in the local place.
+  discard,  ///< Given up: remove what has no name yet in the local place. Also tells a rank whose
+            ///< disk was full that it need not keep its copy of the state any longer.
+  write,    ///< The rank's disk was full, and there is room now: write the shard again.
 };
 
-/// Index -> rank -> snapshot; answered by ShardDone, or by CheckpointFailed.
+/// Index -> rank -> snapshot; answered by ShardDone (write: ShardWritten), or by CheckpointFailed.
 struct ShardOrder {
   std::int64_t step = 0;
   ShardTask task = ShardTask::seal;
@@ -49,6 +51,7 @@ struct SaveWorkDone {
   std::string failure;                       ///< Empty: all is well.
   std::string manifest;                      ///< Of the work before sealing.
   std::optional<CheckpointWritten> written;  ///< Of the publication.
+  std::int64_t retired = 0;                  ///< Of making room: checkpoints that went.
 };
 
 /// Disk stream -> index: the journal has been written as far as it was handed over.
