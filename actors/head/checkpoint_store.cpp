@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "base/signal_watcher.hpp"
 #include "engine/rank/host_state.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/disk_full.hpp"
 
 namespace train::actors {
 
@@ -40,6 +42,11 @@ Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& opti
 
 Status CheckpointHome::open_index() {
   auto index = options_.surroundings.open_index(options_.index, options_.places.project);
+  if (!index && storage::says_disk_full(index.error().message)) {
+    // A save that was killed as the disk filled up may be what fills it.
+    TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.places.project));
+    index = options_.surroundings.open_index(options_.index, options_.places.project);
+  }
   if (!index) {
     return index.error();
   }
@@ -60,8 +67,8 @@ void CheckpointHome::log_unless(const Status& status, std::string_view what) {
   }
 }
 
-Result<checkpoint::SearchReport> CheckpointHome::search_project() {
-  auto found = checkpoint::find_newest(options_.places.project);
+Result<CheckpointHome::Search> CheckpointHome::search_project() {
+  Search search{.report = checkpoint::find_newest(options_.places.project)};
   const auto placed = checkpoint::list_checkpoints(options_.places.project);
   if (!placed) {
     return placed.error();
@@ -74,18 +81,25 @@ Result<checkpoint::SearchReport> CheckpointHome::search_project() {
       TRAIN_RETURN_IF_ERROR(index_->index.set_aside(entry.step, "damaged"));
     }
   }
-  return found;
+  search.newest_left = placed->empty() ? -1 : placed->front().step;
+  return search;
 }
 
-Result<checkpoint::SearchReport> CheckpointHome::search_local() {
+Result<CheckpointHome::Search> CheckpointHome::search_local() {
   if (!options_.places.two()) {
-    return checkpoint::SearchReport{};
+    return Search{.report = checkpoint::SearchReport{}};
   }
   if (!options_.one_node) {
     TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.places.local));
-    return checkpoint::SearchReport{};
+    return Search{.report = checkpoint::SearchReport{}};
   }
-  return checkpoint::find_newest(options_.places.local);
+  Search search{.report = checkpoint::find_newest(options_.places.local)};
+  const auto left = checkpoint::list_checkpoints(options_.places.local);
+  if (!left) {
+    return left.error();
+  }
+  search.newest_left = left->empty() ? -1 : left->front().step;
+  return search;
 }
 
 Status CheckpointHome::reopen() {
@@ -98,19 +112,30 @@ Status CheckpointHome::reopen() {
 
 Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
   using Start = std::optional<checkpoint::Candidate>;
-  const auto project = search_project();
-  const auto local = search_local();
-  for (const auto* report : {&project, &local}) {
-    if (!*report && report->error().kind == ErrorKind::user) {
-      return report->error();
+  const std::array<Result<Search>, 2> places = {search_project(), search_local()};
+  for (const auto& place : places) {
+    TRAIN_RETURN_IF_ERROR(place);
+    if (!place->report && place->report.error().kind == ErrorKind::user) {
+      return place->report.error();
     }
-    for (const std::string& line : *report ? (*report)->set_aside : std::vector<std::string>()) {
+    for (const std::string& line :
+         place->report ? place->report->set_aside : std::vector<std::string>()) {
       log_warning(fmt::format("checkpoint_set_aside {}", line));
     }
   }
+  const Result<checkpoint::SearchReport>& project = places[0]->report;
+  const Result<checkpoint::SearchReport>& local = places[1]->report;
   const checkpoint::FoundCheckpoint* published =
       project && project->newest ? &*project->newest : nullptr;
   const checkpoint::FoundCheckpoint* own = local && local->newest ? &*local->newest : nullptr;
+  const std::int64_t published_step = published != nullptr ? published->candidate.step : -1;
+  const std::int64_t own_step = own != nullptr ? own->candidate.step : -1;
+  for (const auto& place : places) {
+    if (!place->report && place->newest_left > std::max(published_step, own_step)) {
+      return place->report.error();
+    }
+  }
+  verified_ = published != nullptr ? std::optional(published_step) : std::nullopt;
   if (published == nullptr && own == nullptr) {
     if (project && local) {
       settle_local(std::nullopt);
@@ -120,16 +145,20 @@ Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
            : local ? project.error()
                    : failure(fmt::format("{}; {}", project.error().message, local.error().message));
   }
-  for (const auto* report : {&project, &local}) {
-    if (!*report) {
-      log_warning(fmt::format("checkpoints_damaged {}", report->error().message));
+  for (const auto& place : places) {
+    if (!place->report) {
+      log_warning(fmt::format(
+          "{} {}", place->newest_left >= 0 ? "checkpoint_not_read" : "checkpoints_damaged",
+          place->report.error().message));
     }
   }
-  const std::int64_t published_step = published != nullptr ? published->candidate.step : -1;
-  if (own != nullptr && own->candidate.step > published_step) {
+  if (published != nullptr) {
+    retire_old();  // first, so that there is room for what follows
+  }
+  if (own_step > published_step) {
     publish_leftover(*own);
-  } else if (own != nullptr && (own->candidate.step < published_step ||
-                                own->manifest_digest != published->manifest_digest)) {
+  } else if (own != nullptr &&
+             (own_step < published_step || own->manifest_digest != published->manifest_digest)) {
     own = nullptr;
   }
   settle_local(own != nullptr ? std::optional(own->candidate.step) : std::nullopt);
@@ -144,13 +173,18 @@ void CheckpointHome::publish_leftover(const checkpoint::FoundCheckpoint& found) 
   const StopOnSignal signals;  // who waits for the end of the run waits for no copy
   storage::RsyncOptions rsync = options_.surroundings.rsync;
   rsync.stop = signals.token();
-  const Status published = [&]() -> Status {
+  const auto publish = [&]() -> Status {
     TRAIN_RETURN_IF_ERROR(
         checkpoint::publish_local(options_.places, tag_, found.candidate, found.manifest, rsync));
     TRAIN_RETURN_IF_ERROR(
         index_->index.commit(checkpoint::entry_of(found.manifest, found.manifest_digest)));
+    verified_ = step;
     return event("published", fmt::format("step={} left by an earlier start", step));
-  }();
+  };
+  Status published = publish();
+  if (!published && storage::says_disk_full(published.error().message) && make_room(step) > 0) {
+    published = publish();
+  }
   if (published) {
     log_info(
         fmt::format("checkpoint_published step={} from {}", step, found.candidate.path.string()));
@@ -248,7 +282,10 @@ Result<WrittenCheckpoint> CheckpointHome::publish(std::int64_t step,
   }
   checkpoint::ManifestDraft made = std::move(drafts_.extract(step).mapped());
   auto incoming = checkpoint::IncomingCheckpoint::of_ranks(options_.places.project, tag_, step);
-  const auto outcome = incoming.publish(std::move(made));
+  auto outcome = incoming.publish(made);
+  if (!outcome && storage::says_disk_full(outcome.error().message) && make_room(step) > 0) {
+    outcome = incoming.publish(std::move(made));
+  }
   if (!outcome) {
     return outcome.error();
   }
@@ -262,20 +299,47 @@ Status CheckpointHome::record(std::int64_t step) {
   const auto entry = published_.extract(step);
   TRAIN_CHECK(!entry.empty(), "step {} was not published here", step);
   TRAIN_RETURN_IF_ERROR(index_->index.commit(entry.mapped()));
+  verified_ = step;
   log_unless(event("saved", fmt::format("step={}", step)), "index_incomplete");
   retire_old();
   return {};
 }
 
-void CheckpointHome::retire_old() {
-  const auto old = checkpoint::to_retire(index_->index.committed(), options_.keep);
-  for (const std::int64_t step : old) {
-    const Status retired = [&]() -> Status {
-      TRAIN_RETURN_IF_ERROR(checkpoint::retire(options_.places.project, step));
-      return index_->index.retire(step);
-    }();
-    log_unless(retired, fmt::format("checkpoint_not_retired step={}", step));
+std::int64_t CheckpointHome::retire(std::span<const std::int64_t> steps) {
+  std::int64_t gone = 0;
+  for (const std::int64_t step : steps) {
+    const Status removed = checkpoint::retire(options_.places.project, step);
+    gone += removed.ok() ? 1 : 0;
+    log_unless(removed.ok() ? index_->index.retire(step) : removed,
+               fmt::format("checkpoint_not_retired step={}", step));
   }
+  return gone;
+}
+
+void CheckpointHome::retire_old() {
+  retire(checkpoint::to_retire(index_->index.committed(), options_.keep));
+}
+
+std::int64_t CheckpointHome::make_room(std::int64_t step) {
+  if (!verified_) {
+    return 0;
+  }
+  std::vector<checkpoint::IndexEntry> entries = index_->index.committed();
+  std::erase_if(entries,
+                [step](const checkpoint::IndexEntry& entry) { return entry.step >= step; });
+  checkpoint::IndexEntry saved;  // as if it had been
+  saved.step = step;
+  entries.push_back(saved);
+  std::vector<std::int64_t> old = checkpoint::to_retire(entries, options_.keep);
+  std::erase_if(old, [this](std::int64_t retired) { return retired >= *verified_; });
+  const std::int64_t gone = retire(old);
+  if (gone > 0) {
+    log_warning(
+        fmt::format("disk_full step={} retired {} old checkpoints to save this one", step, gone));
+    log_unless(event("made_room", fmt::format("step={} retired={}", step, gone)),
+               "index_incomplete");
+  }
+  return gone;
 }
 
 Status CheckpointHome::discard(std::int64_t step, bool local) {
@@ -310,6 +374,7 @@ IndexWork CheckpointHome::index_work() {
   work.publish = [this](std::int64_t step, const auto& shards) { return publish(step, shards); };
   work.record = [this](std::int64_t step) { return record(step); };
   work.discard = [this](std::int64_t step, bool local) { return discard(step, local); };
+  work.make_room = [this](std::int64_t step) { return make_room(step); };
   work.journal = [this](std::span<const checkpoint::StepRecord> steps) { return journal(steps); };
   work.evaluated = [this](std::int64_t step, double loss) {
     return index_->index.evaluated(step, loss);

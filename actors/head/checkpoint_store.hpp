@@ -60,8 +60,11 @@ class CheckpointHome {
 
   /// Where to go on: the newest whole checkpoint, if there is one; its directory is in the local
   /// place if that has it, too. A newer one that is only there is published first. Damaged ones
-  /// are set aside and logged, leftovers of killed runs removed, in both places.
-  /// Errors: there were checkpoints and none is whole (failure; says what each place has).
+  /// are set aside and logged, leftovers of killed runs removed, in both places. What the rule lets
+  /// go of is retired.
+  /// Errors (failure): there were checkpoints and none is whole (says what each place has); one
+  /// that is newer than the newest whole one cannot be read: going on would lose its steps in
+  /// silence.
   Result<std::optional<checkpoint::Candidate>> find_start();
 
   /// As a new start would: drops what is known of saves under way, and compares the index with what
@@ -75,11 +78,16 @@ class CheckpointHome {
   Status note(std::int64_t step, checkpoint::CheckpointState state);
   /// The text of the manifest, which publish() will use as well.
   Result<std::string> seal(std::int64_t step, const std::vector<ShardWritten>& shards);
-  /// Makes a checkpoint of the shards in incoming_path(project, tag(), step).
+  /// Makes a checkpoint of the shards in incoming_path(project, tag(), step). On a full disk it
+  /// makes room, and tries once more.
   Result<WrittenCheckpoint> publish(std::int64_t step, const std::vector<ShardWritten>& shards);
   /// Records what was published, then retires by the rule. That one could not be retired is logged.
   Status record(std::int64_t step);
   Status discard(std::int64_t step, bool local);
+  /// The save of `step` has met a full disk. Retires what the rule would let go of if the save had
+  /// succeeded, but for the newest checkpoint that is known to be whole, and all if none is.
+  /// Returns how many went; what could not be retired is logged.
+  std::int64_t make_room(std::int64_t step);
   Status journal(std::span<const checkpoint::StepRecord> steps);
 
   /// Adds to the events of the run.
@@ -93,11 +101,17 @@ class CheckpointHome {
   Status open_index();
   Result<checkpoint::ManifestDraft> draft(std::int64_t step,
                                           const std::vector<ShardWritten>& shards);
-  Result<checkpoint::SearchReport> search_project();
-  Result<checkpoint::SearchReport> search_local();
+  /// What the search of a place came to, and the newest step that it left there.
+  struct Search {
+    Result<checkpoint::SearchReport> report;
+    std::int64_t newest_left = -1;
+  };
+  Result<Search> search_project();
+  Result<Search> search_local();
   void publish_leftover(const checkpoint::FoundCheckpoint& found);
   void settle_local(std::optional<std::int64_t> kept);
   void compare_kernels(const checkpoint::FoundCheckpoint& start);
+  std::int64_t retire(std::span<const std::int64_t> steps);
   void retire_old();
   void log_unless(const Status& status, std::string_view what);
 
@@ -105,6 +119,7 @@ class CheckpointHome {
   std::optional<checkpoint::OpenedIndex> index_;
   std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not published yet.
   std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not recorded yet.
+  std::optional<std::int64_t> verified_;  ///< In the project's place: newest known to be whole.
   std::string tag_;
 };
 

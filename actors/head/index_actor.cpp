@@ -13,6 +13,7 @@
 #include "actors/supervision.hpp"
 #include "actors/train/step_event.hpp"
 #include "base/log.hpp"
+#include "storage/files/disk_full.hpp"
 
 namespace train::actors {
 namespace {
@@ -23,15 +24,19 @@ using checkpoint::CheckpointState;
 constexpr std::size_t kMostSteps = 100'000;
 constexpr std::size_t kMostRemarks = 10'000;
 
-enum class Phase : std::uint8_t { writing, sealing, sending, publishing, settling, discarding };
+enum class Phase { writing, sealing, sending, making_room, publishing, settling, discarding };
 
 /// The save under way.
 struct Save {
   std::int64_t step = 0;
   Phase phase = Phase::writing;
-  std::size_t answers = 0;  // of ranks, in this phase
+  std::size_t awaited = 0;  // ranks that are to answer in this phase
+  std::size_t answers = 0;  // theirs
   std::vector<ShardWritten> shards;
   std::optional<CheckpointFailed> failed;  // the first
+  std::size_t failures = 0;                // of ranks, in this phase
+  std::vector<std::int32_t> full;          // of those the ranks whose disk was full
+  std::optional<Phase> room_for;           // the phase that room was made for, once
   bool local = false;                      // whole in the local place
   bool awaits_step = false;                // all shards are written, the step is not heard of yet
 };
@@ -71,7 +76,11 @@ struct Index {
   void answered(Save& save) const;
   void advance(Save& save) const;
   void written(Save& save) const;
-  void order(Save& save, ShardTask task, std::string manifest = {}) const;
+  void order(Save& save, ShardTask task, const std::string& manifest = {}) const;
+  void order_again(Save& save, ShardTask task) const;
+  [[nodiscard]] bool room_may_help(const Save& save) const;
+  void make_room(Save& save) const;
+  void room_made(Save& save, std::int64_t retired) const;
   void seal(Save& save, Steps steps) const;
   void publish(Save& save, Steps steps) const;
   void work_done(const SaveWorkDone& done) const;
@@ -112,14 +121,16 @@ void Index::begin(std::int64_t step) const {
     on_disk("discard checkpoint", current->step,
             [work = work, dropped = current->step] { return work->discard(dropped, false); });
   }
-  current = Save{.step = step, .shards = {}, .failed = {}};
+  current.emplace();
+  current->step = step;
+  current->awaited = self->state.peers.ranks.size();
   write_journal(1);
   on_disk("note checkpoint", step,
           [work = work, step] { return work->note(step, CheckpointState::writing); });
 }
 
 void Index::answered(Save& save) const {
-  if (++save.answers == self->state.peers.ranks.size()) {
+  if (++save.answers == save.awaited) {
     save.answers = 0;
     advance(save);
   }
@@ -127,6 +138,9 @@ void Index::answered(Save& save) const {
 
 /// All ranks have answered.
 void Index::advance(Save& save) const {
+  if (room_may_help(save)) {
+    return make_room(save);
+  }
   switch (save.phase) {
     case Phase::writing:
       return save.failed ? give_up(save) : written(save);
@@ -147,9 +161,40 @@ void Index::advance(Save& save) const {
     case Phase::settling:
     case Phase::discarding:
       return finish();
+    case Phase::making_room:
     case Phase::publishing:
       TRAIN_CHECK(false, "ranks have no part in publishing");
   }
+}
+
+/// Of two places only the project's has old checkpoints.
+bool Index::room_may_help(const Save& save) const {
+  const bool on_projects_disk = save.phase == (two_places() ? Phase::sending : Phase::writing);
+  return save.failed && on_projects_disk && !save.room_for && save.full.size() == save.failures;
+}
+
+void Index::make_room(Save& save) const {
+  save.room_for = std::exchange(save.phase, Phase::making_room);
+  disk->mark({.what = "make room", .step = save.step - 1, .unit = -1, .lane = -1});
+  disk->enqueue([me = me(), work = work, step = save.step] {
+    SaveWorkDone done{.step = step, .failure = {}, .manifest = {}, .written = {}};
+    log_refusal("make room", step, attempt([&]() -> Status {
+                  done.retired = work->make_room(step);
+                  return {};
+                }));
+    caf::anon_send(me, done);
+  });
+}
+
+/// The ranks whose disk was full do their part again, if that can have changed anything.
+void Index::room_made(Save& save, std::int64_t retired) const {
+  save.phase = *save.room_for;
+  if (retired == 0) {
+    return give_up(save);
+  }
+  save.failed.reset();
+  save.failures = 0;
+  order_again(save, save.phase == Phase::writing ? ShardTask::write : ShardTask::send);
 }
 
 /// Whole shards of all ranks. Its steps are journalled before a checkpoint can be gone on from: the
@@ -163,9 +208,20 @@ void Index::written(Save& save) const {
   two_places() ? seal(save, std::move(steps)) : publish(save, std::move(steps));
 }
 
-void Index::order(Save& save, ShardTask task, std::string manifest) const {
+void Index::order(Save& save, ShardTask task, const std::string& manifest) const {
+  save.awaited = self->state.peers.ranks.size();
   for (const RankActor& rank : self->state.peers.ranks) {
     self->send(rank, ShardOrder{save.step, task, manifest});
+  }
+}
+
+/// To the ranks whose disk was full.
+void Index::order_again(Save& save, ShardTask task) const {
+  const std::vector<std::int32_t> ranks = std::exchange(save.full, {});
+  save.awaited = ranks.size();
+  for (const std::int32_t rank : ranks) {
+    self->send(self->state.peers.ranks.at(static_cast<std::size_t>(rank)),
+               ShardOrder{save.step, task, {}});
   }
 }
 
@@ -230,8 +286,13 @@ void Index::publish(Save& save, Steps steps) const {
 
 void Index::work_done(const SaveWorkDone& done) const {
   Save& current = save(done.step);
+  if (current.phase == Phase::making_room) {
+    return room_made(current, done.retired);
+  }
   if (current.phase == Phase::discarding) {
-    return two_places() ? order(current, ShardTask::discard) : finish();
+    return two_places()           ? order(current, ShardTask::discard)
+           : current.full.empty() ? finish()
+                                  : order_again(current, ShardTask::discard);
   }
   if (!done.failure.empty()) {
     current.failed = CheckpointFailed{done.step, -1, done.failure};
@@ -323,8 +384,14 @@ void hear_failure(const Index& index, const CheckpointFailed& message) {
   if (save.phase == Phase::settling || save.phase == Phase::discarding) {
     log_warning(fmt::format("local_checkpoint_left step={} rank={} {}", message.step, message.rank,
                             message.text));
-  } else if (!save.failed) {
-    save.failed = message;
+  } else {
+    ++save.failures;
+    if (storage::says_disk_full(message.text)) {
+      save.full.push_back(message.rank);
+    }
+    if (!save.failed) {
+      save.failed = message;
+    }
   }
   index.answered(save);
 }

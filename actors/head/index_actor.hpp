@@ -44,6 +44,9 @@ struct IndexWork {
   /// Removes from the project's place what there is of a checkpoint that was given up. `local`: a
   /// whole copy stays in the local place.
   std::function<Status(std::int64_t step, bool local)> discard;
+  /// A rank's disk was full in the save of `step`: retires what the rule would let go of after it;
+  /// returns how many went.
+  std::function<std::int64_t(std::int64_t step)> make_room;
   std::function<Status(std::span<const checkpoint::StepRecord>)> journal;
   std::function<Status(std::int64_t step, double validation_loss)> evaluated;
   std::function<Status(std::string_view kind, std::string_view text)> event;
@@ -61,9 +64,12 @@ struct IndexWork {
 ///   sending --ShardOrder send, ShardDone of every rank--> publishing
 ///   publishing --renamed into place, recorded, old ones retired--> CheckpointWritten to the
 ///     conductor; two places: settling (ShardOrder settle, ShardDone of every rank) --> over
+///   writing (one place), sending --CheckpointFailed of ranks (once all have answered), each for a
+///     full disk, the first time in this save--> making room: old checkpoints are retired as the
+///     rule would after this save; if any went, those ranks do it again (ShardOrder write, send)
 ///   any --CheckpointFailed of a rank (once all have answered), or of the own work--> the first
-///     failure to the conductor; what there is of it is removed (two places: ShardOrder discard);
-///     a whole local copy stays --> over
+///     failure to the conductor; what there is of it is removed (two places: ShardOrder discard;
+///     one: to the ranks that wait to write again); a whole local copy stays --> over
 ///   over: SaveFinished to the conductor.
 /// If only the record fails, the checkpoint stands (it is adopted at the next start), and the
 /// conductor gets CheckpointFailed.

@@ -22,17 +22,19 @@ struct ShardWritten {
   std::int64_t elapsed_ns = 0;
 };
 
-/// What the ranks are to do with a save's shards when there are two places.
+/// What the ranks are to do with a save's shards; the first four when there are two places.
 enum class ShardTask : std::uint8_t {
   seal,     ///< The local copy is complete: add the manifest and give it its name.
   send,     ///< Copy the rank's shard to the project's place, and verify it there.
   settle,   ///< Published: the local place keeps this one and no older one.
-  discard,  ///< Given up: remove what has no name yet in the local place.
+  discard,  ///< Given up: remove what has no name yet in the local place. Also tells a rank whose
+            ///< disk was full that it need not keep its copy of the state any longer.
+  write,    ///< The rank's disk was full, and there is room now: write the shard again.
 };
 
-/// Index -> every rank -> snapshot: With two storage locations, what the ranks do next with their
-/// shards. It is sent when all ranks have done the task before, and answered by ShardDone or
-/// CheckpointFailed.
+/// Index -> every rank -> snapshot: What the ranks do next with their shards: with two storage
+/// locations when all ranks have done the task before, and after a full disk when there is room. It
+/// is answered by ShardDone (write: ShardWritten), or by CheckpointFailed.
 struct ShardOrder {
   std::int64_t step = 0;
   ShardTask task = ShardTask::seal;
@@ -52,6 +54,7 @@ struct SaveWorkDone {
   std::string failure;                       ///< Empty: all is well.
   std::string manifest;                      ///< Of the work before sealing.
   std::optional<CheckpointWritten> written;  ///< Of the publication.
+  std::int64_t retired = 0;                  ///< Of making room: checkpoints that went.
 };
 
 /// Disk stream -> index: The steps, evaluations and events that were handed over are in the

@@ -15,6 +15,7 @@
 #include "actors/supervision.hpp"
 #include "actors/train/staging.hpp"
 #include "engine/rank/weights_digest.hpp"
+#include "storage/files/disk_full.hpp"
 
 namespace train::actors {
 namespace {
@@ -41,6 +42,7 @@ struct SnapshotState {
   std::array<Buffer, kStagingBuffers> buffers;
   std::optional<std::int64_t> granted;  // the step to be written
   int orders = 0;                       // under way
+  std::optional<std::int64_t> kept;     // the step that a full disk kept from being written
   std::uint64_t copies = 0;             // made so far
   bool draining = false;
   std::optional<WaitBoard::Credits> staging;
@@ -60,6 +62,8 @@ struct Snapshot {
   void write_granted() const;
   void write(Buffer& buffer) const;
   void write_done() const;
+  void write_failed(const CheckpointFailed& message) const;
+  void write_again(std::int64_t step) const;
   void follow(const ShardOrder& order) const;
   void order_done() const;
   [[nodiscard]] bool idle() const;
@@ -180,7 +184,33 @@ void Snapshot::write_done() const {
   tell_if_drained();
 }
 
+/// A full disk may have room soon: the copy stays until the index has decided.
+void Snapshot::write_failed(const CheckpointFailed& message) const {
+  if (storage::says_disk_full(message.text)) {
+    state().kept = message.step;
+  } else {
+    write_done();
+  }
+}
+
+void Snapshot::write_again(std::int64_t step) const {
+  TRAIN_CHECK(state().kept == step, "there is no copy of step {} to be written again", step);
+  state().kept.reset();
+  for (Buffer& buffer : state().buffers) {
+    if (buffer.writing) {
+      write(buffer);
+    }
+  }
+}
+
 void Snapshot::follow(const ShardOrder& order) const {
+  if (order.task == ShardTask::write) {
+    return write_again(order.step);
+  }
+  if (order.task == ShardTask::discard && state().kept == order.step) {
+    state().kept.reset();
+    write_done();
+  }
   ++state().orders;
   static constexpr std::array<const char*, 4> kMarks = {
       "seal local checkpoint", "send checkpoint", "retire local checkpoints", "discard checkpoint"};
@@ -203,6 +233,8 @@ void Snapshot::follow(const ShardOrder& order) const {
           return todo.settle(order.step);
         case ShardTask::discard:
           return todo.discard(order.step);
+        case ShardTask::write:
+          break;
       }
       return Status(failure("an unknown order"));
     });
@@ -299,7 +331,7 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
         if (snapshot.state().orders > 0) {  // while it follows orders it writes nothing
           snapshot.order_done();
         } else {
-          snapshot.write_done();
+          snapshot.write_failed(message);
         }
       },
       [snapshot](const ReleaseStaging& message) { snapshot.release_if_idle_since(message); },

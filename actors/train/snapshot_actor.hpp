@@ -39,6 +39,9 @@ struct ShardWork {
 ///   StateCopied and granted (write_now, or WriteSnapshot) -> written on the disk stream; the
 ///     buffer is free as soon as the bytes are durable. Between saves the system may take staging
 ///     memory when it needs it, and gets all of it if none follows within a minute.
+///   A copy that a full disk kept from being written stays in its buffer until the index orders it
+///   to
+///     be written again (ShardTask::write), or gives it up (discard).
 ///   A poisoned state (loss or norm not finite) is dropped, never written; it replaces nothing.
 ///   ShardOrder -> its task on the disk stream, then ShardDone to the index.
 ///   ShardWritten, ShardDone and CheckpointFailed come back from the disk stream and go to the

@@ -24,7 +24,8 @@ struct Fixture {
                             test::Recorder(world.system())};
   test::Recorder conductor{world.system()};
   IndexActor index;
-  std::size_t orders = 0;        // followed
+  std::size_t orders = 0;  // followed
+  std::size_t orders_alone[3] = {0, 0, 0};
   std::int64_t newest_step = 0;  // that the index has heard of
 
   explicit Fixture(bool two_places = false) {
@@ -83,6 +84,21 @@ struct Fixture {
     }
     ++orders;
   }
+  /// The rank follows an order that the other two have not been given.
+  void follow_alone(std::int32_t number) {
+    const auto all = rank[number].all<ShardOrder>();
+    REQUIRE(all.size() == ++orders_alone[number]);
+    for (const std::int32_t other : {0, 1, 2}) {
+      REQUIRE(rank[other].count<ShardOrder>() == orders_alone[other]);
+    }
+    const ShardOrder& order = all.back();
+    if (order.task == ShardTask::write) {
+      write(number, order.step);
+    } else {
+      REQUIRE(order.task == ShardTask::discard);
+      tell(ShardDone{order.step, number, order.task});
+    }
+  }
   /// A whole save, of whatever end.
   void save(std::int64_t step) {
     grant(step);
@@ -140,6 +156,8 @@ TEST_CASE("index: one rank that failed gives the checkpoint up for all", "[actor
     f.write(number, 4);
   }
   f.run();
+  f.follow_alone(failing);
+  CHECK(f.disk.rooms == Steps{4});  // there was none to be made
   CHECK(f.disk.written.empty());
   CHECK(f.disk.recorded.empty());
   CHECK(f.disk.discarded == Steps{4});
@@ -152,6 +170,105 @@ TEST_CASE("index: one rank that failed gives the checkpoint up for all", "[actor
   CHECK(f.disk.events.front().second == "step=4 disk full");
   f.save(5);
   CHECK(f.disk.recorded == Steps{5});
+}
+
+TEST_CASE("index: a full disk: room is made, and the rank that had none writes again",
+          "[actors][P3]") {
+  const std::int32_t full = GENERATE(0, 1, 2);
+  Fixture f;
+  f.disk.fail_rank = full;
+  f.disk.fail_write.insert(4);
+  f.disk.old_checkpoints = 1;
+  f.grant(4);
+  for (const std::int32_t number : {0, 1, 2}) {
+    f.write(number, 4);
+  }
+  CHECK(f.disk.rooms.empty());  // not in the actor: on the disk stream
+  f.run();
+  CHECK(f.disk.rooms == Steps{4});
+  CHECK(f.conductor.size() == 0);
+  CHECK(f.disk.written.empty());
+  f.follow_alone(full);
+  f.run();
+  CHECK(f.disk.written == std::map<std::int64_t, std::uint64_t>{{4, 7}});
+  CHECK(f.disk.recorded == Steps{4});
+  CHECK(f.disk.discarded.empty());
+  CHECK(f.conductor.count<CheckpointFailed>() == 0);
+  CHECK(f.finished() == Steps{4});
+}
+
+TEST_CASE("index: a full disk: a save is tried again once", "[actors][P3]") {
+  Fixture f;
+  f.disk.fail_rank = 1;
+  f.disk.fail_write.insert(4);
+  f.disk.old_checkpoints = 5;
+  f.disk.room_helps = false;
+  f.grant(4);
+  for (const std::int32_t number : {0, 1, 2}) {
+    f.write(number, 4);
+  }
+  f.run();
+  REQUIRE(f.rank[1].all<ShardOrder>().back().task == ShardTask::write);
+  f.follow_alone(1);
+  f.run();
+  REQUIRE(f.rank[1].all<ShardOrder>().back().task == ShardTask::discard);
+  CHECK(f.finished().empty());  // not before the rank has its buffer back
+  f.follow_alone(1);
+  CHECK(f.finished() == Steps{4});
+  CHECK(f.disk.rooms == Steps{4});
+  CHECK(f.disk.discarded == Steps{4});
+  REQUIRE(f.conductor.count<CheckpointFailed>() == 1);
+  CHECK(f.conductor.all<CheckpointFailed>().front().text == "disk full");
+  f.save(5);
+  CHECK(f.disk.recorded == Steps{5});
+}
+
+TEST_CASE("index: no room is made if a shard failed for another reason as well", "[actors][P3]") {
+  Fixture f;
+  f.disk.old_checkpoints = 1;
+  f.grant(4);
+  f.tell(CheckpointFailed{4, 2, "disk full"});
+  f.write(0, 4);
+  f.tell(CheckpointFailed{4, 1, "Input/output error"});
+  f.run();
+  f.follow_alone(2);
+  CHECK(f.disk.rooms.empty());
+  CHECK(f.finished() == Steps{4});
+}
+
+TEST_CASE("index: two places: room is made in the project's, not for a full local disk",
+          "[actors][P3]") {
+  const bool local = GENERATE(false, true);
+  Fixture f(true);
+  f.disk.fail_rank = 1;
+  f.disk.old_checkpoints = 1;
+  f.disk.send_failure = "exit code 11: No space left on device; disk full: free space there";
+  (local ? f.disk.fail_write : f.disk.fail_send).insert(4);
+  f.grant(4);
+  for (const std::int32_t number : {0, 1, 2}) {
+    f.write(number, 4);
+  }
+  f.run();
+  if (local) {
+    CHECK(f.disk.rooms.empty());
+    f.follow();  // the order to discard
+    CHECK(f.conductor.count<CheckpointFailed>() == 1);
+    CHECK(f.finished() == Steps{4});
+    return;
+  }
+  f.follow();  // seal
+  f.run();
+  f.follow();  // send
+  f.run();
+  CHECK(f.disk.rooms == Steps{4});
+  REQUIRE(f.rank[1].count<ShardOrder>() == 3);
+  CHECK(f.rank[0].count<ShardOrder>() == 2);
+  CHECK(f.rank[1].all<ShardOrder>().back().task == ShardTask::send);
+  REQUIRE(f.disk.shard_work(1).send(4));
+  f.tell(ShardDone{4, 1, ShardTask::send});
+  f.run();
+  CHECK(f.disk.recorded == Steps{4});
+  CHECK(f.conductor.count<CheckpointFailed>() == 0);
 }
 
 TEST_CASE("index: the first failure is the one that is reported", "[actors]") {

@@ -34,6 +34,7 @@ struct Fixture {
       run.world().keep(spawn_snapshot(run.world().system(), run.context(), disk.shard_work(0)));
   SaveSchedule saves;
   std::size_t saves_over = 0;
+  std::size_t orders = 0;
 
   Fixture() {
     tell(ConnectSnapshot{rank.as<RankActor>(), conductor.as<ConductorActor>(), index});
@@ -66,10 +67,16 @@ struct Fixture {
     tell(CopyState{step, order.replaces, order.write_now});
     go_on();
   }
-  /// Hears of saves that are over.
+  /// Passes on what the index orders, and hears of saves that are over.
   void go_on() {
-    while (saves_over < conductor.count<SaveFinished>()) {
-      grant(saves.over(conductor.all<SaveFinished>()[saves_over++].step));
+    for (;;) {
+      if (orders < rank.count<ShardOrder>()) {
+        tell(rank.all<ShardOrder>()[orders++]);
+      } else if (saves_over < conductor.count<SaveFinished>()) {
+        grant(saves.over(conductor.all<SaveFinished>()[saves_over++].step));
+      } else {
+        return;
+      }
     }
   }
   void finish() {
@@ -161,6 +168,26 @@ TEST_CASE("a failed save is reported, and the next one is made", "[actors]") {
   f.take(2);
   f.take(3);
   CHECK(f.written() == Steps{2, 3});  // the buffer of the failed one is free again
+}
+
+TEST_CASE("a full disk: the copy stays until there is room, and is written then",
+          "[actors][EX-4][P3]") {
+  Fixture f;
+  f.disk.fail_write.insert(1);
+  f.disk.old_checkpoints = 1;
+  f.take(1);
+  const std::uint64_t digest = f.run.runtime().engine->digest();
+  f.run.disk().held = false;
+  f.run.run();
+  REQUIRE(f.rank.count<ShardOrder>() == 1);  // to be passed on
+  f.tell(DrainSnapshots{});
+  CHECK(f.rank.count<SnapshotsDrained>() == 0);
+  f.take(2);  // waits in the other buffer
+  CHECK(f.written() == Steps{1, 2});
+  CHECK(f.disk.written.at(1) == digest);
+  CHECK(f.disk.rooms == Steps{1});
+  CHECK(f.conductor.count<CheckpointFailed>() == 0);
+  CHECK(f.rank.count<SnapshotsDrained>() == 1);
 }
 
 TEST_CASE("what a writer throws is a failed save, too", "[actors]") {

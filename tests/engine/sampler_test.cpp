@@ -61,6 +61,14 @@ TEST_CASE("sampler: top_k and top_p keep the likeliest tokens", "[engine][sample
   CHECK(top_p[2] > 0.05);
 }
 
+TEST_CASE("sampler: a set that has top_p exactly is enough", "[engine][sampler]") {
+  const auto share = frequencies({1.0F, 1.0F, 1.0F, 1.0F}, {.temperature = 1.0, .top_p = 0.5}, 400);
+  CHECK(share[0] > 0.0);
+  CHECK(share[1] > 0.0);
+  CHECK(share[2] == 0.0);
+  CHECK(share[3] == 0.0);
+}
+
 TEST_CASE("sampler: is a pure function of seed and position", "[engine][sampler]") {
   const std::vector<float> flat(64, 0.0F);
   std::set<std::int32_t> by_position;

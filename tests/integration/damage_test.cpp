@@ -1,6 +1,7 @@
 // What the world does to a run: damaged files, a full disk, numbers that blow up. P3: a checkpoint
 // is whole or absent.
 
+#include "tests/integration/rank_runs.hpp"
 #include "tests/integration/run_site.hpp"
 #include "tests/support/full_disk.hpp"
 
@@ -92,6 +93,35 @@ TEST_CASE("damage: a lost or damaged index is made anew", "[integration][.full][
   CHECK(results_of(site.run()) == whole);
 }
 
+TEST_CASE("damage: a checkpoint that cannot be read stops the start, and is gone on from later",
+          "[integration][damage][P3]") {
+  const RunSite site;
+  site.train();
+  const auto before = tree_of(site.run() / "checkpoints");
+  const auto on_bad_disk = [&](const Words& words) {
+    Process process(joined({"/usr/bin/env", "ACTORTRAIN_TEST_READ=5:step-00000020/shard",
+                            ACTORTRAIN_BINARY_DIR "/actortrain_faulty"},
+                           words),
+                    site.path());
+    return process.wait();
+  };
+  const Ended ended = on_bad_disk(RunSite::run_words({}));
+  INFO(ended.err);
+  CHECK(ended.exit_code == 1);
+  CHECK(lines_of(ended.err).size() == 1);
+  CHECK(has(ended.err, "step-00000020 cannot be read"));
+  CHECK(has(ended.err, "shard-00000-of-00001.safetensors: Input/output error"));
+  const Ended verified = on_bad_disk({"checkpoints", "verify", site.run().string()});
+  CHECK(verified.exit_code == 1);
+  CHECK(has(verified.out, "step-00000010  whole"));
+  CHECK(has(verified.out, "step-00000020  cannot be read"));
+  const Ended audited = on_bad_disk({"verify", site.run().string()});
+  CHECK(audited.exit_code == 1);
+  CHECK(has(audited.out, "problem: step-00000020: cannot be read"));
+  CHECK(tree_of(site.run() / "checkpoints") == before);
+  CHECK(has(site.train().err, "resumed step=20 "));
+}
+
 TEST_CASE("damage: a damaged stored configuration is one line", "[integration][damage]") {
   const RunSite site;
   site.train({"run.steps=4", "schedule.warmup_steps=0"});
@@ -131,6 +161,43 @@ TEST_CASE("damage: a full disk costs no checkpoint, and space lets the run go on
   const Ended resumed = site.train(fewer);
   CHECK(has(resumed.err, "resumed step="));
   CHECK(results_of(disk.path() / "tiny") == results_of(site.run("whole")));
+}
+
+TEST_CASE("damage: a full disk has room again where the rule lets old checkpoints go",
+          "[integration][damage][P3]") {
+  const RunSite site;
+  const SmallDisk disk(site / "small", "40m");
+  if (!disk.mounted()) {
+    return;
+  }
+  const bool at_start = GENERATE(true, false);  // or when the save meets the full disk
+  const std::string ranks = GENERATE("1", "2");
+  INFO("at the start: " << at_start << ", ranks: " << ranks);
+  const Words keys = {"run.dir=small", "run.tensorboard=false", "checkpoint.interval_steps=5",
+                      "parallel.ranks=" + ranks};
+  for (const char* steps : {"run.steps=5", "run.steps=10", "run.steps=15"}) {
+    const bool first = std::string(steps) == "run.steps=5";
+    if (!first || at_start) {
+      site.train(joined(keys, {steps}));
+    }
+  }
+  const fs::path run = disk.path() / "tiny";
+  std::uintmax_t size = 0;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints/step-00000015")) {
+    size += entry.file_size();
+  }
+  const auto filler = disk.path() / "filler";
+  write_bytes(filler, std::string(fs::space(disk.path()).available - size / 2, 'x'));
+  const Ended ended =
+      site.start_run(joined(keys, {"run.steps=20", "checkpoint.keep_last=2"}))->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK_FALSE(has(ended.err, "checkpoint_failed"));
+  CHECK(has(ended.err, "disk_full step=20 retired 1") == !at_start);
+  CHECK(checkpoint_steps(run) == std::vector<std::int64_t>{15, 20});
+  fs::remove(filler);
+  CHECK(has(site.train(joined(keys, {"run.steps=20", "checkpoint.keep_last=2"})).err,
+            "resumed step=20 "));
 }
 
 TEST_CASE("damage: a full disk at the start is one line", "[integration][damage]") {

@@ -28,6 +28,7 @@ namespace train::test {
 ///       is done); what: a kind of call (name_of) or a point's name; n: the how many-th, from 1;
 ///       role: head (the process that was started), or a rank's number.
 ///   ACTORTRAIN_TEST_SIGNAL=<number>  that signal instead, after which the process goes on.
+///   ACTORTRAIN_TEST_READ=<errno>:<part>  every read of a file in whose path the part is fails so.
 ///   ACTORTRAIN_TEST_TRACE=<directory>  the file <role> gets a line per call: what, and its path.
 ///
 /// Only calls on checkpoints count, in either place, and points.
@@ -41,6 +42,11 @@ class KillPoints final : public storage::FileCallHook {
     const char* const kill = std::getenv("ACTORTRAIN_TEST_KILL");
     if (kill != nullptr) {
       parse(kill);
+    }
+    if (const char* const read = std::getenv("ACTORTRAIN_TEST_READ")) {
+      const std::string text(read);
+      read_error_ = std::atoi(read);
+      unread_ = text.substr(text.find(':') + 1);
     }
     const char* const signal = std::getenv("ACTORTRAIN_TEST_SIGNAL");
     signal_ = signal == nullptr ? SIGKILL : std::atoi(signal);
@@ -70,6 +76,11 @@ class KillPoints final : public storage::FileCallHook {
     if (due() && when_ != "before" && counts(call)) {
       die();
     }
+  }
+
+  int before_read(storage::FileRead& read) override {
+    const bool fails = read_error_ != 0 && read.path.find(unread_) != std::string_view::npos;
+    return fails ? read_error_ : 0;
   }
 
   /// "head", or the number of the rank whose process this is.
@@ -131,6 +142,8 @@ class KillPoints final : public storage::FileCallHook {
   std::string what_;
   int number_ = -1;
   int signal_ = SIGKILL;
+  int read_error_ = 0;
+  std::string unread_;
   std::mutex mutex_;
   std::map<std::string, int> seen_;
 };

@@ -35,9 +35,14 @@ struct MemoryCheckpoints {
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<std::pair<std::int64_t, checkpoint::CheckpointState>> notes;
 
+  Steps rooms;                       ///< Steps for which room was to be made.
+  std::int64_t old_checkpoints = 0;  ///< That making room may retire, one at a time.
+  bool room_helps = true;            ///< Then fail_write and fail_send forget the step.
+
   std::int32_t fail_rank = 0;  ///< Of which these fail, by step:
   std::set<std::int64_t> fail_write, fail_seal, fail_send;
   std::set<std::int64_t> throw_in_write;
+  std::string send_failure = "rsync: connection lost";
   std::set<std::int64_t> fail_manifest, fail_publish, throw_in_publish, fail_record;
 
   /// What the snapshot actor of `rank` works with.
@@ -89,6 +94,15 @@ struct MemoryCheckpoints {
         .publish = [this](auto step, const auto& shards) { return publish(step, shards); },
         .record = [this](std::int64_t step) { return record(step); },
         .discard = [this](std::int64_t step, bool) { return discard(step); },
+        .make_room =
+            [this](std::int64_t step) {
+              const std::lock_guard lock(*mutex_);
+              const bool helps = room_helps && old_checkpoints > 0;
+              fail_write.erase(helps ? step : -1);
+              fail_send.erase(helps ? step : -1);
+              rooms.push_back(step);
+              return std::int64_t{old_checkpoints > 0 ? old_checkpoints-- : 0};
+            },
         .journal =
             [this](std::span<const checkpoint::StepRecord> steps) {
               for (const checkpoint::StepRecord& one : steps) {
@@ -142,7 +156,7 @@ struct MemoryCheckpoints {
       return failure("sent before it was sealed");
     }
     if (rank == fail_rank && fail_send.contains(step)) {
-      return failure("rsync: connection lost");
+      return failure(send_failure);
     }
     sent[step].insert(rank);
     return {};

@@ -1,0 +1,194 @@
+// The head's view of a run's checkpoints on disks that cannot be read, and on disks that are full.
+
+#include "actors/head/checkpoint_store.hpp"
+
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <filesystem>
+
+#include "checkpoint/shard_record.hpp"
+#include "tests/checkpoint/checkpoint_fixture.hpp"
+#include "tests/support/failing_disk.hpp"
+
+namespace train::actors {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::checkpoint_name;
+using storage::FileCallKind;
+using test::SmallState;
+using Names = std::vector<std::string>;
+using Steps = std::vector<std::int64_t>;
+
+/// A run in a directory, with one place or two, whose only rank has a small state.
+struct Site {
+  test::TempDirectory directory{test::quick_directory()};
+  std::unique_ptr<CheckpointHome> home;
+
+  [[nodiscard]] fs::path project() const { return directory / "checkpoints"; }
+  [[nodiscard]] fs::path local() const { return directory / "local"; }
+
+  void open(const checkpoint::RetentionRule& keep, bool two_places = false) {
+    home.reset();  // one process has the index at a time
+    CheckpointHome::Options options{.places = {.project = project()},
+                                    .index = directory / "index",
+                                    .keep = keep,
+                                    .tokens_per_step = 1024,
+                                    .fields = test::fields_at(0)};
+    if (two_places) {
+      options.places.local = local();
+    }
+    options.surroundings.rsync.copy = [](const fs::path& from, const fs::path& to) {
+      fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+      return Status();
+    };
+    auto opened = CheckpointHome::open(options);
+    REQUIRE(opened);
+    home = std::move(opened).value();
+  }
+  [[nodiscard]] std::int64_t start() const {
+    const auto found = home->find_start();
+    INFO((found ? std::string() : found.error().message));
+    REQUIRE(found);
+    return *found ? (*found)->step : -1;
+  }
+  /// Writes the shard of `step`, as the rank does.
+  [[nodiscard]] std::vector<ShardWritten> write(std::int64_t step) const {
+    SmallState state(static_cast<float>(step));
+    const auto record = checkpoint::write_shard(
+        checkpoint::incoming_path(project(), home->tag(), step), state.views(), {});
+    REQUIRE(record);
+    return {{.step = step, .rank = 0, .record = checkpoint::shard_text(*record)}};
+  }
+  void save(std::int64_t step) const {
+    REQUIRE(home->publish(step, write(step)));
+    REQUIRE(home->record(step));
+  }
+  [[nodiscard]] Steps placed(const fs::path& place) const {
+    const auto found = checkpoint::list_checkpoints(place);
+    REQUIRE(found);
+    Steps steps;
+    for (const auto& candidate : *found) {
+      steps.insert(steps.begin(), candidate.step);
+    }
+    return steps;
+  }
+  [[nodiscard]] Steps placed() const { return placed(project()); }
+};
+
+TEST_CASE("checkpoint_store: no run goes on from before what it cannot read",
+          "[actors][checkpoint_store][CK-3][P3]") {
+  Site site;
+  site.open({});
+  for (const std::int64_t step : {10, 20}) {
+    site.save(step);
+  }
+  const int error_number = GENERATE(EIO, ESTALE, 0);
+  const bool two_places = GENERATE(false, true);
+  if (two_places) {  // an older one there is not taken in its place
+    test::write_at(site.local(), 10, SmallState(10));
+  }
+  site.open({}, two_places);
+  const Names names = test::names_in(site.project());
+  {
+    const test::FailingReads reads("checkpoints/step-00000020/shard", error_number, 1);
+    const auto found = site.home->find_start();
+    REQUIRE(reads.failed());
+    REQUIRE_FALSE(found);
+    CHECK(found.error().exit_code() == 1);
+    CHECK_THAT(found.error().message, Catch::Contains("step-00000020 cannot be read"));
+  }
+  CHECK(test::names_in(site.project()) == names);
+  CHECK(site.start() == 20);  // when it can be read again
+}
+
+TEST_CASE("checkpoint_store: what cannot be read in one place does not matter if the other has it",
+          "[actors][checkpoint_store][CK-9][P3]") {
+  Site site;
+  site.open({.keep_last = 1});
+  site.save(10);
+  site.save(20);
+  REQUIRE(site.placed() == Steps{20});
+  fs::create_directories(site.local());
+  fs::copy(site.project() / checkpoint_name(20), site.local() / checkpoint_name(20));
+  site.open({.keep_last = 1}, true);
+  const bool in_project = GENERATE(false, true);
+  const test::FailingReads reads(in_project ? "checkpoints/step-00000020/shard" : "local/step-",
+                                 EIO, 1);
+  const auto found = site.home->find_start();
+  REQUIRE(reads.failed());
+  REQUIRE(found);
+  CHECK((*found)->path == (in_project ? site.local() : site.project()) / checkpoint_name(20));
+  CHECK(site.placed() == Steps{20});
+  if (in_project) {  // nothing there is known to be whole, so nothing may go
+    CHECK(site.home->make_room(30) == 0);
+    CHECK(site.placed() == Steps{20});
+  }
+}
+
+TEST_CASE("checkpoint_store: what the rule lets go of goes at the start",
+          "[actors][checkpoint_store][CK-6]") {
+  Site site;
+  site.open({});
+  for (const std::int64_t step : {10, 20, 30}) {
+    site.save(step);
+  }
+  site.open({.keep_last = 2});
+  CHECK(site.placed() == Steps{10, 20, 30});
+  CHECK(site.start() == 30);
+  CHECK(site.placed() == Steps{20, 30});
+}
+
+TEST_CASE("checkpoint_store: room is made as the rule would after the save, never of the newest",
+          "[actors][checkpoint_store][CK-6][P3]") {
+  const std::int64_t keep_last = GENERATE(0, 1, 2, 3);
+  Site site;
+  site.open({});
+  site.save(10);
+  site.save(20);
+  site.open({.keep_last = keep_last});
+  CHECK(site.home->make_room(30) == 0);  // nothing is known to be whole yet
+  CHECK(site.start() == 20);
+  const bool before = keep_last == 1;  // 10 has gone at the start
+  const bool goes = keep_last == 2;
+  CHECK(site.home->make_room(30) == (goes ? 1 : 0));
+  CHECK(site.placed() == (before || goes ? Steps{20} : Steps{10, 20}));
+  CHECK(site.home->make_room(30) == 0);
+  site.save(30);
+  CHECK(site.placed().back() == 30);
+  site.open({});
+  CHECK(site.start() == 30);
+}
+
+TEST_CASE("checkpoint_store: a publication that meets a full disk makes room and is tried again",
+          "[actors][checkpoint_store][CK-6][P3]") {
+  const std::int64_t keep_last = GENERATE(1, 2);
+  Site site;
+  site.open({});
+  site.save(10);
+  site.save(20);
+  site.open({.keep_last = keep_last});
+  CHECK(site.start() == 20);
+  const auto shards = site.write(30);
+  {
+    const test::FailingDisk disk(
+        {.error_number = ENOSPC, .at = 0, .only = FileCallKind::open});  // of the manifest
+    const auto published = site.home->publish(30, shards);
+    CHECK(disk.failed() == 1);
+    REQUIRE(published.ok() == (keep_last == 2));
+    if (!published) {  // the newest verified one may not go for it
+      CHECK_THAT(published.error().message, Catch::Contains("disk full"));
+      CHECK(site.placed() == Steps{20});
+      return;
+    }
+  }
+  REQUIRE(site.home->record(30));
+  CHECK(site.placed() == Steps{20, 30});
+  site.open({.keep_last = keep_last});
+  CHECK(site.start() == 30);
+}
+
+}  // namespace
+}  // namespace train::actors
