@@ -39,6 +39,7 @@ inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation
   options.world_size = world_size;
   options.generation = generation;
   options.timeout = std::chrono::seconds(20);
+  options.exchange_limit = options.timeout;  // a test that would hang ends
   options.direct = direct_reads;
   return options;
 }
@@ -53,6 +54,7 @@ inline std::vector<ChannelTransports> connect_world(
       const auto store = make_file_store(directory.path());
       GlooOptions options = options_of(rank, world_size, generation);
       options.timeout = timeout;
+      options.exchange_limit = timeout;
       return make_gloo(*store, options);
     }));
   }
