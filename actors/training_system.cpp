@@ -108,6 +108,7 @@ HeadActors start_head(caf::actor_system& system, const HeadParts& parts) {
   observing.waits = parts.waits;
   observing.report = parts.report;
   observing.disk = parts.disk;
+  observing.conductor = head.conductor;
   head.observer = spawn_observer(system, observing, parts.report_stream);
   keep(head.all, head.conductor);
   keep(head.all, head.reporter);

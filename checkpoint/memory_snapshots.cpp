@@ -104,6 +104,7 @@ struct MemorySnapshots::Slot {
                std::atomic_ref(seal->sealed).load(std::memory_order_acquire)) -
            1;
   }
+  [[nodiscard]] bool whole() const { return digest_of_bytes(bytes) == seal->digest; }
   void open() const {
     std::atomic_ref(seal->sealed).store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);  // before the first byte changes
@@ -220,8 +221,7 @@ std::vector<std::int64_t> MemorySnapshots::steps_where(Good good) const {
 }
 
 std::vector<std::int64_t> MemorySnapshots::whole_steps() const {
-  return steps_where(
-      [](const Slot& found) { return digest_of_bytes(found.bytes) == found.seal->digest; });
+  return steps_where([](const Slot& found) { return found.whole(); });
 }
 
 std::vector<std::int64_t> MemorySnapshots::sealed_steps() const {
@@ -231,6 +231,26 @@ std::vector<std::int64_t> MemorySnapshots::sealed_steps() const {
 bool MemorySnapshots::has_sealed(std::int64_t step) const {
   const auto steps = sealed_steps();
   return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
+std::vector<MemorySnapshots::Damaged> MemorySnapshots::give_up_damaged() const {
+  std::vector<Damaged> damaged;
+  const auto end = layout_.first_rank + static_cast<std::int64_t>(layout_.shard_bytes.size());
+  for (std::int64_t rank = layout_.first_rank; rank < end; ++rank) {
+    for (int number = 0; number < kSlots; ++number) {
+      const Slot found = slot(rank, number);
+      if (found.step() >= 0 && !found.whole()) {
+        damaged.push_back({.rank = rank, .step = found.step()});
+        found.open();
+      }
+    }
+  }
+  return damaged;
+}
+
+bool MemorySnapshots::whole(std::int64_t rank, std::int64_t step) const {
+  const auto found = sealed_slot(rank, step);
+  return found && found->whole();
 }
 
 void MemorySnapshots::keep_only(std::optional<std::int64_t> step) const {

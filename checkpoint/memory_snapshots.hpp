@@ -55,7 +55,17 @@ class MemorySnapshots {
 
   /// The steps that every rank of the node has whole, their digests compared, the newest first.
   [[nodiscard]] std::vector<std::int64_t> whole_steps() const;
-  /// The same without a look at the bytes, also while the ranks write.
+  /// Of every snapshot that is sealed here: whether its bytes are those that were sealed. One that
+  /// is damaged is given up: from here on what is sealed is whole, until somebody writes. Reads all
+  /// bytes. REQUIRES: nobody writes.
+  struct Damaged {
+    std::int64_t rank = 0;
+    std::int64_t step = 0;
+  };
+  [[nodiscard]] std::vector<Damaged> give_up_damaged() const;
+  /// Whether the rank has sealed `step`, and its bytes match the digest. Reads them.
+  [[nodiscard]] bool whole(std::int64_t rank, std::int64_t step) const;
+  /// whole_steps() without a look at the bytes, also while the ranks write.
   [[nodiscard]] std::vector<std::int64_t> sealed_steps() const;
   /// Whether `step` is among those.
   [[nodiscard]] bool has_sealed(std::int64_t step) const;

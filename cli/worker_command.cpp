@@ -40,8 +40,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kJoinTime = 30s;      // of finding the head and being taken in
-constexpr auto kConnectTime = 120s;  // of all ranks' set-up: one may have a large file to read
+constexpr auto kJoinTime = 30s;  // of finding the head and being taken in
+// Of all ranks' set-up: one may have a large file to read. What they exchange later has no limit: a
+// rank that is slow lives, and one that is lost is seen by its connections and heartbeats.
+constexpr auto kConnectTime = 120s;
 
 /// An exception that nobody catches, on a thread that is neither a stream's nor the actors', ends
 /// the process by SIGABRT: before that its text is logged with the rank.

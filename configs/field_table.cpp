@@ -307,6 +307,10 @@ constexpr auto kFields = std::to_array<Field>({
     {"watchdog", "stall_s", "seconds",
      "When nothing has moved for so long, say who waits for whom; 0: never.",
      watchdog<&WatchdogSection::stall_s>, kOptional, between(0, 1e6)},
+    {"watchdog", "abort_after_s", "seconds",
+     "A stall that lasts so long ends the run, with exit code 1 and a line that says who waited "
+     "for whom; 0: never. No effect with `watchdog.stall_s` = 0.",
+     watchdog<&WatchdogSection::abort_after_s>, kOptional, between(0, 1e6)},
 
     {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/watchdog_actor.hpp"
@@ -25,6 +26,7 @@ struct ObserverState {
   std::vector<HeardRank> ranks;  // first: the framework would make a leading bool of `self`
   bool writing = false;          // the status before
   bool write_failed = false;
+  bool aborted = false;        // the run was told to end
   std::optional<Stall> stall;  // under way, and said
   std::set<std::string> said;  // who was named in it
   std::int64_t stall_begin_ns = 0;
@@ -47,6 +49,7 @@ struct Observer {
   void forgive_own_pause(std::int64_t now) const;
   void judge(std::optional<Stall> found, std::int64_t now) const;
   void say(const Stall& stall) const;
+  void end_run(const Stall& stall, std::int64_t now) const;
   void end_stall(std::int64_t now) const;
   void rank_lost(const RankLost& lost) const;
   void write_status(const std::optional<Stall>& stall, std::int64_t now) const;
@@ -106,6 +109,21 @@ void Observer::judge(std::optional<Stall> found, std::int64_t now) const {
     state().stall_begin_ns = now - found->age_ns;
   }
   say(*found);
+  end_run(*found, now);
+}
+
+/// A stall that lasts too long. The ranks may all live: nothing else would end the run.
+void Observer::end_run(const Stall& stall, std::int64_t now) const {
+  const std::int64_t lasted_ns = now - state().stall_begin_ns;
+  if (observing.abort_after_ns == 0 || lasted_ns < observing.abort_after_ns || state().aborted ||
+      !observing.conductor) {
+    return;
+  }
+  state().aborted = true;
+  self->send(observing.conductor,
+             RankFailed{.rank = static_cast<std::int32_t>(std::max<std::int64_t>(0, stall.rank)),
+                        .text = fmt::format("stalled for {} s (watchdog.abort_after_s): {}",
+                                            lasted_ns / 1'000'000'000, stall.text)});
 }
 
 void Observer::say(const Stall& stall) const {

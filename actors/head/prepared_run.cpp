@@ -62,12 +62,6 @@ std::vector<std::string> unit_names(const engine::RankOptions& options) {
   return names;
 }
 
-/// What is left of run.steps_per_job after generations of ranks that were lost; 0: all.
-std::int64_t steps_left_of_job(const PreparedRun& run) {
-  const std::int64_t steps = run.config().run.steps_per_job;
-  return steps > 0 ? run.job_first_step + steps - run.first_step() : 0;
-}
-
 /// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
 /// earlier generations of ranks that are in the report; none: this is the first.
 Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
@@ -124,6 +118,15 @@ bool save_missed(const PreparedRun& run) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> steps_left_of_job(std::int64_t steps_per_job,
+                                              std::int64_t job_first_step,
+                                              std::int64_t first_step) {
+  if (steps_per_job == 0) {
+    return std::nullopt;
+  }
+  return std::max<std::int64_t>(0, job_first_step + steps_per_job - first_step);
+}
 
 std::int64_t PreparedRun::first_step() const {
   if (const auto start = memory.start()) {
@@ -212,7 +215,8 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .index = std::move(index),
       .program = {.first_step = run.first_step(),
                   .total_steps = run.config().run.steps,
-                  .steps_per_job = steps_left_of_job(run),
+                  .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,
+                                                     run.job_first_step, run.first_step()),
                   .eval_interval = run.config().eval.interval_steps,
                   .checkpoint_interval = run.config().checkpoint.interval_steps,
                   .evaluation_missed = run.evaluation_missed,
@@ -224,6 +228,7 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .observing = {.ranks = run.config().parallel.ranks,
                     .generation = run.generation,
                     .stall_ns = run.config().watchdog.stall_s * 1'000'000'000,
+                    .abort_after_ns = run.config().watchdog.abort_after_s * 1'000'000'000,
                     .status = run.status}};
 }
 

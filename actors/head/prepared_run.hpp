@@ -64,6 +64,13 @@ struct StartChoices {
 [[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported,
                                       std::span<const NodeSteps> elsewhere = {});
 
+/// How many steps a start that goes on from `first_step` may still do when the job began at
+/// `job_first_step`: ranks that were lost as its part ended leave none (0). Nothing: all of the
+/// run's, for run.steps_per_job = 0. Pure.
+[[nodiscard]] std::optional<std::int64_t> steps_left_of_job(std::int64_t steps_per_job,
+                                                            std::int64_t job_first_step,
+                                                            std::int64_t first_step);
+
 [[nodiscard]] Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run);
 
 /// The launcher's actors of this run; `disk` publishes its checkpoints. Borrows `run`.

@@ -21,7 +21,8 @@ class RunProgram {
   struct Options {
     std::int64_t first_step = 0;  ///< Steps already done (resume).
     std::int64_t total_steps = 0;
-    std::int64_t steps_per_job = 0;        ///< This start does at most so many; 0: all.
+    /// This start does at most so many, which may be none that is left; nothing: all.
+    std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
     bool saves = true;                     ///< False: never.
@@ -43,7 +44,7 @@ class RunProgram {
 
   /// This start has done its part of a longer run.
   [[nodiscard]] bool job_over() const {
-    return options_.steps_per_job > 0 && step_ - options_.first_step >= options_.steps_per_job &&
+    return options_.steps_per_job && step_ - options_.first_step >= *options_.steps_per_job &&
            !finished_all_steps();
   }
   [[nodiscard]] std::int64_t step() const { return step_; }

@@ -22,6 +22,9 @@ namespace {
 constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
 constexpr int kChunkBits = 24;
 
+/// A wait without a limit; Gloo and the inbox want one.
+constexpr auto kForever = std::chrono::hours(24 * 365 * 10);
+
 constexpr std::size_t kAreaBytes = sizeof(GlooHeader) + kSmallBytes;
 
 std::size_t chunks_of(std::size_t bytes) {
@@ -43,6 +46,8 @@ GlooLink::GlooLink(std::shared_ptr<gloo::transport::Device> device,
 }
 
 GlooLink::~GlooLink() { disconnect(true); }
+
+void GlooLink::set_limit(std::optional<Milliseconds> limit) { timeout_ = limit.value_or(kForever); }
 
 Status GlooLink::open() {
   try {

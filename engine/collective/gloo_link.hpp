@@ -53,7 +53,7 @@ class GlooLink final : public ChannelLink {
   using Milliseconds = std::chrono::milliseconds;
 
   /// `context` is connected to all ranks, through `device`, which lives as long as any of its
-  /// links. `timeout`: longest time in which nothing arrives.
+  /// links. `timeout`: longest time in which nothing arrives, until set_limit().
   GlooLink(std::shared_ptr<gloo::transport::Device> device, std::shared_ptr<gloo::Context> context,
            Milliseconds timeout);
   ~GlooLink() override;
@@ -65,6 +65,10 @@ class GlooLink final : public ChannelLink {
   /// Which ranks are local from the next exchange on: see agree_on_local(). `channel` has an inbox
   /// of its own. Once, between two exchanges.
   void set_local(std::size_t channel, const LocalRanks& local);
+
+  /// From the next exchange on, the longest time in which nothing arrives; none: as long as it
+  /// takes. Between two exchanges.
+  void set_limit(std::optional<Milliseconds> limit);
 
   /// Exchanges headers with everybody: returns when all ranks have got here.
   [[nodiscard]] Status barrier(const CollectiveIdentity& identity);

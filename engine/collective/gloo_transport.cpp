@@ -17,6 +17,7 @@
 #include <cstring>
 #include <ctime>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -24,6 +25,7 @@
 #include "engine/collective/gloo_channel.hpp"
 #include "engine/collective/gloo_link.hpp"
 #include "engine/collective/nccl_link.hpp"
+#include "engine/collective/tcp_liveness.hpp"
 
 namespace train::engine {
 namespace {
@@ -143,7 +145,13 @@ Result<std::unique_ptr<GlooLink>> connect(RendezvousStore& store, Device& device
       std::make_shared<gloo::rendezvous::Context>(options.rank, options.world_size);
   // While it connects, Gloo waits five times as long as it is told.
   context->setTimeout(std::max(options.timeout / 5, std::chrono::milliseconds(1)));
+  const std::set<int> before = tcp_sockets();
   context->connectFullMesh(keys, device);
+  for (const int socket : tcp_sockets()) {
+    if (!before.contains(socket)) {
+      TRAIN_RETURN_IF_ERROR(find_cut(socket, options.cut_after));
+    }
+  }
   auto link = std::make_unique<GlooLink>(device, context, options.timeout);
   TRAIN_RETURN_IF_ERROR(link->open());
   // Connecting is no barrier: a rank that went on and closed would fail a slower one.
@@ -172,8 +180,9 @@ Result<std::unique_ptr<ChannelLink>> join_devices(RendezvousStore& store, Channe
     TRAIN_CHECK(made->size() == id.size(), "an id of {} bytes", made->size());
     std::copy(made->begin(), made->end(), id.begin());
   }
-  return std::unique_ptr<ChannelLink>(
-      std::make_unique<NcclLink>(std::move(link), id, options.timeout));
+  auto joined = std::make_unique<NcclLink>(std::move(link), id, options.timeout);
+  joined->set_limit(options.exchange_limit);
+  return std::unique_ptr<ChannelLink>(std::move(joined));
 }
 
 Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
@@ -193,6 +202,7 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
   }
   for (std::size_t i = 0; i < kChannelCount; ++i) {
     links[i]->set_local(i, *local);
+    links[i]->set_limit(options.exchange_limit);
   }
   ChannelTransports channels;
   for (std::size_t i = 0; i < kChannelCount; ++i) {

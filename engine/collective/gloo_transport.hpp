@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,14 @@ struct GlooOptions {
   int world_size = 1;
   std::string interface;         ///< Name of a network interface; empty: loopback, 127.0.0.1.
   std::uint64_t generation = 0;  ///< Part of every key, so that an older one's are never found.
-  /// Longest silence: of a rank that does not appear, and of an exchange in which nothing arrives.
+  /// While they connect, the longest silence of a rank: it has not appeared, or says nothing.
   std::chrono::milliseconds timeout{30000};
+  /// Once they are connected, the longest time in which nothing of an exchange arrives. None: a
+  /// rank that lives is waited for as long as it takes; that one is lost its connections say.
+  std::optional<std::chrono::milliseconds> exchange_limit = {};
+  /// A connection that carries nothing for so long, not even the kernel's answers of a machine
+  /// whose process is busy, is cut, and its rank lost. Whole seconds.
+  std::chrono::seconds cut_after{120};
   /// Let ranks on this machine read each other's memory where the kernel permits it (GlooDirect).
   bool direct = true;
   /// What the channels `gather` and `reduce` move is memory of CUDA devices, one of each rank, and
@@ -48,6 +55,7 @@ struct GlooOptions {
 
 /// Connects the ranks of one generation over TCP: one connection per channel and pair of ranks, one
 /// thread per channel and one that serves all sockets. A world of one gets loopbacks.
+/// Their TCP sockets are kept alive by the kernel, which finds a link that was cut.
 ///
 /// Blocks until all ranks are connected on all channels and have said so, at most a few times
 /// `timeout`. `store` is used until it returns. Any number of generations may follow one another,

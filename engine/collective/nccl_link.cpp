@@ -26,9 +26,14 @@ std::vector<int> all_ranks(int world_size) {
 
 NcclLink::NcclLink(std::unique_ptr<GlooLink> host, const kernels::NcclId& id, Milliseconds timeout)
     : host_(std::move(host)),
-      timeout_(timeout),
+      limit_(timeout),
       comm_(std::make_unique<kernels::NcclComm>(id, rank(), world_size(),
                                                 interrupt(all_ranks(world_size())))) {}
+
+void NcclLink::set_limit(std::optional<Milliseconds> limit) {
+  limit_ = limit;
+  host_->set_limit(limit);
+}
 
 NcclLink::~NcclLink() { disconnect(true); }
 
@@ -95,13 +100,13 @@ Status NcclLink::move(const CollectiveIdentity& identity, const Transfer& transf
 }
 
 kernels::NcclInterrupt NcclLink::interrupt(const std::vector<int>& peers) {
-  const auto limit = std::chrono::steady_clock::now() + timeout_;
-  return [this, peers, limit]() -> std::optional<std::string> {
+  return [this, peers, limit = limit_,
+          begin = std::chrono::steady_clock::now()]() -> std::optional<std::string> {
     if (auto trouble = host_->trouble(peers)) {
       return trouble;
     }
-    if (std::chrono::steady_clock::now() > limit) {
-      return fmt::format("waited {} ms for {} and NCCL", timeout_.count(), name_ranks(peers));
+    if (limit && std::chrono::steady_clock::now() - begin > *limit) {
+      return fmt::format("waited {} ms for {} and NCCL", limit->count(), name_ranks(peers));
     }
     return std::nullopt;
   };

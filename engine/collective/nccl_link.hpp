@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/collective/channel_link.hpp"
@@ -23,9 +24,13 @@ class NcclLink final : public ChannelLink {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  /// `host`: open, to the same ranks. Blocks until all have come. Throws kernels::DeviceError.
+  /// `host`: open, to the same ranks. Blocks until all have come, at most `timeout`. Throws
+  /// kernels::DeviceError.
   NcclLink(std::unique_ptr<GlooLink> host, const kernels::NcclId& id, Milliseconds timeout);
   ~NcclLink() override;
+
+  /// See GlooLink::set_limit().
+  void set_limit(std::optional<Milliseconds> limit);
 
   [[nodiscard]] Status run(const CollectiveIdentity& identity, const Transfer& transfer) override;
   void abort(const std::string& reason) override;
@@ -50,7 +55,7 @@ class NcclLink final : public ChannelLink {
   [[nodiscard]] kernels::NcclInterrupt interrupt(const std::vector<int>& peers);
 
   std::unique_ptr<GlooLink> host_;
-  Milliseconds timeout_;
+  std::optional<Milliseconds> limit_;        ///< Of one exchange; none: as long as it takes.
   std::unique_ptr<kernels::NcclComm> comm_;  ///< None once disconnected.
 };
 

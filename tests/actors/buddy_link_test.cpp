@@ -81,7 +81,7 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
   nodes[lost] = {};
   nodes = open_ring(plan, *files, std::move(nodes));
   std::vector<NodeSteps> held;
-  for (const Node& node : nodes) {
+  for (Node& node : nodes) {
     held.push_back(node.memory.held());
   }
   CHECK(held[lost].own.empty());
@@ -97,6 +97,27 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
   for (const Node& node : nodes) {
     check_own(node.memory, 10);
   }
+}
+
+TEST_CASE("buddy link: what is sealed and damaged is taken anew, not for what has come",
+          "[actors][buddy_link][CK-10][P4]") {
+  REQUIRE(kIgnoresPipe);
+  const test::TempDirectory directory;
+  const auto files = make_credentials(directory.path() / "control");
+  REQUIRE(files.ok());
+  auto nodes = open_ring(ring_plan(directory.path()), *files, std::vector<Node>(kNodes));
+  test::write_snapshots(nodes[0].memory.current(), 10);
+  test::write_snapshots(nodes[1].memory.buddy(), 10);
+  nodes[0].memory.current()->bytes_of(1, 10).front() ^= std::byte{1};
+  std::thread taking([&] {
+    const Status taken =
+        nodes[0].link->restore({.step = 10, .give_to = "", .take = true}, nodes[0].memory);
+    CHECK((taken ? std::string() : taken.error().message) == "");
+  });
+  CHECK(nodes[1].link->restore({.step = 10, .give_to = nodes[0].link->address(), .take = false},
+                               nodes[1].memory));
+  taking.join();
+  check_own(nodes[0].memory, 10);
 }
 
 TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time",

@@ -170,6 +170,12 @@ TEST_CASE("memory restore: what is not there is an error on the rank that has to
   CHECK(refused() == "the snapshot in memory of step 10 has no rows of rank 1 here");
   start.here.push_back(memory[1]);
   CHECK(refused().empty());
+  memory[1]->bytes_of(1, kStep).back() ^= std::byte{1};
+  CHECK(refused() == "the snapshot in memory of step 10 has damaged rows of rank 1 here");
+  start.here.push_back(written(options_of("full", 2, 2))[1]);
+  CHECK(refused().empty());  // another copy of the same rows
+  start.here.pop_back();
+  memory[1]->bytes_of(1, kStep).back() ^= std::byte{1};
   start.origin.step = 20;
   CHECK(refused() == "the snapshot in memory of step 20 has no rows of rank 0 here");
   start.origin.holders = {0, 1};

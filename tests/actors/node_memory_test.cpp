@@ -122,6 +122,37 @@ TEST_CASE("node memory: what others had is gone on from while they still have it
   }
 }
 
+TEST_CASE("node memory: a damaged snapshot is not there, and a good copy elsewhere is gone on from",
+          "[actors][node_memory][CK-10][P4]") {
+  NodeMemory memory = head_of(plan_of(2, 4), 10);
+  memory.current()->bytes_of(1, 10).front() ^= std::byte{1};
+
+  SECTION("the buddy has it") {
+    REQUIRE(memory.look_back(kAll, std::vector{at(10)}) == 10);
+    CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{1, 1});
+    CHECK_FALSE(memory.current()->has_sealed(10));
+    CHECK(memory.current()->bytes_of(1, 10).empty());
+    CHECK_FALSE(memory.current()->bytes_of(0, 10).empty());
+    CHECK(memory.buddy()->has_sealed(10));
+  }
+  SECTION("nobody has it") {
+    CHECK_FALSE(memory.look_back(kAll, std::vector{NodeSteps{.own = {10}, .buddy = {}}}));
+    CHECK_FALSE(memory.start().has_value());
+  }
+}
+
+TEST_CASE("node memory: earlier snapshots that are damaged are not what the node then had",
+          "[actors][node_memory][CK-10][P4]") {
+  NodeMemory memory = head_of(plan_of(2, 4), 10);
+  REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
+  memory.renumber_holders(std::vector<std::int32_t>{0, -1});
+  REQUIRE(memory.make_room(plan_of(1, 2), {.nodes = 1}, true).ok());
+  REQUIRE(memory.held().earlier == 10);
+  memory.before().back()->bytes_of(2, 10).front() ^= std::byte{1};
+  CHECK(memory.held().earlier == -1);
+  CHECK_FALSE(memory.look_back(kAll).has_value());
+}
+
 TEST_CASE("node memory: another node keeps what the head says, and no more",
           "[actors][node_memory][P4]") {
   const RunPlan two = plan_of(2, 4);

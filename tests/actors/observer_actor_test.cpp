@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/train/watchdog_actor.hpp"
 #include "tests/support/actor_world.hpp"
@@ -22,12 +23,19 @@ struct Fixture {
   WaitBoard::Credits commands = waits->add_credits("commands", 2);
   std::shared_ptr<StatusFile> status = std::make_shared<StatusFile>(
       directory.path(), StatusBase{.run = "a", .host = "h", .steps = 100});
+  caf::scoped_actor conductor{world.system()};
   ObserverActor observer;
 
-  Fixture() {
+  explicit Fixture(std::int64_t abort_after_ns = 0) {
     REQUIRE(log_to_file((directory / "log").string(), true));
     observer = world.keep(spawn_observer(
-        world.system(), {.ranks = 2, .generation = 3, .waits = waits, .status = status},
+        world.system(),
+        {.ranks = 2,
+         .generation = 3,
+         .abort_after_ns = abort_after_ns,
+         .waits = waits,
+         .status = status,
+         .conductor = caf::actor_cast<ConductorActor>(caf::actor_cast<caf::actor>(conductor))},
         StreamKind::inline_));
     world.run_actors();
   }
@@ -61,6 +69,15 @@ struct Fixture {
     }
     return found;
   }
+  /// What the conductor was told of failures since the last call.
+  [[nodiscard]] std::vector<RankFailed> failures() {
+    std::vector<RankFailed> heard;
+    for (bool more = true; more;) {
+      conductor->receive([&](const RankFailed& failed) { heard.push_back(failed); },
+                         caf::after(std::chrono::seconds(0)) >> [&] { more = false; });
+    }
+    return heard;
+  }
   [[nodiscard]] nlohmann::json written() const {
     return nlohmann::json::parse(test::read_bytes(directory / "status.json"));
   }
@@ -87,6 +104,41 @@ TEST_CASE("observer: a stall is said once, and that it is over", "[actors][obser
   run.second(in_kernel(0));
   CHECK(run.count("stall_over went on after") == 1);
   CHECK_FALSE(run.written().contains("stall"));
+}
+
+TEST_CASE("observer: a stall that lasts abort_after_s ends the run once, and is no lost rank",
+          "[actors][observer][P2]") {
+  Fixture run(20 * kSecond);
+  run.commands.in_use(1);
+  int age = 0;
+  for (; age < 18; ++age) {
+    run.second(in_kernel(age));
+  }
+  CHECK(run.count("stalled the conductor waits for rank 1") == 1);
+  CHECK(run.failures().empty());
+  for (; age < 40; ++age) {
+    run.second(in_kernel(age));
+  }
+  const auto failures = run.failures();
+  REQUIRE(failures.size() == 1);
+  CHECK(failures.front().rank == 1);
+  CHECK(failures.front().exit_code == 1);
+  CHECK_FALSE(failures.front().lost);
+  CHECK_FALSE(failures.front().consequence);
+  CHECK(failures.front().text.find("s (watchdog.abort_after_s): the conductor waits for rank 1") !=
+        std::string::npos);
+}
+
+TEST_CASE("observer: no stall ends the run by default, nor shorter ones one after the other",
+          "[actors][observer]") {
+  const bool endless = GENERATE(true, false);
+  Fixture run(endless ? 0 : 20 * kSecond);
+  run.commands.in_use(1);
+  for (int second = 0; second < 200; ++second) {
+    run.second(in_kernel(endless ? second : second % 10));
+  }
+  CHECK(run.count("stalled") > 0);
+  CHECK(run.failures().empty());
 }
 
 TEST_CASE("observer: work that takes long by itself is no news until it takes twice as long",

@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "actors/head/prepared_run.hpp"
+
 namespace train::actors {
 namespace {
 
@@ -82,6 +84,31 @@ TEST_CASE("a start that does part of the run saves and stops there", "[actors]")
   RunProgram first(part);
   take(first);
   CHECK(first.job_over());
+}
+
+TEST_CASE("a start that has nothing left of its part saves what is not saved, and stops",
+          "[actors]") {
+  RunProgram::Options part{.first_step = 4,
+                           .total_steps = 9,
+                           .steps_per_job = 0,
+                           .checkpoint_interval = 3,
+                           .first_step_saved = false};
+  CHECK(all(part) == "save4 stop4");
+  part.first_step_saved = true;
+  CHECK(all(part) == "stop4");
+  RunProgram over(part);
+  CHECK(over.job_over());
+  part.steps_per_job = {};
+  CHECK(all(part) == "train4 train5 save6 train6 train7 train8 save9 stop9");
+}
+
+TEST_CASE("a job whose ranks are lost as its part ends has no step left, not all of them",
+          "[actors][P4]") {
+  CHECK(steps_left_of_job(0, 3, 5) == std::nullopt);
+  CHECK(steps_left_of_job(2, 3, 3) == 2);
+  CHECK(steps_left_of_job(2, 3, 4) == 1);
+  CHECK(steps_left_of_job(2, 3, 5) == 0);
+  CHECK(steps_left_of_job(2, 3, 6) == 0);
 }
 
 TEST_CASE("commands are numbered without a gap", "[actors][EX-1]") {

@@ -40,6 +40,7 @@ inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation
   options.world_size = world_size;
   options.generation = generation;
   options.timeout = test::beyond_hang_limit;  // what ends sooner has not waited for silence
+  options.exchange_limit = options.timeout;  // a test that would hang ends
   options.direct = direct_reads;
   return options;
 }
@@ -56,6 +57,7 @@ inline std::vector<ChannelTransports> connect_world(
       GlooOptions options = options_of(rank, world_size, generation);
       if (std::find(impatient.begin(), impatient.end(), rank) != impatient.end()) {
         options.timeout = timeout;
+        options.exchange_limit = timeout;
       }
       return make_gloo(*store, options);
     }));

@@ -1,6 +1,12 @@
 #include "tests/engine/gloo_fixture.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <catch2/catch.hpp>
+
+#include "engine/collective/tcp_liveness.hpp"
 
 namespace train::engine {
 
@@ -187,6 +193,63 @@ TEST_CASE("gloo: silence longer than the timeout names the rank", "[engine][coll
   const std::string text = end_of(first);
   CHECK_THAT(text, Catch::Contains("waited 2000 ms for rank 1 ") || Catch::Contains("lost rank 2"));
   CHECK_THAT(text + end_of(third), Catch::Contains("waited 2000 ms for rank 1 "));
+}
+
+TEST_CASE("gloo: once connected, a rank that lives is waited for beyond the limit of connecting",
+          "[engine][.full][collective][gloo]") {
+  direct_reads = GENERATE(true, false);
+  const TempDirectory directory;
+  constexpr auto kConnectLimit = 5000ms;
+  std::vector<std::future<Result<ChannelTransports>>> connecting;
+  for (const int rank : {0, 1}) {
+    connecting.push_back(std::async(std::launch::async, [&, rank] {
+      GlooOptions options = options_of(rank, 2);
+      options.timeout = kConnectLimit;
+      options.exchange_limit = {};
+      const auto store = make_file_store(directory.path());
+      return make_gloo(*store, options);
+    }));
+  }
+  std::vector<ChannelTransports> world;
+  for (auto& ended : connecting) {
+    auto channels = ended.get();
+    REQUIRE(channels.ok());
+    world.push_back(std::move(channels).value());
+  }
+  auto parcels = parcels_of(2, [](int, int) { return 5000; });
+  auto first = start(*world[0][kReduce], identity_of(4), parcels[0].transfer());
+  CHECK(first.wait_for(2 * kConnectLimit) == std::future_status::timeout);
+  SECTION("it comes late") {
+    auto second = start(*world[1][kReduce], identity_of(4), parcels[1].transfer());
+    CHECK(end_of(first).empty());
+    CHECK(end_of(second).empty());
+  }
+  SECTION("it is lost") {
+    world[1][kReduce]->cancel("it is over");
+    CHECK_THAT(end_of(first), Catch::Contains("lost rank 1"));
+  }
+}
+
+TEST_CASE("gloo: the kernel finds links that are cut, of every connection",
+          "[engine][collective][gloo]") {
+  const TempDirectory directory;
+  const auto before = tcp_sockets();
+  const auto world = connect_world(directory, 2);
+  int connections = 0;
+  for (const int socket : tcp_sockets()) {
+    if (before.contains(socket)) {
+      continue;
+    }
+    ++connections;
+    int alive = 0;
+    int limit_ms = 0;
+    socklen_t size = sizeof(int);
+    REQUIRE(::getsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &alive, &size) == 0);
+    REQUIRE(::getsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, &size) == 0);
+    CHECK(alive == 1);
+    CHECK(limit_ms == 120'000);
+  }
+  CHECK(connections == 2 * static_cast<int>(kChannelCount));  // both ends are in this process
 }
 
 TEST_CASE("gloo: destroyed with exchanges under way, it ends them",

@@ -73,6 +73,32 @@ TEST_CASE("nodes: where ranks are lost without progress the run ends on every no
   CHECK(comes_true([&] { return workers_of(run.site().path()).empty(); }));
 }
 
+TEST_CASE(
+    "nodes: a resumed run that loses ranks before its next save ends, and is not queued again",
+    "[integration][nodes][recovery][failure]") {
+  const RunSite site;
+  const Words keys =
+      joined(kShape, {kEndless, "recovery.max_respawns=0", "checkpoint.interval_steps=0"});
+  const auto start = [&](int node, int job) { return start_node(site, node, job, keys, "full"); };
+  {
+    const auto other = start(1, 50);
+    const auto head = start(0, 50);
+    wait_for_output(*head, "step 1/");
+    head->send(SIGTERM);
+    REQUIRE(head->wait().exit_code == 75);
+    other->wait();
+  }
+  const auto other = start(1, 51);
+  const auto head = start(0, 51);
+  wait_for_output(*head, "step ");
+  ::kill(started_workers(site, *head, 4).at(2), SIGKILL);
+  const Ended ended = head->wait();
+  INFO(ended.err);
+  CHECK(has(ended.err, "resumed step="));
+  CHECK(ended.exit_code == 1);
+  CHECK(other->wait().exit_code != 0);
+}
+
 TEST_CASE("nodes: with recovery.rank_loss = stop a lost rank ends the run on every node",
           "[integration][.full][nodes][recovery][failure]") {
   TwoNodes run({kEndless, "recovery.rank_loss=stop"});

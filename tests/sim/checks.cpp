@@ -20,6 +20,10 @@ void Checks::begin(std::int64_t first_step, std::int64_t ranks) {
   }
 }
 
+void Checks::begin_job(std::int64_t first_step, std::int64_t steps_per_job) {
+  job_end_ = steps_per_job > 0 ? std::optional(first_step + steps_per_job) : std::nullopt;
+}
+
 void Checks::hear(const caf::type_erased_tuple& message) {
   if (message.match_elements<actors::StepFinished>()) {
     hear_step(message.get_as<actors::StepFinished>(0));
@@ -35,6 +39,12 @@ void Checks::hear_step(const actors::StepFinished& event) {
   const auto index = static_cast<std::size_t>(event.step);
   if (event.step < 1 || index > reference_.steps.size()) {
     throw Violation(fmt::format("step {} of {} was trained", event.step, reference_.steps.size()));
+  }
+  if (job_end_ && event.step > *job_end_) {
+    throw Violation(
+        fmt::format("step {} was trained in a start that ends at step {} "
+                    "(run.steps_per_job)",
+                    event.step, *job_end_));
   }
   const engine::StepResult& expected = reference_.steps[index - 1];
   if (event.loss.bits != actors::FloatBits(expected.loss).bits ||

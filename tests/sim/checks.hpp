@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -26,6 +27,9 @@ class Checks {
 
   /// A start, or a generation of `ranks`, goes on from `first_step`.
   void begin(std::int64_t first_step, std::int64_t ranks);
+  /// A start goes on from `first_step`, and no generation of it trains more than `steps_per_job`
+  /// steps beyond; 0: as many as there are.
+  void begin_job(std::int64_t first_step, std::int64_t steps_per_job);
   /// What the conductor is about to hear.
   void hear(const caf::type_erased_tuple& message);
   /// A checkpoint of this step has to be there from now on.
@@ -44,6 +48,7 @@ class Checks {
   std::int64_t promised_ = 0;
   std::int64_t published_ = 0;
   std::int64_t ranks_ = 1;
+  std::optional<std::int64_t> job_end_;  // the last step that this start may train
   std::map<std::int64_t, std::pair<std::int64_t, std::uint64_t>> digests_;  // reports, their sum
 };
 

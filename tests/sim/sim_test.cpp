@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "tests/sim/checks.hpp"
 #include "tests/sim/simulation.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -47,6 +48,26 @@ TEST_CASE("sim: finds each deliberate defect, replays it, and is silent without 
   CHECK(again.violation == outcome.violation);
   CHECK(again.trace == outcome.trace);
   CHECK(simulate(seed, Bug::none, tokens.path()).violation.empty());
+}
+
+TEST_CASE("sim: a start that trains beyond its run.steps_per_job is found", "[sim]") {
+  Reference reference;
+  reference.steps.resize(9);
+  reference.digests.resize(10);
+  Checks checks(reference);
+  const auto trains = [&checks](std::int64_t step) {
+    actors::StepFinished event;
+    event.step = step;
+    checks.hear(caf::make_message(event));
+  };
+  checks.begin(3, 1);
+  checks.begin_job(3, 2);
+  CHECK_NOTHROW(trains(4));
+  CHECK_NOTHROW(trains(5));
+  checks.begin(5, 1);  // a rank was lost as the part ended: the next generation
+  CHECK_THROWS_WITH(trains(6), Catch::Contains("a start that ends at step 5"));
+  checks.begin_job(5, 0);
+  CHECK_NOTHROW(trains(6));
 }
 
 TEST_CASE("sim: a seed gives the same events in the same order, another one others", "[sim]") {

@@ -90,6 +90,7 @@ bool Simulation::start() {
   }
   scene_.checks.look_into(run->directory.checkpoints());
   scene_.checks.begin(run->first_step(), run->config().parallel.ranks);
+  scene_.checks.begin_job(run->first_step(), run->config().run.steps_per_job);
   return run->nothing_to_do() || run_started(*run);
 }
 

@@ -1,7 +1,9 @@
 #include "actors/cluster/network/snapshot_receiver.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "actors/cluster/network/listen.hpp"
@@ -9,6 +11,15 @@
 #include "checkpoint/snapshot_stream.hpp"
 
 namespace train::actors {
+namespace {
+
+bool whole_step(const checkpoint::MemorySnapshots& memory, std::int64_t step) {
+  const auto steps = memory.whole_steps();
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const CredentialFiles& credentials,
                                                                  const std::string& address) {
   auto context = TlsContext::load(credentials, TlsEnd::head);
@@ -93,13 +104,21 @@ void SnapshotReceiver::follow(TlsConnection connection, const checkpoint::Memory
 
 Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds patience) {
   std::unique_lock lock(mutex_);
-  while (!memory_->has_sealed(step)) {
+  for (;;) {
     const std::uint64_t before = frames_;
+    const bool sealed = memory_->has_sealed(step);
+    if (sealed) {
+      lock.unlock();  // the bytes are many
+      if (whole_step(*memory_, step)) {
+        return {};
+      }
+      lock.lock();
+    }
     if (!came_.wait_for(lock, patience, [&] { return frames_ != before; })) {
-      return failure("nothing came");
+      return failure(sealed ? fmt::format("what came of step {} is damaged", step)
+                            : std::string("nothing came"));
     }
   }
-  return {};
 }
 
 }  // namespace train::actors

@@ -42,8 +42,8 @@ class SnapshotReceiver {
   /// what was there before. Waits for a piece under way.
   void receive_into(Memory memory);
 
-  /// Waits until all ranks of the memory have `step` sealed. Errors (failure): nothing came for
-  /// `patience`.
+  /// Waits until all ranks of the memory have `step` whole, their digests compared. Errors
+  /// (failure): nothing came for `patience`, or what came last is damaged.
   [[nodiscard]] Status wait_for(std::int64_t step, std::chrono::milliseconds patience);
 
  private:

@@ -37,11 +37,10 @@ RunFinished without_nodes(const std::string& lost, const Error& why, const RunFi
   return {outcome.step, kExitStopped, lost + "; run it again to go on from the newest checkpoint"};
 }
 
-/// The end of a run over several nodes that loses its ranks again and again. Only a job that has
-/// come further is worth another start.
+/// The end of a run over several nodes that loses its ranks again and again.
 RunFinished given_up(const PreparedRun& run, RunFinished outcome) {
-  if (run.config().parallel.nodes > 1 && run.checkpoint &&
-      run.checkpoint->step > run.job_first_step) {
+  const auto saved = run.checkpoint ? std::optional(run.checkpoint->step) : std::nullopt;
+  if (worth_another_job(run.config().parallel.nodes, saved, run.job_first_step)) {
     log_error(outcome.text);
     outcome.exit_code = kExitStopped;
   }
@@ -110,6 +109,11 @@ void log_nodes(const PreparedRun& run, const NodesMet& met, const std::string& l
 }
 
 }  // namespace
+
+bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoint,
+                       std::int64_t job_first_step) {
+  return nodes > 1 && checkpoint && *checkpoint > job_first_step;
+}
 
 Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
                                     const std::optional<OtherNodes>& others) {

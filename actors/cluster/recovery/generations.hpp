@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
@@ -26,6 +27,12 @@ struct OtherNodes {
                        std::span<const std::int64_t> returned)>
       go_on_with;
 };
+
+/// Whether a run whose ranks are lost again and again is worth another start of its job, which a
+/// batch system would give it for ever: one of several nodes that has saved something since its
+/// job began. `checkpoint`: the newest step that is saved; none: nothing is. Pure.
+[[nodiscard]] bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoint,
+                                     std::int64_t job_first_step);
 
 /// Generations of ranks until the run is over: a rank that is lost ends one of them, not the run.
 /// The next one goes on from the newest snapshot or checkpoint, without the nodes that do not come

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <future>
+#include <map>
 #include <span>
 #include <sstream>
 #include <utility>
@@ -100,7 +101,8 @@ class MemoryRestore {
   Status take(std::int64_t rank, const RowPiece& piece);
   [[nodiscard]] std::int64_t holder_of(std::int64_t rank) const;
   [[nodiscard]] std::int64_t sender_of(std::int64_t rank) const;
-  [[nodiscard]] Result<std::span<const std::byte>> bytes_of(const RowPiece& piece) const;
+  [[nodiscard]] Result<std::span<const std::byte>> bytes_of(const RowPiece& piece);
+  [[nodiscard]] bool whole(const checkpoint::MemorySnapshots& snapshots, std::int64_t rank);
   Status exchange(engine::Collectives& transport, std::uint32_t generation);
   Status exchange_round(engine::Collectives& transport, engine::CollectiveIdentity identity);
 
@@ -112,7 +114,8 @@ class MemoryRestore {
   engine::HostState state_;
   std::vector<StateView> wanted_;
   checkpoint::RowSources sources_;
-  std::uint64_t plan_digest_ = 0;                   // of the ranks that wrote
+  std::map<std::pair<const void*, std::int64_t>, bool> whole_;  // by memory and rank
+  std::uint64_t plan_digest_ = 0;                               // of the ranks that wrote
   std::uint64_t longest_ = 0;                       // of what goes from any rank to any other
   std::vector<ByteRow<const std::byte>> outgoing_;  // by rank
   std::vector<ByteRow<std::byte>> incoming_;
@@ -153,17 +156,32 @@ Status MemoryRestore::add_sources() {
   return {};
 }
 
-Result<std::span<const std::byte>> MemoryRestore::bytes_of(const RowPiece& piece) const {
+/// Compares the bytes with their digest once for all pieces of them.
+bool MemoryRestore::whole(const checkpoint::MemorySnapshots& snapshots, std::int64_t rank) {
+  const auto [known, first] = whole_.try_emplace({&snapshots, rank}, false);
+  if (first) {
+    known->second = snapshots.whole(rank, start_.origin.step);
+  }
+  return known->second;
+}
+
+Result<std::span<const std::byte>> MemoryRestore::bytes_of(const RowPiece& piece) {
+  bool damaged = false;
   for (const SharedSnapshots& snapshots : start_.here) {
     if (!snapshots->has(piece.rank) || snapshots->layout().plan_digest != plan_digest_) {
       continue;
     }
     const std::span<const std::byte> bytes = snapshots->bytes_of(piece.rank, start_.origin.step);
-    if (piece.from + piece.size_bytes <= bytes.size()) {
+    if (piece.from + piece.size_bytes > bytes.size()) {
+      continue;
+    }
+    if (whole(*snapshots, piece.rank)) {
       return bytes.subspan(piece.from, piece.size_bytes);
     }
+    damaged = true;
   }
-  return failure(fmt::format("{} has no rows of rank {} here", source_, piece.rank));
+  return failure(fmt::format("{} has {} rows of rank {} here", source_, damaged ? "damaged" : "no",
+                             piece.rank));
 }
 
 /// What `rank` takes: from its own node's memory, or sent by a rank of another.

@@ -8,6 +8,7 @@
 
 #include "actors/cluster/recovery/respawns.hpp"
 #include "base/check.hpp"
+#include "base/log.hpp"
 #include "engine/optimizer/registry.hpp"
 
 namespace train::actors {
@@ -15,8 +16,23 @@ namespace {
 
 using checkpoint::MemorySnapshots;
 
+/// Of snapshots that have just been looked through.
 HeldSteps steps_of(const SharedSnapshots& snapshots) {
-  return snapshots ? snapshots->whole_steps() : HeldSteps();
+  return snapshots ? snapshots->sealed_steps() : HeldSteps();
+}
+
+/// Gives up what is damaged, and says so; whether `step` was among it.
+bool give_up(const SharedSnapshots& snapshots, std::optional<std::int64_t> step = {}) {
+  bool found = false;
+  for (const MemorySnapshots::Damaged& damaged :
+       snapshots ? snapshots->give_up_damaged() : std::vector<MemorySnapshots::Damaged>()) {
+    log_warning(
+        fmt::format("memory_snapshot_damaged rank={} step={}: its bytes do not match their digest; "
+                    "another copy is taken if there is one, or else an older state",
+                    damaged.rank, damaged.step));
+    found = found || damaged.step == step;
+  }
+  return found;
 }
 
 bool same_ranks(const MemorySnapshots::Layout& a, const MemorySnapshots::Layout& b) {
@@ -119,7 +135,18 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place, bool o
   return {};
 }
 
-NodeSteps NodeMemory::held() const {
+void NodeMemory::give_up_damaged() { give_up(now_); }
+
+NodeSteps NodeMemory::held() {
+  give_up_damaged();
+  give_up(buddy_);
+  bool earlier_damaged = false;
+  for (const SharedSnapshots& snapshots : before_) {
+    earlier_damaged = give_up(snapshots, earlier_step()) || earlier_damaged;
+  }
+  if (earlier_damaged) {
+    before_.clear();  // what the holders then had is not all here any more
+  }
   return {.own = steps_of(now_), .buddy = steps_of(buddy_), .earlier = earlier_step()};
 }
 

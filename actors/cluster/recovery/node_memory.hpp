@@ -28,8 +28,12 @@ class NodeMemory {
   /// there, even if ranks have the same numbers. Errors (user): too little memory; names the key.
   [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place, bool others = false);
 
-  /// The steps of which all ranks are whole here. REQUIRES: no rank runs.
-  [[nodiscard]] NodeSteps held() const;
+  /// The steps of which all ranks are whole here. Compares all bytes with their digests, once: a
+  /// snapshot that is damaged is logged and given up, so that nothing decided later on what is
+  /// sealed can mean it. REQUIRES: no rank runs.
+  [[nodiscard]] NodeSteps held();
+  /// The same of this node's own ranks alone, before others' snapshots are put in their place.
+  void give_up_damaged();
   /// On the head, after the end of a generation: where the next can go on, the newest_common() step
   /// of this node and those `elsewhere`, or else NodeSteps::earlier if whoever then had something
   /// still has it; other snapshots are given up. REQUIRES: no rank runs.
