@@ -58,21 +58,21 @@ struct StateCopied;
 struct DrainSnapshots;
 struct SnapshotsDrained;
 struct ReduceWithoutLanes;
-struct GradientSpread;
+struct GradientBroadcast;
 struct GathersFinished;
 struct WorkFailed;
 struct OpenCommand;
 struct OperationPacked;
 struct OperationUnpacked;
 struct BytesMoved;
-struct LeaseWeights;
-struct WeightsLeased;
-struct LeaseLeaf;
-struct LeafLeased;
+struct AcquireWeights;
+struct WeightsAcquired;
+struct AcquireGradientBuffer;
+struct GradientBufferAcquired;
 struct VisitEnqueued;
 struct GradientPacked;
-struct RefreshWeights;
-struct WeightsSettled;
+struct AllGatherWeights;
+struct WeightsFinalized;
 struct ConnectCollective;
 struct ConnectBuffers;
 struct RequestCollective;
@@ -102,7 +102,7 @@ using ConductorActor = Accepts<ConnectConductor, CommandFinished, StepFinished, 
                                ReportFailed, StopRequested, NodesReturned, ReportDrained>;
 
 using RankActor = Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank,
-                          LaneReady, LaneEnqueued, LaneFinished, GradientReady, GradientSpread,
+                          LaneReady, LaneEnqueued, LaneFinished, GradientReady, GradientBroadcast,
                           GathersFinished, UpdateEnqueued, EvaluationEnqueued, CopyEnqueued,
                           WriteSnapshot, ShardOrder, SnapshotsDrained, WorkFailed>;
 
@@ -126,13 +126,14 @@ using CollectiveActor =
                      caf::reacts_to<OperationPacked>, caf::reacts_to<OperationUnpacked>,
                      caf::reacts_to<BytesMoved>>;
 
-/// Answers a lease when it begins.
+/// Answers a reservation when it begins.
 using BuffersActor =
     caf::typed_actor<caf::reacts_to<ConnectBuffers>, caf::reacts_to<OpenCommand>,
-                     caf::reacts_to<WeightsSettled>,
-                     caf::replies_to<LeaseWeights>::with<WeightsLeased>,
-                     caf::replies_to<LeaseLeaf>::with<LeafLeased>, caf::reacts_to<VisitEnqueued>,
-                     caf::reacts_to<GradientPacked>, caf::reacts_to<RefreshWeights>>;
+                     caf::reacts_to<WeightsFinalized>,
+                     caf::replies_to<AcquireWeights>::with<WeightsAcquired>,
+                     caf::replies_to<AcquireGradientBuffer>::with<GradientBufferAcquired>,
+                     caf::reacts_to<VisitEnqueued>, caf::reacts_to<GradientPacked>,
+                     caf::reacts_to<AllGatherWeights>>;
 
 /// Sees a save from the first shard to its end; keeps the index of the run.
 using IndexActor =

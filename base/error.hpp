@@ -14,7 +14,7 @@ enum class ErrorKind : std::uint8_t {
   failure,  ///< A failure of the world: disk full, corrupt file, dead peer. Exit code 1.
 };
 
-/// An expected error as a value. `message` is one line: what (file, key, line), why, and the mend.
+/// An expected error as a value. `message` is one line: what (file, key, line), why, and the fix.
 struct Error {
   ErrorKind kind = ErrorKind::failure;
   std::string message;

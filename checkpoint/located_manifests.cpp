@@ -65,22 +65,22 @@ Result<std::optional<Read>> read(const Candidate& candidate) {
 
 }  // namespace
 
-Result<PlacedManifests> PlacedManifests::list(const fs::path& checkpoints) {
+Result<LocatedManifests> LocatedManifests::list(const fs::path& checkpoints) {
   auto found = list_checkpoints(checkpoints);
   if (!found) {
     return found.error();
   }
-  PlacedManifests placed;
+  LocatedManifests placed;
   placed.placed_.assign(found->rbegin(), found->rend());
   return placed;
 }
 
-bool PlacedManifests::has(std::int64_t step) const {
+bool LocatedManifests::has(std::int64_t step) const {
   return std::binary_search(placed_.begin(), placed_.end(), Candidate{step, {}},
                             [](const auto& a, const auto& b) { return a.step < b.step; });
 }
 
-Result<std::optional<std::string>> PlacedManifests::digest_of(const Candidate& candidate) {
+Result<std::optional<std::string>> LocatedManifests::digest_of(const Candidate& candidate) {
   const auto text = text_of(candidate);
   if (!text) {
     return text.error();
@@ -88,7 +88,7 @@ Result<std::optional<std::string>> PlacedManifests::digest_of(const Candidate& c
   return *text ? std::optional(storage::digest_text(**text)) : std::optional<std::string>();
 }
 
-Result<std::optional<IndexEntry>> PlacedManifests::entry_at(const Candidate& candidate) {
+Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& candidate) {
   auto found = read(candidate);
   if (!found) {
     return found.error();
@@ -104,7 +104,7 @@ Result<std::optional<IndexEntry>> PlacedManifests::entry_at(const Candidate& can
   return std::optional(std::move(entry));
 }
 
-Result<std::optional<PlacedManifests::Newest>> PlacedManifests::newest() const {
+Result<std::optional<LocatedManifests::Newest>> LocatedManifests::newest() const {
   for (auto candidate = placed_.rbegin(); candidate != placed_.rend(); ++candidate) {
     auto found = read(*candidate);
     if (!found) {

@@ -14,10 +14,10 @@ namespace train::checkpoint {
 
 /// The checkpoints in a directory as their manifests describe them. All calls block. Errors: the
 /// directory, or a manifest that is there, cannot be read (failure; no permission: user).
-class PlacedManifests {
+class LocatedManifests {
  public:
   /// Reads names only. A missing directory holds none.
-  static Result<PlacedManifests> list(const std::filesystem::path& checkpoints);
+  static Result<LocatedManifests> list(const std::filesystem::path& checkpoints);
 
   /// By step.
   [[nodiscard]] const std::vector<Candidate>& all() const { return placed_; }

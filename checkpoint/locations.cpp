@@ -51,8 +51,8 @@ fs::path local_directory(const std::string& local_dir, const std::string& slurm_
   return local_dir == "auto" ? fs::path(slurm_tmpdir) : fs::path(local_dir);
 }
 
-Places places_of(const fs::path& run, const fs::path& local_directory) {
-  Places places{.project = run / "checkpoints"};
+Locations places_of(const fs::path& run, const fs::path& local_directory) {
+  Locations places{.project = run / "checkpoints"};
   if (!local_directory.empty()) {
     const fs::path root = fs::absolute(run).lexically_normal();
     const std::string digest = storage::digest_text(root.string());
@@ -78,7 +78,7 @@ Status ShardCarrier::prepare() const {
 
 Result<ShardRecord> ShardCarrier::write(std::int64_t step,
                                         std::span<const engine::StateView> state) {
-  const Places& places = options_.places;
+  const Locations& places = options_.places;
   const fs::path& first = places.two() ? places.local : places.project;
   auto record = write_shard(incoming_path(first, options_.tag, step), state,
                             {.index = options_.rank, .count = options_.ranks});
@@ -114,12 +114,12 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
 
 Status ShardCarrier::send(std::int64_t step) const {
   TRAIN_CHECK(!written_.name.empty(), "no shard has been written");
-  const Places& places = options_.places;
+  const Locations& places = options_.places;
   return carry(places.local / checkpoint_name(step) / written_.name, written_.digest,
                incoming_path(places.project, options_.tag, step), options_.rsync);
 }
 
-Status ShardCarrier::settle(std::int64_t step) const {
+Status ShardCarrier::finalize(std::int64_t step) const {
   if (!options_.lowest_of_node) {
     return {};
   }
@@ -141,7 +141,7 @@ Status ShardCarrier::discard(std::int64_t step) const {
              : Status();
 }
 
-Status publish_local(const Places& places, const std::string& tag, const Candidate& local,
+Status publish_local(const Locations& places, const std::string& tag, const Candidate& local,
                      const Manifest& manifest, const storage::RsyncOptions& rsync) {
   auto incoming = IncomingCheckpoint::of_ranks(places.project, tag, local.step);
   for (const FileRecord& file : manifest.files) {

@@ -15,7 +15,7 @@
 namespace train::checkpoint {
 
 /// Where the checkpoints of a run are.
-struct Places {
+struct Locations {
   std::filesystem::path project;     ///< Where they are published: seen by every node.
   std::filesystem::path local = {};  ///< The node's own, written first; empty: one place.
 
@@ -30,15 +30,15 @@ struct Places {
 /// The places of the run in directory `run`. The local one is
 /// <local_directory>/actortrain-<run's name>-<8 digits of the digest of its absolute path>/
 /// checkpoints. Touches no disk.
-[[nodiscard]] Places places_of(const std::filesystem::path& run,
-                               const std::filesystem::path& local_directory);
+[[nodiscard]] Locations places_of(const std::filesystem::path& run,
+                                  const std::filesystem::path& local_directory);
 
 /// A rank's shards on their way: one save after the other. Every call blocks on the disk; what an
 /// error leaves behind goes with discard(). Threading: one stream.
 class ShardCarrier {
  public:
   struct Options {
-    Places places;
+    Locations places;
     std::string tag;  ///< Of this start's checkpoints under construction.
     std::int64_t rank = 0;
     std::int64_t ranks = 1;
@@ -64,7 +64,7 @@ class ShardCarrier {
   /// REQUIRES: write(step) succeeded, and was the last one.
   [[nodiscard]] Status send(std::int64_t step) const;
   /// Published: the local place keeps this checkpoint and no older one.
-  [[nodiscard]] Status settle(std::int64_t step) const;
+  [[nodiscard]] Status finalize(std::int64_t step) const;
 
  private:
   Options options_;
@@ -74,7 +74,7 @@ class ShardCarrier {
 /// Publishes a whole checkpoint of the local place, the one of `manifest`, as it is: what was
 /// sealed and not published when a run was cut short. On an error nothing of it is left in the
 /// project's place. Blocks.
-[[nodiscard]] Status publish_local(const Places& places, const std::string& tag,
+[[nodiscard]] Status publish_local(const Locations& places, const std::string& tag,
                                    const Candidate& local, const Manifest& manifest,
                                    const storage::RsyncOptions& rsync);
 

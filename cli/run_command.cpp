@@ -137,7 +137,7 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
     return report.error();
   }
   const std::shared_ptr<RunReport> kept = std::move(report).value();
-  const bool elsewhere = in_processes(run.config().parallel, run.plan.spread);
+  const bool elsewhere = in_processes(run.config().parallel, run.plan.separate_processes);
   if (!elsewhere) {
     processes.close();
   }
@@ -199,8 +199,8 @@ int run_to_end(PreparedRun& run) {
 }
 
 /// What the launcher of node 0 does, or the only one.
-int run_head(RunPlan plan, const NodePlace& place, const RunOptions& options) {
-  if (in_processes(plan.config.parallel, plan.spread)) {
+int run_head(RunPlan plan, const NodePosition& place, const RunOptions& options) {
+  if (in_processes(plan.config.parallel, plan.separate_processes)) {
     if (const Status free = check_network(plan.config.parallel); !free) {
       return report_error(free.error());
     }
@@ -253,7 +253,7 @@ int run_command(const RunOptions& options) {
   if (!plan) {
     return report_error(plan.error());
   }
-  plan->spread = config->parallel.nodes > 1;
+  plan->separate_processes = config->parallel.nodes > 1;
   if (options.dry_run) {
     std::fputs(describe_plan(*plan).c_str(), stdout);
     return kExitFinished;
@@ -266,7 +266,7 @@ int run_command(const RunOptions& options) {
   if (!place) {
     return report_error(place.error());
   }
-  if (in_processes(plan->config.parallel, plan->spread)) {
+  if (in_processes(plan->config.parallel, plan->separate_processes)) {
     const auto [first, end] = place->ranks(plan->config.parallel.ranks);
     if (const Status enough = engine::check_device_ranks(
             plan->config.runtime.device, plan->config.parallel.transport, end - first);
@@ -281,9 +281,9 @@ int run_command(const RunOptions& options) {
     return run_head(std::move(plan).value(), *place, options);
   }
   const auto root = run_root(plan->config);
-  forget_head_word(root);
+  forget_exit_record(root);
   const int exit_code = run_head(std::move(plan).value(), *place, options);
-  leave_head_word(root, place->start, exit_code);
+  leave_exit_record(root, place->start, exit_code);
   return exit_code;
 }
 

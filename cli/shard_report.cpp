@@ -70,7 +70,7 @@ std::vector<std::int64_t> measured_ranks(std::int64_t ranks) {
 }
 
 engine::RankSpan node_of(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  NodePlace place{.nodes = nodes};
+  NodePosition place{.nodes = nodes};
   while (place.ranks(ranks).second <= rank) {
     ++place.node;
   }
@@ -182,8 +182,8 @@ std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots
   return table(rows, 1);
 }
 
-constexpr CollectiveKind kStepKinds[] = {CollectiveKind::gather, CollectiveKind::refresh,
-                                         CollectiveKind::reduce, CollectiveKind::spread,
+constexpr CollectiveKind kStepKinds[] = {CollectiveKind::gather, CollectiveKind::all_gather,
+                                         CollectiveKind::reduce, CollectiveKind::broadcast,
                                          CollectiveKind::loss_and_norm};
 
 std::string traffic_table(const std::vector<Cost>& costs) {

@@ -113,7 +113,7 @@ void add_rank(fmt::memory_buffer& text, const Json& rank) {
         one.value("phase", std::string()), one.value("for_s", 0.0));
   }
   add_waits(text, list_of(rank, "waits"), kIndent);
-  add_queues(text, list_of(rank, "credits"), "in_use", "          lent: ");
+  add_queues(text, list_of(rank, "credits"), "in_use", "          held: ");
   add_queues(text, list_of(rank, "mailboxes"), "length", "          messages waiting: ");
 }
 
@@ -128,7 +128,7 @@ std::string status_text(const StatusView& view) {
   }
   add_waits(text, list_of(json, "waits"), "  ");
   add_streams(text, list_of(json, "streams"), "  ");
-  add_queues(text, list_of(json, "credits"), "in_use", "  lent: ");
+  add_queues(text, list_of(json, "credits"), "in_use", "  held: ");
   const Json ranks = list_of(json, "ranks");
   if (!ranks.empty()) {
     add(text, "{:>6}  {:>8}  {:<16}  {:>7}  {:<16}  {}\n", "RANK", "PID", "HOST", "HEARD S",

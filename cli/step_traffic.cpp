@@ -53,13 +53,13 @@ StepTraffic step_traffic(const engine::ShardPlan& plan, const engine::RankLayout
             layout, group,
             schedule.gathers()[static_cast<std::size_t>(op.part)].from_smaller_group);
         break;
-      case CollectiveKind::refresh:
+      case CollectiveKind::all_gather:
         sent += others * reduced * layout.compute_size();
         break;
       case CollectiveKind::reduce:
         sent += sent_in_reduce(layout, op);
         break;
-      case CollectiveKind::spread:
+      case CollectiveKind::broadcast:
         sent += (plan.replica_peers(index, layout.rank()).size() - 1) * reduced * sizeof(float);
         break;
       case CollectiveKind::loss_and_norm:

@@ -134,7 +134,7 @@ void bind_nccl(const std::string& interface) {
   ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), /*overwrite=*/0);
 }
 
-/// None: the rank does not go on from memory. `memory`: where this generation's snapshots go.
+/// None: the rank does not resume from memory. `memory`: where this generation's snapshots go.
 Result<std::optional<MemoryStart>> Worker::memory_start(const Assignment& assignment,
                                                         const SharedSnapshots& memory) const {
   if (assignment.memory_step < 0) {
@@ -232,7 +232,7 @@ Result<ShardWork> Worker::set_up_shards(const Assignment& assignment,
     return config.error();
   }
   const auto places = find_places(assignment.run_directory, config->checkpoint.local_dir);
-  if (places.two() != assignment.two_places) {
+  if (places.two() != assignment.two_locations) {
     return user_error(fmt::format(
         "rank {}: checkpoint.local_dir = \"{}\", but SLURM_TMPDIR is {} on {} and {} on the head's "
         "node; set it on all nodes, or checkpoint.local_dir to a path or \"none\"",
@@ -327,7 +327,7 @@ int worker_command(const WorkerOptions& options) {
   }
   ControlConfig config;
   caf::actor_system system(config);
-  const auto head = knock(system, *credentials, *endpoint, kJoinTime);
+  const auto head = connect_to_head(system, *credentials, *endpoint, kJoinTime);
   if (!head) {
     log_error(fmt::format("rank {}: {}", options.rank, head.error().message));
     return head.error().exit_code();

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 10> kRuled = {
     "optimizer.wd_ts"};
 
 /// As in the resolved configuration of a run, which must be readable without the table.
-bool all_given(const RunConfig& config, const Places& places) {
+bool all_given(const RunConfig& config, const KeyPositions& places) {
   return std::all_of(kRuled.begin(), kRuled.end(), [&](std::string_view key) {
     return !applies(*find_field(key), config) || places.by_key.contains(key);
   });
@@ -36,7 +36,7 @@ bool all_given(const RunConfig& config, const Places& places) {
 /// Sets keys by name; those that were given stay.
 class RuleSetter {
  public:
-  RuleSetter(RunConfig& config, Places& places)
+  RuleSetter(RunConfig& config, KeyPositions& places)
       : config_(config), places_(places), given_(places.by_key) {
     place_ = fmt::format("{} (scaling.rule)", places.of("scaling.rule"));
   }
@@ -78,18 +78,18 @@ class RuleSetter {
 
  private:
   RunConfig& config_;
-  Places& places_;
+  KeyPositions& places_;
   const std::map<std::string, std::string, std::less<>> given_;
   std::string place_;
   std::set<std::string> ruled_;
 };
 
-Error at(const Places& places, std::string_view key, const std::string& what) {
+Error at(const KeyPositions& places, std::string_view key, const std::string& what) {
   return user_error(fmt::format("{}: {}", places.of(key), what));
 }
 
 /// What the rule computes with is in range before it computes.
-Status check_inputs(const RunConfig& config, const Places& places) {
+Status check_inputs(const RunConfig& config, const KeyPositions& places) {
   for (const Field& field : all_fields()) {
     const std::string key = field.key();
     const bool needed =
@@ -117,7 +117,7 @@ void set_model(RuleSetter& setter, const ScalingRule& rule, const ScaledModel& m
   setter.set("model.mlp_hidden", model.mlp_hidden);
 }
 
-Status set_training(RuleSetter& setter, RunConfig& config, const Places& places,
+Status set_training(RuleSetter& setter, RunConfig& config, const KeyPositions& places,
                     const ScalingTable& table, const ScalingRule& rule, const ScaledModel& model) {
   const ScalingSection& scaling = config.scaling;
   const std::int64_t sequences = config.batch.lanes * config.batch.micro_batch;
@@ -163,7 +163,7 @@ std::vector<std::string> names_of(const ScalingTable& table) {
 
 }  // namespace
 
-Status apply_scaling(RunConfig& config, Places& places) {
+Status apply_scaling(RunConfig& config, KeyPositions& places) {
   const ScalingSection& scaling = config.scaling;
   if (scaling.rule == "none" || all_given(config, places)) {
     return {};

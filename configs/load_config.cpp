@@ -300,7 +300,7 @@ class Loader {
   }
 
   RunConfig config_;
-  Places places_;
+  KeyPositions places_;
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ void set_default(const OptimizerKey& key, RunConfig& config) {
 }
 
 /// Of an optimizer's options: `key` is one, but not of this optimizer.
-Error foreign_key(const Field& field, const RunConfig& config, const Places& places) {
+Error foreign_key(const Field& field, const RunConfig& config, const KeyPositions& places) {
   std::vector<std::string_view> owners;
   for (const OptimizerEntry& entry : kOptimizers) {
     if (in(entry, field.name)) {
@@ -84,7 +84,7 @@ OptimizerSection default_optimizer(std::string_view name) {
   return config.optimizer;
 }
 
-Status apply_optimizer(RunConfig& config, const Places& places) {
+Status apply_optimizer(RunConfig& config, const KeyPositions& places) {
   TRAIN_RETURN_IF_ERROR(check_value(*find_field("optimizer.name"), config, places));
   for (const Field& field : all_fields()) {
     if (!applies(field, config) && places.by_key.contains(field.key())) {
@@ -99,7 +99,7 @@ Status apply_optimizer(RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_optimizer(const RunConfig& config, const Places& places) {
+Status check_optimizer(const RunConfig& config, const KeyPositions& places) {
   const OptimizerSection& optimizer = config.optimizer;
   const auto steps = static_cast<double>(config.run.steps);
   if (has_key(optimizer.name, "beta3") && optimizer.beta3 == 0.0 && steps <= optimizer.delta) {

@@ -38,9 +38,9 @@ inline constexpr std::string_view kOptimizerNames =
 
 /// Gives the keys of config.optimizer that have no place their optimizer's defaults. Errors (user):
 /// an unknown optimizer; a key with a place that belongs to others, whom it names.
-[[nodiscard]] Status apply_optimizer(RunConfig& config, const Places& places);
+[[nodiscard]] Status apply_optimizer(RunConfig& config, const KeyPositions& places);
 
 /// Rules between keys of a validated [optimizer] and run.steps.
-[[nodiscard]] Status check_optimizer(const RunConfig& config, const Places& places);
+[[nodiscard]] Status check_optimizer(const RunConfig& config, const KeyPositions& places);
 
 }  // namespace train::configs

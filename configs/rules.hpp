@@ -13,10 +13,11 @@ namespace train::configs {
 inline constexpr std::size_t kLargestFile = 1 << 20;
 
 /// A mistake of the user's at `key`: where it was set, its name, and `rule`, which begins with what
-/// is wrong and ends with the mend.
-[[nodiscard]] Error broken(const Places& places, std::string_view key, const std::string& rule);
+/// is wrong and ends with the fix.
+[[nodiscard]] Error broken(const KeyPositions& places, std::string_view key,
+                           const std::string& rule);
 
 /// Whether what [memory] asks for can be had of this device, precision and strategy.
-[[nodiscard]] Status check_memory(const RunConfig& config, const Places& places);
+[[nodiscard]] Status check_memory(const RunConfig& config, const KeyPositions& places);
 
 }  // namespace train::configs

@@ -62,6 +62,6 @@ struct LrQuery {
 /// config.origins, and in `places` that the rule set a key. Blocks on the file system where
 /// scaling.table names a file. Errors (user, with a place): no such rule, no heads, no learning
 /// rate for the optimizer, a value that the rule needs out of range.
-[[nodiscard]] Status apply_scaling(RunConfig& config, Places& places);
+[[nodiscard]] Status apply_scaling(RunConfig& config, KeyPositions& places);
 
 }  // namespace train::configs

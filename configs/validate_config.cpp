@@ -31,7 +31,7 @@ bool inside(const Limits& limits, Number value) {
          (limits.high_excluded ? value < high : value <= high);
 }
 
-Status check_text(const Field& field, const std::string& value, const Places& places) {
+Status check_text(const Field& field, const std::string& value, const KeyPositions& places) {
   const std::vector<std::string> choices = split_choices(field);
   if (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end()) {
     return broken(places, field.key(),
@@ -44,7 +44,8 @@ Status check_text(const Field& field, const std::string& value, const Places& pl
   return {};
 }
 
-Status check_text_or_integer(const Field& field, const std::string& value, const Places& places) {
+Status check_text_or_integer(const Field& field, const std::string& value,
+                             const KeyPositions& places) {
   const std::vector<std::string> choices = split_choices(field);
   const std::optional<std::int64_t> number = whole_number(value);
   if (number.has_value() ? inside(field.limits, *number)
@@ -57,7 +58,7 @@ Status check_text_or_integer(const Field& field, const std::string& value, const
 }
 
 Status check_list(const Field& field, const std::vector<std::string>& values,
-                  const Places& places) {
+                  const KeyPositions& places) {
   for (const std::string& value : values) {
     if (value.empty() || value.find('\0') != std::string::npos) {
       return broken(places, field.key(),
@@ -67,7 +68,7 @@ Status check_list(const Field& field, const std::vector<std::string>& values,
   return {};
 }
 
-Status check_names(const RunConfig& config, const Places& places) {
+Status check_names(const RunConfig& config, const KeyPositions& places) {
   const std::string& name = config.run.name;
   if (name.empty()) {
     return broken(places, "run.name", "is empty; name the run");
@@ -95,7 +96,7 @@ Status check_names(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_order(const RunConfig& config, const Places& places) {
+Status check_order(const RunConfig& config, const KeyPositions& places) {
   if (config.data.order != "dstar" && config.data.seed != DataSection{}.seed) {
     return broken(places, "data.seed",
                   fmt::format("belongs to data.order \"dstar\"; in the order \"{}\" it is run.seed "
@@ -105,7 +106,7 @@ Status check_order(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_sizes(const RunConfig& config, const Places& places) {
+Status check_sizes(const RunConfig& config, const KeyPositions& places) {
   if (config.model.head_dim % 2 != 0) {
     return broken(
         places, "model.head_dim",
@@ -130,7 +131,7 @@ Status check_sizes(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_decay(const RunConfig& config, const Places& places) {
+Status check_decay(const RunConfig& config, const KeyPositions& places) {
   const ScheduleSection& schedule = config.schedule;
   const std::int64_t decay_steps = wsd_decay_steps(schedule, config.run.steps);
   if (schedule.warmup_steps + decay_steps > config.run.steps) {
@@ -148,7 +149,7 @@ Status check_decay(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_schedule(const RunConfig& config, const Places& places) {
+Status check_schedule(const RunConfig& config, const KeyPositions& places) {
   const ScheduleSection& schedule = config.schedule;
   if (schedule.constant_tail_steps > 0 && schedule.name != "cos_inf") {
     return broken(
@@ -164,7 +165,7 @@ Status check_schedule(const RunConfig& config, const Places& places) {
   return schedule.name == "wsd" ? check_decay(config, places) : Status{};
 }
 
-Status check_scaling(const RunConfig& config, const Places& places) {
+Status check_scaling(const RunConfig& config, const KeyPositions& places) {
   const ScalingSection& scaling = config.scaling;
   if (scaling.rule.empty()) {
     return broken(places, "scaling.rule", "is empty; \"none\" uses no rule");
@@ -179,7 +180,7 @@ Status check_scaling(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_checkpoint(const RunConfig& config, const Places& places) {
+Status check_checkpoint(const RunConfig& config, const KeyPositions& places) {
   const CheckpointSection& checkpoint = config.checkpoint;
   if (checkpoint.local_dir.empty()) {
     return broken(places, "checkpoint.local_dir",
@@ -196,7 +197,7 @@ Status check_checkpoint(const RunConfig& config, const Places& places) {
 }
 
 /// Texts "pattern = strategy".
-Status check_recovery(const RunConfig& config, const Places& places) {
+Status check_recovery(const RunConfig& config, const KeyPositions& places) {
   if (config.recovery.snapshot_interval_steps == 1) {
     return broken(places, "recovery.snapshot_interval_steps",
                   "is 1: a snapshot would begin while other ranks still make the one before; use 2 "
@@ -205,7 +206,7 @@ Status check_recovery(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_strategy_by_unit(const RunConfig& config, const Places& places) {
+Status check_strategy_by_unit(const RunConfig& config, const KeyPositions& places) {
   const std::string key = "parallel.strategy_by_unit";
   const std::vector<std::string> known = split_choices(*find_field("parallel.strategy"));
   for (const std::string& rule : config.parallel.strategy_by_unit) {
@@ -234,7 +235,7 @@ bool uses_hybrid(const ParallelSection& parallel) {
          });
 }
 
-Status check_group(const RunConfig& config, const Places& places) {
+Status check_group(const RunConfig& config, const KeyPositions& places) {
   const ParallelSection& parallel = config.parallel;
   if (!uses_hybrid(parallel) && parallel.group != 0) {
     return broken(places, "parallel.group",
@@ -250,7 +251,7 @@ Status check_group(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_wrapping(const RunConfig& config, const Places& places) {
+Status check_wrapping(const RunConfig& config, const KeyPositions& places) {
   const std::vector<std::string>& wrapping = config.parallel.wrapping;
   if (wrapping.empty()) {
     return broken(places, "parallel.wrapping",
@@ -266,7 +267,7 @@ Status check_wrapping(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_nodes(const RunConfig& config, const Places& places) {
+Status check_nodes(const RunConfig& config, const KeyPositions& places) {
   const ParallelSection& parallel = config.parallel;
   if (parallel.ranks % parallel.nodes != 0) {
     return broken(places, "parallel.nodes",
@@ -288,7 +289,7 @@ Status check_nodes(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_device(const RunConfig& config, const Places& places) {
+Status check_device(const RunConfig& config, const KeyPositions& places) {
   if (config.runtime.device != "cuda" && config.parallel.transport == "nccl") {
     return broken(places, "parallel.transport",
                   fmt::format("is \"nccl\", which moves memory of CUDA devices, but runtime.device "
@@ -298,7 +299,7 @@ Status check_device(const RunConfig& config, const Places& places) {
   return {};
 }
 
-Status check_parallel(const RunConfig& config, const Places& places) {
+Status check_parallel(const RunConfig& config, const KeyPositions& places) {
   if (config.parallel.ranks > config.batch.lanes) {
     return broken(places, "parallel.ranks",
                   fmt::format("is {}, but a step has {} lanes and each rank needs one; raise "
@@ -329,12 +330,12 @@ std::optional<UnitStrategy> parse_unit_strategy(std::string_view rule) {
   return whole ? std::optional(std::move(parsed)) : std::nullopt;
 }
 
-const std::string& Places::of(std::string_view key) const {
+const std::string& KeyPositions::of(std::string_view key) const {
   const auto found = by_key.find(key);
   return found == by_key.end() ? file : found->second;
 }
 
-Status check_value(const Field& field, const RunConfig& config, const Places& places) {
+Status check_value(const Field& field, const RunConfig& config, const KeyPositions& places) {
   RunConfig copy = config;
   return std::visit(
       [&](const auto* value) -> Status {
@@ -356,7 +357,7 @@ Status check_value(const Field& field, const RunConfig& config, const Places& pl
       field.locate(copy));
 }
 
-Status validate_config(const RunConfig& config, const Places& places) {
+Status validate_config(const RunConfig& config, const KeyPositions& places) {
   for (const Field& field : all_fields()) {
     TRAIN_RETURN_IF_ERROR(check_value(field, config, places));
   }

@@ -4,14 +4,14 @@
 
 namespace train::configs {
 
-Error broken(const Places& places, std::string_view key, const std::string& rule) {
+Error broken(const KeyPositions& places, std::string_view key, const std::string& rule) {
   return user_error(fmt::format("{}: {} {}", places.of(key), key, rule));
 }
 
 namespace {
 
 /// memory.bf16_weights = "made".
-Status check_made_weights(const RunConfig& config, const Places& places) {
+Status check_made_weights(const RunConfig& config, const KeyPositions& places) {
   const auto refuse = [&](const std::string& why) {
     return broken(places, "memory.bf16_weights", "is \"made\", but " + why);
   };
@@ -37,7 +37,7 @@ Status check_made_weights(const RunConfig& config, const Places& places) {
 
 }  // namespace
 
-Status check_memory(const RunConfig& config, const Places& places) {
+Status check_memory(const RunConfig& config, const KeyPositions& places) {
   const MemorySection& memory = config.memory;
   if (memory.checkpointed_part != "block" && memory.activation_checkpointing == "none") {
     return broken(places, "memory.checkpointed_part",

@@ -198,32 +198,32 @@ void check_params(const TreeSumParams& params) {
 
 void check_params(const ClipScaleParams& params) {
   require_pointers("clip_scale", 1, params.squared_norm, params.cross_entropy, params.z_squared,
-                   params.gate);
+                   params.guard);
 }
 
 void check_params(const AdamwParams& params) {
   require_pointers("adamw_update", params.count, params.p, params.g, params.m, params.v);
-  TRAIN_CHECK(params.gate != nullptr, "adamw_update: no gate");
+  TRAIN_CHECK(params.guard != nullptr, "adamw_update: no guard");
   TRAIN_CHECK(params.step >= 1, "adamw_update: steps count from 1, not {}", params.step);
 }
 
 void check_params(const AdemamixParams& params) {
   require_pointers("ademamix_update", params.count, params.p, params.g, params.fast, params.slow,
                    params.v);
-  TRAIN_CHECK(params.gate != nullptr, "ademamix_update: no gate");
+  TRAIN_CHECK(params.guard != nullptr, "ademamix_update: no guard");
   TRAIN_CHECK(params.step >= 1, "ademamix_update: steps count from 1, not {}", params.step);
 }
 
 void check_params(const DanaParams& params) {
   const std::int64_t count = params.rows * params.cols;
   require_pointers("dana_update", count, params.p, params.g, params.m, params.v);
-  TRAIN_CHECK(params.gate != nullptr, "dana_update: no gate");
+  TRAIN_CHECK(params.guard != nullptr, "dana_update: no guard");
   TRAIN_CHECK(params.step >= 1, "dana_update: steps count from 1, not {}", params.step);
 }
 
 void check_params(const MuonMomentumParams& params) {
   require_pointers("muon_momentum", params.count, params.g, params.m, params.x);
-  TRAIN_CHECK(params.gate != nullptr, "muon_momentum: no gate");
+  TRAIN_CHECK(params.guard != nullptr, "muon_momentum: no guard");
 }
 
 void check_params(const MuonNormaliseParams& params) {
@@ -237,7 +237,7 @@ void check_params(const BlendBf16Params& params) {
 
 void check_params(const MuonApplyParams& params) {
   require_pointers("muon_apply", params.count, params.p, params.x);
-  TRAIN_CHECK(params.gate != nullptr, "muon_apply: no gate");
+  TRAIN_CHECK(params.guard != nullptr, "muon_apply: no guard");
 }
 
 }  // namespace train::kernels

@@ -79,7 +79,7 @@ class SafetensorsFile {
   InputFile file_;
   std::uint64_t data_start_ = 0;
   std::vector<TensorEntry> entries_;
-  std::vector<std::uint32_t> by_name_;  ///< Places in entries_, in the order of the names.
+  std::vector<std::uint32_t> by_name_;  ///< Locations in entries_, in the order of the names.
   TensorMetadata metadata_;
 };
 

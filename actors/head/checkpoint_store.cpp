@@ -19,14 +19,14 @@ namespace train::actors {
 
 namespace fs = std::filesystem;
 
-std::string CheckpointHome::unique_tag() {
+std::string CheckpointStore::unique_tag() {
   const char* job = std::getenv("SLURM_JOB_ID");
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return fmt::format("{}-{}", job != nullptr && *job != '\0' ? job : std::to_string(::getpid()),
                      now / std::chrono::milliseconds(1));
 }
 
-Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& options) {
+Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& options) {
   TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.project));
   if (options.places.two()) {
     if (options.new_run) {
@@ -34,13 +34,13 @@ Result<std::unique_ptr<CheckpointHome>> CheckpointHome::open(const Options& opti
     }
     TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.local));
   }
-  auto home = std::unique_ptr<CheckpointHome>(new CheckpointHome(options));
+  auto home = std::unique_ptr<CheckpointStore>(new CheckpointStore(options));
   home->tag_ = options.surroundings.make_tag();
   TRAIN_RETURN_IF_ERROR(home->open_index());
   return home;
 }
 
-Status CheckpointHome::open_index() {
+Status CheckpointStore::open_index() {
   auto index = options_.surroundings.open_index(options_.index, options_.places.project);
   if (!index && storage::says_disk_full(index.error().message)) {
     // A save that was killed as the disk filled up may be what fills it.
@@ -61,13 +61,13 @@ Status CheckpointHome::open_index() {
   return {};
 }
 
-void CheckpointHome::log_unless(const Status& status, std::string_view what) {
+void CheckpointStore::log_unless(const Status& status, std::string_view what) {
   if (!status) {
     log_warning(fmt::format("{} {}", what, status.error().message));
   }
 }
 
-Result<CheckpointHome::Search> CheckpointHome::search_project() {
+Result<CheckpointStore::Search> CheckpointStore::search_project() {
   Search search{.report = checkpoint::find_newest(options_.places.project)};
   const auto placed = checkpoint::list_checkpoints(options_.places.project);
   if (!placed) {
@@ -85,7 +85,7 @@ Result<CheckpointHome::Search> CheckpointHome::search_project() {
   return search;
 }
 
-Result<CheckpointHome::Search> CheckpointHome::search_local() {
+Result<CheckpointStore::Search> CheckpointStore::search_local() {
   if (!options_.places.two()) {
     return Search{.report = checkpoint::SearchReport{}};
   }
@@ -102,7 +102,7 @@ Result<CheckpointHome::Search> CheckpointHome::search_local() {
   return search;
 }
 
-Status CheckpointHome::reopen() {
+Status CheckpointStore::reopen() {
   drafts_.clear();
   published_.clear();
   index_.reset();
@@ -110,7 +110,7 @@ Status CheckpointHome::reopen() {
   return open_index();
 }
 
-Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
+Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
   using Start = std::optional<checkpoint::Candidate>;
   const std::array<Result<Search>, 2> places = {search_project(), search_local()};
   for (const auto& place : places) {
@@ -138,7 +138,7 @@ Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
   verified_ = published != nullptr ? std::optional(published_step) : std::nullopt;
   if (published == nullptr && own == nullptr) {
     if (project && local) {
-      settle_local(std::nullopt);
+      finalize_local(std::nullopt);
       return Start();
     }
     return project ? local.error()
@@ -161,14 +161,14 @@ Result<std::optional<checkpoint::Candidate>> CheckpointHome::find_start() {
              (own_step < published_step || own->manifest_digest != published->manifest_digest)) {
     own = nullptr;
   }
-  settle_local(own != nullptr ? std::optional(own->candidate.step) : std::nullopt);
+  finalize_local(own != nullptr ? std::optional(own->candidate.step) : std::nullopt);
   const checkpoint::FoundCheckpoint& start = own != nullptr ? *own : *published;
   compare_kernels(start);
   return Start(start.candidate);
 }
 
 /// Only in the local place: an end that came before it could be published.
-void CheckpointHome::publish_leftover(const checkpoint::FoundCheckpoint& found) {
+void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found) {
   const std::int64_t step = found.candidate.step;
   const StopOnSignal signals;  // who waits for the end of the run waits for no copy
   storage::RsyncOptions rsync = options_.surroundings.rsync;
@@ -195,8 +195,8 @@ void CheckpointHome::publish_leftover(const checkpoint::FoundCheckpoint& found) 
   }
 }
 
-/// The local place keeps what the run goes on from, and nothing else under a checkpoint's name.
-void CheckpointHome::settle_local(std::optional<std::int64_t> kept) {
+/// The local place keeps what the run resumes from, and nothing else under a checkpoint's name.
+void CheckpointStore::finalize_local(std::optional<std::int64_t> kept) {
   std::vector<checkpoint::Candidate> local;
   if (options_.places.two() && options_.one_node) {
     auto found = checkpoint::list_checkpoints(options_.places.local);
@@ -220,7 +220,7 @@ void CheckpointHome::settle_local(std::optional<std::int64_t> kept) {
   }
 }
 
-void CheckpointHome::compare_kernels(const checkpoint::FoundCheckpoint& start) {
+void CheckpointStore::compare_kernels(const checkpoint::FoundCheckpoint& start) {
   const checkpoint::ManifestFields& fields = start.manifest.fields;
   if (fields.kernel_set != options_.fields.kernel_set) {
     log_warning(
@@ -238,16 +238,16 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
   engine::HostState state(engine.device(), engine.state().views());
   TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views()));
   state.store();
-  engine.state().settle_restored();
+  engine.state().finalize_restored();
   return {};
 }
 
-Status CheckpointHome::note(std::int64_t step, checkpoint::CheckpointState state) {
+Status CheckpointStore::note(std::int64_t step, checkpoint::CheckpointState state) {
   return index_->index.note(step, state);
 }
 
-Result<checkpoint::ManifestDraft> CheckpointHome::draft(std::int64_t step,
-                                                        const std::vector<ShardWritten>& shards) {
+Result<checkpoint::ManifestDraft> CheckpointStore::draft(std::int64_t step,
+                                                         const std::vector<ShardWritten>& shards) {
   checkpoint::ManifestFields fields = options_.fields;
   fields.step = step;
   fields.tokens = step * options_.tokens_per_step;
@@ -266,8 +266,8 @@ Result<checkpoint::ManifestDraft> CheckpointHome::draft(std::int64_t step,
   return checkpoint::draft_manifest(fields, records);
 }
 
-Result<std::string> CheckpointHome::seal(std::int64_t step,
-                                         const std::vector<ShardWritten>& shards) {
+Result<std::string> CheckpointStore::seal(std::int64_t step,
+                                          const std::vector<ShardWritten>& shards) {
   auto made = draft(step, shards);
   if (!made) {
     return made.error();
@@ -275,8 +275,8 @@ Result<std::string> CheckpointHome::seal(std::int64_t step,
   return drafts_.insert_or_assign(step, std::move(made).value()).first->second.text;
 }
 
-Result<WrittenCheckpoint> CheckpointHome::publish(std::int64_t step,
-                                                  const std::vector<ShardWritten>& shards) {
+Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,
+                                                   const std::vector<ShardWritten>& shards) {
   if (!drafts_.contains(step)) {  // one place
     TRAIN_RETURN_IF_ERROR(seal(step, shards));
   }
@@ -295,7 +295,7 @@ Result<WrittenCheckpoint> CheckpointHome::publish(std::int64_t step,
   return WrittenCheckpoint{.directory = outcome->path.string(), .size_bytes = entry.size_bytes};
 }
 
-Status CheckpointHome::record(std::int64_t step) {
+Status CheckpointStore::record(std::int64_t step) {
   const auto entry = published_.extract(step);
   TRAIN_CHECK(!entry.empty(), "step {} was not published here", step);
   TRAIN_RETURN_IF_ERROR(index_->index.commit(entry.mapped()));
@@ -305,7 +305,7 @@ Status CheckpointHome::record(std::int64_t step) {
   return {};
 }
 
-std::int64_t CheckpointHome::retire(std::span<const std::int64_t> steps) {
+std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
   std::int64_t gone = 0;
   for (const std::int64_t step : steps) {
     const Status removed = checkpoint::retire(options_.places.project, step);
@@ -316,11 +316,11 @@ std::int64_t CheckpointHome::retire(std::span<const std::int64_t> steps) {
   return gone;
 }
 
-void CheckpointHome::retire_old() {
+void CheckpointStore::retire_old() {
   retire(checkpoint::to_retire(index_->index.committed(), options_.keep));
 }
 
-std::int64_t CheckpointHome::make_room(std::int64_t step) {
+std::int64_t CheckpointStore::make_room(std::int64_t step) {
   if (!verified_) {
     return 0;
   }
@@ -342,7 +342,7 @@ std::int64_t CheckpointHome::make_room(std::int64_t step) {
   return gone;
 }
 
-Status CheckpointHome::discard(std::int64_t step, bool local) {
+Status CheckpointStore::discard(std::int64_t step, bool local) {
   drafts_.erase(step);
   const Status removed =
       storage::remove_tree(checkpoint::incoming_path(options_.places.project, tag_, step));
@@ -351,7 +351,7 @@ Status CheckpointHome::discard(std::int64_t step, bool local) {
   return removed ? noted : removed;
 }
 
-Status CheckpointHome::journal(std::span<const checkpoint::StepRecord> steps) {
+Status CheckpointStore::journal(std::span<const checkpoint::StepRecord> steps) {
   std::vector<checkpoint::StepRecord> records(steps.begin(), steps.end());
   for (checkpoint::StepRecord& record : records) {
     record.tokens = record.step * options_.tokens_per_step;
@@ -359,11 +359,11 @@ Status CheckpointHome::journal(std::span<const checkpoint::StepRecord> steps) {
   return index_->index.log_steps(records);
 }
 
-Status CheckpointHome::event(std::string_view kind, std::string_view text) {
+Status CheckpointStore::event(std::string_view kind, std::string_view text) {
   return index_->index.log_event(kind, text);
 }
 
-IndexWork CheckpointHome::index_work() {
+IndexWork CheckpointStore::index_work() {
   IndexWork work;
   work.note = [this](std::int64_t step, checkpoint::CheckpointState state) {
     return note(step, state);

@@ -28,7 +28,7 @@ namespace train::actors {
 ///
 /// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
 /// the rest on the disk stream. All calls block. REQUIRES: the run's lock is held.
-class CheckpointHome {
+class CheckpointStore {
  public:
   /// Unique among all starts that may ever share a directory.
   [[nodiscard]] static std::string unique_tag();
@@ -43,7 +43,7 @@ class CheckpointHome {
   };
 
   struct Options {
-    checkpoint::Places places;
+    checkpoint::Locations places;
     std::filesystem::path index;
     checkpoint::RetentionRule keep;
     std::int64_t tokens_per_step = 0;
@@ -56,7 +56,7 @@ class CheckpointHome {
   };
 
   /// Opens the index; a damaged one is made anew from the manifests (logged).
-  static Result<std::unique_ptr<CheckpointHome>> open(const Options& options);
+  static Result<std::unique_ptr<CheckpointStore>> open(const Options& options);
 
   /// Where to go on: the newest whole checkpoint, if there is one; its directory is in the local
   /// place if that has it, too. A newer one that is only there is published first. Damaged ones
@@ -94,10 +94,10 @@ class CheckpointHome {
   Status event(std::string_view kind, std::string_view text);
   /// Tells this start's unpublished checkpoints from leftovers of others.
   [[nodiscard]] const std::string& tag() const { return tag_; }
-  [[nodiscard]] const checkpoint::Places& places() const { return options_.places; }
+  [[nodiscard]] const checkpoint::Locations& places() const { return options_.places; }
 
  private:
-  explicit CheckpointHome(const Options& options) : options_(options) {}
+  explicit CheckpointStore(const Options& options) : options_(options) {}
   Status open_index();
   Result<checkpoint::ManifestDraft> draft(std::int64_t step,
                                           const std::vector<ShardWritten>& shards);
@@ -109,7 +109,7 @@ class CheckpointHome {
   Result<Search> search_project();
   Result<Search> search_local();
   void publish_leftover(const checkpoint::FoundCheckpoint& found);
-  void settle_local(std::optional<std::int64_t> kept);
+  void finalize_local(std::optional<std::int64_t> kept);
   void compare_kernels(const checkpoint::FoundCheckpoint& start);
   std::int64_t retire(std::span<const std::int64_t> steps);
   void retire_old();

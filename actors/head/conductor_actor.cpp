@@ -50,7 +50,7 @@ struct ConductorState {
   std::optional<std::int64_t> published;  // the newest
   bool draining = false;
   std::int64_t steps_finished = 0;
-  bool poisoned = false;
+  bool nonfinite = false;
   std::size_t ranks_stopped = 0;
   bool closing = false;
   bool reporter_gone = false;
@@ -189,15 +189,15 @@ void Conductor::step_heard(const StepFinished& event) const {
 }
 
 void Conductor::step_finished(const StepFinished& event) const {
-  if (event.poisoned) {
-    if (!state().poisoned) {
-      state().poisoned = true;
+  if (event.nonfinite) {
+    if (!state().nonfinite) {
+      state().nonfinite = true;
       // The sign of a NaN says nothing to anybody.
       state().nonfinite =
           fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
                       event.grad_norm.value(), event.step);
-      state().program->stop_poisoned(event.step - 1);
-      grant(state().saves.poisoned_from(event.step));
+      state().program->stop_nonfinite(event.step - 1);
+      grant(state().saves.nonfinite_from(event.step));
       finish_if_done();
     }
     return;
@@ -224,7 +224,7 @@ RunFinished Conductor::outcome() const {
   if (state().outcome) {
     return *state().outcome;
   }
-  if (state().poisoned) {
+  if (state().nonfinite) {
     return {step, kExitFailure,
             fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
                         "--fresh and a lower optimizer.lr or optimizer.grad_clip",
@@ -400,7 +400,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
             conductor.state().agreement.hear(event, conductor.state().peers.ranks.size());
         if (!heard) {
           conductor.conclude({event.rank, heard.error().message, kExitFailure});
-        } else if (*heard && !conductor.state().poisoned) {
+        } else if (*heard && !conductor.state().nonfinite) {
           conductor.self->send(conductor.state().peers.reporter, event);
           conductor.tell_index(event);
         }

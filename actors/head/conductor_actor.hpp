@@ -14,7 +14,7 @@ namespace train::actors {
 /// waits for its next command.
 ///
 ///   running --StopRequested--> saving (no further step; snapshot; stop)
-///   running --StepFinished(poisoned)--> searching (FindNonfinite; stop; nothing is saved)
+///   running --StepFinished(non-finite)--> searching (FindNonfinite; stop; nothing is saved)
 ///   any --RankFailed--> over (exit 1, or the code that came with it)
 ///   any --NodesReturned--> over (the ranks start again with theirs)
 ///   any --RankStopped and every command finished--> reports close --> RunFinished to the waiter

@@ -71,7 +71,7 @@ struct Index {
 
   [[nodiscard]] IndexActor me() const { return caf::actor_cast<IndexActor>(self); }
   [[nodiscard]] Save& save(std::int64_t step) const;
-  [[nodiscard]] bool two_places() const { return work->seal != nullptr; }
+  [[nodiscard]] bool two_locations() const { return work->seal != nullptr; }
   void begin(std::int64_t step) const;
   void answered(Save& save) const;
   void advance(Save& save) const;
@@ -169,7 +169,7 @@ void Index::advance(Save& save) const {
 
 /// Of two places only the project's has old checkpoints.
 bool Index::room_may_help(const Save& save) const {
-  const bool on_projects_disk = save.phase == (two_places() ? Phase::sending : Phase::writing);
+  const bool on_projects_disk = save.phase == (two_locations() ? Phase::sending : Phase::writing);
   return save.failed && on_projects_disk && !save.room_for && save.full.size() == save.failures;
 }
 
@@ -205,7 +205,7 @@ void Index::written(Save& save) const {
     return;
   }
   Steps steps = journal->steps.empty() ? Steps() : journal->batch(work);
-  two_places() ? seal(save, std::move(steps)) : publish(save, std::move(steps));
+  two_locations() ? seal(save, std::move(steps)) : publish(save, std::move(steps));
 }
 
 void Index::order(Save& save, ShardTask task, const std::string& manifest) const {
@@ -260,7 +260,7 @@ std::int64_t slowest(const std::vector<ShardWritten>& shards) {
 void Index::publish(Save& save, Steps steps) const {
   save.phase = Phase::publishing;
   disk->mark({.what = "publish checkpoint", .step = save.step - 1, .unit = -1, .lane = -1});
-  const bool note = !two_places();  // else it says so since the shards are sent
+  const bool note = !two_locations();  // else it says so since the shards are sent
   disk->enqueue([me = me(), work = work, step = save.step, note, steps = std::move(steps),
                  shards = by_rank(save.shards)] {
     write_steps(steps);
@@ -290,7 +290,7 @@ void Index::work_done(const SaveWorkDone& done) const {
     return room_made(current, done.retired);
   }
   if (current.phase == Phase::discarding) {
-    return two_places()           ? order(current, ShardTask::discard)
+    return two_locations()        ? order(current, ShardTask::discard)
            : current.full.empty() ? finish()
                                   : order_again(current, ShardTask::discard);
   }
@@ -302,11 +302,11 @@ void Index::work_done(const SaveWorkDone& done) const {
     return order(current, ShardTask::seal, done.manifest);
   }
   self->send(self->state.peers.conductor, *done.written);
-  if (!two_places()) {
+  if (!two_locations()) {
     return finish();
   }
   current.phase = Phase::settling;
-  order(current, ShardTask::settle);
+  order(current, ShardTask::finalize);
 }
 
 void Index::give_up(Save& save) const {

@@ -61,8 +61,8 @@ std::int64_t Observer::now_ns() const {
 }
 
 bool Observer::commands_wait() const {
-  const auto lent = observing.waits ? observing.waits->lent() : std::vector<WaitBoard::Lent>();
-  return std::any_of(lent.begin(), lent.end(), [](const WaitBoard::Lent& one) {
+  const auto held = observing.waits ? observing.waits->held() : std::vector<WaitBoard::Held>();
+  return std::any_of(held.begin(), held.end(), [](const WaitBoard::Held& one) {
     return one.what == std::string_view("commands") && one.in_use > 0;
   });
 }
@@ -178,9 +178,9 @@ RunStatus Observer::status(const std::optional<Stall>& stall, std::int64_t now) 
        observing.waits ? observing.waits->waiting() : std::vector<WaitBoard::Wait>()) {
     status.waits.push_back({wait.who, wait.what, now - wait.since_ns});
   }
-  for (const WaitBoard::Lent& lent :
-       observing.waits ? observing.waits->lent() : std::vector<WaitBoard::Lent>()) {
-    status.credits.push_back({lent.what, lent.in_use, lent.limit});
+  for (const WaitBoard::Held& held :
+       observing.waits ? observing.waits->held() : std::vector<WaitBoard::Held>()) {
+    status.credits.push_back({held.what, held.in_use, held.limit});
   }
   std::int64_t since_ns = 0;
   const kernels::Mark mark = observing.disk ? observing.disk->current(since_ns) : kernels::Mark();

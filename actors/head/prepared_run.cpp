@@ -22,8 +22,8 @@ namespace {
 // Of measuring the GEMM peak at the start: long enough to outlast a moment in which others compute.
 constexpr double kPeakSeconds = 0.5;
 
-CheckpointHome::Options home_options(const RunPlan& plan, const RunDirectory& directory,
-                                     const CheckpointHome::Surroundings& surroundings) {
+CheckpointStore::Options home_options(const RunPlan& plan, const RunDirectory& directory,
+                                      const CheckpointStore::Surroundings& surroundings) {
   const configs::RunConfig& config = plan.config;
   checkpoint::ManifestFields fields;
   fields.lanes = config.batch.lanes;
@@ -88,7 +88,7 @@ void log_start(const PreparedRun& run) {
   }
 }
 
-/// Once a start: its later generations of ranks go on from what it has accepted or written itself.
+/// Once a start: its later generations of ranks resume from what it has accepted or written itself.
 /// REQUIRES: there is a checkpoint.
 Status compare_data(PreparedRun& run, bool accept) {
   const auto manifest = checkpoint::read_manifest(run.checkpoint->path);
@@ -141,12 +141,12 @@ bool PreparedRun::nothing_to_do() const {
 }
 
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
-                                const CheckpointHome::Surroundings& surroundings) {
+                                const CheckpointStore::Surroundings& surroundings) {
   auto directory = open_run_directory(plan.config, choices.fresh);
   if (!directory) {
     return directory.error();
   }
-  auto home = CheckpointHome::open(home_options(plan, *directory, surroundings));
+  auto home = CheckpointStore::open(home_options(plan, *directory, surroundings));
   if (!home) {
     return home.error();
   }

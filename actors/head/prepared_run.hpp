@@ -20,13 +20,13 @@ namespace train::actors {
 struct PreparedRun {
   RunPlan plan;
   RunDirectory directory;
-  std::unique_ptr<CheckpointHome> home;
-  std::optional<checkpoint::Candidate> checkpoint;  ///< To go on from; none: initial weights.
+  std::unique_ptr<CheckpointStore> home;
+  std::optional<checkpoint::Candidate> checkpoint;  ///< To resume from; none: initial weights.
   NodeMemory memory;                                ///< Or from here, if it has a start.
   bool evaluation_missed = false;                   ///< Of the first step, before the stop.
   std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
   double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
-  NodePlace place;                                  ///< The head's, among those that take part.
+  NodePosition place;                               ///< The head's, among those that take part.
   std::vector<std::int64_t> members = {0};  ///< Nodes that take part, as they were first numbered.
   std::int64_t ranks_at_start = 1;          ///< Of all nodes, when all took part,
   std::int64_t nodes_at_start = 1;          ///< which were so many.
@@ -48,11 +48,11 @@ struct StartChoices {
 };
 
 /// Opens the run's directory, checkpoints and index, and finds where to go on. Blocking.
-/// Errors: those of the parts, each one line; (user) the checkpoint to go on from was trained on
+/// Errors: those of the parts, each one line; (user) the checkpoint to resume from was trained on
 /// other data, and that was not accepted: the run's configuration then stays what it was.
 [[nodiscard]] Result<PreparedRun> prepare_run(
     RunPlan plan, const StartChoices& choices,
-    const CheckpointHome::Surroundings& surroundings = {});
+    const CheckpointStore::Surroundings& surroundings = {});
 
 /// The GEMM peak of all ranks of this node together, for the report. Blocks while it measures.
 [[nodiscard]] double measure_peak_flops(const configs::RunConfig& config);
@@ -60,11 +60,11 @@ struct StartChoices {
 /// Finds again where to go on, after ranks have ended in disorder: from the newest snapshot in
 /// memory, local or published checkpoint; `reported`: steps that the run's report has; `elsewhere`:
 /// what other nodes have in memory. REQUIRES: no rank runs any more. Blocking. Errors: those of
-/// CheckpointHome.
+/// CheckpointStore.
 [[nodiscard]] Status find_start_again(PreparedRun& run, std::int64_t reported,
                                       std::span<const NodeSteps> elsewhere = {});
 
-/// How many steps a start that goes on from `first_step` may still do when the job began at
+/// How many steps a start that resumes from `first_step` may still do when the job began at
 /// `job_first_step`: ranks that were lost as its part ended leave none (0). Nothing: all of the
 /// run's, for run.steps_per_job = 0. Pure.
 [[nodiscard]] std::optional<std::int64_t> steps_left_of_job(std::int64_t steps_per_job,

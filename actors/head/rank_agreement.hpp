@@ -9,7 +9,7 @@
 
 namespace train::actors {
 
-/// Compares what ranks report of the same step: promise P1 says that it is the same to the bit. A
+/// Compares what ranks report of the same step: promise P1 says that it is the same bitwise. A
 /// plain class; the conductor owns it.
 class RankAgreement {
  public:

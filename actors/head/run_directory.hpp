@@ -33,7 +33,7 @@ struct RunDirectory {
 /// than that is no error where no step was ever finished: no checkpoint, no step in metrics.jsonl
 /// or the journal. Errors (user): not writable; in use; the directory holds something else, or a
 /// run whose model, data cut, batch, optimizer, schedule or seed differ (names the first key, both
-/// values and the mend).
+/// values and the fix).
 [[nodiscard]] Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool fresh);
 
 /// Writes config.toml: the configuration that resumes this very run. Errors: those of AtomicFile.

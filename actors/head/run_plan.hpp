@@ -21,7 +21,7 @@ struct RunPlan {
   std::string data_fingerprint;   ///< storage::token_fingerprint(): ranks must agree on it, too.
   /// The run began on several nodes. A rank that is the only one left is then still a process of
   /// its own, and nodes can come back.
-  bool spread = false;
+  bool separate_processes = false;
 };
 
 /// Of all lanes together.

@@ -25,8 +25,8 @@ std::optional<NumberedCommand> RunProgram::next() {
   if (stopped_) {
     return std::nullopt;
   }
-  if (poisoned_) {
-    if (const std::int64_t step = std::exchange(*poisoned_, -1); step >= 0) {
+  if (nonfinite_) {
+    if (const std::int64_t step = std::exchange(*nonfinite_, -1); step >= 0) {
       return give(RunCommand::find_nonfinite, step);
     }
     stopped_ = true;
@@ -54,9 +54,9 @@ std::optional<NumberedCommand> RunProgram::next() {
 
 void RunProgram::stop_early() { stop_early_ = true; }
 
-void RunProgram::stop_poisoned(std::int64_t step) {
-  if (!poisoned_) {
-    poisoned_ = step;
+void RunProgram::stop_nonfinite(std::int64_t step) {
+  if (!nonfinite_) {
+    nonfinite_ = step;
   }
 }
 

@@ -40,7 +40,7 @@ class RunProgram {
   /// A signal: no further step; snapshot what is done, then stop.
   void stop_early();
   /// Step `step` (from 0) was not finite: look for the origin, then stop; nothing more is saved.
-  void stop_poisoned(std::int64_t step);
+  void stop_nonfinite(std::int64_t step);
 
   /// This start has done its part of a longer run.
   [[nodiscard]] bool job_over() const {
@@ -51,7 +51,7 @@ class RunProgram {
   [[nodiscard]] bool finished_all_steps() const { return step_ >= options_.total_steps; }
   /// The start is not about to end.
   [[nodiscard]] bool further_steps() const {
-    return !poisoned_ && !stop_early_ && !job_over() && !finished_all_steps();
+    return !nonfinite_ && !stop_early_ && !job_over() && !finished_all_steps();
   }
   /// All steps, and the evaluation of the last one, have been given out.
   [[nodiscard]] bool complete() const {
@@ -68,7 +68,7 @@ class RunProgram {
   bool evaluated_ = false;  ///< At step_.
   bool saved_ = false;      ///< At step_.
   bool stop_early_ = false;
-  std::optional<std::int64_t> poisoned_;
+  std::optional<std::int64_t> nonfinite_;
   bool stopped_ = false;
 };
 

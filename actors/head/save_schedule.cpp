@@ -34,7 +34,7 @@ void SaveSchedule::good_through(std::int64_t step) {
   forget_replaced();
 }
 
-std::optional<std::int64_t> SaveSchedule::poisoned_from(std::int64_t step) {
+std::optional<std::int64_t> SaveSchedule::nonfinite_from(std::int64_t step) {
   std::erase_if(taken_, [step](std::int64_t taken) { return taken >= step; });
   return under_way_ && *under_way_ >= step ? grant_next() : std::nullopt;
 }

@@ -33,7 +33,7 @@ class SaveSchedule {
   void good_through(std::int64_t step);
   /// The states of `step` and after are not. The step to grant next if that ended what was under
   /// way.
-  [[nodiscard]] std::optional<std::int64_t> poisoned_from(std::int64_t step);
+  [[nodiscard]] std::optional<std::int64_t> nonfinite_from(std::int64_t step);
 
   /// Steps that a newer one has replaced for good since the last call, ascending.
   [[nodiscard]] std::vector<std::int64_t> skipped() { return std::exchange(skipped_, {}); }

@@ -49,7 +49,7 @@ struct NodeJoined {
 /// Main thread -> launcher of another node: Nodes are gone, or back. The message gives the node its
 /// position among those that take part, and says what it resumes from. Answered by MemoryRestored
 /// when there is room for its snapshots.
-struct TakePlace {
+struct TakePosition {
   std::int32_t place = 0;
   std::int32_t nodes = 1;
   std::int64_t ranks = 1;  ///< Of all nodes.
@@ -69,7 +69,7 @@ struct RestoreMemory {
   bool take = false;    ///< What this node's own ranks need comes from the next node.
 };
 
-/// Launcher of another node -> main thread: The answer to TakePlace and to RestoreMemory.
+/// Launcher of another node -> main thread: The answer to TakePosition and to RestoreMemory.
 struct MemoryRestored {
   std::int32_t node = 0;
   std::string failure;  ///< Empty: done.
@@ -79,7 +79,7 @@ struct MemoryRestored {
 /// known. Start the node's ranks.
 struct StartRanks {
   std::uint32_t generation = 0;
-  std::int64_t memory_step = -1;  ///< They go on from this snapshot in memory; -1: from none.
+  std::int64_t memory_step = -1;  ///< They resume from this snapshot in memory; -1: from none.
   bool earlier = false;           ///< Which is that of NodeSteps::earlier.
   std::string buddy;  ///< Where the next node takes this one's snapshots; empty: nowhere.
 };
@@ -166,8 +166,9 @@ typename Inspector::result_type inspect(Inspector& f, StartRanks& x) {
   return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step, x.earlier, x.buddy);
 }
 template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, TakePlace& x) {
-  return f(caf::meta::type_name("TakePlace"), x.place, x.nodes, x.ranks, x.memory_step, x.earlier);
+typename Inspector::result_type inspect(Inspector& f, TakePosition& x) {
+  return f(caf::meta::type_name("TakePosition"), x.place, x.nodes, x.ranks, x.memory_step,
+           x.earlier);
 }
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, RestoreMemory& x) {

@@ -20,7 +20,7 @@ struct StepFinished {
   FloatBits loss;
   FloatBits grad_norm;
   FloatBits lr;
-  bool poisoned = false;  ///< Loss or norm not finite: no weight was changed.
+  bool nonfinite = false;  ///< Loss or norm not finite: no weight was changed.
   bool has_digest = false;
   std::uint64_t weights_digest = 0;  ///< Of the rank's rows; of all once the conductor has summed.
   /// engine::tensor_digests() of all that a checkpoint holds; as weights_digest. Empty: no digest.
@@ -134,7 +134,7 @@ struct RunFinished {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, StepFinished& x) {
   return f(caf::meta::type_name("StepFinished"), x.step, x.rank, x.loss, x.grad_norm, x.lr,
-           x.poisoned, x.has_digest, x.weights_digest, x.tensor_digests, x.unit_grad_norms,
+           x.nonfinite, x.has_digest, x.weights_digest, x.tensor_digests, x.unit_grad_norms,
            x.optimizer_sums);
 }
 template <class Inspector>

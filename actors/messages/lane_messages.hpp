@@ -70,7 +70,7 @@ struct GradientReady {
 
 /// Layer -> rank: The gradient of the group has been broadcast to the replicas of its rows, so the
 /// optimizer may read it. It comes with GradientReady or after it.
-struct GradientSpread {
+struct GradientBroadcast {
   std::int64_t step = 0;
   std::uint32_t group = 0;
 };
@@ -116,8 +116,8 @@ struct CopyEnqueued {
 struct StateCopied {
   std::int64_t step = 0;
   std::int32_t staging = 0;
-  bool poisoned = false;  ///< The state is not finite: the buffer is as it was.
-  std::string failure;    ///< There was no memory; empty: there was.
+  bool nonfinite = false;  ///< The state is not finite: the buffer is as it was.
+  std::string failure;     ///< There was no memory; empty: there was.
 };
 
 /// Rank -> snapshot: The last command has come: answer when the saves under way are finished.
@@ -145,7 +145,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LaneFinished)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReduceWithoutLanes)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientSpread)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::GradientBroadcast)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateParameters)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::UpdateEnqueued)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::RunEvaluation)

@@ -24,12 +24,12 @@ struct ShardWritten {
 
 /// What the ranks are to do with a save's shards; the first four when there are two places.
 enum class ShardTask : std::uint8_t {
-  seal,     ///< The local copy is complete: add the manifest and give it its name.
-  send,     ///< Copy the rank's shard to the project's place, and verify it there.
-  settle,   ///< Published: the local place keeps this one and no older one.
-  discard,  ///< Given up: remove what has no name yet in the local place. Also tells a rank whose
-            ///< disk was full that it need not keep its copy of the state any longer.
-  write,    ///< The rank's disk was full, and there is room now: write the shard again.
+  seal,      ///< The local copy is complete: add the manifest and give it its name.
+  send,      ///< Copy the rank's shard to the project's place, and verify it there.
+  finalize,  ///< Published: the local place keeps this one and no older one.
+  discard,   ///< Given up: remove what has no name yet in the local place. Also tells a rank whose
+             ///< disk was full that it need not keep its copy of the state any longer.
+  write,     ///< The rank's disk was full, and there is room now: write the shard again.
 };
 
 /// Index -> every rank -> snapshot: What the ranks do next with their shards: with two storage

@@ -20,7 +20,7 @@ struct Assignment {
   std::int64_t memory_ranks = 0;  ///< So many have written it,
   std::string memory_holders;     ///< and here it is now: holders_text() of MemoryOrigin::holders.
   std::string run_directory;      ///< The run's.
-  bool two_places = false;        ///< Nodes write checkpoints to disks of their own first.
+  bool two_locations = false;     ///< Nodes write checkpoints to disks of their own first.
   std::string checkpoint_tag;     ///< Of those under construction.
   std::string trace_directory;    ///< Where to write what ran when; empty: nowhere.
   std::int32_t threads = 1;
@@ -75,7 +75,7 @@ struct ClusterFailed {
 template <class Inspector>
 typename Inspector::result_type inspect(Inspector& f, Assignment& x) {
   return f(caf::meta::type_name("Assignment"), x.generation, x.config_text, x.checkpoint,
-           x.memory_step, x.memory_ranks, x.memory_holders, x.run_directory, x.two_places,
+           x.memory_step, x.memory_ranks, x.memory_holders, x.run_directory, x.two_locations,
            x.checkpoint_tag, x.trace_directory, x.threads, x.conductor, x.index, x.rendezvous,
            x.observer);
 }

@@ -24,7 +24,7 @@ void be_modest(int policy) noexcept {
 
 void take_smallest_share() noexcept { be_modest(SCHED_BATCH); }
 
-void SpareTime::run(const std::function<void()>& work) {
+void BackgroundIo::run(const std::function<void()>& work) {
   if (thread_ == Thread::callers) {
     work();
     return;

@@ -9,12 +9,12 @@ namespace train::actors {
 /// steps beside a save are as fast as others; a machine that leaves none does not starve it.
 ///
 /// Threading: one run() at a time.
-class SpareTime {
+class BackgroundIo {
  public:
   enum class Thread : std::uint8_t { own, callers };
 
   /// `callers`: run() only calls `work`; for runs on one thread.
-  explicit SpareTime(Thread thread = Thread::own) : thread_(thread) {}
+  explicit BackgroundIo(Thread thread = Thread::own) : thread_(thread) {}
 
   /// Calls `work` on a thread of its own and waits for its end; what it throws is thrown here.
   /// That thread, and the programs it starts, have a core only while nobody else wants it; or, if

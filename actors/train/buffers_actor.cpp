@@ -6,24 +6,24 @@
 #include <optional>
 #include <utility>
 
+#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 
 namespace train::actors {
 namespace {
 
-using WeightsPromise = caf::typed_response_promise<WeightsLeased>;
-using LeafPromise = caf::typed_response_promise<LeafLeased>;
+using WeightsPromise = caf::typed_response_promise<WeightsAcquired>;
+using GradientBufferPromise = caf::typed_response_promise<GradientBufferAcquired>;
 
 struct BuffersState {
   static inline const char* name = "buffers";
-  std::deque<OpenCommand> commands;       // the first one is open
-  std::optional<engine::LeaseBook> book;  // of it
-  std::deque<std::pair<LeaseWeights, WeightsPromise>> weights_wanted;
-  std::deque<std::pair<LeaseLeaf, LeafPromise>> leaves_wanted;
+  std::deque<OpenCommand> commands;                // the first one is open
+  std::optional<engine::BufferReservations> book;  // of it
+  std::deque<std::pair<AcquireWeights, WeightsPromise>> weights_wanted;
+  std::deque<std::pair<AcquireGradientBuffer, GradientBufferPromise>> gradients_wanted;
   std::vector<bool> stale;  // by group: its refresh is under way
   ConnectBuffers peers;
   bool gathers_told = false;  // to the rank, of the open command
@@ -46,20 +46,20 @@ struct Buffers {
   void proceed() const;
   void start_gathers() const;
   void answer_weights() const;
-  void answer_leaves() const;
+  void answer_gradients() const;
   void tell_gathers() const;
-  void refresh(std::uint64_t command) const;
+  void all_gather(std::uint64_t command) const;
   void close_if_finished() const;
-  [[nodiscard]] bool has(const LeaseWeights& lease) const;
+  [[nodiscard]] bool has(const AcquireWeights& reservation) const;
 };
 
-bool has_leases(engine::CommandKind kind) {
+bool has_reservations(engine::CommandKind kind) {
   return kind == engine::CommandKind::train_step || kind == engine::CommandKind::evaluate ||
-         kind == engine::CommandKind::diagnose;
+         kind == engine::CommandKind::find_nonfinite;
 }
 
 void Buffers::open(const OpenCommand& command) const {
-  if (!has_leases(command.kind)) {
+  if (!has_reservations(command.kind)) {
     return;
   }
   state().commands.push_back(command);
@@ -74,25 +74,25 @@ void Buffers::begin_front() const {
   state().book.emplace(context->engine->plan(), context->engine->schedule(command.kind),
                        command.kind, context->rank);
   state().gathers_told = false;
-  for (const auto& [lease, promise] : state().weights_wanted) {
-    if (lease.command == command.sequence && lease.gather >= 0) {
-      state().book->want(lease.gather);
+  for (const auto& [reservation, promise] : state().weights_wanted) {
+    if (reservation.command == command.sequence && reservation.gather >= 0) {
+      state().book->want(reservation.gather);
     }
   }
   // Weights go out only when the update before has run.
   context->compute->notify([me = caf::actor_cast<BuffersActor>(self), sequence = command.sequence] {
-    caf::anon_send(me, WeightsSettled{sequence});
+    caf::anon_send(me, WeightsFinalized{sequence});
   });
 }
 
 void Buffers::start_gathers() const {
   const OpenCommand command = state().commands.front();
   for (const std::int32_t gather : state().book->start_gathers()) {
-    const auto& lease =
+    const auto& reservation =
         context->engine->schedule(command.kind).gathers()[static_cast<std::size_t>(gather)];
     const engine::CollectiveOp* op =
         context->collectives.find(command.kind, engine::CollectiveKind::gather,
-                                  static_cast<std::int32_t>(lease.group), gather);
+                                  static_cast<std::int32_t>(reservation.group), gather);
     TRAIN_CHECK(op != nullptr, "no gather {} in command {}", gather, command.sequence);
     self->request(state().peers.collective, caf::infinite,
                   RequestCollective{context->identity(*op, command.sequence)})
@@ -103,18 +103,18 @@ void Buffers::start_gathers() const {
   }
 }
 
-bool Buffers::has(const LeaseWeights& lease) const {
-  if (lease.gather < 0) {
-    return !state().stale[lease.group];
+bool Buffers::has(const AcquireWeights& reservation) const {
+  if (reservation.gather < 0) {
+    return !state().stale[reservation.group];
   }
-  return is_open(lease.command) && state().book->ready(lease.gather);
+  return is_open(reservation.command) && state().book->ready(reservation.gather);
 }
 
 void Buffers::answer_weights() const {
   auto& wanted = state().weights_wanted;
   for (auto one = wanted.begin(); one != wanted.end();) {
     if (has(one->first)) {
-      one->second.deliver(WeightsLeased{});
+      one->second.deliver(WeightsAcquired{});
       one = wanted.erase(one);
     } else {
       ++one;
@@ -122,13 +122,14 @@ void Buffers::answer_weights() const {
   }
 }
 
-void Buffers::answer_leaves() const {
-  auto& wanted = state().leaves_wanted;
+void Buffers::answer_gradients() const {
+  auto& wanted = state().gradients_wanted;
   for (auto one = wanted.begin(); one != wanted.end();) {
-    const LeaseLeaf& lease = one->first;
-    if (is_open(lease.command) &&
-        state().book->gradient_free(lease.group, lease.sync, lease.leaf)) {
-      one->second.deliver(LeafLeased{});
+    const AcquireGradientBuffer& reservation = one->first;
+    if (is_open(reservation.command) &&
+        state().book->gradient_free(reservation.group, reservation.sync,
+                                    reservation.gradient_buffer)) {
+      one->second.deliver(GradientBufferAcquired{});
       one = wanted.erase(one);
     } else {
       ++one;
@@ -156,12 +157,12 @@ void Buffers::proceed() const {
   start_gathers();
   state().gathers->in_use(state().book->gathers_out());
   answer_weights();
-  answer_leaves();
+  answer_gradients();
   tell_gathers();
   if (!state().weights_wanted.empty()) {
     state().wait->begin("gathered weights", -1);
-  } else if (!state().leaves_wanted.empty()) {
-    state().wait->begin("a gradient leaf", -1);
+  } else if (!state().gradients_wanted.empty()) {
+    state().wait->begin("a gradient buffer", -1);
   } else {
     state().wait->end();
   }
@@ -176,12 +177,12 @@ void Buffers::close_if_finished() const {
   }
 }
 
-void Buffers::refresh(std::uint64_t command) const {
+void Buffers::all_gather(std::uint64_t command) const {
   const auto& plan = context->engine->plan();
   for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-    const engine::CollectiveOp* op =
-        context->collectives.find(engine::CommandKind::train_step, engine::CollectiveKind::refresh,
-                                  static_cast<std::int32_t>(group));
+    const engine::CollectiveOp* op = context->collectives.find(engine::CommandKind::train_step,
+                                                               engine::CollectiveKind::all_gather,
+                                                               static_cast<std::int32_t>(group));
     if (op == nullptr) {
       continue;
     }
@@ -207,24 +208,24 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
   return {
       [self](const ConnectBuffers& peers) { self->state.peers = peers; },
       [buffers](const OpenCommand& command) { buffers.open(command); },
-      [buffers](const WeightsSettled& message) {
+      [buffers](const WeightsFinalized& message) {
         if (buffers.is_open(message.command)) {  // else it had nothing to gather and is over
-          buffers.state().book->settle();
+          buffers.state().book->finalize();
           buffers.proceed();
         }
       },
-      [buffers](const LeaseWeights& lease) -> WeightsPromise {
-        auto promise = buffers.self->make_response_promise<WeightsLeased>();
-        buffers.state().weights_wanted.emplace_back(lease, promise);
-        if (lease.gather >= 0 && buffers.is_open(lease.command)) {
-          buffers.state().book->want(lease.gather);
+      [buffers](const AcquireWeights& reservation) -> WeightsPromise {
+        auto promise = buffers.self->make_response_promise<WeightsAcquired>();
+        buffers.state().weights_wanted.emplace_back(reservation, promise);
+        if (reservation.gather >= 0 && buffers.is_open(reservation.command)) {
+          buffers.state().book->want(reservation.gather);
         }
         buffers.proceed();
         return promise;
       },
-      [buffers](const LeaseLeaf& lease) -> LeafPromise {
-        auto promise = buffers.self->make_response_promise<LeafLeased>();
-        buffers.state().leaves_wanted.emplace_back(lease, promise);
+      [buffers](const AcquireGradientBuffer& reservation) -> GradientBufferPromise {
+        auto promise = buffers.self->make_response_promise<GradientBufferAcquired>();
+        buffers.state().gradients_wanted.emplace_back(reservation, promise);
         buffers.proceed();
         return promise;
       },
@@ -239,7 +240,7 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
           buffers.proceed();
         }
       },
-      [buffers](const RefreshWeights& message) { buffers.refresh(message.command); },
+      [buffers](const AllGatherWeights& message) { buffers.all_gather(message.command); },
   };
 }
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <utility>
 
+#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
 
 namespace train::actors {
@@ -50,10 +50,10 @@ struct ChannelState {
   // another.
   std::array<bool, engine::kStagingSlots> staged{};
   std::optional<WaitBoard::Credits> slots;
-  std::optional<ChannelPlace> noted;  // as the board has it
+  std::optional<ChannelProgress> noted;  // as the board has it
 };
 
-bool same_place(const ChannelPlace& left, const ChannelPlace& right) {
+bool same_place(const ChannelProgress& left, const ChannelProgress& right) {
   return left.phase == right.phase && left.command.sequence == right.command.sequence &&
          left.op.index == right.op.index;
 }
@@ -101,7 +101,7 @@ struct Collective {
   void moved(const BytesMoved& message) const;
   void note_waiting() const;
   void note_places() const;
-  [[nodiscard]] std::optional<ChannelPlace> place_in(engine::Channel which) const;
+  [[nodiscard]] std::optional<ChannelProgress> place_in(engine::Channel which) const;
   void mark(kernels::Stream& stream, const char* what, const Operation& operation) const;
   void record(const Operation& operation, std::int64_t requested_ns) const;
 };
@@ -246,9 +246,9 @@ void Collective::moved(const BytesMoved& message) const {
   note_waiting();
 }
 
-std::optional<ChannelPlace> Collective::place_in(engine::Channel which) const {
+std::optional<ChannelProgress> Collective::place_in(engine::Channel which) const {
   const ChannelState& here = channel(which);
-  ChannelPlace place;
+  ChannelProgress place;
   std::optional<CollectiveIdentity> oldest = state().order->expected(which);
   if (!here.operations.empty()) {
     const Operation& operation = here.operations.front();

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/messages/lease_messages.hpp"
 #include "actors/supervision.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 
@@ -31,8 +31,8 @@ struct Layer {
   RankContext context;
   std::size_t unit = 0;
   std::size_t group = 0;
-  bool lends_weights = false;
-  bool lends_leaves = false;
+  bool pools_weights = false;
+  bool pools_gradients = false;
 
   [[nodiscard]] const ConnectLayer& peers() const { return self->state.peers; }
   [[nodiscard]] const engine::ShardPlan& plan() const { return context->engine->plan(); }
@@ -43,7 +43,7 @@ struct Layer {
   template <class Then>
   void with_weights(const LaneWork& work, std::size_t visit, Then then) const;
   template <class Then>
-  void with_leaf(const LaneWork& work, std::size_t visit, Then then) const;
+  void with_gradient_buffer(const LaneWork& work, std::size_t visit, Then then) const;
   void report_visit(const LaneWork& work, std::size_t visit) const;
   void forward(const LaneWork& work) const;
   void enqueue_forward(const LaneWork& work, std::size_t visit) const;
@@ -61,32 +61,35 @@ std::size_t Layer::visit_of(const LaneWork& work, bool backward) const {
 
 template <class Then>
 void Layer::with_weights(const LaneWork& work, std::size_t visit, Then then) const {
-  if (!lends_weights) {
+  if (!pools_weights) {
     then();
     return;
   }
   const std::int32_t gather = context->engine->schedule(command_of(work.purpose)).gather_of(visit);
   self->request(peers().buffers, caf::infinite,
-                LeaseWeights{work.command, static_cast<std::uint32_t>(group), gather})
-      .then([then = std::move(then)](const WeightsLeased&) { then(); });
+                AcquireWeights{work.command, static_cast<std::uint32_t>(group), gather})
+      .then([then = std::move(then)](const WeightsAcquired&) { then(); });
 }
 
 template <class Then>
-void Layer::with_leaf(const LaneWork& work, std::size_t visit, Then then) const {
-  if (!lends_leaves) {
+void Layer::with_gradient_buffer(const LaneWork& work, std::size_t visit, Then then) const {
+  if (!pools_gradients) {
     then();
     return;
   }
-  const std::int32_t leaf = context->engine->schedule(command_of(work.purpose)).leaf_of(visit);
+  const std::int32_t gradient_buffer =
+      context->engine->schedule(command_of(work.purpose)).gradient_buffer_of(visit);
   const auto sync = static_cast<std::int32_t>(plan().train_lanes().sync_of(work.round));
   self->request(peers().buffers, caf::infinite,
-                LeaseLeaf{work.command, static_cast<std::uint32_t>(group), sync, leaf})
-      .then([then = std::move(then)](const LeafLeased&) { then(); });
+                AcquireGradientBuffer{work.command, static_cast<std::uint32_t>(group), sync,
+                                      gradient_buffer})
+      .then([then = std::move(then)](const GradientBufferAcquired&) { then(); });
 }
 
 void Layer::report_visit(const LaneWork& work, std::size_t visit) const {
   const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
-  if (schedule.gather_of(visit) >= 0 || (lends_leaves && schedule.leaf_of(visit) >= 0)) {
+  if (schedule.gather_of(visit) >= 0 ||
+      (pools_gradients && schedule.gradient_buffer_of(visit) >= 0)) {
     self->send(peers().buffers, VisitEnqueued{work.command, static_cast<std::uint32_t>(visit)});
   }
 }
@@ -107,11 +110,13 @@ void Layer::forward(const LaneWork& work) const {
 
 void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
   const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
-  // The head's forward pass writes the gradient of its weights: it needs its leaf already.
+  // The head's forward pass writes the gradient of its weights: it needs its gradient buffer
+  // already.
   const bool writes_gradient = !peers().next && work.purpose != LanePurpose::evaluate;
-  const std::size_t leaf_visit = writes_gradient ? visit_of(work, true) : visit;
-  const engine::UnitPlace place{.gather = schedule.gather_of(visit),
-                                .leaf = writes_gradient ? schedule.leaf_of(leaf_visit) : -1};
+  const std::size_t gradient_visit = writes_gradient ? visit_of(work, true) : visit;
+  const engine::UnitBuffers place{
+      .gather = schedule.gather_of(visit),
+      .gradient_buffer = writes_gradient ? schedule.gradient_buffer_of(gradient_visit) : -1};
   const auto enqueue = [layer = *this, work, visit, place] {
     layer.context->engine->lanes().forward(*layer.context->compute, layer.unit, work, place);
     layer.report_visit(work, visit);
@@ -124,7 +129,7 @@ void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
     }
   };
   if (writes_gradient) {
-    with_leaf(work, leaf_visit, enqueue);
+    with_gradient_buffer(work, gradient_visit, enqueue);
   } else {
     enqueue();
   }
@@ -134,14 +139,15 @@ void Layer::backward(const LaneWork& work) const {
   self->state.step = work.step;
   const std::size_t visit = visit_of(work, true);
   with_weights(work, visit, [layer = *this, work, visit] {
-    layer.with_leaf(work, visit, [layer, work, visit] { layer.enqueue_backward(work, visit); });
+    layer.with_gradient_buffer(work, visit,
+                               [layer, work, visit] { layer.enqueue_backward(work, visit); });
   });
 }
 
 void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
   const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
-  const engine::UnitPlace place{.gather = schedule.gather_of(visit),
-                                .leaf = schedule.leaf_of(visit)};
+  const engine::UnitBuffers place{.gather = schedule.gather_of(visit),
+                                  .gradient_buffer = schedule.gradient_buffer_of(visit)};
   context->engine->lanes().backward(*context->compute, unit, work, place);
   report_visit(work, visit);
   if (peers().previous) {
@@ -191,15 +197,15 @@ void Layer::reduced(std::int64_t step, std::uint64_t command) const {
   const auto number = static_cast<std::uint32_t>(group);
   self->send(peers().rank, GradientReady{step, number});
   const engine::CollectiveOp* op = context->collectives.find(
-      engine::CommandKind::train_step, CollectiveKind::spread, static_cast<std::int32_t>(group));
+      engine::CommandKind::train_step, CollectiveKind::broadcast, static_cast<std::int32_t>(group));
   if (op == nullptr) {
-    self->send(peers().rank, GradientSpread{step, number});
+    self->send(peers().rank, GradientBroadcast{step, number});
     return;
   }
   self->request(peers().collective, caf::infinite,
                 RequestCollective{context->identity(*op, command)})
       .then([layer = *this, step, number](const CollectiveFinished&) {
-        layer.self->send(layer.peers().rank, GradientSpread{step, number});
+        layer.self->send(layer.peers().rank, GradientBroadcast{step, number});
       });
 }
 
@@ -207,8 +213,12 @@ LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, st
   report_exceptions(self, context->engine->unit_name(unit), [self] { return self->state.step; });
   const engine::ShardPlan& plan = context->engine->plan();
   const std::size_t group = plan.group_of(unit);
-  const Layer layer{
-      self, context, unit, group, engine::lends_weights(plan, group), engine::lends_leaves(plan)};
+  const Layer layer{self,
+                    context,
+                    unit,
+                    group,
+                    engine::pools_weights(plan, group),
+                    engine::pools_gradients(plan)};
   return {
       [self](const ConnectLayer& peers) { self->state.peers = peers; },
       [layer](const ForwardLane& message) { layer.forward(message.work); },

@@ -14,21 +14,21 @@ void write_to_memory(const engine::RankEngine& engine, std::int64_t rank, std::i
   snapshots.write(rank, step, rows.views());
 }
 
-void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
+void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
   const MemoryKeeping& memory = rank.memory;
   if (memory.snapshots == nullptr || memory.interval == 0 || step == 0 ||
       step % memory.interval != 0) {
     return;
   }
   // The poison flag belongs to the compute stream; it is read there, in order.
-  const auto poisoned = std::make_shared<bool>(false);
+  const auto nonfinite = std::make_shared<bool>(false);
   rank.compute->enqueue(
-      [poisoned, engine = rank.engine.get()] { *poisoned = engine->totals().poisoned(); });
+      [nonfinite, engine = rank.engine.get()] { *nonfinite = engine->totals().nonfinite(); });
   kernels::Event::record(*rank.compute).wait_on(*rank.copy);
   rank.copy->mark({.what = "copy to memory", .step = step - 1, .unit = -1, .lane = -1});
-  rank.copy->enqueue([poisoned, step, number = rank.rank, snapshots = memory.snapshots,
+  rank.copy->enqueue([nonfinite, step, number = rank.rank, snapshots = memory.snapshots,
                       engine = rank.engine.get()] {
-    if (!*poisoned) {
+    if (!*nonfinite) {
       write_to_memory(*engine, number, step, *snapshots);
     }
   });

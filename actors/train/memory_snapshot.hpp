@@ -17,6 +17,6 @@ void write_to_memory(const engine::RankEngine& engine, std::int64_t rank, std::i
 /// copies before it). A state that is not finite is left out, and the snapshot before it stays.
 /// Does not block. REQUIRES: all work of earlier steps is on the compute stream, and none of an
 /// update after `step` steps.
-void keep_in_memory(const RankRuntime& rank, std::int64_t step, kernels::Event& copied);
+void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::Event& copied);
 
 }  // namespace train::actors

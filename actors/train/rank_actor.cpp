@@ -8,11 +8,11 @@
 #include <optional>
 #include <string>
 
+#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/messages/lease_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/lane_driver.hpp"
@@ -31,7 +31,7 @@ struct RankState {
   std::optional<Command> current;
   LaneDriver driver;
   std::size_t gradients_ready = 0;
-  std::size_t gradients_spread = 0;
+  std::size_t gradients_broadcast = 0;
   bool gathered = false;  // nobody reads this rank's weights any more
   bool combined = false;  // loss and norm are on the stream
   int updates_enqueued = 0;
@@ -102,7 +102,7 @@ void Rank::advance() const {
     if (context->engine->plan().ranks() > 1) {
       self->send(state().peers.collective, opened);
     }
-    if (engine::lends_anything(context->engine->plan())) {
+    if (engine::uses_pool(context->engine->plan())) {
       self->send(state().peers.buffers, opened);
     }
     begin(*state().current);
@@ -124,7 +124,7 @@ void Rank::begin(const Command& command) const {
                        CopyState{snapshot.step, snapshot.replaces, snapshot.write_now});
           },
           [this](const FindNonfinite& find) {
-            start_lanes(engine::LanePurpose::probe, find.step, find.sequence);
+            start_lanes(engine::LanePurpose::find_nonfinite, find.step, find.sequence);
           },
           [this](const StopRank&) {
             state().wait->begin("the last checkpoint to leave memory", -1);
@@ -134,11 +134,11 @@ void Rank::begin(const Command& command) const {
 }
 
 void Rank::begin_training(const TrainStep& step) const {
-  state().gradients_ready = state().gradients_spread = 0;
+  state().gradients_ready = state().gradients_broadcast = 0;
   state().gathered = context->engine->schedule(engine::CommandKind::train_step).gathers().empty();
   state().combined = false;
   state().updates_enqueued = 0;
-  keep_in_memory(*context, step.step, state().copied);
+  save_memory_snapshot(*context, step.step, state().copied);
   const engine::ShardPlan& plan = context->engine->plan();
   const engine::LaneSchedule& lanes = plan.train_lanes();
   for (std::int64_t sync = 0; sync < lanes.syncs(); ++sync) {
@@ -157,7 +157,7 @@ void Rank::start_lanes(engine::LanePurpose purpose, std::int64_t step,
                        std::uint64_t sequence) const {
   const auto lanes = context->lanes(purpose).lanes_of(context->rank);
   state().driver.start(static_cast<std::int64_t>(lanes.size()));
-  if (lanes.empty() && purpose == engine::LanePurpose::probe) {
+  if (lanes.empty() && purpose == engine::LanePurpose::find_nonfinite) {
     return control_collective(engine::CollectiveKind::nonfinite);
   }
   self->send(state().peers.batch, PrepareLanes{purpose, step, sequence});
@@ -180,7 +180,7 @@ void Rank::lane_enqueued(const engine::LaneWork& work) const {
   context->compute->notify(
       [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
   state().driver.enqueued();
-  if (state().driver.all_enqueued() && work.purpose == engine::LanePurpose::probe) {
+  if (state().driver.all_enqueued() && work.purpose == engine::LanePurpose::find_nonfinite) {
     control_collective(engine::CollectiveKind::nonfinite);
   } else {
     pump();
@@ -230,7 +230,7 @@ void Rank::update_if_ready() const {
   // What the ranks without a lane in the last round gather is of no use to them, but they read it:
   // the lanes of the others do not wait for that, so the update has to.
   if (state().gathered && state().combined &&
-      state().gradients_spread == context->engine->plan().groups().size()) {
+      state().gradients_broadcast == context->engine->plan().groups().size()) {
     wait_for_reductions();
     const auto& step = std::get<TrainStep>(*state().current);
     const UpdateParameters update{step.step, state().copied};
@@ -241,9 +241,9 @@ void Rank::update_if_ready() const {
 
 void Rank::update_enqueued() const {
   if (++state().updates_enqueued == 2) {
-    context->engine->state().settle(*context->compute);
-    if (engine::lends_anything(context->engine->plan())) {
-      self->send(state().peers.buffers, RefreshWeights{sequence_of(*state().current)});
+    context->engine->state().finalize(*context->compute);
+    if (engine::uses_pool(context->engine->plan())) {
+      self->send(state().peers.buffers, AllGatherWeights{sequence_of(*state().current)});
     }
     report_step(std::get<TrainStep>(*state().current));
   }
@@ -391,8 +391,8 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
         rank.pump();
       },
       [rank](const GradientReady&) { rank.gradient_ready(); },
-      [rank](const GradientSpread&) {
-        ++rank.state().gradients_spread;
+      [rank](const GradientBroadcast&) {
+        ++rank.state().gradients_broadcast;
         rank.update_if_ready();
       },
       [rank](const GathersFinished& message) {

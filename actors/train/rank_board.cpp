@@ -4,7 +4,7 @@
 
 namespace train::actors {
 
-void RankBoard::begin_command(const CommandPlace& command, std::int64_t queued) {
+void RankBoard::begin_command(const CommandProgress& command, std::int64_t queued) {
   const std::lock_guard lock(mutex_);
   state_.command = command;
   state_.queued = queued;
@@ -20,7 +20,7 @@ void RankBoard::finish_command(std::uint64_t sequence) {
   state_.finished = std::max(state_.finished, static_cast<std::int64_t>(sequence));
 }
 
-void RankBoard::place(engine::Channel channel, const std::optional<ChannelPlace>& place) {
+void RankBoard::place(engine::Channel channel, const std::optional<ChannelProgress>& place) {
   const std::lock_guard lock(mutex_);
   state_.channels[static_cast<std::size_t>(channel)] = place;
 }

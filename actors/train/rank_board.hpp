@@ -12,7 +12,7 @@
 namespace train::actors {
 
 /// A command as a rank follows it.
-struct CommandPlace {
+struct CommandProgress {
   std::uint64_t sequence = 0;
   engine::CommandKind kind = engine::CommandKind::stop;
   std::int64_t step = -1;     ///< Index of the step it is of, or comes after; -1: of none.
@@ -27,10 +27,10 @@ enum class ChannelPhase : std::uint8_t {
   moving,   ///< The bytes are on their way.
 };
 
-struct ChannelPlace {
+struct ChannelProgress {
   ChannelPhase phase = ChannelPhase::unasked;
   engine::CollectiveOp op;
-  CommandPlace command;
+  CommandProgress command;
   std::vector<std::int32_t> from;  ///< Ranks it has bytes from (moving).
   std::int64_t since_ns = 0;       ///< Steady clock: of the phase.
 };
@@ -40,17 +40,17 @@ struct ChannelPlace {
 class RankBoard {
  public:
   struct Snapshot {
-    std::optional<CommandPlace> command;  ///< The newest that was begun.
-    std::int64_t finished = -1;           ///< Sequence of the newest that has run; -1: none.
-    std::int64_t queued = 0;              ///< Commands that the rank actor has not begun.
-    std::array<std::optional<ChannelPlace>, engine::kChannelCount> channels;
+    std::optional<CommandProgress> command;  ///< The newest that was begun.
+    std::int64_t finished = -1;              ///< Sequence of the newest that has run; -1: none.
+    std::int64_t queued = 0;                 ///< Commands that the rank actor has not begun.
+    std::array<std::optional<ChannelProgress>, engine::kChannelCount> channels;
   };
 
-  void begin_command(const CommandPlace& command, std::int64_t queued);
+  void begin_command(const CommandProgress& command, std::int64_t queued);
   void queue_commands(std::int64_t queued);
   void finish_command(std::uint64_t sequence);
   /// `place`: none when all begun commands have had theirs.
-  void place(engine::Channel channel, const std::optional<ChannelPlace>& place);
+  void place(engine::Channel channel, const std::optional<ChannelProgress>& place);
 
   [[nodiscard]] Snapshot look() const;
 

@@ -25,12 +25,13 @@ inline std::uint64_t sequence_of(const Command& command) {
 }
 
 inline engine::CommandKind kind_of(const Command& command) {
-  return std::visit(Overloaded{[](const TrainStep&) { return engine::CommandKind::train_step; },
-                               [](const Evaluate&) { return engine::CommandKind::evaluate; },
-                               [](const TakeSnapshot&) { return engine::CommandKind::snapshot; },
-                               [](const FindNonfinite&) { return engine::CommandKind::diagnose; },
-                               [](const StopRank&) { return engine::CommandKind::stop; }},
-                    command);
+  return std::visit(
+      Overloaded{[](const TrainStep&) { return engine::CommandKind::train_step; },
+                 [](const Evaluate&) { return engine::CommandKind::evaluate; },
+                 [](const TakeSnapshot&) { return engine::CommandKind::snapshot; },
+                 [](const FindNonfinite&) { return engine::CommandKind::find_nonfinite; },
+                 [](const StopRank&) { return engine::CommandKind::stop; }},
+      command);
 }
 
 /// The index of the step that the command is of, or comes after; -1: of none.

@@ -57,8 +57,8 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
       copy(make_stream(streams, "copy", 1)),
       input(make_stream(streams, "input", 1)),
       disk(streams == StreamKind::threads ? make_disk_stream() : make_stream(streams, "disk", 1)),
-      spare_time(streams == StreamKind::threads ? SpareTime::Thread::own
-                                                : SpareTime::Thread::callers),
+      background_io(streams == StreamKind::threads ? BackgroundIo::Thread::own
+                                                   : BackgroundIo::Thread::callers),
       reduce(engine->plan().ranks() > 1 ? make_stream(engine->device(), streams, "reduce", 1)
                                         : nullptr) {
   order = {.seed = seed,
@@ -147,14 +147,14 @@ std::string RankRuntime::describe(const kernels::Mark& mark) const {
   return text;
 }
 
-std::string RankRuntime::describe(const CommandPlace& command) {
+std::string RankRuntime::describe(const CommandProgress& command) {
   static constexpr std::array<const char*, 5> kNames = {"TrainStep", "Evaluate", "TakeSnapshot",
                                                         "FindNonfinite", "StopRank"};
   const std::string name = kNames.at(static_cast<std::size_t>(command.kind));
   return command.step < 0 ? name : fmt::format("{} {}", name, command.step + 1);
 }
 
-std::string RankRuntime::describe(const ChannelPlace& place) const {
+std::string RankRuntime::describe(const ChannelProgress& place) const {
   const engine::CollectiveOp& op = place.op;
   const std::string channel = engine::channel_name(op.channel);
   const std::string kind = engine::collective_name(op.kind);

@@ -78,7 +78,7 @@ struct RankRuntime {
   std::unique_ptr<kernels::Stream> copy;     ///< Snapshot copies.
   std::unique_ptr<kernels::Stream> input;    ///< Token reads.
   std::unique_ptr<kernels::Stream> disk;     ///< Checkpoints and their index.
-  SpareTime spare_time;                      ///< For long work on `disk`.
+  BackgroundIo background_io;                ///< For long work on `disk`.
   std::unique_ptr<kernels::Stream> reduce;   ///< Sums of what other ranks send; none when alone.
 
   /// Where gradients of several ranks are added, measured and spread: beside the lanes that the
@@ -101,9 +101,9 @@ struct RankRuntime {
   /// "block 3 (backward) of step 12, lane 0", for people; steps counted from 1.
   [[nodiscard]] std::string describe(const kernels::Mark& mark) const;
   /// "TrainStep 40": steps counted from 1, as far as the command has any.
-  [[nodiscard]] static std::string describe(const CommandPlace& command);
+  [[nodiscard]] static std::string describe(const CommandProgress& command);
   /// "gather #17 of TrainStep 40 (block 5)".
-  [[nodiscard]] std::string describe(const ChannelPlace& place) const;
+  [[nodiscard]] std::string describe(const ChannelProgress& place) const;
   /// Lanes of all ranks in a command of this purpose.
   [[nodiscard]] const engine::LaneSchedule& lanes(engine::LanePurpose purpose) const;
   /// The identity of a collective of this generation.
@@ -114,7 +114,7 @@ struct RankRuntime {
 using RankContext = std::shared_ptr<RankRuntime>;
 
 /// A stream for the disk whose thread has the smallest share of a core: what it does has time, and
-/// the compute threads have none. Long work on it goes through SpareTime.
+/// the compute threads have none. Long work on it goes through BackgroundIo.
 [[nodiscard]] std::unique_ptr<kernels::Stream> make_disk_stream();
 
 /// The text of an exception in flight, one line.

@@ -37,13 +37,13 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   return context;
 }
 
-checkpoint::Places find_places(const std::filesystem::path& run, const std::string& local_dir) {
+checkpoint::Locations find_places(const std::filesystem::path& run, const std::string& local_dir) {
   const char* slurm = std::getenv("SLURM_TMPDIR");
   return checkpoint::places_of(
       run, checkpoint::local_directory(local_dir, slurm == nullptr ? "" : slurm));
 }
 
-Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string& tag,
+Result<ShardWork> shard_work(const checkpoint::Locations& places, const std::string& tag,
                              const configs::ParallelSection& parallel, std::int64_t rank,
                              const storage::RsyncOptions& rsync) {
   const auto carrier = std::make_shared<checkpoint::ShardCarrier>(checkpoint::ShardCarrier::Options{
@@ -66,7 +66,7 @@ Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string
       .seal = [carrier](std::int64_t step,
                         const std::string& manifest) { return carrier->seal(step, manifest); },
       .send = [carrier](std::int64_t step) { return carrier->send(step); },
-      .settle = [carrier](std::int64_t step) { return carrier->settle(step); },
+      .finalize = [carrier](std::int64_t step) { return carrier->finalize(step); },
       .discard = [carrier](std::int64_t step) { return carrier->discard(step); }};
 }
 

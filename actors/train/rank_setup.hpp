@@ -34,12 +34,13 @@ struct StartState {
 
 /// The places of the run in directory `run`, as this process sees them: "auto" is its own
 /// $SLURM_TMPDIR.
-[[nodiscard]] checkpoint::Places find_places(const std::filesystem::path& run,
-                                             const std::string& local_dir);
+[[nodiscard]] checkpoint::Locations find_places(const std::filesystem::path& run,
+                                                const std::string& local_dir);
 
 /// What a rank does to its disks for a save. Its node's lowest rank makes the local place and
 /// removes what killed runs left there. `rsync`: how it copies, and what ends a copy under way.
-[[nodiscard]] Result<ShardWork> shard_work(const checkpoint::Places& places, const std::string& tag,
+[[nodiscard]] Result<ShardWork> shard_work(const checkpoint::Locations& places,
+                                           const std::string& tag,
                                            const configs::ParallelSection& parallel,
                                            std::int64_t rank, const storage::RsyncOptions& rsync);
 

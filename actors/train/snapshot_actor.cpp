@@ -68,7 +68,7 @@ struct Snapshot {
   void order_done() const;
   [[nodiscard]] bool idle() const;
   void note_credits() const;
-  void lend_if_idle() const;
+  void release_if_idle() const;
   void release_if_idle_since(const ReleaseStaging& message) const;
   void tell_if_drained() const;
   template <class Message>
@@ -98,24 +98,24 @@ void Snapshot::copy(const CopyState& message) const {
     state().granted = message.step;
   }
   // The poison flag belongs to the compute stream; it is read there, in order.
-  const auto poisoned = std::make_shared<bool>(false);
+  const auto nonfinite = std::make_shared<bool>(false);
   context->compute->enqueue(
-      [poisoned, runtime = context.get()] { *poisoned = runtime->engine->totals().poisoned(); });
+      [nonfinite, runtime = context.get()] { *nonfinite = runtime->engine->totals().nonfinite(); });
   kernels::Event::record(*context->compute).wait_on(*context->copy);
   context->copy->mark(
       {.what = "copy for checkpoint", .step = message.step - 1, .unit = -1, .lane = -1});
   const auto failure = std::make_shared<std::string>();
-  context->copy->enqueue([poisoned, failure, staging = buffer.staging, runtime = context.get()] {
-    if (!*poisoned) {
+  context->copy->enqueue([nonfinite, failure, staging = buffer.staging, runtime = context.get()] {
+    if (!*nonfinite) {
       const engine::RankEngine& engine = *runtime->engine;
       const Status copied = staging->copy(engine.state().shard_views(), engine.device());
       *failure = copied.ok() ? "" : copied.error().message;
     }
   });
   const kernels::Event done = kernels::Event::record(*context->copy);
-  context->copy->enqueue([me = caf::actor_cast<SnapshotActor>(self), poisoned, failure,
+  context->copy->enqueue([me = caf::actor_cast<SnapshotActor>(self), nonfinite, failure,
                           step = message.step, index] {
-    caf::anon_send(me, StateCopied{step, static_cast<std::int32_t>(index), *poisoned, *failure});
+    caf::anon_send(me, StateCopied{step, static_cast<std::int32_t>(index), *nonfinite, *failure});
   });
   self->send(state().peers.rank, CopyEnqueued{message.step, done});
 }
@@ -123,13 +123,13 @@ void Snapshot::copy(const CopyState& message) const {
 void Snapshot::copied(const StateCopied& message) const {
   Buffer& buffer = state().buffers[static_cast<std::size_t>(message.staging)];
   --buffer.copying;
-  if (!message.poisoned) {
+  if (!message.nonfinite) {
     buffer.held = message.step;
     buffer.failure = message.failure;
   }
   write_granted();
   note_credits();
-  lend_if_idle();
+  release_if_idle();
   tell_if_drained();
 }
 
@@ -149,7 +149,7 @@ void Snapshot::write(Buffer& buffer) const {
   context->disk->mark({.what = "write checkpoint", .step = step - 1, .unit = -1, .lane = -1});
   context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank,
                           staging = buffer.staging, failed = buffer.failure, step,
-                          writer = work.write, spare_time = &context->spare_time] {
+                          writer = work.write, background_io = &context->background_io] {
     const std::int64_t begin_ns = steady_now_ns();
     std::uint64_t digest = 0;
     const auto record = attempt([&]() -> Result<std::string> {
@@ -157,7 +157,7 @@ void Snapshot::write(Buffer& buffer) const {
         return failure(failed);
       }
       Result<std::string> written = failure("not written");
-      spare_time->run([&] {
+      background_io->run([&] {
         digest = engine::weights_digest(staging->views());
         written = writer(step, staging->views());
       });
@@ -180,7 +180,7 @@ void Snapshot::write_done() const {
     }
   }
   note_credits();
-  lend_if_idle();
+  release_if_idle();
   tell_if_drained();
 }
 
@@ -219,18 +219,18 @@ void Snapshot::follow(const ShardOrder& order) const {
                        .unit = -1,
                        .lane = -1});
   context->disk->enqueue([me = caf::actor_cast<SnapshotActor>(self), rank = context->rank, order,
-                          todo = work, spare_time = &context->spare_time] {
+                          todo = work, background_io = &context->background_io] {
     const Status done = attempt([&] {
       switch (order.task) {
         case ShardTask::seal:
           return todo.seal(order.step, order.manifest);
         case ShardTask::send: {
           Status sent;
-          spare_time->run([&] { sent = todo.send(order.step); });
+          background_io->run([&] { sent = todo.send(order.step); });
           return sent;
         }
-        case ShardTask::settle:
-          return todo.settle(order.step);
+        case ShardTask::finalize:
+          return todo.finalize(order.step);
         case ShardTask::discard:
           return todo.discard(order.step);
         case ShardTask::write:
@@ -263,14 +263,14 @@ void Snapshot::note_credits() const {
                                         [](const Buffer& buffer) { return !buffer.free(); }));
 }
 
-// Memory is lent and released on the stream that would fill it next, after what that has to do.
+// Memory is held and released on the stream that would fill it next, after what that has to do.
 
-void Snapshot::lend_if_idle() const {
+void Snapshot::release_if_idle() const {
   if (idle()) {
     context->copy->enqueue(
         [first = state().buffers[0].staging, second = state().buffers[1].staging] {
-          first->lend();
-          second->lend();
+          first->release_pages();
+          second->release_pages();
         });
     self->delayed_send(caf::actor_cast<SnapshotActor>(self), kIdleTime,
                        ReleaseStaging{state().copies});

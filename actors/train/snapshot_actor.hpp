@@ -27,7 +27,7 @@ struct ShardWork {
   WriteShard write;
   std::function<Status(std::int64_t step, const std::string& manifest)> seal = {};
   std::function<Status(std::int64_t step)> send = {};
-  std::function<Status(std::int64_t step)> settle = {};
+  std::function<Status(std::int64_t step)> finalize = {};
   std::function<Status(std::int64_t step)> discard = {};
 };
 
@@ -42,7 +42,7 @@ struct ShardWork {
 ///   A copy that a full disk kept from being written stays in its buffer until the index orders it
 ///   to
 ///     be written again (ShardTask::write), or gives it up (discard).
-///   A poisoned state (loss or norm not finite) is dropped, never written; it replaces nothing.
+///   A non-finite state (loss or norm not finite) is dropped, never written; it replaces nothing.
 ///   ShardOrder -> its task on the disk stream, then ShardDone to the index.
 ///   ShardWritten, ShardDone and CheckpointFailed come back from the disk stream and go to the
 ///   index.

@@ -59,7 +59,7 @@ Status Staging::copy(std::span<const engine::StateView> state, const kernels::De
   return {};
 }
 
-void Staging::lend() noexcept {
+void Staging::release_pages() noexcept {
   if (bytes_ != nullptr && pinned_.data() == nullptr &&
       ::madvise(bytes_, size_bytes_, MADV_FREE) != 0) {
     release();

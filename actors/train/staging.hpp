@@ -33,7 +33,7 @@ class Staging {
   /// until then); what it has not taken, the next copy() has at no cost. Memory that was returned
   /// comes back a page fault at a time: on a virtual machine that costs more than all the rest of a
   /// save (measured: 2.6 s a GB).
-  void lend() noexcept;
+  void release_pages() noexcept;
   /// Gives the memory back.
   void release() noexcept;
 

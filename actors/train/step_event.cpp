@@ -12,7 +12,7 @@ StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, boo
                      .loss = FloatBits(result.loss),
                      .grad_norm = FloatBits(result.grad_norm),
                      .lr = FloatBits(result.lr),
-                     .poisoned = result.poisoned,
+                     .nonfinite = result.nonfinite,
                      .has_digest = with_digest,
                      .unit_grad_norms = {},
                      .optimizer_sums = engine::words_of(result.optimizer_sums)};

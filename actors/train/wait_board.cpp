@@ -47,8 +47,8 @@ WaitBoard::Credits WaitBoard::add_credits(const char* what, std::int64_t limit) 
   return Credits(&state);
 }
 
-std::vector<WaitBoard::Lent> WaitBoard::lent() const {
-  std::vector<Lent> all;
+std::vector<WaitBoard::Held> WaitBoard::held() const {
+  std::vector<Held> all;
   for (const Credits::State& one : credits_) {
     all.push_back({one.what, one.in_use.load(std::memory_order_relaxed), one.limit});
   }

@@ -15,12 +15,12 @@
 namespace train::actors {
 
 /// Who waits for what, and since when: every parked actor writes its own line, the watchdog reads
-/// all. And how many of which credits are lent. Threading: add() before the actors run; begin/end
-/// by the line's owner; waiting() and lent() from any thread. Nothing here blocks.
+/// all. And how many of which credits are held. Threading: add() before the actors run; begin/end
+/// by the line's owner; waiting() and held() from any thread. Nothing here blocks.
 class WaitBoard {
  public:
-  /// Credits of one kind: how many there are, and how many are lent.
-  struct Lent {
+  /// Credits of one kind: how many there are, and how many are held.
+  struct Held {
     const char* what = "";
     std::int64_t in_use = 0;
     std::int64_t limit = 0;
@@ -97,7 +97,7 @@ class WaitBoard {
   /// `what` is a string literal.
   [[nodiscard]] Credits add_credits(const char* what, std::int64_t limit);
   [[nodiscard]] std::vector<Wait> waiting() const;
-  [[nodiscard]] std::vector<Lent> lent() const;
+  [[nodiscard]] std::vector<Held> held() const;
   /// Of the recorded lines; a wait under way ends at `now_ns`. From any thread.
   [[nodiscard]] std::vector<History> history(std::int64_t now_ns) const;
 

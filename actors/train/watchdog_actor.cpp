@@ -144,8 +144,8 @@ RankObserved observe_rank(const RankRuntime& runtime, std::int64_t now_ns) {
     observe_channels(board, runtime, now_ns, observed);
   }
   observed.credits.push_back({.what = "commands queued", .length = board.queued, .limit = -1});
-  for (const WaitBoard::Lent& lent : runtime.waits.lent()) {
-    observed.credits.push_back({.what = lent.what, .length = lent.in_use, .limit = lent.limit});
+  for (const WaitBoard::Held& held : runtime.waits.held()) {
+    observed.credits.push_back({.what = held.what, .length = held.in_use, .limit = held.limit});
   }
   return observed;
 }

@@ -15,7 +15,7 @@ namespace train::actors {
 inline constexpr std::chrono::seconds kWatchPeriod{1};
 
 /// Tells `observer` once in kWatchPeriod where the rank is: what its actors wait for, how far its
-/// channels are, what its streams are in, which credits are lent, how many messages wait. Sends
+/// channels are, what its streams are in, which credits are held, how many messages wait. Sends
 /// nothing while the one before has not been answered (EX-4). Ends nothing, and waits for nobody.
 ///
 ///   CheckStalls (itself) -> RankObserved to the observer -> ObservationTaken

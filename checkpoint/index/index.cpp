@@ -51,7 +51,7 @@ Status make_names_last(const fs::path& checkpoints) {
 }  // namespace
 
 Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path checkpoints) {
-  const auto placed = PlacedManifests::list(checkpoints);
+  const auto placed = LocatedManifests::list(checkpoints);
   if (!placed) {
     return placed.error();
   }
@@ -65,7 +65,7 @@ Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path 
     return *index.known_.unreadable;
   }
   TRAIN_RETURN_IF_ERROR(index.load_journals());
-  TRAIN_RETURN_IF_ERROR(index.settle_notes());
+  TRAIN_RETURN_IF_ERROR(index.finalize_notes());
   std::string damage = index.known_.damage;
   if (damage.empty() && *newest && !index.known_.knows_head) {
     // A rebuild begins a new chain; what it found in place carries heads of the one before.
@@ -83,14 +83,14 @@ Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path 
 Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::path checkpoints,
                                                    const IndexContent& remains,
                                                    const std::string& reason) {
-  const auto placed = PlacedManifests::list(checkpoints);
+  const auto placed = LocatedManifests::list(checkpoints);
   if (!placed) {
     return placed.error();
   }
   CheckpointIndex index(store, std::move(checkpoints));
   index.known_ = remains;
   TRAIN_RETURN_IF_ERROR(index.load_journals());
-  TRAIN_RETURN_IF_ERROR(index.settle_notes());
+  TRAIN_RETURN_IF_ERROR(index.finalize_notes());
   TRAIN_RETURN_IF_ERROR(index.rebuild_from(*placed, reason));
   return index;
 }
@@ -117,7 +117,7 @@ Status CheckpointIndex::load_journals() {
 
 /// No save outlives the process that made it: what it wrote half is nothing, what was on its way is
 /// on the nodes' own disks.
-Status CheckpointIndex::settle_notes() {
+Status CheckpointIndex::finalize_notes() {
   storage::WriteBatch batch;
   std::map<std::int64_t, IndexNote> kept;
   for (auto [step, note] : known_.notes) {
@@ -137,7 +137,7 @@ Status CheckpointIndex::settle_notes() {
 }
 
 /// Makes the entries those of the checkpoints in place.
-Status CheckpointIndex::reconcile(const PlacedManifests& placed) {
+Status CheckpointIndex::reconcile(const LocatedManifests& placed) {
   storage::WriteBatch legacy;
   TRAIN_RETURN_IF_ERROR(remove_all(*store_, legacy_entry_prefix, legacy));
   if (!legacy.operations().empty()) {
@@ -159,10 +159,10 @@ Status CheckpointIndex::reconcile(const PlacedManifests& placed) {
 }
 
 /// Records what is in place and not recorded; forgets what is in place and no longer the same.
-Status CheckpointIndex::adopt(const PlacedManifests& placed) {
+Status CheckpointIndex::adopt(const LocatedManifests& placed) {
   std::vector<IndexChange> changes;
   for (const Candidate& candidate : placed.all()) {
-    const auto digest = PlacedManifests::digest_of(candidate);
+    const auto digest = LocatedManifests::digest_of(candidate);
     if (!digest) {
       return digest.error();
     }
@@ -171,7 +171,7 @@ Status CheckpointIndex::adopt(const PlacedManifests& placed) {
     if (recorded && *digest == known->manifest_digest) {
       continue;
     }
-    auto entry = PlacedManifests::entry_at(candidate);
+    auto entry = LocatedManifests::entry_at(candidate);
     if (!entry) {
       return entry.error();
     }
@@ -197,11 +197,11 @@ Status CheckpointIndex::adopt(const PlacedManifests& placed) {
 }
 
 Status CheckpointIndex::rebuild(const std::string& reason) {
-  const auto placed = PlacedManifests::list(checkpoints_);
+  const auto placed = LocatedManifests::list(checkpoints_);
   return placed ? rebuild_from(*placed, reason) : Status(placed.error());
 }
 
-Status CheckpointIndex::rebuild_from(const PlacedManifests& placed, const std::string& reason) {
+Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::string& reason) {
   EntryList entries;
   ReconcileReport report;
   report.rebuilt = true;
@@ -213,7 +213,7 @@ Status CheckpointIndex::rebuild_from(const PlacedManifests& placed, const std::s
     }
   }
   for (const Candidate& candidate : placed.all()) {
-    auto entry = PlacedManifests::entry_at(candidate);
+    auto entry = LocatedManifests::entry_at(candidate);
     if (!entry) {
       return entry.error();
     }

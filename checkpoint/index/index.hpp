@@ -94,10 +94,10 @@ class CheckpointIndex {
       : store_(&store), checkpoints_(std::move(checkpoints)) {}
 
   Status load_journals();
-  Status settle_notes();
-  Status reconcile(const PlacedManifests& placed);
-  Status adopt(const PlacedManifests& placed);
-  Status rebuild_from(const PlacedManifests& placed, const std::string& reason);
+  Status finalize_notes();
+  Status reconcile(const LocatedManifests& placed);
+  Status adopt(const LocatedManifests& placed);
+  Status rebuild_from(const LocatedManifests& placed, const std::string& reason);
   Status write(const std::vector<IndexChange>& changes, storage::WriteBatch batch);
   void add_event(storage::WriteBatch& batch, std::string_view kind, std::string_view text);
   /// Removes keys below `first_kept` from a journal that `oldest` is the first number of.

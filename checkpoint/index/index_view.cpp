@@ -37,7 +37,7 @@ Attempt attempt(const fs::path& index, const std::string& newest_head) {
 }
 
 /// A checkpoint that was made anew after a rebuild carries the head of the chain before it.
-bool is_behind(const IndexContent& content, const PlacedManifests::Newest& newest) {
+bool is_behind(const IndexContent& content, const LocatedManifests::Newest& newest) {
   const IndexEntry* entry = content.entries.find(newest.step);
   const bool from_rebuild =
       entry != nullptr && entry->rebuilt && entry->manifest_digest == newest.digest;
@@ -45,7 +45,8 @@ bool is_behind(const IndexContent& content, const PlacedManifests::Newest& newes
 }
 
 /// Entries of the index, corrected by what is in place now.
-Result<std::vector<IndexEntry>> merged(const IndexContent& content, const PlacedManifests& placed) {
+Result<std::vector<IndexEntry>> merged(const IndexContent& content,
+                                       const LocatedManifests& placed) {
   EntryList list;
   for (IndexEntry entry : content.entries.all()) {
     if (entry.state == CheckpointState::committed && !placed.has(entry.step)) {
@@ -58,7 +59,7 @@ Result<std::vector<IndexEntry>> merged(const IndexContent& content, const Placed
     if (known != nullptr && known->state == CheckpointState::committed) {
       continue;
     }
-    auto entry = PlacedManifests::entry_at(candidate);
+    auto entry = LocatedManifests::entry_at(candidate);
     if (!entry) {
       return entry.error();
     }
@@ -92,7 +93,7 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
   constexpr int attempts = 5;  // A run that commits meanwhile is ahead of what we read first.
   int again = attempts - 1;
   for (int left = looks - 1;; --left) {
-    const auto before = PlacedManifests::list(checkpoints);
+    const auto before = LocatedManifests::list(checkpoints);
     if (!before) {
       return before.error();
     }
@@ -113,7 +114,7 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
       found.content = {};
     }
     // Listed after the index was read: what it has committed is in place now or gone for good.
-    const auto placed = PlacedManifests::list(checkpoints);
+    const auto placed = LocatedManifests::list(checkpoints);
     if (!placed) {
       return placed.error();
     }

@@ -12,7 +12,7 @@
 
 namespace train::checkpoint {
 
-/// A step of training, as the step journal keeps it: to the bit.
+/// A step of training, as the step journal keeps it: bitwise.
 struct StepRecord {
   std::int64_t step = 0;  ///< Number of the step that was done, from 1.
   double loss = 0.0;

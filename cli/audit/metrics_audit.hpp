@@ -24,7 +24,7 @@ struct MetricsFacts {
   std::size_t weights = 0;
 };
 
-/// Compares every line, number by number, to the bit. A file that is missing is a problem only if
+/// Compares every line, number by number, bitwise. A file that is missing is a problem only if
 /// the journal has steps. Blocks.
 [[nodiscard]] MetricsAudit audit_metrics(const std::filesystem::path& file,
                                          const MetricsFacts& facts);

@@ -52,10 +52,10 @@ class OpList {
 
 void add_gathers(const ShardPlan& plan, CommandKind command, OpList& ops) {
   const BufferSchedule schedule(plan, command);
-  for (std::size_t lease = 0; lease < schedule.gathers().size(); ++lease) {
+  for (std::size_t reservation = 0; reservation < schedule.gathers().size(); ++reservation) {
     ops.add(Channel::gather, CollectiveKind::gather,
-            static_cast<std::int64_t>(schedule.gathers()[lease].group),
-            static_cast<std::int64_t>(lease));
+            static_cast<std::int64_t>(schedule.gathers()[reservation].group),
+            static_cast<std::int64_t>(reservation));
   }
 }
 
@@ -74,18 +74,18 @@ void add_reductions(const ShardPlan& plan, OpList& ops) {
   const std::int64_t syncs = plan.train_lanes().syncs();
   for (std::int64_t sync = 0; sync < syncs; ++sync) {
     std::int64_t reduced = -1;
-    const auto spread_reduced = [&] {
-      if (sync + 1 == syncs && reduced >= 0 && plan.spread(static_cast<std::size_t>(reduced))) {
-        ops.add(Channel::reduce, CollectiveKind::spread, reduced);
+    const auto broadcast_reduced = [&] {
+      if (sync + 1 == syncs && reduced >= 0 && plan.broadcast(static_cast<std::size_t>(reduced))) {
+        ops.add(Channel::reduce, CollectiveKind::broadcast, reduced);
       }
     };
     // One reduce later: the sums of a group are added up while the next group's bytes move.
     for (const std::size_t group : order) {
       ops.add(Channel::reduce, CollectiveKind::reduce, static_cast<std::int64_t>(group), sync);
-      spread_reduced();
+      broadcast_reduced();
       reduced = static_cast<std::int64_t>(group);
     }
-    spread_reduced();
+    broadcast_reduced();
   }
 }
 
@@ -111,7 +111,7 @@ const char* command_name(CommandKind kind) {
       return "evaluate";
     case CommandKind::snapshot:
       return "snapshot";
-    case CommandKind::diagnose:
+    case CommandKind::find_nonfinite:
       return "diagnose";
     case CommandKind::stop:
       return "stop";
@@ -123,12 +123,12 @@ const char* collective_name(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::gather:
       return "gather";
-    case CollectiveKind::refresh:
-      return "refresh";
+    case CollectiveKind::all_gather:
+      return "all_gather";
     case CollectiveKind::reduce:
       return "reduce";
-    case CollectiveKind::spread:
-      return "spread";
+    case CollectiveKind::broadcast:
+      return "broadcast";
     case CollectiveKind::loss_and_norm:
       return "loss and norm";
     case CollectiveKind::eval_sums:
@@ -145,7 +145,7 @@ std::string CollectiveOp::text(const ShardPlan& plan) const {
     text += fmt::format(" of {}", plan.groups()[static_cast<std::size_t>(group)].name);
   }
   if (part >= 0) {
-    text += fmt::format(", {} {}", kind == CollectiveKind::gather ? "lease" : "sync", part);
+    text += fmt::format(", {} {}", kind == CollectiveKind::gather ? "reservation" : "sync", part);
   }
   return text;
 }
@@ -159,8 +159,8 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
     case CommandKind::train_step:
       add_gathers(plan, kind, ops);
       for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-        if (plan.refreshed(group)) {
-          ops.add(Channel::gather, CollectiveKind::refresh, static_cast<std::int64_t>(group));
+        if (plan.all_gathered(group)) {
+          ops.add(Channel::gather, CollectiveKind::all_gather, static_cast<std::int64_t>(group));
         }
       }
       add_reductions(plan, ops);
@@ -170,7 +170,7 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
       add_gathers(plan, kind, ops);
       ops.add(Channel::control, CollectiveKind::eval_sums);
       break;
-    case CommandKind::diagnose:
+    case CommandKind::find_nonfinite:
       add_gathers(plan, kind, ops);
       ops.add(Channel::control, CollectiveKind::nonfinite);
       break;

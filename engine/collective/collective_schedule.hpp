@@ -18,15 +18,15 @@ inline constexpr std::uint32_t kStagingSlots = 2;
 
 [[nodiscard]] const char* channel_name(Channel channel);
 
-enum class CommandKind : std::uint8_t { train_step, evaluate, snapshot, diagnose, stop };
+enum class CommandKind : std::uint8_t { train_step, evaluate, snapshot, find_nonfinite, stop };
 
 [[nodiscard]] const char* command_name(CommandKind kind);
 
 enum class CollectiveKind : std::uint8_t {
-  gather,         ///< Weights of a group, from those who keep them, for one lease.
-  refresh,        ///< New weights of a group, to everybody, after the update.
+  gather,         ///< Weights of a group, from those who keep them, for one reservation.
+  all_gather,     ///< New weights of a group, to everybody, after the update.
   reduce,         ///< Subtree sums of a group's gradient to the owners of their rows.
-  spread,         ///< Reduced gradients to the replicas of their state part.
+  broadcast,      ///< Reduced gradients to the replicas of their state part.
   loss_and_norm,  ///< Loss sums of lanes and norms of rows, to everybody.
   eval_sums,      ///< Loss sums of evaluation lanes, to everybody.
   nonfinite,      ///< Counts of NaN and Inf, to everybody.
@@ -38,12 +38,12 @@ struct CollectiveOp {
   CollectiveKind kind = CollectiveKind::loss_and_norm;
   std::uint32_t index = 0;  ///< In its channel, within the command.
   std::int32_t group = -1;  ///< ShardGroup; -1: of none.
-  std::int32_t part = -1;   ///< gather: its lease; reduce: its sync; else -1.
-  /// Whose collective it is: a lease is one of this command's.
+  std::int32_t part = -1;   ///< gather: its reservation; reduce: its sync; else -1.
+  /// Whose collective it is: a reservation is one of this command's.
   CommandKind command = CommandKind::train_step;
   std::uint64_t hash = 0;  ///< Of all the above and the plan: compared before data moves.
 
-  /// "gather of block 3, lease 17", for people.
+  /// "gather of block 3, reservation 17", for people.
   [[nodiscard]] std::string text(const ShardPlan& plan) const;
 };
 

@@ -14,7 +14,7 @@
 namespace train::engine {
 namespace {
 
-constexpr std::uint64_t kProbeSlot = std::numeric_limits<std::uint64_t>::max() - 1;
+constexpr std::uint64_t kNonfiniteSlot = std::numeric_limits<std::uint64_t>::max() - 1;
 
 }  // namespace
 
@@ -92,7 +92,7 @@ std::string GlooLink::broken_ranks(const std::vector<int>& peers) {
       continue;
     }
     try {
-      everything_->recv(peer, kProbeSlot, 0, 0);
+      everything_->recv(peer, kNonfiniteSlot, 0, 0);
     } catch (const std::exception& error) {
       broken.push_back(peer);
       why = without_place(error.what());

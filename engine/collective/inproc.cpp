@@ -32,14 +32,14 @@ class Hub {
     std::vector<int> peers = peers_of(transfer, rank);
     at(rank).queue.push_back(
         {rank, identity, std::move(transfer), std::move(peers), std::move(done)});
-    settle();
+    finalize();
     deliver(lock);
   }
 
   void cancel(int rank, const std::string& reason) {
     std::unique_lock lock(mutex_);
     fail(rank, "cancelled: " + reason);
-    settle();
+    finalize();
     deliver(lock);
   }
 
@@ -47,7 +47,7 @@ class Hub {
   void leave(int rank) {
     std::unique_lock lock(mutex_);
     fail(rank, fmt::format("rank {} has closed its transport", rank));
-    settle();
+    finalize();
     deliver(lock);
     // A `done` that destroys its own object is a defect, but one that destroys another rank's is
     // met by not waiting for oneself.
@@ -101,28 +101,28 @@ class Hub {
 
   /// Takes the first exchanges of `members` out of their queues.
   void take(const std::vector<int>& members, const Status& status) {
-    Settled settled{{}, status};
+    Settled finalized{{}, status};
     for (const int rank : members) {
-      settled.requests.push_back(std::move(at(rank).queue.front()));
+      finalized.requests.push_back(std::move(at(rank).queue.front()));
       at(rank).queue.pop_front();
       ++at(rank).undelivered;
     }
-    settled_.push_back(std::move(settled));
+    finalized_.push_back(std::move(finalized));
   }
 
   /// Settles whatever can be, until nothing more can.
-  void settle() {
+  void finalize() {
     for (bool changed = true; changed;) {
       changed = false;
       for (int rank = 0; rank < world_size(); ++rank) {
-        while (first(rank) != nullptr && settle_first(rank)) {
+        while (first(rank) != nullptr && finalize_first(rank)) {
           changed = true;
         }
       }
     }
   }
 
-  bool settle_first(int rank) {
+  bool finalize_first(int rank) {
     if (at(rank).failed) {
       const std::string who = to_string(first(rank)->identity);
       take({rank}, failure(fmt::format("{}: {}", who, *at(rank).failed)));
@@ -184,18 +184,18 @@ class Hub {
       return;
     }
     deliverer_ = std::this_thread::get_id();
-    while (!settled_.empty()) {
-      const Settled settled = std::move(settled_.front());
-      settled_.pop_front();
+    while (!finalized_.empty()) {
+      const Settled finalized = std::move(finalized_.front());
+      finalized_.pop_front();
       lock.unlock();
-      if (settled.status.ok()) {
-        move_bytes(settled.requests);
+      if (finalized.status.ok()) {
+        move_bytes(finalized.requests);
       }
-      for (const Request& request : settled.requests) {
-        request.done(settled.status);
+      for (const Request& request : finalized.requests) {
+        request.done(finalized.status);
       }
       lock.lock();
-      for (const Request& request : settled.requests) {
+      for (const Request& request : finalized.requests) {
         --at(request.rank).undelivered;
       }
       delivered_.notify_all();
@@ -206,7 +206,7 @@ class Hub {
   std::mutex mutex_;
   std::condition_variable delivered_;
   std::vector<Rank> ranks_;
-  std::deque<Settled> settled_;
+  std::deque<Settled> finalized_;
   std::thread::id deliverer_;
 };
 

@@ -32,14 +32,14 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
 std::size_t bytes_of_channel(int world_size) {
-  return sizeof(InboxBell) + static_cast<std::size_t>(world_size) * sizeof(InboxDrawer);
+  return sizeof(InboxWakeup) + static_cast<std::size_t>(world_size) * sizeof(InboxDrawer);
 }
 
 std::size_t bytes_of_inbox(int world_size) {
   return kMarkBytes + kChannelCount * bytes_of_channel(world_size);
 }
 
-/// A word that processes share, as bell.hpp asks for it.
+/// A word that processes share, as wakeup.hpp asks for it.
 class FutexWord {
  public:
   explicit FutexWord(std::atomic<std::uint32_t>& word, const timespec* limit = nullptr)
@@ -67,9 +67,9 @@ class FutexWord {
   const timespec* limit_;
 };
 
-void ring(InboxBell& shared) {
+void ring(InboxWakeup& shared) {
   FutexWord word(shared.word);
-  bell::ring(word);
+  wakeup::ring(word);
 }
 
 }  // namespace
@@ -144,13 +144,13 @@ std::atomic<std::uint64_t>& InboxMemory::mark() const {
   return *reinterpret_cast<std::atomic<std::uint64_t>*>(start_);
 }
 
-InboxBell& InboxMemory::bell(std::size_t channel) const {
+InboxWakeup& InboxMemory::wakeup(std::size_t channel) const {
   std::byte* place = start_ + kMarkBytes + channel * bytes_of_channel(world_size_);
-  return *std::launder(reinterpret_cast<InboxBell*>(place));
+  return *std::launder(reinterpret_cast<InboxWakeup*>(place));
 }
 
 InboxDrawer& InboxMemory::drawer(std::size_t channel, int peer) const {
-  std::byte* first = reinterpret_cast<std::byte*>(&bell(channel)) + sizeof(InboxBell);
+  std::byte* first = reinterpret_cast<std::byte*>(&wakeup(channel)) + sizeof(InboxWakeup);
   std::byte* place = first + static_cast<std::size_t>(peer) * sizeof(InboxDrawer);
   return *std::launder(reinterpret_cast<InboxDrawer*>(place));
 }
@@ -166,7 +166,7 @@ InboxDrawer& SharedInbox::at_peer(int peer) const {
 }
 
 const std::atomic<std::uint64_t>& SharedInbox::ticket_of(int peer) const {
-  return peers_[static_cast<std::size_t>(peer)]->bell(channel_).ticket;
+  return peers_[static_cast<std::size_t>(peer)]->wakeup(channel_).ticket;
 }
 
 void SharedInbox::send(int peer, std::uint64_t number, std::span<const std::byte> header,
@@ -179,7 +179,7 @@ void SharedInbox::send(int peer, std::uint64_t number, std::span<const std::byte
     std::memcpy(message.bytes.data() + header.size(), small.data(), small.size());
   }
   message.number.store(number, std::memory_order_release);
-  ring(peers_[static_cast<std::size_t>(peer)]->bell(channel_));
+  ring(peers_[static_cast<std::size_t>(peer)]->wakeup(channel_));
 }
 
 const std::byte* SharedInbox::message(int peer, std::uint64_t number) const {
@@ -189,7 +189,7 @@ const std::byte* SharedInbox::message(int peer, std::uint64_t number) const {
 
 void SharedInbox::say_taken(int peer, std::uint64_t number) {
   at_peer(peer).taken.store(number, std::memory_order_release);
-  ring(peers_[static_cast<std::size_t>(peer)]->bell(channel_));
+  ring(peers_[static_cast<std::size_t>(peer)]->wakeup(channel_));
 }
 
 bool SharedInbox::taken(int peer, std::uint64_t number) const {
@@ -197,7 +197,7 @@ bool SharedInbox::taken(int peer, std::uint64_t number) const {
 }
 
 std::uint32_t SharedInbox::rings() const {
-  return bell::rings(FutexWord(own_->bell(channel_).word));
+  return wakeup::rings(FutexWord(own_->wakeup(channel_).word));
 }
 
 bool SharedInbox::sleep(std::uint32_t seen, Clock::time_point deadline) {
@@ -207,10 +207,10 @@ bool SharedInbox::sleep(std::uint32_t seen, Clock::time_point deadline) {
     return false;
   }
   const timespec limit = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
-  FutexWord word(own_->bell(channel_).word, &limit);
-  return bell::sleep(word, seen);
+  FutexWord word(own_->wakeup(channel_).word, &limit);
+  return wakeup::sleep(word, seen);
 }
 
-void SharedInbox::ring_own() { ring(own_->bell(channel_)); }
+void SharedInbox::ring_own() { ring(own_->wakeup(channel_)); }
 
 }  // namespace train::engine

@@ -27,8 +27,8 @@ struct InboxDrawer {
 };
 
 /// Where the owner of an inbox sleeps, and what it shows its peers.
-struct InboxBell {
-  alignas(64) std::atomic<std::uint32_t> word{0};    ///< A futex: see bell.hpp.
+struct InboxWakeup {
+  alignas(64) std::atomic<std::uint32_t> word{0};    ///< A futex: see wakeup.hpp.
   alignas(64) std::atomic<std::uint64_t> ticket{0};  ///< Written by the owner: see GlooDirect.
 };
 
@@ -51,7 +51,7 @@ class InboxMemory {
   /// From here on nobody can map it any more.
   void close_descriptor();
 
-  [[nodiscard]] InboxBell& bell(std::size_t channel) const;
+  [[nodiscard]] InboxWakeup& wakeup(std::size_t channel) const;
   [[nodiscard]] InboxDrawer& drawer(std::size_t channel, int peer) const;
 
  private:
@@ -76,7 +76,7 @@ class InboxMemory {
 /// (n-2)-th message. Each of these steps is a release store met by an acquire load. A failed link
 /// sends nothing any more.
 ///
-/// Whoever writes rings the reader's bell (bell.hpp), so a ring costs a system call only if
+/// Whoever writes rings the reader's wakeup (wakeup.hpp), so a ring costs a system call only if
 /// somebody sleeps.
 ///
 /// Threading: one owner; ring_own() from any thread.
@@ -102,7 +102,7 @@ class SharedInbox {
   [[nodiscard]] bool taken(int peer, std::uint64_t number) const;
 
   /// Word that peers see as ticket_of().
-  [[nodiscard]] std::atomic<std::uint64_t>& ticket() { return own_->bell(channel_).ticket; }
+  [[nodiscard]] std::atomic<std::uint64_t>& ticket() { return own_->wakeup(channel_).ticket; }
   [[nodiscard]] const std::atomic<std::uint64_t>& ticket_of(int peer) const;
 
   [[nodiscard]] std::uint32_t rings() const;

@@ -19,7 +19,7 @@ namespace train::engine {
 /// Why only the owner takes the bit away: a ringer that did could be stopped before it wakes, or
 /// killed there; those after it would find no bit, and the owner would sleep on, though rung.
 /// A bit that stays too long costs a ringer one system call.
-namespace bell {
+namespace wakeup {
 
 inline constexpr std::uint32_t kSleeps = 1;
 inline constexpr std::uint32_t kRing = 2;
@@ -49,5 +49,5 @@ template <class Word>
   return in_time;
 }
 
-}  // namespace bell
+}  // namespace wakeup
 }  // namespace train::engine

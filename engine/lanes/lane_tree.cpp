@@ -65,7 +65,7 @@ float* LaneTree::place(LaneRange lanes, float* scratch) const {
   return places_[held_.size()];
 }
 
-void LaneTree::settle(kernels::Stream& stream, LaneRange lanes, const float* where) {
+void LaneTree::finalize(kernels::Stream& stream, LaneRange lanes, const float* where) {
   check_arrival(lanes);
   const std::size_t before = held_.size();
   TRAIN_CHECK(joins_held(lanes) || where == places_[before],
@@ -88,7 +88,7 @@ void LaneTree::add(kernels::Stream& stream, LaneRange lanes, const float* vector
                             .size_bytes = elements_ * static_cast<std::int64_t>(sizeof(float))});
     where = buffer;
   }
-  settle(stream, lanes, where);
+  finalize(stream, lanes, where);
 }
 
 std::vector<std::pair<LaneRange, const float*>> LaneTree::held() const {

@@ -38,7 +38,7 @@ class LaneTree {
   [[nodiscard]] float* place(LaneRange lanes, float* scratch) const;
   /// The vector of `lanes` is complete at `where` (which place() returned): enqueues the additions
   /// that it makes possible.
-  void settle(kernels::Stream& stream, LaneRange lanes, const float* where);
+  void finalize(kernels::Stream& stream, LaneRange lanes, const float* where);
   /// A vector that lies elsewhere: like place() and settle(), copied only if nothing can be added.
   void add(kernels::Stream& stream, LaneRange lanes, const float* vector);
 

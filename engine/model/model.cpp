@@ -48,7 +48,7 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
   }
   workspace.begin_unit(units.size());
   units.push_back(std::make_unique<HeadUnit>(kernels, workspace, shape, residual));
-  workspace.lend(options.gradients);
+  workspace.share_gradients(options.gradients);
   return units;
 }
 
@@ -88,7 +88,7 @@ void Model::last_logits(kernels::Stream& stream, const UnitMemory& head, const L
   static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head, lane.seq_len - 1, logits);
 }
 
-float* Model::gradient_memory(std::size_t index) const { return workspace_->lent(index); }
+float* Model::gradient_memory(std::size_t index) const { return workspace_->gradient(index); }
 
 std::size_t Model::activation_bytes() const { return workspace_->allocated_bytes(); }
 

@@ -101,12 +101,12 @@ ArenaPlan Workspace::plan_kept() const {
       kept.push_back({*reservation.unit, reservation.size_bytes});
     }
   }
-  return plan_arena(kept, loans_);
+  return plan_arena(kept, shared_gradients_);
 }
 
-void Workspace::lend(std::vector<UnitBytes> gradients) {
+void Workspace::share_gradients(std::vector<UnitBytes> gradients) {
   TRAIN_CHECK(buffers_.empty() && (with_gradient_ || gradients.empty()));
-  loans_ = std::move(gradients);
+  shared_gradients_ = std::move(gradients);
 }
 
 void Workspace::allocate(kernels::MemoryKind kind) {
@@ -134,18 +134,18 @@ void Workspace::allocate(kernels::MemoryKind kind) {
     places_.push_back(place);
   }
   for (const std::size_t offset : plan.gradients) {
-    lent_.push_back(reinterpret_cast<float*>(arena + offset));
+    gradients_.push_back(reinterpret_cast<float*>(arena + offset));
   }
 }
 
-float* Workspace::lent(std::size_t index) const {
-  TRAIN_CHECK(index < lent_.size(), "gradient {} of {}", index, lent_.size());
-  return lent_[index];
+float* Workspace::gradient(std::size_t index) const {
+  TRAIN_CHECK(index < gradients_.size(), "gradient {} of {}", index, gradients_.size());
+  return gradients_[index];
 }
 
-std::size_t Workspace::lent_bytes() const {
+std::size_t Workspace::shared_bytes() const {
   std::size_t total = 0;
-  for (const UnitBytes& loan : loans_) {
+  for (const UnitBytes& loan : shared_gradients_) {
     total += loan.size_bytes;
   }
   return total;
@@ -175,7 +175,7 @@ std::size_t Workspace::size_bytes() const {
   for (const Reservation& reservation : reservations_) {
     total += reservation.unit || reservation.phase ? 0 : reservation.size_bytes;
   }
-  return total - lent_bytes();
+  return total - shared_bytes();
 }
 
 std::size_t Workspace::allocated_bytes() const {
@@ -183,7 +183,7 @@ std::size_t Workspace::allocated_bytes() const {
   for (const kernels::Buffer& buffer : buffers_) {
     total += buffer.size_bytes();
   }
-  return total - lent_bytes();
+  return total - shared_bytes();
 }
 
 }  // namespace train::engine

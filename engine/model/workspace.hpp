@@ -71,13 +71,13 @@ class Workspace {
                         Content content = Content::elements);
 
   /// Gradients that shall lie where activations did (plan_arena()); before allocate().
-  void lend(std::vector<UnitBytes> gradients);
+  void share_gradients(std::vector<UnitBytes> gradients);
 
   /// Allocates all slots, of that kind. Throws kernels::DeviceError when there is no memory.
   void allocate(kernels::MemoryKind kind);
 
   /// Memory of the gradient with that index in lend(); valid until the next forward pass.
-  [[nodiscard]] float* lent(std::size_t index) const;
+  [[nodiscard]] float* gradient(std::size_t index) const;
   [[nodiscard]] Elements at(Slot slot) const;
   /// REQUIRES: the slot holds floats.
   [[nodiscard]] float* floats_at(Slot slot) const;
@@ -105,7 +105,7 @@ class Workspace {
   /// Bytes of the scratch of all phases.
   [[nodiscard]] std::size_t scratch_bytes() const;
   [[nodiscard]] ArenaPlan plan_kept() const;
-  [[nodiscard]] std::size_t lent_bytes() const;
+  [[nodiscard]] std::size_t shared_bytes() const;
 
   std::int64_t sequences_;
   std::int64_t seq_len_;
@@ -115,10 +115,10 @@ class Workspace {
   bool lean_ = false;
   std::size_t unit_ = 0;
   std::vector<Reservation> reservations_;
-  std::vector<UnitBytes> loans_;
+  std::vector<UnitBytes> shared_gradients_;
   std::vector<kernels::Buffer> buffers_;  ///< The first: what is kept; the second: scratch.
   std::vector<std::byte*> places_;        ///< By slot.
-  std::vector<float*> lent_;
+  std::vector<float*> gradients_;
 };
 
 }  // namespace train::engine

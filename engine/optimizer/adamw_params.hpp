@@ -15,7 +15,7 @@ namespace train::engine {
           .m = slice.states[0],
           .v = slice.states[1],
           .rounded = slice.rounded,
-          .gate = step.gate,
+          .guard = step.guard,
           .count = slice.count(),
           .step = step.step,
           .lr = step.lr,

@@ -35,7 +35,7 @@ class Ademamix final : public Optimizer {
          .fast = slice.states[0],
          .slow = slice.states[1],
          .v = slice.states[2],
-         .gate = step.gate,
+         .guard = step.guard,
          .count = slice.count(),
          .step = step.step,
          .lr = step.lr,

@@ -50,7 +50,7 @@ class Dana final : public Optimizer {
                                        .m = slice.states[0],
                                        .v = slice.states[1],
                                        .tau = slice.states[2],
-                                       .gate = step.gate,
+                                       .guard = step.guard,
                                        .row_sums = sums,
                                        .rows = slice.rows,
                                        .cols = slice.parameter->cols,

@@ -104,7 +104,7 @@ class Muon final : public Optimizer {
     step.kernels->muon_momentum(stream, {.g = slice.gradient,
                                          .m = slice.states[0],
                                          .x = scratch.x,
-                                         .gate = step.gate,
+                                         .guard = step.guard,
                                          .count = matrix.count(),
                                          .momentum_keep = mu,
                                          .gradient_add = add,
@@ -116,7 +116,7 @@ class Muon final : public Optimizer {
     step.kernels->muon_apply(stream,
                              {.p = slice.weights,
                               .x = scratch.x,
-                              .gate = step.gate,
+                              .guard = step.guard,
                               .count = matrix.count(),
                               .decay = step.decayed ? step.lr * section_.weight_decay : 0.0,
                               .step_size = step.lr * section_.matched_rms * std::sqrt(longer)});

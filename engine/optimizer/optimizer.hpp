@@ -35,8 +35,8 @@ struct OptimizerSlice {
 /// One update, the same of all slices of a weight-decay group.
 struct OptimizerStep {
   const kernels::KernelTable* kernels = nullptr;
-  const kernels::UpdateGate* gate = nullptr;  ///< Clip factor; poisoned: nothing changes.
-  std::int64_t step = 1;                      ///< From 1.
+  const kernels::UpdateGuard* guard = nullptr;  ///< Clip factor; non-finite: nothing changes.
+  std::int64_t step = 1;                        ///< From 1.
   double lr = 0.0;
   double peak_lr = 0.0;
   bool decayed = false;          ///< The weights are of the decay group.

@@ -38,7 +38,7 @@ void OptimizerGroup::add(const OptimizerSlice& slice, LaneRange counted) {
 void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const {
   TRAIN_CHECK(update.step >= 1, "step {}", update.step);
   const OptimizerStep step{.kernels = kernels_,
-                           .gate = update.gate,
+                           .guard = update.guard,
                            .step = update.step,
                            .lr = update.lr,
                            .peak_lr = update.peak_lr,

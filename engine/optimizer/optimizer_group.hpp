@@ -27,16 +27,16 @@ class OptimizerGroup {
     std::int64_t step = 1;  ///< From 1.
     double lr = 0.0;
     double peak_lr = 0.0;
-    const kernels::UpdateGate* gate = nullptr;
+    const kernels::UpdateGuard* guard = nullptr;
     std::byte* scratch = nullptr;
     bool diagnosed = false;  ///< Make row sums.
     /// When diagnosed, written on the stream: the sum of each over all counted rows. Meaningless
-    /// when gate->poisoned. nullptr: nobody asks.
+    /// when guard->non-finite. nullptr: nobody asks.
     std::vector<ExactSum>* sums = nullptr;
     /// Where the slices' row sums lie; nullptr: in memory that the host reads.
     const HostDeviceBuffer* row_sums = nullptr;
   };
-  /// Enqueues an update of all slices. Nothing changes when gate->poisoned.
+  /// Enqueues an update of all slices. Nothing changes when guard->non-finite.
   void update(kernels::Stream& stream, const Update& update) const;
   [[nodiscard]] std::int64_t element_count() const;
 

@@ -71,7 +71,7 @@ std::span<const std::byte> Exchanges::sent_directly(const CollectiveOp& op) cons
   if (op.kind == CollectiveKind::gather) {
     return {parts_.state.group(group_of(op)).shard(), bytes_of(layout.state.element_count, size)};
   }
-  if (op.kind == CollectiveKind::spread) {
+  if (op.kind == CollectiveKind::broadcast) {
     return {reinterpret_cast<const std::byte*>(parts_.gradients.reduced(group_of(op))),
             bytes_of(layout.reduce.element_count, sizeof(float))};
   }
@@ -117,8 +117,8 @@ void Exchanges::bring_to_device(kernels::Stream& stream, const CollectiveOp& op)
 void Exchanges::pack(kernels::Stream& stream, const CollectiveOp& op) {
   if (op.kind == CollectiveKind::gather) {
     take_gathered(stream, op, /*own=*/true);  // while the others' rows travel
-  } else if (op.kind == CollectiveKind::refresh) {
-    pack_refresh(stream, op);
+  } else if (op.kind == CollectiveKind::all_gather) {
+    pack_all_gather(stream, op);
   } else if (op.kind == CollectiveKind::reduce) {
     pack_reduce(stream, op);
   }
@@ -126,7 +126,7 @@ void Exchanges::pack(kernels::Stream& stream, const CollectiveOp& op) {
   bring_to_host(stream, op);
 }
 
-void Exchanges::pack_refresh(kernels::Stream& stream, const CollectiveOp& op) const {
+void Exchanges::pack_all_gather(kernels::Stream& stream, const CollectiveOp& op) const {
   const Wire wire(rank_->kernels(), stream, rank_->layout().compute_bf16());
   const GroupState& state = parts_.state.group(group_of(op));
   for (const Segment& segment : rank_->layout(group_of(op)).reduce.segments) {
@@ -165,9 +165,9 @@ Transfer Exchanges::transfer(const CollectiveOp& op) const {
     case CollectiveKind::nonfinite:
       return transfer_blocks(op);
     case CollectiveKind::gather:
-    case CollectiveKind::refresh:
+    case CollectiveKind::all_gather:
     case CollectiveKind::reduce:
-    case CollectiveKind::spread:
+    case CollectiveKind::broadcast:
       break;
   }
   Transfer transfer = empty_transfer(rank_->ranks());
@@ -192,7 +192,7 @@ Transfer Exchanges::transfer(const CollectiveOp& op) const {
   };
   if (op.kind == CollectiveKind::gather) {
     send_to((smaller_group(op) ? layout.kept : layout.shards).ranks);
-  } else if (op.kind == CollectiveKind::spread) {
+  } else if (op.kind == CollectiveKind::broadcast) {
     send_to(rank_->plan().replica_peers(group_of(op), rank_->rank()));
   }
   return transfer;
@@ -214,12 +214,12 @@ void Exchanges::unpack(kernels::Stream& stream, const CollectiveOp& op) {
   switch (op.kind) {
     case CollectiveKind::gather:
       return take_gathered(stream, op, /*own=*/false);
-    case CollectiveKind::refresh:
-      return unpack_refresh(stream, op);
+    case CollectiveKind::all_gather:
+      return unpack_all_gather(stream, op);
     case CollectiveKind::reduce:
       return unpack_reduce(stream, op);
-    case CollectiveKind::spread:
-      return unpack_spread(stream, op);
+    case CollectiveKind::broadcast:
+      return unpack_broadcast(stream, op);
     case CollectiveKind::loss_and_norm:
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
@@ -228,14 +228,17 @@ void Exchanges::unpack(kernels::Stream& stream, const CollectiveOp& op) {
 }
 
 void Exchanges::take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own) const {
-  const Lease& lease = rank_->schedule(op.command).gathers().at(static_cast<std::size_t>(op.part));
-  TRAIN_CHECK(lease.group == group_of(op), "{}: another group", op.text(rank_->plan()));
-  const Elements weights = parts_.gathered.of(lease);
+  const Reservation& reservation =
+      rank_->schedule(op.command).gathers().at(static_cast<std::size_t>(op.part));
+  TRAIN_CHECK(reservation.group == group_of(op), "{}: another group", op.text(rank_->plan()));
+  const Elements weights = parts_.gathered.of(reservation);
   const GroupLayout& layout = rank_->layout(group_of(op));
-  const GroupLayout::Sources& sources = lease.from_smaller_group ? layout.kept : layout.shards;
-  const std::byte* own_rows = lease.from_smaller_group ? parts_.gathered.kept(group_of(op))
-                                                       : parts_.state.group(group_of(op)).shard();
-  const StagedOp staged = rank_->layout().staged(op, lease.from_smaller_group);
+  const GroupLayout::Sources& sources =
+      reservation.from_smaller_group ? layout.kept : layout.shards;
+  const std::byte* own_rows = reservation.from_smaller_group
+                                  ? parts_.gathered.kept(group_of(op))
+                                  : parts_.state.group(group_of(op)).shard();
+  const StagedOp staged = rank_->layout().staged(op, reservation.from_smaller_group);
   const Wire wire(rank_->kernels(), stream, rank_->layout().compute_bf16());
   for (std::size_t i = 0; i < sources.ranks.size(); ++i) {
     if ((sources.ranks[i] == rank_->rank()) != own) {
@@ -250,7 +253,7 @@ void Exchanges::take_gathered(kernels::Stream& stream, const CollectiveOp& op, b
   }
 }
 
-void Exchanges::unpack_refresh(kernels::Stream& stream, const CollectiveOp& op) const {
+void Exchanges::unpack_all_gather(kernels::Stream& stream, const CollectiveOp& op) const {
   const Elements weights = parts_.state.group(group_of(op)).whole();
   const StagedOp staged = rank_->layout().staged(op, false);
   const Wire wire(rank_->kernels(), stream, rank_->layout().compute_bf16());
@@ -282,7 +285,7 @@ void Exchanges::unpack_reduce(kernels::Stream& stream, const CollectiveOp& op) {
       if (rank_->layout().reduce_bf16()) {
         float* where = tree->place(lanes, sum_scratch_.as<float>());
         wire.take(from, 0, where, elements);
-        tree->settle(stream, lanes, where);
+        tree->finalize(stream, lanes, where);
       } else {
         tree->add(stream, lanes, reinterpret_cast<const float*>(from));
       }
@@ -291,7 +294,7 @@ void Exchanges::unpack_reduce(kernels::Stream& stream, const CollectiveOp& op) {
   }
 }
 
-void Exchanges::unpack_spread(kernels::Stream& stream, const CollectiveOp& op) const {
+void Exchanges::unpack_broadcast(kernels::Stream& stream, const CollectiveOp& op) const {
   const std::size_t group = group_of(op);
   const GroupLayout& layout = rank_->layout(group);
   const StagedOp staged = rank_->layout().staged(op, false);

@@ -41,9 +41,9 @@ class Exchanges {
   };
   Exchanges(const RankPlan& rank, const Parts& parts);
 
-  /// A gather's pack() already takes this rank's own rows in: its lease may begin then. A reduce is
-  /// packed after the group's last visit of the sync on this rank (if it has one), a spread after
-  /// RankGradients::finish(), a refresh after RankState::settle().
+  /// A gather's pack() already takes this rank's own rows in: its reservation may begin then. A
+  /// reduce is packed after the group's last visit of the sync on this rank (if it has one), a
+  /// spread after RankGradients::finish(), a refresh after RankState::settle().
   void pack(kernels::Stream& stream, const CollectiveOp& op);
   /// True if what is sent needs nothing of pack(): the op may start at once.
   [[nodiscard]] bool packed_already(const CollectiveOp& op) const;
@@ -58,7 +58,7 @@ class Exchanges {
   [[nodiscard]] const HostDeviceBuffer& slot_of(const CollectiveOp& op) const;
   [[nodiscard]] const kernels::Buffer& outgoing_of(const CollectiveOp& op) const;
   [[nodiscard]] bool smaller_group(const CollectiveOp& op) const;
-  void pack_refresh(kernels::Stream& stream, const CollectiveOp& op) const;
+  void pack_all_gather(kernels::Stream& stream, const CollectiveOp& op) const;
   void pack_reduce(kernels::Stream& stream, const CollectiveOp& op);
   [[nodiscard]] Transfer transfer_blocks(const CollectiveOp& op) const;
   /// What is sent from where it lies, without packing: empty unless op is of that kind.
@@ -70,9 +70,9 @@ class Exchanges {
   void bring_to_device(kernels::Stream& stream, const CollectiveOp& op) const;
   /// Copies rows of a gathered group into their place: this rank's own, or the others'.
   void take_gathered(kernels::Stream& stream, const CollectiveOp& op, bool own) const;
-  void unpack_refresh(kernels::Stream& stream, const CollectiveOp& op) const;
+  void unpack_all_gather(kernels::Stream& stream, const CollectiveOp& op) const;
   void unpack_reduce(kernels::Stream& stream, const CollectiveOp& op);
-  void unpack_spread(kernels::Stream& stream, const CollectiveOp& op) const;
+  void unpack_broadcast(kernels::Stream& stream, const CollectiveOp& op) const;
 
   const RankPlan* rank_;
   Parts parts_;

@@ -20,20 +20,22 @@ GatheredWeights::GatheredWeights(const RankPlan& rank) : rank_(&rank) {
   }
 }
 
-Elements GatheredWeights::of(const Lease& lease) const {
-  return {buffers_[static_cast<std::size_t>(lease.buffer)].data(), rank_->layout().compute_dtype()};
+Elements GatheredWeights::of(const Reservation& reservation) const {
+  return {buffers_[static_cast<std::size_t>(reservation.buffer)].data(),
+          rank_->layout().compute_dtype()};
 }
 
 void GatheredWeights::keep_for_backward(kernels::Stream& stream, CommandKind kind,
                                         std::int32_t gather) {
-  const Lease& lease = rank_->schedule(kind).gathers().at(static_cast<std::size_t>(gather));
-  if (!lease.keeps_rows) {
+  const Reservation& reservation =
+      rank_->schedule(kind).gathers().at(static_cast<std::size_t>(gather));
+  if (!reservation.keeps_rows) {
     return;
   }
   const Wire wire(rank_->kernels(), stream, rank_->layout().compute_bf16());
-  const ConstElements weights = of(lease);
-  for (const Segment& segment : rank_->layout(lease.group).kept_here.segments) {
-    wire.put(weights + segment.flat_offset, kept(lease.group), segment.packed_offset,
+  const ConstElements weights = of(reservation);
+  for (const Segment& segment : rank_->layout(reservation.group).kept_here.segments) {
+    wire.put(weights + segment.flat_offset, kept(reservation.group), segment.packed_offset,
              segment.count);
   }
 }

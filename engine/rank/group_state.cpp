@@ -225,7 +225,7 @@ const std::byte* GroupState::shard() const {
   return compute_ == ComputeWeights::masters ? masters_.data() : shard_bf16_.data();
 }
 
-void GroupState::settle(kernels::Stream& stream, const kernels::Buffer& rounding) const {
+void GroupState::finalize(kernels::Stream& stream, const kernels::Buffer& rounding) const {
   if (compute_ == ComputeWeights::masters || layout_->made) {
     return;
   }

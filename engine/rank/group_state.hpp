@@ -52,7 +52,7 @@ class GroupState {
 
   /// Enqueues what makes compute weights of masters; nothing with fp32 compute. `rounding`: scratch
   /// of RankLayout::rounding_elements() elements.
-  void settle(kernels::Stream& stream, const kernels::Buffer& rounding) const;
+  void finalize(kernels::Stream& stream, const kernels::Buffer& rounding) const;
   /// Enqueues the rounding of all whole compute weights, also of rows whose masters are elsewhere.
   void round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const;
 

@@ -21,7 +21,7 @@ class HostDeviceBuffer {
   /// Zero-filled. Without `mirrored` the host works on none of it, and it has no copy there. Throws
   /// kernels::DeviceError when there is no memory.
   HostDeviceBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
-                   const std::string& name, bool mirrored = true);
+                   const std::string& name, bool host_device = true);
 
   template <class T>
   [[nodiscard]] T* device() const {

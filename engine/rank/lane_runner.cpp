@@ -49,7 +49,7 @@ Lane LaneRunner::make_lane(const LaneWork& work) const {
 }
 
 ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
-                                        UnitPlace place) const {
+                                        UnitBuffers place) const {
   if (rank_->layout(group).made) {
     return parts_.state.made_weights();
   }
@@ -57,19 +57,20 @@ ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
     return parts_.state.group(group).whole();
   }
   const auto& gathers = rank_->schedule(command_of(work.purpose)).gathers();
-  TRAIN_CHECK(place.gather >= 0, "{} has no weights on lease", rank_->group(group).name);
-  const Lease& lease = gathers.at(static_cast<std::size_t>(place.gather));
-  TRAIN_CHECK(lease.group == group, "lease {} is not one of {}", place.gather,
+  TRAIN_CHECK(place.gather >= 0, "{} has no weights reserved", rank_->group(group).name);
+  const Reservation& reservation = gathers.at(static_cast<std::size_t>(place.gather));
+  TRAIN_CHECK(reservation.group == group, "reservation {} is not one of {}", place.gather,
               rank_->group(group).name);
-  return parts_.gathered.of(lease);
+  return parts_.gathered.of(reservation);
 }
 
-UnitMemory LaneRunner::memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,
+UnitMemory LaneRunner::memory_of(std::size_t unit, const LaneWork& work, UnitBuffers place,
                                  bool with_gradient) const {
   const std::size_t group = rank_->plan().group_of(unit);
   const std::int64_t base = rank_->plan().base_of(unit);
   const ConstElements weights = group_weights(group, work, place);
-  float* gradient = with_gradient ? parts_.gradients.of_lane(group, work, place.leaf) : nullptr;
+  float* gradient =
+      with_gradient ? parts_.gradients.of_lane(group, work, place.gradient_buffer) : nullptr;
   UnitMemory memory{.weights = weights + base,
                     .gradient = gradient == nullptr ? nullptr : gradient + base};
   if (rank_->options().shape.tie_embeddings) {
@@ -80,22 +81,24 @@ UnitMemory LaneRunner::memory_of(std::size_t unit, const LaneWork& work, UnitPla
   return memory;
 }
 
-void LaneRunner::clear_probe(kernels::Stream& stream, std::size_t unit, bool backward,
-                             const LaneWork& work, UnitPlace place) const {
-  // Padding is counted with the rest, and a shared leaf has another group's values there.
+void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
+                                        const LaneWork& work, UnitBuffers place) const {
+  // Padding is counted with the rest, and a shared gradient buffer has another group's values
+  // there.
   const std::size_t group = rank_->plan().group_of(unit);
   const std::size_t last_unit = rank_->group(group).last_unit();
   const bool ends_with_head = last_unit + 1 == rank_->unit_count();
   const bool first = unit == last_unit && backward != ends_with_head;
-  if (work.purpose == LanePurpose::probe && first) {
-    rank_->kernels().fill(stream, {.out = parts_.gradients.of_lane(group, work, place.leaf),
-                                   .value = 0.0F,
-                                   .count = rank_->group(group).element_count});
+  if (work.purpose == LanePurpose::find_nonfinite && first) {
+    rank_->kernels().fill(stream,
+                          {.out = parts_.gradients.of_lane(group, work, place.gradient_buffer),
+                           .value = 0.0F,
+                           .count = rank_->group(group).element_count});
   }
 }
 
 void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
-                         UnitPlace place) {
+                         UnitBuffers place) {
   stream.mark(mark_of("forward", unit, work));
   const Lane lane = make_lane(work);
   if (unit == 0) {
@@ -107,7 +110,7 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   const bool is_head = unit + 1 == rank_->unit_count();
   const bool with_gradient = lane.with_gradient && is_head;
   if (with_gradient) {
-    clear_probe(stream, unit, /*backward=*/false, work, place);
+    clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
   }
   parts_.state.make_weights(stream, rank_->plan().group_of(unit));
   LayerUnit& layer = parts_.model.unit(unit);
@@ -115,7 +118,7 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   if (is_head) {
     parts_.totals.lane_summed(stream, work);
   }
-  if (work.purpose == LanePurpose::probe) {
+  if (work.purpose == LanePurpose::find_nonfinite) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
     layer.count_nonfinite_output(stream, lane, count);
     parts_.totals.nonfinite_counted(stream, count);
@@ -123,14 +126,14 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
 }
 
 void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
-                          UnitPlace place) {
+                          UnitBuffers place) {
   stream.mark(mark_of("backward", unit, work));
-  clear_probe(stream, unit, /*backward=*/true, work, place);
+  clear_nonfinite_counts(stream, unit, /*backward=*/true, work, place);
   const std::size_t group = rank_->plan().group_of(unit);
   parts_.state.make_weights(stream, group);
   const UnitMemory memory = memory_of(unit, work, place, true);
   parts_.model.unit(unit).backward(stream, memory, make_lane(work));
-  if (work.purpose == LanePurpose::probe) {
+  if (work.purpose == LanePurpose::find_nonfinite) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/true);
     rank_->kernels().count_nonfinite(stream, {.x = memory.gradient,
                                               .count = rank_->plan().units()[unit].element_count,
@@ -138,7 +141,7 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
     parts_.totals.nonfinite_counted(stream, count);
   } else if (unit == rank_->group(group).first_unit()) {
     parts_.gradients.lane_complete(stream, group, work,
-                                   parts_.gradients.of_lane(group, work, place.leaf));
+                                   parts_.gradients.of_lane(group, work, place.gradient_buffer));
   }
 }
 

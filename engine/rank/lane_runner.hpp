@@ -38,19 +38,19 @@ class LaneRunner {
 
   /// Enqueue one unit's pass over one lane. Forward units 0 .. n-1, backward n-1 .. 0, this rank's
   /// lanes in the order of its rounds.
-  void forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
-  void backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitPlace place);
+  void forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitBuffers place);
+  void backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work, UnitBuffers place);
 
   void add_allocated(MemoryPlan& memory) const;
 
  private:
   [[nodiscard]] Lane make_lane(const LaneWork& work) const;
   [[nodiscard]] ConstElements group_weights(std::size_t group, const LaneWork& work,
-                                            UnitPlace place) const;
-  [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitPlace place,
+                                            UnitBuffers place) const;
+  [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitBuffers place,
                                      bool with_gradient) const;
-  void clear_probe(kernels::Stream& stream, std::size_t unit, bool backward, const LaneWork& work,
-                   UnitPlace place) const;
+  void clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
+                              const LaneWork& work, UnitBuffers place) const;
 
   const RankPlan* rank_;
   Parts parts_;

@@ -8,9 +8,10 @@ namespace train::engine {
 
 /// What a lane is run for.
 enum class LanePurpose : std::uint8_t {
-  train,     ///< Forward and backward; the gradient enters the step's sum.
-  evaluate,  ///< Forward alone, on validation tokens.
-  probe,     ///< Forward and backward of a training lane, counting NaN and Inf; no weight changes.
+  train,           ///< Forward and backward; the gradient enters the step's sum.
+  evaluate,        ///< Forward alone, on validation tokens.
+  find_nonfinite,  ///< Forward and backward of a training lane, counting NaN and Inf; no weight
+                   ///< changes.
 };
 
 /// The kind of command that has such lanes.
@@ -20,8 +21,8 @@ enum class LanePurpose : std::uint8_t {
       return CommandKind::train_step;
     case LanePurpose::evaluate:
       return CommandKind::evaluate;
-    case LanePurpose::probe:
-      return CommandKind::diagnose;
+    case LanePurpose::find_nonfinite:
+      return CommandKind::find_nonfinite;
   }
   return CommandKind::stop;
 }
@@ -36,10 +37,11 @@ struct LaneWork {
   std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
 };
 
-/// Where one unit's pass finds the shared memory that its group has on lease.
-struct UnitPlace {
-  std::int32_t gather = -1;  ///< Lease of the gathered weights; -1: they are resident.
-  std::int32_t leaf = -1;    ///< Lease of the leaf of the lane's gradient (backward of training).
+/// Where one unit's pass finds the shared memory that its group has reserved.
+struct UnitBuffers {
+  std::int32_t gather = -1;  ///< Reservation of the gathered weights; -1: they are resident.
+  std::int32_t gradient_buffer =
+      -1;  ///< Reservation of the gradient buffer of the lane's gradient (backward of training).
 };
 
 }  // namespace train::engine

@@ -36,7 +36,7 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
 
 StepResult RankEngine::step_result(std::int64_t step) const {
   StepResult result = totals_.step_result(step);
-  if (!result.poisoned) {
+  if (!result.nonfinite) {
     result.optimizer_sums = updates_.sums(step);
   }
   return result;

@@ -13,9 +13,9 @@ namespace train::engine {
 RankGradients::RankGradients(const RankPlan& rank, const Model& model, const StepTotals& totals)
     : rank_(&rank), totals_(&totals) {
   const RankLayout& layout = rank.layout();
-  for (std::int64_t i = 0; i < layout.leaf_buffers(); ++i) {
-    leaves_.emplace_back(floats(layout.leaf_elements()), fmt::format("gradient leaf {}", i),
-                         rank.device().memory);
+  for (std::int64_t i = 0; i < layout.gradient_buffer_count(); ++i) {
+    gradient_buffers_.emplace_back(floats(layout.gradient_buffer_elements()),
+                                   fmt::format("gradient buffer {}", i), rank.device().memory);
   }
   make_groups(model);
   make_set();
@@ -43,9 +43,9 @@ void RankGradients::make_groups(const Model& model) {
       gradient.owner.emplace(kernels, group.reduce.element_count, lanes, order, group.owner_buffers,
                              "reduced gradients of " + name);
     }
-    if (group.spread_apart) {
-      gradient.spread = {floats(group.state.element_count), "spread gradients of " + name,
-                         rank_->device().memory};
+    if (group.broadcast_apart) {
+      gradient.broadcast = {floats(group.state.element_count), "spread gradients of " + name,
+                            rank_->device().memory};
     }
   }
 }
@@ -87,22 +87,24 @@ void RankGradients::freeze() {
   }
 }
 
-float* RankGradients::of_lane(std::size_t group, const LaneWork& work, std::int32_t leaf) const {
+float* RankGradients::of_lane(std::size_t group, const LaneWork& work,
+                              std::int32_t gradient_buffer) const {
   const GroupGradient& gradient = groups_[group];
   float* leased = nullptr;
-  if (leaf >= 0) {
-    const auto& leaves = rank_->schedule(command_of(work.purpose)).leaves();
-    const Lease& lease = leaves.at(static_cast<std::size_t>(leaf));
-    TRAIN_CHECK(lease.group == group, "leaf {} is not one of {}", leaf, rank_->group(group).name);
-    leased = leaves_[static_cast<std::size_t>(lease.buffer)].as<float>();
+  if (gradient_buffer >= 0) {
+    const auto& gradient_buffers = rank_->schedule(command_of(work.purpose)).gradient_buffers();
+    const Reservation& reservation = gradient_buffers.at(static_cast<std::size_t>(gradient_buffer));
+    TRAIN_CHECK(reservation.group == group, "gradient buffer {} is not one of {}", gradient_buffer,
+                rank_->group(group).name);
+    leased = gradient_buffers_[static_cast<std::size_t>(reservation.buffer)].as<float>();
   }
-  if (work.purpose == LanePurpose::probe) {
+  if (work.purpose == LanePurpose::find_nonfinite) {
     return leased != nullptr ? leased : gradient.own->root();
   }
   if (gradient.own) {
     return gradient.own->place({work.lane, 1}, leased);
   }
-  TRAIN_CHECK(leased != nullptr, "{} has no leaf on lease", rank_->group(group).name);
+  TRAIN_CHECK(leased != nullptr, "{} has no gradient buffer reserved", rank_->group(group).name);
   return leased;
 }
 
@@ -110,10 +112,10 @@ void RankGradients::lane_complete(kernels::Stream& stream, std::size_t group, co
                                   float* gradient) {
   GroupGradient& sums = groups_[group];
   if (sums.own) {
-    sums.own->settle(stream, {work.lane, 1}, gradient);
+    sums.own->finalize(stream, {work.lane, 1}, gradient);
   } else {
-    sums.leaf_lane = {work.lane, 1};
-    sums.leaf = gradient;
+    sums.buffered_lane = {work.lane, 1};
+    sums.gradient_buffer = gradient;
   }
 }
 
@@ -123,9 +125,9 @@ std::vector<std::pair<LaneRange, const float*>> RankGradients::take_sums(std::si
   if (gradient.own) {
     held = gradient.own->held();
     gradient.own->clear();
-  } else if (gradient.leaf_lane.count > 0) {
-    held = {{gradient.leaf_lane, gradient.leaf}};
-    gradient.leaf_lane = {};
+  } else if (gradient.buffered_lane.count > 0) {
+    held = {{gradient.buffered_lane, gradient.gradient_buffer}};
+    gradient.buffered_lane = {};
   }
   return held;
 }
@@ -144,10 +146,10 @@ float* RankGradients::reduced(std::size_t group) const {
 
 float* RankGradients::for_optimizer(std::size_t group, const Segment& segment) const {
   const GroupGradient& gradient = groups_[group];
-  if (rank_->layout(group).spread_apart) {
-    return gradient.spread.as<float>() + segment.packed_offset;
+  if (rank_->layout(group).broadcast_apart) {
+    return gradient.broadcast.as<float>() + segment.packed_offset;
   }
-  if (rank_->ranks() > 1 && rank_->plan().spread(group)) {
+  if (rank_->ranks() > 1 && rank_->plan().broadcast(group)) {
     return gradient.own->root() + segment.flat_offset;
   }
   return reduced(group) + segment.packed_offset;
@@ -180,13 +182,13 @@ void RankGradients::add_allocated(MemoryPlan& memory) const {
     const GroupGradient& gradient = groups_[index];
     const std::size_t all = (gradient.own ? gradient.own->size_bytes() : 0) +
                             (gradient.owner ? gradient.owner->size_bytes() : 0) +
-                            gradient.spread.size_bytes();
+                            gradient.broadcast.size_bytes();
     const std::size_t kept = rank_->layout().gradient_bytes(index);
     memory.gradients_bytes += kept;
     memory.lane_sums_bytes += all - kept;
   }
-  for (const kernels::Buffer& leaf : leaves_) {
-    memory.transfer_bytes += leaf.size_bytes();
+  for (const kernels::Buffer& gradient_buffer : gradient_buffers_) {
+    memory.transfer_bytes += gradient_buffer.size_bytes();
   }
 }
 

@@ -21,17 +21,19 @@ namespace train::engine {
 /// The gradient of each group on its way through a step: of one lane, summed over this rank's lanes
 /// of a sync, summed over all lanes for the rows of the reduce part, and as the optimizer reads it.
 ///
-/// Threading: one owner per group; calls that take a stream only enqueue. A leaf's lease may begin
-/// when the pack() of its group's reduce has run. Ownership: owns its memory but for what lies
-/// where the model's activations did; borrows plan, model and totals.
+/// Threading: one owner per group; calls that take a stream only enqueue. A gradient buffer's
+/// reservation may begin when the pack() of its group's reduce has run. Ownership: owns its memory
+/// but for what lies where the model's activations did; borrows plan, model and totals.
 class RankGradients {
  public:
   RankGradients(const RankPlan& rank, const Model& model, const StepTotals& totals);
   RankGradients(const RankGradients&) = delete;
   RankGradients& operator=(const RankGradients&) = delete;
 
-  /// Where the gradient of a lane of the group is to be written, flat. `leaf`: UnitPlace::leaf.
-  [[nodiscard]] float* of_lane(std::size_t group, const LaneWork& work, std::int32_t leaf) const;
+  /// Where the gradient of a lane of the group is to be written, flat. `gradient buffer`:
+  /// UnitBuffers::gradient buffer.
+  [[nodiscard]] float* of_lane(std::size_t group, const LaneWork& work,
+                               std::int32_t gradient_buffer) const;
   /// A training lane's gradient of the whole group is complete there: enqueues its sum with the
   /// lanes before, where this rank has a tree of its own.
   void lane_complete(kernels::Stream& stream, std::size_t group, const LaneWork& work,
@@ -60,10 +62,11 @@ class RankGradients {
   struct GroupGradient {
     std::optional<LaneTree> own;    // Over this rank's lanes of a sync, all rows.
     std::optional<LaneTree> owner;  // Over all lanes, rows of the reduce part.
-    kernels::Buffer spread;         // The state part, once its replicas have exchanged it.
-    // Without a tree of its own: a lane's gradient, which lies in a shared leaf until it is packed.
-    LaneRange leaf_lane;
-    const float* leaf = nullptr;
+    kernels::Buffer broadcast;      // The state part, once its replicas have exchanged it.
+    // Without a tree of its own: a lane's gradient, which lies in a shared gradient buffer until it
+    // is packed.
+    LaneRange buffered_lane;
+    const float* gradient_buffer = nullptr;
     std::size_t first_shard = 0;      // Of its parameters, in the gradient set.
     std::vector<std::size_t> frozen;  // Its parameters that are.
   };
@@ -75,7 +78,7 @@ class RankGradients {
   const RankPlan* rank_;
   const StepTotals* totals_;
   std::vector<GroupGradient> groups_;
-  std::vector<kernels::Buffer> leaves_;
+  std::vector<kernels::Buffer> gradient_buffers_;
   std::optional<GradientSet> set_;
 };
 

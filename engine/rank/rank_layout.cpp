@@ -74,14 +74,14 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
                        static_cast<std::size_t>(options.batch.micro_batch * options.seq_len *
                                                 options.lane_slots)),
       gather_buffers_(engine::gather_buffers(plan)),
-      leaf_buffers_(engine::leaf_buffers(plan)) {
+      gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     groups_.push_back(make_group(index));
     if (!groups_.back().resident) {
       gather_elements_ = std::max(gather_elements_, groups_.back().flat);
     }
-    if (plan.uses_leaf(index)) {
-      leaf_elements_ = std::max(leaf_elements_, groups_.back().flat);
+    if (plan.uses_shared_gradient(index)) {
+      gradient_buffer_elements_ = std::max(gradient_buffer_elements_, groups_.back().flat);
     }
   }
   set_blocks();
@@ -94,7 +94,7 @@ GroupLayout RankLayout::make_group(std::size_t index) const {
   layout.reduce = plan_->reduce_part(index, rank_);
   layout.flat = group.element_count;
   layout.resident = plan_->resident(index);
-  layout.made = makes_weights_ && layout.resident && !plan_->refreshed(index) &&
+  layout.made = makes_weights_ && layout.resident && !plan_->all_gathered(index) &&
                 has_all_rows(layout.state, group);
   for (std::int64_t rank = 0; ranks_ > 1 && rank < ranks_; ++rank) {
     layout.owners.push_back(plan_->reduce_part(index, rank));
@@ -140,7 +140,7 @@ void RankLayout::set_buffers(GroupLayout& layout, std::size_t index) const {
     layout.owner_buffers =
         layout.reduce.element_count > 0 ? lane_tree_buffers(arrivals, lanes.lanes(), order_) : 0;
     const bool into_own = plan_->groups()[index].state_parts == 1 && layout.own_buffers > 0;
-    layout.spread_apart = plan_->spread(index) && !into_own;
+    layout.broadcast_apart = plan_->broadcast(index) && !into_own;
   }
 }
 
@@ -198,7 +198,7 @@ StagedOp RankLayout::staged_gather(const GroupLayout::Sources& sources) const {
   return op;
 }
 
-StagedOp RankLayout::staged_refresh(const CollectiveOp& op) const {
+StagedOp RankLayout::staged_all_gather(const CollectiveOp& op) const {
   const GroupLayout& layout = group(static_cast<std::size_t>(op.group));
   StagedOp staged = empty_op(ranks_);
   const std::size_t sent = bytes_of(layout.reduce.element_count, compute_size());
@@ -234,7 +234,7 @@ StagedOp RankLayout::staged_reduce(const CollectiveOp& op) const {
   return staged;
 }
 
-StagedOp RankLayout::staged_spread(const CollectiveOp& op) const {
+StagedOp RankLayout::staged_broadcast(const CollectiveOp& op) const {
   const auto index = static_cast<std::size_t>(op.group);
   StagedOp staged = empty_op(ranks_);
   for (const std::int64_t peer : plan_->replica_peers(index, rank_)) {
@@ -252,12 +252,12 @@ StagedOp RankLayout::staged(const CollectiveOp& op, bool smaller) const {
       const GroupLayout& layout = group(static_cast<std::size_t>(op.group));
       return staged_gather(smaller ? layout.kept : layout.shards);
     }
-    case CollectiveKind::refresh:
-      return staged_refresh(op);
+    case CollectiveKind::all_gather:
+      return staged_all_gather(op);
     case CollectiveKind::reduce:
       return staged_reduce(op);
-    case CollectiveKind::spread:
-      return staged_spread(op);
+    case CollectiveKind::broadcast:
+      return staged_broadcast(op);
     case CollectiveKind::loss_and_norm:
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
@@ -277,15 +277,15 @@ std::size_t RankLayout::staging_bytes(Channel channel) const {
     if (channel == Channel::gather) {
       take(CollectiveKind::gather, index, -1, false);
       take(CollectiveKind::gather, index, -1, true);
-      if (plan_->refreshed(index)) {
-        take(CollectiveKind::refresh, index, -1, false);
+      if (plan_->all_gathered(index)) {
+        take(CollectiveKind::all_gather, index, -1, false);
       }
     } else if (channel == Channel::reduce) {
       for (std::int64_t sync = 0; sync < plan_->train_lanes().syncs(); ++sync) {
         take(CollectiveKind::reduce, index, static_cast<std::int32_t>(sync), false);
       }
-      if (plan_->spread(index)) {
-        take(CollectiveKind::spread, index, -1, false);
+      if (plan_->broadcast(index)) {
+        take(CollectiveKind::broadcast, index, -1, false);
       }
     }
   }
@@ -298,7 +298,7 @@ std::size_t RankLayout::outgoing_bytes(Channel channel) const {
     const GroupLayout& layout = groups_[index];
     if (channel == Channel::gather && !layout.shards.ranks.empty()) {
       elements = std::max({elements, layout.state.element_count, layout.kept_here.element_count});
-    } else if (channel == Channel::reduce && plan_->spread(index)) {
+    } else if (channel == Channel::reduce && plan_->broadcast(index)) {
       elements = std::max(elements, layout.reduce.element_count);
     }
   }

@@ -41,7 +41,7 @@ struct GroupLayout {
   bool resident = true;            ///< Whole compute weights stay here, or
   bool made = false;               ///< are made of the masters, which are all here, when needed.
   bool in_activations = false;     ///< `own_buffers` is one, which lies where activations did.
-  bool spread_apart = false;       ///< Spread gradients have a buffer of their own (`state`).
+  bool broadcast_apart = false;    ///< Spread gradients have a buffer of their own (`state`).
 };
 
 /// Where the bytes of one op lie in its staging slot: send ranges first, then receive ranges.
@@ -92,9 +92,9 @@ class RankLayout {
   /// Elements of one shared buffer of gathered weights, and their number.
   [[nodiscard]] std::int64_t gather_elements() const { return gather_elements_; }
   [[nodiscard]] std::int64_t gather_buffers() const { return gather_buffers_; }
-  /// The same of leaves.
-  [[nodiscard]] std::int64_t leaf_elements() const { return leaf_elements_; }
-  [[nodiscard]] std::int64_t leaf_buffers() const { return leaf_buffers_; }
+  /// The same of gradient buffers.
+  [[nodiscard]] std::int64_t gradient_buffer_elements() const { return gradient_buffer_elements_; }
+  [[nodiscard]] std::int64_t gradient_buffer_count() const { return gradient_buffer_count_; }
   /// Elements of the fp32 copy of a received bf16 sum; 0: none is needed.
   [[nodiscard]] std::int64_t sum_scratch_elements() const;
   /// Elements through which masters are rounded; 0: none.
@@ -133,9 +133,9 @@ class RankLayout {
   void set_blocks();
 
   [[nodiscard]] StagedOp staged_gather(const GroupLayout::Sources& sources) const;
-  [[nodiscard]] StagedOp staged_refresh(const CollectiveOp& op) const;
+  [[nodiscard]] StagedOp staged_all_gather(const CollectiveOp& op) const;
   [[nodiscard]] StagedOp staged_reduce(const CollectiveOp& op) const;
-  [[nodiscard]] StagedOp staged_spread(const CollectiveOp& op) const;
+  [[nodiscard]] StagedOp staged_broadcast(const CollectiveOp& op) const;
   void add_group(MemoryPlan& memory, std::size_t index) const;
 
   const ShardPlan* plan_;
@@ -150,7 +150,7 @@ class RankLayout {
   std::size_t lane_slot_bytes_;
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
-  std::int64_t leaf_elements_ = 0, leaf_buffers_ = 0;
+  std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;
   std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
 };
 

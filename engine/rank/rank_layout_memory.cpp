@@ -25,7 +25,7 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
 
   const std::size_t own = bytes_of(layout.own_buffers, floats(layout.flat));
   const std::size_t owner = bytes_of(layout.owner_buffers, floats(layout.reduce.element_count));
-  const std::size_t apart = layout.spread_apart ? floats(layout.state.element_count) : 0;
+  const std::size_t apart = layout.broadcast_apart ? floats(layout.state.element_count) : 0;
   memory.gradients_bytes += gradient_bytes(index);
   memory.lane_sums_bytes += own + owner + apart - gradient_bytes(index);
 }
@@ -37,7 +37,7 @@ std::size_t RankLayout::gradient_bytes(std::size_t group) const {
   if (strategy == Strategy::none || strategy == Strategy::optimizer) {
     return floats(layout.flat);
   }
-  return floats(layout.spread_apart ? layout.state.element_count : layout.reduce.element_count);
+  return floats(layout.broadcast_apart ? layout.state.element_count : layout.reduce.element_count);
 }
 
 ActivationOptions RankLayout::activations(const Checkpointing& checkpointing) const {
@@ -61,7 +61,8 @@ MemoryPlan RankLayout::memory() const {
       bytes_of(made_elements(), size_of(compute_dtype()));
   memory.transfer_bytes =
       kStagingSlots * (staging_bytes(Channel::gather) + staging_bytes(Channel::reduce)) +
-      bytes_of(leaf_buffers_, floats(leaf_elements_)) + floats(sum_scratch_elements());
+      bytes_of(gradient_buffer_count_, floats(gradient_buffer_elements_)) +
+      floats(sum_scratch_elements());
   memory.buffers_bytes =
       lane_slot_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
       bytes_of(eval_block(ranks_), sizeof(kernels::LossSums)) +

@@ -30,7 +30,7 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
       layout_(plan_, options_),
       train_schedule_(plan_, CommandKind::train_step),
       eval_schedule_(plan_, CommandKind::evaluate),
-      diagnose_schedule_(plan_, CommandKind::diagnose) {}
+      diagnose_schedule_(plan_, CommandKind::find_nonfinite) {}
 
 const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
   TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",

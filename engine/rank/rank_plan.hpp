@@ -29,7 +29,7 @@ class RankPlan {
   [[nodiscard]] const ShardPlan& plan() const { return plan_; }
   [[nodiscard]] const RankLayout& layout() const { return layout_; }
   [[nodiscard]] const Optimizer& optimizer() const { return layout_.optimizer(); }
-  /// Visits and leases of a command. REQUIRES: train_step, evaluate or diagnose.
+  /// Visits and reservations of a command. REQUIRES: train_step, evaluate or diagnose.
   [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
 
   [[nodiscard]] std::int64_t rank() const { return options_.rank; }

@@ -23,7 +23,7 @@ RankState::RankState(const RankPlan& rank)
                          rank.layout().compute_weights(), rank.layout().offload());
     groups_.back().initialise(rank.options().shape, rank.options().init);
   }
-  settle_restored();
+  finalize_restored();
 }
 
 // The units are computed one after the other, so one buffer does for all groups.
@@ -38,24 +38,24 @@ ConstElements RankState::made_weights() const {
   return {made_weights_.data(), rank_->layout().compute_dtype()};
 }
 
-void RankState::settle(kernels::Stream& stream) {
+void RankState::finalize(kernels::Stream& stream) {
   made_group_.reset();
   if (rank_->layout().compute_weights() == ComputeWeights::bf16 && rank_->optimizer().rounds()) {
     return;  // The update has written them.
   }
   for (const GroupState& group : groups_) {
-    group.settle(stream, rounding_);
+    group.finalize(stream, rounding_);
   }
 }
 
-void RankState::settle_restored() {
+void RankState::finalize_restored() {
   const kernels::Device& device = rank_->device();
   const auto stream =
       device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("settle", 1);
   made_group_.reset();
   for (const GroupState& group : groups_) {
     group.round_whole(*stream, rounding_);
-    group.settle(*stream, rounding_);
+    group.finalize(*stream, rounding_);
   }
   stream->synchronize();
 }

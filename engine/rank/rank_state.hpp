@@ -31,16 +31,16 @@ class RankState {
   void make_weights(kernels::Stream& stream, std::size_t group);
   [[nodiscard]] ConstElements made_weights() const;
   /// After both updates: enqueues what makes compute weights of masters where they have not (bf16).
-  void settle(kernels::Stream& stream);
+  void finalize(kernels::Stream& stream);
   /// After a restore, blocking: compute weights from masters. Weights that this rank lacks the
   /// masters of (optimizer, gradient with bf16) are restored too.
-  void settle_restored();
+  void finalize_restored();
 
   /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
   /// moments. Memory of the device (HostState makes it the host's).
   [[nodiscard]] std::vector<StateView> shard_views() const;
   /// All rows that this rank keeps, and views of no row of the other tensors: what a restore fills.
-  /// Call settle_restored() afterwards. Memory of the device.
+  /// Call finalize_restored() afterwards. Memory of the device.
   [[nodiscard]] std::vector<StateView> views() const;
   /// In stream order; of the masters in this rank's reduce parts. The sum over ranks modulo 2^64 is
   /// the digest of all weights, the same at any plan.

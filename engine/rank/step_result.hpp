@@ -14,10 +14,10 @@ struct StepResult {
   double cross_entropy = 0.0;
   double grad_norm = 0.0;  ///< Before clipping.
   double lr = 0.0;
-  bool poisoned = false;                ///< A loss or norm was not finite; no weight was changed.
+  bool nonfinite = false;               ///< A loss or norm was not finite; no weight was changed.
   std::vector<double> unit_grad_norms;  ///< Of each unit, before clipping.
   /// Of the updated rows whose gradient this rank finishes: Optimizer::row_sums(), which added up
-  /// over ranks are those of the model (diagnose()). Empty in other steps and when poisoned.
+  /// over ranks are those of the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
 };
 

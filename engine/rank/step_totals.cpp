@@ -135,22 +135,22 @@ void StepTotals::combine(kernels::Stream& stream) {
                               {.squared_norm = &scalars->squared_norm,
                                .cross_entropy = &scalars->cross_entropy,
                                .z_squared = &scalars->z_squared,
-                               .gate = &scalars->gate,
+                               .guard = &scalars->guard,
                                .loss_scale = 1.0 / tokens,
                                .z_scale = static_cast<double>(options.shape.z_loss_coeff) / tokens,
                                .clip = static_cast<float>(options.optimizer.grad_clip)});
-  scalars_.to_host(stream, &scalars->gate);
+  scalars_.to_host(stream, &scalars->guard);
 }
 
-const kernels::UpdateGate* StepTotals::gate() const { return &scalars_.device<Scalars>()->gate; }
+const kernels::UpdateGuard* StepTotals::guard() const { return &scalars_.device<Scalars>()->guard; }
 
 StepResult StepTotals::step_result(std::int64_t step) const {
   StepResult result{
-      .loss = results().gate.loss,
+      .loss = results().guard.loss,
       .cross_entropy = results().cross_entropy / static_cast<double>(rank_->tokens_per_step()),
-      .grad_norm = static_cast<double>(results().gate.grad_norm),
+      .grad_norm = static_cast<double>(results().guard.grad_norm),
       .lr = rank_->learning_rate_of(step),
-      .poisoned = poisoned(),
+      .nonfinite = nonfinite(),
       .unit_grad_norms = {},
       .optimizer_sums = {}};
   for (const double square : unit_squares_) {
@@ -187,7 +187,7 @@ NonfiniteOrigin StepTotals::nonfinite_origin() const {
   return {};
 }
 
-bool StepTotals::poisoned() const { return results().gate.poisoned != 0; }
+bool StepTotals::nonfinite() const { return results().guard.nonfinite != 0; }
 
 void StepTotals::add_allocated(MemoryPlan& memory) const {
   memory.buffers_bytes += step_sums_.size_bytes() + eval_sums_.size_bytes() +

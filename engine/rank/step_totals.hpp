@@ -41,16 +41,16 @@ class StepTotals {
   /// The block of `rank` in loss_and_norm, eval_sums or nonfinite: memory of the host.
   [[nodiscard]] std::span<std::byte> block(CollectiveKind kind, std::int64_t rank) const;
 
-  /// After loss_and_norm: enqueues loss, global norm, clip scale and the poison check.
+  /// After loss_and_norm: enqueues loss, global norm, clip scale and the check for NaN and Inf.
   void combine(kernels::Stream& stream);
   /// What combine() decides, where kernels read it.
-  [[nodiscard]] const kernels::UpdateGate* gate() const;
+  [[nodiscard]] const kernels::UpdateGuard* guard() const;
 
   /// In stream order; of step `step` (from 0), but for StepResult::optimizer_sums.
   [[nodiscard]] StepResult step_result(std::int64_t step) const;
   [[nodiscard]] EvaluationResult evaluation_result() const;  ///< In stream order.
   [[nodiscard]] NonfiniteOrigin nonfinite_origin() const;    ///< In stream order.
-  [[nodiscard]] bool poisoned() const;                       ///< In stream order.
+  [[nodiscard]] bool nonfinite() const;                      ///< In stream order.
 
   void add_allocated(MemoryPlan& memory) const;
 
@@ -61,7 +61,7 @@ class StepTotals {
     double cross_entropy = 0.0;
     double z_squared = 0.0;
     double reserved = 0.0;
-    kernels::UpdateGate gate;
+    kernels::UpdateGuard guard;
   };
 
   void place_lanes();

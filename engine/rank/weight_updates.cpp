@@ -56,7 +56,7 @@ void WeightUpdates::update(kernels::Stream& stream, ParameterGroup group, std::i
   slices.update(stream, {.step = step + 1,
                          .lr = rank_->learning_rate_of(step),
                          .peak_lr = rank_->options().optimizer.lr,
-                         .gate = totals_->gate(),
+                         .guard = totals_->guard(),
                          .scratch = scratch_.data(),
                          .diagnosed = diagnosed(step),
                          .sums = &group_sums_[static_cast<std::size_t>(group)],

@@ -85,11 +85,12 @@ void Loop::read_round(std::int64_t round, std::int64_t step, const WorldStep::Re
 void Loop::visit(std::size_t index, std::int64_t step, LanePurpose purpose) {
   const BufferSchedule& schedule = ranks_->front()->schedule(kind_);
   const Visit& visit = schedule.visits()[index];
-  const UnitPlace place{.gather = schedule.gather_of(index), .leaf = schedule.leaf_of(index)};
-  const Lease* lease =
+  const UnitBuffers place{.gather = schedule.gather_of(index),
+                          .gradient_buffer = schedule.gradient_buffer_of(index)};
+  const Reservation* reservation =
       place.gather < 0 ? nullptr : &schedule.gathers()[static_cast<std::size_t>(place.gather)];
-  if (lease != nullptr && lease->first == index) {
-    exchange(CollectiveKind::gather, static_cast<std::int64_t>(lease->group), place.gather);
+  if (reservation != nullptr && reservation->first == index) {
+    exchange(CollectiveKind::gather, static_cast<std::int64_t>(reservation->group), place.gather);
   }
   for (const auto& rank : *ranks_) {
     if (const auto lane = lanes().lane(rank->options().rank, visit.round)) {
@@ -104,7 +105,7 @@ void Loop::visit(std::size_t index, std::int64_t step, LanePurpose purpose) {
         rank->lanes().forward(*stream_, visit.unit, work, place);
       }
     }
-    if (lease != nullptr && lease->last == index) {
+    if (reservation != nullptr && reservation->last == index) {
       rank->gathered().keep_for_backward(*stream_, kind_, place.gather);
     }
   }
@@ -131,7 +132,7 @@ bool same_result(const StepResult& a, const StepResult& b) {
   // Bits, so that a NaN equals itself.
   const auto same = [](double x, double y) { return std::memcmp(&x, &y, sizeof(x)) == 0; };
   return same(a.loss, b.loss) && same(a.cross_entropy, b.cross_entropy) &&
-         same(a.grad_norm, b.grad_norm) && a.poisoned == b.poisoned &&
+         same(a.grad_norm, b.grad_norm) && a.nonfinite == b.nonfinite &&
          std::equal(a.unit_grad_norms.begin(), a.unit_grad_norms.end(), b.unit_grad_norms.begin(),
                     b.unit_grad_norms.end(), same);
 }
@@ -161,7 +162,7 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
     }
   }
   for (std::int64_t group = groups; group-- > 0;) {
-    loop.exchange(CollectiveKind::spread, group);
+    loop.exchange(CollectiveKind::broadcast, group);
   }
   loop.exchange(CollectiveKind::loss_and_norm);
   for (const auto& rank : ranks_) {
@@ -169,10 +170,10 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
     for (const ParameterGroup group : {ParameterGroup::decay, ParameterGroup::no_decay}) {
       rank->updates().update(stream, group, step, /*copied=*/{});
     }
-    rank->state().settle(stream);
+    rank->state().finalize(stream);
   }
   for (std::int64_t group = 0; group < groups; ++group) {
-    loop.exchange(CollectiveKind::refresh, group);
+    loop.exchange(CollectiveKind::all_gather, group);
   }
   stream.synchronize();
   StepResult result = ranks_.front()->step_result(step);
@@ -194,10 +195,10 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const ReadLane& re
   return ranks_.front()->totals().evaluation_result();
 }
 
-NonfiniteOrigin WorldStep::diagnose(kernels::Stream& stream, std::int64_t step,
-                                    const ReadLane& read_lane) {
-  Loop loop(ranks_, stream, CommandKind::diagnose);
-  loop.run_lanes(step, LanePurpose::probe, read_lane);
+NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                          const ReadLane& read_lane) {
+  Loop loop(ranks_, stream, CommandKind::find_nonfinite);
+  loop.run_lanes(step, LanePurpose::find_nonfinite, read_lane);
   loop.exchange(CollectiveKind::nonfinite);
   stream.synchronize();
   return ranks_.front()->totals().nonfinite_origin();

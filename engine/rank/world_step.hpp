@@ -32,7 +32,8 @@ class WorldStep {
                  const ChangeGradients& change = {});
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
   /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
-  NonfiniteOrigin diagnose(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
+  NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                 const ReadLane& read_lane);
 
   [[nodiscard]] std::uint64_t digest() const;  ///< Of all weights, summed over ranks.
   [[nodiscard]] RankEngine& rank(std::int64_t rank) {

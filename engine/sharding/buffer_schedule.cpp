@@ -8,7 +8,7 @@ namespace train::engine {
 namespace {
 
 bool has_backward(CommandKind kind) {
-  return kind == CommandKind::train_step || kind == CommandKind::diagnose;
+  return kind == CommandKind::train_step || kind == CommandKind::find_nonfinite;
 }
 
 std::int64_t rounds_of(const ShardPlan& plan, CommandKind kind) {
@@ -31,43 +31,46 @@ std::vector<Visit> visits_of(const ShardPlan& plan, std::int64_t rounds, bool tr
   return visits;
 }
 
-/// Lends each lease one of `buffers`: one that was never lent, else the free one whose lease ended
-/// first. REQUIRES: leases in the order of their first visit.
-void assign_buffers(std::vector<Lease>& leases, std::int64_t buffers) {
+/// Lends each reservation one of `buffers`: one that was never lent, else the free one whose
+/// reservation ended first. REQUIRES: reservations in the order of their first visit.
+void assign_buffers(std::vector<Reservation>& reservations, std::int64_t buffers) {
   std::vector<std::int32_t> latest(static_cast<std::size_t>(buffers), -1);
-  const auto free_since = [&](std::int32_t lease) {
-    return lease < 0 ? std::size_t{0} : leases[static_cast<std::size_t>(lease)].last + 1;
+  const auto free_since = [&](std::int32_t reservation) {
+    return reservation < 0 ? std::size_t{0}
+                           : reservations[static_cast<std::size_t>(reservation)].last + 1;
   };
-  for (std::size_t i = 0; i < leases.size(); ++i) {
+  for (std::size_t i = 0; i < reservations.size(); ++i) {
     const auto best =
         std::min_element(latest.begin(), latest.end(), [&](std::int32_t left, std::int32_t right) {
           return free_since(left) < free_since(right);
         });
-    TRAIN_CHECK(best != latest.end() && free_since(*best) <= leases[i].first,
-                "lease {} of {} finds none of {} buffers free", i, leases.size(), buffers);
-    leases[i].buffer = static_cast<std::int32_t>(best - latest.begin());
-    leases[i].before = *best;
+    TRAIN_CHECK(best != latest.end() && free_since(*best) <= reservations[i].first,
+                "reservation {} of {} finds none of {} buffers free", i, reservations.size(),
+                buffers);
+    reservations[i].buffer = static_cast<std::int32_t>(best - latest.begin());
+    reservations[i].before = *best;
     *best = static_cast<std::int32_t>(i);
   }
 }
 
-/// Numbers leases by their first visit and tells each visit its lease.
-void number_leases(std::vector<Lease>& leases, const std::vector<Visit>& visits,
-                   const ShardPlan& plan, std::vector<std::int32_t>& lease_of) {
-  std::sort(leases.begin(), leases.end(),
-            [](const Lease& left, const Lease& right) { return left.first < right.first; });
-  for (std::size_t i = 0; i < leases.size(); ++i) {
-    for (std::size_t visit = leases[i].first; visit <= leases[i].last; ++visit) {
-      if (plan.group_of(visits[visit].unit) == leases[i].group) {
-        lease_of[visit] = static_cast<std::int32_t>(i);
+/// Numbers reservations by their first visit and tells each visit its reservation.
+void number_reservations(std::vector<Reservation>& reservations, const std::vector<Visit>& visits,
+                         const ShardPlan& plan, std::vector<std::int32_t>& reservation_of) {
+  std::sort(
+      reservations.begin(), reservations.end(),
+      [](const Reservation& left, const Reservation& right) { return left.first < right.first; });
+  for (std::size_t i = 0; i < reservations.size(); ++i) {
+    for (std::size_t visit = reservations[i].first; visit <= reservations[i].last; ++visit) {
+      if (plan.group_of(visits[visit].unit) == reservations[i].group) {
+        reservation_of[visit] = static_cast<std::int32_t>(i);
       }
     }
   }
 }
 
 /// The gathered groups in the order of their visits: one run per stretch of neighbouring visits.
-std::vector<Lease> gathered_runs(const ShardPlan& plan, const std::vector<Visit>& visits) {
-  std::vector<Lease> runs;
+std::vector<Reservation> gathered_runs(const ShardPlan& plan, const std::vector<Visit>& visits) {
+  std::vector<Reservation> runs;
   for (std::size_t visit = 0; visit < visits.size(); ++visit) {
     const std::size_t group = plan.group_of(visits[visit].unit);
     if (plan.resident(group)) {
@@ -89,7 +92,7 @@ std::vector<Lease> gathered_runs(const ShardPlan& plan, const std::vector<Visit>
 /// that very group.
 class BuffersTaken {
  public:
-  BuffersTaken(const ShardPlan& plan, const std::vector<Lease>& runs, std::int64_t buffers)
+  BuffersTaken(const ShardPlan& plan, const std::vector<Reservation>& runs, std::int64_t buffers)
       : buffers_(buffers), taken_(runs.size(), 1) {
     for (std::size_t run = 0; run < runs.size(); ++run) {
       const auto& parallel = plan.parallel();
@@ -130,7 +133,7 @@ class BuffersTaken {
 
 /// By run: the group's run before, if its weights are kept until this one; else -1. Short times
 /// first: they cost the least.
-std::vector<std::int32_t> kept_runs(const ShardPlan& plan, const std::vector<Lease>& runs) {
+std::vector<std::int32_t> kept_runs(const ShardPlan& plan, const std::vector<Reservation>& runs) {
   struct Gap {
     std::size_t from, to;
   };
@@ -156,67 +159,71 @@ std::vector<std::int32_t> kept_runs(const ShardPlan& plan, const std::vector<Lea
   return kept;
 }
 
-/// One lease per run of a gathered group, or for several between which its weights are kept.
-std::vector<Lease> gather_leases(const ShardPlan& plan, const std::vector<Visit>& visits) {
-  const std::vector<Lease> runs = gathered_runs(plan, visits);
+/// One reservation per run of a gathered group, or for several between which its weights are kept.
+std::vector<Reservation> gather_reservations(const ShardPlan& plan,
+                                             const std::vector<Visit>& visits) {
+  const std::vector<Reservation> runs = gathered_runs(plan, visits);
   const std::vector<std::int32_t> kept = kept_runs(plan, runs);
-  std::vector<Lease> leases;
-  std::vector<std::size_t> lease_of(runs.size());
+  std::vector<Reservation> reservations;
+  std::vector<std::size_t> reservation_of(runs.size());
   for (std::size_t run = 0; run < runs.size(); ++run) {
     if (kept[run] >= 0) {
-      lease_of[run] = lease_of[static_cast<std::size_t>(kept[run])];
-      leases[lease_of[run]].last = runs[run].last;
+      reservation_of[run] = reservation_of[static_cast<std::size_t>(kept[run])];
+      reservations[reservation_of[run]].last = runs[run].last;
       continue;
     }
-    lease_of[run] = leases.size();
-    leases.push_back(runs[run]);
+    reservation_of[run] = reservations.size();
+    reservations.push_back(runs[run]);
   }
-  return leases;
+  return reservations;
 }
 
-/// reshard = N: the group's first lease that begins and ends in a forward pass keeps rows, those
-/// that begin and end in a backward pass come from them; any other is gathered from everybody.
+/// reshard = N: the group's first reservation that begins and ends in a forward pass keeps rows,
+/// those that begin and end in a backward pass come from them; any other is gathered from
+/// everybody.
 void set_smaller_groups(const ShardPlan& plan, const std::vector<Visit>& visits,
-                        std::vector<Lease>& leases) {
+                        std::vector<Reservation>& reservations) {
   std::vector<std::int32_t> keeper(plan.groups().size(), -1);
-  for (std::size_t i = 0; i < leases.size(); ++i) {
-    Lease& lease = leases[i];
-    const bool ends_backward = visits[lease.last].backward;
-    if (!plan.splits_kept_weights(lease.group) || lease.backward != ends_backward) {
+  for (std::size_t i = 0; i < reservations.size(); ++i) {
+    Reservation& reservation = reservations[i];
+    const bool ends_backward = visits[reservation.last].backward;
+    if (!plan.splits_kept_weights(reservation.group) || reservation.backward != ends_backward) {
       continue;
     }
-    if (lease.backward) {
-      TRAIN_CHECK(keeper[lease.group] >= 0, "group {} kept nothing", lease.group);
-      lease.from_smaller_group = true;
-      lease.keeper = keeper[lease.group];
-    } else if (keeper[lease.group] < 0) {
-      lease.keeps_rows = true;
-      keeper[lease.group] = static_cast<std::int32_t>(i);
+    if (reservation.backward) {
+      TRAIN_CHECK(keeper[reservation.group] >= 0, "group {} kept nothing", reservation.group);
+      reservation.from_smaller_group = true;
+      reservation.keeper = keeper[reservation.group];
+    } else if (keeper[reservation.group] < 0) {
+      reservation.keeps_rows = true;
+      keeper[reservation.group] = static_cast<std::int32_t>(i);
     }
   }
 }
 
-std::vector<Lease> leaf_leases(const ShardPlan& plan, const std::vector<Visit>& visits) {
-  std::vector<Lease> leases;
+std::vector<Reservation> gradient_reservations(const ShardPlan& plan,
+                                               const std::vector<Visit>& visits) {
+  std::vector<Reservation> reservations;
   std::vector<std::int32_t> latest(plan.groups().size(), -1);
   for (std::size_t visit = 0; visit < visits.size(); ++visit) {
     const std::size_t group = plan.group_of(visits[visit].unit);
     // The last unit writes a gradient already at the end of the forward pass.
     const bool writes = visits[visit].backward || visits[visit].unit + 1 == plan.unit_count();
-    if (!writes || !plan.uses_leaf(group)) {
+    if (!writes || !plan.uses_shared_gradient(group)) {
       continue;
     }
-    const std::int32_t lease = latest[group];
-    if (lease >= 0 &&
-        visits[leases[static_cast<std::size_t>(lease)].last].round == visits[visit].round) {
-      leases[static_cast<std::size_t>(lease)].last = visit;
+    const std::int32_t reservation = latest[group];
+    if (reservation >= 0 &&
+        visits[reservations[static_cast<std::size_t>(reservation)].last].round ==
+            visits[visit].round) {
+      reservations[static_cast<std::size_t>(reservation)].last = visit;
       continue;
     }
-    latest[group] = static_cast<std::int32_t>(leases.size());
-    leases.push_back(
+    latest[group] = static_cast<std::int32_t>(reservations.size());
+    reservations.push_back(
         {.group = group, .first = visit, .last = visit, .backward = visits[visit].backward});
   }
-  return leases;
+  return reservations;
 }
 
 std::int64_t gathered_groups(const ShardPlan& plan) {
@@ -232,16 +239,16 @@ std::int64_t gathered_groups(const ShardPlan& plan) {
 BufferSchedule::BufferSchedule(const ShardPlan& plan, CommandKind kind)
     : visits_(visits_of(plan, rounds_of(plan, kind), has_backward(kind))),
       gather_of_(visits_.size(), -1),
-      leaf_of_(visits_.size(), -1),
+      gradient_buffer_of_(visits_.size(), -1),
       units_(plan.unit_count()),
       backward_(has_backward(kind)) {
-  gathers_ = gather_leases(plan, visits_);
-  number_leases(gathers_, visits_, plan, gather_of_);
+  gathers_ = gather_reservations(plan, visits_);
+  number_reservations(gathers_, visits_, plan, gather_of_);
   if (has_backward(kind)) {
     set_smaller_groups(plan, visits_, gathers_);
-    leaves_ = leaf_leases(plan, visits_);
-    number_leases(leaves_, visits_, plan, leaf_of_);
-    assign_buffers(leaves_, leaf_buffers(plan));
+    gradient_buffers_ = gradient_reservations(plan, visits_);
+    number_reservations(gradient_buffers_, visits_, plan, gradient_buffer_of_);
+    assign_buffers(gradient_buffers_, gradient_buffer_count(plan));
   }
   assign_buffers(gathers_, gather_buffers(plan));
 }
@@ -264,21 +271,21 @@ std::int64_t gather_buffers(const ShardPlan& plan) {
 
 std::int64_t gather_buffers_needed(const ShardPlan& plan) {
   const std::int64_t groups = gathered_groups(plan);
-  // Two leases never cover the same visit, unless they last to the end of the command.
+  // Two reservations never cover the same visit, unless they last to the end of the command.
   return plan.reshard_ranks() == 1 ? groups : std::min<std::int64_t>(groups, 1);
 }
 
-std::int64_t leaf_buffers(const ShardPlan& plan) {
-  // Every round is alike, and no leaf outlasts its round.
+std::int64_t gradient_buffer_count(const ShardPlan& plan) {
+  // Every round is alike, and no gradient buffer outlasts its round.
   const std::vector<Visit> visits = visits_of(plan, 1, true);
-  const std::vector<Lease> leases = leaf_leases(plan, visits);
+  const std::vector<Reservation> reservations = gradient_reservations(plan, visits);
   std::int64_t most = 0;
   bool different = false;
-  for (const Lease& lease : leases) {
+  for (const Reservation& reservation : reservations) {
     std::int64_t open = 0;
-    for (const Lease& other : leases) {
-      open += other.first <= lease.first && lease.first <= other.last ? 1 : 0;
-      different = different || other.group != lease.group;
+    for (const Reservation& other : reservations) {
+      open += other.first <= reservation.first && reservation.first <= other.last ? 1 : 0;
+      different = different || other.group != reservation.group;
     }
     most = std::max(most, open);
   }

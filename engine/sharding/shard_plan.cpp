@@ -286,18 +286,18 @@ bool ShardPlan::splits_kept_weights(std::size_t group) const {
   return reshard_ranks_ > 1 && reshard_ranks_ < groups_[group].weight_parts;
 }
 
-bool ShardPlan::refreshed(std::size_t group) const {
+bool ShardPlan::all_gathered(std::size_t group) const {
   return groups_[group].weight_parts < groups_[group].state_parts;
 }
 
-bool ShardPlan::spread(std::size_t group) const { return groups_[group].state_parts < ranks(); }
+bool ShardPlan::broadcast(std::size_t group) const { return groups_[group].state_parts < ranks(); }
 
 bool ShardPlan::own_gradient(std::size_t group) const {
   const Strategy strategy = groups_[group].strategy;
   return strategy == Strategy::none || strategy == Strategy::optimizer || uses_lane_sums();
 }
 
-bool ShardPlan::uses_leaf(std::size_t group) const {
+bool ShardPlan::uses_shared_gradient(std::size_t group) const {
   return uses_lane_sums() || !own_gradient(group);
 }
 

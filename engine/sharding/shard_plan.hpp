@@ -111,15 +111,15 @@ class ShardPlan {
   /// The weights of the group are whole on every rank between steps.
   [[nodiscard]] bool resident(std::size_t group) const { return groups_[group].weight_parts == 1; }
   /// After an update the group's new rows are sent to everybody (optimizer, gradient).
-  [[nodiscard]] bool refreshed(std::size_t group) const;
+  [[nodiscard]] bool all_gathered(std::size_t group) const;
   /// Reduced gradients are sent on to the replicas of their state part (none, hybrid).
-  [[nodiscard]] bool spread(std::size_t group) const;
+  [[nodiscard]] bool broadcast(std::size_t group) const;
   /// A full-size gradient buffer of its own (none, optimizer, or more than one lane a sync); else
-  /// lanes use a leaf that groups share.
+  /// lanes use a gradient buffer that groups share.
   [[nodiscard]] bool own_gradient(std::size_t group) const;
-  /// Some lane's gradient needs a shared leaf: there is no own gradient, or it holds sums to which
-  /// further lanes of a sync are added.
-  [[nodiscard]] bool uses_leaf(std::size_t group) const;
+  /// Some lane's gradient needs a shared gradient buffer: there is no own gradient, or it holds
+  /// sums to which further lanes of a sync are added.
+  [[nodiscard]] bool uses_shared_gradient(std::size_t group) const;
   /// A rank has more than one lane in a sync.
   [[nodiscard]] bool uses_lane_sums() const;
 

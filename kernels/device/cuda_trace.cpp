@@ -57,7 +57,7 @@ CUevent_st* CudaTracer::recorded() {
 
 void CudaTracer::begin() {
   const std::lock_guard lock(mutex_);
-  settle();
+  finalize();
   began_ = recorded();
 }
 
@@ -70,7 +70,7 @@ void CudaTracer::end(const Mark& mark, bool waited) {
 
 void CudaTracer::host_work(const Mark& mark, std::int64_t begin_ns, std::int64_t end_ns) {
   const std::lock_guard lock(mutex_);
-  settle();
+  finalize();
   add({.mark = mark, .waited = false, .host = true, .begin_ns = begin_ns, .end_ns = end_ns});
 }
 
@@ -80,7 +80,7 @@ std::int64_t CudaTracer::time_of(CUevent_st* event) const {
   return base_ns_ + std::llround(static_cast<double>(milliseconds) * 1e6);
 }
 
-void CudaTracer::settle() {
+void CudaTracer::finalize() {
   while (!pieces_.empty() && cudaEventQuery(pieces_.front().end) == cudaSuccess) {
     const Piece piece = pieces_.front();
     pieces_.pop_front();
@@ -115,7 +115,7 @@ void CudaTracer::add(const TraceRecord& record) {
 
 Trace CudaTracer::trace() {
   const std::lock_guard lock(mutex_);
-  settle();
+  finalize();
   Trace trace{.records = ring_.records(), .dropped = ring_.dropped()};
   if (has_newest_) {
     trace.records.push_back(newest_);

@@ -47,7 +47,7 @@ class CudaTracer {
 
   [[nodiscard]] CUevent_st* recorded();
   /// Takes the times of all pieces that are done, in order.
-  void settle();
+  void finalize();
   [[nodiscard]] std::int64_t time_of(CUevent_st* event) const;
   void add(const TraceRecord& record);
 

@@ -12,7 +12,7 @@ namespace train::kernels {
 struct Event::State {
   enum class Phase : std::uint8_t { pending, reached, abandoned };
 
-  void settle(Phase to) {
+  void finalize(Phase to) {
     {
       const std::lock_guard lock(mutex);
       if (phase.load(std::memory_order_relaxed) != Phase::pending) {
@@ -45,7 +45,7 @@ Event Event::record(Stream& stream) {
   /// whoever waits must hear of that instead of waiting for ever.
   struct Ticket {
     explicit Ticket(std::shared_ptr<State> of) : state(std::move(of)) {}
-    ~Ticket() { state->settle(State::Phase::abandoned); }
+    ~Ticket() { state->finalize(State::Phase::abandoned); }
     Ticket(const Ticket&) = delete;
     Ticket& operator=(const Ticket&) = delete;
     std::shared_ptr<State> state;
@@ -57,7 +57,7 @@ Event Event::record(Stream& stream) {
     if (ticket->state->point) {
       ticket->state->point->record();
     }
-    ticket->state->settle(State::Phase::reached);
+    ticket->state->finalize(State::Phase::reached);
   });
   return event;
 }

@@ -141,7 +141,7 @@ struct NcclComm::State {
                                   detail == nullptr ? "" : detail));
   }
   /// What a call has begun that returned before it was done.
-  void settle(const char* what, const NcclInterrupt& interrupt) const {
+  void finalize(const char* what, const NcclInterrupt& interrupt) const {
     wait_until(
         [&] {
           ncclResult_t state = ncclInProgress;
@@ -164,7 +164,7 @@ NcclComm::NcclComm(const NcclId& id, int rank, int world_size, const NcclInterru
   config.blocking = 0;
   state_->check(nccl().init(&state_->comm, world_size, shared, rank, &config),
                 "ncclCommInitRankConfig");
-  state_->settle("ncclCommInitRankConfig", interrupt);
+  state_->finalize("ncclCommInitRankConfig", interrupt);
 }
 
 NcclComm::~NcclComm() = default;
@@ -185,7 +185,7 @@ void NcclComm::exchange(std::span<const NcclRange> ranges, const NcclInterrupt& 
     }
   }
   state.check(nccl().group_end(), "ncclGroupEnd");
-  state.settle("ncclGroupEnd", interrupt);
+  state.finalize("ncclGroupEnd", interrupt);
   TRAIN_CUDA_CHECK(cudaEventRecord(state.moved, state.stream));
   wait_until(
       [&] {

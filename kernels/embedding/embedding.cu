@@ -9,8 +9,8 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// A row whose id is outside the vocabulary becomes NaN: it reaches the loss, which poisons the
-/// update, and the host reads of it at the next host work.
+/// A row whose id is outside the vocabulary becomes NaN: it reaches the loss, which makes
+/// non-finite the update, and the host reads of it at the next host work.
 template <class T, int n>
 __global__ void __launch_bounds__(block_threads)
     embedding_forward_kernel(EmbeddingForwardParams p, DeviceFault* fault, const char* name) {

@@ -117,7 +117,7 @@ __device__ inline float exponential(float logit, float shift) {
   return power_of_two(fmaf(logit, log2_e, -shift));
 }
 
-/// 2^whole to the bit; 0 below 2^-126. REQUIRES: a whole number up to 0, -Inf or NaN.
+/// 2^whole bitwise; 0 below 2^-126. REQUIRES: a whole number up to 0, -Inf or NaN.
 __device__ inline float whole_power(float whole) {
   if (!(whole >= -126.0F)) {
     return isnan(whole) ? whole : 0.0F;

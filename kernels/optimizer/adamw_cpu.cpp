@@ -44,12 +44,12 @@ HWY_EXPORT(adamw_range);
 void adamw_update(Stream& stream, const AdamwParams& params) {
   check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
     const auto range = HWY_DYNAMIC_DISPATCH(adamw_range);
     AdamwFactors factors = factors_of(p);
-    factors.grad_scale = p.gate->grad_scale;
+    factors.grad_scale = p.guard->grad_scale;
     parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
       range(p, factors, begin, end);
       for (std::int64_t i = begin; p.rounded != nullptr && i < end; ++i) {

@@ -10,10 +10,10 @@ struct AdemamixEach {
   AdemamixFactors f;
   template <int n>
   __device__ void run(std::int64_t i) const {
-    if (a.gate->poisoned != 0) {
+    if (a.guard->nonfinite != 0) {
       return;
     }
-    const float grad_scale = a.gate->grad_scale;
+    const float grad_scale = a.guard->grad_scale;
     const Several<float, n> gradient(a.g, i);
     Several<float, n> p(a.p, i);
     Several<float, n> fast(a.fast, i);

@@ -46,12 +46,12 @@ HWY_EXPORT(ademamix_range);
 void ademamix_update(Stream& stream, const AdemamixParams& params) {
   check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
     const auto range = HWY_DYNAMIC_DISPATCH(ademamix_range);
     AdemamixFactors factors = factors_of(p);
-    factors.grad_scale = p.gate->grad_scale;
+    factors.grad_scale = p.guard->grad_scale;
     parallel_blocks(threads, p.count, element_block,
                     [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
   });

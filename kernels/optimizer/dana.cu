@@ -59,10 +59,10 @@ struct DanaEach {
 
   template <int n>
   __device__ void run(std::int64_t i) const {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
-    const float grad_scale = p.gate->grad_scale;
+    const float grad_scale = p.guard->grad_scale;
     const Several<float, n> gradient(p.g, i);
     Several<float, n> weight(p.p, i);
     Several<float, n> first(p.m, i);
@@ -94,10 +94,10 @@ struct DanaEach {
 __global__ void __launch_bounds__(block_threads) dana_rows_kernel(DanaEach each) {
   constexpr int at_once = 4;  // Elements on their way to a thread.
   const DanaParams& p = each.p;
-  if (p.gate->poisoned != 0) {
+  if (p.guard->nonfinite != 0) {
     return;
   }
-  const float grad_scale = p.gate->grad_scale;
+  const float grad_scale = p.guard->grad_scale;
   const std::int64_t row = thread_index() / row_sum_lanes;
   const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
   const bool inside = row < p.rows;

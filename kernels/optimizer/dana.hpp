@@ -17,7 +17,7 @@ struct DanaRowSums {
 
 /// ADana, and Dana-Star where `tau` is given (Ferbach, Paquette, Gidel, Everett, Paquette 2026,
 /// arXiv 2602.05298), one fused pass; 28 bytes per parameter, Dana-Star 36. With
-/// g' = gate->grad_scale * g, a = delta / (delta + t), t = step counted from 1:
+/// g' = guard->grad_scale * g, a = delta / (delta + t), t = step counted from 1:
 ///   m += a (g' - m);  v = (1 - a) v + a g'^2;  s = sqrt(v) + eps
 /// without tau:
 ///   r = |m| / s;  A = min((1 + t)^(1 - kappa) r, clip)
@@ -27,14 +27,14 @@ struct DanaRowSums {
 ///   n = sqrt(R) / s;  r = |m| n / R;  A = min(max(tau t, 1)^(1 - kappa) r, clip)
 ///   p -= lr g' n + lr gamma_3 sign(m) (R A + |m| n)
 /// and at last p *= 1 - decay. Factors are worked out in double and rounded once.
-/// Does nothing when gate->poisoned. An element's bits depend on its own values alone.
+/// Does nothing when guard->non-finite. An element's bits depend on its own values alone.
 struct DanaParams {
   float* p = nullptr;
   const float* g = nullptr;
   float* m = nullptr;
   float* v = nullptr;
   float* tau = nullptr;  ///< nullptr: ADana.
-  const UpdateGate* gate = nullptr;
+  const UpdateGuard* guard = nullptr;
   /// [rows]; nullptr: nobody asks. In double, in an order that depends on `cols` alone.
   DanaRowSums* row_sums = nullptr;
   std::int64_t rows = 0, cols = 1;

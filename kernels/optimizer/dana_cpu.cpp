@@ -140,11 +140,11 @@ void dana_update(Stream& stream, const DanaParams& params) {
   check_cpu_params(params);
   const std::int64_t count = params.rows * params.cols;
   stream.enqueue([p = params, count, threads = stream.threads()] {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
     DanaFactors factors = factors_of(p);
-    factors.grad_scale = p.gate->grad_scale;
+    factors.grad_scale = p.guard->grad_scale;
     if (p.row_sums == nullptr) {
       const auto range = HWY_DYNAMIC_DISPATCH(dana_range);
       parallel_blocks(threads, count, element_block,

@@ -7,7 +7,7 @@
 namespace train::kernels::cuda {
 namespace {
 
-/// A half warp takes a row: column c in the sum of thread c % 16, as on the CPU, to the bit.
+/// A half warp takes a row: column c in the sum of thread c % 16, as on the CPU, bitwise.
 __global__ void __launch_bounds__(block_threads) row_square_sums_kernel(RowSquareSumsParams p) {
   const std::int64_t row = thread_index() / row_sum_lanes;
   const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
@@ -95,13 +95,13 @@ void run_tree_sum(CudaStream& stream, const TreeSumParams& p) {
 
 __global__ void clip_scale_kernel(ClipScaleParams p) {
   const double norm = sqrt(*p.squared_norm);
-  UpdateGate& gate = *p.gate;
-  gate.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
-  gate.grad_norm = static_cast<float>(norm);
+  UpdateGuard& guard = *p.guard;
+  guard.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
+  guard.grad_norm = static_cast<float>(norm);
   const double clip = p.clip;
-  gate.grad_scale = clip > 0.0 ? static_cast<float>(fmin(1.0, clip / (norm + 1e-6))) : 1.0F;
-  if (!isfinite(norm) || !isfinite(gate.loss)) {
-    gate.poisoned = 1;
+  guard.grad_scale = clip > 0.0 ? static_cast<float>(fmin(1.0, clip / (norm + 1e-6))) : 1.0F;
+  if (!isfinite(norm) || !isfinite(guard.loss)) {
+    guard.nonfinite = 1;
   }
 }
 

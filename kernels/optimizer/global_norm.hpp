@@ -24,22 +24,22 @@ struct TreeSumParams {
 };
 
 /// What the optimizer reads on the device, so that no host waits for the norm.
-struct UpdateGate {
+struct UpdateGuard {
   float grad_scale = 1.0F;  ///< min(1, clip / (norm + 1e-6)); 1 when clip is 0.
   float grad_norm = 0.0F;   ///< Before clipping.
-  std::int32_t poisoned =
+  std::int32_t nonfinite =
       0;  ///< Sticky: a loss or norm was not finite; no weight changes any more.
   std::int32_t reserved = 0;
   double loss = 0.0;  ///< loss_scale * cross_entropy + z_scale * z_squared.
 };
 
-/// Fills gate from the squared norm and the loss sums of all lanes; sets poisoned if the norm or
+/// Fills guard from the squared norm and the loss sums of all lanes; sets non-finite if the norm or
 /// the loss is not finite (and leaves it set).
 struct ClipScaleParams {
   const double* squared_norm = nullptr;
   const double* cross_entropy = nullptr;  ///< Sum over all lanes.
   const double* z_squared = nullptr;      ///< Sum over all lanes.
-  UpdateGate* gate = nullptr;
+  UpdateGuard* guard = nullptr;
   double loss_scale = 1.0;
   double z_scale = 0.0;
   float clip = 0.0F;

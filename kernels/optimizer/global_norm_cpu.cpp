@@ -45,13 +45,13 @@ double canonical_tree(const double* values, std::int64_t count, std::int64_t str
 
 void fill_gate(const ClipScaleParams& p) {
   const double norm = std::sqrt(*p.squared_norm);
-  UpdateGate& gate = *p.gate;
-  gate.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
-  gate.grad_norm = static_cast<float>(norm);
+  UpdateGuard& guard = *p.guard;
+  guard.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
+  guard.grad_norm = static_cast<float>(norm);
   const double clip = p.clip;
-  gate.grad_scale = clip > 0.0 ? static_cast<float>(std::min(1.0, clip / (norm + 1e-6))) : 1.0F;
-  if (!std::isfinite(norm) || !std::isfinite(gate.loss)) {
-    gate.poisoned = 1;
+  guard.grad_scale = clip > 0.0 ? static_cast<float>(std::min(1.0, clip / (norm + 1e-6))) : 1.0F;
+  if (!std::isfinite(norm) || !std::isfinite(guard.loss)) {
+    guard.nonfinite = 1;
   }
 }
 

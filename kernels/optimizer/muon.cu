@@ -11,10 +11,10 @@ struct MuonMomentumEach {
   MuonMomentumFactors f;
   template <int n>
   __device__ void run(std::int64_t i) const {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
-    const float grad_scale = p.gate->grad_scale;
+    const float grad_scale = p.guard->grad_scale;
     Several<float, n> x(p.g, i);
     Several<float, n> momentum(p.m, i);
 #pragma unroll
@@ -69,7 +69,7 @@ struct MuonApplyEach {
   float keep, step_size;
   template <int n>
   __device__ void run(std::int64_t i) const {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
     const Several<float, n> x(p.x, i);

@@ -11,14 +11,14 @@ namespace train::kernels {
 // Values said to be rounded to bf16 stay fp32 in memory: a product of two of them is exact in fp32,
 // so a matmul over them is one with bf16 inputs and fp32 sums.
 
-/// m = momentum_keep m + gradient_add g', g' = gate->grad_scale g; then
-/// x = nesterov ? next_gradient g' + next_momentum m : m, rounded to bf16. m stays where the gate
-/// is poisoned. 16 bytes per parameter.
+/// m = momentum_keep m + gradient_add g', g' = guard->grad_scale g; then
+/// x = nesterov ? next_gradient g' + next_momentum m : m, rounded to bf16. m stays where the guard
+/// is non-finite. 16 bytes per parameter.
 struct MuonMomentumParams {
   const float* g = nullptr;
   float* m = nullptr;
   float* x = nullptr;
-  const UpdateGate* gate = nullptr;
+  const UpdateGuard* guard = nullptr;
   std::int64_t count = 0;
   double momentum_keep = 0.95, gradient_add = 0.05;
   double next_gradient = 0.05, next_momentum = 0.95;
@@ -43,11 +43,11 @@ struct BlendBf16Params {
   double a = 1.0, b = 1.0;
 };
 
-/// p = (1 - decay) p - step_size x; nothing where the gate is poisoned. 12 bytes per parameter.
+/// p = (1 - decay) p - step_size x; nothing where the guard is non-finite. 12 bytes per parameter.
 struct MuonApplyParams {
   float* p = nullptr;
   const float* x = nullptr;
-  const UpdateGate* gate = nullptr;
+  const UpdateGuard* guard = nullptr;
   std::int64_t count = 0;
   double decay = 0.0, step_size = 0.0;
 };

@@ -93,11 +93,11 @@ float scalar_bf16(float value) {
 void muon_momentum(Stream& stream, const MuonMomentumParams& params) {
   check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
     MuonMomentumFactors factors = factors_of(p);
-    factors.grad_scale = p.gate->grad_scale;
+    factors.grad_scale = p.guard->grad_scale;
     const auto range = HWY_DYNAMIC_DISPATCH(muon_momentum_range);
     parallel_blocks(threads, p.count, element_block,
                     [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
@@ -128,7 +128,7 @@ void blend_bf16(Stream& stream, const BlendBf16Params& params) {
 void muon_apply(Stream& stream, const MuonApplyParams& params) {
   check_cpu_params(params);
   stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.gate->poisoned != 0) {
+    if (p.guard->nonfinite != 0) {
       return;
     }
     const auto range = HWY_DYNAMIC_DISPATCH(muon_apply_range);

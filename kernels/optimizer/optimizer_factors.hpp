@@ -6,8 +6,8 @@
 #include "kernels/optimizer/muon.hpp"
 
 // What a step of an optimizer multiplies by, worked out on the host in double and rounded once: the
-// same for every kind of device. `grad_scale` is the gate's and left to the kernel, which alone may
-// read it, in stream order.
+// same for every kind of device. `grad_scale` is the guard's and left to the kernel, which alone
+// may read it, in stream order.
 namespace train::kernels {
 
 struct AdamwFactors {

@@ -15,7 +15,7 @@ namespace train::storage {
 
 enum class Access : std::uint8_t { read, write };
 
-/// The error of a failed system call on `path`, as one line with the mend.
+/// The error of a failed system call on `path`, as one line with the fix.
 /// Missing files and missing permission are the user's (exit 2); a full disk, a broken disk and all
 /// else are failures (exit 1).
 [[nodiscard]] Error os_error(Access access, const std::filesystem::path& path, int error_number);

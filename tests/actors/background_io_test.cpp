@@ -10,8 +10,8 @@
 namespace train::actors {
 
 TEST_CASE("spare time: work runs to its end on a thread that gives way, and may throw",
-          "[actors][spare_time]") {
-  SpareTime spare;
+          "[actors][background_io]") {
+  BackgroundIo spare;
   const auto caller = std::this_thread::get_id();
   const int own_policy = ::sched_getscheduler(0);
   for (int round = 0; round < 2; ++round) {

@@ -29,7 +29,7 @@ struct Node {
   std::unique_ptr<BuddyLink> link;
 };
 
-NodePlace place_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
+NodePosition place_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
 
 void check_own(const NodeMemory& memory, std::int64_t step) {
   const auto span = ranks_of(memory.current()->layout());

@@ -25,26 +25,26 @@ using Steps = std::vector<std::int64_t>;
 /// A run in a directory, with one place or two, whose only rank has a small state.
 struct Site {
   test::TempDirectory directory{test::quick_directory()};
-  std::unique_ptr<CheckpointHome> home;
+  std::unique_ptr<CheckpointStore> home;
 
   [[nodiscard]] fs::path project() const { return directory / "checkpoints"; }
   [[nodiscard]] fs::path local() const { return directory / "local"; }
 
-  void open(const checkpoint::RetentionRule& keep, bool two_places = false) {
+  void open(const checkpoint::RetentionRule& keep, bool two_locations = false) {
     home.reset();  // one process has the index at a time
-    CheckpointHome::Options options{.places = {.project = project()},
-                                    .index = directory / "index",
-                                    .keep = keep,
-                                    .tokens_per_step = 1024,
-                                    .fields = test::fields_at(0)};
-    if (two_places) {
+    CheckpointStore::Options options{.places = {.project = project()},
+                                     .index = directory / "index",
+                                     .keep = keep,
+                                     .tokens_per_step = 1024,
+                                     .fields = test::fields_at(0)};
+    if (two_locations) {
       options.places.local = local();
     }
     options.surroundings.rsync.copy = [](const fs::path& from, const fs::path& to) {
       fs::copy_file(from, to, fs::copy_options::overwrite_existing);
       return Status();
     };
-    auto opened = CheckpointHome::open(options);
+    auto opened = CheckpointStore::open(options);
     REQUIRE(opened);
     home = std::move(opened).value();
   }
@@ -86,11 +86,11 @@ TEST_CASE("checkpoint_store: no run goes on from before what it cannot read",
     site.save(step);
   }
   const int error_number = GENERATE(EIO, ESTALE, 0);
-  const bool two_places = GENERATE(false, true);
-  if (two_places) {  // an older one there is not taken in its place
+  const bool two_locations = GENERATE(false, true);
+  if (two_locations) {  // an older one there is not taken in its place
     test::write_at(site.local(), 10, SmallState(10));
   }
-  site.open({}, two_places);
+  site.open({}, two_locations);
   const Names names = test::names_in(site.project());
   {
     const test::FailingReads reads("checkpoints/step-00000020/shard", error_number, 1);

@@ -129,7 +129,7 @@ TEST_CASE("cluster: the nodes' ranks are contiguous and all there", "[actors][cl
     for (std::int64_t all = nodes; all <= 23; ++all) {
       std::int64_t next = 0;
       for (std::int64_t node = 0; node < nodes; ++node) {
-        const auto [first, last] = NodePlace{.node = node, .nodes = nodes}.ranks(all);
+        const auto [first, last] = NodePosition{.node = node, .nodes = nodes}.ranks(all);
         CHECK(first == next);
         CHECK(last - first >= all / nodes);
         CHECK(last - first <= all / nodes + 1);

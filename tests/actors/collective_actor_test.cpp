@@ -120,22 +120,22 @@ struct Fixture {
     gather = static_cast<IdleTransport*>(run.context()->transports.front().get());
     return run.context();
   }
-  engine::CollectiveIdentity refresh(std::int32_t group, std::uint64_t sequence = 0) const {
-    return asked.identity(sequence, CollectiveKind::refresh, group);
+  engine::CollectiveIdentity all_gather(std::int32_t group, std::uint64_t sequence = 0) const {
+    return asked.identity(sequence, CollectiveKind::all_gather, group);
   }
 };
 
 TEST_CASE("an early request is parked and answered in its turn", "[actors][EX-2]") {
   Fixture f;
   REQUIRE(f.context->engine->unit_count() == 4);
-  f.asked.ask(f.refresh(1));
+  f.asked.ask(f.all_gather(1));
   CHECK(f.asked.answered.empty());  // its command has not begun
   f.asked.open(0);
   CHECK(f.asked.answered.empty());  // it is the turn of group 0
   CHECK(f.exchanged.empty());
   CHECK(f.context->waits.waiting().size() == 1);
-  f.asked.ask(f.refresh(0));
-  CHECK(f.asked.answered == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
+  f.asked.ask(f.all_gather(0));
+  CHECK(f.asked.answered == Texts{to_string(f.all_gather(0)), to_string(f.all_gather(1))});
   CHECK(f.exchanged == f.asked.answered);
   CHECK(f.context->waits.waiting().empty());
 }
@@ -151,14 +151,14 @@ TEST_CASE("the board says how far each channel is, and the stream of which step"
         "gather #0 of TrainStep 7 (refresh of " + f.context->engine->unit_name(0) + ")");
   f.gather->slow = true;
   f.run.compute().held = true;
-  f.asked.ask(f.refresh(0));
+  f.asked.ask(f.all_gather(0));
   CHECK(f.run.compute().next_mark().step == 6);
   CHECK(gather()->phase != ChannelPhase::unasked);
   f.run.compute().held = false;
   f.run.run();
   CHECK(gather()->phase == ChannelPhase::moving);
   const std::int64_t since = gather()->since_ns;
-  f.asked.ask(f.refresh(1));
+  f.asked.ask(f.all_gather(1));
   CHECK(gather()->since_ns == since);  // another one's request is no progress of this one
   f.gather->finish({});
   f.run.run();
@@ -171,7 +171,7 @@ TEST_CASE("channels do not wait for each other", "[actors][EX-2]") {
   f.asked.ask(f.asked.identity(0, CollectiveKind::loss_and_norm, -1));
   CHECK(f.asked.answered.size() == 1);
   f.gather->slow = true;
-  f.asked.ask(f.refresh(0));
+  f.asked.ask(f.all_gather(0));
   CHECK(f.asked.answered.size() == 1);
   f.asked.open(1);
   f.asked.ask(f.asked.identity(1, CollectiveKind::loss_and_norm, -1));
@@ -181,7 +181,7 @@ TEST_CASE("channels do not wait for each other", "[actors][EX-2]") {
 TEST_CASE("a request that nothing expects names both sides", "[actors][EX-2]") {
   Fixture f;
   f.asked.open(0);
-  auto wrong = f.refresh(0);
+  auto wrong = f.all_gather(0);
   wrong.hash += 1;
   f.asked.ask(wrong);
   const std::string text = f.asked.end_text();
@@ -195,24 +195,24 @@ TEST_CASE("a request that nothing expects names both sides", "[actors][EX-2]") {
 TEST_CASE("a request made twice ends the actor", "[actors][EX-2]") {
   Fixture f;
   f.asked.open(0);
-  f.asked.ask(f.refresh(3));
+  f.asked.ask(f.all_gather(3));
   CHECK_FALSE(f.asked.obituary.died());
-  f.asked.ask(f.refresh(3));
+  f.asked.ask(f.all_gather(3));
   CHECK_THAT(f.asked.end_text(), Catch::Contains("twice"));
 }
 
 TEST_CASE("a newer generation is an error, an older one is dropped", "[actors][EX-2]") {
   Fixture f;
   f.asked.open(0);
-  auto old = f.refresh(0);
+  auto old = f.all_gather(0);
   old.generation = 0;
   f.asked.ask(old);
   CHECK_FALSE(f.asked.obituary.died());
   CHECK(f.asked.answered.empty());
   CHECK(f.context->waits.waiting().empty());
-  f.asked.ask(f.refresh(0));
+  f.asked.ask(f.all_gather(0));
   CHECK(f.asked.answered.size() == 1);  // the old one took nobody's turn
-  auto newer = f.refresh(1);
+  auto newer = f.all_gather(1);
   newer.generation = 2;
   f.asked.ask(newer);
   CHECK_THAT(f.asked.end_text(), Catch::Contains("newer generation"));
@@ -223,9 +223,9 @@ TEST_CASE("staging slots bound what is under way on a channel", "[actors][EX-4]"
   f.gather->slow = true;
   f.asked.open(0);
   for (const std::int32_t group : {3, 2, 1, 0}) {
-    f.asked.ask(f.refresh(group));
+    f.asked.ask(f.all_gather(group));
   }
-  CHECK(f.exchanged == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
+  CHECK(f.exchanged == Texts{to_string(f.all_gather(0)), to_string(f.all_gather(1))});
   REQUIRE(f.exchanged.size() == engine::kStagingSlots);
   f.run.compute().held = true;
   f.gather->finish({});
@@ -268,15 +268,15 @@ TEST_CASE("no exchange overtakes one that is still being packed", "[actors][EX-2
   Fixture f;
   f.asked.open(0);
   f.run.compute().held = true;
-  f.asked.ask(f.refresh(0));
-  f.asked.ask(f.refresh(1));
+  f.asked.ask(f.all_gather(0));
+  f.asked.ask(f.all_gather(1));
   // As if the device were done with the second one first.
-  caf::anon_send(f.asked.collective, OperationPacked{f.refresh(1)});
+  caf::anon_send(f.asked.collective, OperationPacked{f.all_gather(1)});
   f.run.run();
   CHECK(f.exchanged.empty());
   f.run.compute().held = false;
   f.run.run();
-  CHECK(f.exchanged == Texts{to_string(f.refresh(0)), to_string(f.refresh(1))});
+  CHECK(f.exchanged == Texts{to_string(f.all_gather(0)), to_string(f.all_gather(1))});
 }
 
 TEST_CASE("an operation is packed when what it sends is written", "[actors][EX-2]") {
@@ -302,7 +302,7 @@ TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]
   Fixture f;
   f.gather->slow = true;
   f.asked.open(0);
-  f.asked.ask(f.refresh(0));
+  f.asked.ask(f.all_gather(0));
   f.gather->finish(failure("rank 1 is gone"));
   f.run.run();
   CHECK(f.asked.answered.empty());
@@ -311,7 +311,7 @@ TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]
   CHECK(failed.consequence);
   CHECK(failed.exit_code == 1);
   CHECK_THAT(failed.text, Catch::Contains("rank 1 is gone"));
-  CHECK_THAT(failed.text, Catch::Contains(to_string(f.refresh(0))));
+  CHECK_THAT(failed.text, Catch::Contains(to_string(f.all_gather(0))));
   CHECK_THAT(failed.text, Catch::Contains("refresh of embedding"));
   CHECK_FALSE(f.asked.obituary.died());  // the rank ends it
 }

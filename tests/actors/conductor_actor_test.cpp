@@ -39,13 +39,13 @@ struct Fixture {
     world.run_actors();
   }
   void finish_step(std::int64_t step, double loss = 1.0) {
-    const bool poisoned = !(loss < std::numeric_limits<double>::infinity());
+    const bool nonfinite = !(loss < std::numeric_limits<double>::infinity());
     tell(StepFinished{.step = step,
                       .rank = 0,
                       .loss = FloatBits(loss),
                       .grad_norm = FloatBits(1.0),
                       .lr = FloatBits(0.1),
-                      .poisoned = poisoned,
+                      .nonfinite = nonfinite,
                       .has_digest = false,
                       .weights_digest = 0,
                       .unit_grad_norms = {}});

@@ -197,7 +197,7 @@ TEST_CASE("many ranks: a weight that is no number stops all, names the layer onc
     REQUIRE(end.text.find(layer) != std::string::npos);
     REQUIRE(end.text.find(layer) == end.text.rfind(layer));
     REQUIRE(end.step < setup.steps);
-    REQUIRE(run.steps.back().poisoned);
+    REQUIRE(run.steps.back().nonfinite);
     REQUIRE(run.nonfinite.size() == 3);  // every rank has looked, and found the same
     for (const actors::NonfiniteFound& found : run.nonfinite) {
       REQUIRE(found.text == run.nonfinite.front().text);

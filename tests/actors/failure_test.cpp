@@ -145,7 +145,7 @@ TEST_CASE("a weight that is no number: the text names the layer, nothing is save
     REQUIRE_THAT(end.text, Catch::Contains(run.runtime().engine->unit_name(2) + " (forward)"));
     REQUIRE(end.step >= static_cast<std::int64_t>(good_steps));
     REQUIRE(end.step < setup.steps);
-    REQUIRE(run.steps.back().poisoned);
+    REQUIRE(run.steps.back().nonfinite);
     // What is saved is what the plain loop had, whole; the damaged weights are nowhere.
     for (const auto& [step, digest] : run.checkpoints.written) {
       REQUIRE(step <= end.step);

@@ -1,5 +1,5 @@
-// The control port against strangers, with real processes: a head, workers, and 100 who have no
-// business there.
+// The control port against unauthenticated peers, with real processes: a head, workers, and 100 who
+// have no business there.
 #include "actors/cluster/network/head_listener.hpp"
 
 #include <atomic>
@@ -80,8 +80,9 @@ caf::behavior head_behavior(caf::event_based_actor* self) {
 void be_head(caf::actor_system& system, const caf::actor& actor) {
   const auto files = make_credentials("control");
   REQUIRE(files.ok());
-  const auto door = HeadDoor::open(system, actor, *files, {.endpoint_file = "control/endpoint"});
-  REQUIRE(door.ok());
+  const auto listener =
+      HeadListener::open(system, actor, *files, {.endpoint_file = "control/endpoint"});
+  REQUIRE(listener.ok());
   std::this_thread::sleep_for(300s);
 }
 
@@ -114,7 +115,7 @@ void be_worker(bool stay) {
   REQUIRE(endpoint.ok());
   const auto files = load_credentials("control");
   REQUIRE(files.ok());
-  const auto head = knock(system, *files, *endpoint, kJoinTimeout);
+  const auto head = connect_to_head(system, *files, *endpoint, kJoinTimeout);
   INFO((head ? "" : head.error().message));
   REQUIRE(head.ok());
   caf::scoped_actor self(system);
@@ -206,7 +207,7 @@ class Head {
   Endpoint endpoint_;
 };
 
-TEST_CASE("head_door: a hundred strangers get nothing", "[actors][head_door][slow]") {
+TEST_CASE("head_door: a hundred unauthenticated peers get nothing", "[actors][head_door][slow]") {
   std::signal(SIGPIPE, SIG_IGN);
   Head head;
   const test::TempDirectory elsewhere;
@@ -251,13 +252,13 @@ TEST_CASE("head_door: a hundred strangers get nothing", "[actors][head_door][slo
   CHECK(head.heard("joined 7") == 3);
   CHECK(head.heard("unexpected") == 0);
   const double grown = head.memory_mib() - memory;
-  std::printf("head_door: 100 strangers: +%.1f MiB\n", grown);
+  std::printf("head_door: 100 unauthenticated peers: +%.1f MiB\n", grown);
   CHECK(grown <= kMostGrowth_mib);
   // The last worker's connection may just be closing.
   CHECK(test::comes_true([&] { return head.open_files() <= files; }));
 }
 
-TEST_CASE("head_door: a crowd of silent strangers keeps no worker out",
+TEST_CASE("head_door: a crowd of silent unauthenticated peers keeps no worker out",
           "[actors][head_door][slow]") {
   Head head;
   const double memory = head.memory_mib();
@@ -271,14 +272,14 @@ TEST_CASE("head_door: a crowd of silent strangers keeps no worker out",
     CHECK(read_to_end(socket, test::hang_limit) == std::optional<std::size_t>(0));
   }
   const std::uint64_t slept = head.sleeps() - sleeps;
-  std::printf("head_door: 500 silent strangers: +%.1f MiB, %llu sleeps\n",
+  std::printf("head_door: 500 silent unauthenticated peers: +%.1f MiB, %llu sleeps\n",
               head.memory_mib() - memory, static_cast<unsigned long long>(slept));
   CHECK(head.memory_mib() - memory <= kMostGrowth_mib);
   CHECK(slept < 2 * silent.size());  // nobody looks again and again while they are tolerated
   CHECK(test::comes_true([&] { return head.open_files() < 40; }));
 }
 
-TEST_CASE("head_door: a worker joins while strangers come without end",
+TEST_CASE("head_door: a worker joins while unauthenticated peers come without end",
           "[actors][head_door][slow]") {
   Head head;
   const double memory = head.memory_mib();
@@ -299,7 +300,7 @@ TEST_CASE("head_door: a worker joins while strangers come without end",
   head.let_worker_join();
   done = true;
   flood.join();
-  std::printf("head_door: joined among %zu strangers: +%.1f MiB\n", came.load(),
+  std::printf("head_door: joined among %zu unauthenticated peers: +%.1f MiB\n", came.load(),
               head.memory_mib() - memory);
   CHECK(came > before);  // and they went on while it joined
   CHECK(head.memory_mib() - memory <= kMostGrowth_mib);
@@ -315,9 +316,9 @@ TEST_CASE("head_door: a worker's certificate is not the head's", "[actors][head_
   swapped.head_certificate = files->worker_certificate;
   swapped.head_key = files->worker_key;
   const caf::actor actor = spawn_rendezvous(system);
-  const auto door = HeadDoor::open(system, actor, swapped, {});
-  REQUIRE(door.ok());
-  const auto head = knock(system, *files, (*door)->endpoint(), 120s);
+  const auto listener = HeadListener::open(system, actor, swapped, {});
+  REQUIRE(listener.ok());
+  const auto head = connect_to_head(system, *files, (*listener)->endpoint(), 120s);
   REQUIRE_FALSE(head.ok());
   CHECK(head.error().message.find("certificate is not of this run") != std::string::npos);
   caf::anon_send_exit(actor, caf::exit_reason::kill);
@@ -345,7 +346,7 @@ TEST_CASE("head_door: messages of any size arrive whole, both ways", "[actors][h
   caf::actor_system system(config);
   const auto files = load_credentials(head.directory() / "control");
   REQUIRE(files.ok());
-  const auto actor = knock(system, *files, head.endpoint(), kJoinTimeout);
+  const auto actor = connect_to_head(system, *files, head.endpoint(), kJoinTimeout);
   REQUIRE(actor.ok());
   // Around the size of a TLS record (16 KiB), and as many as go at a time.
   const std::vector<std::size_t> sizes = {0,     1,     1000,  16250, 16300,  16383,
@@ -389,16 +390,16 @@ TEST_CASE("head_door: what cannot listen is a user's error", "[actors][head_door
   const auto files = make_credentials(directory / "control");
   REQUIRE(files.ok());
   const caf::actor actor = spawn_rendezvous(system);
-  const auto door = HeadDoor::open(system, actor, *files, {});
-  REQUIRE(door.ok());
-  const auto port = (*door)->endpoint().port;
-  const auto taken = HeadDoor::open(system, actor, *files, {.port = port});
+  const auto listener = HeadListener::open(system, actor, *files, {});
+  REQUIRE(listener.ok());
+  const auto port = (*listener)->endpoint().port;
+  const auto taken = HeadListener::open(system, actor, *files, {.port = port});
   REQUIRE_FALSE(taken.ok());
   CHECK(taken.error().kind == ErrorKind::user);
   CHECK(taken.error().message == "parallel.port = " + std::to_string(port) +
                                      ": 127.0.0.1:" + std::to_string(port) +
                                      " is taken; choose another, or 0 for any free one");
-  const auto absent = HeadDoor::open(system, actor, *files, {.address = "192.0.2.1"});
+  const auto absent = HeadListener::open(system, actor, *files, {.address = "192.0.2.1"});
   REQUIRE_FALSE(absent.ok());
   CHECK(absent.error().kind == ErrorKind::user);
   CHECK(absent.error().message.find("parallel.interface") != std::string::npos);
@@ -414,14 +415,14 @@ TEST_CASE("head_door: the endpoint file is there while the door is open", "[acto
   const caf::actor actor = spawn_rendezvous(system);
   const auto file = directory / "control/endpoint";
   {
-    const auto door =
-        HeadDoor::open(system, actor, *files, {.endpoint_file = file, .start = "12.0."});
-    REQUIRE(door.ok());
-    CHECK(test::read_bytes(file) == to_string((*door)->endpoint()) + "\n12.0.\n");
-    CHECK((*door)->endpoint().port != 0);
+    const auto listener =
+        HeadListener::open(system, actor, *files, {.endpoint_file = file, .start = "12.0."});
+    REQUIRE(listener.ok());
+    CHECK(test::read_bytes(file) == to_string((*listener)->endpoint()) + "\n12.0.\n");
+    CHECK((*listener)->endpoint().port != 0);
   }
   CHECK_FALSE(std::filesystem::exists(file));
-  const auto nobody = knock(system, *files, {.host = "127.0.0.1", .port = 1}, 300ms);
+  const auto nobody = connect_to_head(system, *files, {.host = "127.0.0.1", .port = 1}, 300ms);
   REQUIRE_FALSE(nobody.ok());
   CHECK(nobody.error().message.find("cannot join the head at 127.0.0.1:1") != std::string::npos);
   caf::anon_send_exit(actor, caf::exit_reason::kill);

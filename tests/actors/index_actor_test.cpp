@@ -28,8 +28,8 @@ struct Fixture {
   std::size_t orders_alone[3] = {0, 0, 0};
   std::int64_t newest_step = 0;  // that the index has heard of
 
-  explicit Fixture(bool two_places = false) {
-    disk.two_places = two_places;
+  explicit Fixture(bool two_locations = false) {
+    disk.two_locations = two_locations;
     index = world.keep(spawn_index(world.system(), stream, disk.index_work()));
     tell(ConnectIndex{{rank[0].as<RankActor>(), rank[1].as<RankActor>(), rank[2].as<RankActor>()},
                       conductor.as<ConductorActor>()});
@@ -72,10 +72,10 @@ struct Fixture {
       REQUIRE(all.size() == orders + 1);
       const ShardOrder& order = all.back();
       const ShardWork work = disk.shard_work(number);
-      const Status done = order.task == ShardTask::seal     ? work.seal(order.step, order.manifest)
-                          : order.task == ShardTask::send   ? work.send(order.step)
-                          : order.task == ShardTask::settle ? work.settle(order.step)
-                                                            : work.discard(order.step);
+      const Status done = order.task == ShardTask::seal   ? work.seal(order.step, order.manifest)
+                          : order.task == ShardTask::send ? work.send(order.step)
+                          : order.task == ShardTask::finalize ? work.finalize(order.step)
+                                                              : work.discard(order.step);
       if (done) {
         tell(ShardDone{order.step, number, order.task});
       } else {
@@ -324,7 +324,7 @@ TEST_CASE("index: two places: sealed on every node, sent by every rank, then pub
   CHECK(f.disk.recorded == Steps{3});
   CHECK(f.conductor.count<CheckpointWritten>() == 1);
   CHECK(f.finished().empty());
-  CHECK(f.rank[1].all<ShardOrder>().back().task == ShardTask::settle);
+  CHECK(f.rank[1].all<ShardOrder>().back().task == ShardTask::finalize);
   f.follow();
   CHECK(f.finished() == Steps{3});
   using checkpoint::CheckpointState;
@@ -405,8 +405,8 @@ TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "
 }
 
 TEST_CASE("index: a checkpoint appears only after its steps are in the journal", "[actors][P3]") {
-  const bool two_places = GENERATE(false, true);
-  Fixture f(two_places);
+  const bool two_locations = GENERATE(false, true);
+  Fixture f(two_locations);
   f.finish_step(6);
   f.tell(WriteSnapshot{7});
   for (const std::int32_t number : {0, 1, 2}) {

@@ -1,4 +1,4 @@
-// Ranks that go on from the memory of all nodes, with all of them or without one.
+// Ranks that resume from the memory of all nodes, with all of them or without one.
 #include "actors/cluster/recovery/memory_restore.hpp"
 
 #include <catch2/catch.hpp>
@@ -55,7 +55,7 @@ void each_number(const engine::RankEngine& rank, const std::function<void(float&
 std::vector<SharedSnapshots> written(const Options& options) {
   std::vector<SharedSnapshots> memory;
   const Engines engines = engines_of(options);
-  NodePlace place{.nodes = options.parallel.nodes};
+  NodePosition place{.nodes = options.parallel.nodes};
   for (; place.node < place.nodes; ++place.node) {
     auto made = checkpoint::MemorySnapshots::create(memory_layout(options, place));
     REQUIRE(made.ok());
@@ -76,7 +76,7 @@ std::vector<Status> restore(Engines& engines, const std::vector<MemoryStart>& by
   auto transports = engine::make_inproc(static_cast<int>(engines.size()));
   std::vector<Status> results(engines.size());
   std::vector<std::thread> threads;
-  NodePlace place{.nodes = options.parallel.nodes};
+  NodePosition place{.nodes = options.parallel.nodes};
   for (; place.node < place.nodes; ++place.node) {
     const auto [first, end] = place.ranks(options.parallel.ranks);
     for (auto rank = static_cast<std::size_t>(first); rank < static_cast<std::size_t>(end);

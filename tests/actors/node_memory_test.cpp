@@ -46,10 +46,10 @@ TEST_CASE("node memory: a second loss before anything is written goes on from wh
 
   CHECK(memory.look_back(kAll) == 10);
   CHECK(memory.start()->here == memory.before());
-  memory.settle();
+  memory.finalize();
   CHECK(memory.before().size() == 2);
   test::write_snapshots(memory.current(), 10);
-  memory.settle();
+  memory.finalize();
   CHECK(memory.before().empty());
   CHECK(memory.held().earlier == -1);
   CHECK(memory.look_back(kAll) == 10);
@@ -64,21 +64,21 @@ TEST_CASE("node memory: of a node that is back its buddy has a copy before the o
   REQUIRE(memory.make_room(two, {.nodes = 2}, true).ok());
   REQUIRE(memory.before().size() == 1);
   test::write_snapshots(memory.current(), 20);
-  memory.settle();
+  memory.finalize();
   CHECK(memory.before().size() == 1);  // the other node could still take its ranks' along
 
   SECTION("it has come") {
     test::write_snapshots(memory.buddy(), 20);
-    memory.settle();
+    memory.finalize();
     CHECK(memory.before().empty());
     CHECK(memory.look_back(kAll, std::vector{nothing}) == 20);
   }
   SECTION("it does not come: the memory is wanted") {
     test::write_snapshots(memory.current(), 30);
-    memory.settle();
+    memory.finalize();
     CHECK(memory.before().size() == 1);
     test::write_snapshots(memory.current(), 40);
-    memory.settle();
+    memory.finalize();
     CHECK(memory.before().empty());
   }
   SECTION("it is lost before") {

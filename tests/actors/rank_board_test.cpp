@@ -12,7 +12,7 @@ TEST_CASE("rank_board: keeps the newest of each", "[actors][rank_board]") {
   board.begin_command({.sequence = 4, .kind = engine::CommandKind::evaluate, .step = 9}, 2);
   board.finish_command(3);
   board.finish_command(2);  // the rank's streams report in order, but nothing depends on it
-  ChannelPlace place;
+  ChannelProgress place;
   place.phase = ChannelPhase::moving;
   place.from = {1, 2};
   board.place(engine::Channel::reduce, place);

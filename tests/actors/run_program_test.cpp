@@ -136,11 +136,11 @@ TEST_CASE("a signal ends the steps; what is done is saved once", "[actors][P3]")
   CHECK_FALSE(program.finished_all_steps());
 }
 
-TEST_CASE("a poisoned run looks for the origin and saves nothing more", "[actors]") {
+TEST_CASE("a non-finite run looks for the origin and saves nothing more", "[actors]") {
   RunProgram program({.total_steps = 10, .checkpoint_interval = 2});
   CHECK(take(program, 2) == "train0 train1");
-  program.stop_poisoned(1);
-  program.stop_poisoned(2);  // the steps after it are not finite either
+  program.stop_nonfinite(1);
+  program.stop_nonfinite(2);  // the steps after it are not finite either
   program.stop_early();
   CHECK(take(program) == "find1 stop2");
 }

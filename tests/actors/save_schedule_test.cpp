@@ -40,17 +40,17 @@ TEST_CASE("save schedule: a state that is not finite gives its place back",
   REQUIRE(saves.take(2).replaces == -1);
   REQUIRE(saves.take(3).replaces == 2);
   SECTION("while it waits") {
-    CHECK(saves.poisoned_from(3) == std::nullopt);
+    CHECK(saves.nonfinite_from(3) == std::nullopt);
     CHECK(saves.over(1) == 2);
   }
   SECTION("when it has been granted") {
     CHECK(saves.over(1) == 3);
     CHECK(saves.waiting() == std::nullopt);
-    CHECK(saves.poisoned_from(3) == 2);
+    CHECK(saves.nonfinite_from(3) == 2);
   }
   SECTION("with others after it") {
     CHECK(saves.take(4).replaces == 3);
-    CHECK(saves.poisoned_from(3) == std::nullopt);
+    CHECK(saves.nonfinite_from(3) == std::nullopt);
     CHECK(saves.over(1) == 2);
   }
   CHECK(saves.over(2) == std::nullopt);
@@ -61,7 +61,7 @@ TEST_CASE("save schedule: a state that is not finite gives its place back",
 TEST_CASE("save schedule: the only snapshot is not finite", "[actors][save_schedule]") {
   SaveSchedule saves;
   REQUIRE(saves.take(4).write_now);
-  CHECK(saves.poisoned_from(3) == std::nullopt);
+  CHECK(saves.nonfinite_from(3) == std::nullopt);
   CHECK(saves.idle());
 }
 
@@ -69,8 +69,8 @@ TEST_CASE("save schedule: the only snapshot is not finite", "[actors][save_sched
 struct Memory {
   std::set<std::int64_t> held;
 
-  void take(std::int64_t step, const SaveSchedule::Take& take, std::int64_t poisoned_from) {
-    if (step < poisoned_from) {
+  void take(std::int64_t step, const SaveSchedule::Take& take, std::int64_t nonfinite_from) {
+    if (step < nonfinite_from) {
       held.erase(take.replaces);
       held.insert(step);
     }
@@ -85,30 +85,30 @@ TEST_CASE("save schedule: any order of news: what is granted is in memory, nothi
     SaveSchedule saves;
     Memory memory;
     Steps taken, saved, skipped;
-    const std::int64_t poisoned = 1 + static_cast<std::int64_t>(random() % 30);
+    const std::int64_t nonfinite = 1 + static_cast<std::int64_t>(random() % 30);
     std::int64_t step = 0, heard = 0;  // steps done; steps whose loss is known
     const auto granted = [&](std::optional<std::int64_t> next) {
-      REQUIRE((!next || *next >= poisoned || memory.held.contains(*next)));
+      REQUIRE((!next || *next >= nonfinite || memory.held.contains(*next)));
     };
     const auto hear = [&] {
       ++heard;
-      if (heard < poisoned) {
+      if (heard < nonfinite) {
         saves.good_through(heard);
-      } else if (heard == poisoned) {
-        granted(saves.poisoned_from(heard));
+      } else if (heard == nonfinite) {
+        granted(saves.nonfinite_from(heard));
       }
     };
     while (step < 20 || heard < step || !saves.idle()) {
       const auto choice = random() % 3;
-      const bool going_on = step < 20 && heard < poisoned;
+      const bool going_on = step < 20 && heard < nonfinite;
       if (choice == 0 && going_on && heard + 2 > step) {  // a window of two commands
         const SaveSchedule::Take take = saves.take(++step);
-        memory.take(step, take, poisoned);
+        memory.take(step, take, nonfinite);
         REQUIRE(memory.held.size() <= 2);
         taken.push_back(step);
       } else if (choice == 1 && heard < step) {
         hear();
-      } else if (choice == 2 && saves.under_way() && *saves.under_way() < poisoned) {
+      } else if (choice == 2 && saves.under_way() && *saves.under_way() < nonfinite) {
         const std::int64_t done = *saves.under_way();
         memory.held.erase(done);
         saved.push_back(done);
@@ -124,7 +124,7 @@ TEST_CASE("save schedule: any order of news: what is granted is in memory, nothi
     Steps all = saved;
     all.insert(all.end(), skipped.begin(), skipped.end());
     std::sort(all.begin(), all.end());
-    std::erase_if(taken, [&](std::int64_t one) { return one >= poisoned; });
+    std::erase_if(taken, [&](std::int64_t one) { return one >= nonfinite; });
     REQUIRE(all == taken);
     REQUIRE((taken.empty() || saved.back() == taken.back()));
     REQUIRE(std::is_sorted(saved.begin(), saved.end()));

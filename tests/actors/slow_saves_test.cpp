@@ -58,13 +58,13 @@ const Steps kAllSteps = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 TEST_CASE("slow saves: all ranks save the same steps, and the newest of them always",
           "[actors][.full][P3][CK-8]") {
   const std::uint64_t first = Catch::rngSeed();
-  const bool two_places = GENERATE(false, true);
+  const bool two_locations = GENERATE(false, true);
   std::size_t skipped = 0;
   for (std::uint64_t seed = first; seed < first + 200; ++seed) {
     INFO("schedule seed " << seed);
     SlowRun slow(seed);
     TrainingRun& run = slow.run;
-    run.checkpoints.two_places = two_places;
+    run.checkpoints.two_locations = two_locations;
     slow.finish(seed);
     REQUIRE(run.finished().exit_code == kExitFinished);
     // No rank wrote rows of a checkpoint that another one skipped.
@@ -73,9 +73,9 @@ TEST_CASE("slow saves: all ranks save the same steps, and the newest of them alw
     REQUIRE(run.save_failed.empty());
     REQUIRE(run.saved.back() == 9);
     REQUIRE(slow.accounted() == kAllSteps);
-    if (two_places) {
+    if (two_locations) {
       REQUIRE(run.checkpoints.local == std::set<std::int64_t>{9});
-      REQUIRE(run.checkpoints.settled == run.saved);
+      REQUIRE(run.checkpoints.finalized == run.saved);
     }
     skipped += run.skipped.size();
   }
@@ -91,7 +91,7 @@ TEST_CASE("slow saves: one rank's failures in any phase cost those saves and not
     SlowRun slow(seed);
     TrainingRun& run = slow.run;
     MemoryCheckpoints& disk = run.checkpoints;
-    disk.two_places = seed % 3 != 0;
+    disk.two_locations = seed % 3 != 0;
     Random random(seed);
     disk.fail_rank = static_cast<std::int32_t>(random() % run.ranks());
     std::set<std::int64_t>* phases[] = {

@@ -97,12 +97,13 @@ struct Fixture {
     test::state_of(engine, test::kWeightOfBlock1)[0] = std::numeric_limits<float>::quiet_NaN();
     const auto& schedule = engine.schedule(engine::CommandKind::train_step);
     for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
-      const std::int32_t leaf = schedule.leaf_of(schedule.visit(0, true, unit));
-      engine.lanes().forward(run.compute(), unit, {}, {.leaf = leaf});
+      const std::int32_t gradient_buffer =
+          schedule.gradient_buffer_of(schedule.visit(0, true, unit));
+      engine.lanes().forward(run.compute(), unit, {}, {.gradient_buffer = gradient_buffer});
     }
     engine.totals().combine(run.compute());
     run.compute().run_all();
-    REQUIRE(engine.totals().poisoned());
+    REQUIRE(engine.totals().nonfinite());
   }
 };
 
@@ -215,7 +216,7 @@ TEST_CASE("the drain ends when nothing is under way", "[actors][P3]") {
   CHECK(f.disk.recorded == Steps{1});
 }
 
-TEST_CASE("a poisoned state is never written and takes nobody's place", "[actors]") {
+TEST_CASE("a non-finite state is never written and takes nobody's place", "[actors]") {
   Fixture f;
   f.take(1);
   f.take(2);
@@ -226,12 +227,12 @@ TEST_CASE("a poisoned state is never written and takes nobody's place", "[actors
   f.take(4);
   const bool early = GENERATE(false, true);  // the conductor hears of it before 3 is granted
   if (early) {
-    f.grant(f.saves.poisoned_from(3));
+    f.grant(f.saves.nonfinite_from(3));
     f.finish();
   } else {
     f.finish();
     CHECK(f.written() == Steps{1});
-    f.grant(f.saves.poisoned_from(3));
+    f.grant(f.saves.nonfinite_from(3));
     f.go_on();
   }
   f.tell(DrainSnapshots{});

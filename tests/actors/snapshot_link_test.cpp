@@ -136,7 +136,7 @@ TEST_CASE("snapshot link: one snapshot is given back", "[actors][snapshot_link]"
   CHECK_FALSE(site.receiver->wait_for(20, 50ms));
 }
 
-TEST_CASE("snapshot link: strangers and nonsense change nothing",
+TEST_CASE("snapshot link: unauthenticated peers and nonsense change nothing",
           "[actors][snapshot_link][failure]") {
   Site site;
   const Memory from = memory_of(5000);

@@ -177,11 +177,11 @@ TEST_CASE("stall_chain: where nothing is under way at all, the parked actors are
   auto all = ranks(2);
   put(all[1], at(kGather, 40, 3, ChannelPhase::moving, 7, {0}));
   put(all[0], at(kGather, 40, 3, ChannelPhase::unasked, 7));
-  all[0].last->waits = {{"buffers", "a gradient leaf", 30 * kSecond}};
+  all[0].last->waits = {{"buffers", "a gradient buffer", 30 * kSecond}};
   CHECK_FALSE(find(all));  // it is on its way from one to the next
   all[0].last->unchanged_ns = 6 * kSecond;
   CHECK_THAT(find(all)->text,
-             Catch::EndsWith("has not asked for it: its buffers waits for a gradient leaf for "
+             Catch::EndsWith("has not asked for it: its buffers waits for a gradient buffer for "
                              "30.0 s"));
   auto input = busy("input", 9);
   input.doing = "read tokens of step 40, lane 2";

@@ -53,18 +53,18 @@ TEST_CASE("lines stay where they are while others are added", "[actors]") {
   CHECK(board.waiting().front().who == "0");
 }
 
-TEST_CASE("lent credits are on the board, with how many there are", "[actors][EX-4]") {
+TEST_CASE("held credits are on the board, with how many there are", "[actors][EX-4]") {
   WaitBoard board;
   WaitBoard::Credits slots = board.add_credits("slots", 4);
-  WaitBoard::Credits leaves = board.add_credits("leaves", 2);
-  leaves.in_use(0);
+  WaitBoard::Credits gradient_buffers = board.add_credits("leaves", 2);
+  gradient_buffers.in_use(0);
   slots.in_use(3);
-  const auto lent = board.lent();
-  REQUIRE(lent.size() == 2);
-  CHECK(std::string(lent[0].what) == "slots");
-  CHECK(lent[0].in_use == 3);
-  CHECK(lent[0].limit == 4);
-  CHECK(lent[1].in_use == 0);
+  const auto held = board.held();
+  REQUIRE(held.size() == 2);
+  CHECK(std::string(held[0].what) == "slots");
+  CHECK(held[0].in_use == 3);
+  CHECK(held[0].limit == 4);
+  CHECK(held[1].in_use == 0);
 }
 
 }  // namespace

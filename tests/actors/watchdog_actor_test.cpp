@@ -85,7 +85,7 @@ TEST_CASE("watchdog: names the unit a kernel belongs to", "[actors][watchdog]") 
   CHECK(credits_of(observed, "training lanes").length == LaneDriver::kLanesInFlight);
 }
 
-TEST_CASE("watchdog: a run that is over waits for nothing and has lent nothing",
+TEST_CASE("watchdog: a run that is over waits for nothing and has held nothing",
           "[actors][watchdog][EX-4]") {
   test::TrainingRun run({.parallel = test::split_over(2, "full")});
   run.start();
@@ -105,8 +105,8 @@ TEST_CASE("watchdog: a run that is over waits for nothing and has lent nothing",
       CHECK((queue.length == 0 || queue.what == "gather buffers"));  // kept for a next step
     }
   }
-  for (const WaitBoard::Lent& lent : run.waits->lent()) {
-    CHECK(lent.in_use == 0);
+  for (const WaitBoard::Held& held : run.waits->held()) {
+    CHECK(held.in_use == 0);
   }
 }
 

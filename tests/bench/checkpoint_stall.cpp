@@ -64,18 +64,19 @@ struct Case {
   const char* name;
   Words keys;
   int steps = 0;
-  bool two_places = false;
+  bool two_locations = false;
   /// Steps from one save to the next: room for the save, which takes what time the steps leave
   /// over, and for steps without it.
   std::int64_t spacing = kInterval;
 };
 
 void show_stalls(const Workplace& place, const Case& one) {
-  Words keys = joined(one.keys, {fmt::format("run.steps={}", one.steps),
-                                 fmt::format("checkpoint.interval_steps={}", one.spacing),
-                                 fmt::format("checkpoint.local_dir=\"{}\"",
-                                             one.two_places ? (place.directory() / "local").string()
-                                                            : std::string("none"))});
+  Words keys =
+      joined(one.keys, {fmt::format("run.steps={}", one.steps),
+                        fmt::format("checkpoint.interval_steps={}", one.spacing),
+                        fmt::format("checkpoint.local_dir=\"{}\"",
+                                    one.two_locations ? (place.directory() / "local").string()
+                                                      : std::string("none"))});
   const TimedRun run = run_timed(place, {.keys = keys});
   Stalls stalls;
   for (const Save& save : run.saves) {
@@ -87,7 +88,7 @@ void show_stalls(const Workplace& place, const Case& one) {
     throw std::runtime_error("no save was published while the run went on");
   }
   const std::string name =
-      fmt::format("{}, {}", one.name, one.two_places ? "two places" : "one place");
+      fmt::format("{}, {}", one.name, one.two_locations ? "two places" : "one place");
   print_result(fmt::format("{}: step, s; state, MB; saves", name),
                fmt::format("{}; {:.1f}; {}", stalls.step_s.text(4), run.state_bytes * 1e-6,
                            stalls.added.all.size()));

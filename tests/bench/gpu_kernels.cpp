@@ -222,8 +222,8 @@ void updates(KernelBench& bench, std::int64_t count) {
   float* v = bench.positive(count);
   float* w = bench.fp32(count);
   auto* half = reinterpret_cast<std::uint16_t*>(bench.bf16(count));
-  const UpdateGate open;
-  auto* gate = bench.empty<UpdateGate>(sizeof(UpdateGate));
+  const UpdateGuard open;
+  auto* gate = bench.empty<UpdateGuard>(sizeof(UpdateGuard));
   bench.kernels().device->copy(gate, &open, sizeof(open));
   auto* sums = bench.empty<double>(static_cast<std::size_t>(count / 16 + 1) * sizeof(double));
   const auto elements = static_cast<double>(count);

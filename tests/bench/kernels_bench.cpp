@@ -288,7 +288,7 @@ void bench_updates(Bench& bench, std::int64_t count) {
   Floats p = values(count);
   const Floats g = values(count);
   std::vector<Floats> states(3, Floats(p.size()));
-  const UpdateGate gate;
+  const UpdateGuard gate;
   const auto row = [&](const char* name, int bytes, const std::function<void(Stream&)>& work) {
     bench.row(fmt::format("{} {}, {} B each", name, count, bytes), 0,
               static_cast<double>(bytes) * static_cast<double>(count), work);

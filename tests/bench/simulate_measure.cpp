@@ -112,7 +112,8 @@ class Bench {
     RankEngine& engine = *engines_[rank];
     const BufferSchedule& schedule = engine.schedule(CommandKind::train_step);
     const auto place = [&](std::size_t visit) {
-      return UnitPlace{.gather = schedule.gather_of(visit), .leaf = schedule.leaf_of(visit)};
+      return UnitBuffers{.gather = schedule.gather_of(visit),
+                         .leaf = schedule.gradient_buffer_of(visit)};
     };
     for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
       forward.push_back(timed([&](kernels::Stream& stream) {
@@ -177,7 +178,7 @@ KernelTimes measure_passes(const RankOptions& options) {
     const double update_now = bench.timed([&](kernels::Stream& stream) {
       engine.updates().update(stream, ParameterGroup::decay, 0, {});
       engine.updates().update(stream, ParameterGroup::no_decay, 0, {});
-      engine.state().settle(stream);
+      engine.state().finalize(stream);
     });
     if (i >= 0) {
       forward.push_back(forward_now);

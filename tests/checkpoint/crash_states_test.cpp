@@ -17,8 +17,8 @@ using namespace train::checkpoint;
 using train::test::CrashingDisk;
 using train::test::CrashState;
 using train::test::CrashStates;
+using train::test::locations_beside;
 using train::test::MemoryStore;
-using train::test::places_beside;
 using train::test::RecordedCall;
 using train::test::RecordingDisk;
 using train::test::RememberingStore;
@@ -39,7 +39,7 @@ struct Scenario {
   RetentionRule rule = {.keep_last = 1};
   std::function<void(const fs::path& checkpoints)> meddle = [](const fs::path&) {};
   std::function<Result<WriteOutcome>(const SaveRequest& request)> write = test::write_in_place;
-  bool two_places = false;
+  bool two_locations = false;
 };
 
 void save(const Scenario& scenario, CheckpointIndex& index, const fs::path& checkpoints,
@@ -67,7 +67,7 @@ std::vector<float> restored(const FoundCheckpoint& found, std::int64_t rows) {
 // The same for the local place; a newer checkpoint that is only there is published.
 std::string local_defect(const fs::path& checkpoints, SearchReport& published,
                          const Scenario& scenario) {
-  const Places places = places_beside(checkpoints);
+  const Locations places = locations_beside(checkpoints);
   const auto found = find_newest(places.local);
   if (!found) {
     return "search of the local place fails: " + found.error().message;
@@ -122,7 +122,7 @@ std::string defect_of(const CrashState& state, const Scenario& scenario) {
       restored(*found->newest, scenario.rows) != state_at(newest, scenario.rows).all_values()) {
     return fmt::format("mixes into step {}", newest);
   }
-  if (scenario.two_places) {
+  if (scenario.two_locations) {
     if (const std::string defect = local_defect(checkpoints, *found, scenario); !defect.empty()) {
       return defect;
     }
@@ -147,8 +147,8 @@ std::string defect_of(const CrashState& state, const Scenario& scenario) {
     return "the next save is not found";
   }
   const std::vector<std::string> names = test::names_in(checkpoints);
-  if (scenario.two_places) {
-    const auto local = test::names_in(places_beside(checkpoints).local);
+  if (scenario.two_locations) {
+    const auto local = test::names_in(locations_beside(checkpoints).local);
     if (local != std::vector<std::string>{checkpoint_name(scenario.step + 10)}) {
       return fmt::format("the local place keeps {} entries", local.size());
     }
@@ -229,8 +229,8 @@ TEST_CASE("crash states: a power cut during a save in two places leaves each pla
       programs / "copy", "while [ $# -gt 2 ]; do shift; done\nexec cp -- \"$1\" \"$2\"");
   const test::EnvironmentVariable rsync("ACTORTRAIN_RSYNC", copy.string());
   Scenario scenario;
-  scenario.write = test::write_in_two_places;
-  scenario.two_places = true;
+  scenario.write = test::write_in_two_locations;
+  scenario.two_locations = true;
   require_no_defect("two places, 2 ranks, one retired", scenario);
   scenario.before = {};
   require_no_defect("two places, the first checkpoint", scenario);

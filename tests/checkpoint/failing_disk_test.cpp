@@ -39,10 +39,10 @@ Status save(const fs::path& checkpoints, CheckpointIndex& index, std::int64_t st
                                      .ranks = kRanks,
                                      .rows = rows,
                                      .index_head = index.head()};
-  const bool two_places = fs::exists(test::places_beside(checkpoints).local);
+  const bool two_locations = fs::exists(test::locations_beside(checkpoints).local);
   const auto written =
-      two_places ? test::write_in_two_places(request) : test::write_in_place(request);
-  if (!written && two_places) {
+      two_locations ? test::write_in_two_locations(request) : test::write_in_place(request);
+  if (!written && two_locations) {
     std::ignore = test::carriers_of(request)[0].discard(step);
     std::ignore = storage::remove_tree(incoming_path(checkpoints, "job", step));
   }
@@ -52,11 +52,11 @@ Status save(const fs::path& checkpoints, CheckpointIndex& index, std::int64_t st
 
 // A run's directory with one checkpoint.
 struct Site {
-  explicit Site(const fs::path& home, bool two_places = false)
+  explicit Site(const fs::path& home, bool two_locations = false)
       : checkpoints(home / "checkpoints"),
         index(CheckpointIndex::open(store, checkpoints).value()) {
-    if (two_places) {
-      fs::create_directory(test::places_beside(checkpoints).local);
+    if (two_locations) {
+      fs::create_directory(test::locations_beside(checkpoints).local);
     }
     REQUIRE(save(checkpoints, index, 20));
   }
@@ -79,7 +79,7 @@ struct Site {
   }
   [[nodiscard]] std::vector<std::string> hidden() const {
     std::vector<std::string> names;
-    for (const fs::path& place : {checkpoints, test::places_beside(checkpoints).local}) {
+    for (const fs::path& place : {checkpoints, test::locations_beside(checkpoints).local}) {
       for (const std::string& name :
            fs::exists(place) ? test::names_in(place) : std::vector<std::string>{}) {
         if (name.starts_with('.')) {
@@ -95,9 +95,9 @@ struct Site {
   CheckpointIndex index;
 };
 
-std::int64_t calls_of_a_save(int error_number, bool two_places) {
+std::int64_t calls_of_a_save(int error_number, bool two_locations) {
   const TempDirectory home(test::quick_directory());
-  Site site(home.path(), two_places);
+  Site site(home.path(), two_locations);
   const FailingDisk disk({.error_number = error_number, .at = -1});
   REQUIRE(save(site.checkpoints, site.index, 30));
   return disk.seen();
@@ -109,19 +109,19 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
           "[checkpoint][.full][failing_disk][CK-2][CK-6]") {
   const int error_number = GENERATE(ENOSPC, EDQUOT, EIO);
   const bool persistent = GENERATE(false, true);
-  const bool two_places = GENERATE(false, true);
+  const bool two_locations = GENERATE(false, true);
   const TempDirectory programs;
   const auto copy = test::write_script(
       programs / "copy", "while [ $# -gt 2 ]; do shift; done\nexec cp -- \"$1\" \"$2\"");
   const test::EnvironmentVariable rsync("ACTORTRAIN_RSYNC", copy.string());
-  const std::int64_t calls = calls_of_a_save(error_number, two_places);
+  const std::int64_t calls = calls_of_a_save(error_number, two_locations);
   CHECK(calls > 20);
   std::int64_t published = 0;
   for (std::int64_t at = 0; at < calls; ++at) {
     INFO(fmt::format("call {} of {}, error {}, {}", at, calls, error_number,
                      persistent ? "and all after it" : "once"));
     const TempDirectory home(test::quick_directory());
-    Site site(home.path(), two_places);
+    Site site(home.path(), two_locations);
     std::optional<Status> saved;
     bool removal_fails = false;
     {
@@ -136,8 +136,9 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
     REQUIRE(saved->error().message.find('\n') == std::string::npos);
     const std::int64_t newest = site.newest();
     REQUIRE((newest == 20 || newest == 30));
-    if (two_places) {  // the local copy, old or new, is whole as well
-      const std::int64_t local = Site::newest_in(test::places_beside(site.checkpoints).local, 500);
+    if (two_locations) {  // the local copy, old or new, is whole as well
+      const std::int64_t local =
+          Site::newest_in(test::locations_beside(site.checkpoints).local, 500);
       REQUIRE((local == 20 || local == 30));
     }
     published += newest == 30 ? 1 : 0;
@@ -149,8 +150,8 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
     REQUIRE(site.newest() == 40);
     REQUIRE((removal_fails || site.hidden().empty()));
     REQUIRE(find_newest(site.checkpoints));  // as the next start does
-    if (two_places) {
-      REQUIRE(find_newest(test::places_beside(site.checkpoints).local));
+    if (two_locations) {
+      REQUIRE(find_newest(test::locations_beside(site.checkpoints).local));
     }
     REQUIRE(site.hidden().empty());
     auto reopened = CheckpointIndex::open(site.store, site.checkpoints);
@@ -158,7 +159,7 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
     REQUIRE(reopened->committed().back().step == 40);
   }
   fmt::print("failing disk, {}: error {}, {}: {} calls, {} after the publication\n",
-             two_places ? "two places" : "one place", error_number,
+             two_locations ? "two places" : "one place", error_number,
              persistent ? "persistent" : "once", calls, published);
 }
 

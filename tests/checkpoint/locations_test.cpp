@@ -31,7 +31,7 @@ using Names = std::vector<std::string>;
 /// A run's two places.
 struct Site {
   TempDirectory home;
-  Places places = test::places_beside(home / "checkpoints");
+  Locations places = test::locations_beside(home / "checkpoints");
 
   [[nodiscard]] SaveRequest request(std::int64_t step) const {
     return {.checkpoints = places.project, .step = step};
@@ -54,7 +54,7 @@ TEST_CASE("places: what checkpoint.local_dir means", "[checkpoint][places]") {
 TEST_CASE("places: runs of one name do not meet in a local place", "[checkpoint][places]") {
   CHECK_FALSE(places_of("runs/x", "").two());
   CHECK(places_of("runs/x", "").project == fs::path("runs/x/checkpoints"));
-  const Places places = places_of("/home/a/runs/x", "/fast");
+  const Locations places = places_of("/home/a/runs/x", "/fast");
   CHECK(places.project == fs::path("/home/a/runs/x/checkpoints"));
   const std::string digest = storage::digest_text("/home/a/runs/x");
   CHECK(places.local ==
@@ -70,7 +70,7 @@ TEST_CASE("places: sealed locally, sent, published: the same bytes in both",
           "[checkpoint][places][CK-9]") {
   const Site site;
   for (const std::int64_t step : {10, 20}) {
-    REQUIRE(test::write_in_two_places(site.request(step)).ok());
+    REQUIRE(test::write_in_two_locations(site.request(step)).ok());
     CHECK(site.whole(site.places.local, step));
     CHECK(site.whole(site.places.project, step));
     for (const std::string& name : names_in(site.places.local / checkpoint_name(step))) {
@@ -79,9 +79,9 @@ TEST_CASE("places: sealed locally, sent, published: the same bytes in both",
     }
   }
   auto carriers = test::carriers_of(site.request(20));
-  CHECK(carriers[1].settle(20).ok());
+  CHECK(carriers[1].finalize(20).ok());
   CHECK(names_in(site.places.local).size() == 2);  // not the lowest rank of its node
-  CHECK(carriers[0].settle(20).ok());
+  CHECK(carriers[0].finalize(20).ok());
   CHECK(names_in(site.places.local) == Names{"step-00000020"});
   CHECK(names_in(site.places.project) == Names{"step-00000010", "step-00000020"});
 }
@@ -115,7 +115,7 @@ TEST_CASE("places: bytes that change on the way are found before anything is pub
                                    "  printf x | dd of=\"$shard\" bs=1 seek=700 conv=notrunc 2>&1\n"
                                    "done");
   const EnvironmentVariable rsync("ACTORTRAIN_RSYNC", script.string());
-  const auto outcome = test::write_in_two_places(site.request(10));
+  const auto outcome = test::write_in_two_locations(site.request(10));
   REQUIRE_FALSE(outcome.ok());
   CHECK_THAT(outcome.error().message, Catch::Contains("is not what was sent"));
   CHECK(list_checkpoints(site.places.project)->empty());

@@ -51,7 +51,7 @@ inline Result<checkpoint::WriteOutcome> write_in_place(const SaveRequest& reques
   return incoming->publish(fields_of(request), shards);
 }
 
-inline checkpoint::Places places_beside(const std::filesystem::path& checkpoints) {
+inline checkpoint::Locations locations_beside(const std::filesystem::path& checkpoints) {
   return {.project = checkpoints, .local = checkpoints.parent_path() / "local"};
 }
 
@@ -60,7 +60,7 @@ inline std::vector<checkpoint::ShardCarrier> carriers_of(const SaveRequest& requ
   std::vector<checkpoint::ShardCarrier> carriers;
   for (std::int64_t rank = 0; rank < request.ranks; ++rank) {
     carriers.emplace_back(
-        checkpoint::ShardCarrier::Options{.places = places_beside(request.checkpoints),
+        checkpoint::ShardCarrier::Options{.places = locations_beside(request.checkpoints),
                                           .tag = "job",
                                           .rank = rank,
                                           .ranks = request.ranks,
@@ -88,7 +88,7 @@ inline Result<checkpoint::ManifestDraft> write_locally(
   return draft;
 }
 
-inline Result<checkpoint::WriteOutcome> write_in_two_places(const SaveRequest& request) {
+inline Result<checkpoint::WriteOutcome> write_in_two_locations(const SaveRequest& request) {
   auto carriers = carriers_of(request);
   auto draft = write_locally(request, carriers);
   TRAIN_RETURN_IF_ERROR(draft);
@@ -110,8 +110,8 @@ inline Status record_save(const SaveRequest& request, const checkpoint::WriteOut
     TRAIN_RETURN_IF_ERROR(checkpoint::retire(request.checkpoints, old));
     TRAIN_RETURN_IF_ERROR(index.retire(old));
   }
-  const bool two_places = std::filesystem::exists(places_beside(request.checkpoints).local);
-  return two_places ? carriers_of(request)[0].settle(request.step) : Status();
+  const bool two_locations = std::filesystem::exists(locations_beside(request.checkpoints).local);
+  return two_locations ? carriers_of(request)[0].finalize(request.step) : Status();
 }
 
 }  // namespace train::test

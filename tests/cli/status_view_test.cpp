@@ -67,10 +67,10 @@ TEST_CASE("status_view: what is written is shown", "[actors][status]") {
   for (const char* part :
        {"run a: running", "step 40 of 100", "1.23 k tokens/s", "generation 2, 2 ranks",
         "saved step 30", "step-00000030", "stalled: rank 1 has not been heard of for 6.0 s",
-        "conductor  waits for the ranks to finish a command", "lent: commands 2/2", "node7",
+        "conductor  waits for the ranks to finish a command", "held: commands 2/2", "node7",
         "TrainStep 41", "block 2 (backward) of step 41, lane 1",
         "gather #3 of TrainStep 41 (block 1): under way", "buffers    waits for gathered weights",
-        "lent: lane slots 2/4", "messages waiting: rank 3"}) {
+        "held: lane slots 2/4", "messages waiting: rank 3"}) {
     INFO(part);
     CHECK(text.find(part) != std::string::npos);
   }

@@ -63,7 +63,7 @@ A = ""
   CHECK(whole_numbers->time == "30");
 }
 
-TEST_CASE("profiles: a mistake is one line with file, line, key and the mend",
+TEST_CASE("profiles: a mistake is one line with file, line, key and the fix",
           "[configs][clusters][mistakes]") {
   struct Case {
     std::string text;

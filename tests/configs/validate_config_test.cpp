@@ -289,7 +289,7 @@ TEST_CASE("validate_config: every number at either end of its range never overfl
           field.locate(config));
       if (number) {
         INFO(field.key());
-        const Status status = validate_config(config, Places{"x.toml", {}});
+        const Status status = validate_config(config, KeyPositions{"x.toml", {}});
         REQUIRE_FALSE(status.ok());
         CHECK(status.error().message.starts_with("x.toml: " + field.key() + " must be "));
       }

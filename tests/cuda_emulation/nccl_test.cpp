@@ -1,5 +1,5 @@
 // The transport between devices of several processes (engine/collective/nccl_link.hpp) on emulated
-// devices and the library that nccl/played_nccl.cpp is.
+// devices and the library that nccl/emulated_nccl.cpp is.
 #include <cstdlib>
 
 #include "kernels/backend.hpp"

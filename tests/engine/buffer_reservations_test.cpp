@@ -19,7 +19,7 @@ using testing::shard_options;
 using Gathers = std::vector<std::int32_t>;
 
 /// Plays the layers, the transport and the reductions of one rank through one command: the next
-/// thing that happens is drawn. Counts for itself what each lease is used for.
+/// thing that happens is drawn. Counts for itself what each reservation is used for.
 class Player {
  public:
   Player(const ShardPlan& plan, CommandKind kind, std::int64_t rank, std::uint64_t seed)
@@ -29,7 +29,7 @@ class Player {
         schedule_(plan, kind),
         book_(plan, schedule_, kind, rank),
         random_(seed),
-        leaves_(lends_leaves(plan)),
+        gradient_buffers_(pools_gradients(plan)),
         uses_(schedule_.gathers().size(), 0) {
     for (std::size_t visit = 0; visit < schedule_.visits().size(); ++visit) {
       if (lanes().lane(rank, schedule_.visits()[visit].round)) {
@@ -68,15 +68,15 @@ class Player {
   [[nodiscard]] const LaneSchedule& lanes() const {
     return kind_ == CommandKind::evaluate ? plan_.eval_lanes() : plan_.train_lanes();
   }
-  void settle() {
-    book_.settle();
-    settled_ = true;
+  void finalize() {
+    book_.finalize();
+    finalized_ = true;
   }
 
   bool act() {
     const bool visit_next = may_visit();  // says what it wants: first of all
     std::vector<int> ways;
-    if (!settled_) {
+    if (!finalized_) {
       ways.push_back(0);
     }
     if (!under_way_.empty()) {
@@ -93,7 +93,7 @@ class Player {
     }
     switch (ways[random_() % ways.size()]) {
       case 0:
-        settle();
+        finalize();
         break;
       case 1:  // the gather channel keeps its order
         book_.gathered(under_way_.front());
@@ -129,9 +129,9 @@ class Player {
       }
     }
     const Visit& one = schedule_.visits()[visit];
-    return !leaves_ || !writes(visit) ||
+    return !gradient_buffers_ || !writes(visit) ||
            book_.gradient_free(plan_.group_of(one.unit), plan_.train_lanes().sync_of(one.round),
-                               schedule_.leaf_of(visit));
+                               schedule_.gradient_buffer_of(visit));
   }
   [[nodiscard]] bool writes(std::size_t visit) const {
     const Visit& one = schedule_.visits()[visit];
@@ -146,7 +146,7 @@ class Player {
       CHECK(std::count(ended_.begin(), ended_.end(), gather) == 0);
       --uses_[index_of(gather)];
     }
-    if (leaves_ && writes(visit)) {
+    if (gradient_buffers_ && writes(visit)) {
       check_write(visit);
     }
     book_.visited(visit);
@@ -154,11 +154,11 @@ class Player {
   /// Nothing that is still needed lies where this visit writes its gradient.
   void check_write(std::size_t visit) const {
     const Visit& one = schedule_.visits()[visit];
-    const std::int32_t leaf = schedule_.leaf_of(visit);
-    for (std::int32_t other = 0; other < leaf; ++other) {
-      const Lease& lease = schedule_.leaves()[index_of(other)];
-      if (lease.buffer == schedule_.leaves()[index_of(leaf)].buffer) {
-        CHECK(is_done_with(lease));
+    const std::int32_t gradient_buffer = schedule_.gradient_buffer_of(visit);
+    for (std::int32_t other = 0; other < gradient_buffer; ++other) {
+      const Reservation& reservation = schedule_.gradient_buffers()[index_of(other)];
+      if (reservation.buffer == schedule_.gradient_buffers()[index_of(gradient_buffer)].buffer) {
+        CHECK(is_done_with(reservation));
       }
     }
     const std::size_t group = plan_.group_of(one.unit);
@@ -169,17 +169,18 @@ class Player {
       }));
     }
   }
-  [[nodiscard]] bool is_done_with(const Lease& lease) const {
-    const Visit& first = schedule_.visits()[lease.first];
-    const bool copied_by_reduction = trains() && !plan_.own_gradient(lease.group);
+  [[nodiscard]] bool is_done_with(const Reservation& reservation) const {
+    const Visit& first = schedule_.visits()[reservation.first];
+    const bool copied_by_reduction = trains() && !plan_.own_gradient(reservation.group);
     if (copied_by_reduction) {
       const std::int64_t sync = plan_.train_lanes().sync_of(first.round);
       return std::none_of(reductions_.begin(), reductions_.end(), [&](const Reduction& one) {
-        return one.group == lease.group && one.sync == sync;
+        return one.group == reservation.group && one.sync == sync;
       });
     }
     return std::none_of(visits_.begin(), visits_.end(), [&](std::size_t visit) {
-      return visit <= lease.last && plan_.group_of(schedule_.visits()[visit].unit) == lease.group;
+      return visit <= reservation.last &&
+             plan_.group_of(schedule_.visits()[visit].unit) == reservation.group;
     });
   }
 
@@ -203,17 +204,17 @@ class Player {
 
   void start_gathers() {
     for (const std::int32_t gather : book_.start_gathers()) {
-      CHECK(settled_);
+      CHECK(finalized_);
       CHECK(gather == static_cast<std::int32_t>(started_.size()));  // in order, each once
-      const Lease& lease = schedule_.gathers()[index_of(gather)];
+      const Reservation& reservation = schedule_.gathers()[index_of(gather)];
       for (const std::int32_t other : started_) {
-        if (schedule_.gathers()[index_of(other)].buffer == lease.buffer) {
+        if (schedule_.gathers()[index_of(other)].buffer == reservation.buffer) {
           CHECK(uses_[index_of(other)] == 0);
         }
       }
       if (uses_[index_of(gather)] > 0 && !wanted_.contains(gather)) {
-        const std::int64_t prefetch =
-            lease.backward ? plan_.parallel().prefetch_backward : plan_.parallel().prefetch_forward;
+        const std::int64_t prefetch = reservation.backward ? plan_.parallel().prefetch_backward
+                                                           : plan_.parallel().prefetch_forward;
         const auto ahead = std::count_if(started_.begin(), started_.end(), [&](auto other) {
           return uses_[index_of(other)] > 0 && !wanted_.contains(other);
         });
@@ -228,10 +229,10 @@ class Player {
   CommandKind kind_;
   std::int64_t rank_;
   BufferSchedule schedule_;
-  LeaseBook book_;
+  BufferReservations book_;
   std::mt19937_64 random_;
-  bool leaves_;
-  bool settled_ = false;
+  bool gradient_buffers_;
+  bool finalized_ = false;
   std::deque<std::size_t> visits_;      // of this rank, to come
   std::vector<std::int64_t> uses_;      // of each gather: visits to come
   std::deque<Reduction> reductions_;    // to come, in the order of the channel
@@ -240,8 +241,9 @@ class Player {
   std::set<std::int32_t> wanted_;
 };
 
-TEST_CASE("lease book: in any order every lease begins and ends, none uses another's memory",
-          "[engine][lease_book][EX-4]") {
+TEST_CASE(
+    "reservation book: in any order every reservation begins and ends, none uses another's memory",
+    "[engine][lease_book][EX-4]") {
   std::uint64_t seed = Catch::rngSeed();
   int played = 0;
   for (const ShardPlan::Options& base : all_strategies(4, 5)) {
@@ -258,7 +260,7 @@ TEST_CASE("lease book: in any order every lease begins and ends, none uses anoth
         }
         const ShardPlan plan = plan_with(options);
         for (const auto kind :
-             {CommandKind::train_step, CommandKind::evaluate, CommandKind::diagnose}) {
+             {CommandKind::train_step, CommandKind::evaluate, CommandKind::find_nonfinite}) {
           for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
             INFO(name_of(options) << ", prefetch " << few << ", " << command_name(kind) << ", rank "
                                   << rank << ", seed " << ++seed);
@@ -283,13 +285,14 @@ struct Full {
   }();
 };
 
-TEST_CASE("lease book: weights go out when the update before has run", "[engine][lease_book]") {
+TEST_CASE("reservation book: weights go out when the update before has run",
+          "[engine][lease_book]") {
   const ShardPlan plan = plan_with(Full().options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
-  LeaseBook book(plan, schedule, CommandKind::train_step, 0);
+  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
   book.want(0);
   CHECK(book.start_gathers().empty());
-  book.settle();
+  book.finalize();
   CHECK(book.start_gathers() == Gathers{0, 1});  // the wanted one, and one ahead
   CHECK(book.start_gathers().empty());           // once
   CHECK_FALSE(book.ready(0));
@@ -298,25 +301,27 @@ TEST_CASE("lease book: weights go out when the update before has run", "[engine]
   CHECK_FALSE(book.ready(1));
 }
 
-TEST_CASE("lease book: without prefetch a gather waits for its layer", "[engine][lease_book]") {
+TEST_CASE("reservation book: without prefetch a gather waits for its layer",
+          "[engine][lease_book]") {
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 0;
   const ShardPlan plan = plan_with(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
-  LeaseBook book(plan, schedule, CommandKind::train_step, 0);
-  book.settle();
+  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
+  book.finalize();
   CHECK(book.start_gathers().empty());
   book.want(0);
   CHECK(book.start_gathers() == Gathers{0});
 }
 
-TEST_CASE("lease book: prefetch goes as far as buffers are free", "[engine][lease_book][EX-4]") {
+TEST_CASE("reservation book: prefetch goes as far as buffers are free",
+          "[engine][lease_book][EX-4]") {
   ShardPlan::Options options = Full().options;
   options.parallel.prefetch_forward = 100;
   const ShardPlan plan = plan_with(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
-  LeaseBook book(plan, schedule, CommandKind::train_step, 0);
-  book.settle();
+  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
+  book.finalize();
   CHECK(book.gathers_out() == 0);
   CHECK(book.start_gathers() == Gathers{0, 1, 2});
   CHECK(book.gathers_out() == 3);
@@ -329,12 +334,13 @@ TEST_CASE("lease book: prefetch goes as far as buffers are free", "[engine][leas
   CHECK(book.start_gathers() == Gathers{3});
 }
 
-TEST_CASE("lease book: a rank without a lane gathers all the same", "[engine][lease_book][EX-1]") {
+TEST_CASE("reservation book: a rank without a lane gathers all the same",
+          "[engine][lease_book][EX-1]") {
   const ShardPlan plan = plan_with(Full().options);
   const BufferSchedule schedule(plan, CommandKind::evaluate);
   REQUIRE_FALSE(plan.eval_lanes().lane(1, 0).has_value());
-  LeaseBook book(plan, schedule, CommandKind::evaluate, 1);
-  book.settle();
+  BufferReservations book(plan, schedule, CommandKind::evaluate, 1);
+  book.finalize();
   Gathers started;
   for (Gathers next = book.start_gathers(); !next.empty(); next = book.start_gathers()) {
     for (const std::int32_t gather : next) {
@@ -348,7 +354,7 @@ TEST_CASE("lease book: a rank without a lane gathers all the same", "[engine][le
   CHECK(book.finished());
 }
 
-TEST_CASE("lease book: partial sums are not overwritten before they are sent",
+TEST_CASE("reservation book: partial sums are not overwritten before they are sent",
           "[engine][lease_book]") {
   ShardPlan::Options options = shard_options(2, "none", 0, 8);
   options.parallel.sync = "2";  // two syncs of two lanes
@@ -356,7 +362,7 @@ TEST_CASE("lease book: partial sums are not overwritten before they are sent",
   REQUIRE(plan.own_gradient(0));
   REQUIRE(plan.train_lanes().syncs() == 2);
   const BufferSchedule schedule(plan, CommandKind::train_step);
-  LeaseBook book(plan, schedule, CommandKind::train_step, 0);
+  BufferReservations book(plan, schedule, CommandKind::train_step, 0);
   CHECK(book.gradient_free(1, 0, -1));
   CHECK_FALSE(book.gradient_free(1, 1, -1));
   book.packed(0, 0);
@@ -365,15 +371,16 @@ TEST_CASE("lease book: partial sums are not overwritten before they are sent",
   CHECK(book.gradient_free(1, 1, -1));
 }
 
-TEST_CASE("lease book: nothing is lent where everything is resident", "[engine][lease_book]") {
-  CHECK_FALSE(lends_anything(plan_with(shard_options(1, "full"))));
-  CHECK_FALSE(lends_leaves(plan_with(shard_options(1, "none"))));
+TEST_CASE("reservation book: nothing is lent where everything is resident",
+          "[engine][lease_book]") {
+  CHECK_FALSE(uses_pool(plan_with(shard_options(1, "full"))));
+  CHECK_FALSE(pools_gradients(plan_with(shard_options(1, "none"))));
   ShardPlan::Options none = shard_options(4, "none");
   none.parallel.sync = "last_lane";
-  CHECK_FALSE(lends_weights(plan_with(none), 0));
-  CHECK(lends_weights(plan_with(shard_options(4, "optimizer")), 0));  // they have to be fresh
-  CHECK(lends_weights(plan_with(shard_options(4, "full")), 0));
-  CHECK(lends_leaves(plan_with(shard_options(4, "gradient"))));
+  CHECK_FALSE(pools_weights(plan_with(none), 0));
+  CHECK(pools_weights(plan_with(shard_options(4, "optimizer")), 0));  // they have to be fresh
+  CHECK(pools_weights(plan_with(shard_options(4, "full")), 0));
+  CHECK(pools_gradients(plan_with(shard_options(4, "gradient"))));
 }
 
 }  // namespace

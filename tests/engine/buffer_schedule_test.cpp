@@ -17,7 +17,7 @@ using testing::plan_with;
 using testing::shard_options;
 
 constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
-                                     CommandKind::diagnose};
+                                     CommandKind::find_nonfinite};
 
 /// Every strategy x reshard x wrapping x sync, a few ranks.
 std::vector<ShardPlan::Options> many_plans() {
@@ -45,29 +45,29 @@ std::vector<ShardPlan::Options> many_plans() {
   return cases;
 }
 
-void check_buffers(const std::vector<Lease>& leases, std::int64_t buffers) {
-  for (std::size_t i = 0; i < leases.size(); ++i) {
-    const Lease& lease = leases[i];
-    CHECK((0 <= lease.buffer && lease.buffer < buffers));
-    CHECK(lease.first <= lease.last);
-    CHECK((i == 0 || leases[i - 1].first < lease.first));
+void check_buffers(const std::vector<Reservation>& reservations, std::int64_t buffers) {
+  for (std::size_t i = 0; i < reservations.size(); ++i) {
+    const Reservation& reservation = reservations[i];
+    CHECK((0 <= reservation.buffer && reservation.buffer < buffers));
+    CHECK(reservation.first <= reservation.last);
+    CHECK((i == 0 || reservations[i - 1].first < reservation.first));
     std::int32_t before = -1;
     for (std::size_t j = 0; j < i; ++j) {
-      if (leases[j].buffer == lease.buffer) {
-        CHECK(leases[j].last < lease.first);
+      if (reservations[j].buffer == reservation.buffer) {
+        CHECK(reservations[j].last < reservation.first);
         before = static_cast<std::int32_t>(j);
       }
     }
-    CHECK(lease.before == before);
+    CHECK(reservation.before == before);
   }
 }
 
-std::int64_t most_open(const std::vector<Lease>& leases, std::size_t visits) {
+std::int64_t most_open(const std::vector<Reservation>& reservations, std::size_t visits) {
   std::int64_t most = 0;
   for (std::size_t visit = 0; visit < visits; ++visit) {
     std::int64_t open = 0;
-    for (const Lease& lease : leases) {
-      open += lease.first <= visit && visit <= lease.last ? 1 : 0;
+    for (const Reservation& reservation : reservations) {
+      open += reservation.first <= visit && visit <= reservation.last ? 1 : 0;
     }
     most = std::max(most, open);
   }
@@ -83,26 +83,27 @@ void check_visits(const ShardPlan& plan, const BufferSchedule& schedule) {
     const std::int32_t gather = schedule.gather_of(i);
     CHECK((gather < 0) == plan.resident(group));
     if (gather >= 0) {
-      const Lease& lease = schedule.gathers().at(static_cast<std::size_t>(gather));
-      CHECK(lease.group == group);
-      CHECK((lease.first <= i && i <= lease.last));
+      const Reservation& reservation = schedule.gathers().at(static_cast<std::size_t>(gather));
+      CHECK(reservation.group == group);
+      CHECK((reservation.first <= i && i <= reservation.last));
     }
-    const std::int32_t leaf = schedule.leaf_of(i);
-    if (leaf >= 0) {
-      const Lease& lease = schedule.leaves().at(static_cast<std::size_t>(leaf));
-      CHECK(lease.group == group);
-      CHECK((lease.first <= i && i <= lease.last));
-      CHECK(visits[lease.first].round == visits[lease.last].round);
+    const std::int32_t gradient_buffer = schedule.gradient_buffer_of(i);
+    if (gradient_buffer >= 0) {
+      const Reservation& reservation =
+          schedule.gradient_buffers().at(static_cast<std::size_t>(gradient_buffer));
+      CHECK(reservation.group == group);
+      CHECK((reservation.first <= i && i <= reservation.last));
+      CHECK(visits[reservation.first].round == visits[reservation.last].round);
     }
   }
 }
 
-std::string text_of(const ShardPlan& plan, const std::vector<Lease>& leases) {
+std::string text_of(const ShardPlan& plan, const std::vector<Reservation>& reservations) {
   std::string text;
-  for (const Lease& lease : leases) {
-    text += plan.groups()[lease.group].name + " " + std::to_string(lease.first) + "-" +
-            std::to_string(lease.last) + (lease.from_smaller_group ? " small" : "") +
-            (lease.keeps_rows ? " keeps" : "") + "; ";
+  for (const Reservation& reservation : reservations) {
+    text += plan.groups()[reservation.group].name + " " + std::to_string(reservation.first) + "-" +
+            std::to_string(reservation.last) + (reservation.from_smaller_group ? " small" : "") +
+            (reservation.keeps_rows ? " keeps" : "") + "; ";
   }
   return text;
 }
@@ -127,7 +128,7 @@ TEST_CASE("buffer schedule: each visit has its weights, no buffer has two users"
       const BufferSchedule schedule(plan, kind);
       check_visits(plan, schedule);
       check_buffers(schedule.gathers(), gather_buffers(plan));
-      check_buffers(schedule.leaves(), leaf_buffers(plan));
+      check_buffers(schedule.gradient_buffers(), gradient_buffer_count(plan));
       CHECK(most_open(schedule.gathers(), schedule.visits().size()) <= gather_buffers(plan));
     }
     const BufferSchedule step(plan, CommandKind::train_step);
@@ -151,7 +152,7 @@ TEST_CASE("buffer schedule: the needed gather buffers are enough, one fewer is r
   }
 }
 
-TEST_CASE("buffer schedule: gradients are written where there is a leaf for them",
+TEST_CASE("buffer schedule: gradients are written where there is a gradient buffer for them",
           "[engine][sharding]") {
   for (const ShardPlan::Options& options : many_plans()) {
     INFO(name_of(options));
@@ -160,12 +161,13 @@ TEST_CASE("buffer schedule: gradients are written where there is a leaf for them
     for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
       const Visit& visit = schedule.visits()[i];
       const bool writes = visit.backward || visit.unit + 1 == plan.unit_count();
-      CHECK((schedule.leaf_of(i) >= 0) == (writes && plan.uses_leaf(plan.group_of(visit.unit))));
-      // One leaf takes all that a group writes in a round.
+      CHECK((schedule.gradient_buffer_of(i) >= 0) ==
+            (writes && plan.uses_shared_gradient(plan.group_of(visit.unit))));
+      // One gradient buffer takes all that a group writes in a round.
       for (std::size_t j = 0; j < i; ++j) {
         const Visit& other = schedule.visits()[j];
-        if (schedule.leaf_of(i) >= 0 && schedule.leaf_of(j) >= 0) {
-          CHECK((schedule.leaf_of(i) == schedule.leaf_of(j)) ==
+        if (schedule.gradient_buffer_of(i) >= 0 && schedule.gradient_buffer_of(j) >= 0) {
+          CHECK((schedule.gradient_buffer_of(i) == schedule.gradient_buffer_of(j)) ==
                 (visit.round == other.round &&
                  plan.group_of(visit.unit) == plan.group_of(other.unit)));
         }
@@ -255,7 +257,7 @@ TEST_CASE("buffer schedule: what stays never holds the prefetch up", "[engine][s
       options.parallel.prefetch_forward = options.parallel.prefetch_backward = prefetch;
       CAPTURE(prefetch, credits);
       const BufferSchedule schedule(plan_with(options), CommandKind::train_step);
-      const auto& leases = schedule.gathers();
+      const auto& reservations = schedule.gathers();
       std::vector<std::size_t> runs;  // first visits of stretches of one group
       for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
         if (i == 0 || schedule.visits()[i].unit != schedule.visits()[i - 1].unit) {
@@ -263,10 +265,10 @@ TEST_CASE("buffer schedule: what stays never holds the prefetch up", "[engine][s
         }
       }
       const auto ahead = std::min(prefetch, credits - 1);
-      for (const Lease& lease : leases) {
-        const auto run = std::find(runs.begin(), runs.end(), lease.first) - runs.begin();
-        if (lease.before >= 0 && run >= ahead) {
-          CHECK(leases[static_cast<std::size_t>(lease.before)].last <
+      for (const Reservation& reservation : reservations) {
+        const auto run = std::find(runs.begin(), runs.end(), reservation.first) - runs.begin();
+        if (reservation.before >= 0 && run >= ahead) {
+          CHECK(reservations[static_cast<std::size_t>(reservation.before)].last <
                 runs[static_cast<std::size_t>(run - ahead)]);
         }
       }
@@ -274,7 +276,7 @@ TEST_CASE("buffer schedule: what stays never holds the prefetch up", "[engine][s
   }
 }
 
-TEST_CASE("buffer schedule: what a smaller group sends was kept by an earlier lease",
+TEST_CASE("buffer schedule: what a smaller group sends was kept by an earlier reservation",
           "[engine][sharding]") {
   for (const ShardPlan::Options& base : many_plans()) {
     const ShardPlan plan = plan_with(base);
@@ -283,7 +285,7 @@ TEST_CASE("buffer schedule: what a smaller group sends was kept by an earlier le
     for (std::size_t i = 0; i < gathers.size(); ++i) {
       CHECK(gathers[i].from_smaller_group == (gathers[i].keeper >= 0));
       if (gathers[i].keeper >= 0) {
-        const Lease& keeper = gathers.at(static_cast<std::size_t>(gathers[i].keeper));
+        const Reservation& keeper = gathers.at(static_cast<std::size_t>(gathers[i].keeper));
         CHECK(keeper.keeps_rows);
         CHECK(keeper.group == gathers[i].group);
         CHECK(keeper.last < gathers[i].first);
@@ -294,13 +296,13 @@ TEST_CASE("buffer schedule: what a smaller group sends was kept by an earlier le
 
 TEST_CASE("buffer schedule: leaves are as many as overlap, and one more where sums travel",
           "[engine][sharding]") {
-  CHECK(leaf_buffers(plan_with(shard_options(1, "none"))) == 1);
-  CHECK(leaf_buffers(plan_with(shard_options(1, "none", 0, 1))) == 0);
-  CHECK(leaf_buffers(plan_with(shard_options(4, "full"))) == 2);
-  CHECK(leaf_buffers(plan_with(shard_options(9, "none"))) == 0);
+  CHECK(gradient_buffer_count(plan_with(shard_options(1, "none"))) == 1);
+  CHECK(gradient_buffer_count(plan_with(shard_options(1, "none", 0, 1))) == 0);
+  CHECK(gradient_buffer_count(plan_with(shard_options(4, "full"))) == 2);
+  CHECK(gradient_buffer_count(plan_with(shard_options(9, "none"))) == 0);
   ShardPlan::Options options = shard_options(4, "full");
-  options.tied = true;  // the pair's leaf spans the whole backward pass
-  CHECK(leaf_buffers(plan_with(options)) == 3);
+  options.tied = true;  // the pair's gradient buffer spans the whole backward pass
+  CHECK(gradient_buffer_count(plan_with(options)) == 3);
   options.parallel.wrapping = {"nothing*", "*"};
   CHECK_FALSE(ShardPlan::make(options).ok());
 }

@@ -21,7 +21,9 @@ const ShardPlan& plan() {
 
 std::vector<CollectiveOp> step_ops() { return expand(plan(), CommandKind::train_step); }
 std::vector<CollectiveOp> evaluate_ops() { return expand(plan(), CommandKind::evaluate); }
-std::vector<CollectiveOp> diagnose_ops() { return expand(plan(), CommandKind::diagnose); }
+std::vector<CollectiveOp> find_nonfinite_ops() {
+  return expand(plan(), CommandKind::find_nonfinite);
+}
 
 CollectiveIdentity identity_of(std::int64_t command, const CollectiveOp& op) {
   return {1, command, op.channel, op.index, op.hash};
@@ -60,7 +62,7 @@ TEST_CASE("channel order: channels do not wait for each other", "[engine][collec
 TEST_CASE("channel order: commands keep their order", "[engine][collective][EX-2]") {
   ChannelOrder order(1);
   const auto evaluate = evaluate_ops();
-  const auto diagnose = diagnose_ops();
+  const auto diagnose = find_nonfinite_ops();
   // A request may even come before its command.
   CHECK(order.request(identity_of(1, diagnose[0])).value().empty());
   REQUIRE(order.begin_command(0, evaluate).value().empty());
@@ -95,7 +97,7 @@ TEST_CASE("channel order: a mismatch names both sides", "[engine][collective][EX
                  Catch::Contains("\"reduce of head, sync 0\"") &&
                  Catch::Contains("requested generation 1 command 7 reduce 0"));
 
-  const auto diagnose = diagnose_ops();
+  const auto diagnose = find_nonfinite_ops();
   CHECK_FALSE(order.request(identity_of(7, diagnose[0])).ok());
   wrong = identity_of(7, ops[0]);
   wrong.index = 9;
@@ -115,7 +117,7 @@ TEST_CASE("channel order: asking twice is an error", "[engine][collective][EX-2]
 TEST_CASE("channel order: an early request that its command refutes is an error",
           "[engine][collective][EX-2]") {
   ChannelOrder order(1);
-  const auto diagnose = diagnose_ops();
+  const auto diagnose = find_nonfinite_ops();
   REQUIRE(order.request(identity_of(3, diagnose[0])).ok());
   CHECK_FALSE(order.begin_command(3, evaluate_ops()).ok());
 }

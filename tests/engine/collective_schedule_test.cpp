@@ -19,7 +19,7 @@ using testing::plan_with;
 using testing::shard_options;
 
 constexpr CommandKind kCommands[] = {CommandKind::train_step, CommandKind::evaluate,
-                                     CommandKind::snapshot, CommandKind::diagnose,
+                                     CommandKind::snapshot, CommandKind::find_nonfinite,
                                      CommandKind::stop};
 
 std::vector<CollectiveOp> of_kind(const std::vector<CollectiveOp>& ops, CollectiveKind kind) {
@@ -116,16 +116,16 @@ TEST_CASE("collective schedule: each gradient is reduced once a sync, and spread
     const auto groups = static_cast<std::int32_t>(plan.groups().size());
     CHECK(reduces.size() == static_cast<std::size_t>(plan.train_lanes().syncs() * groups));
     CHECK(of_kind(ops, CollectiveKind::reduce).size() == reduces.size());
-    std::set<std::int32_t> refreshed, spread;
-    for (const CollectiveOp& op : of_kind(ops, CollectiveKind::refresh)) {
-      CHECK(refreshed.insert(op.group).second);
+    std::set<std::int32_t> all_gathered, broadcast;
+    for (const CollectiveOp& op : of_kind(ops, CollectiveKind::all_gather)) {
+      CHECK(all_gathered.insert(op.group).second);
     }
-    for (const CollectiveOp& op : of_kind(ops, CollectiveKind::spread)) {
-      CHECK(spread.insert(op.group).second);
+    for (const CollectiveOp& op : of_kind(ops, CollectiveKind::broadcast)) {
+      CHECK(broadcast.insert(op.group).second);
     }
     for (std::int32_t group = 0; group < groups; ++group) {
-      CHECK(refreshed.contains(group) == plan.refreshed(static_cast<std::size_t>(group)));
-      CHECK(spread.contains(group) == plan.spread(static_cast<std::size_t>(group)));
+      CHECK(all_gathered.contains(group) == plan.all_gathered(static_cast<std::size_t>(group)));
+      CHECK(broadcast.contains(group) == plan.broadcast(static_cast<std::size_t>(group)));
     }
     CHECK(of_kind(ops, CollectiveKind::gather).size() ==
           BufferSchedule(plan, CommandKind::train_step).gathers().size());
@@ -143,12 +143,13 @@ TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][
 
   const ShardPlan full = plan_with(small_options("full"));
   CHECK(texts(full, CommandKind::train_step, Channel::gather) ==
-        "gather of embedding, lease 0; gather of block 0, lease 1; gather of head, lease 2; "
-        "gather of block 0, lease 3; gather of embedding, lease 4; ");
+        "gather of embedding, reservation 0; gather of block 0, reservation 1; gather of head, "
+        "reservation 2; "
+        "gather of block 0, reservation 3; gather of embedding, reservation 4; ");
   CHECK(texts(full, CommandKind::train_step, Channel::reduce) ==
         "reduce of head, sync 0; reduce of block 0, sync 0; reduce of embedding, sync 0; ");
   CHECK(texts(full, CommandKind::evaluate, Channel::control) == "evaluation sums; ");
-  CHECK(texts(full, CommandKind::diagnose, Channel::control) == "non-finite counts; ");
+  CHECK(texts(full, CommandKind::find_nonfinite, Channel::control) == "non-finite counts; ");
 
   const ShardPlan gradient = plan_with(small_options("gradient"));
   CHECK(texts(gradient, CommandKind::train_step, Channel::gather) ==

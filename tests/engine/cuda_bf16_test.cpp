@@ -40,7 +40,7 @@ std::vector<double> losses_of(const kernels::KernelTable& kernels,
   std::vector<double> losses;
   for (std::int64_t step = 0; step < steps; ++step) {
     const StepResult result = world.run(*stream, step, text);
-    REQUIRE_FALSE(result.poisoned);
+    REQUIRE_FALSE(result.nonfinite);
     losses.push_back(result.loss);
   }
   losses.push_back(world.evaluate(*stream, text).cross_entropy);
@@ -58,7 +58,7 @@ void restore(WorldStep& world, const WorldStep& from, std::int64_t ranks) {
       std::copy_n(view.data, view.size_bytes, rows.views()[i].data);
     }
     rows.store();
-    world.rank(rank).state().settle_restored();
+    world.rank(rank).state().finalize_restored();
   }
 }
 

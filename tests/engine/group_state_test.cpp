@@ -142,7 +142,7 @@ TEST_CASE("group state: what a checkpoint holds restores every rank of any plan"
           stored.at(view.name).data() + row_bytes * static_cast<std::size_t>(view.first_row),
           view.size_bytes);
     }
-    restored.rank(r).state().settle_restored();
+    restored.rank(r).state().finalize_restored();
   }
   CHECK(restored.digest() == source.digest());
   const auto text = testing::repeating_text(options);

@@ -65,7 +65,7 @@ void compute_lanes(LaneTree& tree, kernels::Stream& stream, LaneRange range,
     float* where = tree.place(lane, leaf.data());
     const auto& value = values[static_cast<std::size_t>(lane.first)];
     std::memcpy(where, value.data(), value.size() * sizeof(float));
-    tree.settle(stream, lane, where);
+    tree.finalize(stream, lane, where);
   }
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("lane tree: what is no subtree, or comes too late, is refused", "[engi
   LaneTree tree(kernels::cpu_backend(), 16, 4, SumOrder::canonical, 2, "test");
   std::vector<float> elsewhere(16);
   CHECK_THROWS_AS(tree.place({1, 2}, nullptr), CheckFailed);
-  CHECK_THROWS_AS(tree.settle(*stream, {0, 1}, elsewhere.data()), CheckFailed);
+  CHECK_THROWS_AS(tree.finalize(*stream, {0, 1}, elsewhere.data()), CheckFailed);
   tree.add(*stream, {1, 1}, elsewhere.data());
   CHECK_THROWS_AS(tree.add(*stream, {0, 1}, elsewhere.data()), CheckFailed);
   tree.add(*stream, {2, 1}, elsewhere.data());

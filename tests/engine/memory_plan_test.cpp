@@ -188,7 +188,7 @@ TEST_CASE("memory plan: what one rank sends is what the other expects",
         }
         for (const CollectiveOp& op : expand(plan, CommandKind::train_step)) {
           // A gather and a spread send straight from where the bytes lie.
-          if (op.kind != CollectiveKind::reduce && op.kind != CollectiveKind::refresh) {
+          if (op.kind != CollectiveKind::reduce && op.kind != CollectiveKind::all_gather) {
             continue;
           }
           for (std::size_t from = 0; from < layouts.size(); ++from) {

@@ -146,13 +146,13 @@ TEST_CASE("muon: threads do not show, poison changes nothing", "[engine][optimiz
   constexpr std::int64_t kCols = 160;
   for (const char* name : {"muon", "d-muon"}) {
     CAPTURE(name);
-    const auto run = [&](int threads, bool poisoned) {
+    const auto run = [&](int threads, bool nonfinite) {
       OneParameter parameter(configs::default_optimizer(name), matrix_of(kRows, kCols),
                              random_values(kRows * kCols, 1));
       parameter.update(random_values(kRows * kCols, 2), {.step = 1, .threads = threads});
-      if (poisoned) {
+      if (nonfinite) {
         parameter.update(Values(static_cast<std::size_t>(kRows * kCols), std::nanf("")),
-                         {.step = 2, .gate = {.poisoned = 1}, .threads = threads});
+                         {.step = 2, .guard = {.nonfinite = 1}, .threads = threads});
       }
       return parameter.all();
     };

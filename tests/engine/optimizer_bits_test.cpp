@@ -86,7 +86,7 @@ void restore(WorldStep& world, const WholeState& state) {
           view.size_bytes);
     }
     REQUIRE(named.size() == state.size());  // As a checkpoint's reader wants it.
-    world.rank(rank).state().settle_restored();
+    world.rank(rank).state().finalize_restored();
   }
 }
 
@@ -110,7 +110,7 @@ Trace run(const Options& options, std::int64_t first = 0, std::int64_t end = kSt
   Trace trace;
   for (std::int64_t step = first; step < end; ++step) {
     const StepResult result = world.run(*stream, step, text);
-    REQUIRE_FALSE(result.poisoned);
+    REQUIRE_FALSE(result.nonfinite);
     trace.digests.push_back(world.digest());
     for (const double value : {result.loss, result.grad_norm}) {
       trace.values.push_back(std::bit_cast<std::uint64_t>(value));
@@ -313,7 +313,7 @@ TEST_CASE("optimizer diagnostics: are made every so many steps and at the last, 
   }
   testing::state_of(world.rank(0), "model.transformer.wte.weight")[5] = INFINITY;
   const StepResult result = world.run(*stream, 3, text);
-  CHECK(result.poisoned);
+  CHECK(result.nonfinite);
   CHECK(result.optimizer_sums.empty());
 
   WorldStep adamw(kernels::cpu_backend(), world_options("adamw"));

@@ -32,7 +32,7 @@ class OneParameter {
   struct Step {
     std::int64_t step = 1;
     double lr = 1e-2;
-    kernels::UpdateGate gate = {};
+    kernels::UpdateGuard guard = {};
     std::int64_t rows_of_a_piece = 0;  ///< 0: all at once.
     bool diagnosed = false;
     int threads = 2;
@@ -58,7 +58,7 @@ class OneParameter {
           group.update(stream, {.step = step.step,
                                 .lr = step.lr,
                                 .peak_lr = section_.lr,
-                                .gate = &step.gate,
+                                .guard = &step.guard,
                                 .scratch = scratch_.data(),
                                 .diagnosed = step.diagnosed});
         },

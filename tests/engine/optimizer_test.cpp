@@ -151,13 +151,13 @@ TEST_CASE("optimizer: weights without decay keep their size where no gradient co
   }
 }
 
-TEST_CASE("optimizer: a poisoned gate changes nothing", "[engine][optimizer]") {
+TEST_CASE("optimizer: a non-finite gate changes nothing", "[engine][optimizer]") {
   for (const char* name : kElementWise) {
     CAPTURE(name);
     OneParameter parameter(configs::default_optimizer(name), matrix_of(3, 7), random_values(21, 1));
     parameter.update(random_values(21, 2), {.step = 1});
     const Values before = parameter.all();
-    parameter.update(Values(21, std::nanf("")), {.step = 2, .gate = {.poisoned = 1}});
+    parameter.update(Values(21, std::nanf("")), {.step = 2, .guard = {.nonfinite = 1}});
     CHECK(parameter.all() == before);
   }
 }
@@ -174,7 +174,7 @@ TEST_CASE("optimizer: bits depend neither on threads nor on how rows are cut",
       for (std::int64_t step = 1; step <= 3; ++step) {
         parameter.update(random_values(kRows * kCols, 10U + static_cast<unsigned>(step)),
                          {.step = step,
-                          .gate = {.grad_scale = 0.7F},
+                          .guard = {.grad_scale = 0.7F},
                           .rows_of_a_piece = piece,
                           .diagnosed = diagnosed,
                           .threads = threads});

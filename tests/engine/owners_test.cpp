@@ -47,13 +47,13 @@ TEST_CASE("shard plan: owners of whole parameters have about as much to keep and
           }
         }
       }
-      const auto spread = [](const std::vector<std::int64_t>& loads) {
+      const auto broadcast = [](const std::vector<std::int64_t>& loads) {
         const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
         return *most - *least;
       };
-      CHECK(spread(states) <= kLargest);
+      CHECK(broadcast(states) <= kLargest);
       if (options.parallel.strategy_by_unit.empty()) {
-        CHECK(spread(reduced) <= kLargest);
+        CHECK(broadcast(reduced) <= kLargest);
       }
     }
   }

@@ -16,22 +16,24 @@ using testing::index_of;
 using testing::plan_with;
 using testing::shard_options;
 
-TEST_CASE("lease book: with reshard = N each lease that keeps rows ends before it is gathered anew",
-          "[engine][lease_book]") {
+TEST_CASE(
+    "reservation book: with reshard = N each reservation that keeps rows ends before it is "
+    "gathered anew",
+    "[engine][lease_book]") {
   ShardPlan::Options options = shard_options(4, "full", 0, 4);
   options.parallel.reshard = std::string("2");
   const ShardPlan plan = plan_with(options);
   const BufferSchedule schedule(plan, CommandKind::train_step);
   const auto& gathers = schedule.gathers();
   REQUIRE(std::any_of(gathers.begin(), gathers.end(),
-                      [](const Lease& lease) { return lease.keeps_rows; }));
-  LeaseBook book(plan, schedule, CommandKind::train_step, 3);
-  book.settle();
+                      [](const Reservation& reservation) { return reservation.keeps_rows; }));
+  BufferReservations book(plan, schedule, CommandKind::train_step, 3);
+  book.finalize();
   std::set<std::size_t> kept;  // groups
   const auto pump = [&] {
     for (const std::int32_t gather : book.start_gathers()) {
-      const Lease& lease = gathers[index_of(gather)];
-      CHECK((!lease.from_smaller_group || kept.contains(lease.group)));
+      const Reservation& reservation = gathers[index_of(gather)];
+      CHECK((!reservation.from_smaller_group || kept.contains(reservation.group)));
       book.gathered(gather);
     }
     for (const std::int32_t gather : book.take_ended()) {
@@ -50,7 +52,7 @@ TEST_CASE("lease book: with reshard = N each lease that keeps rows ends before i
   CHECK(kept.size() > 1);
 }
 
-TEST_CASE("lease book: what a smaller group sends is copied before anybody gathers it",
+TEST_CASE("reservation book: what a smaller group sends is copied before anybody gathers it",
           "[engine][lease_book]") {
   // A buffer for nearly every group: without a lane nothing else holds a gather up.
   ShardPlan::Options options = shard_options(4, "full", 0, 5);
@@ -61,9 +63,9 @@ TEST_CASE("lease book: what a smaller group sends is copied before anybody gathe
   const BufferSchedule schedule(plan, CommandKind::train_step);
   const auto& gathers = schedule.gathers();
   REQUIRE(std::any_of(gathers.begin(), gathers.end(),
-                      [](const Lease& lease) { return lease.keeper >= 0; }));
-  LeaseBook book(plan, schedule, CommandKind::train_step, 3);
-  book.settle();
+                      [](const Reservation& reservation) { return reservation.keeper >= 0; }));
+  BufferReservations book(plan, schedule, CommandKind::train_step, 3);
+  book.finalize();
   std::deque<std::int32_t> under_way;
   std::set<std::int32_t> ended;
   std::size_t visit = 0;

@@ -90,7 +90,9 @@ inline ShardPlan plan_with(const ShardPlan::Options& options) {
   return std::move(plan).value();
 }
 
-/// Where a lease is in its list. REQUIRES: it is one.
-inline std::size_t index_of(std::int32_t lease) { return static_cast<std::size_t>(lease); }
+/// Where a reservation is in its list. REQUIRES: it is one.
+inline std::size_t index_of(std::int32_t reservation) {
+  return static_cast<std::size_t>(reservation);
+}
 
 }  // namespace train::engine::testing

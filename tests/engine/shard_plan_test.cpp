@@ -173,7 +173,7 @@ TEST_CASE("shard plan: who keeps how much is the strategy's table", "[engine][sh
   struct Row {
     const char* strategy;
     std::int64_t group, weights, states;
-    bool refreshed, spread;
+    bool all_gathered, broadcast;
   };
   for (const Row& row : {Row{"none", 0, 1, 1, false, true}, Row{"optimizer", 0, 1, 6, true, false},
                          Row{"gradient", 0, 1, 6, true, false}, Row{"full", 0, 6, 6, false, false},
@@ -184,8 +184,8 @@ TEST_CASE("shard plan: who keeps how much is the strategy's table", "[engine][sh
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       CHECK(plan.groups()[group].weight_parts == row.weights);
       CHECK(plan.groups()[group].state_parts == row.states);
-      CHECK(plan.refreshed(group) == row.refreshed);
-      CHECK(plan.spread(group) == row.spread);
+      CHECK(plan.all_gathered(group) == row.all_gathered);
+      CHECK(plan.broadcast(group) == row.broadcast);
       CHECK(plan.resident(group) == (row.weights == 1));
     }
   }
@@ -219,8 +219,8 @@ TEST_CASE("shard plan: one rank keeps everything, whatever the strategy", "[engi
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       CHECK(plan.groups()[group].strategy == Strategy::none);
       CHECK(plan.own_gradient(group));
-      CHECK_FALSE(plan.spread(group));
-      CHECK_FALSE(plan.refreshed(group));
+      CHECK_FALSE(plan.broadcast(group));
+      CHECK_FALSE(plan.all_gathered(group));
     }
     CHECK(plan.train_lanes().syncs() == 1);
   }
@@ -320,15 +320,15 @@ TEST_CASE("shard plan: lanes that are added up before they are sent need a gradi
     options.parallel.sync = "every_lane";
     const ShardPlan each = plan_with(options);
     CHECK(each.own_gradient(0) == keeps);
-    CHECK(each.uses_leaf(0) == !keeps);
+    CHECK(each.uses_shared_gradient(0) == !keeps);
     options.parallel.sync = "last_lane";
     const ShardPlan last = plan_with(options);
     CHECK(last.own_gradient(0));
-    CHECK(last.uses_leaf(0));
+    CHECK(last.uses_shared_gradient(0));
   }
 }
 
-TEST_CASE("shard plan: mistakes name the key and the mend", "[engine][sharding]") {
+TEST_CASE("shard plan: mistakes name the key and the fix", "[engine][sharding]") {
   using Options = ShardPlan::Options;
   const auto contains = [](const char* text) { return Catch::Contains(text); };
   CHECK(error_of([](Options& o) { o.train_lanes = 3; }) ==

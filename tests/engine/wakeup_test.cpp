@@ -16,22 +16,22 @@ using test::EveryOrder;
 using test::Player;
 using test::Role;
 
-constexpr std::size_t kBell = 0;
+constexpr std::size_t kWakeup = 0;
 constexpr std::size_t kSent = 1;      // What the owner waits for.
-constexpr std::size_t kSleeping = 2;  // Of bells that have a word of its own for it.
+constexpr std::size_t kSleeping = 2;  // Of wakeups that have a word of its own for it.
 
-/// The word of a bell, as a player sees it.
-class PlayedWord {
+/// The word of a wakeup, as a player sees it.
+class EmulatedWord {
  public:
-  explicit PlayedWord(Player& player) : player_(&player) {}
+  explicit EmulatedWord(Player& player) : player_(&player) {}
 
-  [[nodiscard]] std::uint32_t load() const { return player_->load(kBell); }
-  std::uint32_t fetch_add(std::uint32_t n) { return player_->fetch_add(kBell, n); }
+  [[nodiscard]] std::uint32_t load() const { return player_->load(kWakeup); }
+  std::uint32_t fetch_add(std::uint32_t n) { return player_->fetch_add(kWakeup, n); }
   bool compare_exchange(std::uint32_t expected, std::uint32_t desired) {
-    return player_->compare_exchange(kBell, expected, desired);
+    return player_->compare_exchange(kWakeup, expected, desired);
   }
   [[nodiscard]] bool wait(std::uint32_t value) {
-    player_->wait(kBell, value);
+    player_->wait(kWakeup, value);
     return true;
   }
   void wake() { player_->wake(); }
@@ -40,37 +40,37 @@ class PlayedWord {
   Player* player_;
 };
 
-struct Bell {
+struct Wakeup {
   static void ring(Player& player) {
-    PlayedWord word(player);
-    bell::ring(word);
+    EmulatedWord word(player);
+    wakeup::ring(word);
   }
   static void sleep(Player& player, std::uint32_t seen) {
-    PlayedWord word(player);
-    (void)bell::sleep(word, seen);
+    EmulatedWord word(player);
+    (void)wakeup::sleep(word, seen);
   }
 };
 
 /// Who rings takes the mark of the sleeper away, so that those after it save a system call.
-struct BellThatRingersClear {
+struct WakeupThatRingersClear {
   static void ring(Player& player) {
-    player.fetch_add(kBell, bell::kRing);
+    player.fetch_add(kWakeup, wakeup::kRing);
     if (player.load(kSleeping) != 0 && player.exchange(kSleeping, 0) != 0) {
       player.wake();
     }
   }
   static void sleep(Player& player, std::uint32_t seen) {
     player.store(kSleeping, 1);
-    player.wait(kBell, seen);
+    player.wait(kWakeup, seen);
     player.store(kSleeping, 0);
   }
 };
 
 /// Who rings looks for the sleeper before it counts.
-struct BellThatLooksFirst : Bell {
+struct WakeupThatLooksFirst : Wakeup {
   static void ring(Player& player) {
-    const bool sleeps = (player.load(kBell) & bell::kSleeps) != 0;
-    player.fetch_add(kBell, bell::kRing);
+    const bool sleeps = (player.load(kWakeup) & wakeup::kSleeps) != 0;
+    player.fetch_add(kWakeup, wakeup::kRing);
     if (sleeps) {
       player.wake();
     }
@@ -78,42 +78,42 @@ struct BellThatLooksFirst : Bell {
 };
 
 /// The owner waits until so many have been sent.
-template <class TheBell>
+template <class TheWakeup>
 void wait_for(Player& player, std::uint32_t sent) {
   while (true) {
-    const std::uint32_t seen = bell::rings(PlayedWord(player));
+    const std::uint32_t seen = wakeup::rings(EmulatedWord(player));
     if (player.load(kSent) >= sent) {
       return;
     }
-    TheBell::sleep(player, seen);
+    TheWakeup::sleep(player, seen);
   }
 }
 
-template <class TheBell>
+template <class TheWakeup>
 EveryOrder messages_in_turn() {
   constexpr std::uint32_t kMessages = 3;
   const Role owner = {.body = [](Player& player) {
     for (std::uint32_t message = 1; message <= kMessages; ++message) {
-      wait_for<TheBell>(player, message);
+      wait_for<TheWakeup>(player, message);
     }
   }};
   const Role peer = {.body = [](Player& player) {
     for (std::uint32_t message = 1; message <= kMessages; ++message) {
       player.store(kSent, message);
-      TheBell::ring(player);
+      TheWakeup::ring(player);
     }
   }};
   return EveryOrder({owner, peer});
 }
 
 /// A peer may be killed; who notices rings after it, or before.
-template <class TheBell>
+template <class TheWakeup>
 EveryOrder a_killed_peer() {
-  const Role owner = {.body = [](Player& player) { wait_for<TheBell>(player, 1); }};
-  const Role peer = {.body = [](Player& player) { TheBell::ring(player); }, .mortal = true};
+  const Role owner = {.body = [](Player& player) { wait_for<TheWakeup>(player, 1); }};
+  const Role peer = {.body = [](Player& player) { TheWakeup::ring(player); }, .mortal = true};
   const Role watcher = {.body = [](Player& player) {
     player.store(kSent, 1);
-    TheBell::ring(player);
+    TheWakeup::ring(player);
   }};
   return EveryOrder({owner, peer, watcher});
 }
@@ -122,22 +122,22 @@ EveryOrder a_killed_peer() {
 
 TEST_CASE("bell: no ring is missed, in whatever order the steps are taken",
           "[engine][collective][inbox][P2]") {
-  const EveryOrder orders = messages_in_turn<Bell>();
+  const EveryOrder orders = messages_in_turn<Wakeup>();
   CHECK(orders.sleepers() == 0);
   CHECK(orders.scenes() > 1000);
 }
 
 TEST_CASE("bell: a peer that is killed while it rings keeps nobody's ring away",
           "[engine][collective][inbox][P2][P4]") {
-  const EveryOrder orders = a_killed_peer<Bell>();
+  const EveryOrder orders = a_killed_peer<Wakeup>();
   CHECK(orders.sleepers() == 0);
   CHECK(orders.scenes() > 300);
 }
 
 TEST_CASE("bell: of bells that miss a ring it is found", "[engine][collective][inbox][P2]") {
-  CHECK(messages_in_turn<BellThatRingersClear>().sleepers() > 0);
-  CHECK(a_killed_peer<BellThatRingersClear>().sleepers() > 0);
-  CHECK(messages_in_turn<BellThatLooksFirst>().sleepers() > 0);
+  CHECK(messages_in_turn<WakeupThatRingersClear>().sleepers() > 0);
+  CHECK(a_killed_peer<WakeupThatRingersClear>().sleepers() > 0);
+  CHECK(messages_in_turn<WakeupThatLooksFirst>().sleepers() > 0);
 }
 
 }  // namespace train::engine

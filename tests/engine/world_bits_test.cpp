@@ -55,7 +55,7 @@ Trace run(const Options& options, const WorldStep::ChangeGradients& change = {},
   Trace trace;
   for (int step = 0; step < steps; ++step) {
     const StepResult result = world.run(*stream, step, text, change);
-    REQUIRE_FALSE(result.poisoned);
+    REQUIRE_FALSE(result.nonfinite);
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
     trace.norms.insert(trace.norms.end(), result.unit_grad_norms.begin(),
@@ -308,7 +308,7 @@ TEST_CASE("world step: a probe of many ranks finds the lane and the unit", "[eng
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
   const auto text = testing::repeating_text(options);
-  CHECK_FALSE(world.diagnose(*stream, 0, text).found);
+  CHECK_FALSE(world.find_nonfinite(*stream, 0, text).found);
   const auto set_weight = [&](float value) {
     for (std::int64_t rank = 0; rank < 3; ++rank) {
       for (const StateView& view : world.rank(rank).state().views()) {
@@ -319,13 +319,13 @@ TEST_CASE("world step: a probe of many ranks finds the lane and the unit", "[eng
     }
   };
   set_weight(INFINITY);
-  const NonfiniteOrigin origin = world.diagnose(*stream, 0, text);
+  const NonfiniteOrigin origin = world.find_nonfinite(*stream, 0, text);
   CHECK(origin.found);
   CHECK(origin.lane == 0);
   CHECK(origin.unit == 2);
   CHECK_FALSE(origin.backward);
   const std::uint64_t before = world.digest();
-  CHECK(world.run(*stream, 0, text).poisoned);
+  CHECK(world.run(*stream, 0, text).nonfinite);
   CHECK(world.digest() == before);
 }
 
@@ -336,7 +336,8 @@ TEST_CASE("world step: what a failure left in shared memory is no finding",
   options.shape.embedding_dim = 24;  // The head's norm is followed by padding,
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
-  // which in the leaf is the place of token 1 of the embedding, the last group of a lane.
+  // which in the gradient buffer is the place of token 1 of the embedding, the last group of a
+  // lane.
   const auto text = [&](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
                         std::int32_t* targets) {
     testing::repeating_text(options)(step, lane, tokens, targets);
@@ -345,9 +346,9 @@ TEST_CASE("world step: what a failure left in shared memory is no finding",
   const auto weights = testing::state_of(world.rank(0), "model.transformer.h.0.mlp.c_fc.weight");
   const float before = weights[5];
   weights[5] = INFINITY;
-  CHECK(world.run(*stream, 0, text).poisoned);
+  CHECK(world.run(*stream, 0, text).nonfinite);
   weights[5] = before;
-  CHECK_FALSE(world.diagnose(*stream, 0, text).found);
+  CHECK_FALSE(world.find_nonfinite(*stream, 0, text).found);
 }
 
 TEST_CASE("world step: each strategy splits what it says, to within a twentieth",

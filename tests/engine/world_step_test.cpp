@@ -27,7 +27,7 @@ std::vector<std::uint64_t> digests_of_steps(const WorldStep::Options& options, i
   WorldStep step(kernels::cpu_backend(), options);
   std::vector<std::uint64_t> digests = {step.digest()};
   for (int s = 0; s < steps; ++s) {
-    CHECK_FALSE(step.run(*stream, s, testing::repeating_text(options)).poisoned);
+    CHECK_FALSE(step.run(*stream, s, testing::repeating_text(options)).nonfinite);
     digests.push_back(step.digest());
   }
   return digests;
@@ -84,7 +84,9 @@ TEST_CASE("world step: a probe finds where values stop being finite", "[engine][
   auto options = testing::small_options(Architecture::enoki);
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), options);
-  const auto probe = [&] { return step.diagnose(*stream, 0, testing::repeating_text(options)); };
+  const auto probe = [&] {
+    return step.find_nonfinite(*stream, 0, testing::repeating_text(options));
+  };
   CHECK_FALSE(probe().found);
   testing::state_of(step.rank(0), "model.transformer.h.1.attn.c_attn.weight")[5] =
       std::numeric_limits<float>::quiet_NaN();
@@ -123,11 +125,11 @@ TEST_CASE("world step: the gradient is the slope of the loss", "[engine][world_s
   CHECK(slope == Approx(norm).epsilon(2e-3));
 }
 
-TEST_CASE("world step: a poisoned step changes no weight", "[engine][world_step]") {
+TEST_CASE("world step: a non-finite step changes no weight", "[engine][world_step]") {
   const auto options = testing::small_options(Architecture::enoki);
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), options);
-  CHECK_FALSE(step.run(*stream, 0, testing::repeating_text(options)).poisoned);
+  CHECK_FALSE(step.run(*stream, 0, testing::repeating_text(options)).nonfinite);
   testing::state_of(step.rank(0), "model.transformer.h.0.mlp.c_proj.weight")[20] =
       std::numeric_limits<float>::infinity();
   const std::uint64_t before = step.digest();
@@ -135,7 +137,7 @@ TEST_CASE("world step: a poisoned step changes no weight", "[engine][world_step]
       testing::state_of(step.rank(0), "optimizer.exp_avg.transformer.h.1.mlp.c_fc.weight");
   const float moment = moments[40];
   const StepResult result = step.run(*stream, 1, testing::repeating_text(options));
-  CHECK(result.poisoned);
+  CHECK(result.nonfinite);
   CHECK(step.digest() == before);
   CHECK(moments[40] == moment);
 }

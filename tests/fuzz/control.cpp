@@ -20,11 +20,11 @@ namespace {
 using namespace actors;
 
 /// What handles of actors are read with: those of other processes are nobody here.
-class Strangers : caf::proxy_registry::backend {
+class UnauthenticatedPeers : caf::proxy_registry::backend {
  public:
-  static Strangers& instance() {
+  static UnauthenticatedPeers& instance() {
     // Never destroyed: at the end of the process the framework's own variables go first.
-    static auto* const strangers = new Strangers;
+    static auto* const strangers = new UnauthenticatedPeers;
     return *strangers;
   }
   caf::execution_unit* context() {
@@ -37,7 +37,7 @@ class Strangers : caf::proxy_registry::backend {
     Config() { set("scheduler.max-threads", 1); }
   };
 
-  Strangers() { unit_.proxy_registry_ptr(&proxies_); }
+  UnauthenticatedPeers() { unit_.proxy_registry_ptr(&proxies_); }
   caf::strong_actor_ptr make_proxy(caf::node_id, caf::actor_id) override { return nullptr; }
   void set_last_hop(caf::node_id*) override {}
 
@@ -50,7 +50,7 @@ class Strangers : caf::proxy_registry::backend {
 template <class Message>
 std::vector<char> bytes_of(Message message) {
   std::vector<char> bytes;
-  caf::binary_serializer sink(Strangers::instance().context(), bytes);
+  caf::binary_serializer sink(UnauthenticatedPeers::instance().context(), bytes);
   require(!sink(message), "a message is written");
   return bytes;
 }
@@ -58,13 +58,14 @@ std::vector<char> bytes_of(Message message) {
 template <class Message>
 void read_message(std::string_view bytes) {
   Message message;
-  caf::binary_deserializer source(Strangers::instance().context(), bytes.data(), bytes.size());
+  caf::binary_deserializer source(UnauthenticatedPeers::instance().context(), bytes.data(),
+                                  bytes.size());
   if (source(message)) {
     return;
   }
   const auto written = bytes_of(message);
   Message again;
-  caf::binary_deserializer second(Strangers::instance().context(), written);
+  caf::binary_deserializer second(UnauthenticatedPeers::instance().context(), written);
   require(!second(again) && bytes_of(again) == written, "a message is written and read");
 }
 
@@ -115,7 +116,7 @@ constexpr Reader readers[] = {
     read_message<StartRanks>,
     read_message<RestoreMemory>,
     read_message<MemoryRestored>,
-    read_message<TakePlace>,
+    read_message<TakePosition>,
 };
 
 void run(std::string_view input) {
@@ -135,7 +136,7 @@ std::string seed(std::size_t reader, const Message& message) {
 template <class... Fields>
 std::string seed_of_fields(std::size_t reader, Fields... fields) {
   std::vector<char> bytes;
-  caf::binary_serializer sink(Strangers::instance().context(), bytes);
+  caf::binary_serializer sink(UnauthenticatedPeers::instance().context(), bytes);
   require(!sink(fields...), "fields are written");
   return std::string(1, static_cast<char>(reader)) + std::string(bytes.begin(), bytes.end());
 }
@@ -173,7 +174,7 @@ std::vector<std::string> seeds() {
       seed(19, StartRanks{.generation = 3, .buddy = "10.0.0.2:4000"}),
       seed(20, RestoreMemory{.step = 20, .give_to = "10.0.0.2:4000", .take = true}),
       seed(21, MemoryRestored{.node = 1, .failure = "no answer"}),
-      seed(22, TakePlace{.place = 1, .nodes = 2, .ranks = 4, .memory_step = 20})};
+      seed(22, TakePosition{.place = 1, .nodes = 2, .ranks = 4, .memory_step = 20})};
   all.insert(all.end(), others.begin(), others.end());
   return all;
 }

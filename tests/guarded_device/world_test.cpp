@@ -66,11 +66,11 @@ void restore(WorldStep& world, std::int64_t ranks, const std::vector<Bytes>& sta
       ++next;
     }
     rows.store();
-    world.rank(rank).state().settle_restored();
+    world.rank(rank).state().finalize_restored();
   }
 }
 
-/// Two steps, an evaluation and a probe; then another world goes on from what was saved.
+/// Two steps, an evaluation and a probe; then another world resumes from what was saved.
 Trace run(const kernels::KernelTable& kernels, const Options& options) {
   test::watch_device_memory();
   Trace trace;
@@ -84,13 +84,13 @@ Trace run(const kernels::KernelTable& kernels, const Options& options) {
     }
     for (std::int64_t step = first; step < first + 2; ++step) {
       const StepResult result = world.run(*stream, step, text);
-      REQUIRE_FALSE(result.poisoned);
+      REQUIRE_FALSE(result.nonfinite);
       trace.add(result.loss);
       trace.add(result.grad_norm);
       for (const double norm : result.unit_grad_norms) {
         trace.add(norm);
       }
-      for (const auto& each : diagnose(world.rank(0).optimizer(), result.optimizer_sums)) {
+      for (const auto& each : find_nonfinite(world.rank(0).optimizer(), result.optimizer_sums)) {
         trace.add(each.value);
       }
       trace.digests.push_back(world.digest());
@@ -98,7 +98,7 @@ Trace run(const kernels::KernelTable& kernels, const Options& options) {
     const EvaluationResult evaluation = world.evaluate(*stream, text);
     trace.add(evaluation.cross_entropy);
     trace.add(evaluation.accuracy);
-    CHECK_FALSE(world.diagnose(*stream, 4, text).found);
+    CHECK_FALSE(world.find_nonfinite(*stream, 4, text).found);
     trace.state = saved(world, ranks);
   }
   return trace;
@@ -176,11 +176,11 @@ TEST_CASE("guarded device: a probe finds where values stop being finite", "[guar
   }
   rows.store();
   const auto text = testing::repeating_text(options);
-  const NonfiniteOrigin origin = world.diagnose(*stream, 0, text);
+  const NonfiniteOrigin origin = world.find_nonfinite(*stream, 0, text);
   CHECK(origin.found);
   CHECK(origin.unit == 2);
   const std::uint64_t before = world.digest();
-  CHECK(world.run(*stream, 0, text).poisoned);
+  CHECK(world.run(*stream, 0, text).nonfinite);
   CHECK(world.digest() == before);
 }
 

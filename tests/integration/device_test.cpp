@@ -104,7 +104,7 @@ TEST_CASE("device: a run is that of the CPU, bit for bit, also where it is resum
   CHECK(has(resumed.err, "resumed step=10 "));
   CHECK(results_of(site.run("device")) == expected);
 
-  // What the device has saved the CPU goes on from.
+  // What the device has saved the CPU resumes from.
   forget_after(site.run("device"), 10);
   const Ended on_cpu = site.train(keys_of("device", "cpu"));
   CHECK(has(on_cpu.err, "kernel_set_changed saved with guarded"));

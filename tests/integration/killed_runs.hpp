@@ -23,7 +23,7 @@ inline int soak() {
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
-/// A run whose starts are killed; it goes on from start to start.
+/// A run whose starts are killed; it resumes from start to start.
 class KilledRun {
  public:
   /// `keys`: of every start. With checkpoint.local_dir=fast there are two places.

@@ -1,5 +1,5 @@
 // Ranks in processes with a device each (parallel.transport = "nccl"): the program on emulated
-// CUDA, whose devices are told apart by CUDA_VISIBLE_DEVICES alone, and a NCCL that is played
+// CUDA, whose devices are told apart by CUDA_VISIBLE_DEVICES alone, and a NCCL that is emulated
 // (tests/cuda_emulation/nccl).
 
 #include "tests/integration/killed_runs.hpp"

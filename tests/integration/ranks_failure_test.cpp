@@ -31,7 +31,7 @@ void check_lost_rank(const RunSite& site, Process& launcher, int rank, const cha
   CHECK(workers_of(site.path()).empty());
 }
 
-// The same command goes on from the newest checkpoint, trains, and stops in good order.
+// The same command resumes from the newest checkpoint, trains, and stops in good order.
 void check_goes_on(const RunSite& site, const Words& keys) {
   const auto steps = fs::exists(site.run() / "checkpoints") ? checkpoint_steps(site.run())
                                                             : std::vector<std::int64_t>{};

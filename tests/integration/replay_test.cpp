@@ -1,4 +1,4 @@
-// `actortrain replay`: steps computed again, on any number of ranks, are the run's to the bit; what
+// `actortrain replay`: steps computed again, on any number of ranks, are the run's bitwise; what
 // is not is named.
 
 #include "tests/integration/audit_runs.hpp"

@@ -22,7 +22,7 @@ std::int64_t resident_kib(pid_t pid) {
 }
 
 /// Sends it and waits until it is hung up on. False: nobody listens.
-bool knock_with(const train::actors::Endpoint& endpoint, const std::string& bytes) {
+bool connect_to_head_with(const train::actors::Endpoint& endpoint, const std::string& bytes) {
   const auto socket = connect_to(endpoint);
   if (socket) {
     ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -43,10 +43,10 @@ std::string garbage(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("strangers: 100 of them at the control port change no bit and cost no memory",
-          "[integration][.full][ranks][stranger][P1]") {
+TEST_CASE("unauthenticated peers: 100 of them at the control port change no bit and cost no memory",
+          "[integration][.full][ranks][unauthenticated peer][P1]") {
   const RunSite site;
-  // Held: what it takes meanwhile is the strangers'.
+  // Held: what it takes meanwhile is the unauthenticated peers'.
   const auto launcher = start_held(site, "0", 4 * 20 + 1, rank_keys(2, "full", kRun));
   wait_for_metrics(site, *launcher, 20);
   const auto endpoint = train::actors::wait_for_endpoint(
@@ -64,18 +64,18 @@ TEST_CASE("strangers: 100 of them at the control port change no bit and cost no 
     REQUIRE(silent.back());
   }
   for (int i = 0; i < 40; ++i) {
-    REQUIRE(knock_with(*endpoint, garbage(random)));
+    REQUIRE(connect_to_head_with(*endpoint, garbage(random)));
   }
   for (int i = 0; i < 20; ++i) {
     CHECK_FALSE(tls_gets_in(*endpoint, nullptr, nullptr));
   }
   REQUIRE(launcher->running());
   const std::int64_t growth_kib = resident_kib(launcher->pid()) - before_kib;
-  fmt::print("100 strangers cost the head {} KiB\n", growth_kib);
+  fmt::print("100 unauthenticated peers cost the head {} KiB\n", growth_kib);
   CHECK(growth_kib <= kGrowthLimit_kib);
 
   let_go(site);
-  for (int i = 0; i < 40 && knock_with(*endpoint, garbage(random)); ++i) {
+  for (int i = 0; i < 40 && connect_to_head_with(*endpoint, garbage(random)); ++i) {
   }  // as many more as come before its end
 
   const Ended ended = launcher->wait();
@@ -86,8 +86,9 @@ TEST_CASE("strangers: 100 of them at the control port change no bit and cost no 
   CHECK(results_of(site.run()) == results_of(site.run("undisturbed")));
 }
 
-TEST_CASE("strangers: keys are made anew at every start and readable by their owner alone",
-          "[integration][ranks][stranger]") {
+TEST_CASE(
+    "unauthenticated peers: keys are made anew at every start and readable by their owner alone",
+    "[integration][ranks][unauthenticated peer]") {
   const RunSite site;
   const auto key_of = [&] { return read_bytes(site.run() / "control/worker.key"); };
   const Words keys = rank_keys(2, "none", {"run.steps=2", "schedule.warmup_steps=0"});

@@ -15,7 +15,7 @@ struct State {
 
 constexpr double lr = 1e-2, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
 
-void update(State& state, const Values& g, const UpdateGate& gate, std::int64_t step,
+void update(State& state, const Values& g, const UpdateGuard& guard, std::int64_t step,
             int threads = 2) {
   run(
       [&](Stream& stream) {
@@ -23,7 +23,7 @@ void update(State& state, const Values& g, const UpdateGate& gate, std::int64_t 
                                    .g = g.data(),
                                    .m = state.m.data(),
                                    .v = state.v.data(),
-                                   .gate = &gate,
+                                   .guard = &guard,
                                    .count = std::ssize(g),
                                    .step = step,
                                    .lr = lr,
@@ -41,10 +41,10 @@ TEST_CASE("adamw: several steps agree with the formulas in double", "[kernels][a
     Exact p = exact(state.p);
     Exact m(p.size());
     Exact v(p.size());
-    const UpdateGate gate{.grad_scale = 0.5F};
+    const UpdateGuard guard{.grad_scale = 0.5F};
     for (int step = 1; step <= 5; ++step) {
       const Values g = random_values(count, 10U + static_cast<unsigned>(step));
-      update(state, g, gate, step);
+      update(state, g, guard, step);
       for (std::size_t i = 0; i < p.size(); ++i) {
         const double gradient = 0.5 * static_cast<double>(g[i]);
         p[i] *= 1.0 - lr * weight_decay;
@@ -67,7 +67,7 @@ TEST_CASE("adamw: it writes the weights as bf16 too", "[kernels][adamw]") {
   Values m = zeros(count);
   Values v = zeros(count);
   const Values g = random_values(count, 2);
-  const UpdateGate gate;
+  const UpdateGuard guard;
   std::vector<std::uint16_t> rounded(p.size());
   std::vector<std::uint16_t> packed(p.size());
   run([&](Stream& stream) {
@@ -76,7 +76,7 @@ TEST_CASE("adamw: it writes the weights as bf16 too", "[kernels][adamw]") {
                                .m = m.data(),
                                .v = v.data(),
                                .rounded = rounded.data(),
-                               .gate = &gate,
+                               .guard = &guard,
                                .count = count,
                                .lr = lr});
     cpu::pack_bf16(stream, {.in = p.data(), .out = packed.data(), .count = count});
@@ -84,11 +84,11 @@ TEST_CASE("adamw: it writes the weights as bf16 too", "[kernels][adamw]") {
   CHECK(rounded == packed);
 }
 
-TEST_CASE("adamw: a poisoned gate changes nothing", "[kernels][adamw]") {
+TEST_CASE("adamw: a non-finite gate changes nothing", "[kernels][adamw]") {
   State state{.p = random_values(100, 1), .m = random_values(100, 2), .v = Values(100, 1.0F)};
   const State before = state;
-  const UpdateGate gate{.poisoned = 1};
-  update(state, Values(100, std::nanf("")), gate, 1);
+  const UpdateGuard guard{.nonfinite = 1};
+  update(state, Values(100, std::nanf("")), guard, 1);
   REQUIRE(state.p == before.p);
   REQUIRE(state.m == before.m);
   REQUIRE(state.v == before.v);
@@ -97,17 +97,17 @@ TEST_CASE("adamw: a poisoned gate changes nothing", "[kernels][adamw]") {
 TEST_CASE("adamw: the gate is read when the stream comes to it", "[kernels][adamw]") {
   State state{.p = {1.0F}, .m = {0.0F}, .v = {0.0F}};
   const Values g = {1.0F};
-  UpdateGate gate;
+  UpdateGuard guard;
   const AdamwParams params{.p = state.p.data(),
                            .g = g.data(),
                            .m = state.m.data(),
                            .v = state.v.data(),
-                           .gate = &gate,
+                           .guard = &guard,
                            .count = 1,
                            .step = 1,
                            .lr = lr};
   run([&](Stream& stream) {
-    stream.enqueue([&] { gate.poisoned = 1; });
+    stream.enqueue([&] { guard.nonfinite = 1; });
     cpu::adamw_update(stream, params);
   });
   REQUIRE(state.p[0] == 1.0F);
@@ -116,13 +116,13 @@ TEST_CASE("adamw: the gate is read when the stream comes to it", "[kernels][adam
 TEST_CASE("adamw: the bits do not depend on the threads, nor on where a shard begins",
           "[kernels][adamw]") {
   const Values g = random_values(60'001, 3);
-  const UpdateGate gate;
+  const UpdateGuard guard;
   const State start{.p = random_values(60'001, 1),
                     .m = random_values(60'001, 2, 0.1F),
                     .v = Values(60'001, 0.01F)};
   const auto compute = [&](int threads) {
     State state = start;
-    update(state, g, gate, 3, threads);
+    update(state, g, guard, 3, threads);
     return joined({state.p, state.m, state.v});
   };
   require_same_bits(compute, "adamw");
@@ -131,7 +131,7 @@ TEST_CASE("adamw: the bits do not depend on the threads, nor on where a shard be
     State shard{.p = {start.p.begin() + first, start.p.end()},
                 .m = {start.m.begin() + first, start.m.end()},
                 .v = {start.v.begin() + first, start.v.end()}};
-    update(shard, {g.begin() + first, g.end()}, gate, 3);
+    update(shard, {g.begin() + first, g.end()}, guard, 3);
     REQUIRE(std::equal(shard.p.begin(), shard.p.end(), whole.begin() + first));
   }
 }
@@ -140,7 +140,7 @@ TEST_CASE("adamw: pieces of any length and alignment give the bits of the whole"
           "[kernels][adamw]") {
   constexpr std::int64_t count = 301;
   const Values g = random_values(count, 3);
-  const UpdateGate gate{.grad_scale = 0.7F};
+  const UpdateGuard guard{.grad_scale = 0.7F};
   const State start{.p = random_values(count, 1),
                     .m = random_values(count, 2, 0.1F),
                     .v = Values(at(count), 0.01F)};
@@ -152,7 +152,7 @@ TEST_CASE("adamw: pieces of any length and alignment give the bits of the whole"
                                    .g = g.data() + first,
                                    .m = state.m.data() + first,
                                    .v = state.v.data() + first,
-                                   .gate = &gate,
+                                   .guard = &guard,
                                    .count = std::min(cut, count - first),
                                    .step = 4,
                                    .lr = lr,

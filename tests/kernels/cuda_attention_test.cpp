@@ -248,13 +248,13 @@ TEST_CASE("cuda attention: what is not a number comes through", "[kernels][cuda]
     return;
   }
   const AttentionCase c{.sequences = 1, .seq_len = 100, .heads = 1, .head_dim = 64};
-  constexpr std::int64_t poisoned = 70;
+  constexpr std::int64_t nonfinite = 70;
   for (const std::int64_t tensor : {0, 1, 2}) {  // q, k, v.
     INFO("tensor " << tensor);
     Side side = cuda_side();
     side.dtype = DType::bf16;
     Values values = c.qkv();
-    values[at(poisoned * c.fused().outer_stride + tensor * c.head_dim)] =
+    values[at(nonfinite * c.fused().outer_stride + tensor * c.head_dim)] =
         std::numeric_limits<float>::quiet_NaN();
     const AttentionResults to{.out = side.element_result(zeros(c.tokens() * c.head_dim)),
                               .dqkv = {},
@@ -264,8 +264,8 @@ TEST_CASE("cuda attention: what is not a number comes through", "[kernels][cuda]
     const Exact out = side.results();
     for (std::int64_t row = 0; row < c.seq_len; ++row) {
       // A value is multiplied by the zeros of rows of its tile that do not see it.
-      const bool may_be = tensor == 2 && row >= poisoned / 64 * 64;
-      const bool reached = tensor == 0 ? row == poisoned : row >= poisoned;
+      const bool may_be = tensor == 2 && row >= nonfinite / 64 * 64;
+      const bool reached = tensor == 0 ? row == nonfinite : row >= nonfinite;
       INFO("row " << row);
       CHECK((std::isnan(out[at(row * c.head_dim)]) == reached || may_be));
     }

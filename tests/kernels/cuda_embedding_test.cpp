@@ -1,4 +1,4 @@
-// The CUDA twin of the embedding's pass back: its sums are those of the CPU to the bit, whatever
+// The CUDA twin of the embedding's pass back: its sums are those of the CPU bitwise, whatever
 // the tokens are.
 #include <algorithm>
 #include <random>

@@ -47,9 +47,9 @@ inline void append(Exact& to, const LossSums& sums) {
 inline void append(Exact& to, const DanaRowSums& sums) {
   to.insert(to.end(), {sums.alpha, sums.ratio, sums.momentum_squared, sums.count});
 }
-inline void append(Exact& to, const UpdateGate& gate) {
+inline void append(Exact& to, const UpdateGuard& gate) {
   to.insert(to.end(),
-            {gate.grad_scale, gate.grad_norm, static_cast<double>(gate.poisoned), gate.loss});
+            {gate.grad_scale, gate.grad_norm, static_cast<double>(gate.nonfinite), gate.loss});
 }
 
 /// The nearest bf16 of each value, and these as values again.

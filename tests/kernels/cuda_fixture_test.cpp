@@ -21,7 +21,8 @@ TEST_CASE("cuda fixture: a side gives a kernel its memory and reads it back", "[
   Side side = cpu_side();
   float* y = side.result(Values{1.0F, 2.0F, 3.0F});
   const float* x = side.put(Values{10.0F, 20.0F, 30.0F});
-  const UpdateGate* gate = side.result(std::vector<UpdateGate>{{.grad_scale = 0.5F, .loss = 7.0}});
+  const UpdateGuard* gate =
+      side.result(std::vector<UpdateGuard>{{.grad_scale = 0.5F, .loss = 7.0}});
   REQUIRE(gate != nullptr);
   side.kernels.scale_add(side.stream(), {.y = y, .x = x, .beta = 1.0F, .count = 2});
   CHECK(side.results() == Exact{11.0, 22.0, 3.0, 0.5, 0.0, 0.0, 7.0});

@@ -38,8 +38,8 @@ void each_extent(const std::function<void(const Extent&)>& with) {
   }
 }
 
-const UpdateGate* open_gate(Side& side) {
-  return side.put(std::vector<UpdateGate>{{.grad_scale = 0.37F, .grad_norm = 3.0F}});
+const UpdateGuard* open_gate(Side& side) {
+  return side.put(std::vector<UpdateGuard>{{.grad_scale = 0.37F, .grad_norm = 3.0F}});
 }
 
 TEST_CASE("cuda twins: several elements at once, AdEMAMix and DANA", "[kernels][cuda][.gpu]") {
@@ -52,7 +52,7 @@ TEST_CASE("cuda twins: several elements at once, AdEMAMix and DANA", "[kernels][
       params.fast = extent.changed(side, 3);
       params.slow = extent.changed(side, 4);
       params.v = extent.positive(side, 5);
-      params.gate = open_gate(side);
+      params.guard = open_gate(side);
       side.kernels.ademamix_update(side.stream(), params);
     });
     for (const bool star : {false, true}) {
@@ -67,7 +67,7 @@ TEST_CASE("cuda twins: several elements at once, AdEMAMix and DANA", "[kernels][
           params.m = extent.changed(side, 3);
           params.v = extent.positive(side, 4);
           params.tau = star ? extent.positive(side, 5) : nullptr;
-          params.gate = open_gate(side);
+          params.guard = open_gate(side);
           params.row_sums = sums ? side.result(std::vector<DanaRowSums>(1)) : nullptr;
           side.kernels.dana_update(side.stream(), params);
         });
@@ -84,7 +84,7 @@ TEST_CASE("cuda twins: several elements at once, Muon", "[kernels][cuda][.gpu]")
       side.kernels.muon_momentum(side.stream(), {.g = extent.read(side, 1),
                                                  .m = extent.changed(side, 2),
                                                  .x = extent.changed(side, 3),
-                                                 .gate = open_gate(side),
+                                                 .guard = open_gate(side),
                                                  .count = extent.count});
     });
     compare_twins("muon_normalise", extent.name(), same_bits, [&](Side& side) {
@@ -105,7 +105,7 @@ TEST_CASE("cuda twins: several elements at once, Muon", "[kernels][cuda][.gpu]")
     compare_twins("muon_apply", extent.name(), elementwise, [&](Side& side) {
       side.kernels.muon_apply(side.stream(), {.p = extent.changed(side, 1),
                                               .x = extent.read(side, 2),
-                                              .gate = open_gate(side),
+                                              .guard = open_gate(side),
                                               .count = extent.count,
                                               .decay = 0.01,
                                               .step_size = 0.02});

@@ -120,11 +120,11 @@ TEST_CASE("cuda twins: global norm", "[kernels][cuda][.gpu]") {
     compare_twins("clip_scale", fmt::format("squared norm {}", squared), same_bits,
                   [&](Side& side) {
                     const double* inputs = side.put(Exact{squared, 7.0, 0.3});
-                    UpdateGate* gate = side.result(std::vector<UpdateGate>(1));
+                    UpdateGuard* guard = side.result(std::vector<UpdateGuard>(1));
                     side.kernels.clip_scale(side.stream(), {.squared_norm = inputs,
                                                             .cross_entropy = inputs + 1,
                                                             .z_squared = inputs + 2,
-                                                            .gate = gate,
+                                                            .guard = guard,
                                                             .loss_scale = 0.125,
                                                             .z_scale = 1e-4,
                                                             .clip = 1.0F});
@@ -132,21 +132,23 @@ TEST_CASE("cuda twins: global norm", "[kernels][cuda][.gpu]") {
   }
 }
 
-/// A gate that scales gradients, or that lets nothing through.
-std::vector<UpdateGate> gate_of(bool poisoned) {
-  return {{.grad_scale = 0.37F, .grad_norm = 3.0F, .poisoned = poisoned ? 1 : 0}};
+/// A guard that scales gradients, or that lets nothing through.
+std::vector<UpdateGuard> gate_of(bool nonfinite) {
+  return {{.grad_scale = 0.37F, .grad_norm = 3.0F, .nonfinite = nonfinite ? 1 : 0}};
 }
 
-std::string poison_name(bool poisoned) { return poisoned ? "poisoned: untouched" : "one step"; }
+std::string nonfinite_name(bool nonfinite) {
+  return nonfinite ? "non-finite: untouched" : "one step";
+}
 
-TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is poisoned",
+TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is non-finite",
           "[kernels][cuda][.gpu]") {
   if (no_device()) {
     return;
   }
   for (const std::int64_t first : {0, 1, 4}) {
-    for (const bool poisoned : {false, true}) {
-      CAPTURE(first, poisoned);
+    for (const bool nonfinite : {false, true}) {
+      CAPTURE(first, nonfinite);
       Side side = cuda_side();
       const auto size = static_cast<std::size_t>(first + count);
       const Buffer weights(size * sizeof(float), "weights", MemoryKind::pinned);
@@ -160,7 +162,7 @@ TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is poisoned",
                                                 .m = side.put(random_values(count, 3, 0.1F)),
                                                 .v = side.put(squares(4)),
                                                 .rounded = rounded.as<std::uint16_t>() + first,
-                                                .gate = side.put(gate_of(poisoned)),
+                                                .guard = side.put(gate_of(nonfinite)),
                                                 .count = count,
                                                 .step = 7,
                                                 .lr = 1e-2});
@@ -170,7 +172,7 @@ TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is poisoned",
       side.stream().synchronize();
       const auto* out = rounded.as<std::uint16_t>();
       CHECK(std::all_of(out, out + first, [](std::uint16_t bits) { return bits == 7; }));
-      if (poisoned) {
+      if (nonfinite) {
         CHECK(std::all_of(out + first, out + size, [](std::uint16_t bits) { return bits == 7; }));
       } else {
         CHECK(std::equal(out + first, out + size, packed.as<std::uint16_t>() + first));
@@ -180,25 +182,25 @@ TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is poisoned",
 }
 
 TEST_CASE("cuda twins: AdamW and AdEMAMix", "[kernels][cuda][.gpu]") {
-  for (const bool poisoned : {false, true}) {
-    compare_twins("adamw_update", poison_name(poisoned), elementwise, [&](Side& side) {
+  for (const bool nonfinite : {false, true}) {
+    compare_twins("adamw_update", nonfinite_name(nonfinite), elementwise, [&](Side& side) {
       AdamwParams params{
           .count = count, .step = 7, .lr = 1e-2, .weight_decay = 0.1, .decay_after = 0.01};
       params.p = side.result(random_values(count, 1));
       params.g = side.put(random_values(count, 2));
       params.m = side.result(random_values(count, 3, 0.1F));
       params.v = side.result(squares(4));
-      params.gate = side.put(gate_of(poisoned));
+      params.guard = side.put(gate_of(nonfinite));
       side.kernels.adamw_update(side.stream(), params);
     });
-    compare_twins("ademamix_update", poison_name(poisoned), elementwise, [&](Side& side) {
+    compare_twins("ademamix_update", nonfinite_name(nonfinite), elementwise, [&](Side& side) {
       AdemamixParams params{.count = count, .step = 7, .lr = 1e-2, .alpha = 3.0, .decay = 0.01};
       params.p = side.result(random_values(count, 1));
       params.g = side.put(random_values(count, 2));
       params.fast = side.result(random_values(count, 3, 0.1F));
       params.slow = side.result(random_values(count, 4, 0.1F));
       params.v = side.result(squares(5));
-      params.gate = side.put(gate_of(poisoned));
+      params.guard = side.put(gate_of(nonfinite));
       side.kernels.ademamix_update(side.stream(), params);
     });
   }
@@ -218,19 +220,19 @@ TEST_CASE("cuda twins: DANA", "[kernels][cuda][.gpu]") {
         // Above some floor: the update divides by its root.
         params.v = side.result(Values(at(rows * cols), 0.02F));
         params.tau = star ? side.result(Values(at(rows * cols), 0.3F)) : nullptr;
-        params.gate = side.put(gate_of(false));
+        params.guard = side.put(gate_of(false));
         params.row_sums = sums ? side.result(std::vector<DanaRowSums>(rows)) : nullptr;
         side.kernels.dana_update(side.stream(), params);
       });
     }
   }
-  compare_twins("dana_update", poison_name(true), same_bits, [](Side& side) {
+  compare_twins("dana_update", nonfinite_name(true), same_bits, [](Side& side) {
     DanaParams params{.rows = 1, .cols = count};
     params.p = side.result(random_values(count, 1));
     params.g = side.put(random_values(count, 2));
     params.m = side.result(random_values(count, 3));
     params.v = side.result(squares(4));
-    params.gate = side.put(gate_of(true));
+    params.guard = side.put(gate_of(true));
     side.kernels.dana_update(side.stream(), params);
   });
 }
@@ -246,7 +248,7 @@ TEST_CASE("cuda twins: Muon", "[kernels][cuda][.gpu]") {
       params.g = side.put(random_values(count, 1));
       params.m = side.result(random_values(count, 2));
       params.x = side.result(zeros(count));
-      params.gate = side.put(gate_of(false));
+      params.guard = side.put(gate_of(false));
       side.kernels.muon_momentum(side.stream(), params);
     });
   }
@@ -269,14 +271,14 @@ TEST_CASE("cuda twins: Muon", "[kernels][cuda][.gpu]") {
     side.kernels.blend_bf16(side.stream(),
                             {.x = x, .y = y, .out = x, .count = count, .a = 1.7, .b = -0.4});
   });
-  for (const bool poisoned : {false, true}) {
-    compare_twins("muon_apply", poison_name(poisoned), elementwise, [&](Side& side) {
+  for (const bool nonfinite : {false, true}) {
+    compare_twins("muon_apply", nonfinite_name(nonfinite), elementwise, [&](Side& side) {
       float* p = side.result(random_values(count, 1));
       const float* x = side.put(random_values(count, 2));
-      const UpdateGate* gate = side.put(gate_of(poisoned));
+      const UpdateGuard* guard = side.put(gate_of(nonfinite));
       side.kernels.muon_apply(
           side.stream(),
-          {.p = p, .x = x, .gate = gate, .count = count, .decay = 0.01, .step_size = 0.02});
+          {.p = p, .x = x, .guard = guard, .count = count, .decay = 0.01, .step_size = 0.02});
     });
   }
 }

@@ -62,26 +62,26 @@ TEST_CASE("tree_sum: follows the canonical tree", "[kernels][global_norm]") {
   REQUIRE(tree_sum(many) == 500'500.0);
 }
 
-UpdateGate gate_of(double squared_norm, double cross_entropy, double z_squared, float clip,
-                   UpdateGate gate = {}) {
+UpdateGuard gate_of(double squared_norm, double cross_entropy, double z_squared, float clip,
+                    UpdateGuard guard = {}) {
   run([&](Stream& stream) {
     cpu::clip_scale(stream, {.squared_norm = &squared_norm,
                              .cross_entropy = &cross_entropy,
                              .z_squared = &z_squared,
-                             .gate = &gate,
+                             .guard = &guard,
                              .loss_scale = 0.5,
                              .z_scale = 0.25,
                              .clip = clip});
   });
-  return gate;
+  return guard;
 }
 
 TEST_CASE("clip_scale: scales down to the clip, never up", "[kernels][global_norm]") {
-  UpdateGate gate = gate_of(25.0, 6.0, 8.0, 1.0F);
-  REQUIRE(gate.grad_norm == 5.0F);
-  REQUIRE(gate.grad_scale == Approx(1.0 / (5.0 + 1e-6)).epsilon(1e-7));
-  REQUIRE(gate.loss == 5.0);
-  REQUIRE(gate.poisoned == 0);
+  UpdateGuard guard = gate_of(25.0, 6.0, 8.0, 1.0F);
+  REQUIRE(guard.grad_norm == 5.0F);
+  REQUIRE(guard.grad_scale == Approx(1.0 / (5.0 + 1e-6)).epsilon(1e-7));
+  REQUIRE(guard.loss == 5.0);
+  REQUIRE(guard.nonfinite == 0);
   REQUIRE(gate_of(0.25, 1.0, 0.0, 1.0F).grad_scale == 1.0F);
   REQUIRE(gate_of(25.0, 1.0, 0.0, 0.0F).grad_scale == 1.0F);
   REQUIRE(gate_of(0.0, 1.0, 0.0, 1.0F).grad_scale == 1.0F);
@@ -91,11 +91,11 @@ TEST_CASE("clip_scale: a loss or norm that is not finite poisons, and that stays
           "[kernels][global_norm]") {
   const double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::nan("");
-  REQUIRE(gate_of(nan, 1.0, 0.0, 1.0F).poisoned == 1);
-  REQUIRE(gate_of(infinity, 1.0, 0.0, 1.0F).poisoned == 1);
-  REQUIRE(gate_of(1.0, nan, 0.0, 1.0F).poisoned == 1);
-  REQUIRE(gate_of(1.0, 1.0, infinity, 1.0F).poisoned == 1);
-  REQUIRE(gate_of(1.0, 1.0, 0.0, 1.0F, {.poisoned = 1}).poisoned == 1);
+  REQUIRE(gate_of(nan, 1.0, 0.0, 1.0F).nonfinite == 1);
+  REQUIRE(gate_of(infinity, 1.0, 0.0, 1.0F).nonfinite == 1);
+  REQUIRE(gate_of(1.0, nan, 0.0, 1.0F).nonfinite == 1);
+  REQUIRE(gate_of(1.0, 1.0, infinity, 1.0F).nonfinite == 1);
+  REQUIRE(gate_of(1.0, 1.0, 0.0, 1.0F, {.nonfinite = 1}).nonfinite == 1);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ float nearest_bf16(float value) {
 TEST_CASE("muon: the momentum, and what it is about to be, rounded", "[kernels][muon]") {
   const Values g = random_values(kCount, 1);
   const Values start = random_values(kCount, 2);
-  const UpdateGate gate{.grad_scale = 0.5F};
+  const UpdateGuard guard{.grad_scale = 0.5F};
   for (const bool nesterov : {true, false}) {
     Values m = start;
     Values x = untouched_values(kCount);
@@ -34,7 +34,7 @@ TEST_CASE("muon: the momentum, and what it is about to be, rounded", "[kernels][
       cpu::muon_momentum(stream, {.g = g.data(),
                                   .m = m.data(),
                                   .x = x.data(),
-                                  .gate = &gate,
+                                  .guard = &guard,
                                   .count = kCount,
                                   .momentum_keep = 0.9,
                                   .gradient_add = 0.25,
@@ -106,19 +106,19 @@ TEST_CASE("muon: a matrix of zeros stays one, however it is divided", "[kernels]
   }
 }
 
-TEST_CASE("muon: a poisoned gate changes neither weights nor momentum", "[kernels][muon]") {
+TEST_CASE("muon: a non-finite gate changes neither weights nor momentum", "[kernels][muon]") {
   const Values nan(9, std::nanf(""));
   Values p = random_values(9, 1);
   Values m = random_values(9, 2);
   const Values p_before = p;
   const Values m_before = m;
   Values x = zeros(9);
-  const UpdateGate gate{.poisoned = 1};
+  const UpdateGuard guard{.nonfinite = 1};
   run([&](Stream& stream) {
-    cpu::muon_momentum(stream,
-                       {.g = nan.data(), .m = m.data(), .x = x.data(), .gate = &gate, .count = 9});
-    cpu::muon_apply(stream,
-                    {.p = p.data(), .x = nan.data(), .gate = &gate, .count = 9, .step_size = 1.0});
+    cpu::muon_momentum(
+        stream, {.g = nan.data(), .m = m.data(), .x = x.data(), .guard = &guard, .count = 9});
+    cpu::muon_apply(
+        stream, {.p = p.data(), .x = nan.data(), .guard = &guard, .count = 9, .step_size = 1.0});
   });
   REQUIRE(p == p_before);
   REQUIRE(m == m_before);
@@ -126,7 +126,7 @@ TEST_CASE("muon: a poisoned gate changes neither weights nor momentum", "[kernel
 
 TEST_CASE("muon: bits do not depend on the threads", "[kernels][muon]") {
   const Values g = random_values(kCount, 3);
-  const UpdateGate gate{.grad_scale = 0.3F};
+  const UpdateGuard guard{.grad_scale = 0.3F};
   const double squared = 12.5;
   require_same_bits(
       [&](int threads) {
@@ -137,12 +137,12 @@ TEST_CASE("muon: bits do not depend on the threads", "[kernels][muon]") {
             [&](Stream& stream) {
               cpu::muon_momentum(
                   stream,
-                  {.g = g.data(), .m = m.data(), .x = x.data(), .gate = &gate, .count = kCount});
+                  {.g = g.data(), .m = m.data(), .x = x.data(), .guard = &guard, .count = kCount});
               cpu::muon_normalise(stream,
                                   {.x = x.data(), .squared_norm = &squared, .count = kCount});
               cpu::muon_apply(stream, {.p = p.data(),
                                        .x = x.data(),
-                                       .gate = &gate,
+                                       .guard = &guard,
                                        .count = kCount,
                                        .decay = 1e-3,
                                        .step_size = 0.1});

@@ -20,20 +20,20 @@ struct Case {
   [[nodiscard]] std::int64_t rows() const { return outer * inner; }
   [[nodiscard]] RowLayout spread() const { return {inner * (cols + 2) + 3, cols + 2}; }
   [[nodiscard]] RowLayout packed() const { return {inner * cols, cols}; }
-  [[nodiscard]] std::int64_t spread_size() const { return outer * spread().outer_stride; }
+  [[nodiscard]] std::int64_t broadcast_size() const { return outer * spread().outer_stride; }
   [[nodiscard]] std::int64_t packed_size() const { return rows() * cols; }
-  [[nodiscard]] std::int64_t spread_at(std::int64_t row) const {
+  [[nodiscard]] std::int64_t broadcast_at(std::int64_t row) const {
     return row / inner * spread().outer_stride + row % inner * spread().inner_stride;
   }
   [[nodiscard]] Values x() const {
-    Values values = random_values(spread_size(), 1, 2.0F);
+    Values values = random_values(broadcast_size(), 1, 2.0F);
     for (float& value : values) {
       value += 0.5F;  // A mean worth subtracting.
     }
     return values;
   }
   [[nodiscard]] Values weight() const { return random_values(cols, 2); }
-  [[nodiscard]] Values dy() const { return random_values(spread_size(), 3); }
+  [[nodiscard]] Values dy() const { return random_values(broadcast_size(), 3); }
   [[nodiscard]] std::string name() const {
     return std::string(kind == NormKind::layer ? "layer " : "rms ") + std::to_string(rows()) +
            " x " + std::to_string(cols);
@@ -136,7 +136,7 @@ Exact expected_dx(const Case& t) {
   const Values dy = t.dy();
   Exact dx;
   for (std::int64_t row = 0; row < t.rows(); ++row) {
-    const std::int64_t first = t.spread_at(row);
+    const std::int64_t first = t.broadcast_at(row);
     const Exact x_row(x.begin() + first, x.begin() + first + t.cols);
     const Exact gradient = finite_differences(x_row, [&](const Exact& moved) {
       const Exact xhat = normalised(t.kind, moved.data(), t.cols);
@@ -157,7 +157,7 @@ Exact expected_dweight(const Case& t) {
   const Values dy = t.dy();
   Exact dweight(at(t.cols));
   for (std::int64_t row = 0; row < t.rows(); ++row) {
-    const std::int64_t first = t.spread_at(row);
+    const std::int64_t first = t.broadcast_at(row);
     const Exact xhat = normalised(t.kind, x.data() + first, t.cols);
     for (std::int64_t c = 0; c < t.cols; ++c) {
       dweight[at(c)] +=
@@ -188,7 +188,7 @@ TEST_CASE("norm: forward agrees with a double reference on strided rows", "[kern
     Exact mean;
     Exact rstd;
     for (std::int64_t row = 0; row < t.rows(); ++row) {
-      const double* x_row = x.data() + t.spread_at(row);
+      const double* x_row = x.data() + t.broadcast_at(row);
       const Moments m = moments_of(t.kind, x_row, t.cols);
       mean.push_back(m.mean);
       rstd.push_back(m.rstd);
@@ -282,7 +282,7 @@ Turned turned(const Case& t, std::int64_t seq_len, bool fused) {
   const Values weight = t.weight();
   Values mean = zeros(t.rows());
   Values rstd = zeros(t.rows());
-  Turned r{.y = zeros(t.spread_size()), .dx = t.dy(), .dweight = zeros(t.cols)};
+  Turned r{.y = zeros(t.broadcast_size()), .dx = t.dy(), .dweight = zeros(t.cols)};
   const RowRotation rotation =
       fused ? RowRotation{.cos = cos.data(), .sin = sin.data(), .seq_len = seq_len} : RowRotation{};
   RopeParams rope{.x = r.y.data(),

@@ -25,9 +25,9 @@ class Checks {
  public:
   explicit Checks(const Reference& reference) : reference_(reference) {}
 
-  /// A start, or a generation of `ranks`, goes on from `first_step`.
+  /// A start, or a generation of `ranks`, resumes from `first_step`.
   void begin(std::int64_t first_step, std::int64_t ranks);
-  /// A start goes on from `first_step`, and no generation of it trains more than `steps_per_job`
+  /// A start resumes from `first_step`, and no generation of it trains more than `steps_per_job`
   /// steps beyond; 0: as many as there are.
   void begin_job(std::int64_t first_step, std::int64_t steps_per_job);
   /// What the conductor is about to hear.

@@ -66,8 +66,8 @@ std::vector<std::int64_t> ExchangeSizes::peers(const CollectiveOp& op, std::int6
   if (op.kind == CollectiveKind::gather) {
     return smaller_group(op) ? plan_.reshard_peers(group, rank) : plan_.weight_peers(group, rank);
   }
-  return op.kind == CollectiveKind::spread ? plan_.replica_peers(group, rank)
-                                           : everybody(plan_.ranks());
+  return op.kind == CollectiveKind::broadcast ? plan_.replica_peers(group, rank)
+                                              : everybody(plan_.ranks());
 }
 
 double ExchangeSizes::packed_bytes(const CollectiveOp& op, std::int64_t rank) const {
@@ -78,9 +78,9 @@ double ExchangeSizes::packed_bytes(const CollectiveOp& op, std::int64_t rank) co
     case CollectiveKind::gather:
       return compute *
              static_cast<double>(smaller_group(op) ? kept_[group][at] : weights_[group][at]);
-    case CollectiveKind::refresh:
+    case CollectiveKind::all_gather:
       return compute * static_cast<double>(reduced_[group][at]);
-    case CollectiveKind::spread:
+    case CollectiveKind::broadcast:
       return static_cast<double>(sizeof(float)) * static_cast<double>(reduced_[group][at]);
     case CollectiveKind::loss_and_norm:
       return static_cast<double>(sizeof(double)) *

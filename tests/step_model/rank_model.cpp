@@ -36,11 +36,11 @@ RankModel::RankModel(ModelContext& context, std::int64_t rank)
 void RankModel::begin_step(std::int64_t step) {
   step_ = step;
   next_lane_ = 0;
-  gradients_ready_ = gradients_spread_ = 0;
+  gradients_ready_ = gradients_broadcast_ = 0;
   combined_ = false;
-  leases_.emplace(plan(), schedule(), CommandKind::train_step, rank_);
+  reservations_.emplace(plan(), schedule(), CommandKind::train_step, rank_);
   stream_.enqueue(0.0, [this] {
-    leases_->settle();
+    reservations_->finalize();
     proceed();
   });
   const LaneSchedule& lanes = plan().train_lanes();
@@ -86,9 +86,9 @@ bool RankModel::may_run(std::size_t index) {
   const Visit& visit = schedule().visits()[index];
   const std::size_t group = plan().group_of(visit.unit);
   if (const std::int32_t gather = schedule().gather_of(index); gather >= 0) {
-    leases_->want(gather);
+    reservations_->want(gather);
     start_gathers();
-    if (!leases_->ready(gather)) {
+    if (!reservations_->ready(gather)) {
       return false;
     }
   } else if (stale_[group]) {
@@ -99,14 +99,16 @@ bool RankModel::may_run(std::size_t index) {
   if (!visit.backward && !last) {
     return true;
   }
-  const std::int32_t leaf = schedule().leaf_of(visit.backward ? index : index + 1);
-  return leases_->gradient_free(group, plan().train_lanes().sync_of(visit.round), leaf);
+  const std::int32_t gradient_buffer =
+      schedule().gradient_buffer_of(visit.backward ? index : index + 1);
+  return reservations_->gradient_free(group, plan().train_lanes().sync_of(visit.round),
+                                      gradient_buffer);
 }
 
 void RankModel::run_visit(std::size_t index) {
   const Visit& visit = schedule().visits()[index];
   stream_.enqueue(visit_seconds(visit));
-  leases_->visited(index);
+  reservations_->visited(index);
   const std::size_t group = plan().group_of(visit.unit);
   const LaneSchedule& lanes = plan().train_lanes();
   ++visit_;
@@ -141,16 +143,16 @@ double RankModel::visit_seconds(const Visit& visit) const {
 }
 
 void RankModel::start_gathers() {
-  for (const std::int32_t gather : leases_->start_gathers()) {
-    const Lease& lease = schedule().gathers()[static_cast<std::size_t>(gather)];
-    request(CollectiveKind::gather, static_cast<std::int64_t>(lease.group), gather);
+  for (const std::int32_t gather : reservations_->start_gathers()) {
+    const Reservation& reservation = schedule().gathers()[static_cast<std::size_t>(gather)];
+    request(CollectiveKind::gather, static_cast<std::int64_t>(reservation.group), gather);
   }
 }
 
 const CollectiveOp* RankModel::find(CollectiveKind kind, std::int64_t group,
                                     std::int64_t part) const {
   for (const auto& ops : context_->ops) {
-    // A gather's lease is its place in the channel: no search through hundreds.
+    // A gather's reservation is its place in the channel: no search through hundreds.
     if (kind == CollectiveKind::gather && !ops.empty() && ops.front().kind == kind) {
       return &ops.at(static_cast<std::size_t>(part));
     }
@@ -208,7 +210,7 @@ void RankModel::pack(Operation& operation) {
     move(op.op->channel);
   });
   if (op.op->kind == CollectiveKind::reduce) {
-    leases_->packed(static_cast<std::size_t>(op.op->group), op.op->part);
+    reservations_->packed(static_cast<std::size_t>(op.op->group), op.op->part);
     proceed();
   }
 }
@@ -242,7 +244,7 @@ double RankModel::pack_seconds(const CollectiveOp& op) const {
     case CollectiveKind::reduce:
       return times().copy_per_byte * sizes.group_bytes(group) *
              static_cast<double>(sizes.sums(rank_, op.part));
-    case CollectiveKind::refresh:
+    case CollectiveKind::all_gather:
       return times().copy_per_byte * sizes.reduced_bytes(group, rank_);
     default:
       return 0.0;  // what is sent lies there
@@ -254,12 +256,12 @@ double RankModel::unpack_seconds(const CollectiveOp& op) const {
   const ExchangeSizes& sizes = *context_->sizes;
   switch (op.kind) {
     case CollectiveKind::gather:
-    case CollectiveKind::refresh:
+    case CollectiveKind::all_gather:
       return times().copy_per_byte * sizes.group_bytes(group);
     case CollectiveKind::reduce:
       return times().add_per_byte * sizes.reduced_bytes(group, rank_) *
              static_cast<double>(sizes.all_sums(op.part));
-    case CollectiveKind::spread:
+    case CollectiveKind::broadcast:
       return times().copy_per_byte * sizes.updated_bytes(group, rank_);
     default:
       return 0.0;
@@ -270,16 +272,16 @@ void RankModel::finished(const CollectiveOp& op) {
   const auto group = static_cast<std::size_t>(op.group < 0 ? 0 : op.group);
   switch (op.kind) {
     case CollectiveKind::gather:
-      leases_->gathered(op.part);
+      reservations_->gathered(op.part);
       proceed();
       return update_if_ready();
-    case CollectiveKind::refresh:
+    case CollectiveKind::all_gather:
       stale_[group] = false;
       return proceed();
     case CollectiveKind::reduce:
       return op.part + 1 == plan().train_lanes().syncs() ? reduced(group) : void();
-    case CollectiveKind::spread:
-      return gradient_spread();
+    case CollectiveKind::broadcast:
+      return gradient_broadcast();
     case CollectiveKind::loss_and_norm:
       return combine();
     case CollectiveKind::eval_sums:
@@ -300,8 +302,8 @@ void RankModel::reduced(std::size_t group) {
   if (++gradients_ready_ == plan().groups().size() && !request(CollectiveKind::loss_and_norm)) {
     combine();
   }
-  if (!request(CollectiveKind::spread, static_cast<std::int64_t>(group))) {
-    gradient_spread();
+  if (!request(CollectiveKind::broadcast, static_cast<std::int64_t>(group))) {
+    gradient_broadcast();
   }
 }
 
@@ -311,13 +313,14 @@ void RankModel::combine() {
   update_if_ready();
 }
 
-void RankModel::gradient_spread() {
-  ++gradients_spread_;
+void RankModel::gradient_broadcast() {
+  ++gradients_broadcast_;
   update_if_ready();
 }
 
 void RankModel::update_if_ready() {
-  if (!combined_ || gradients_spread_ != plan().groups().size() || !leases_->all_gathered()) {
+  if (!combined_ || gradients_broadcast_ != plan().groups().size() ||
+      !reservations_->all_gathered()) {
     return;
   }
   combined_ = false;  // once
@@ -327,11 +330,11 @@ void RankModel::update_if_ready() {
   }
   stream_.enqueue(times().update_per_byte * bytes);
   for (std::size_t group = 0; group < plan().groups().size(); ++group) {
-    stale_[group] = plan().ranks() > 1 && plan().refreshed(group);
+    stale_[group] = plan().ranks() > 1 && plan().all_gathered(group);
   }
   for (std::size_t group = 0; group < plan().groups().size(); ++group) {
     if (stale_[group]) {
-      request(CollectiveKind::refresh, static_cast<std::int64_t>(group));
+      request(CollectiveKind::all_gather, static_cast<std::int64_t>(group));
     }
   }
   stream_.enqueue(0.0, [this] {

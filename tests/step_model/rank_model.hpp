@@ -30,8 +30,9 @@ struct ModelContext {
   std::function<void(std::int64_t rank, const ModelledOp& op)> post;
 };
 
-/// One rank of the model: lanes, leases, channels with their staging slots, one compute stream; it
-/// takes the decisions of the rank's actors, at once. Borrows `context`; must not move once begun.
+/// One rank of the model: lanes, reservations, channels with their staging slots, one compute
+/// stream; it takes the decisions of the rank's actors, at once. Borrows `context`; must not move
+/// once begun.
 class RankModel {
  public:
   RankModel(ModelContext& context, std::int64_t rank);
@@ -88,14 +89,14 @@ class RankModel {
   void reduce(std::int64_t group, std::int64_t sync);
   void reduced(std::size_t group);
   void combine();
-  void gradient_spread();
+  void gradient_broadcast();
   void update_if_ready();
 
   ModelContext* context_;
   std::int64_t rank_;
   ModelStream stream_;
   std::array<ChannelState, kChannelCount> channels_;
-  std::optional<LeaseBook> leases_;
+  std::optional<BufferReservations> reservations_;
   std::vector<bool> stale_;           // by group: its refresh is under way
   std::vector<std::int64_t> rounds_;  // with a lane of this rank
 
@@ -104,7 +105,7 @@ class RankModel {
   int lanes_in_flight_ = 0;
   bool chain_busy_ = false, proceeding_ = false, again_ = false;
   std::size_t visit_ = 0, visits_end_ = 0;
-  std::size_t gradients_ready_ = 0, gradients_spread_ = 0;
+  std::size_t gradients_ready_ = 0, gradients_broadcast_ = 0;
   bool combined_ = false;
   std::vector<End> ends_;
 };

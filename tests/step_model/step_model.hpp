@@ -6,8 +6,9 @@
 #include "engine/rank/rank_options.hpp"
 
 // How long a training step of many ranks takes, worked out from the plan instead of run: every rank
-// with its one compute stream, its three ordered channels, staging slots, leases and lanes, as the
-// actors drive them. What a message between actors of one rank costs is left out (microseconds).
+// with its one compute stream, its three ordered channels, staging slots, reservations and lanes,
+// as the actors drive them. What a message between actors of one rank costs is left out
+// (microseconds).
 namespace train::engine {
 
 /// What one rank's kernels cost. Seconds; per lane, or per byte of fp32 that is read.

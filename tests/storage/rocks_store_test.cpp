@@ -86,7 +86,7 @@ TEST_CASE("rocks_store: a killed process loses nothing acknowledged", "[storage]
   REQUIRE((*store)->get("k").value() == "v");
 }
 
-TEST_CASE("rocks_store: trouble is one line with the mend", "[storage][kv_store]") {
+TEST_CASE("rocks_store: trouble is one line with the fix", "[storage][kv_store]") {
   const TempDirectory directory;
   {
     auto store = RocksStore::open(directory / "index");

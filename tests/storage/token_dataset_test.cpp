@@ -103,7 +103,7 @@ TEST_CASE("token_dataset: reads uint32 when meta.json says so", "[storage][token
   REQUIRE(dataset->bytes_per_token() == 4.0);
 }
 
-TEST_CASE("token_dataset: missing things are named with the mend", "[storage][token_dataset]") {
+TEST_CASE("token_dataset: missing things are named with the fix", "[storage][token_dataset]") {
   const TempDirectory directory;
   const auto none = TokenDataset::open(directory / "none", {});
   REQUIRE_FALSE(none);

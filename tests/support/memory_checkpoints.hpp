@@ -22,14 +22,14 @@ struct MemoryCheckpoints {
   using Steps = std::vector<std::int64_t>;
   using Parts = std::map<std::int64_t, std::set<std::int32_t>>;  ///< Step -> ranks.
 
-  bool two_places = false;
+  bool two_locations = false;
   std::map<std::int64_t, std::uint64_t> written;  ///< Step -> digest of the weights in it.
   Steps recorded;
   Steps discarded;               ///< In the project's place.
   Parts incoming;                ///< Ranks that wrote a shard, where it is written first.
   Parts sent;                    ///< Of two places: ranks whose shard is in the project's place.
   std::set<std::int64_t> local;  ///< Of two places: sealed, with all shards.
-  Steps settled;                 ///< Of rank 0.
+  Steps finalized;               ///< Of rank 0.
   Steps journal;                 ///< Steps of the step journal.
   std::map<std::int64_t, double> losses;
   std::vector<std::pair<std::string, std::string>> events;
@@ -62,11 +62,11 @@ struct MemoryCheckpoints {
             .seal = [this, rank](auto step,
                                  const auto& manifest) { return seal(rank, step, manifest); },
             .send = [this, rank](std::int64_t step) { return send(rank, step); },
-            .settle =
+            .finalize =
                 [this, rank](std::int64_t step) {
                   const std::lock_guard lock(*mutex_);
                   if (rank == 0) {
-                    settled.push_back(step);
+                    finalized.push_back(step);
                     std::erase_if(local, [step](std::int64_t other) { return other < step; });
                     std::erase_if(incoming,
                                   [step](const auto& other) { return other.first < step; });
@@ -119,7 +119,7 @@ struct MemoryCheckpoints {
             [this](std::string_view kind, std::string_view text) {
               return keep(events, std::pair{std::string(kind), std::string(text)});
             }};
-    if (two_places) {
+    if (two_locations) {
       work.seal = [this](std::int64_t step, const auto& shards) -> Result<std::string> {
         if (fail_manifest.contains(step)) {
           return failure("rows are missing");
@@ -177,7 +177,7 @@ struct MemoryCheckpoints {
       }
       digest += shards[rank].weights_digest;
     }
-    if ((two_places ? sent : incoming)[step].size() != shards.size()) {
+    if ((two_locations ? sent : incoming)[step].size() != shards.size()) {
       return failure("a shard is not there");
     }
     written[step] = digest;
@@ -195,7 +195,7 @@ struct MemoryCheckpoints {
   }
   Status discard(std::int64_t step) {
     const std::lock_guard lock(*mutex_);
-    (two_places ? sent : incoming).erase(step);
+    (two_locations ? sent : incoming).erase(step);
     discarded.push_back(step);
     return {};
   }

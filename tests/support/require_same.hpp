@@ -14,7 +14,7 @@ inline void require_same(const TrainingRun& run, const PlainRun& plain) {
     REQUIRE(step.loss.bits == actors::FloatBits(plain.steps.at(i).loss).bits);
     REQUIRE(step.grad_norm.bits == actors::FloatBits(plain.steps.at(i).grad_norm).bits);
     REQUIRE(step.lr.bits == actors::FloatBits(plain.steps.at(i).lr).bits);
-    REQUIRE_FALSE(step.poisoned);
+    REQUIRE_FALSE(step.nonfinite);
     REQUIRE((!step.has_digest || step.weights_digest == plain.digests.at(i + 1)));
   }
   for (const actors::EvaluationFinished& evaluation : run.evaluations) {

@@ -53,7 +53,7 @@ class RunEvents {
       REQUIRE(other.loss.bits == all.loss.bits);
       REQUIRE(other.grad_norm.bits == all.grad_norm.bits);
       REQUIRE(other.unit_grad_norms == all.unit_grad_norms);
-      REQUIRE(other.poisoned == all.poisoned);
+      REQUIRE(other.nonfinite == all.nonfinite);
       REQUIRE(other.has_digest == all.has_digest);
       all.weights_digest += other.weights_digest;
       REQUIRE(other.tensor_digests.size() == all.tensor_digests.size());

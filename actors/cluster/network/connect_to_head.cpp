@@ -66,8 +66,8 @@ class Attempt {
 
 }  // namespace
 
-Result<caf::actor> knock(caf::actor_system& system, const CredentialFiles& credentials,
-                         const Endpoint& endpoint, std::chrono::milliseconds timeout) {
+Result<caf::actor> connect_to_head(caf::actor_system& system, const CredentialFiles& credentials,
+                                   const Endpoint& endpoint, std::chrono::milliseconds timeout) {
   const auto context = TlsContext::load(credentials, TlsEnd::worker);
   if (!context) {
     return context.error();

@@ -14,15 +14,15 @@
 
 namespace train::actors {
 
-Status HeadDoor::check(const Options& options) {
+Status HeadListener::check(const Options& options) {
   const auto listening = listen_on(options.address, options.port);
   return listening ? Status() : Status(listening.error());
 }
 
-Result<std::unique_ptr<HeadDoor>> HeadDoor::open(caf::actor_system& system,
-                                                 const caf::actor& published,
-                                                 const CredentialFiles& credentials,
-                                                 const Options& options) {
+Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& system,
+                                                         const caf::actor& published,
+                                                         const CredentialFiles& credentials,
+                                                         const Options& options) {
   auto context = TlsContext::load(credentials, TlsEnd::head);
   if (!context) {
     return context.error();
@@ -46,11 +46,11 @@ Result<std::unique_ptr<HeadDoor>> HeadDoor::open(caf::actor_system& system,
     TRAIN_RETURN_IF_ERROR(storage::write_private_file(
         options.endpoint_file, fmt::format("{}\n{}\n", to_string(endpoint), endpoint.start)));
   }
-  return std::unique_ptr<HeadDoor>(
-      new HeadDoor(std::move(endpoint), options.endpoint_file, std::move(gate)));
+  return std::unique_ptr<HeadListener>(
+      new HeadListener(std::move(endpoint), options.endpoint_file, std::move(gate)));
 }
 
-HeadDoor::~HeadDoor() {
+HeadListener::~HeadListener() {
   gate_.reset();
   if (!file_.empty()) {
     ::unlink(file_.c_str());  // a courtesy: who reads it later learns at once that nobody is there

@@ -20,12 +20,12 @@ namespace train::actors {
 /// lives. Handles that workers have taken stay good after that.
 ///
 /// Threading: any one thread; the gate has its own.
-class HeadDoor {
+class HeadListener {
  public:
   struct Options {
     std::string address = "127.0.0.1";
     std::uint16_t port = 0;                    ///< 0: any free one.
-    std::filesystem::path endpoint_file = {};  ///< Written when the door is open; empty: none.
+    std::filesystem::path endpoint_file = {};  ///< Written when the listener is open; empty: none.
     std::string start = {};                    ///< As in Endpoint.
     Gate::Options gate = {};
   };
@@ -37,19 +37,18 @@ class HeadDoor {
   /// On return the port listens and the endpoint file is durable.
   /// Errors: port taken or not allowed, address not of this node (user); files as credentials say.
   /// REQUIRES: `system` is configured by ControlConfig and outlives this.
-  [[nodiscard]] static Result<std::unique_ptr<HeadDoor>> open(caf::actor_system& system,
-                                                              const caf::actor& published,
-                                                              const CredentialFiles& credentials,
-                                                              const Options& options);
-  ~HeadDoor();
-  HeadDoor(const HeadDoor&) = delete;
-  HeadDoor& operator=(const HeadDoor&) = delete;
+  [[nodiscard]] static Result<std::unique_ptr<HeadListener>> open(
+      caf::actor_system& system, const caf::actor& published, const CredentialFiles& credentials,
+      const Options& options);
+  ~HeadListener();
+  HeadListener(const HeadListener&) = delete;
+  HeadListener& operator=(const HeadListener&) = delete;
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
   [[nodiscard]] const Gate& gate() const { return *gate_; }
 
  private:
-  HeadDoor(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<Gate> gate)
+  HeadListener(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<Gate> gate)
       : endpoint_(std::move(endpoint)), file_(std::move(file)), gate_(std::move(gate)) {}
 
   Endpoint endpoint_;
@@ -61,8 +60,9 @@ class HeadDoor {
 /// not there yet; blocks.
 /// Errors: the certificates do not fit, or nobody answered in time (failure); files as credentials
 /// say. REQUIRES: `system` is configured by ControlConfig.
-[[nodiscard]] Result<caf::actor> knock(caf::actor_system& system,
-                                       const CredentialFiles& credentials, const Endpoint& endpoint,
-                                       std::chrono::milliseconds timeout);
+[[nodiscard]] Result<caf::actor> connect_to_head(caf::actor_system& system,
+                                                 const CredentialFiles& credentials,
+                                                 const Endpoint& endpoint,
+                                                 std::chrono::milliseconds timeout);
 
 }  // namespace train::actors

@@ -95,7 +95,7 @@ bool append_entry(std::string_view entry, std::vector<std::string>& names) {
   return true;
 }
 
-Result<NodePlace> place_in_step(std::int64_t nodes, const Environment& environment) {
+Result<NodePosition> place_in_step(std::int64_t nodes, const Environment& environment) {
   const auto node = number(environment, "SLURM_NODEID");
   if (!node) {
     return node.error();
@@ -125,7 +125,8 @@ Result<NodePlace> place_in_step(std::int64_t nodes, const Environment& environme
     return user_error(fmt::format("SLURM_NODEID = {}, but SLURM_STEP_NODELIST = {} names only {}",
                                   *node, list, count));
   }
-  return NodePlace{.node = *node, .nodes = nodes, .hosts = std::move(hosts).value(), .start = {}};
+  return NodePosition{
+      .node = *node, .nodes = nodes, .hosts = std::move(hosts).value(), .start = {}};
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ Environment process_environment() {
 }
 
 std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  NodePlace place{.nodes = nodes};
+  NodePosition place{.nodes = nodes};
   while (place.ranks(ranks).second <= rank) {
     ++place.node;
   }
@@ -153,8 +154,8 @@ bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
   return local_rank(rank, ranks, nodes) == 0;
 }
 
-Result<NodePlace> find_place(std::int64_t nodes, const Environment& environment) {
-  NodePlace place;
+Result<NodePosition> find_place(std::int64_t nodes, const Environment& environment) {
+  NodePosition place;
   if (nodes > 1 || in_step(environment)) {
     if (!in_step(environment)) {
       return user_error(
@@ -194,11 +195,11 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
   return names;
 }
 
-std::string NodePlace::start_of(std::uint32_t generation) const {
+std::string NodePosition::start_of(std::uint32_t generation) const {
   return generation == 0 ? start : fmt::format("{}{}{}", start, kGeneration, generation);
 }
 
-std::optional<std::uint32_t> NodePlace::generation_of(std::string_view name) const {
+std::optional<std::uint32_t> NodePosition::generation_of(std::string_view name) const {
   if (name == start) {
     return 0;
   }
@@ -212,7 +213,7 @@ std::optional<std::uint32_t> NodePlace::generation_of(std::string_view name) con
              : std::nullopt;
 }
 
-Result<Endpoint> find_head(const NodePlace& place, std::uint32_t from,
+Result<Endpoint> find_head(const NodePosition& place, std::uint32_t from,
                            const std::filesystem::path& endpoint_file,
                            std::chrono::milliseconds timeout,
                            const std::function<bool()>& give_up) {

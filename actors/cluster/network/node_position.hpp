@@ -23,7 +23,7 @@ using Environment = std::map<std::string, std::string>;
 [[nodiscard]] Environment process_environment();
 
 /// This launcher's place among the launchers of the run: one per node, node 0 is the head.
-struct NodePlace {
+struct NodePosition {
   std::int64_t node = 0;
   std::int64_t nodes = 1;
   std::vector<std::string> hosts = {};  ///< By node, as Slurm names them; empty without Slurm.
@@ -50,7 +50,7 @@ struct NodePlace {
 /// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
 /// with one task per node). Pure.
 /// Errors (user): name the variable, what it says and what to do.
-[[nodiscard]] Result<NodePlace> find_place(std::int64_t nodes, const Environment& environment);
+[[nodiscard]] Result<NodePosition> find_place(std::int64_t nodes, const Environment& environment);
 
 /// "n[01-03,7],login" as names, in order.
 /// Errors (user): not a list of host names; a range that is reversed or longer than 65536.
@@ -59,7 +59,7 @@ struct NodePlace {
 /// Where the head listens, for a node that is not the head: waits for the file that the head of
 /// the same start writes in its generation `from` or a later one: a launcher that was started anew
 /// comes when it can. Blocks. Errors (failure): none within `timeout`, or until `give_up`.
-[[nodiscard]] Result<Endpoint> find_head(const NodePlace& place, std::uint32_t from,
+[[nodiscard]] Result<Endpoint> find_head(const NodePosition& place, std::uint32_t from,
                                          const std::filesystem::path& endpoint_file,
                                          std::chrono::milliseconds timeout,
                                          const std::function<bool()>& give_up = {});

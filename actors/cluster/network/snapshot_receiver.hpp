@@ -29,7 +29,7 @@ class SnapshotReceiver {
  public:
   using Memory = std::shared_ptr<const checkpoint::MemorySnapshots>;
 
-  /// Listens on any free port of `address`. Errors: as HeadDoor::open().
+  /// Listens on any free port of `address`. Errors: as HeadListener::open().
   [[nodiscard]] static Result<std::unique_ptr<SnapshotReceiver>> open(
       const CredentialFiles& credentials, const std::string& address);
   ~SnapshotReceiver();

@@ -63,7 +63,7 @@ void add_cluster(caf::actor_system_config& config) {
   config.add_message_type<Refused>("Refused");
   config.add_message_type<WorkerExited>("WorkerExited");
   config.add_message_type<NodeJoined>("NodeJoined");
-  config.add_message_type<TakePlace>("TakePlace");
+  config.add_message_type<TakePosition>("TakePosition");
   config.add_message_type<RestoreMemory>("RestoreMemory");
   config.add_message_type<MemoryRestored>("MemoryRestored");
   config.add_message_type<StartRanks>("StartRanks");

@@ -8,9 +8,9 @@ namespace train::actors {
 /// network, a lost peer noticed within four seconds, and every message that crosses processes known
 /// by its name on both sides.
 ///
-/// The framework never listens or connects by itself here: HeadDoor and knock() bring it
-/// connections whose peers are known. Also ignores SIGPIPE in this process: a peer that has gone is
-/// an error of the write, not the end.
+/// The framework never listens or connects by itself here: HeadListener and connect_to_head() bring
+/// it connections whose peers are known. Also ignores SIGPIPE in this process: a peer that has gone
+/// is an error of the write, not the end.
 class ControlConfig : public caf::actor_system_config {
  public:
   ControlConfig();

@@ -39,11 +39,11 @@ Gate::~Gate() {
 
 int Gate::wait_ms() const {
   const int rest = exhausted_ ? kRest_ms : -1;
-  if (strangers_.empty()) {
+  if (unauthenticated_peers_.empty()) {
     return rest;
   }
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(strangers_.front().deadline - Clock::now());
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+      unauthenticated_peers_.front().deadline - Clock::now());
   const int until = static_cast<int>(std::max<std::int64_t>(0, left.count()));
   return exhausted_ ? std::min(until, rest) : until;
 }
@@ -53,7 +53,7 @@ void Gate::serve() {
   for (;;) {
     watched.assign({{.fd = wake_.descriptor(), .events = POLLIN, .revents = 0},
                     {.fd = exhausted_ ? -1 : listening_.get(), .events = POLLIN, .revents = 0}});
-    for (const Stranger& stranger : strangers_) {
+    for (const Stranger& stranger : unauthenticated_peers_) {
       watched.push_back(
           {.fd = stranger.socket.get(), .events = events_of(stranger.wants), .revents = 0});
     }
@@ -64,7 +64,8 @@ void Gate::serve() {
     }
     std::size_t index = 2;
     const auto now = Clock::now();
-    for (auto stranger = strangers_.begin(); stranger != strangers_.end(); ++index) {
+    for (auto stranger = unauthenticated_peers_.begin(); stranger != unauthenticated_peers_.end();
+         ++index) {
       if (ready > 0 && watched[index].revents != 0) {
         stranger->spoke = true;
         stranger = go_on(stranger);
@@ -91,18 +92,18 @@ void Gate::accept_all() {
     }
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (strangers_.size() == options_.most_waiting) {
+    if (unauthenticated_peers_.size() == options_.most_waiting) {
       make_room();
     }
     TlsSession session(context_, socket.get());
-    strangers_.push_back({.socket = std::move(socket),
-                          .session = std::move(session),
-                          .deadline = Clock::now() + options_.patience});
-    go_on(std::prev(strangers_.end()));
+    unauthenticated_peers_.push_back({.socket = std::move(socket),
+                                      .session = std::move(session),
+                                      .deadline = Clock::now() + options_.patience});
+    go_on(std::prev(unauthenticated_peers_.end()));
   }
 }
 
-Gate::Strangers::iterator Gate::go_on(Strangers::iterator stranger) {
+Gate::UnauthenticatedPeers::iterator Gate::go_on(UnauthenticatedPeers::iterator stranger) {
   stranger->wants = stranger->session.shake_hands();
   if (stranger->wants == TlsSession::State::failed) {
     return refuse(stranger);
@@ -112,18 +113,18 @@ Gate::Strangers::iterator Gate::go_on(Strangers::iterator stranger) {
   }
   ++admitted_;
   admit_(std::move(stranger->socket), std::move(stranger->session));
-  return strangers_.erase(stranger);
+  return unauthenticated_peers_.erase(stranger);
 }
 
 void Gate::make_room() {
-  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+  const auto silent = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
                                    [](const Stranger& stranger) { return !stranger.spoke; });
-  refuse(silent != strangers_.end() ? silent : strangers_.begin());
+  refuse(silent != unauthenticated_peers_.end() ? silent : unauthenticated_peers_.begin());
 }
 
-Gate::Strangers::iterator Gate::refuse(Strangers::iterator stranger) {
+Gate::UnauthenticatedPeers::iterator Gate::refuse(UnauthenticatedPeers::iterator stranger) {
   ++refused_;
-  return strangers_.erase(stranger);
+  return unauthenticated_peers_.erase(stranger);
 }
 
 }  // namespace train::actors

@@ -47,14 +47,14 @@ class Gate {
     TlsSession::State wants = TlsSession::State::wants_read;
     bool spoke = false;  ///< Has sent something, as a worker does at once.
   };
-  using Strangers = std::list<Stranger>;  // oldest first
+  using UnauthenticatedPeers = std::list<Stranger>;  // oldest first
 
   void serve();
   [[nodiscard]] int wait_ms() const;
   void accept_all();
   /// The one that follows in the list.
-  Strangers::iterator go_on(Strangers::iterator stranger);
-  Strangers::iterator refuse(Strangers::iterator stranger);
+  UnauthenticatedPeers::iterator go_on(UnauthenticatedPeers::iterator stranger);
+  UnauthenticatedPeers::iterator refuse(UnauthenticatedPeers::iterator stranger);
   void make_room();
 
   Descriptor listening_;
@@ -64,7 +64,7 @@ class Gate {
   Wake wake_;
   std::atomic<std::uint64_t> admitted_{0};
   std::atomic<std::uint64_t> refused_{0};
-  Strangers strangers_;
+  UnauthenticatedPeers unauthenticated_peers_;
   bool exhausted_ = false;  ///< No descriptor was free at the last try.
   std::thread thread_;      // last: it uses all of the above
 };

@@ -20,28 +20,29 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostBytes = 4096;
 
-fs::path word_file(const fs::path& root) { return control_directory(root) / "ended"; }
+fs::path exit_record_file(const fs::path& root) { return control_directory(root) / "ended"; }
 
 }  // namespace
 
-void forget_head_word(const fs::path& root) { ::unlink(word_file(root).c_str()); }
+void forget_exit_record(const fs::path& root) { ::unlink(exit_record_file(root).c_str()); }
 
-void leave_head_word(const fs::path& root, const std::string& start, int exit_code) {
+void leave_exit_record(const fs::path& root, const std::string& start, int exit_code) {
   std::error_code error;
   if (!fs::exists(root / "config.toml", error)) {
     return;  // it has come to no run
   }
   Status left = storage::make_private_directory(control_directory(root));
   if (left) {
-    left = storage::write_private_file(word_file(root), fmt::format("{}\n{}\n", exit_code, start));
+    left = storage::write_private_file(exit_record_file(root),
+                                       fmt::format("{}\n{}\n", exit_code, start));
   }
   if (!left) {
     log_warning(fmt::format("no_word_to_other_nodes {}", left.error().message));
   }
 }
 
-std::optional<int> head_word(const fs::path& root, const std::string& start) {
-  const auto text = storage::read_file(word_file(root), kMostBytes);
+std::optional<int> exit_record(const fs::path& root, const std::string& start) {
+  const auto text = storage::read_file(exit_record_file(root), kMostBytes);
   if (!text) {
     return std::nullopt;
   }

@@ -25,7 +25,7 @@ RunFinished stopped_by(int signal, const RunFinished& outcome) {
 }
 
 /// Of nodes that have not come to the meeting.
-std::string lost_text(const PreparedRun& run, const NodesMet& met) {
+std::string lost_text(const PreparedRun& run, const Membership& met) {
   return fmt::format("{} not come back within {} s of the loss (recovery.node_wait_s)",
                      missing_have(met, run.members), run.config().recovery.node_wait_s);
 }
@@ -64,7 +64,7 @@ Status find_start(PreparedRun& run, std::int64_t reported, const std::vector<Nod
 
 /// The run is one of the nodes that have come, if it can be: else those that took part go on
 /// without those that are back, which `met` has no more then. Errors: they cannot.
-Status take_nodes_met(PreparedRun& run, NodesMet& met) {
+Status take_nodes_met(PreparedRun& run, Membership& met) {
   if (met.cut) {
     return *met.cut;
   }
@@ -80,7 +80,7 @@ Status take_nodes_met(PreparedRun& run, NodesMet& met) {
 }
 
 /// The same for other nodes than before. REQUIRES: `run` is one of so many.
-Status find_start_of_others(PreparedRun& run, std::int64_t reported, const NodesMet& met,
+Status find_start_of_others(PreparedRun& run, std::int64_t reported, const Membership& met,
                             const OtherNodes& others) {
   TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, met.held));
   const Status placed = others.go_on_with(run, met.places(), met.returned);
@@ -97,7 +97,7 @@ Status find_start_of_others(PreparedRun& run, std::int64_t reported, const Nodes
 }
 
 /// What the log says of other nodes than before.
-void log_nodes(const PreparedRun& run, const NodesMet& met, const std::string& lost) {
+void log_nodes(const PreparedRun& run, const Membership& met, const std::string& lost) {
   if (!met.complete()) {
     log_warning(fmt::format("nodes_lost {}; going on with the nodes that are left", lost));
   }
@@ -135,7 +135,7 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
       log_event(run, "rank_lost", outcome->text);
     }
     ++run.generation;
-    auto met = others ? others->meet(run) : Result<NodesMet>(NodesMet());
+    auto met = others ? others->meet(run) : Result<Membership>(Membership());
     if (!met) {
       return met.error();
     }

@@ -17,12 +17,12 @@ using GenerationRunner = std::function<Result<RunFinished>(PreparedRun& run)>;
 /// How the launchers of the other nodes are led from one generation to the next, run.generation.
 struct OtherNodes {
   /// Waits for them. When all have come, no rank of the run runs anywhere.
-  std::function<Result<NodesMet>(const PreparedRun& run)> meet;
-  /// Every node gets what it lacks of the snapshots in memory to go on from. Errors: not all do.
+  std::function<Result<Membership>(const PreparedRun& run)> meet;
+  /// Every node gets what it lacks of the snapshots in memory to resume from. Errors: not all do.
   std::function<Status(PreparedRun& run)> restore;
   /// These nodes are all from here on: `run` has been made one of so many, and each takes its place
   /// in it. `left`: the places until now of those that took part; `returned`: the others, as
-  /// NodesMet has them. Errors: not all have room for what `run` goes on from.
+  /// Membership has them. Errors: not all have room for what `run` resumes from.
   std::function<Status(PreparedRun& run, std::span<const std::int64_t> left,
                        std::span<const std::int64_t> returned)>
       go_on_with;
@@ -35,7 +35,7 @@ struct OtherNodes {
                                      std::int64_t job_first_step);
 
 /// Generations of ranks until the run is over: a rank that is lost ends one of them, not the run.
-/// The next one goes on from the newest snapshot or checkpoint, without the nodes that do not come
+/// The next one resumes from the newest snapshot or checkpoint, without the nodes that do not come
 /// to the meeting, and with those that are back; the run ends where its strategy has no such number
 /// of ranks. Where starts are
 /// lost without progress one node goes on with fewer ranks, and several end. `others`: none, there

@@ -49,27 +49,27 @@ HeadNetwork::~HeadNetwork() {
 
 Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
   std::unique_ptr<HeadNetwork> network(new HeadNetwork(run));
-  TRAIN_RETURN_IF_ERROR(network->open_door(run));
+  TRAIN_RETURN_IF_ERROR(network->open_listener(run));
   return network;
 }
 
-Status HeadNetwork::open_door(const PreparedRun& run) {
+Status HeadNetwork::open_listener(const PreparedRun& run) {
   const auto& root = run.directory.root;
   const auto credentials = make_credentials(control_directory(root));
   if (!credentials) {
     return credentials.error();
   }
-  auto options = door_options(run.config().parallel);
+  auto options = listener_options(run.config().parallel);
   if (!options) {
     return options.error();
   }
   options->endpoint_file = endpoint_file(root);
   options->start = run.place.start_of(run.generation);
-  auto door = HeadDoor::open(system_, cluster_, *credentials, *options);
-  if (!door) {
-    return door.error();
+  auto listener = HeadListener::open(system_, cluster_, *credentials, *options);
+  if (!listener) {
+    return listener.error();
   }
-  door_ = std::move(door).value();
+  listener_ = std::move(listener).value();
   link_ = BuddyLink::open(*credentials, run.plan);
   return {};
 }
@@ -125,8 +125,8 @@ void HeadNetwork::send_returned_away() {
   returned_.clear();
 }
 
-NodesMet HeadNetwork::met() const {
-  NodesMet met;
+Membership HeadNetwork::met() const {
+  Membership met;
   for (std::int64_t place = 1; place < count(); ++place) {
     const auto launcher = launchers_.find(place);
     met.held.push_back(launcher == launchers_.end() ? NodeSteps() : launcher->second.held);
@@ -138,7 +138,7 @@ NodesMet HeadNetwork::met() const {
   return met;
 }
 
-NodesMet HeadNetwork::meet(Clock::time_point deadline) {
+Membership HeadNetwork::meet(Clock::time_point deadline) {
   const auto back_by = Clock::now() + kReturnTime;
   const auto awaited = [&] {
     return !met().complete() || (returned_.size() < awaited_ && Clock::now() < back_by);
@@ -175,11 +175,11 @@ void HeadNetwork::go_on_with(const std::vector<std::int64_t>& members) {
 Status HeadNetwork::give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier) {
   std::set<std::int64_t> awaited;
   for (const auto& [place, launcher] : launchers_) {
-    self_->send(launcher.actor, TakePlace{.place = static_cast<std::int32_t>(place),
-                                          .nodes = static_cast<std::int32_t>(count()),
-                                          .ranks = run.config().parallel.ranks,
-                                          .memory_step = memory_step,
-                                          .earlier = earlier});
+    self_->send(launcher.actor, TakePosition{.place = static_cast<std::int32_t>(place),
+                                             .nodes = static_cast<std::int32_t>(count()),
+                                             .ranks = run.config().parallel.ranks,
+                                             .memory_step = memory_step,
+                                             .earlier = earlier});
     awaited.insert(place);
   }
   return await_answers(std::move(awaited));
@@ -311,13 +311,13 @@ void HeadNetwork::end_nodes(std::int32_t exit_code) {
   forget_all();
 }
 
-Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel) {
+Result<HeadListener::Options> listener_options(const configs::ParallelSection& parallel) {
   auto address = interface_address(parallel.interface);
   if (!address) {
     return address.error();
   }
-  return HeadDoor::Options{.address = std::move(address).value(),
-                           .port = static_cast<std::uint16_t>(parallel.port)};
+  return HeadListener::Options{.address = std::move(address).value(),
+                               .port = static_cast<std::uint16_t>(parallel.port)};
 }
 
 }  // namespace train::actors

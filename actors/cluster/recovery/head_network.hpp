@@ -20,15 +20,15 @@
 
 namespace train::actors {
 
-/// The head's end of one generation's control network: the actor system, the door that workers and
-/// launchers of other nodes come through, and those launchers.
+/// The head's end of one generation's control network: the actor system, the listener that workers
+/// and launchers of other nodes come through, and those launchers.
 ///
 /// Threading: the thread that opened it. Ownership: of the system; whatever its actors use has to
 /// outlive this.
 class HeadNetwork {
  public:
-  /// Opens the door of `run`'s generation. Errors: those of make_credentials() and
-  /// HeadDoor::open().
+  /// Opens the listener of `run`'s generation. Errors: those of make_credentials() and
+  /// HeadListener::open().
   [[nodiscard]] static Result<std::unique_ptr<HeadNetwork>> open(const PreparedRun& run);
   /// Launchers that nothing was said to end with the code of a stopped run.
   ~HeadNetwork();
@@ -39,17 +39,17 @@ class HeadNetwork {
   /// Whom the cluster and the launchers talk to.
   [[nodiscard]] caf::scoped_actor& self() { return self_; }
   [[nodiscard]] const caf::actor& cluster() const { return cluster_; }
-  [[nodiscard]] const Endpoint& endpoint() const { return door_->endpoint(); }
+  [[nodiscard]] const Endpoint& endpoint() const { return listener_->endpoint(); }
 
   /// Waits until the launchers of all other nodes that take part are there, at most until
   /// `deadline` and until a signal, and a little for those of nodes that are back; now and then
   /// says for whom.
-  [[nodiscard]] NodesMet meet(std::chrono::steady_clock::time_point deadline);
+  [[nodiscard]] Membership meet(std::chrono::steady_clock::time_point deadline);
   /// After meet() of fewer or others: these are all from here on; `members`: see PreparedRun. One
   /// that has been lost since is missing().
   void go_on_with(const std::vector<std::int64_t>& members);
   /// Every other node takes its place in `run`, with room for its snapshots; `memory_step` and
-  /// `earlier`: see TakePlace. Blocks, until a node is lost. Errors (failure): one has no room.
+  /// `earlier`: see TakePosition. Blocks, until a node is lost. Errors (failure): one has no room.
   [[nodiscard]] Status give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier);
   /// After meet() of all: every node gets what it lacks of its ranks' snapshots of `step` back from
   /// the next one, its buddy; blocks while bytes move, until a node is lost. Errors (failure): a
@@ -81,12 +81,12 @@ class HeadNetwork {
  private:
   explicit HeadNetwork(const PreparedRun& run);
   void joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
-  Status open_door(const PreparedRun& run);
+  Status open_listener(const PreparedRun& run);
   void tell_all(const GenerationOver& over);
   void forget_all();
   Status await_answers(std::set<std::int64_t> places);
   /// Who is there now.
-  [[nodiscard]] NodesMet met() const;
+  [[nodiscard]] Membership met() const;
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
 
   std::vector<std::int64_t> members_;  // PreparedRun::members
@@ -106,11 +106,12 @@ class HeadNetwork {
   [[nodiscard]] Launcher introduced(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
   std::map<std::int64_t, Launcher> launchers_;  // by place, as far as they are there
   std::map<std::int64_t, Launcher> returned_;   // by node: of those that do not take part yet
-  std::unique_ptr<HeadDoor> door_;
+  std::unique_ptr<HeadListener> listener_;
   std::unique_ptr<BuddyLink> link_;
 };
 
 /// Where the head listens by `parallel`. Errors (user): no such interface.
-[[nodiscard]] Result<HeadDoor::Options> door_options(const configs::ParallelSection& parallel);
+[[nodiscard]] Result<HeadListener::Options> listener_options(
+    const configs::ParallelSection& parallel);
 
 }  // namespace train::actors

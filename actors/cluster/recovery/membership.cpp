@@ -8,7 +8,7 @@
 
 namespace train::actors {
 
-std::vector<std::int64_t> NodesMet::places() const {
+std::vector<std::int64_t> Membership::places() const {
   std::vector<std::int64_t> places;
   for (std::int64_t place = 0; place <= static_cast<std::int64_t>(held.size()); ++place) {
     if (std::find(missing.begin(), missing.end(), place) == missing.end()) {
@@ -23,7 +23,7 @@ std::string nodes_have(std::span<const std::int64_t> nodes) {
                            : fmt::format("nodes {} have", fmt::join(nodes, ", "));
 }
 
-std::string missing_have(const NodesMet& met, std::span<const std::int64_t> members) {
+std::string missing_have(const Membership& met, std::span<const std::int64_t> members) {
   std::vector<std::int64_t> nodes;
   for (const std::int64_t place : met.missing) {
     nodes.push_back(members[static_cast<std::size_t>(place)]);

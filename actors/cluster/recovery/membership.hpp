@@ -24,7 +24,7 @@ struct NodeSteps {
 
 /// Which launchers of the other nodes have joined a generation. Nodes by their places, the head's
 /// is 0.
-struct NodesMet {
+struct Membership {
   std::vector<NodeSteps> held;        ///< Of nodes 1, 2, ...; nothing of those that are missing.
   std::vector<std::int64_t> missing;  ///< Nodes that have not come in time, ascending.
   /// Nodes that have come and did not take part, as they were first numbered, ascending.
@@ -52,7 +52,8 @@ struct NodesMet {
 
 /// The same of those that are missing. `members`:
 /// PreparedRun::members. REQUIRES: some are.
-[[nodiscard]] std::string missing_have(const NodesMet& met, std::span<const std::int64_t> members);
+[[nodiscard]] std::string missing_have(const Membership& met,
+                                       std::span<const std::int64_t> members);
 
 /// Whether `steps` has `step`.
 [[nodiscard]] bool has_step(const HeldSteps& steps, std::int64_t step);

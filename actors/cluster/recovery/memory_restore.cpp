@@ -59,7 +59,7 @@ class ByteRow {
 /// The nodes that ranks 0 .. `ranks` - 1 are on.
 std::vector<engine::RankSpan> spans_of(std::int64_t ranks, std::int64_t nodes) {
   std::vector<engine::RankSpan> spans;
-  for (NodePlace place{.nodes = nodes}; place.node < nodes; ++place.node) {
+  for (NodePosition place{.nodes = nodes}; place.node < nodes; ++place.node) {
     const auto [first, end] = place.ranks(ranks);
     spans.push_back({.first = first, .end = end});
   }
@@ -287,7 +287,7 @@ Status MemoryRestore::run(engine::Collectives* transport, std::uint32_t generati
     TRAIN_RETURN_IF_ERROR(exchange(*transport, generation));
   }
   state_.store();
-  engine_.state().settle_restored();
+  engine_.state().finalize_restored();
   return {};
 }
 

@@ -14,7 +14,7 @@ namespace train::actors {
 
 using SharedSnapshots = std::shared_ptr<const checkpoint::MemorySnapshots>;
 
-/// Whose ranks wrote the snapshot in memory that a run goes on from, and where it is.
+/// Whose ranks wrote the snapshot in memory that a run resumes from, and where it is.
 struct MemoryOrigin {
   std::int64_t step = 0;
   std::int64_t ranks = 1;
@@ -27,7 +27,7 @@ struct MemoryOrigin {
 [[nodiscard]] std::string holders_text(const std::vector<std::int32_t>& holders);
 [[nodiscard]] std::vector<std::int32_t> parse_holders(const std::string& text);
 
-/// Where a rank finds the state to go on from in memory.
+/// Where a rank finds the state to resume from in memory.
 struct MemoryStart {
   MemoryOrigin origin;
   std::vector<SharedSnapshots> here;  ///< Those that its own node has.

@@ -81,7 +81,8 @@ engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
           .end = layout.first_rank + static_cast<std::int64_t>(layout.shard_bytes.size())};
 }
 
-MemorySnapshots::Layout memory_layout(const engine::RankOptions& options, const NodePlace& place) {
+MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
+                                      const NodePosition& place) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
   const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
@@ -96,7 +97,7 @@ MemorySnapshots::Layout memory_layout(const engine::RankOptions& options, const 
   return layout;
 }
 
-Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place, bool others) {
+Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& place, bool others) {
   const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
   const auto layout =
       keeps ? memory_layout(plan.engine, place) : checkpoint::MemorySnapshots::Layout();
@@ -124,7 +125,7 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePlace& place, bool o
   if (!has_buddies(plan)) {
     return {};
   }
-  NodePlace before = place;
+  NodePosition before = place;
   before.node = (place.node + place.nodes - 1) % place.nodes;
   made = make_snapshots(memory_layout(plan.engine, before),
                         "recovery.buddy_snapshots = false to keep those of this node alone");
@@ -186,7 +187,7 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
     origin_ = {.step = *step, .ranks = now_->layout().ranks, .holders = holders_of(nodes, *step)};
     return step;
   }
-  // The generation with other numbers ended before its ranks had written all that they go on from.
+  // The generation with other numbers ended before its ranks had written all that they resume from.
   const bool whole = origin_ && !before_.empty() && origin_->step <= reported &&
                      std::all_of(origin_->holders.begin(), origin_->holders.end(), [&](auto node) {
                        return nodes[static_cast<std::size_t>(node)].earlier == origin_->step;
@@ -218,7 +219,7 @@ void NodeMemory::forget() {
   keep_only(std::nullopt);
 }
 
-void NodeMemory::settle() {
+void NodeMemory::finalize() {
   if (before_.empty() || !now_ || !origin_) {
     return;
   }

@@ -19,14 +19,15 @@
 namespace train::actors {
 
 /// The snapshots in memory of this node's ranks, from generation to generation. Held by the
-/// launcher of each node; while ranks run only they write. The head says which one all go on from.
+/// launcher of each node; while ranks run only they write. The head says which one all resume from.
 class NodeMemory {
  public:
   /// Makes room for the ranks of `plan`, if the run keeps snapshots and there is none yet, and for
-  /// those of the node before if this is its buddy. What the ranks go on from stays readable.
+  /// those of the node before if this is its buddy. What the ranks resume from stays readable.
   /// `others`: other nodes take part than had it, so what is in the room now is not what belongs
   /// there, even if ranks have the same numbers. Errors (user): too little memory; names the key.
-  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePlace& place, bool others = false);
+  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePosition& place,
+                                 bool others = false);
 
   /// The steps of which all ranks are whole here. Compares all bytes with their digests, once: a
   /// snapshot that is damaged is logged and given up, so that nothing decided later on what is
@@ -47,14 +48,14 @@ class NodeMemory {
   /// On the head, after look_back(): the nodes that hold them have other numbers now. `now`: by
   /// their number until now. REQUIRES: it has those of all holders.
   void renumber_holders(std::span<const std::int32_t> now);
-  /// On another node: the ranks go on from `step`, other snapshots are given up; none: all are.
+  /// On another node: the ranks resume from `step`, other snapshots are given up; none: all are.
   /// `earlier`: from that of held().earlier, if this node has it. REQUIRES: no rank runs.
   void go_on_from(std::optional<std::int64_t> step, bool earlier = false);
   /// What look_back() found is of no use.
   void forget();
-  /// Once the ranks have written what they go on from to current(), as they do before they train,
+  /// Once the ranks have written what they resume from to current(), as they do before they train,
   /// and this node keeps it for the node before, before() is given up. Cheap.
-  void settle();
+  void finalize();
 
   /// What look_back() found, if it is not forgotten.
   [[nodiscard]] std::optional<MemoryStart> start() const;
@@ -62,7 +63,8 @@ class NodeMemory {
   [[nodiscard]] const SharedSnapshots& current() const { return now_; }
   /// The room for snapshots of the node before; none: this node is nobody's buddy.
   [[nodiscard]] const SharedSnapshots& buddy() const { return buddy_; }
-  /// Of the ranks to go on from, if their numbers were others: of this node, and of the one before.
+  /// Of the ranks to resume from, if their numbers were others: of this node, and of the one
+  /// before.
   [[nodiscard]] const std::vector<SharedSnapshots>& before() const { return before_; }
 
  private:
@@ -89,6 +91,6 @@ class NodeMemory {
 
 /// What each rank of the node has to have room for.
 [[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
-                                                                const NodePlace& place);
+                                                                const NodePosition& place);
 
 }  // namespace train::actors

@@ -30,9 +30,9 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-constexpr auto kKnockTime = 30s;
-constexpr auto kFirstKnock = 3s;  // of one try at an endpoint that may be an old one
-constexpr auto kBetweenKnocks = 100ms;
+constexpr auto kHeadConnectTime = 30s;
+constexpr auto kFirstRetry = 3s;  // of one try at an endpoint that may be an old one
+constexpr auto kBetweenRetries = 100ms;
 constexpr auto kEndWithoutHead = 3s;      // of ranks that nobody leads any more
 constexpr auto kEndAfterFailure = 200ms;  // of ranks of a generation that is over
 constexpr auto kVerdictTime = 10s;        // from the end of all ranks here to the head's word
@@ -48,24 +48,24 @@ struct NodeEnd {
 /// What a node's launcher has from generation to generation.
 struct NodeRun {
   RunPlan plan;
-  NodePlace place;         ///< Among the nodes that take part.
+  NodePosition place;      ///< Among the nodes that take part.
   std::int64_t node = 0;   ///< As the nodes were first numbered.
   NodeMemory memory = {};  ///< Of its ranks, and of those of the node before.
 };
 
-/// One generation of this node's ranks, from its knock at the head's door.
+/// One generation of this node's ranks, from its connect_to_head at the head's listener.
 class NodeGeneration {
  public:
   NodeGeneration(NodeRun& run, fs::path root)
       : run_(run), root_(std::move(root)), system_(config_), self_(system_) {}
 
-  /// `patience`: for the head's door. Errors: it stays shut.
+  /// `patience`: for the head's listener. Errors: it stays shut.
   Result<NodeEnd> run(const Endpoint& endpoint, std::chrono::milliseconds patience);
 
  private:
   bool ordered();
   [[nodiscard]] NodeJoined introduction() const;
-  Status take_place(const TakePlace& order);
+  Status take_place(const TakePosition& order);
   void answer(const Status& done);
   void follow(std::int64_t ranks);
   [[nodiscard]] NodeEnd verdict(bool started) const;
@@ -79,7 +79,7 @@ class NodeGeneration {
   std::unique_ptr<BuddyLink> link_;
   std::atomic<bool> clean_{true};  // no rank has ended in disorder
   bool alone_ = false;             // the head has ended or cannot be reached
-  bool new_place_ = false;         // the ranks go on from those of the place before
+  bool new_place_ = false;         // the ranks resume from those of the place before
   std::optional<GenerationOver> over_;
 };
 
@@ -98,7 +98,7 @@ bool NodeGeneration::ordered() {
           }
           start = true;
         },
-        [&](const TakePlace& order) { answer(take_place(order)); },
+        [&](const TakePosition& order) { answer(take_place(order)); },
         [&](const RestoreMemory& order) {
           answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
         },
@@ -127,7 +127,7 @@ void NodeGeneration::answer(const Status& done) {
                                     done ? std::string() : done.error().message});
 }
 
-Status NodeGeneration::take_place(const TakePlace& order) {
+Status NodeGeneration::take_place(const TakePosition& order) {
   configs::RunConfig config = run_.plan.config;
   config.parallel.nodes = order.nodes;
   config.parallel.ranks = order.ranks;
@@ -135,7 +135,7 @@ Status NodeGeneration::take_place(const TakePlace& order) {
   if (!plan) {
     return plan.error();
   }
-  plan->spread = run_.plan.spread;
+  plan->separate_processes = run_.plan.separate_processes;
   run_.plan = std::move(plan).value();
   run_.place.node = order.place;
   run_.place.nodes = order.nodes;
@@ -153,7 +153,7 @@ void NodeGeneration::follow(std::int64_t ranks) {
   const auto down = [&](const caf::down_msg&) { alone_ = true; };
   while (ranks > 0 && !alone_ && !(over_ && over_->again)) {
     self_->receive([&](const WorkerExited&) { --ranks; }, hear, down,
-                   caf::after(kBetweenLooks) >> [&] { run_.memory.settle(); });
+                   caf::after(kBetweenLooks) >> [&] { run_.memory.finalize(); });
   }
   bool waiting = !clean_ && !alone_ && !over_;
   while (waiting) {
@@ -188,7 +188,7 @@ Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milli
   if (!credentials) {
     return credentials.error();
   }
-  const auto head = knock(system_, *credentials, endpoint, patience);
+  const auto head = connect_to_head(system_, *credentials, endpoint, patience);
   if (!head) {
     return head.error();
   }
@@ -221,18 +221,18 @@ Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milli
 
 /// Where the head of the generation `from`, or a later one, listens; looks for it for so long, or
 /// until a signal or the head's word that it has ended.
-Result<Endpoint> look_for_head(const NodePlace& place, std::uint32_t from, const fs::path& root,
+Result<Endpoint> look_for_head(const NodePosition& place, std::uint32_t from, const fs::path& root,
                                Clock::duration time) {
   return find_head(
       place, from, endpoint_file(root), std::chrono::ceil<std::chrono::milliseconds>(time),
-      [&place, &root] { return stop_signal() != 0 || head_word(root, place.start).has_value(); });
+      [&place, &root] { return stop_signal() != 0 || exit_record(root, place.start).has_value(); });
 }
 
 /// The first generation that this launcher takes part in: not always that of the run, for it may
 /// have been started anew. `from` is then the one after it.
 Result<NodeEnd> run_first(NodeRun& run, const fs::path& root, std::uint32_t& from) {
   const std::chrono::seconds head_time(run.plan.config.recovery.start_wait_s);
-  const auto deadline = Clock::now() + kKnockTime;
+  const auto deadline = Clock::now() + kHeadConnectTime;
   for (;;) {
     const auto endpoint = look_for_head(run.place, 0, root, head_time);
     if (!endpoint) {
@@ -241,17 +241,18 @@ Result<NodeEnd> run_first(NodeRun& run, const fs::path& root, std::uint32_t& fro
     }
     from = run.place.generation_of(endpoint->start).value_or(0) + 1;
     // What was found may be of a generation that is at its end.
-    auto end = NodeGeneration(run, root).run(*endpoint, kFirstKnock);
-    if (end || Clock::now() >= deadline || stop_signal() != 0 || head_word(root, run.place.start)) {
+    auto end = NodeGeneration(run, root).run(*endpoint, kFirstRetry);
+    if (end || Clock::now() >= deadline || stop_signal() != 0 ||
+        exit_record(root, run.place.start)) {
       return end;
     }
-    std::this_thread::sleep_for(kBetweenKnocks);
+    std::this_thread::sleep_for(kBetweenRetries);
   }
 }
 
 /// How the head has ended, if it has left word of that.
-std::optional<int> word_of_head(const NodeRun& run, const fs::path& root) {
-  const auto word = head_word(root, run.place.start);
+std::optional<int> exit_record_of_head(const NodeRun& run, const fs::path& root) {
+  const auto word = exit_record(root, run.place.start);
   if (word) {
     log_info(fmt::format("node {}: the head has ended with exit code {}", run.node, *word));
   }
@@ -259,7 +260,7 @@ std::optional<int> word_of_head(const NodeRun& run, const fs::path& root) {
 }
 
 int head_gone(const NodeRun& run, const fs::path& root) {
-  if (const auto word = word_of_head(run, root)) {
+  if (const auto word = exit_record_of_head(run, root)) {
     return *word;
   }
   if (const int signal = stop_signal(); signal != 0) {
@@ -278,7 +279,7 @@ int head_gone(const NodeRun& run, const fs::path& root) {
 fs::path control_directory(const fs::path& root) { return root / "control"; }
 fs::path endpoint_file(const fs::path& root) { return control_directory(root) / "endpoint"; }
 
-void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_t ranks,
+void start_workers(WorkerProcesses& workers, const NodePosition& place, std::int64_t ranks,
                    const Endpoint& endpoint, const fs::path& root, const NodeMemory& memory) {
   const auto [first, end] = place.ranks(ranks);
   for (std::int64_t rank = first; rank < end; ++rank) {
@@ -300,7 +301,7 @@ void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_
   }
 }
 
-int run_node(RunPlan plan, const NodePlace& place) {
+int run_node(RunPlan plan, const NodePosition& place) {
   const fs::path root = run_root(plan.config);
   const std::chrono::seconds wait(plan.config.recovery.node_wait_s);
   const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
@@ -325,7 +326,7 @@ int run_node(RunPlan plan, const NodePlace& place) {
     }
   }
   if (!end) {
-    if (const auto word = word_of_head(run, root)) {
+    if (const auto word = exit_record_of_head(run, root)) {
       return *word;
     }
     log_error(end.error().message);

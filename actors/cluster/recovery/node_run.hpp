@@ -19,12 +19,12 @@ namespace train::actors {
 
 /// Starts the workers of this node, of `ranks` of the run in `root`; they find the head at
 /// `endpoint` and write to `memory`.
-void start_workers(WorkerProcesses& workers, const NodePlace& place, std::int64_t ranks,
+void start_workers(WorkerProcesses& workers, const NodePosition& place, std::int64_t ranks,
                    const Endpoint& endpoint, const std::filesystem::path& root,
                    const NodeMemory& memory);
 
 /// On a node that is not the head's: starts this node's ranks, which follow the head, and again for
 /// each further generation of them, until the head or the run is at its end. Returns the exit code.
-[[nodiscard]] int run_node(RunPlan plan, const NodePlace& place);
+[[nodiscard]] int run_node(RunPlan plan, const NodePosition& place);
 
 }  // namespace train::actors

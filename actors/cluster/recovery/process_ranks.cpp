@@ -38,8 +38,8 @@ constexpr auto kOrderlyEnd = 10s;  // of workers that were told to go
 constexpr auto kEndAfterFailure = 200ms;
 constexpr auto kEndAfterLoss = 600ms;  // a large process takes its time to die
 constexpr std::chrono::milliseconds kIdle = 1h;
-constexpr auto kBetweenDoors = 200ms;  // tries to open one
-constexpr auto kBetweenLooks = 50ms;   // for a snapshot that nodes that are back wait for
+constexpr auto kBetweenListens = 200ms;  // tries to open one
+constexpr auto kBetweenLooks = 50ms;     // for a snapshot that nodes that are back wait for
 
 std::string launcher_gone(const PreparedRun& run, std::int64_t place) {
   return fmt::format("the launcher of node {} has ended or cannot be reached",
@@ -57,7 +57,7 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .memory_ranks = memory ? memory->origin.ranks : 0,
           .memory_holders = memory ? holders_text(memory->origin.holders) : "",
           .run_directory = fs::absolute(run.directory.root).string(),
-          .two_places = run.home->places().two(),
+          .two_locations = run.home->places().two(),
           .checkpoint_tag = run.home->tag(),
           .trace_directory =
               run.profile ? fs::absolute(profile_directory(run.directory.root)).string() : "",
@@ -70,7 +70,7 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
 }
 
 /// Why the first generation does not begin.
-std::string never_met(const PreparedRun& run, const NodesMet& met) {
+std::string never_met(const PreparedRun& run, const Membership& met) {
   if (const int signal = stop_signal(); signal != 0) {
     return fmt::format("stopped by signal {} before the first step", signal);
   }
@@ -228,7 +228,7 @@ RunFinished Head::wait_for_end() {
         [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
         [&](const caf::down_msg& down) {
           if (const auto node = network_->launcher_down(down)) {
-            NodePlace place = run_.place;
+            NodePosition place = run_.place;
             place.node = *node;
             const auto first = place.ranks(run_.config().parallel.ranks).first;
             caf::anon_send(actors_.conductor, RankFailed{.rank = static_cast<std::int32_t>(first),
@@ -240,7 +240,7 @@ RunFinished Head::wait_for_end() {
         },
         caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
             [&] {
-              run_.memory.settle();
+              run_.memory.finalize();
               let_returned_in();
             });
   }
@@ -282,7 +282,7 @@ Result<RunFinished> Head::run() {
     }
     return with_nodes_told(first_loss.cause_of(std::get<RunFinished>(start)));
   }
-  run_.memory.settle();
+  run_.memory.finalize();
   std::vector<RankActor> ranks;
   for (const caf::strong_actor_ptr& rank : ready->ranks) {
     ranks.push_back(caf::actor_cast<RankActor>(rank));
@@ -318,14 +318,14 @@ RunFinished Head::with_nodes_told(RunFinished outcome) {
 }  // namespace
 
 Status check_network(const configs::ParallelSection& parallel) {
-  const auto options = door_options(parallel);
-  return options ? HeadDoor::check(*options) : Status(options.error());
+  const auto options = listener_options(parallel);
+  return options ? HeadListener::check(*options) : Status(options.error());
 }
 
 ProcessRanks::ProcessRanks() = default;
 ProcessRanks::~ProcessRanks() = default;
 
-Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
+Result<Membership> ProcessRanks::meet(const PreparedRun& run) {
   using Clock = std::chrono::steady_clock;
   // The first time nodes come when their batch system starts them.
   const bool first = run.generation == 0;
@@ -335,7 +335,7 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
   auto network = HeadNetwork::open(run);
   // Later it may be this node's own network that is cut.
   while (!network && !first && Clock::now() < deadline && stop_signal() == 0) {
-    std::this_thread::sleep_for(kBetweenDoors);
+    std::this_thread::sleep_for(kBetweenListens);
     network = HeadNetwork::open(run);
   }
   if (network) {
@@ -345,7 +345,7 @@ Result<NodesMet> ProcessRanks::meet(const PreparedRun& run) {
   if (first) {
     return network.error();
   }
-  NodesMet nobody;
+  Membership nobody;
   nobody.cut = network.error();
   for (std::int64_t node = 1; node < run.place.nodes; ++node) {
     nobody.held.emplace_back();

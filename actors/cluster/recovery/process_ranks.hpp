@@ -28,7 +28,7 @@ class ProcessRanks {
   /// Before run() of a generation after the first: waits for the launchers of the other nodes, at
   /// most recovery.node_wait_s and until a signal; within that time this node's own network may
   /// come back, too. Errors, of the first generation alone: those of HeadNetwork::open().
-  [[nodiscard]] Result<NodesMet> meet(const PreparedRun& run);
+  [[nodiscard]] Result<Membership> meet(const PreparedRun& run);
 
   /// After meet() of all: see HeadNetwork::restore_memory(). Nothing if `run` does not start from
   /// memory.

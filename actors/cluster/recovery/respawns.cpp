@@ -27,19 +27,20 @@ Result<RunPlan> plan_of(const RunPlan& now, std::int64_t nodes, std::int64_t ran
   config.parallel.ranks = ranks;
   auto plan = plan_run(config);
   if (plan) {
-    plan->spread = now.spread;
+    plan->separate_processes = now.separate_processes;
   }
   return plan;
 }
 
 }  // namespace
 
-bool in_processes(const configs::ParallelSection& parallel, bool spread) {
-  return (parallel.ranks > 1 || spread) && parallel.transport != "inproc";
+bool in_processes(const configs::ParallelSection& parallel, bool separate_processes) {
+  return (parallel.ranks > 1 || separate_processes) && parallel.transport != "inproc";
 }
 
-bool can_respawn(const configs::RunConfig& config, bool spread) {
-  return config.recovery.rank_loss == "respawn" && in_processes(config.parallel, spread);
+bool can_respawn(const configs::RunConfig& config, bool separate_processes) {
+  return config.recovery.rank_loss == "respawn" &&
+         in_processes(config.parallel, separate_processes);
 }
 
 bool take_fewer_ranks(PreparedRun& run) {

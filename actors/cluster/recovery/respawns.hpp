@@ -25,13 +25,13 @@ class Respawns {
 
 /// Whether the ranks are processes of their own; else they share the launcher's. `spread`: see
 /// RunPlan.
-[[nodiscard]] bool in_processes(const configs::ParallelSection& parallel, bool spread);
+[[nodiscard]] bool in_processes(const configs::ParallelSection& parallel, bool separate_processes);
 
 /// Whether such a run outlives the loss of a rank: its ranks are processes of their own, and it
 /// may.
-[[nodiscard]] bool can_respawn(const configs::RunConfig& config, bool spread);
+[[nodiscard]] bool can_respawn(const configs::RunConfig& config, bool separate_processes);
 [[nodiscard]] inline bool can_respawn(const RunPlan& plan) {
-  return can_respawn(plan.config, plan.spread);
+  return can_respawn(plan.config, plan.separate_processes);
 }
 
 /// Makes the run one of the largest smaller number of ranks that its configuration allows; false:

@@ -243,7 +243,7 @@ ncclResult_t ncclGetVersion(int* version) {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<int> made = 0;
-  std::snprintf(id->internal, sizeof(id->internal), "played-nccl-%d-%d-%08x", ::getpid(), made++,
+  std::snprintf(id->internal, sizeof(id->internal), "emulated-nccl-%d-%d-%08x", ::getpid(), made++,
                 std::random_device{}());
   return ncclSuccess;
 }
@@ -273,7 +273,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclSystemError ? "a system call failed" : "a played error";
+  return result == ncclSystemError ? "a system call failed" : "a emulated error";
 }
 
 const char* ncclGetLastError(ncclComm_t /*comm*/) { return ""; }
