@@ -58,7 +58,7 @@ struct ConductorState {
   std::optional<std::int32_t> signal;
   std::string save_failure;  // of the newest save; empty when it succeeded
   std::string report_failure;
-  std::string nonfinite;
+  std::string nonfinite_text;
   std::optional<RunFinished> outcome;     // fixed by a rank's failure
   std::optional<RankFailed> consequence;  // a rank that lost another one; its cause may follow
 };
@@ -193,7 +193,7 @@ void Conductor::step_finished(const StepFinished& event) const {
     if (!state().nonfinite) {
       state().nonfinite = true;
       // The sign of a NaN says nothing to anybody.
-      state().nonfinite =
+      state().nonfinite_text =
           fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
                       event.grad_norm.value(), event.step);
       state().program->stop_nonfinite(event.step - 1);
@@ -228,8 +228,8 @@ RunFinished Conductor::outcome() const {
     return {step, kExitFailure,
             fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
                         "--fresh and a lower optimizer.lr or optimizer.grad_clip",
-                        state().nonfinite.substr(0, state().nonfinite.find('\n')),
-                        state().nonfinite.substr(state().nonfinite.find('\n') + 1))};
+                        state().nonfinite_text.substr(0, state().nonfinite_text.find('\n')),
+                        state().nonfinite_text.substr(state().nonfinite_text.find('\n') + 1))};
   }
   if (!state().save_failure.empty()) {
     return {step, kExitFailure,
@@ -419,7 +419,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       [conductor](const SaveFinished& event) { conductor.save_finished(event.step); },
       [conductor](const NonfiniteFound& event) {
         if (event.rank == 0) {  // all say the same
-          conductor.state().nonfinite += "\n" + event.text;
+          conductor.state().nonfinite_text += "\n" + event.text;
         }
       },
       [conductor](const RankStopped&) {

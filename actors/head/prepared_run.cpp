@@ -66,13 +66,17 @@ std::vector<std::string> unit_names(const engine::RankOptions& options) {
 /// earlier generations of ranks that are in the report; none: this is the first.
 Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
                   std::span<const NodeSteps> elsewhere = {}) {
+  const auto kept = reported ? run.memory.look_back(*reported, elsewhere) : std::nullopt;
   const auto checkpoint = run.home->find_start();
-  if (!checkpoint) {
+  if (checkpoint) {
+    run.checkpoint = *checkpoint;
+  } else if (kept) {
+    // Nothing is lost by it: the state in memory is newer than any checkpoint of this start.
+    log_warning(fmt::format("checkpoints_not_read {}", checkpoint.error().message));
+  } else {
     return checkpoint.error();
   }
-  run.checkpoint = *checkpoint;
   const std::int64_t saved = run.checkpoint ? run.checkpoint->step : 0;
-  const auto kept = reported ? run.memory.look_back(*reported, elsewhere) : std::nullopt;
   if (kept && *kept < saved) {
     run.memory.forget();
   }

@@ -16,7 +16,6 @@
 #include "cli/report_error.hpp"
 
 namespace train::cli {
-using namespace actors;
 namespace checkpoints {
 
 namespace fs = std::filesystem;

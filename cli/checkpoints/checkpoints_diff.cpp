@@ -10,7 +10,6 @@
 #include "cli/checkpoints/checkpoints_actions.hpp"
 
 namespace train::cli::checkpoints {
-using namespace actors;
 namespace {
 
 namespace fs = std::filesystem;

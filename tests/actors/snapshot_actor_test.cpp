@@ -177,7 +177,7 @@ TEST_CASE("a full disk: the copy stays until there is room, and is written then"
   f.disk.fail_write.insert(1);
   f.disk.old_checkpoints = 1;
   f.take(1);
-  const std::uint64_t digest = f.run.runtime().engine->digest();
+  const std::uint64_t digest = f.run.runtime().engine->state().digest();
   f.run.disk().held = false;
   f.run.run();
   REQUIRE(f.rank.count<ShardOrder>() == 1);  // to be passed on

@@ -73,16 +73,16 @@ TEST_CASE("step traffic: a rank sends what its strategy has to move", "[actors][
   const std::size_t part = quarter_to_others(options);
   const StepTraffic none = traffic_of(options, 1);
   CHECK(none.of(CollectiveKind::gather) == 0);
-  CHECK(none.of(CollectiveKind::refresh) == 0);
+  CHECK(none.of(CollectiveKind::all_gather) == 0);
   CHECK(none.of(CollectiveKind::reduce) == part);
-  CHECK(none.of(CollectiveKind::spread) == part);
+  CHECK(none.of(CollectiveKind::broadcast) == part);
   CHECK(none.of(CollectiveKind::loss_and_norm) > 0);
 
   options.parallel.strategy = "gradient";  // every lane is sent
   const StepTraffic gradient = traffic_of(options, 1);
-  CHECK(gradient.of(CollectiveKind::refresh) == part);
+  CHECK(gradient.of(CollectiveKind::all_gather) == part);
   CHECK(gradient.of(CollectiveKind::reduce) == 2 * part);
-  CHECK(gradient.of(CollectiveKind::spread) == 0);
+  CHECK(gradient.of(CollectiveKind::broadcast) == 0);
 
   options.parallel.strategy = "full";
   options.parallel.reshard = "never";

@@ -63,7 +63,7 @@ TEST_CASE("guarded device: a copy of the state lies in pinned memory", "[guarded
     }
     CHECK((first == nullptr || first == staging.views().front().data));
     first = staging.views().front().data;
-    staging.lend();
+    staging.release_pages();
     CHECK(staging.views().empty());
   }
   staging.release();

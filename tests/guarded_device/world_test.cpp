@@ -90,7 +90,7 @@ Trace run(const kernels::KernelTable& kernels, const Options& options) {
       for (const double norm : result.unit_grad_norms) {
         trace.add(norm);
       }
-      for (const auto& each : find_nonfinite(world.rank(0).optimizer(), result.optimizer_sums)) {
+      for (const auto& each : diagnose(world.rank(0).optimizer(), result.optimizer_sums)) {
         trace.add(each.value);
       }
       trace.digests.push_back(world.digest());
