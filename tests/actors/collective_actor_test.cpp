@@ -148,7 +148,7 @@ TEST_CASE("the board says how far each channel is, and the stream of which step"
   REQUIRE(gather());
   CHECK(gather()->phase == ChannelPhase::unasked);
   CHECK(f.context->describe(*gather()) ==
-        "gather #0 of TrainStep 7 (refresh of " + f.context->engine->unit_name(0) + ")");
+        "gather #0 of TrainStep 7 (all_gather of " + f.context->engine->unit_name(0) + ")");
   f.gather->slow = true;
   f.run.compute().held = true;
   f.asked.ask(f.all_gather(0));
@@ -312,7 +312,7 @@ TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]
   CHECK(failed.exit_code == 1);
   CHECK_THAT(failed.text, Catch::Contains("rank 1 is gone"));
   CHECK_THAT(failed.text, Catch::Contains(to_string(f.all_gather(0))));
-  CHECK_THAT(failed.text, Catch::Contains("refresh of embedding"));
+  CHECK_THAT(failed.text, Catch::Contains("all_gather of embedding"));
   CHECK_FALSE(f.asked.obituary.died());  // the rank ends it
 }
 

@@ -1,6 +1,7 @@
 #include "actors/head/run_directory.hpp"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,12 @@ TEST_CASE("run directory: a longer run, whose warm-up would be another one, is t
   const auto open = [&](const std::string& steps) {
     return open_run_directory(with_warmup(directory.path(), steps), /*fresh=*/false);
   };
-  REQUIRE(open("50").ok());
+  {
+    const auto begun = open("50");
+    REQUIRE(begun.ok());
+    // A step of it was finished: else it would be begun anew.
+    std::ofstream(begun->root / "metrics.jsonl") << "{\"step\": 1, \"loss\": 2.5}\n";
+  }
   const auto longer = open("1600");
   REQUIRE_FALSE(longer.ok());
   CHECK(longer.error().exit_code() == 2);

@@ -135,12 +135,12 @@ TEST_CASE("shard report: lists rows by rank and collectives by channel", "[actor
   CHECK_THAT(line_of(full, "gather gather"), Catch::StartsWith("gather gather 7 "));
   CHECK_THAT(line_of(full, "reduce reduce"), Catch::StartsWith("reduce reduce 8 "));
   CHECK_THAT(line_of(full, "control loss and norm"), Catch::StartsWith("control loss and norm 1 "));
-  CHECK(full.find("refresh of") == std::string::npos);
+  CHECK(full.find("all_gather of") == std::string::npos);
 
   const std::string many = describe_sharding(report_options(12, "optimizer"));
   CHECK_THAT(line_of(many, "transformer.wte.weight"),
              Catch::Contains("64 x 16 optimizer all 5 to 6"));
-  CHECK_THAT(line_of(many, "gather refresh"), Catch::StartsWith("gather refresh 4 "));
+  CHECK_THAT(line_of(many, "gather all_gather"), Catch::StartsWith("gather all_gather 4 "));
 }
 
 TEST_CASE("shard report: names the owner of a parameter that is not cut",

@@ -136,9 +136,10 @@ TEST_CASE("collective schedule: each gradient is reduced once a sync, and spread
 TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][EX-2]") {
   const ShardPlan none = plan_with(small_options("none"));
   CHECK(texts(none, CommandKind::train_step, Channel::gather).empty());
-  CHECK(texts(none, CommandKind::train_step, Channel::reduce) ==
-        "reduce of head, sync 0; reduce of block 0, sync 0; spread of head; reduce of embedding, "
-        "sync 0; spread of block 0; spread of embedding; ");
+  CHECK(
+      texts(none, CommandKind::train_step, Channel::reduce) ==
+      "reduce of head, sync 0; reduce of block 0, sync 0; broadcast of head; reduce of embedding, "
+      "sync 0; broadcast of block 0; broadcast of embedding; ");
   CHECK(texts(none, CommandKind::train_step, Channel::control) == "loss and norm; ");
 
   const ShardPlan full = plan_with(small_options("full"));
@@ -153,7 +154,7 @@ TEST_CASE("collective schedule: a step reads as it runs", "[engine][collective][
 
   const ShardPlan gradient = plan_with(small_options("gradient"));
   CHECK(texts(gradient, CommandKind::train_step, Channel::gather) ==
-        "refresh of embedding; refresh of block 0; refresh of head; ");
+        "all_gather of embedding; all_gather of block 0; all_gather of head; ");
   for (const CommandKind kind : {CommandKind::snapshot, CommandKind::stop}) {
     CHECK(expand(full, kind).empty());
   }
