@@ -63,7 +63,7 @@ struct IndexWork {
 ///     is whole: CheckpointLocal to the conductor)
 ///   sending --ShardOrder send, ShardDone of every rank--> publishing
 ///   publishing --renamed into place, recorded, old ones retired--> CheckpointWritten to the
-///     conductor; two places: settling (ShardOrder settle, ShardDone of every rank) --> over
+///     conductor; two places: finalizing (ShardOrder finalize, ShardDone of every rank) --> over
 ///   writing (one place), sending --CheckpointFailed of ranks (once all have answered), each for a
 ///     full disk, the first time in this save--> making room: old checkpoints are retired as the
 ///     rule would after this save; if any went, those ranks do it again (ShardOrder write, send)

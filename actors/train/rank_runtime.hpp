@@ -81,7 +81,7 @@ struct RankRuntime {
   BackgroundIo background_io;                ///< For long work on `disk`.
   std::unique_ptr<kernels::Stream> reduce;   ///< Sums of what other ranks send; none when alone.
 
-  /// Where gradients of several ranks are added, measured and spread: beside the lanes that the
+  /// Where gradients of several ranks are added, measured and broadcast: beside the lanes that the
   /// compute stream still has ahead of it. The compute stream waits for it before the norm and the
   /// update. One rank alone does it all on the compute stream.
   [[nodiscard]] kernels::Stream& reductions() const { return reduce ? *reduce : *compute; }

@@ -59,6 +59,9 @@ Status find_cut(int socket, std::chrono::seconds limit) {
   }};
   for (const auto& [option, value] : options) {
     if (::setsockopt(socket, option.first, option.second, &value, sizeof(value)) != 0) {
+      if (errno == EBADF || errno == ENOTSOCK) {
+        return {};  // closed since it was seen: there is nothing to watch
+      }
       return failure(fmt::format("a connection cannot be watched: {}", std::strerror(errno)));
     }
   }

@@ -14,7 +14,8 @@ namespace train::engine {
 
 /// From here on the kernel asks the other end of an idle connection now and then whether it is
 /// there; a connection over which nothing comes back for `limit`, asked or sent, breaks with
-/// ETIMEDOUT. REQUIRES: a TCP socket; 4 s or more. Errors (failure): the kernel refuses.
+/// ETIMEDOUT. A descriptor that is no socket any more is left alone. REQUIRES: 4 s or more. Errors
+/// (failure): the kernel refuses.
 [[nodiscard]] Status find_cut(int socket, std::chrono::seconds limit);
 
 }  // namespace train::engine

@@ -84,9 +84,9 @@ class Workspace {
   /// True for the first caller: who asks fills the slot, once for the life of the workspace.
   [[nodiscard]] bool first_use(Slot slot);
 
-  /// Bytes of all slots reserved so far, allocated or not, besides those that are lent.
+  /// Bytes of all slots reserved so far, allocated or not, besides those of gradients.
   [[nodiscard]] std::size_t size_bytes() const;
-  /// Bytes of the buffers that exist, besides those that are lent.
+  /// Bytes of the buffers that exist, besides those of gradients.
   [[nodiscard]] std::size_t allocated_bytes() const;
 
  private:

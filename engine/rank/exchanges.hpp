@@ -43,7 +43,7 @@ class Exchanges {
 
   /// A gather's pack() already takes this rank's own rows in: its reservation may begin then. A
   /// reduce is packed after the group's last visit of the sync on this rank (if it has one), a
-  /// spread after RankGradients::finish(), a refresh after RankState::settle().
+  /// broadcast after RankGradients::finish(), an all-gather after RankState::finalize().
   void pack(kernels::Stream& stream, const CollectiveOp& op);
   /// True if what is sent needs nothing of pack(): the op may start at once.
   [[nodiscard]] bool packed_already(const CollectiveOp& op) const;

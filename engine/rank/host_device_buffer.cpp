@@ -18,9 +18,9 @@ std::size_t offset_of(const kernels::Buffer& buffer, const void* data, std::size
 }  // namespace
 
 HostDeviceBuffer::HostDeviceBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
-                                   const std::string& name, bool host_device)
+                                   const std::string& name, bool with_host_copy)
     : kernels_(&kernels), device_(size_bytes, name, kernels.device->memory) {
-  if (host_device && !kernels.device->is_host() && size_bytes > 0) {
+  if (with_host_copy && !kernels.device->is_host() && size_bytes > 0) {
     host_ = {size_bytes, name + " of the host", kernels.device->staging};
   }
 }

@@ -18,10 +18,10 @@ namespace train::engine {
 class HostDeviceBuffer {
  public:
   HostDeviceBuffer() = default;
-  /// Zero-filled. Without `mirrored` the host works on none of it, and it has no copy there. Throws
-  /// kernels::DeviceError when there is no memory.
+  /// Zero-filled. Without `with_host_copy` the host works on none of it, and it has no copy there.
+  /// Throws kernels::DeviceError when there is no memory.
   HostDeviceBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
-                   const std::string& name, bool host_device = true);
+                   const std::string& name, bool with_host_copy = true);
 
   template <class T>
   [[nodiscard]] T* device() const {

@@ -13,7 +13,7 @@ struct MemoryPlan {
   std::size_t optimizer_bytes = 0;    ///< State tensors of the optimizer.
   std::size_t lane_sums_bytes = 0;    ///< Further partial sums of lanes: the price of P1.
   std::size_t gathered_bytes = 0;     ///< Buffers of gathered weights, and rows kept for backward.
-  std::size_t transfer_bytes = 0;     ///< Bytes on their way to and from other ranks; leaves.
+  std::size_t transfer_bytes = 0;     ///< Bytes on their way to and from other ranks; gradient buffers.
   std::size_t activations_bytes = 0;  ///< The model's workspace: activations and scratch.
   std::size_t buffers_bytes = 0;      ///< Lane slots, loss sums, scratch of norms and optimizer.
 

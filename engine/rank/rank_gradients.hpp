@@ -31,7 +31,7 @@ class RankGradients {
   RankGradients& operator=(const RankGradients&) = delete;
 
   /// Where the gradient of a lane of the group is to be written, flat. `gradient buffer`:
-  /// UnitBuffers::gradient buffer.
+  /// UnitBuffers::gradient_buffer.
   [[nodiscard]] float* of_lane(std::size_t group, const LaneWork& work,
                                std::int32_t gradient_buffer) const;
   /// A training lane's gradient of the whole group is complete there: enqueues its sum with the

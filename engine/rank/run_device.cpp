@@ -13,12 +13,12 @@
 
 namespace train::engine {
 
-Status check_device(const std::string& device, const ModelShape& shape, std::string_view mend) {
+Status check_device(const std::string& device, const ModelShape& shape, std::string_view fix) {
   if (device == "cpu") {
     return {};
   }
-  const auto refused = [&device, mend](std::string_view reason) {
-    return user_error(fmt::format("runtime.device = \"{}\": {}; {}", device, reason, mend));
+  const auto refused = [&device, fix](std::string_view reason) {
+    return user_error(fmt::format("runtime.device = \"{}\": {}; {}", device, reason, fix));
   };
   if (kernels::cuda_backend() == nullptr) {
     return refused(kernels::cuda_absence());

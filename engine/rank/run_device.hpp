@@ -13,9 +13,9 @@
 namespace train::engine {
 
 /// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
-/// lacks a library for it; it has no kernels for such a model. `mend`: how to choose another.
+/// lacks a library for it; it has no kernels for such a model. `fix`: how to choose another.
 [[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape,
-                                  std::string_view mend = "set runtime.device = \"cpu\"");
+                                  std::string_view fix = "set runtime.device = \"cpu\"");
 
 /// Of `ranks` processes of this machine with a device each, which `transport`
 /// (parallel.transport) joins. Errors (user), in one line: there are fewer devices; no NCCL.

@@ -7,7 +7,7 @@
 
 namespace train::engine {
 
-/// What is lent by the buffers actor, if anything: else nobody has to ask.
+/// What the buffers actor reserves for others, if anything: else nobody has to ask.
 [[nodiscard]] bool pools_weights(const ShardPlan& plan, std::size_t group);
 [[nodiscard]] bool pools_gradients(const ShardPlan& plan);
 [[nodiscard]] bool uses_pool(const ShardPlan& plan);

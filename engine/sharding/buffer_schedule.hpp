@@ -50,7 +50,7 @@ class BufferSchedule {
   [[nodiscard]] const std::vector<Reservation>& gradient_buffers() const {
     return gradient_buffers_;
   }
-  /// Index in leaves(); -1: no gradient, or it goes straight into the group's own
+  /// Index in gradient_buffers(); -1: no gradient, or it goes straight into the group's own
   /// (uses_shared_gradient()).
   [[nodiscard]] std::int32_t gradient_buffer_of(std::size_t visit) const {
     return gradient_buffer_of_[visit];
@@ -69,7 +69,7 @@ class BufferSchedule {
 [[nodiscard]] std::int64_t gather_buffers(const ShardPlan& plan);
 /// Fewest gather buffers with which a step of this plan can run.
 [[nodiscard]] std::int64_t gather_buffers_needed(const ShardPlan& plan);
-/// Shared leaves of lane gradients.
+/// Shared buffers of lane gradients.
 [[nodiscard]] std::int64_t gradient_buffer_count(const ShardPlan& plan);
 
 }  // namespace train::engine

@@ -40,18 +40,18 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
                    caf::actor_cast<caf::strong_actor_ptr>(published), std::set<std::string>());
   };
   Endpoint endpoint{.host = options.address, .port = port, .start = options.start};
-  auto gate = std::make_unique<Gate>(std::move(listening->first), std::move(context).value(),
-                                     options.gate, std::move(admit));
+  auto acceptor = std::make_unique<TlsAcceptor>(
+      std::move(listening->first), std::move(context).value(), options.acceptor, std::move(admit));
   if (!options.endpoint_file.empty()) {
     TRAIN_RETURN_IF_ERROR(storage::write_private_file(
         options.endpoint_file, fmt::format("{}\n{}\n", to_string(endpoint), endpoint.start)));
   }
   return std::unique_ptr<HeadListener>(
-      new HeadListener(std::move(endpoint), options.endpoint_file, std::move(gate)));
+      new HeadListener(std::move(endpoint), options.endpoint_file, std::move(acceptor)));
 }
 
 HeadListener::~HeadListener() {
-  gate_.reset();
+  acceptor_.reset();
   if (!file_.empty()) {
     ::unlink(file_.c_str());  // a courtesy: who reads it later learns at once that nobody is there
   }

@@ -19,7 +19,7 @@ namespace train::actors {
 /// Publishes one actor to whoever holds a worker's certificate of this run, for as long as this
 /// lives. Handles that workers have taken stay good after that.
 ///
-/// Threading: any one thread; the gate has its own.
+/// Threading: any one thread; the acceptor has its own.
 class HeadListener {
  public:
   struct Options {
@@ -27,7 +27,7 @@ class HeadListener {
     std::uint16_t port = 0;                    ///< 0: any free one.
     std::filesystem::path endpoint_file = {};  ///< Written when the listener is open; empty: none.
     std::string start = {};                    ///< As in Endpoint.
-    Gate::Options gate = {};
+    TlsAcceptor::Options acceptor = {};
   };
 
   /// Whether the address and the port of `options` are free to listen on, without doing so: to say
@@ -45,15 +45,15 @@ class HeadListener {
   HeadListener& operator=(const HeadListener&) = delete;
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
-  [[nodiscard]] const Gate& gate() const { return *gate_; }
+  [[nodiscard]] const TlsAcceptor& acceptor() const { return *acceptor_; }
 
  private:
-  HeadListener(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<Gate> gate)
-      : endpoint_(std::move(endpoint)), file_(std::move(file)), gate_(std::move(gate)) {}
+  HeadListener(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<TlsAcceptor> acceptor)
+      : endpoint_(std::move(endpoint)), file_(std::move(file)), acceptor_(std::move(acceptor)) {}
 
   Endpoint endpoint_;
   std::filesystem::path file_;
-  std::unique_ptr<Gate> gate_;
+  std::unique_ptr<TlsAcceptor> acceptor_;
 };
 
 /// The actor that the head has published. Tries again until `timeout`, for the head may be busy or

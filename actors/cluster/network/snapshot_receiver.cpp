@@ -32,8 +32,8 @@ Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const Credentia
   }
   std::unique_ptr<SnapshotReceiver> receiver(new SnapshotReceiver);
   receiver->endpoint_ = {.host = address, .port = listening->second};
-  receiver->gate_ = std::make_unique<Gate>(
-      std::move(listening->first), std::move(context).value(), Gate::Options{},
+  receiver->acceptor_ = std::make_unique<TlsAcceptor>(
+      std::move(listening->first), std::move(context).value(), TlsAcceptor::Options{},
       [me = receiver.get()](Descriptor socket, TlsSession session) {
         me->admit({std::move(socket), std::move(session)});
       });
@@ -41,7 +41,7 @@ Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const Credentia
 }
 
 SnapshotReceiver::~SnapshotReceiver() {
-  gate_.reset();
+  acceptor_.reset();
   stop();
 }
 

@@ -24,7 +24,7 @@ namespace train::actors {
 /// this run is not heard; of those who do the last to come is, and a stream that does not fit the
 /// memory is dropped: its sender comes again.
 ///
-/// Threading: one thread but for the gate's and its own. Ownership: shares the memory.
+/// Threading: one thread but for the acceptor's and its own. Ownership: shares the memory.
 class SnapshotReceiver {
  public:
   using Memory = std::shared_ptr<const checkpoint::MemorySnapshots>;
@@ -63,7 +63,7 @@ class SnapshotReceiver {
   std::atomic<bool> stopping_{false};
   Memory memory_;
   std::thread thread_;
-  std::unique_ptr<Gate> gate_;  // last: it uses the above
+  std::unique_ptr<TlsAcceptor> acceptor_;  // last: it uses the above
 };
 
 }  // namespace train::actors

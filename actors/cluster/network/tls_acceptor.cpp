@@ -23,7 +23,7 @@ short events_of(TlsSession::State state) {
 
 }  // namespace
 
-Gate::Gate(Descriptor listening, TlsContext context, Options options, Admit admit)
+TlsAcceptor::TlsAcceptor(Descriptor listening, TlsContext context, Options options, Admit admit)
     : listening_(std::move(listening)),
       context_(std::move(context)),
       options_(options),
@@ -32,12 +32,12 @@ Gate::Gate(Descriptor listening, TlsContext context, Options options, Admit admi
   thread_ = std::thread([this] { serve(); });
 }
 
-Gate::~Gate() {
+TlsAcceptor::~TlsAcceptor() {
   wake_.set();
   thread_.join();
 }
 
-int Gate::wait_ms() const {
+int TlsAcceptor::wait_ms() const {
   const int rest = exhausted_ ? kRest_ms : -1;
   if (unauthenticated_peers_.empty()) {
     return rest;
@@ -48,14 +48,13 @@ int Gate::wait_ms() const {
   return exhausted_ ? std::min(until, rest) : until;
 }
 
-void Gate::serve() {
+void TlsAcceptor::serve() {
   std::vector<pollfd> watched;
   for (;;) {
     watched.assign({{.fd = wake_.descriptor(), .events = POLLIN, .revents = 0},
                     {.fd = exhausted_ ? -1 : listening_.get(), .events = POLLIN, .revents = 0}});
-    for (const Stranger& stranger : unauthenticated_peers_) {
-      watched.push_back(
-          {.fd = stranger.socket.get(), .events = events_of(stranger.wants), .revents = 0});
+    for (const Peer& peer : unauthenticated_peers_) {
+      watched.push_back({.fd = peer.socket.get(), .events = events_of(peer.wants), .revents = 0});
     }
     const int ready = ::poll(watched.data(), watched.size(), wait_ms());
     TRAIN_CHECK(ready >= 0 || errno == EINTR);
@@ -64,15 +63,15 @@ void Gate::serve() {
     }
     std::size_t index = 2;
     const auto now = Clock::now();
-    for (auto stranger = unauthenticated_peers_.begin(); stranger != unauthenticated_peers_.end();
+    for (auto peer = unauthenticated_peers_.begin(); peer != unauthenticated_peers_.end();
          ++index) {
       if (ready > 0 && watched[index].revents != 0) {
-        stranger->spoke = true;
-        stranger = go_on(stranger);
-      } else if (stranger->deadline <= now) {
-        stranger = refuse(stranger);
+        peer->spoke = true;
+        peer = go_on(peer);
+      } else if (peer->deadline <= now) {
+        peer = refuse(peer);
       } else {
-        ++stranger;
+        ++peer;
       }
     }
     if (exhausted_ || (ready > 0 && watched[1].revents != 0)) {
@@ -81,7 +80,7 @@ void Gate::serve() {
   }
 }
 
-void Gate::accept_all() {
+void TlsAcceptor::accept_all() {
   exhausted_ = false;
   // A bound, so that those who wait get their turn under a flood.
   for (std::size_t i = 0; i < options_.most_waiting; ++i) {
@@ -103,28 +102,28 @@ void Gate::accept_all() {
   }
 }
 
-Gate::UnauthenticatedPeers::iterator Gate::go_on(UnauthenticatedPeers::iterator stranger) {
-  stranger->wants = stranger->session.shake_hands();
-  if (stranger->wants == TlsSession::State::failed) {
-    return refuse(stranger);
+TlsAcceptor::Peers::iterator TlsAcceptor::go_on(Peers::iterator peer) {
+  peer->wants = peer->session.shake_hands();
+  if (peer->wants == TlsSession::State::failed) {
+    return refuse(peer);
   }
-  if (stranger->wants != TlsSession::State::done) {
-    return std::next(stranger);
+  if (peer->wants != TlsSession::State::done) {
+    return std::next(peer);
   }
   ++admitted_;
-  admit_(std::move(stranger->socket), std::move(stranger->session));
-  return unauthenticated_peers_.erase(stranger);
+  admit_(std::move(peer->socket), std::move(peer->session));
+  return unauthenticated_peers_.erase(peer);
 }
 
-void Gate::make_room() {
+void TlsAcceptor::make_room() {
   const auto silent = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
-                                   [](const Stranger& stranger) { return !stranger.spoke; });
+                                   [](const Peer& peer) { return !peer.spoke; });
   refuse(silent != unauthenticated_peers_.end() ? silent : unauthenticated_peers_.begin());
 }
 
-Gate::UnauthenticatedPeers::iterator Gate::refuse(UnauthenticatedPeers::iterator stranger) {
+TlsAcceptor::Peers::iterator TlsAcceptor::refuse(Peers::iterator peer) {
   ++refused_;
-  return unauthenticated_peers_.erase(stranger);
+  return unauthenticated_peers_.erase(peer);
 }
 
 }  // namespace train::actors

@@ -20,7 +20,7 @@ namespace train::actors {
 /// silent longest makes room, or else who has waited longest.
 ///
 /// Threading: one thread of its own, which alone calls `admit`.
-class Gate {
+class TlsAcceptor {
  public:
   struct Options {
     std::size_t most_waiting = 64;
@@ -29,32 +29,32 @@ class Gate {
   using Admit = std::function<void(Descriptor, TlsSession)>;
 
   /// REQUIRES: `listening` listens.
-  Gate(Descriptor listening, TlsContext context, Options options, Admit admit);
+  TlsAcceptor(Descriptor listening, TlsContext context, Options options, Admit admit);
   /// Closes the port and all who wait.
-  ~Gate();
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
+  ~TlsAcceptor();
+  TlsAcceptor(const TlsAcceptor&) = delete;
+  TlsAcceptor& operator=(const TlsAcceptor&) = delete;
 
   [[nodiscard]] std::uint64_t admitted() const { return admitted_; }
   [[nodiscard]] std::uint64_t refused() const { return refused_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct Stranger {
+  struct Peer {
     Descriptor socket;
     TlsSession session;
     Clock::time_point deadline;
     TlsSession::State wants = TlsSession::State::wants_read;
     bool spoke = false;  ///< Has sent something, as a worker does at once.
   };
-  using UnauthenticatedPeers = std::list<Stranger>;  // oldest first
+  using Peers = std::list<Peer>;  // oldest first
 
   void serve();
   [[nodiscard]] int wait_ms() const;
   void accept_all();
   /// The one that follows in the list.
-  UnauthenticatedPeers::iterator go_on(UnauthenticatedPeers::iterator stranger);
-  UnauthenticatedPeers::iterator refuse(UnauthenticatedPeers::iterator stranger);
+  Peers::iterator go_on(Peers::iterator peer);
+  Peers::iterator refuse(Peers::iterator peer);
   void make_room();
 
   Descriptor listening_;
@@ -64,7 +64,7 @@ class Gate {
   Wake wake_;
   std::atomic<std::uint64_t> admitted_{0};
   std::atomic<std::uint64_t> refused_{0};
-  UnauthenticatedPeers unauthenticated_peers_;
+  Peers unauthenticated_peers_;
   bool exhausted_ = false;  ///< No descriptor was free at the last try.
   std::thread thread_;      // last: it uses all of the above
 };

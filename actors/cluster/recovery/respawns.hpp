@@ -23,8 +23,8 @@ class Respawns {
   std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
 };
 
-/// Whether the ranks are processes of their own; else they share the launcher's. `spread`: see
-/// RunPlan.
+/// Whether the ranks are processes of their own; else they share the launcher's.
+/// `separate_processes`: see RunPlan.
 [[nodiscard]] bool in_processes(const configs::ParallelSection& parallel, bool separate_processes);
 
 /// Whether such a run outlives the loss of a rank: its ranks are processes of their own, and it
