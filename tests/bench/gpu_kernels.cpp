@@ -223,14 +223,14 @@ void updates(KernelBench& bench, std::int64_t count) {
   float* w = bench.fp32(count);
   auto* half = reinterpret_cast<std::uint16_t*>(bench.bf16(count));
   const UpdateGuard open;
-  auto* gate = bench.empty<UpdateGuard>(sizeof(UpdateGuard));
-  bench.kernels().device->copy(gate, &open, sizeof(open));
+  auto* guard = bench.empty<UpdateGuard>(sizeof(UpdateGuard));
+  bench.kernels().device->copy(guard, &open, sizeof(open));
   auto* sums = bench.empty<double>(static_cast<std::size_t>(count / 16 + 1) * sizeof(double));
   const auto elements = static_cast<double>(count);
   bench.row(fmt::format("adamw_update {}", count), 0, 28 * elements, [&](Stream& stream) {
     bench.kernels().adamw_update(
         stream,
-        {.p = p, .g = g, .m = m, .v = v, .gate = gate, .count = count, .step = 10, .lr = 1e-4});
+        {.p = p, .g = g, .m = m, .v = v, .guard = guard, .count = count, .step = 10, .lr = 1e-4});
   });
   bench.row(fmt::format("ademamix_update {}", count), 0, 36 * elements, [&](Stream& stream) {
     bench.kernels().ademamix_update(stream, {.p = p,
@@ -238,7 +238,7 @@ void updates(KernelBench& bench, std::int64_t count) {
                                              .fast = m,
                                              .slow = w,
                                              .v = v,
-                                             .gate = gate,
+                                             .guard = guard,
                                              .count = count,
                                              .step = 10,
                                              .lr = 1e-4});
@@ -248,14 +248,14 @@ void updates(KernelBench& bench, std::int64_t count) {
                                          .g = g,
                                          .m = m,
                                          .v = v,
-                                         .gate = gate,
+                                         .guard = guard,
                                          .rows = count / 1024,
                                          .cols = 1024,
                                          .step = 10,
                                          .lr = 1e-4});
   });
   bench.row(fmt::format("muon_momentum {}", count), 0, 16 * elements, [&](Stream& stream) {
-    bench.kernels().muon_momentum(stream, {.g = g, .m = m, .x = w, .gate = gate, .count = count});
+    bench.kernels().muon_momentum(stream, {.g = g, .m = m, .x = w, .guard = guard, .count = count});
   });
   bench.row(fmt::format("row_square_sums {}", count), 0, 4 * elements, [&](Stream& stream) {
     bench.kernels().row_square_sums(stream,

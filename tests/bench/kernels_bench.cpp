@@ -288,7 +288,7 @@ void bench_updates(Bench& bench, std::int64_t count) {
   Floats p = values(count);
   const Floats g = values(count);
   std::vector<Floats> states(3, Floats(p.size()));
-  const UpdateGuard gate;
+  const UpdateGuard guard;
   const auto row = [&](const char* name, int bytes, const std::function<void(Stream&)>& work) {
     bench.row(fmt::format("{} {}, {} B each", name, count, bytes), 0,
               static_cast<double>(bytes) * static_cast<double>(count), work);
@@ -299,7 +299,7 @@ void bench_updates(Bench& bench, std::int64_t count) {
                                   .g = g.data(),
                                   .m = states[0].data(),
                                   .v = states[1].data(),
-                                  .gate = &gate,
+                                  .guard = &guard,
                                   .count = count,
                                   .step = 10,
                                   .lr = 1e-3});
@@ -310,7 +310,7 @@ void bench_updates(Bench& bench, std::int64_t count) {
                                      .fast = states[0].data(),
                                      .slow = states[1].data(),
                                      .v = states[2].data(),
-                                     .gate = &gate,
+                                     .guard = &guard,
                                      .count = count,
                                      .step = 10,
                                      .lr = 1e-3});
@@ -322,7 +322,7 @@ void bench_updates(Bench& bench, std::int64_t count) {
                                    .m = states[0].data(),
                                    .v = states[1].data(),
                                    .tau = star ? states[2].data() : nullptr,
-                                   .gate = &gate,
+                                   .guard = &guard,
                                    .rows = count,
                                    .step = 10,
                                    .lr = 1e-3});
@@ -335,7 +335,7 @@ void bench_updates(Bench& bench, std::int64_t count) {
                                  .m = states[0].data(),
                                  .v = states[1].data(),
                                  .tau = states[2].data(),
-                                 .gate = &gate,
+                                 .guard = &guard,
                                  .row_sums = sums.data(),
                                  .rows = count / 768,
                                  .cols = 768,
@@ -346,12 +346,12 @@ void bench_updates(Bench& bench, std::int64_t count) {
     kernels.muon_momentum(stream, {.g = g.data(),
                                    .m = states[0].data(),
                                    .x = states[1].data(),
-                                   .gate = &gate,
+                                   .guard = &guard,
                                    .count = count});
   });
   row("muon_apply", 12, [&](Stream& stream) {
     kernels.muon_apply(
-        stream, {.p = p.data(), .x = g.data(), .gate = &gate, .count = count, .step_size = 1e-6});
+        stream, {.p = p.data(), .x = g.data(), .guard = &guard, .count = count, .step_size = 1e-6});
   });
 }
 

@@ -113,7 +113,7 @@ class Bench {
     const BufferSchedule& schedule = engine.schedule(CommandKind::train_step);
     const auto place = [&](std::size_t visit) {
       return UnitBuffers{.gather = schedule.gather_of(visit),
-                         .leaf = schedule.gradient_buffer_of(visit)};
+                         .gradient_buffer = schedule.gradient_buffer_of(visit)};
     };
     for (std::size_t unit = 0; unit < engine.unit_count(); ++unit) {
       forward.push_back(timed([&](kernels::Stream& stream) {
