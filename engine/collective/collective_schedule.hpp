@@ -55,9 +55,9 @@ struct CollectiveOp {
 ///
 /// train_step, gather channel: the gathers of BufferSchedule, then the refreshes in the order of
 /// groups; reduce channel: for each sync each group's reduce in the order in which the backward
-/// pass completes groups, in the last sync each followed, one reduce later, by the group's broadcast;
-/// control channel: loss_and_norm. evaluate and diagnose: their gathers, and eval_sums or
-/// nonfinite. snapshot and stop have none.
+/// pass completes groups, in the last sync each followed, one reduce later, by the group's
+/// broadcast; control channel: loss_and_norm. evaluate and diagnose: their gathers, and eval_sums
+/// or nonfinite. snapshot and stop have none.
 [[nodiscard]] std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind);
 
 }  // namespace train::engine

@@ -40,7 +40,7 @@ inline GlooOptions options_of(int rank, int world_size, std::uint64_t generation
   options.world_size = world_size;
   options.generation = generation;
   options.timeout = test::beyond_hang_limit;  // what ends sooner has not waited for silence
-  options.exchange_limit = options.timeout;  // a test that would hang ends
+  options.exchange_limit = options.timeout;   // a test that would hang ends
   options.direct = direct_reads;
   return options;
 }
