@@ -64,51 +64,73 @@ function(actortrain_relocatable target)
 endfunction()
 
 # tests/<folder>/*_test.cpp become one program test_<folder>, which `./dev test` runs under that name, and
-# what is tagged [.full] in it `./dev test full` under <folder>_full. CAF: its cases see actors.
-# ONLY_FULL: all its cases are tagged so, and `./dev test` does not even build it. FULL: which of those
-# cases <folder>_full runs, where other entries run the rest.
+# what is tagged [.full] in it `./dev test full` under <folder>_full. What lies in tests/<folder>/long is a
+# program of its own, test_<folder>_long, which `./dev test` does not even build. CAF: its cases see actors.
+# COMPUTES: so much that the compiler has to do its best. ONLY_FULL: all cases are tagged [.full].
 function(actortrain_test name)
-  cmake_parse_arguments(arg "CAF;ONLY_FULL" "FULL" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "CAF;COMPUTES;ONLY_FULL" "" "LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp")
   if(NOT sources)
     return()
   endif()
+  set(long_sources ${sources})
+  list(FILTER sources EXCLUDE REGEX "/${name}/long/")
+  list(FILTER long_sources INCLUDE REGEX "/${name}/long/")
+  set(kind "")
+  if(arg_CAF)
+    set(kind CAF)
+  elseif(arg_COMPUTES)
+    set(kind COMPUTES)
+  endif()
+  add_custom_target(${name}_tests)  # for `./dev test ${name}`
+  actortrain_test_of(${name} "${sources}" ${kind} LINK ${arg_LINK})
+  if(NOT arg_ONLY_FULL)
+    actortrain_default_test(${name} test_${name})
+  endif()
+  actortrain_full_test(${name}_full test_${name} "[full]")  # the exit code of a program without such a case is 0
+  add_dependencies(${name}_tests test_${name})
+  if(long_sources)
+    actortrain_test_of(${name}_long "${long_sources}" ${kind} LINK ${arg_LINK})
+    actortrain_full_test(${name}_long test_${name}_long "[full]")
+    add_dependencies(${name}_tests test_${name}_long)
+  endif()
+endfunction()
+
+function(actortrain_test_of name sources)
+  cmake_parse_arguments(arg "" "" "LINK" ${ARGN})
   add_executable(test_${name} ${sources})
   target_compile_definitions(test_${name} PRIVATE
     ACTORTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ACTORTRAIN_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(test_${name} PRIVATE ${arg_LINK})
-  if(arg_CAF)
-    actortrain_test_program(test_${name} CAF)
-  else()
-    actortrain_test_program(test_${name})
-  endif()
-  if(NOT arg_ONLY_FULL)
-    actortrain_default_test(${name} test_${name})
-  endif()
-  add_custom_target(${name}_tests DEPENDS test_${name})  # for `./dev test ${name}`
-  if(NOT arg_FULL)
-    set(arg_FULL "[full]")  # the exit code of a program without such a case is 0
-  endif()
-  actortrain_full_test(${name}_full test_${name} "${arg_FULL}")
+  actortrain_test_program(test_${name} ${arg_UNPARSED_ARGUMENTS})
 endfunction()
 
 # Of a program of tests: its main(), and headers that all of them parse once. CAF: those of actors too.
 function(actortrain_test_program target)
-  actortrain_options(${target})
-  actortrain_test_optimize(${target})
-  target_link_libraries(${target} PRIVATE test_main train_base Catch2::Catch2)
+  set(headers test_headers)
   if("CAF" IN_LIST ARGN)
-    target_precompile_headers(${target} REUSE_FROM test_headers_caf)
-  else()
-    target_precompile_headers(${target} REUSE_FROM test_headers)
+    set(headers test_headers_caf)
+  elseif("COMPUTES" IN_LIST ARGN)
+    set(headers test_headers_computes)
   endif()
+  actortrain_options(${target})
+  actortrain_test_optimize(${target} ${ARGN})
+  target_link_libraries(${target} PRIVATE test_main train_base Catch2::Catch2)
+  target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
-# The compiler saves where it costs most.
+# Compiling tests takes longer than running them: the compiler saves, and Catch2 does not catch what an
+# assertion throws for each of them anew.
 function(actortrain_test_optimize target)
   if(CMAKE_BUILD_TYPE STREQUAL "Release")
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+    if("COMPUTES" IN_LIST ARGN)
+      set(level -O1)
+    else()
+      set(level -O0)
+    endif()
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${level}>)
   endif()
+  target_compile_definitions(${target} PRIVATE CATCH_CONFIG_FAST_COMPILE)
 endfunction()
 
 # A test that `./dev test` runs, in minutes, and one that `./dev test full` runs besides. The limits of
