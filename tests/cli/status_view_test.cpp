@@ -81,6 +81,19 @@ TEST_CASE("status_view: what is written is shown", "[actors][status]") {
   CHECK(json.at("saved").at("step") == 30);
 }
 
+TEST_CASE("status_view: a save that failed is shown beside the one that stands",
+          "[actors][status]") {
+  const Site site;
+  RunStatus status = some_status();
+  status.progress.save_failure = "No space left on device";
+  REQUIRE(StatusFile(site.home.path(), status_base("a", 100)).write(status).ok());
+  const auto view = site.read();
+  REQUIRE(view.ok());
+  CHECK_THAT(status_text(*view),
+             Catch::Contains("saved step 30") &&
+                 Catch::Contains("the newest save failed: No space left on device"));
+}
+
 TEST_CASE("status_view: the end of a run stands, and nothing is written after it",
           "[actors][status]") {
   const Site site;
