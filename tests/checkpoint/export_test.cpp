@@ -323,6 +323,34 @@ TEST_CASE("export: a full disk is named and left as it was", "[checkpoint][expor
   CHECK(names_in(disk.path()).empty());
 }
 
+TEST_CASE("export: what is read back is compared with the checkpoint", "[checkpoint][export]") {
+  /// A disk that changes the last byte of the tensors when their file has its name.
+  class ChangingDisk final : public storage::FileCallHook {
+   public:
+    int before(storage::FileCall& /*call*/) override { return 0; }
+    void after(const storage::FileCall& call, int error_number) override {
+      if (call.kind == storage::FileCallKind::rename && error_number == 0 &&
+          call.to.ends_with("model.safetensors")) {
+        test::flip_byte(call.to, fs::file_size(call.to) - 1);
+      }
+    }
+  };
+  const TempDirectory directory;
+  const auto written = write_at(directory / "checkpoints", 3, SmallState());
+  for (const ExportType type : {ExportType::fp32, ExportType::bf16}) {
+    auto request = small_request(directory / "out");
+    request.type = type;
+    ChangingDisk disk;
+    storage::FileCallHook* const before = storage::install_file_call_hook(&disk);
+    const auto report = export_weights(written.path, written.manifest, request);
+    storage::install_file_call_hook(before);
+    REQUIRE_FALSE(report);
+    CHECK_THAT(report.error().message,
+               Catch::Contains("tensor embedding read back is not what the checkpoint holds"));
+    CHECK(names_in(directory.path()) == Names{"checkpoints"});
+  }
+}
+
 TEST_CASE("export: damage of the checkpoint is found, a stop is obeyed", "[checkpoint][export]") {
   const TempDirectory directory;
   const auto written = write_at(directory / "checkpoints", 3, SmallState());

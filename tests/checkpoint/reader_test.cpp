@@ -83,6 +83,25 @@ TEST_CASE("reader: another model is named by its first tensor", "[checkpoint][re
   REQUIRE(read.all_values() == before);
 }
 
+TEST_CASE("reader: numbers of another type are not taken for floats",
+          "[checkpoint][reader][CK-4]") {
+  const TempDirectory directory;
+  const auto outcome = write_at(directory.path(), 1, SmallState(5));
+  SmallState read(0);
+  const auto before = read.all_values();
+  auto views = read.views();
+  Manifest manifest = outcome.manifest;
+  for (TensorRecord& record : manifest.tensors) {
+    record.dtype = record.name == "model.norm" ? "I32" : record.dtype;  // as many bytes
+  }
+  const Status status = restore(outcome.path, manifest, views);
+  REQUIRE_FALSE(status);
+  REQUIRE(status.error().exit_code() == 2);
+  REQUIRE_THAT(status.error().message,
+               Catch::Contains("tensor model.norm: wanted shape [5] F32, found [5] I32"));
+  REQUIRE(read.all_values() == before);
+}
+
 TEST_CASE("reader: a flipped byte in any file is found", "[checkpoint][reader][CK-3]") {
   const TempDirectory directory;
   const auto outcome = write_at(directory.path(), 1, SmallState(5), 2);

@@ -150,6 +150,35 @@ TEST_CASE("snapshot stream: a sink that fails ends it", "[checkpoint][snapshot_s
   }
 }
 
+TEST_CASE("snapshot stream: a piece that is missing or comes early is refused",
+          "[checkpoint][snapshot_stream][CK-10][failure]") {
+  constexpr std::size_t kFrame = sizeof(FrameBytes);
+  constexpr std::size_t kPart = kFrame + kSnapshotPiece;  // with the bytes of a piece
+  const MemorySnapshots from = memory_of({2 * kSnapshotPiece});
+  write(from, 10, 1);
+  const Bytes good = stream_of(from, 10);
+  REQUIRE(good.size() == 3 * kFrame + 2 * kPart);  // layout, begin, two pieces, seal
+  const auto first = good.begin() + static_cast<std::ptrdiff_t>(2 * kFrame);
+  const auto second = first + static_cast<std::ptrdiff_t>(kPart);
+  Bytes bad;
+  SECTION("the first is missing") {
+    bad.assign(good.begin(), first);
+    bad.insert(bad.end(), second, good.end());
+  }
+  SECTION("the second is missing") {
+    bad.assign(good.begin(), second);
+    bad.insert(bad.end(), second + static_cast<std::ptrdiff_t>(kPart), good.end());
+  }
+  SECTION("the second comes first") {
+    bad = good;
+    std::rotate(bad.begin() + (first - good.begin()), bad.begin() + (second - good.begin()),
+                bad.end() - static_cast<std::ptrdiff_t>(kFrame));
+  }
+  const MemorySnapshots to = memory_of({2 * kSnapshotPiece});
+  CHECK_FALSE(read(bad, to));
+  CHECK(to.sealed_steps().empty());
+}
+
 TEST_CASE("snapshot stream: another layout is refused", "[checkpoint][snapshot_stream][failure]") {
   const MemorySnapshots from = memory_of({100, 100});
   write(from, 10, 1);

@@ -68,6 +68,18 @@ TEST_CASE("step journal: digests join their steps; damage is named", "[checkpoin
   CHECK(journal->steps.at(3).tensor_digests.empty());
 }
 
+TEST_CASE("step journal: a record whose key names no step is damage, not a step",
+          "[checkpoint][index]") {
+  test::MemoryStore store;
+  store.content[index_keys::of(index_keys::step, 1)] = step_text(record_of(1));
+  store.content[index_keys::of(index_keys::step, 1) + "x"] = step_text(record_of(2));
+  const auto journal = read_step_journal(store);
+  REQUIRE(journal);
+  CHECK(journal->steps.size() == 1);
+  CHECK(journal->steps.contains(1));
+  CHECK(journal->unreadable == std::vector<std::int64_t>{0});
+}
+
 TEST_CASE("step journal: digests of a step go with the step's next record", "[checkpoint][index]") {
   const test::TempDirectory directory;
   test::MemoryStore store;

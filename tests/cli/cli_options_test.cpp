@@ -106,6 +106,8 @@ TEST_CASE("options: eval takes one checkpoint or follows a run", "[actors][cli]"
   CHECK(accepted<EvalOptions>({"eval", "runs/a", "--follow"}).follow);
   CHECK(refused({"eval", "a", "--follow", "--step", "3"}).find("give one of them") !=
         std::string::npos);
+  CHECK(refused({"eval", "a", "--follow", "--step", "0"}).find("give one of them") !=
+        std::string::npos);
   CHECK(refused({"eval", "a", "--ranks", "0"}).find("--ranks must") != std::string::npos);
   CHECK(refused({"eval", "a", "--step", "-1"}).find("--step must") != std::string::npos);
   CHECK(refused({"eval"}).starts_with("actortrain eval: "));

@@ -1,5 +1,6 @@
 #include "cli/status_view.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -68,9 +69,10 @@ TEST_CASE("status_view: what is written is shown", "[actors][status]") {
        {"run a: running", "step 40 of 100", "1.23 k tokens/s", "generation 2, 2 ranks",
         "saved step 30", "step-00000030", "stalled: rank 1 has not been heard of for 6.0 s",
         "conductor  waits for the ranks to finish a command", "held: commands 2/2", "node7",
-        "TrainStep 41", "block 2 (backward) of step 41, lane 1",
-        "gather #3 of TrainStep 41 (block 1): under way", "buffers    waits for gathered weights",
-        "held: lane slots 2/4", "messages waiting: rank 3"}) {
+        "TrainStep 41", "block 2 (backward) of step 41, lane 1 for 1.0 s",
+        "gather #3 of TrainStep 41 (block 1): under way for 1.5 s",
+        "buffers    waits for gathered weights for 1.5 s", "held: lane slots 2/4",
+        "messages waiting: rank 3"}) {
     INFO(part);
     CHECK(text.find(part) != std::string::npos);
   }
@@ -79,6 +81,19 @@ TEST_CASE("status_view: what is written is shown", "[actors][status]") {
   CHECK(json.at("ranks").at(0).at("pid") == 4321);
   CHECK(json.at("ranks").at(1).at("heard") == false);
   CHECK(json.at("saved").at("step") == 30);
+}
+
+TEST_CASE("status_view: a save that failed is shown beside the one that stands",
+          "[actors][status]") {
+  const Site site;
+  RunStatus status = some_status();
+  status.progress.save_failure = "No space left on device";
+  REQUIRE(StatusFile(site.home.path(), status_base("a", 100)).write(status).ok());
+  const auto view = site.read();
+  REQUIRE(view.ok());
+  CHECK_THAT(status_text(*view),
+             Catch::Contains("saved step 30") &&
+                 Catch::Contains("the newest save failed: No space left on device"));
 }
 
 TEST_CASE("status_view: the end of a run stands, and nothing is written after it",
@@ -170,6 +185,14 @@ TEST_CASE("status_file: knows since when a process runs", "[actors][status]") {
   REQUIRE(own);
   CHECK(*own > 0);
   CHECK(process_start(::getpid()) == own);
+  const pid_t ended = ::fork();
+  if (ended == 0) {
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  REQUIRE(::waitid(P_PID, static_cast<id_t>(ended), &info, WEXITED | WNOWAIT) == 0);
+  CHECK_FALSE(process_start(ended));  // its parent has not taken notice yet
+  REQUIRE(::waitpid(ended, nullptr, 0) == ended);
   CHECK_FALSE(process_start(-5));
   CHECK_FALSE(host_name().empty());
 }

@@ -32,7 +32,7 @@ TEST_CASE("validate_config: values out of range are refused with the range",
           "[configs][validate_config]") {
   check_refused("run.steps=0", "must be 1 .. 1000000000, found 0");
   check_refused("run.steps=-5", "found -5");
-  check_refused("run.seed=-1", "must be 0 ..");
+  check_refused("run.seed=-1", "found the integer -1");
   check_refused("data.sequence_length=1", "must be 2 ..");
   check_refused("batch.lanes=0", "must be 1 ..");
   check_refused("batch.micro_batch=0", "must be 1 ..");
@@ -76,7 +76,7 @@ TEST_CASE("validate_config: names list what is allowed and the nearest",
   check_refused("schedule.decay_shape=cos", "\"linear\", \"cosine\", \"mirror_cosine\"");
   check_refused("schedule.decay_fraction=1.5", "must be 0 <= x <= 1");
   check_refused("data.order=shuffle", "\"lanes\", \"dstar\"");
-  check_refused("data.seed=-1", "must be 0 ..");
+  check_refused("data.seed=-1", "found the integer -1");
   check_refused("parallel.strategy=ful", "did you mean \"full\"?");
   check_refused("parallel.transport=mpi", "\"auto\", \"gloo\", \"nccl\", \"inproc\"");
   check_refused("precision.master=bf16", "supports \"fp32\"");

@@ -248,6 +248,14 @@ TEST_CASE("gloo: the kernel finds links that are cut, of every connection",
     REQUIRE(::getsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, &size) == 0);
     CHECK(alive == 1);
     CHECK(limit_ms == 120'000);
+    int idle_s = 0;
+    int between_s = 0;
+    int probes = 0;
+    REQUIRE(::getsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &size) == 0);
+    REQUIRE(::getsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &between_s, &size) == 0);
+    REQUIRE(::getsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, &size) == 0);
+    CHECK(probes >= 2);  // one that is lost says nothing
+    CHECK((idle_s + probes * between_s) * 1000 <= limit_ms);
   }
   CHECK(connections == 2 * static_cast<int>(kChannelCount));  // both ends are in this process
 }

@@ -162,6 +162,27 @@ TEST_CASE("optimizer: a non-finite gate changes nothing", "[engine][optimizer]")
   }
 }
 
+TEST_CASE("optimizer: the gradient is what clipping leaves of it", "[engine][optimizer]") {
+  const Values gradient = random_values(21, 2);
+  Values halved = gradient;
+  for (float& value : halved) {
+    value *= 0.5F;
+  }
+  for (const char* name : kElementWise) {
+    CAPTURE(name);
+    const auto after = [name](const Values& given, float grad_scale) {
+      OneParameter parameter(configs::default_optimizer(name), matrix_of(3, 7),
+                             random_values(21, 1));
+      for (const std::int64_t step : {1, 2}) {
+        parameter.update(given, {.step = step, .guard = {.grad_scale = grad_scale}});
+      }
+      return parameter.all();
+    };
+    CHECK(after(gradient, 0.5F) == after(halved, 1.0F));
+    CHECK(after(gradient, 0.5F) != after(gradient, 1.0F));
+  }
+}
+
 TEST_CASE("optimizer: bits depend neither on threads nor on how rows are cut",
           "[engine][optimizer][P1]") {
   constexpr std::int64_t kRows = 301;

@@ -1,5 +1,7 @@
 #include "engine/rank/world_step.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -95,6 +97,29 @@ TEST_CASE("world step: a probe finds where values stop being finite", "[engine][
   CHECK(origin.lane == 0);
   CHECK(origin.unit == 2);
   CHECK_FALSE(origin.backward);
+}
+
+TEST_CASE("world step: a probe goes back from the last layer", "[engine][world_step]") {
+  auto options = testing::small_options(Architecture::qwen3);
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep step(kernels::cpu_backend(), options);
+  // A closed gate hides what is behind it from the forward pass; its own gradient is the product of
+  // both, which no float holds.
+  const auto fill = [&](const char* name, float value) {
+    const auto weights =
+        testing::state_of(step.rank(0), fmt::format("model.transformer.h.1.mlp.{}.weight", name));
+    std::fill(weights.begin(), weights.end(), value);
+  };
+  fill("gate_proj", 0.0F);
+  fill("up_proj", 1e37F);
+  fill("down_proj", 0.0F);
+  const auto down = testing::state_of(step.rank(0), "model.transformer.h.1.mlp.down_proj.weight");
+  std::fill_n(down.begin(), down.size() / 16, 1e10F);  // of the first outputs alone
+  const NonfiniteOrigin origin = step.find_nonfinite(*stream, 0, testing::repeating_text(options));
+  CHECK(origin.found);
+  CHECK(origin.lane == 0);
+  CHECK(origin.unit == 2);
+  CHECK(origin.backward);
 }
 
 TEST_CASE("world step: the gradient is the slope of the loss", "[engine][world_step]") {

@@ -218,6 +218,94 @@ TEST_CASE("attention: the bits do not depend on the threads", "[kernels][attenti
   }
 }
 
+/// Values of all tokens' heads, packed, laid out as `layout` says; between them nothing is written.
+Values laid_out(const Case& t, const Values& packed, const RowLayout& layout) {
+  Values values = untouched_values(t.tokens() * layout.outer_stride);
+  for (std::int64_t i = 0; i < t.packed_size(); ++i) {
+    const std::int64_t token = i / t.width();
+    const std::int64_t head = i % t.width() / t.head_dim;
+    values[at(token * layout.outer_stride + head * layout.inner_stride + i % t.head_dim)] =
+        packed[at(i)];
+  }
+  return values;
+}
+
+/// Part 0 (q), 1 (k) or 2 (v) of fused rows, packed.
+Values part_of(const Case& t, const Values& fused, std::int64_t part) {
+  Values packed;
+  for (std::int64_t i = 0; i < t.packed_size(); ++i) {
+    packed.push_back(
+        fused[at(i / t.width() * t.fused().outer_stride + part * t.width() + i % t.width())]);
+  }
+  return packed;
+}
+
+TEST_CASE("attention: every tensor has a layout of its own", "[kernels][attention]") {
+  const Case t{.sequences = 2, .seq_len = 21, .heads = 3, .head_dim = 8};
+  const Results expected = compute(t, 2);
+  // Rows and heads of each are further apart than those of the one before.
+  const auto layout = [&t](std::int64_t which) {
+    return RowLayout{t.heads * (t.head_dim + which) + 2 * which, t.head_dim + which};
+  };
+  const Values q = laid_out(t, part_of(t, t.qkv(), 0), layout(0));
+  const Values k = laid_out(t, part_of(t, t.qkv(), 1), layout(1));
+  const Values v = laid_out(t, part_of(t, t.qkv(), 2), layout(2));
+  const Values dout = laid_out(t, t.dout(), layout(4));
+  const auto empty = [&](std::int64_t which) {
+    return untouched_values(t.tokens() * layout(which).outer_stride);
+  };
+  Values out = empty(3);
+  Values dq = empty(5);
+  Values dk = empty(6);
+  Values dv = empty(7);
+  Values lse = untouched_values(t.rows());
+  Values delta = zeros(t.rows());
+  run([&](Stream& stream) {
+    cpu::attention_forward(stream, {.q = q.data(),
+                                    .k = k.data(),
+                                    .v = v.data(),
+                                    .out = out.data(),
+                                    .lse = lse.data(),
+                                    .sequences = t.sequences,
+                                    .seq_len = t.seq_len,
+                                    .heads = t.heads,
+                                    .head_dim = t.head_dim,
+                                    .q_layout = layout(0),
+                                    .k_layout = layout(1),
+                                    .v_layout = layout(2),
+                                    .out_layout = layout(3),
+                                    .scale = t.scale()});
+    cpu::attention_backward(stream, {.q = q.data(),
+                                     .k = k.data(),
+                                     .v = v.data(),
+                                     .out = out.data(),
+                                     .dout = dout.data(),
+                                     .lse = lse.data(),
+                                     .delta = delta.data(),
+                                     .dq = dq.data(),
+                                     .dk = dk.data(),
+                                     .dv = dv.data(),
+                                     .sequences = t.sequences,
+                                     .seq_len = t.seq_len,
+                                     .heads = t.heads,
+                                     .head_dim = t.head_dim,
+                                     .q_layout = layout(0),
+                                     .k_layout = layout(1),
+                                     .v_layout = layout(2),
+                                     .out_layout = layout(3),
+                                     .dout_layout = layout(4),
+                                     .dq_layout = layout(5),
+                                     .dk_layout = layout(6),
+                                     .dv_layout = layout(7),
+                                     .scale = t.scale()});
+  });
+  CHECK(lse == expected.lse);
+  CHECK(out == laid_out(t, expected.out, layout(3)));
+  CHECK(dq == laid_out(t, part_of(t, expected.dqkv, 0), layout(5)));
+  CHECK(dk == laid_out(t, part_of(t, expected.dqkv, 1), layout(6)));
+  CHECK(dv == laid_out(t, part_of(t, expected.dqkv, 2), layout(7)));
+}
+
 TEST_CASE("attention: no token sees a later one", "[kernels][attention]") {
   const Case t{.sequences = 1, .seq_len = 130, .heads = 1, .head_dim = 16};
   Values qkv = t.qkv();

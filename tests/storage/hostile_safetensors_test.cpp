@@ -97,6 +97,11 @@ std::vector<Case> grammar_cases() {
        file_of(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
                R"("\u0061":{"dtype":"U8","shape":[],"data_offsets":[1,2]}})",
                2)},
+      {"a name twice, with another between",
+       file_of(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)"
+               R"("b":{"dtype":"U8","shape":[],"data_offsets":[1,2]},)"
+               R"("a":{"dtype":"U8","shape":[],"data_offsets":[2,3]}})",
+               3)},
       {"dtype twice",
        file_of(R"({"a":{"dtype":"U8","dtype":"U8","shape":[],"data_offsets":[0,1]}})", 1)},
       {"offsets twice",
@@ -197,6 +202,22 @@ TEST_CASE("safetensors: files made to hurt are refused with bounded work",
   fmt::print("safetensors: {} hostile files refused; at most {} MiB at once, {} allocations\n",
              cases, most.growth_bytes >> 20, most.allocations);
   REQUIRE(cases >= 60);
+}
+
+TEST_CASE("safetensors: a file that is cut anywhere has bad bytes, not a disk that cannot be read",
+          "[storage][safetensors][ST-3]") {
+  const TempDirectory directory;
+  const auto path = directory / "x.safetensors";
+  const std::string whole = file_of(tensor("\"F32\"", "[2]", "[0,8]"), 8);
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    INFO(size << " of " << whole.size() << " bytes");
+    test::overwrite_bytes(path, whole.substr(0, size));
+    auto file = InputFile::open(path);
+    REQUIRE(file);
+    bool malformed = false;
+    REQUIRE_FALSE(SafetensorsFile::parse(std::move(*file), &malformed));
+    REQUIRE(malformed);
+  }
 }
 
 TEST_CASE("safetensors: unusual files that keep the format are read",

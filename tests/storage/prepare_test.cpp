@@ -90,6 +90,18 @@ TEST_CASE("prepare: one document gives its tail to validation", "[storage][prepa
   REQUIRE(dataset->bytes_per_token() == 49.0 / 50.0);
 }
 
+TEST_CASE("prepare: a tail of one token is the end of the text", "[storage][prepare][ST-6]") {
+  const TempDirectory directory;
+  write_bytes(directory / "in.txt", "0123456789");
+  const auto report = prepare_dataset(
+      {.inputs = {directory / "in.txt"}, .out = directory / "out", .val_fraction = 0.01});
+  REQUIRE(report);
+  REQUIRE(report->train_tokens == 10);
+  REQUIRE(report->val_tokens == 1);
+  REQUIRE(text_of(directory / "out/train.bin") == "0123456789");
+  REQUIRE(text_of(directory / "out/val.bin") == "|");
+}
+
 TEST_CASE("prepare: many documents stay whole", "[storage][prepare][ST-6]") {
   const TempDirectory directory;
   std::string text;

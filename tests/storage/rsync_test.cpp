@@ -126,6 +126,15 @@ TEST_CASE("rsync: a failure carries its exit code and its last words", "[storage
                Catch::Contains("is not there"));
 }
 
+TEST_CASE("rsync: half a copy is none, whatever the program says", "[storage][rsync][CK-1]") {
+  const Site site;
+  const auto half = write_script(site.home / "half",
+                                 fmt::format("head -c 1000 {} > {}; exit 0", site.file.string(),
+                                             (site.to / "shard").string()));
+  REQUIRE_THAT(rsync_file(site.file, site.to, {.program = half.string()}).error().message,
+               Catch::Contains("of another size"));
+}
+
 TEST_CASE("rsync: a full disk is named, and nothing has the file's name", "[storage][rsync]") {
   const Site site;
   const test::SmallDisk disk(site.home / "small", "100k");
