@@ -10,12 +10,8 @@
 // who handles one includes its header.
 namespace train::actors {
 
-struct TrainStep;
-struct Evaluate;
-struct TakeSnapshot;
+struct Command;
 struct WriteSnapshot;
-struct FindNonfinite;
-struct StopRank;
 struct CommandFinished;
 struct ConcludeFailure;
 struct DrainOver;
@@ -61,7 +57,6 @@ struct ReduceWithoutLanes;
 struct GradientBroadcast;
 struct GathersFinished;
 struct WorkFailed;
-struct OpenCommand;
 struct OperationPacked;
 struct OperationUnpacked;
 struct BytesMoved;
@@ -101,10 +96,10 @@ using ConductorActor = Accepts<ConnectConductor, CommandFinished, StepFinished, 
                                NonfiniteFound, RankStopped, RankFailed, ConcludeFailure, DrainOver,
                                ReportFailed, StopRequested, NodesReturned, ReportDrained>;
 
-using RankActor = Accepts<ConnectRank, TrainStep, Evaluate, TakeSnapshot, FindNonfinite, StopRank,
-                          LaneReady, LaneEnqueued, LaneFinished, GradientReady, GradientBroadcast,
-                          GathersFinished, UpdateEnqueued, EvaluationEnqueued, CopyEnqueued,
-                          WriteSnapshot, ShardOrder, SnapshotsDrained, WorkFailed>;
+using RankActor =
+    Accepts<ConnectRank, Command, LaneReady, LaneEnqueued, LaneFinished, GradientReady,
+            GradientBroadcast, GathersFinished, UpdateEnqueued, EvaluationEnqueued, CopyEnqueued,
+            WriteSnapshot, ShardOrder, SnapshotsDrained, WorkFailed>;
 
 using BatchActor = Accepts<ConnectBatch, PrepareLanes, BatchSlotFree>;
 
@@ -121,14 +116,14 @@ using SnapshotActor =
 
 /// Answers a request when it was the operation's turn and its data has moved.
 using CollectiveActor =
-    caf::typed_actor<caf::reacts_to<ConnectCollective>, caf::reacts_to<OpenCommand>,
+    caf::typed_actor<caf::reacts_to<ConnectCollective>, caf::reacts_to<Command>,
                      caf::replies_to<RequestCollective>::with<CollectiveFinished>,
                      caf::reacts_to<OperationPacked>, caf::reacts_to<OperationUnpacked>,
                      caf::reacts_to<BytesMoved>>;
 
 /// Answers a reservation when it begins.
 using BuffersActor =
-    caf::typed_actor<caf::reacts_to<ConnectBuffers>, caf::reacts_to<OpenCommand>,
+    caf::typed_actor<caf::reacts_to<ConnectBuffers>, caf::reacts_to<Command>,
                      caf::reacts_to<WeightsFinalized>,
                      caf::replies_to<AcquireWeights>::with<WeightsAcquired>,
                      caf::replies_to<AcquireGradientBuffer>::with<GradientBufferAcquired>,

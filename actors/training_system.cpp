@@ -5,13 +5,7 @@
 #include "actors/head/conductor_actor.hpp"
 #include "actors/head/reporter_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
-#include "actors/train/batch_actor.hpp"
-#include "actors/train/buffers_actor.hpp"
-#include "actors/train/collective_actor.hpp"
-#include "actors/train/evaluator_actor.hpp"
-#include "actors/train/layer_actor.hpp"
-#include "actors/train/optimizer_actor.hpp"
-#include "actors/train/watchdog_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 namespace train::actors {
 namespace {

@@ -10,9 +10,8 @@
 #include "actors/head/observer_actor.hpp"
 #include "actors/head/run_program.hpp"
 #include "actors/head/run_report.hpp"
-#include "actors/train/rank_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 #include "actors/train/rank_runtime.hpp"
-#include "actors/train/snapshot_actor.hpp"
 
 namespace train::actors {
 

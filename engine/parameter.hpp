@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace train::engine {
@@ -28,6 +29,32 @@ struct Parameter {
   [[nodiscard]] std::vector<std::int64_t> shape() const {
     return vector ? std::vector<std::int64_t>{rows} : std::vector<std::int64_t>{rows, cols};
   }
+};
+
+/// Elements up to the next 64-byte boundary: what a tensor takes in a flat or packed buffer.
+[[nodiscard]] constexpr std::int64_t padded(std::int64_t elements) {
+  constexpr std::int64_t kAlignment = 16;
+  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// The parameters of one unit as its blocks add them; gives each its place in the flat buffers.
+class ParameterList {
+ public:
+  /// Appends `parameter` and returns its offset. Offsets are multiples of 16 elements (64 bytes).
+  std::int64_t add(Parameter parameter) {
+    parameter.offset = element_count_;
+    element_count_ = padded(element_count_ + parameter.count());
+    parameters_.push_back(std::move(parameter));
+    return parameters_.back().offset;
+  }
+
+  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// Elements of the flat buffers, padding included.
+  [[nodiscard]] std::int64_t element_count() const { return element_count_; }
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::int64_t element_count_ = 0;
 };
 
 }  // namespace train::engine

@@ -11,7 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
-#include "engine/rank/host_state.hpp"
+#include "engine/rank/state/host_state.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/disk_full.hpp"
 

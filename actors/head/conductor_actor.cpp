@@ -18,7 +18,6 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
-#include "actors/messages/report_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/supervision.hpp"
 #include "base/log.hpp"
@@ -71,8 +70,7 @@ struct Conductor {
   [[nodiscard]] ConductorState& state() const { return self->state; }
   void pump() const;
   void note_credits() const;
-  void give(const NumberedCommand& command) const;
-  void take_snapshot(const NumberedCommand& command) const;
+  void give(Command command) const;
   void grant(std::optional<std::int64_t> step) const;
   void announce_skipped() const;
   void save_finished(std::int64_t step) const;
@@ -108,27 +106,17 @@ void Conductor::tell_index(const Message& message) const {
   }
 }
 
-void Conductor::give(const NumberedCommand& command) const {
-  if (command.command != RunCommand::stop) {
+void Conductor::give(Command command) const {
+  if (command.kind != engine::CommandKind::stop) {
     state().outstanding[command.sequence] = state().peers.ranks.size();
   }
-  switch (command.command) {
-    case RunCommand::train_step:
-      return tell_ranks(TrainStep{command.sequence, command.step});
-    case RunCommand::evaluate:
-      return tell_ranks(Evaluate{command.sequence, command.step});
-    case RunCommand::snapshot:
-      return take_snapshot(command);
-    case RunCommand::find_nonfinite:
-      return tell_ranks(FindNonfinite{command.sequence, command.step});
-    case RunCommand::stop:
-      return tell_ranks(StopRank{command.sequence});
+  if (command.kind != engine::CommandKind::snapshot) {
+    return tell_ranks(command);
   }
-}
-
-void Conductor::take_snapshot(const NumberedCommand& command) const {
   const SaveSchedule::Take take = state().saves.take(command.step);
-  tell_ranks(TakeSnapshot{command.sequence, command.step, take.replaces, take.write_now});
+  command.replaces = take.replaces;
+  command.write_now = take.write_now;
+  tell_ranks(command);
   if (take.write_now) {
     tell_index(WriteSnapshot{command.step});
   }

@@ -11,7 +11,7 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/step_event.hpp"
+#include "actors/train/rank_runtime.hpp"
 #include "base/log.hpp"
 #include "storage/files/disk_full.hpp"
 

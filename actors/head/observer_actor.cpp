@@ -11,7 +11,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/watchdog_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 #include "base/log.hpp"
 
 namespace train::actors {

@@ -7,8 +7,8 @@
 #include "actors/handles.hpp"
 #include "actors/head/run_report.hpp"
 #include "actors/head/status_file.hpp"
+#include "actors/train/rank_board.hpp"
 #include "actors/train/rank_runtime.hpp"
-#include "actors/train/wait_board.hpp"
 
 namespace train::actors {
 

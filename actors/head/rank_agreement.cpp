@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/rank/exact_sum.hpp"
+#include "engine/optimizer/exact_sum.hpp"
 
 namespace train::actors {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/messages/report_messages.hpp"
 #include "actors/supervision.hpp"
 #include "base/log.hpp"
 

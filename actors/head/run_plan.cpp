@@ -9,7 +9,7 @@
 
 #include "base/units.hpp"
 #include "engine/model/model_shape.hpp"
-#include "engine/rank/memory_prediction.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/tokens/token_fingerprint.hpp"
 

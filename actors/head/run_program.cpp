@@ -4,6 +4,8 @@
 
 namespace train::actors {
 
+using engine::CommandKind;
+
 RunProgram::RunProgram(const Options& options)
     : options_(options),
       step_(options.first_step),
@@ -17,39 +19,39 @@ bool RunProgram::due(std::int64_t interval) const {
   return step_ >= options_.total_steps || (interval > 0 && step_ % interval == 0);
 }
 
-NumberedCommand RunProgram::give(RunCommand command, std::int64_t step) {
-  return {.command = command, .sequence = sequence_++, .step = step};
+Command RunProgram::give(engine::CommandKind kind, std::int64_t step) {
+  return {.sequence = sequence_++, .kind = kind, .step = step};
 }
 
-std::optional<NumberedCommand> RunProgram::next() {
+std::optional<Command> RunProgram::next() {
   if (stopped_) {
     return std::nullopt;
   }
   if (nonfinite_) {
     if (const std::int64_t step = std::exchange(*nonfinite_, -1); step >= 0) {
-      return give(RunCommand::find_nonfinite, step);
+      return give(CommandKind::find_nonfinite, step);
     }
     stopped_ = true;
-    return give(RunCommand::stop, step_);
+    return give(CommandKind::stop, step_);
   }
   if (!stop_early_ && !evaluated_ && options_.eval_interval > 0 && due(options_.eval_interval)) {
     evaluated_ = true;
-    return give(RunCommand::evaluate, step_);
+    return give(CommandKind::evaluate, step_);
   }
   const bool missed = options_.save_missed && step_ == options_.first_step;
   const bool save_due =
       options_.saves && (stop_early_ || job_over() || missed || due(options_.checkpoint_interval));
   if (!saved_ && step_ > 0 && save_due) {
     saved_ = true;
-    return give(RunCommand::snapshot, step_);
+    return give(CommandKind::snapshot, step_);
   }
   if (!further_steps()) {
     stopped_ = true;
-    return give(RunCommand::stop, step_);
+    return give(CommandKind::stop, step_);
   }
   evaluated_ = false;
   saved_ = false;
-  return give(RunCommand::train_step, step_++);
+  return give(CommandKind::train_step, step_++);
 }
 
 void RunProgram::stop_early() { stop_early_ = true; }

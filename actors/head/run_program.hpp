@@ -3,16 +3,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "actors/messages/command_messages.hpp"
+
 namespace train::actors {
-
-enum class RunCommand : std::uint8_t { train_step, evaluate, snapshot, find_nonfinite, stop };
-
-struct NumberedCommand {
-  RunCommand command = RunCommand::stop;
-  std::uint64_t sequence = 0;
-  /// Finished steps before the command; for find_nonfinite the index of the step to run again.
-  std::int64_t step = 0;
-};
 
 /// The run as a program: which command comes next. A pure function of its options and of the two
 /// things that can cut it short. A plain class; the conductor owns it.
@@ -36,7 +29,7 @@ class RunProgram {
   explicit RunProgram(const Options& options);
 
   /// The next command; empty once `stop` was given out.
-  [[nodiscard]] std::optional<NumberedCommand> next();
+  [[nodiscard]] std::optional<Command> next();
   /// A signal: no further step; snapshot what is done, then stop.
   void stop_early();
   /// Step `step` (from 0) was not finite: look for the origin, then stop; nothing more is saved.
@@ -59,7 +52,7 @@ class RunProgram {
   }
 
  private:
-  [[nodiscard]] NumberedCommand give(RunCommand command, std::int64_t step);
+  [[nodiscard]] Command give(engine::CommandKind kind, std::int64_t step);
   [[nodiscard]] bool due(std::int64_t interval) const;
 
   Options options_;

@@ -14,10 +14,10 @@
 #include <numbers>
 #include <utility>
 
-#include "actors/train/wait_board.hpp"
+#include "actors/train/rank_board.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
-#include "engine/rank/exact_sum.hpp"
+#include "engine/optimizer/exact_sum.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::actors {

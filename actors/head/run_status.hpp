@@ -9,7 +9,7 @@
 #include "actors/head/stall_chain.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/train/wait_board.hpp"
+#include "actors/train/rank_board.hpp"
 
 namespace train::actors {
 

@@ -4,7 +4,6 @@
 
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/messages/report_messages.hpp"
 
 namespace train::actors {
 

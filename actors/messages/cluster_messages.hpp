@@ -1,11 +1,15 @@
 #pragma once
 
-#include <caf/meta/type_name.hpp>
+#include <caf/actor_control_block.hpp>
+#include <caf/allowed_unsafe_message_type.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "actors/messages/fields.hpp"
 
 // Between the head, the launchers of other nodes and the workers: joining, finding each other,
-// leaving. All of it crosses processes.
+// leaving; what a rank in a process of its own is told, and what it says until it is ready.
 namespace train::actors {
 
 /// Worker -> cluster: The first message of a worker process. Answered by Assignment or Refused.
@@ -143,76 +147,70 @@ struct RendezvousForget {
   std::string prefix;
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, JoinCluster& x) {
-  return f(caf::meta::type_name("JoinCluster"), x.rank, x.pid, x.host, x.version, x.plan_digest,
-           x.config_digest);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, Refused& x) {
-  return f(caf::meta::type_name("Refused"), x.text, x.over);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, WorkerExited& x) {
-  return f(caf::meta::type_name("WorkerExited"), x.rank, x.pid, x.text, x.killed);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, NodeJoined& x) {
-  return f(caf::meta::type_name("NodeJoined"), x.node, x.newest_step, x.older_step,
-           x.buddy_newest_step, x.buddy_older_step, x.earlier_step, x.snapshots);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, StartRanks& x) {
-  return f(caf::meta::type_name("StartRanks"), x.generation, x.memory_step, x.earlier, x.buddy);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, TakePosition& x) {
-  return f(caf::meta::type_name("TakePosition"), x.place, x.nodes, x.ranks, x.memory_step,
-           x.earlier);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RestoreMemory& x) {
-  return f(caf::meta::type_name("RestoreMemory"), x.step, x.give_to, x.take);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, MemoryRestored& x) {
-  return f(caf::meta::type_name("MemoryRestored"), x.node, x.failure);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, GenerationOver& x) {
-  return f(caf::meta::type_name("GenerationOver"), x.again, x.exit_code, x.without);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, NodeIdle& x) {
-  return f(caf::meta::type_name("NodeIdle"), x.node);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, GoAway& x) {
-  return f(caf::meta::type_name("GoAway"), x.text, x.exit_code);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RendezvousSet& x) {
-  return f(caf::meta::type_name("RendezvousSet"), x.key, x.bytes);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RendezvousDone& x) {
-  return f(caf::meta::type_name("RendezvousDone"), x.key);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RendezvousGet& x) {
-  return f(caf::meta::type_name("RendezvousGet"), x.key);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RendezvousValue& x) {
-  return f(caf::meta::type_name("RendezvousValue"), x.key, x.bytes);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RendezvousRefused& x) {
-  return f(caf::meta::type_name("RendezvousRefused"), x.key, x.text);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RendezvousForget& x) {
-  return f(caf::meta::type_name("RendezvousForget"), x.prefix);
-}
+/// Cluster -> worker: The answer to JoinCluster: the run, the state it starts from, and the actors
+/// it reports to.
+struct Assignment {
+  std::uint32_t generation = 0;
+  std::string config_text;        ///< Resolved, as TOML.
+  std::string checkpoint;         ///< Directory to restore from; empty: initial weights.
+  std::int64_t memory_step = -1;  ///< Restore this snapshot in memory instead; -1: none.
+  std::int64_t memory_ranks = 0;  ///< So many have written it,
+  std::string memory_holders;     ///< and here it is now: holders_text() of MemoryOrigin::holders.
+  std::string run_directory;      ///< The run's.
+  bool two_locations = false;     ///< Nodes write checkpoints to disks of their own first.
+  std::string checkpoint_tag;     ///< Of those under construction.
+  std::string trace_directory;    ///< Where to write what ran when; empty: nowhere.
+  std::int32_t threads = 1;
+  caf::strong_actor_ptr conductor;
+  caf::strong_actor_ptr index;
+  caf::strong_actor_ptr rendezvous;
+  caf::strong_actor_ptr observer;
+};
+
+/// Launcher -> cluster: From here on the cluster admits workers, each with this assignment.
+struct OpenCluster {
+  Assignment assignment;
+  std::int64_t ranks = 1;
+  std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() of those ranks.
+  std::string data_fingerprint;   ///< RunPlan::data_fingerprint, of the head.
+};
+
+/// Worker -> cluster: The worker has restored its state and is connected to all ranks. It waits for
+/// commands.
+struct WorkerReady {
+  std::int32_t rank = 0;
+  std::uint64_t plan_digest = 0;  ///< ShardPlan::digest() as the worker derives it.
+  std::string data_fingerprint;   ///< Of data.dir as the worker sees it.
+  std::string kernel_set;
+  caf::strong_actor_ptr rank_actor;
+  caf::strong_actor_ptr process;  ///< Takes GoAway.
+};
+
+/// Worker -> cluster: The worker cannot take part.
+struct WorkerFailed {
+  std::int32_t rank = 0;
+  std::string text;
+  std::int32_t exit_code = 1;
+  bool cause = false;  ///< It did not fail for want of another rank.
+  bool lost = false;   ///< It lost another rank that it was or has been connected with.
+};
+
+/// Cluster -> main thread: All workers are ready.
+struct ClusterReady {
+  std::vector<caf::strong_actor_ptr> ranks;      ///< By rank.
+  std::vector<caf::strong_actor_ptr> processes;  ///< By rank.
+};
+
+/// Cluster -> main thread: A worker cannot become ready, so the generation is over before its first
+/// command.
+struct ClusterFailed {
+  std::string text;
+  std::int32_t exit_code = 1;
+  bool rank_lost = false;  ///< A process was killed or cannot be reached.
+};
 
 }  // namespace train::actors
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OpenCluster)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterFailed)

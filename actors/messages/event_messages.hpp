@@ -1,15 +1,30 @@
 #pragma once
 
+#include <bit>
 #include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/meta/type_name.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "actors/messages/float_bits.hpp"
+#include "actors/messages/fields.hpp"
 
 // What ranks report to the conductor, and the conductor to the reporter, the index and itself.
 namespace train::actors {
+
+/// Part of StepFinished: A double as its bit pattern. The network layer of the actor framework
+/// corrupts NaN, infinities, subnormals and -0, so no message field is a float.
+struct FloatBits {
+  std::uint64_t bits = 0;
+
+  FloatBits() = default;
+  explicit FloatBits(double value) : bits(std::bit_cast<std::uint64_t>(value)) {}
+  [[nodiscard]] double value() const { return std::bit_cast<double>(bits); }
+};
+
+template <class Inspector>
+typename Inspector::result_type inspect(Inspector& f, FloatBits& x) {
+  return f(x.bits);
+}
 
 /// Compute stream of every rank -> conductor -> reporter and index: The update of a step has run.
 /// The conductor compares what the ranks say and passes one message on for all of them. `step`
@@ -131,64 +146,16 @@ struct RunFinished {
   bool for_nodes = false;  ///< By NodesReturned; it counts as the loss of a rank.
 };
 
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, StepFinished& x) {
-  return f(caf::meta::type_name("StepFinished"), x.step, x.rank, x.loss, x.grad_norm, x.lr,
-           x.nonfinite, x.has_digest, x.weights_digest, x.tensor_digests, x.unit_grad_norms,
-           x.optimizer_sums);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, EvaluationFinished& x) {
-  return f(caf::meta::type_name("EvaluationFinished"), x.step, x.rank, x.cross_entropy, x.accuracy);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, CheckpointWritten& x) {
-  return f(caf::meta::type_name("CheckpointWritten"), x.step, x.directory, x.size_bytes,
-           x.elapsed_ns);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, CheckpointLocal& x) {
-  return f(caf::meta::type_name("CheckpointLocal"), x.step);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, SaveFinished& x) {
-  return f(caf::meta::type_name("SaveFinished"), x.step);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, CheckpointFailed& x) {
-  return f(caf::meta::type_name("CheckpointFailed"), x.step, x.rank, x.text);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, CheckpointSkipped& x) {
-  return f(caf::meta::type_name("CheckpointSkipped"), x.step);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, NonfiniteFound& x) {
-  return f(caf::meta::type_name("NonfiniteFound"), x.step, x.rank, x.text);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RankStopped& x) {
-  return f(caf::meta::type_name("RankStopped"), x.rank);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RankFailed& x) {
-  return f(caf::meta::type_name("RankFailed"), x.rank, x.text, x.exit_code, x.consequence, x.lost);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ReportFailed& x) {
-  return f(caf::meta::type_name("ReportFailed"), x.text);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, StopRequested& x) {
-  return f(caf::meta::type_name("StopRequested"), x.signal);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RunFinished& x) {
-  return f(caf::meta::type_name("RunFinished"), x.step, x.exit_code, x.text);
-}
+/// Conductor -> reporter: The run is over: write what is left.
+struct CloseReport {};
+
+/// Report stream -> conductor: Everything is written.
+struct ReportDrained {};
 
 }  // namespace train::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ConcludeFailure)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::DrainOver)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::NodesReturned)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::CloseReport)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ReportDrained)

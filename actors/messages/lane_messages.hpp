@@ -1,21 +1,22 @@
 #pragma once
 
 #include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/meta/type_name.hpp>
 #include <cstdint>
 #include <string>
 
-#include "engine/rank/lane_work.hpp"
+#include "engine/command.hpp"
 #include "kernels/device/stream.hpp"
 
+#include "actors/messages/fields.hpp"
+
 // Within one rank: lanes on their way through the layers, gradients, updates, snapshots. A lane
-// travels as its name (purpose, step, lane, slot), never as a tensor.
+// travels as its name (kind, step, lane, slot), never as a tensor.
 namespace train::actors {
 
 /// Rank or evaluator -> batch: Read the tokens of all lanes of one command, in order, as slots
 /// become free.
 struct PrepareLanes {
-  engine::LanePurpose purpose = engine::LanePurpose::train;
+  engine::CommandKind kind = engine::CommandKind::train_step;
   std::int64_t step = 0;
   std::uint64_t command = 0;
 };

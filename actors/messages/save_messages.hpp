@@ -1,12 +1,13 @@
 #pragma once
 
 #include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/meta/type_name.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "actors/messages/event_messages.hpp"
+
+#include "actors/messages/fields.hpp"
 
 // A save on its way, between the index and the snapshot actor of every rank. Orders go through the
 // rank, which passes them on.
@@ -66,20 +67,6 @@ struct JournalWritten {};
 struct ReleaseStaging {
   std::uint64_t copies = 0;  ///< Made until then.
 };
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ShardWritten& x) {
-  return f(caf::meta::type_name("ShardWritten"), x.step, x.rank, x.record, x.weights_digest,
-           x.elapsed_ns);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ShardOrder& x) {
-  return f(caf::meta::type_name("ShardOrder"), x.step, x.task, x.manifest);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ShardDone& x) {
-  return f(caf::meta::type_name("ShardDone"), x.step, x.rank, x.task);
-}
 
 }  // namespace train::actors
 

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <caf/allowed_unsafe_message_type.hpp>
-#include <caf/meta/type_name.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "actors/messages/fields.hpp"
 
 // What the watchdog of a rank tells the head: integers and short texts, of a bounded number. Ages
 // are of the sender's clock when it looked, as clocks of nodes differ.
@@ -79,34 +80,6 @@ struct RankLost {
 struct StatusWritten {
   std::string failure = {};
 };
-
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ObservedWait& x) {
-  return f(caf::meta::type_name("ObservedWait"), x.who, x.what, x.age_ns);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ObservedStream& x) {
-  return f(caf::meta::type_name("ObservedStream"), x.name, x.doing, x.kind, x.age_ns, x.waits);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ObservedChannel& x) {
-  return f(caf::meta::type_name("ObservedChannel"), x.channel, x.command, x.index, x.phase, x.what,
-           x.age_ns, x.from);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ObservedQueue& x) {
-  return f(caf::meta::type_name("ObservedQueue"), x.what, x.length, x.limit);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, RankObserved& x) {
-  return f(caf::meta::type_name("RankObserved"), x.rank, x.pid, x.host, x.command, x.command_age_ns,
-           x.begun, x.finished, x.unchanged_ns, x.waits, x.streams, x.channels, x.credits,
-           x.mailboxes);
-}
-template <class Inspector>
-typename Inspector::result_type inspect(Inspector& f, ObservationTaken&) {
-  return f(caf::meta::type_name("ObservationTaken"));
-}
 
 }  // namespace train::actors
 

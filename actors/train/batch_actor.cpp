@@ -1,4 +1,4 @@
-#include "actors/train/batch_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <caf/all.hpp>
 #include <cstdint>
@@ -35,7 +35,7 @@ void read_on_stream(BatchSelf self, const RankContext& context, const engine::La
     if (const Status status = runtime->read_lane(work); !status.ok()) {
       caf::anon_send(peers.rank,
                      WorkFailed{status.error().message, status.error().exit_code(), false});
-    } else if (work.purpose == engine::LanePurpose::evaluate) {
+    } else if (work.kind == engine::CommandKind::evaluate) {
       caf::anon_send(peers.evaluator, LaneReady{work});
     } else {
       caf::anon_send(peers.rank, LaneReady{work});
@@ -63,10 +63,10 @@ void read_wanted(BatchSelf self, const RankContext& context) {
 }
 
 void want_lanes(BatchSelf self, const RankContext& context, const PrepareLanes& message) {
-  const engine::LaneSchedule& lanes = context->lanes(message.purpose);
+  const engine::LaneSchedule& lanes = context->lanes(message.kind);
   for (std::int64_t round = 0; round < lanes.rounds(); ++round) {
     if (const auto lane = lanes.lane(context->rank, round)) {
-      self->state.wanted.push_back({.purpose = message.purpose,
+      self->state.wanted.push_back({.kind = message.kind,
                                     .step = message.step,
                                     .lane = *lane,
                                     .slot = -1,

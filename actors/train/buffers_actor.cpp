@@ -1,13 +1,12 @@
-#include "actors/train/buffers_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <caf/all.hpp>
 #include <deque>
-#include <map>
 #include <optional>
 #include <utility>
 
-#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
@@ -20,7 +19,7 @@ using GradientBufferPromise = caf::typed_response_promise<GradientBufferAcquired
 
 struct BuffersState {
   static inline const char* name = "buffers";
-  std::deque<OpenCommand> commands;                // the first one is open
+  std::deque<Command> commands;                    // the first one is open
   std::optional<engine::BufferReservations> book;  // of it
   std::deque<std::pair<AcquireWeights, WeightsPromise>> weights_wanted;
   std::deque<std::pair<AcquireGradientBuffer, GradientBufferPromise>> gradients_wanted;
@@ -41,7 +40,7 @@ struct Buffers {
   [[nodiscard]] bool is_open(std::uint64_t command) const {
     return !state().commands.empty() && state().commands.front().sequence == command;
   }
-  void open(const OpenCommand& command) const;
+  void open(const Command& command) const;
   void begin_front() const;
   void proceed() const;
   void start_gathers() const;
@@ -58,7 +57,7 @@ bool has_reservations(engine::CommandKind kind) {
          kind == engine::CommandKind::find_nonfinite;
 }
 
-void Buffers::open(const OpenCommand& command) const {
+void Buffers::open(const Command& command) const {
   if (!has_reservations(command.kind)) {
     return;
   }
@@ -70,7 +69,7 @@ void Buffers::open(const OpenCommand& command) const {
 }
 
 void Buffers::begin_front() const {
-  const OpenCommand& command = state().commands.front();
+  const Command& command = state().commands.front();
   state().book.emplace(context->engine->plan(), context->engine->schedule(command.kind),
                        command.kind, context->rank);
   state().gathers_told = false;
@@ -86,7 +85,7 @@ void Buffers::begin_front() const {
 }
 
 void Buffers::start_gathers() const {
-  const OpenCommand command = state().commands.front();
+  const Command command = state().commands.front();
   for (const std::int32_t gather : state().book->start_gathers()) {
     const auto& reservation =
         context->engine->schedule(command.kind).gathers()[static_cast<std::size_t>(gather)];
@@ -139,7 +138,7 @@ void Buffers::answer_gradients() const {
 
 // The rank's update waits for it.
 void Buffers::tell_gathers() const {
-  const OpenCommand& command = state().commands.front();
+  const Command& command = state().commands.front();
   if (command.kind == engine::CommandKind::train_step && state().book->all_gathered() &&
       !std::exchange(state().gathers_told, true)) {
     self->send(state().peers.rank, GathersFinished{command.sequence});
@@ -199,7 +198,8 @@ void Buffers::all_gather(std::uint64_t command) const {
 BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext context,
                                              WaitBoard::Line wait, WaitBoard::Credits gathers) {
   report_exceptions(self, "buffers", [self] {
-    return self->state.commands.empty() ? std::int64_t{-1} : self->state.commands.front().step;
+    return self->state.commands.empty() ? std::int64_t{-1}
+                                        : self->state.commands.front().step_index();
   });
   self->state.wait = wait;
   self->state.gathers = gathers;
@@ -207,7 +207,7 @@ BuffersActor::behavior_type buffers_behavior(BuffersSelf self, RankContext conte
   const Buffers buffers{self, context};
   return {
       [self](const ConnectBuffers& peers) { self->state.peers = peers; },
-      [buffers](const OpenCommand& command) { buffers.open(command); },
+      [buffers](const Command& command) { buffers.open(command); },
       [buffers](const WeightsFinalized& message) {
         if (buffers.is_open(message.command)) {  // else it had nothing to gather and is over
           buffers.state().book->finalize();

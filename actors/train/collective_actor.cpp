@@ -1,4 +1,4 @@
-#include "actors/train/collective_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include <string>
 #include <utility>
 
-#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/supervision.hpp"
@@ -72,8 +72,8 @@ std::vector<std::int32_t> senders_of(const engine::Transfer& transfer, std::int3
 struct CollectiveState {
   static inline const char* name = "collective";
   std::optional<engine::ChannelOrder> order;
-  std::map<std::string, Wanted> wanted;           // by the identity's text
-  std::map<std::uint64_t, OpenCommand> commands;  // begun; the newest few
+  std::map<std::string, Wanted> wanted;       // by the identity's text
+  std::map<std::uint64_t, Command> commands;  // begun; the newest few
   std::array<ChannelState, engine::kChannelCount> channels;
   ConnectCollective peers;
   std::optional<WaitBoard::Line> wait;
@@ -266,10 +266,10 @@ std::optional<ChannelProgress> Collective::place_in(engine::Channel which) const
   if (here.noted && same_place(*here.noted, place)) {
     return here.noted;
   }
-  const OpenCommand& command = state().commands.at(place.command.sequence);
+  const Command& command = state().commands.at(place.command.sequence);
   place.op = op_of(*oldest);
   place.command.kind = command.kind;
-  place.command.step = command.step;
+  place.command.step = command.step_index();
   place.since_ns = steady_now_ns();
   return place;
 }
@@ -312,7 +312,7 @@ void Collective::mark(kernels::Stream& stream, const char* what, const Operation
           : static_cast<std::int32_t>(groups[static_cast<std::size_t>(op.group)].first_unit());
   const auto command =
       state().commands.find(static_cast<std::uint64_t>(operation.identity.command));
-  const std::int64_t step = command == state().commands.end() ? -1 : command->second.step;
+  const std::int64_t step = command == state().commands.end() ? -1 : command->second.step_index();
   stream.mark({.what = what, .step = step, .unit = unit, .lane = -1});
 }
 
@@ -342,10 +342,10 @@ CollectiveActor::behavior_type collective_behavior(CollectiveSelf self, RankCont
   const Collective collective{self, context};
   return {
       [self](const ConnectCollective& peers) { self->state.peers = peers; },
-      [collective](const OpenCommand& message) {
+      [collective](const Command& message) {
         auto& commands = collective.state().commands;
         commands.emplace(message.sequence, message);
-        collective.state().step = message.step;
+        collective.state().step = message.step_index();
         while (commands.size() > 8) {  // far more than can be under way
           commands.erase(commands.begin());
         }

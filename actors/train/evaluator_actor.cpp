@@ -1,4 +1,4 @@
-#include "actors/train/evaluator_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <caf/all.hpp>
 #include <cstdint>
@@ -57,7 +57,7 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
       [self](const ConnectEvaluator& peers) { self->state.peers = peers; },
       [self, context](const RunEvaluation& message) {
         self->state.current = message;
-        const auto lanes = context->lanes(engine::LanePurpose::evaluate).lanes_of(context->rank);
+        const auto lanes = context->lanes(engine::CommandKind::evaluate).lanes_of(context->rank);
         self->state.driver.start(static_cast<std::int64_t>(lanes.size()));
         if (lanes.empty()) {  // more ranks than lanes: this one only takes part in collectives
           self->send(self->state.peers.rank, EvaluationEnqueued{message.sequence});
@@ -65,7 +65,7 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
         }
         // A lane carries the index of a step, an evaluation comes after one.
         self->send(self->state.peers.batch,
-                   PrepareLanes{engine::LanePurpose::evaluate, message.step - 1, message.sequence});
+                   PrepareLanes{engine::CommandKind::evaluate, message.step - 1, message.sequence});
         pump(self);
       },
       [self](const LaneReady& message) {

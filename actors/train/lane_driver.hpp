@@ -4,7 +4,8 @@
 #include <deque>
 #include <optional>
 
-#include "engine/rank/lane_work.hpp"
+#include "base/check.hpp"
+#include "engine/command.hpp"
 
 namespace train::actors {
 
@@ -18,20 +19,47 @@ class LaneDriver {
 
   /// A command begins that has `lanes` lanes on this rank (none: nothing is to do). REQUIRES: the
   /// one before is all enqueued.
-  void start(std::int64_t lanes);
+  void start(std::int64_t lanes) {
+    TRAIN_CHECK(all_enqueued() && !chain_busy_ && ready_.empty());
+    lanes_ = lanes;
+    enqueued_ = 0;
+    last_round_ = -1;
+  }
   /// The tokens of a lane are in its slot. REQUIRES: in the order of their rounds.
-  void ready(const engine::LaneWork& work);
+  void ready(const engine::LaneWork& work) {
+    TRAIN_CHECK(work.round > last_round_, "round {} after {}", work.round, last_round_);
+    last_round_ = work.round;
+    ready_.push_back(work);
+  }
   /// The lane to send down the chain now, if there is one; call until empty.
-  [[nodiscard]] std::optional<engine::LaneWork> launch();
+  [[nodiscard]] std::optional<engine::LaneWork> launch() {
+    if (chain_busy_ || ready_.empty() || in_flight_ >= kLanesInFlight) {
+      return std::nullopt;
+    }
+    const engine::LaneWork work = ready_.front();
+    ready_.pop_front();
+    chain_busy_ = true;
+    ++in_flight_;
+    return work;
+  }
   /// The lane launched last is wholly on the stream.
-  void enqueued();
+  void enqueued() {
+    TRAIN_CHECK(chain_busy_);
+    chain_busy_ = false;
+    ++enqueued_;
+  }
   /// The stream has run a lane (of this or an earlier command).
-  void finished();
+  void finished() {
+    TRAIN_CHECK(in_flight_ > 0);
+    --in_flight_;
+  }
 
   [[nodiscard]] bool all_enqueued() const { return enqueued_ == lanes_; }
   [[nodiscard]] int in_flight() const { return in_flight_; }
   /// True if what holds the next lane up is its tokens.
-  [[nodiscard]] bool wants_tokens() const;
+  [[nodiscard]] bool wants_tokens() const {
+    return !all_enqueued() && !chain_busy_ && ready_.empty() && in_flight_ < kLanesInFlight;
+  }
 
  private:
   std::int64_t lanes_ = 0;

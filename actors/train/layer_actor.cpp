@@ -1,10 +1,9 @@
-#include "actors/train/layer_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <caf/all.hpp>
 #include <cstdint>
 #include <utility>
 
-#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
@@ -22,7 +21,7 @@ struct LayerState {
 
 using LayerSelf = LayerActor::stateful_pointer<LayerState>;
 using engine::CollectiveKind;
-using engine::LanePurpose;
+using engine::CommandKind;
 using engine::LaneWork;
 
 /// The handlers' work, as functions of (self, context, unit).
@@ -56,7 +55,7 @@ struct Layer {
 };
 
 std::size_t Layer::visit_of(const LaneWork& work, bool backward) const {
-  return context->engine->schedule(command_of(work.purpose)).visit(work.round, backward, unit);
+  return context->engine->schedule(work.kind).visit(work.round, backward, unit);
 }
 
 template <class Then>
@@ -65,7 +64,7 @@ void Layer::with_weights(const LaneWork& work, std::size_t visit, Then then) con
     then();
     return;
   }
-  const std::int32_t gather = context->engine->schedule(command_of(work.purpose)).gather_of(visit);
+  const std::int32_t gather = context->engine->schedule(work.kind).gather_of(visit);
   self->request(peers().buffers, caf::infinite,
                 AcquireWeights{work.command, static_cast<std::uint32_t>(group), gather})
       .then([then = std::move(then)](const WeightsAcquired&) { then(); });
@@ -78,7 +77,7 @@ void Layer::with_gradient_buffer(const LaneWork& work, std::size_t visit, Then t
     return;
   }
   const std::int32_t gradient_buffer =
-      context->engine->schedule(command_of(work.purpose)).gradient_buffer_of(visit);
+      context->engine->schedule(work.kind).gradient_buffer_of(visit);
   const auto sync = static_cast<std::int32_t>(plan().train_lanes().sync_of(work.round));
   self->request(peers().buffers, caf::infinite,
                 AcquireGradientBuffer{work.command, static_cast<std::uint32_t>(group), sync,
@@ -87,7 +86,7 @@ void Layer::with_gradient_buffer(const LaneWork& work, std::size_t visit, Then t
 }
 
 void Layer::report_visit(const LaneWork& work, std::size_t visit) const {
-  const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
+  const engine::BufferSchedule& schedule = context->engine->schedule(work.kind);
   if (schedule.gather_of(visit) >= 0 ||
       (pools_gradients && schedule.gradient_buffer_of(visit) >= 0)) {
     self->send(peers().buffers, VisitEnqueued{work.command, static_cast<std::uint32_t>(visit)});
@@ -95,7 +94,7 @@ void Layer::report_visit(const LaneWork& work, std::size_t visit) const {
 }
 
 void Layer::finish_lane(const LaneWork& work) const {
-  if (work.purpose == LanePurpose::evaluate) {
+  if (work.kind == CommandKind::evaluate) {
     self->send(peers().evaluator, LaneEnqueued{work});
   } else {
     self->send(peers().rank, LaneEnqueued{work});
@@ -109,10 +108,10 @@ void Layer::forward(const LaneWork& work) const {
 }
 
 void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
-  const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
+  const engine::BufferSchedule& schedule = context->engine->schedule(work.kind);
   // The head's forward pass writes the gradient of its weights: it needs its gradient buffer
   // already.
-  const bool writes_gradient = !peers().next && work.purpose != LanePurpose::evaluate;
+  const bool writes_gradient = !peers().next && work.kind != CommandKind::evaluate;
   const std::size_t gradient_visit = writes_gradient ? visit_of(work, true) : visit;
   const engine::UnitBuffers place{
       .gather = schedule.gather_of(visit),
@@ -122,7 +121,7 @@ void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
     layer.report_visit(work, visit);
     if (layer.peers().next) {
       layer.self->send(layer.peers().next, ForwardLane{work});
-    } else if (work.purpose == LanePurpose::evaluate) {
+    } else if (work.kind == CommandKind::evaluate) {
       layer.finish_lane(work);
     } else {
       layer.self->send(layer.self, BackwardLane{work});
@@ -145,7 +144,7 @@ void Layer::backward(const LaneWork& work) const {
 }
 
 void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
-  const engine::BufferSchedule& schedule = context->engine->schedule(command_of(work.purpose));
+  const engine::BufferSchedule& schedule = context->engine->schedule(work.kind);
   const engine::UnitBuffers place{.gather = schedule.gather_of(visit),
                                   .gradient_buffer = schedule.gradient_buffer_of(visit)};
   context->engine->lanes().backward(*context->compute, unit, work, place);
@@ -155,7 +154,7 @@ void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
   } else {
     finish_lane(work);
   }
-  if (work.purpose == LanePurpose::train && completes_group()) {
+  if (work.kind == CommandKind::train_step && completes_group()) {
     reduce_if_last(work);
   }
 }

@@ -1,4 +1,4 @@
-#include "actors/train/optimizer_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <caf/all.hpp>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "actors/train/rank_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <fmt/format.h>
 
@@ -8,17 +8,15 @@
 #include <optional>
 #include <string>
 
-#include "actors/messages/buffer_messages.hpp"
 #include "actors/messages/collective_messages.hpp"
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/lane_driver.hpp"
-#include "actors/train/memory_snapshot.hpp"
-#include "actors/train/rank_command.hpp"
-#include "actors/train/step_event.hpp"
+#include "actors/train/rank_runtime.hpp"
 #include "engine/sharding/buffer_reservations.hpp"
 
 namespace train::actors {
@@ -42,6 +40,7 @@ struct RankState {
   bool failed = false;
 };
 
+using engine::CommandKind;
 using RankSelf = RankActor::stateful_pointer<RankState>;
 
 /// The handlers' work, as functions of (self, context, reporting).
@@ -52,22 +51,22 @@ struct Rank {
 
   [[nodiscard]] RankState& state() const { return self->state; }
   void connect(const ConnectRank& peers) const;
-  void accept(Command command) const;
+  void accept(const Command& command) const;
   void advance() const;
   void begin(const Command& command) const;
-  void start_lanes(engine::LanePurpose purpose, std::int64_t step, std::uint64_t sequence) const;
+  void start_lanes(const Command& command) const;
   void pump() const;
   void lane_enqueued(const engine::LaneWork& work) const;
   void control_collective(engine::CollectiveKind kind) const;
   void control_finished() const;
-  void begin_training(const TrainStep& step) const;
+  void begin_training(const Command& step) const;
   void gradient_ready() const;
   void wait_for_reductions() const;
   void update_if_ready() const;
   void update_enqueued() const;
-  void report_step(const TrainStep& command) const;
-  void report_evaluation(const Evaluate& command) const;
-  void report_nonfinite(const FindNonfinite& command) const;
+  void report_step(const Command& command) const;
+  void report_evaluation(const Command& command) const;
+  void report_nonfinite(const Command& command) const;
   void mark(const char* what) const;
   void finish_on_stream(std::uint64_t sequence) const;
   void leave() const;
@@ -82,8 +81,8 @@ void Rank::connect(const ConnectRank& peers) const {
   }
 }
 
-void Rank::accept(Command command) const {
-  state().commands.push_back(std::move(command));
+void Rank::accept(const Command& command) const {
+  state().commands.push_back(command);
   advance();
   context->board.queue_commands(static_cast<std::int64_t>(state().commands.size()));
 }
@@ -92,11 +91,10 @@ void Rank::advance() const {
   while (!state().current && !state().commands.empty()) {
     state().current = state().commands.front();
     state().commands.pop_front();
-    const OpenCommand opened{sequence_of(*state().current), kind_of(*state().current),
-                             step_of(*state().current)};
+    const Command& opened = *state().current;
     context->board.begin_command({.sequence = opened.sequence,
                                   .kind = opened.kind,
-                                  .step = opened.step,
+                                  .step = opened.step_index(),
                                   .since_ns = steady_now_ns()},
                                  static_cast<std::int64_t>(state().commands.size()));
     if (context->engine->plan().ranks() > 1) {
@@ -105,37 +103,32 @@ void Rank::advance() const {
     if (engine::uses_pool(context->engine->plan())) {
       self->send(state().peers.buffers, opened);
     }
-    begin(*state().current);
+    begin(opened);
   }
 }
 
 void Rank::begin(const Command& command) const {
-  const auto* trained = std::get_if<TrainStep>(&command);
-  context->trace_begin(kind_of(command), sequence_of(command),
-                       trained != nullptr ? trained->step : -1);
-  std::visit(
-      Overloaded{
-          [this](const TrainStep& step) { begin_training(step); },
-          [this](const Evaluate& evaluate) {
-            self->send(state().peers.evaluator, RunEvaluation{evaluate.sequence, evaluate.step});
-          },
-          [this](const TakeSnapshot& snapshot) {
-            self->send(state().peers.snapshot,
-                       CopyState{snapshot.step, snapshot.replaces, snapshot.write_now});
-          },
-          [this](const FindNonfinite& find) {
-            start_lanes(engine::LanePurpose::find_nonfinite, find.step, find.sequence);
-          },
-          [this](const StopRank&) {
-            state().wait->begin("the last checkpoint to leave memory", -1);
-            self->send(state().peers.snapshot, DrainSnapshots{});
-          }},
-      command);
+  const bool trains = command.kind == CommandKind::train_step;
+  context->trace_begin(command.kind, command.sequence, trains ? command.step : -1);
+  switch (command.kind) {
+    case CommandKind::train_step:
+      return begin_training(command);
+    case CommandKind::evaluate:
+      return self->send(state().peers.evaluator, RunEvaluation{command.sequence, command.step});
+    case CommandKind::snapshot:
+      return self->send(state().peers.snapshot,
+                        CopyState{command.step, command.replaces, command.write_now});
+    case CommandKind::find_nonfinite:
+      return start_lanes(command);
+    case CommandKind::stop:
+      state().wait->begin("the last checkpoint to leave memory", -1);
+      return self->send(state().peers.snapshot, DrainSnapshots{});
+  }
 }
 
-void Rank::begin_training(const TrainStep& step) const {
+void Rank::begin_training(const Command& step) const {
   state().gradients_ready = state().gradients_broadcast = 0;
-  state().gathered = context->engine->schedule(engine::CommandKind::train_step).gathers().empty();
+  state().gathered = context->engine->schedule(CommandKind::train_step).gathers().empty();
   state().combined = false;
   state().updates_enqueued = 0;
   save_memory_snapshot(*context, step.step, state().copied);
@@ -150,17 +143,16 @@ void Rank::begin_training(const TrainStep& step) const {
                  ReduceWithoutLanes{step.step, step.sequence, static_cast<std::int32_t>(sync)});
     }
   }
-  start_lanes(engine::LanePurpose::train, step.step, step.sequence);
+  start_lanes(step);
 }
 
-void Rank::start_lanes(engine::LanePurpose purpose, std::int64_t step,
-                       std::uint64_t sequence) const {
-  const auto lanes = context->lanes(purpose).lanes_of(context->rank);
+void Rank::start_lanes(const Command& command) const {
+  const auto lanes = context->lanes(command.kind).lanes_of(context->rank);
   state().driver.start(static_cast<std::int64_t>(lanes.size()));
-  if (lanes.empty() && purpose == engine::LanePurpose::find_nonfinite) {
+  if (lanes.empty() && command.kind == CommandKind::find_nonfinite) {
     return control_collective(engine::CollectiveKind::nonfinite);
   }
-  self->send(state().peers.batch, PrepareLanes{purpose, step, sequence});
+  self->send(state().peers.batch, PrepareLanes{command.kind, command.step, command.sequence});
   pump();
 }
 
@@ -180,7 +172,7 @@ void Rank::lane_enqueued(const engine::LaneWork& work) const {
   context->compute->notify(
       [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
   state().driver.enqueued();
-  if (state().driver.all_enqueued() && work.purpose == engine::LanePurpose::find_nonfinite) {
+  if (state().driver.all_enqueued() && work.kind == CommandKind::find_nonfinite) {
     control_collective(engine::CollectiveKind::nonfinite);
   } else {
     pump();
@@ -188,29 +180,31 @@ void Rank::lane_enqueued(const engine::LaneWork& work) const {
 }
 
 void Rank::control_collective(engine::CollectiveKind kind) const {
-  const engine::CollectiveOp* op = context->collectives.find(kind_of(*state().current), kind);
+  const engine::CollectiveOp* op = context->collectives.find(state().current->kind, kind);
   if (op == nullptr) {  // one rank alone
     control_finished();
     return;
   }
-  const auto identity = context->identity(*op, sequence_of(*state().current));
+  const auto identity = context->identity(*op, state().current->sequence);
   self->request(state().peers.collective, caf::infinite, RequestCollective{identity})
       .then([rank = *this](const CollectiveFinished&) { rank.control_finished(); },
             [](const caf::error&) {});  // the end of the collective actor says why
 }
 
 void Rank::control_finished() const {
-  std::visit(Overloaded{[this](const TrainStep&) {
-                          mark("loss and clip");
-                          context->engine->totals().combine(*context->compute);
-                          state().combined = true;
-                          update_if_ready();
-                        },
-                        [this](const Evaluate& evaluate) { report_evaluation(evaluate); },
-                        [](const TakeSnapshot&) { TRAIN_CHECK(false, "snapshots have none"); },
-                        [this](const FindNonfinite& find) { report_nonfinite(find); },
-                        [](const StopRank&) { TRAIN_CHECK(false, "stop has no collective"); }},
-             *state().current);
+  const Command& command = *state().current;
+  if (command.kind == CommandKind::evaluate) {
+    return report_evaluation(command);
+  }
+  if (command.kind == CommandKind::find_nonfinite) {
+    return report_nonfinite(command);
+  }
+  TRAIN_CHECK(command.kind == CommandKind::train_step, "{} has no collective",
+              engine::name_of(command.kind).report);
+  mark("loss and clip");
+  context->engine->totals().combine(*context->compute);
+  state().combined = true;
+  update_if_ready();
 }
 
 void Rank::gradient_ready() const {
@@ -232,8 +226,7 @@ void Rank::update_if_ready() const {
   if (state().gathered && state().combined &&
       state().gradients_broadcast == context->engine->plan().groups().size()) {
     wait_for_reductions();
-    const auto& step = std::get<TrainStep>(*state().current);
-    const UpdateParameters update{step.step, state().copied};
+    const UpdateParameters update{state().current->step, state().copied};
     self->send(state().peers.decay, update);
     self->send(state().peers.no_decay, update);
   }
@@ -243,17 +236,17 @@ void Rank::update_enqueued() const {
   if (++state().updates_enqueued == 2) {
     context->engine->state().finalize(*context->compute);
     if (engine::uses_pool(context->engine->plan())) {
-      self->send(state().peers.buffers, AllGatherWeights{sequence_of(*state().current)});
+      self->send(state().peers.buffers, AllGatherWeights{state().current->sequence});
     }
-    report_step(std::get<TrainStep>(*state().current));
+    report_step(*state().current);
   }
 }
 
 void Rank::mark(const char* what) const {
-  context->compute->mark({.what = what, .step = step_of(*state().current)});
+  context->compute->mark({.what = what, .step = state().current->step_index()});
 }
 
-void Rank::report_step(const TrainStep& command) const {
+void Rank::report_step(const Command& command) const {
   mark("report");
   const std::int64_t done = command.step + 1;
   const std::int64_t interval = reporting.digest_interval;
@@ -273,7 +266,7 @@ void Rank::report_step(const TrainStep& command) const {
   leave();
 }
 
-void Rank::report_evaluation(const Evaluate& command) const {
+void Rank::report_evaluation(const Command& command) const {
   mark("report");
   context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
                              command] {
@@ -286,7 +279,7 @@ void Rank::report_evaluation(const Evaluate& command) const {
   leave();
 }
 
-void Rank::report_nonfinite(const FindNonfinite& command) const {
+void Rank::report_nonfinite(const Command& command) const {
   context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
                              command] {
     const engine::NonfiniteOrigin origin = runtime->engine->totals().nonfinite_origin();
@@ -361,7 +354,7 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
   self->state.lanes = lanes;
   watch_streams(rank);
   report_exceptions(self, "rank", [self] {
-    return self->state.current ? step_of(*self->state.current) : std::int64_t{-1};
+    return self->state.current ? self->state.current->step_index() : std::int64_t{-1};
   });
   self->set_down_handler([rank](caf::down_msg& down) {
     if (down.reason == caf::sec::request_receiver_down) {
@@ -375,11 +368,7 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
   });
   return {
       [rank](const ConnectRank& peers) { rank.connect(peers); },
-      [rank](const TrainStep& command) { rank.accept(command); },
-      [rank](const Evaluate& command) { rank.accept(command); },
-      [rank](const TakeSnapshot& command) { rank.accept(command); },
-      [rank](const FindNonfinite& command) { rank.accept(command); },
-      [rank](const StopRank& command) { rank.accept(command); },
+      [rank](const Command& command) { rank.accept(command); },
       [rank](const LaneReady& message) {
         rank.state().driver.ready(message.work);
         rank.pump();
@@ -396,7 +385,7 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
         rank.update_if_ready();
       },
       [rank](const GathersFinished& message) {
-        TRAIN_CHECK(rank.state().current && sequence_of(*rank.state().current) == message.command,
+        TRAIN_CHECK(rank.state().current && rank.state().current->sequence == message.command,
                     "the gathers of command {} end too late", message.command);
         rank.state().gathered = true;
         rank.update_if_ready();
@@ -407,7 +396,7 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
       },
       [rank](const CopyEnqueued& message) {
         rank.state().copied = message.copied;
-        rank.finish_on_stream(sequence_of(*rank.state().current));
+        rank.finish_on_stream(rank.state().current->sequence);
         rank.leave();
       },
       [rank](const WriteSnapshot& message) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "actors/messages/fields.hpp"
 #include "base/host_name.hpp"
 
 namespace train::actors {
@@ -15,10 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Numbers = std::vector<std::int64_t>;
-
-constexpr std::size_t kStretchFields = 8;
-constexpr std::size_t kCommandFields = 5;
-constexpr std::size_t kCollectiveFields = 10;
 
 /// Texts by number; a literal is looked up by its address once.
 class Names {
@@ -86,104 +83,61 @@ Track track_of(const WaitBoard::History& history, Names& names) {
   return track;
 }
 
-Json to_json(const Track& track) {
+/// Records as one flat array of the numbers of their fields.
+template <class Record>
+Numbers numbers_of(const std::vector<Record>& records) {
   Numbers numbers;
-  numbers.reserve(track.stretches.size() * kStretchFields);
-  for (const Stretch& one : track.stretches) {
-    numbers.insert(numbers.end(), {one.name, one.waited, one.host, one.step, one.unit, one.lane,
-                                   one.begin_ns, one.end_ns});
+  numbers.reserve(records.size() * field_count<Record>());
+  for (const Record& record : records) {
+    with_fields(record, [&numbers](const auto&... fields) {
+      (numbers.push_back(static_cast<std::int64_t>(fields)), ...);
+    });
   }
-  return {{"name", track.name}, {"dropped", track.dropped}, {"records", std::move(numbers)}};
+  return numbers;
+}
+
+template <class Record>
+std::vector<Record> records_of(const Json& entry) {
+  const auto numbers = entry.at("records").get<Numbers>();
+  std::vector<Record> records(numbers.size() / field_count<Record>());
+  auto next = numbers.begin();
+  for (Record& record : records) {
+    with_fields(record, [&next]<class... Fields>(Fields&... fields) {
+      ((fields = static_cast<Fields>(*next++)), ...);
+    });
+  }
+  return records;
 }
 
 Json to_json(const std::vector<Track>& tracks) {
   Json array = Json::array();
   for (const Track& track : tracks) {
-    array.push_back(to_json(track));
+    array.push_back({{"name", track.name},
+                     {"dropped", track.dropped},
+                     {"records", numbers_of(track.stretches)}});
   }
   return array;
-}
-
-Json to_json(const RankTrace::Kept<CommandRecord>& commands) {
-  Numbers numbers;
-  for (const CommandRecord& one : commands.records) {
-    numbers.insert(numbers.end(),
-                   {static_cast<std::int64_t>(one.kind), static_cast<std::int64_t>(one.command),
-                    one.step, one.begin_ns, one.end_ns});
-  }
-  return {{"dropped", commands.dropped}, {"records", std::move(numbers)}};
-}
-
-Json to_json(const RankTrace::Kept<CollectiveRecord>& collectives) {
-  Numbers numbers;
-  for (const CollectiveRecord& one : collectives.records) {
-    numbers.insert(
-        numbers.end(),
-        {static_cast<std::int64_t>(one.channel), static_cast<std::int64_t>(one.kind),
-         static_cast<std::int64_t>(one.command), one.index, one.group, one.part, one.requested_ns,
-         one.begin_ns, one.end_ns, static_cast<std::int64_t>(one.sent_bytes)});
-  }
-  return {{"dropped", collectives.dropped}, {"records", std::move(numbers)}};
-}
-
-/// The records of a flat array, `fields` numbers each; `make` gets the first of them.
-template <class Make>
-void each_record(const Json& entry, std::size_t fields, Make make) {
-  const auto numbers = entry.at("records").get<Numbers>();
-  for (std::size_t at = 0; at + fields <= numbers.size(); at += fields) {
-    make(numbers.data() + at);
-  }
 }
 
 std::vector<Track> tracks_of(const Json& array) {
   std::vector<Track> tracks;
   for (const Json& entry : array) {
-    Track& track = tracks.emplace_back();
-    track.name = entry.at("name").get<std::string>();
-    track.dropped = entry.at("dropped").get<std::uint64_t>();
-    each_record(entry, kStretchFields, [&track](const std::int64_t* at) {
-      track.stretches.push_back({.name = static_cast<std::uint32_t>(at[0]),
-                                 .waited = at[1] != 0,
-                                 .host = at[2] != 0,
-                                 .step = at[3],
-                                 .unit = static_cast<std::int32_t>(at[4]),
-                                 .lane = static_cast<std::int32_t>(at[5]),
-                                 .begin_ns = at[6],
-                                 .end_ns = at[7]});
-    });
+    tracks.push_back({.name = entry.at("name").get<std::string>(),
+                      .stretches = records_of<Stretch>(entry),
+                      .dropped = entry.at("dropped").get<std::uint64_t>()});
   }
   return tracks;
 }
 
-RankTrace::Kept<CommandRecord> commands_of(const Json& entry) {
-  RankTrace::Kept<CommandRecord> kept;
-  kept.dropped = entry.at("dropped").get<std::uint64_t>();
-  each_record(entry, kCommandFields, [&kept](const std::int64_t* at) {
-    kept.records.push_back({.kind = static_cast<engine::CommandKind>(at[0]),
-                            .command = static_cast<std::uint64_t>(at[1]),
-                            .step = at[2],
-                            .begin_ns = at[3],
-                            .end_ns = at[4]});
-  });
-  return kept;
+template <class Record>
+Json to_json(const RankTrace::Kept<Record>& kept) {
+  return {{"dropped", kept.dropped}, {"records", numbers_of(kept.records)}};
 }
 
-RankTrace::Kept<CollectiveRecord> collectives_of(const Json& entry) {
-  RankTrace::Kept<CollectiveRecord> kept;
-  kept.dropped = entry.at("dropped").get<std::uint64_t>();
-  each_record(entry, kCollectiveFields, [&kept](const std::int64_t* at) {
-    kept.records.push_back({.channel = static_cast<engine::Channel>(at[0]),
-                            .kind = static_cast<engine::CollectiveKind>(at[1]),
-                            .command = static_cast<std::uint64_t>(at[2]),
-                            .index = static_cast<std::uint32_t>(at[3]),
-                            .group = static_cast<std::int32_t>(at[4]),
-                            .part = static_cast<std::int32_t>(at[5]),
-                            .requested_ns = at[6],
-                            .begin_ns = at[7],
-                            .end_ns = at[8],
-                            .sent_bytes = static_cast<std::uint64_t>(at[9])});
-  });
-  return kept;
+template <class Record>
+RankTrace::Kept<Record> kept_of(const Json& entry) {
+  return {.records = records_of<Record>(entry),
+          .dropped = entry.at("dropped").get<std::uint64_t>()};
 }
 
 }  // namespace
@@ -248,8 +202,8 @@ Result<RankProfile> parse_profile(std::string_view text, const std::string& file
                        .groups = json.at("groups").get<std::vector<std::string>>(),
                        .streams = tracks_of(json.at("streams")),
                        .waits = tracks_of(json.at("waits")),
-                       .commands = commands_of(json.at("commands")),
-                       .collectives = collectives_of(json.at("collectives"))};
+                       .commands = kept_of<CommandRecord>(json.at("commands")),
+                       .collectives = kept_of<CollectiveRecord>(json.at("collectives"))};
   } catch (const Json::exception& error) {
     return failure(fmt::format("{}: is not a rank's profile: {}", file, error.what()));
   }

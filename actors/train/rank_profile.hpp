@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/train/rank_board.hpp"
 #include "actors/train/rank_runtime.hpp"
-#include "actors/train/rank_trace.hpp"
 #include "base/result.hpp"
 
 namespace train::actors {

@@ -3,13 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
+#include <memory>
 #include <new>
 #include <span>
 #include <utility>
 
+#include "actors/cluster/recovery/node_memory.hpp"
+#include "engine/optimizer/exact_sum.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "engine/rank/state/state_rows.hpp"
+
 namespace train::actors {
+
 namespace {
 
 /// A stream of the host.
@@ -105,7 +111,7 @@ void RankRuntime::trace_end() const {
 
 Status RankRuntime::read_lane(const engine::LaneWork& work) const {
   const auto length = static_cast<std::size_t>(engine->options().seq_len);
-  const bool validation = work.purpose == engine::LanePurpose::evaluate;
+  const bool validation = work.kind == engine::CommandKind::evaluate;
   const storage::TokenSplit& split = dataset.validation();
   for (std::uint64_t row = 0; row < order.micro_batch; ++row) {
     const std::size_t first = static_cast<std::size_t>(row) * length;
@@ -148,9 +154,7 @@ std::string RankRuntime::describe(const kernels::Mark& mark) const {
 }
 
 std::string RankRuntime::describe(const CommandProgress& command) {
-  static constexpr std::array<const char*, 5> kNames = {"TrainStep", "Evaluate", "TakeSnapshot",
-                                                        "FindNonfinite", "StopRank"};
-  const std::string name = kNames.at(static_cast<std::size_t>(command.kind));
+  const std::string name = engine::name_of(command.kind).report;
   return command.step < 0 ? name : fmt::format("{} {}", name, command.step + 1);
 }
 
@@ -166,9 +170,9 @@ std::string RankRuntime::describe(const ChannelProgress& place) const {
   return fmt::format("{} #{} of {} ({})", channel, op.index, describe(place.command), of);
 }
 
-const engine::LaneSchedule& RankRuntime::lanes(engine::LanePurpose purpose) const {
-  return purpose == engine::LanePurpose::evaluate ? engine->plan().eval_lanes()
-                                                  : engine->plan().train_lanes();
+const engine::LaneSchedule& RankRuntime::lanes(engine::CommandKind kind) const {
+  return kind == engine::CommandKind::evaluate ? engine->plan().eval_lanes()
+                                               : engine->plan().train_lanes();
 }
 
 engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
@@ -193,6 +197,65 @@ std::string exception_text(const std::exception_ptr& error) {
   }
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
+}
+
+StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, bool with_digest) {
+  const engine::StepResult result = engine.step_result(step);
+  StepFinished event{.step = step + 1,
+                     .rank = static_cast<std::int32_t>(engine.options().rank),
+                     .loss = FloatBits(result.loss),
+                     .grad_norm = FloatBits(result.grad_norm),
+                     .lr = FloatBits(result.lr),
+                     .nonfinite = result.nonfinite,
+                     .has_digest = with_digest,
+                     .unit_grad_norms = {},
+                     .optimizer_sums = engine::words_of(result.optimizer_sums)};
+  for (const double norm : result.unit_grad_norms) {
+    event.unit_grad_norms.push_back(FloatBits(norm).bits);
+  }
+  if (with_digest) {
+    const auto names = engine::tensor_names(engine.state().views());
+    event.tensor_digests = engine.state().tensor_digests(names);
+    event.weights_digest = engine::weights_digest(event.tensor_digests, names);
+  }
+  return event;
+}
+
+checkpoint::StepRecord step_record(const StepFinished& event) {
+  return {.step = event.step,
+          .loss = event.loss.value(),
+          .grad_norm = event.grad_norm.value(),
+          .lr = event.lr.value(),
+          .unit_grad_norms = event.unit_grad_norms,
+          .tensor_digests = event.tensor_digests};
+}
+
+void write_to_memory(const engine::RankEngine& engine, std::int64_t rank, std::int64_t step,
+                     const checkpoint::MemorySnapshots& snapshots) {
+  engine::HostState rows(engine.device(), engine::node_views(engine, ranks_of(snapshots.layout())));
+  rows.load();
+  snapshots.write(rank, step, rows.views());
+}
+
+void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::Event& copied) {
+  const MemoryKeeping& memory = rank.memory;
+  if (memory.snapshots == nullptr || memory.interval == 0 || step == 0 ||
+      step % memory.interval != 0) {
+    return;
+  }
+  // The poison flag belongs to the compute stream; it is read there, in order.
+  const auto nonfinite = std::make_shared<bool>(false);
+  rank.compute->enqueue(
+      [nonfinite, engine = rank.engine.get()] { *nonfinite = engine->totals().nonfinite(); });
+  kernels::Event::record(*rank.compute).wait_on(*rank.copy);
+  rank.copy->mark({.what = "copy to memory", .step = step - 1, .unit = -1, .lane = -1});
+  rank.copy->enqueue([nonfinite, step, number = rank.rank, snapshots = memory.snapshots,
+                      engine = rank.engine.get()] {
+    if (!*nonfinite) {
+      write_to_memory(*engine, number, step, *snapshots);
+    }
+  });
+  copied = kernels::Event::record(*rank.copy);
 }
 
 }  // namespace train::actors

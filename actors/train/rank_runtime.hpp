@@ -1,16 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "actors/messages/event_messages.hpp"
 #include "actors/train/background_io.hpp"
 #include "actors/train/rank_board.hpp"
-#include "actors/train/rank_trace.hpp"
-#include "actors/train/wait_board.hpp"
+#include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory_snapshots.hpp"
 #include "configs/data_section.hpp"
 #include "engine/collective/collective.hpp"
@@ -104,8 +103,8 @@ struct RankRuntime {
   [[nodiscard]] static std::string describe(const CommandProgress& command);
   /// "gather #17 of TrainStep 40 (block 5)".
   [[nodiscard]] std::string describe(const ChannelProgress& place) const;
-  /// Lanes of all ranks in a command of this purpose.
-  [[nodiscard]] const engine::LaneSchedule& lanes(engine::LanePurpose purpose) const;
+  /// Lanes of all ranks in a command of this kind.
+  [[nodiscard]] const engine::LaneSchedule& lanes(engine::CommandKind kind) const;
   /// The identity of a collective of this generation.
   [[nodiscard]] engine::CollectiveIdentity identity(const engine::CollectiveOp& op,
                                                     std::uint64_t sequence) const;
@@ -119,5 +118,25 @@ using RankContext = std::shared_ptr<RankRuntime>;
 
 /// The text of an exception in flight, one line.
 [[nodiscard]] std::string exception_text(const std::exception_ptr& error);
+
+/// What a rank reports of step `step` (from 0), in stream order. `with_digest`: also the digests of
+/// its rows of all tensors, which takes a read of all of them.
+[[nodiscard]] StepFinished step_event(const engine::RankEngine& engine, std::int64_t step,
+                                      bool with_digest);
+
+/// What the journal keeps of the event of all ranks; without the tokens.
+[[nodiscard]] checkpoint::StepRecord step_record(const StepFinished& event);
+
+/// Writes the rank's share of its node's state after `step` steps to the node's memory, as
+/// MemorySnapshots::write() does. Blocks. REQUIRES: the engine's work is done.
+void write_to_memory(const engine::RankEngine& engine, std::int64_t rank, std::int64_t step,
+                     const checkpoint::MemorySnapshots& snapshots);
+
+/// If one is due after `step` steps, enqueues the rank's snapshot in memory on the copy stream;
+/// `copied`, which the next update waits for, is then the event of its being sealed (and of all
+/// copies before it). A state that is not finite is left out, and the snapshot before it stays.
+/// Does not block. REQUIRES: all work of earlier steps is on the compute stream, and none of an
+/// update after `step` steps.
+void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::Event& copied);
 
 }  // namespace train::actors

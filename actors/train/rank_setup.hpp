@@ -9,8 +9,8 @@
 
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/run_plan.hpp"
+#include "actors/train/rank_actors.hpp"
 #include "actors/train/rank_runtime.hpp"
-#include "actors/train/snapshot_actor.hpp"
 #include "base/result.hpp"
 #include "checkpoint/locations.hpp"
 #include "configs/parallel_section.hpp"

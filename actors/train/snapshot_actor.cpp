@@ -1,4 +1,4 @@
-#include "actors/train/snapshot_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include "actors/messages/save_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/staging.hpp"
-#include "engine/rank/weights_digest.hpp"
+#include "engine/rank/state/state_rows.hpp"
 #include "storage/files/disk_full.hpp"
 
 namespace train::actors {

@@ -1,8 +1,7 @@
-#include "actors/train/watchdog_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <caf/all.hpp>
 #include <utility>

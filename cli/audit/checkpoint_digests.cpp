@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "engine/rank/weights_digest.hpp"
+#include "engine/rank/state/state_rows.hpp"
 #include "engine/state_view.hpp"
 
 namespace train::cli {

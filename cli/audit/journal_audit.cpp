@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "engine/rank/weights_digest.hpp"
+#include "engine/rank/state/state_rows.hpp"
 
 namespace train::cli {
 

@@ -7,11 +7,11 @@
 #include "actors/head/step_listener.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
+#include "actors/train/rank_runtime.hpp"
 #include "actors/train/rank_setup.hpp"
-#include "actors/train/step_event.hpp"
 #include "actors/training_system.hpp"
 #include "base/exit_codes.hpp"
-#include "engine/rank/weights_digest.hpp"
+#include "engine/rank/state/state_rows.hpp"
 
 namespace train::cli {
 using namespace actors;

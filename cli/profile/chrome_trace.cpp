@@ -172,7 +172,7 @@ void ChromeTrace::draw(const Event& event) {
     const CommandRecord& one = profile.commands.records[event.record];
     const std::string step = one.step >= 0 ? fmt::format(" {}", one.step + 1) : std::string();
     text_ += fmt::format("\"cat\":\"command\",\"name\":\"{}{}\",\"args\":{{\"command\":{}}}}}",
-                         engine::command_name(one.kind), step, one.command);
+                         engine::name_of(one.kind).trace, step, one.command);
   }
 }
 

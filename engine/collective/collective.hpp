@@ -2,15 +2,15 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/result.hpp"
-#include "engine/collective/channel_order.hpp"
+#include "engine/collective/collective_schedule.hpp"
 
 namespace train::engine {
 
@@ -60,13 +60,32 @@ class Collectives {
 /// One transport per channel, by Channel.
 using ChannelTransports = std::array<std::unique_ptr<Collectives>, kChannelCount>;
 
-/// The transport of a world of one rank: copies, and calls `done` before it returns.
-[[nodiscard]] std::unique_ptr<Collectives> make_loopback();
-
 /// All ranks of one channel in one process. No thread of its own: the call with which an exchange
 /// becomes complete copies for all and calls every `done`, with no lock held; a `done` that asks
 /// for more leaves that work to the call it came from. Index = rank. Any number of threads, one
-/// included.
+/// included. A world of one copies its own range.
 [[nodiscard]] std::vector<std::unique_ptr<Collectives>> make_inproc(int world_size);
+
+/// Checks the shape of a transfer: one range per rank each way, own ranges equally long.
+/// Throws CheckFailed.
+void check_transfer(const Transfer& transfer, int rank, int world_size);
+
+/// Copies the range that a rank sends to itself; nothing when both are the same memory.
+void copy_own(const Transfer& transfer, int rank);
+
+/// The other ranks that the transfer has bytes for or from, ascending.
+[[nodiscard]] std::vector<int> peers_of(const Transfer& transfer, int rank);
+
+/// What one side of a pair means to do; both sides have to say the same.
+struct PairClaim {
+  int rank = 0;
+  CollectiveIdentity identity;
+  std::size_t sent_bytes = 0;      ///< To the other side.
+  std::size_t received_bytes = 0;  ///< From the other side.
+};
+
+[[nodiscard]] bool agree(const PairClaim& own, const PairClaim& peer);
+/// "rank 0 is at generation 1 command 7 reduce 2 hash .., sends 8 bytes, ..; rank 1 is at ..".
+[[nodiscard]] Error disagreement(const PairClaim& own, const PairClaim& peer);
 
 }  // namespace train::engine

@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "engine/collective/transfer.hpp"
+#include "engine/collective/collective.hpp"
 
 namespace train::engine {
 

@@ -15,7 +15,6 @@
 
 #include "engine/collective/gloo_header.hpp"
 #include "engine/collective/gloo_link.hpp"
-#include "engine/collective/gloo_text.hpp"
 
 namespace train::engine {
 namespace {

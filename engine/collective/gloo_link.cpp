@@ -5,6 +5,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -12,9 +13,9 @@
 
 #include "base/check.hpp"
 #include "engine/collective/gloo_header.hpp"
-#include "engine/collective/gloo_text.hpp"
 
 namespace train::engine {
+
 namespace {
 
 /// A large message is cut so that its progress shows, and the timeout is one of silence. Gloo
@@ -62,15 +63,7 @@ Status GlooLink::open() {
 }
 
 Status GlooLink::run(const CollectiveIdentity& identity, const Transfer& transfer) {
-  return run_with({.identity = identity,
-                   .transfer = transfer,
-                   .peers = peers_of(transfer, rank_),
-                   .local = {},
-                   .remote = {},
-                   .headers_done = false,
-                   .to_receive = {},
-                   .to_send = {},
-                   .lost = {}});
+  return run_with(identity, transfer, peers_of(transfer, rank_));
 }
 
 Status GlooLink::barrier(const CollectiveIdentity& identity) {
@@ -83,23 +76,15 @@ Status GlooLink::barrier(const CollectiveIdentity& identity) {
   Transfer nothing;
   nothing.send.resize(as_index(world_size_));
   nothing.receive.resize(as_index(world_size_));
-  return run_with({.identity = identity,
-                   .transfer = nothing,
-                   .peers = std::move(peers),
-                   .local = {},
-                   .remote = {},
-                   .headers_done = false,
-                   .to_receive = {},
-                   .to_send = {},
-                   .lost = {}});
+  return run_with(identity, nothing, std::move(peers));
 }
 
-Status GlooLink::run_with(Exchange exchange) {
+Status GlooLink::run_with(const CollectiveIdentity& identity, const Transfer& transfer,
+                          std::vector<int> peers) {
+  Exchange exchange(identity, transfer, std::move(peers), world_size_);
   for (const int peer : exchange.peers) {
     (is_local(peer) ? exchange.local : exchange.remote).push_back(peer);
   }
-  exchange.to_receive.resize(as_index(world_size_), 0);
-  exchange.to_send.resize(as_index(world_size_), 0);
   if (const std::optional<std::string> reason = aborted()) {
     return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
   }
@@ -355,6 +340,97 @@ std::byte* GlooLink::received_header(int peer) { return sent_header(peer) + kAre
 
 const std::byte* GlooLink::received_header(int peer) const {
   return &headers_[2 * kAreaBytes * as_index(peer) + kAreaBytes];
+}
+
+// The words for an exchange that failed.
+
+namespace {
+
+constexpr std::uint64_t kNonfiniteSlot = std::numeric_limits<std::uint64_t>::max() - 1;
+
+}  // namespace
+
+Error GlooLink::blame(const Exchange& exchange, const std::string& what, bool timed_out) {
+  const std::string broken = timed_out       ? std::string()
+                             : exchange.lost ? *exchange.lost
+                                             : broken_ranks(exchange.peers);
+  release_memory();
+  if (const std::optional<std::string> reason = aborted()) {
+    return failure(fmt::format("{}: cancelled: {}", to_string(exchange.identity), *reason));
+  }
+  // A peer that differs says so and closes; the news of the closing may overtake the header.
+  for (const int peer : exchange.peers) {
+    if (Status same = compare_if_arrived(exchange, peer); !same) {
+      return same.error();
+    }
+  }
+  if (timed_out) {
+    return failure(fmt::format("{}: waited {} ms for {}", to_string(exchange.identity),
+                               timeout_.count(), silent_ranks(exchange)));
+  }
+  return failure(fmt::format("{}: {}", to_string(exchange.identity),
+                             broken.empty() ? without_place(what) : broken));
+}
+
+std::string GlooLink::silent_ranks(const Exchange& exchange) const {
+  std::vector<int> silent;
+  for (const int peer : exchange.peers) {
+    if (!exchange.headers_done &&
+        read_gloo_header(received_header(peer)).arrived != kHeaderArrived) {
+      silent.push_back(peer);
+    }
+  }
+  if (!silent.empty()) {
+    return name_ranks(silent) + " to begin it";
+  }
+  for (const int peer : exchange.peers) {
+    if (exchange.to_receive[as_index(peer)] > 0) {
+      silent.push_back(peer);
+    }
+  }
+  if (!silent.empty()) {
+    return "data from " + name_ranks(silent);
+  }
+  for (const int peer : exchange.peers) {
+    if (exchange.to_send[as_index(peer)] > 0 || untaken(exchange, peer)) {
+      silent.push_back(peer);
+    }
+  }
+  return name_ranks(silent) + " to take its data";
+}
+
+std::optional<std::string> GlooLink::trouble(const std::vector<int>& peers) {
+  if (const std::optional<std::string> reason = aborted()) {
+    return "cancelled: " + *reason;
+  }
+  if (watch_->lost()) {
+    const std::string broken = broken_ranks(peers);
+    return broken.empty() ? watch_->loss() : broken;
+  }
+  for (const int peer : peers) {
+    if (watch_->has_left(peer)) {
+      return fmt::format("rank {} has left", peer);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string GlooLink::broken_ranks(const std::vector<int>& peers) {
+  std::vector<int> broken;
+  std::string why;
+  for (int peer = 0; peer < world_size_; ++peer) {
+    const bool needed = std::binary_search(peers.begin(), peers.end(), peer);
+    if (peer == rank_ || (!needed && watch_->has_left(peer))) {
+      continue;
+    }
+    try {
+      everything_->recv(peer, kNonfiniteSlot, 0, 0);
+    } catch (const std::exception& error) {
+      broken.push_back(peer);
+      why = without_place(error.what());
+    }
+  }
+  return broken.empty() ? std::string() : fmt::format("lost {} ({})", name_ranks(broken), why);
 }
 
 }  // namespace train::engine

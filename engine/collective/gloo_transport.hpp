@@ -2,9 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,9 +29,6 @@ class RendezvousStore {
  protected:
   RendezvousStore() = default;
 };
-
-/// A store of one file per key, for ranks that share a directory. Waits by looking every 2 ms.
-[[nodiscard]] std::unique_ptr<RendezvousStore> make_file_store(std::filesystem::path directory);
 
 struct GlooOptions {
   int rank = 0;
@@ -70,5 +67,17 @@ struct GlooOptions {
 /// fails exchanges under way on every rank connected to it.
 [[nodiscard]] Result<ChannelTransports> make_gloo(RendezvousStore& store,
                                                   const GlooOptions& options);
+
+// What tells a peer that is slow from a link that was cut: the kernel of a machine answers for its
+// processes, however busy they are, and over a cut link nobody answers.
+
+/// The descriptors of this process that are connected TCP sockets.
+[[nodiscard]] std::set<int> tcp_sockets();
+
+/// From here on the kernel asks the other end of an idle connection now and then whether it is
+/// there; a connection over which nothing comes back for `limit`, asked or sent, breaks with
+/// ETIMEDOUT. A descriptor that is no socket any more is left alone. REQUIRES: 4 s or more. Errors
+/// (failure): the kernel refuses.
+[[nodiscard]] Status find_cut(int socket, std::chrono::seconds limit);
 
 }  // namespace train::engine

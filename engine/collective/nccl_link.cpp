@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
-#include "engine/collective/gloo_text.hpp"
-#include "engine/collective/transfer.hpp"
+#include "engine/collective/collective.hpp"
+#include "engine/collective/gloo_header.hpp"
 #include "kernels/device/device_error.hpp"
 
 namespace train::engine {

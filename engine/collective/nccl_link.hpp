@@ -1,12 +1,11 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "engine/collective/channel_link.hpp"
+#include "engine/collective/gloo_channel.hpp"
 #include "engine/collective/gloo_link.hpp"
 #include "kernels/device/nccl.hpp"
 

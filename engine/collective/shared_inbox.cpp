@@ -17,7 +17,6 @@
 
 #include "base/check.hpp"
 #include "engine/collective/collective_schedule.hpp"
-#include "engine/collective/wakeup.hpp"
 
 namespace train::engine {
 namespace {

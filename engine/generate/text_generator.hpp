@@ -5,13 +5,25 @@
 #include <span>
 #include <vector>
 
-#include "engine/generate/sampler.hpp"
 #include "engine/model/model.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
+
+struct SamplingOptions {
+  double temperature = 0.8;  ///< 0: always the most likely token.
+  std::int64_t top_k = 0;    ///< Keep the k most likely; 0: all.
+  double top_p = 1.0;        ///< Keep the smallest set with at least this probability (nucleus).
+  std::uint64_t seed = 0;
+};
+
+/// Picks the token at `position` of the text. Pure function of its arguments (counter-based
+/// generator keyed by (seed, position)). Ties are ordered by token id. `vocab`: ids at and above it
+/// are padding of the model's vocabulary and never chosen.
+[[nodiscard]] std::int32_t sample_token(std::span<const float> logits, std::int64_t vocab,
+                                        const SamplingOptions& options, std::int64_t position);
 
 /// Continues a text token by token with a trained model. A plain tool outside training: it blocks.
 /// Each token is a forward pass over the last `context` tokens. REQUIRES: kernels of the host.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "base/check.hpp"
 
@@ -121,8 +120,7 @@ double tree_sum(const double* values, std::int64_t count, std::int64_t stride) {
   if (count <= 1) {
     return count == 1 ? values[0] : 0.0;
   }
-  const auto left =
-      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count - 1)));
+  const std::int64_t left = left_count(count);
   return tree_sum(values, left, stride) + tree_sum(values + left * stride, count - left, stride);
 }
 

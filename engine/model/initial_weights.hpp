@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "engine/model/model_shape.hpp"
 #include "engine/parameter.hpp"

@@ -1,10 +1,8 @@
 #include "engine/model/model.hpp"
 
-#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
-#include "engine/model/blocks/embedding_unit.hpp"
 #include "engine/model/blocks/head_unit.hpp"
 #include "engine/model/blocks/transformer_block.hpp"
 #include "engine/model/workspace.hpp"
@@ -64,14 +62,6 @@ Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::
   workspace_->allocate(kernels.device->memory);
 }
 
-Model::~Model() = default;
-Model::Model(Model&&) noexcept = default;
-Model& Model::operator=(Model&&) noexcept = default;
-
-const ModelShape& Model::shape() const { return shape_; }
-
-std::size_t Model::unit_count() const { return units_.size(); }
-
 LayerUnit& Model::unit(std::size_t index) {
   TRAIN_CHECK(index < units_.size(), "unit {} of {}", index, units_.size());
   return *units_[index];
@@ -87,10 +77,6 @@ void Model::last_logits(kernels::Stream& stream, const UnitMemory& head, const L
   // build_units puts the head last.
   static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head, lane.seq_len - 1, logits);
 }
-
-float* Model::gradient_memory(std::size_t index) const { return workspace_->gradient(index); }
-
-std::size_t Model::activation_bytes() const { return workspace_->allocated_bytes(); }
 
 std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
                                      std::int64_t seq_len, bool with_gradient,

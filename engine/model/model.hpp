@@ -6,15 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/activation_arena.hpp"
 #include "engine/model/blocks/layer_unit.hpp"
-#include "engine/model/checkpointing.hpp"
 #include "engine/model/model_shape.hpp"
+#include "engine/model/workspace.hpp"
 #include "kernels/backend.hpp"
 
 namespace train::engine {
-
-class Workspace;
 
 /// What the backward pass finds in memory, and what it computes again: changes memory and time,
 /// never a bit but by `dtype`.
@@ -38,12 +35,9 @@ class Model {
   /// needs.
   Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
         std::int64_t seq_len, bool with_gradient, const ActivationOptions& options = {});
-  ~Model();
-  Model(Model&&) noexcept;
-  Model& operator=(Model&&) noexcept;
-
-  [[nodiscard]] const ModelShape& shape() const;
-  [[nodiscard]] std::size_t unit_count() const;  ///< layers + 2.
+  [[nodiscard]] const ModelShape& shape() const { return shape_; }
+  /// layers + 2.
+  [[nodiscard]] std::size_t unit_count() const { return units_.size(); }
   [[nodiscard]] LayerUnit& unit(std::size_t index);
   [[nodiscard]] const LayerUnit& unit(std::size_t index) const;
 
@@ -53,10 +47,12 @@ class Model {
                    float* logits);
 
   /// Memory of ActivationOptions::gradients[index]; valid until the next forward pass.
-  [[nodiscard]] float* gradient_memory(std::size_t index) const;
+  [[nodiscard]] float* gradient_memory(std::size_t index) const {
+    return workspace_->gradient(index);
+  }
 
   /// Bytes of activations and scratch besides those of gradients, for `--dry-run`.
-  [[nodiscard]] std::size_t activation_bytes() const;
+  [[nodiscard]] std::size_t activation_bytes() const { return workspace_->allocated_bytes(); }
 
  private:
   ModelShape shape_;

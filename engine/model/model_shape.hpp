@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "base/result.hpp"
 #include "configs/model_section.hpp"

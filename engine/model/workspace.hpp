@@ -6,11 +6,55 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/activation_arena.hpp"
 #include "engine/model/elements.hpp"
 #include "kernels/device/buffer.hpp"
 
 namespace train::engine {
+
+/// What the backward pass of a transformer block computes again rather than finds in memory: the
+/// same kernels on the same values, so the same bits.
+enum class Recompute : std::uint8_t {
+  nothing,
+  attention,  ///< All from the first norm to the heads' output; the MLP's is kept.
+  mlp,        ///< All from the second norm to what the activation is applied to.
+  block,      ///< Both: the block keeps its input alone.
+};
+
+/// Activation checkpointing (Chen et al. 2016, https://arxiv.org/abs/1604.06174).
+struct Checkpointing {
+  std::int64_t every = 0;  ///< Of every so manieth transformer block; 1: of all, 0: of none.
+  Recompute part = Recompute::block;  ///< Of such a block.
+
+  [[nodiscard]] Recompute of_layer(std::int64_t layer) const {
+    return every > 0 && (layer + 1) % every == 0 ? part : Recompute::nothing;
+  }
+};
+
+/// A unit and bytes that belong to it.
+struct UnitBytes {
+  std::size_t unit = 0;
+  std::size_t size_bytes = 0;
+};
+
+/// Where activations and the gradients that take their place lie.
+struct ArenaPlan {
+  std::vector<std::size_t> kept;       ///< Offsets, as the slots were given.
+  std::vector<std::size_t> gradients;  ///< Offsets, as the gradients were given.
+  std::size_t size_bytes = 0;
+};
+
+/// Places both in one piece of memory: activations from its begin, in the order of units, gradients
+/// from its end, from the highest unit down. A unit's backward pass writes its gradient when the
+/// activations of the units above it are no longer needed, so that the two may overlap; it is the
+/// memory of one lane only: the next lane's forward pass writes over the gradients.
+///
+/// `kept`: slots that must last from the forward pass of their unit to its backward pass, units
+/// rising. `gradients`: of a group of units, named by its highest one, in any order.
+[[nodiscard]] ArenaPlan plan_arena(const std::vector<UnitBytes>& kept,
+                                   const std::vector<UnitBytes>& gradients);
+
+/// Bytes rounded up to whole cache lines, on which everything in shared memory begins.
+[[nodiscard]] std::size_t whole_lines(std::size_t size_bytes);
 
 /// When scratch is needed: by the transformer blocks, one after the other, or by the head. Scratch
 /// of different phases lies in the same memory.

@@ -1,26 +1,37 @@
 #include "engine/optimizer/adamw_params.hpp"
-#include "engine/optimizer/optimizers.hpp"
+#include "engine/optimizer/registry.hpp"
 
 namespace train::engine {
 namespace {
 
+enum class AdamwDecay : std::uint8_t {
+  coupled,
+  falling,  ///< Falls over the run and comes after the update.
+};
+
 class AdamW final : public Optimizer {
  public:
-  explicit AdamW(const configs::OptimizerSection& section) : section_(section) {}
+  AdamW(const configs::OptimizerSection& section, AdamwDecay decay)
+      : section_(section), decay_(decay) {}
 
   [[nodiscard]] const Names& states(const Parameter& /*parameter*/) const override {
     return states_;
   }
-
-  [[nodiscard]] bool rounds() const override { return true; }
+  [[nodiscard]] bool rounds() const override { return decay_ == AdamwDecay::coupled; }
 
   void update(kernels::Stream& stream, const OptimizerSlice& slice,
               const OptimizerStep& step) const override {
-    step.kernels->adamw_update(stream, adamw_params(section_, slice, step));
+    auto params = adamw_params(section_, slice, step);
+    if (decay_ == AdamwDecay::falling) {
+      params.weight_decay = 0.0;
+      params.decay_after = falling_weight_decay(section_, step);
+    }
+    step.kernels->adamw_update(stream, params);
   }
 
  private:
   configs::OptimizerSection section_;
+  AdamwDecay decay_;
   Names states_{"exp_avg", "exp_avg_sq"};
 };
 
@@ -28,7 +39,12 @@ class AdamW final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_adamw(const configs::OptimizerSection& section,
                                       std::int64_t /*run_steps*/) {
-  return std::make_unique<AdamW>(section);
+  return std::make_unique<AdamW>(section, AdamwDecay::coupled);
+}
+
+std::unique_ptr<Optimizer> make_adamw_decaying_wd(const configs::OptimizerSection& section,
+                                                  std::int64_t /*run_steps*/) {
+  return std::make_unique<AdamW>(section, AdamwDecay::falling);
 }
 
 }  // namespace train::engine

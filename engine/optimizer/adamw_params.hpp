@@ -25,4 +25,18 @@ namespace train::engine {
           .weight_decay = step.decayed ? section.weight_decay : 0.0};
 }
 
+/// Share of the weights that a step takes away from a slice, for the optimizers with the options
+/// wd_coupling, wd_decaying and wd_ts: weight_decay times lr or lr / peak_lr, over 1 + t / wd_ts.
+/// In double.
+[[nodiscard]] inline double falling_weight_decay(const configs::OptimizerSection& section,
+                                                 const OptimizerStep& step) {
+  if (!step.decayed) {
+    return 0.0;
+  }
+  const double share = section.wd_coupling == "lr_coupled" ? step.lr : step.lr / step.peak_lr;
+  const double slowed =
+      section.wd_decaying ? 1.0 + static_cast<double>(step.step) / section.wd_ts : 1.0;
+  return share * section.weight_decay / slowed;
+}
+
 }  // namespace train::engine

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "engine/optimizer/optimizers.hpp"
-#include "engine/optimizer/weight_decay.hpp"
+#include "engine/optimizer/adamw_params.hpp"
+#include "engine/optimizer/registry.hpp"
 
 namespace train::engine {
 namespace {

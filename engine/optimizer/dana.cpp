@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "base/check.hpp"
-#include "engine/optimizer/optimizers.hpp"
-#include "engine/optimizer/weight_decay.hpp"
+#include "engine/optimizer/adamw_params.hpp"
+#include "engine/optimizer/registry.hpp"
 
 namespace train::engine {
 namespace {

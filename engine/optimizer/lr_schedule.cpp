@@ -1,6 +1,5 @@
 #include "engine/optimizer/lr_schedule.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 

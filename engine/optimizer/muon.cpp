@@ -3,7 +3,7 @@
 
 #include "base/check.hpp"
 #include "engine/optimizer/adamw_params.hpp"
-#include "engine/optimizer/optimizers.hpp"
+#include "engine/optimizer/registry.hpp"
 
 namespace train::engine {
 namespace {
@@ -29,16 +29,13 @@ constexpr double kA = 3.4445;
 constexpr double kB = -4.7750;
 constexpr double kC = 2.0315;
 
-/// Elements up to the next 64-byte boundary.
-std::int64_t aligned_to_cache_line(std::int64_t elements) { return (elements + 15) / 16 * 16; }
-
 /// One matrix's share of the scratch: two matrices of its shape, two squares of its smaller side,
 /// the sums of its rows and the sum of those.
 struct Scratch {
   Scratch(std::byte* data, const Parameter& matrix)
-      : size(aligned_to_cache_line(matrix.count())),
+      : size(padded(matrix.count())),
         side(std::min(matrix.rows, matrix.cols)),
-        square(aligned_to_cache_line(side * side)),
+        square(padded(side * side)),
         x(reinterpret_cast<float*>(data)),
         product(x + size),
         gram(product + size),
@@ -48,8 +45,7 @@ struct Scratch {
 
   static std::size_t size_bytes(const Parameter& matrix) {
     const std::int64_t side = std::min(matrix.rows, matrix.cols);
-    return static_cast<std::size_t>(
-               2 * (aligned_to_cache_line(matrix.count()) + aligned_to_cache_line(side * side))) *
+    return static_cast<std::size_t>(2 * (padded(matrix.count()) + padded(side * side))) *
                sizeof(float) +
            static_cast<std::size_t>(matrix.rows + 1) * sizeof(double);
   }

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <utility>
 #include <vector>
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
-#include "engine/rank/wire.hpp"
+#include "engine/rank/state/gathered_weights.hpp"
 
 namespace train::engine {
 namespace {

@@ -45,7 +45,7 @@ Lane LaneRunner::make_lane(const LaneWork& work) const {
           .sums = parts_.totals.lane_sums(work),
           .loss_scale = static_cast<float>(1.0 / tokens),
           .z_scale = static_cast<float>(static_cast<double>(options.shape.z_loss_coeff) / tokens),
-          .with_gradient = work.purpose != LanePurpose::evaluate};
+          .with_gradient = work.kind != CommandKind::evaluate};
 }
 
 ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
@@ -56,7 +56,7 @@ ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
   if (rank_->plan().resident(group)) {
     return parts_.state.group(group).whole();
   }
-  const auto& gathers = rank_->schedule(command_of(work.purpose)).gathers();
+  const auto& gathers = rank_->schedule(work.kind).gathers();
   TRAIN_CHECK(place.gather >= 0, "{} has no weights reserved", rank_->group(group).name);
   const Reservation& reservation = gathers.at(static_cast<std::size_t>(place.gather));
   TRAIN_CHECK(reservation.group == group, "reservation {} is not one of {}", place.gather,
@@ -89,7 +89,7 @@ void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t uni
   const std::size_t last_unit = rank_->group(group).last_unit();
   const bool ends_with_head = last_unit + 1 == rank_->unit_count();
   const bool first = unit == last_unit && backward != ends_with_head;
-  if (work.purpose == LanePurpose::find_nonfinite && first) {
+  if (work.kind == CommandKind::find_nonfinite && first) {
     rank_->kernels().fill(stream,
                           {.out = parts_.gradients.of_lane(group, work, place.gradient_buffer),
                            .value = 0.0F,
@@ -118,7 +118,7 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   if (is_head) {
     parts_.totals.lane_summed(stream, work);
   }
-  if (work.purpose == LanePurpose::find_nonfinite) {
+  if (work.kind == CommandKind::find_nonfinite) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
     layer.count_nonfinite_output(stream, lane, count);
     parts_.totals.nonfinite_counted(stream, count);
@@ -133,7 +133,7 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
   parts_.state.make_weights(stream, group);
   const UnitMemory memory = memory_of(unit, work, place, true);
   parts_.model.unit(unit).backward(stream, memory, make_lane(work));
-  if (work.purpose == LanePurpose::find_nonfinite) {
+  if (work.kind == CommandKind::find_nonfinite) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/true);
     rank_->kernels().count_nonfinite(stream, {.x = memory.gradient,
                                               .count = rank_->plan().units()[unit].element_count,

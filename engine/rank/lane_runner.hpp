@@ -3,14 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/command.hpp"
 #include "engine/model/model.hpp"
-#include "engine/rank/gathered_weights.hpp"
-#include "engine/rank/host_device_buffer.hpp"
-#include "engine/rank/lane_work.hpp"
-#include "engine/rank/memory_plan.hpp"
 #include "engine/rank/rank_gradients.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
-#include "engine/rank/rank_state.hpp"
+#include "engine/rank/state/gathered_weights.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "kernels/device/stream.hpp"
 

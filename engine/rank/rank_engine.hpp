@@ -6,13 +6,13 @@
 
 #include "engine/model/model.hpp"
 #include "engine/rank/exchanges.hpp"
-#include "engine/rank/gathered_weights.hpp"
 #include "engine/rank/lane_runner.hpp"
-#include "engine/rank/memory_plan.hpp"
 #include "engine/rank/rank_gradients.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "engine/rank/rank_plan.hpp"
-#include "engine/rank/rank_state.hpp"
+#include "engine/rank/state/gathered_weights.hpp"
+#include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "engine/rank/weight_updates.hpp"
 

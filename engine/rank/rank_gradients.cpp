@@ -18,8 +18,6 @@ RankGradients::RankGradients(const RankPlan& rank, const Model& model, const Ste
                                    fmt::format("gradient buffer {}", i), rank.device().memory);
   }
   make_groups(model);
-  make_set();
-  freeze();
 }
 
 void RankGradients::make_groups(const Model& model) {
@@ -27,13 +25,11 @@ void RankGradients::make_groups(const Model& model) {
   const SumOrder order = rank_->layout().sum_order();
   const std::int64_t lanes = rank_->plan().train_lanes().lanes();
   std::size_t in_activations = 0;
-  std::size_t shards = 0;
   for (std::size_t index = 0; index < rank_->group_count(); ++index) {
     const GroupLayout& group = rank_->layout(index);
     const std::string& name = rank_->group(index).name;
     GroupGradient& gradient = groups_.emplace_back();
-    gradient.first_shard = shards;
-    shards += rank_->group(index).parameters.size();
+    gradient.frozen = frozen_of(index);
     if (group.own_buffers > 0) {
       gradient.own.emplace(
           kernels, group.flat, lanes, order, group.own_buffers, "gradients of " + name,
@@ -50,41 +46,21 @@ void RankGradients::make_groups(const Model& model) {
   }
 }
 
-void RankGradients::make_set() {
-  std::vector<std::string> unit_names;
-  for (const UnitParameters& unit : rank_->plan().units()) {
-    unit_names.push_back(unit.name);
-  }
-  std::vector<GradientShard> shards;
-  for (std::size_t index = 0; index < rank_->group_count(); ++index) {
-    const std::size_t first = shards.size();
-    for (const std::size_t unit : rank_->group(index).units) {
-      for (const Parameter& parameter : rank_->plan().units()[unit].parameters) {
-        shards.push_back({.name = parameter.name, .unit = unit, .cols = parameter.cols});
-      }
-    }
-    for (const Segment& segment : rank_->layout(index).reduce.segments) {
-      GradientShard& shard = shards[first + segment.parameter];
-      shard.first_row = segment.first_row;
-      shard.rows = segment.rows;
-      shard.data = reduced(index) + segment.packed_offset;
+// By the shell patterns of train.freeze, of parameters and units.
+std::vector<bool> RankGradients::frozen_of(std::size_t index) const {
+  const std::vector<std::string>& patterns = rank_->options().train.freeze;
+  const auto frozen = [&](const std::string& name) {
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const std::string& pattern) { return matches(pattern, name); });
+  };
+  std::vector<bool> parameters;
+  for (const std::size_t number : rank_->group(index).units) {
+    const UnitParameters& unit = rank_->plan().units()[number];
+    for (const Parameter& parameter : unit.parameters) {
+      parameters.push_back(frozen(unit.name) || frozen(parameter.name));
     }
   }
-  set_.emplace(rank_->kernels(), std::move(shards), std::move(unit_names));
-}
-
-void RankGradients::freeze() {
-  for (const std::string& pattern : rank_->options().train.freeze) {
-    const auto found = set_->select(pattern);
-    TRAIN_CHECK(found.ok(), "{}", found.error().message);
-    for (const std::size_t shard : *found) {
-      const auto after = std::upper_bound(
-          groups_.begin(), groups_.end(), shard,
-          [](std::size_t index, const GroupGradient& group) { return index < group.first_shard; });
-      GroupGradient& group = *std::prev(after);
-      group.frozen.push_back(shard - group.first_shard);
-    }
-  }
+  return parameters;
 }
 
 float* RankGradients::of_lane(std::size_t group, const LaneWork& work,
@@ -92,13 +68,13 @@ float* RankGradients::of_lane(std::size_t group, const LaneWork& work,
   const GroupGradient& gradient = groups_[group];
   float* leased = nullptr;
   if (gradient_buffer >= 0) {
-    const auto& gradient_buffers = rank_->schedule(command_of(work.purpose)).gradient_buffers();
+    const auto& gradient_buffers = rank_->schedule(work.kind).gradient_buffers();
     const Reservation& reservation = gradient_buffers.at(static_cast<std::size_t>(gradient_buffer));
     TRAIN_CHECK(reservation.group == group, "gradient buffer {} is not one of {}", gradient_buffer,
                 rank_->group(group).name);
     leased = gradient_buffers_[static_cast<std::size_t>(reservation.buffer)].as<float>();
   }
-  if (work.purpose == LanePurpose::find_nonfinite) {
+  if (work.kind == CommandKind::find_nonfinite) {
     return leased != nullptr ? leased : gradient.own->root();
   }
   if (gradient.own) {
@@ -156,8 +132,7 @@ float* RankGradients::for_optimizer(std::size_t group, const Segment& segment) c
 }
 
 bool RankGradients::is_frozen(std::size_t group, std::size_t parameter) const {
-  const std::vector<std::size_t>& frozen = groups_[group].frozen;
-  return std::find(frozen.begin(), frozen.end(), parameter) != frozen.end();
+  return groups_[group].frozen[parameter];
 }
 
 void RankGradients::finish(kernels::Stream& stream, std::size_t group) {
@@ -169,10 +144,12 @@ void RankGradients::finish(kernels::Stream& stream, std::size_t group) {
   TRAIN_CHECK(tree->held().size() == 1, "{}: {} sums are left of {} lanes",
               rank_->group(group).name, tree->held().size(), rank_->plan().train_lanes().lanes());
   tree->clear();
-  for (const std::size_t parameter : gradient.frozen) {
-    const GradientShard& shard = set_->shards()[gradient.first_shard + parameter];
-    rank_->kernels().fill(stream,
-                          {.out = shard.data, .value = 0.0F, .count = shard.rows * shard.cols});
+  for (const Segment& segment : rank_->layout(group).reduce.segments) {
+    if (gradient.frozen[segment.parameter]) {
+      rank_->kernels().fill(
+          stream,
+          {.out = reduced(group) + segment.packed_offset, .value = 0.0F, .count = segment.count});
+    }
   }
   totals_->add_norms(stream, group, tree->root());
 }

@@ -6,11 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/command.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
-#include "engine/rank/gradient_set.hpp"
-#include "engine/rank/lane_work.hpp"
-#include "engine/rank/memory_plan.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "kernels/device/buffer.hpp"
@@ -49,13 +48,9 @@ class RankGradients {
   [[nodiscard]] float* for_optimizer(std::size_t group, const Segment& segment) const;
   [[nodiscard]] bool is_frozen(std::size_t group, std::size_t parameter) const;
 
-  /// After the group's last reduce: enqueues gradient programs and the norms of this rank's rows.
+  /// After the group's last reduce: enqueues zeros for what is frozen and the norms of this rank's
+  /// rows.
   void finish(kernels::Stream& stream, std::size_t group);
-  /// The reduced gradients of this rank's rows, by parameter; valid between finish() and the next
-  /// forward pass or reduce. What objectives read and change.
-  [[nodiscard]] GradientSet& set() { return *set_; }
-  [[nodiscard]] const GradientSet& set() const { return *set_; }
-
   void add_allocated(MemoryPlan& memory) const;
 
  private:
@@ -67,19 +62,15 @@ class RankGradients {
     // is packed.
     LaneRange buffered_lane;
     const float* gradient_buffer = nullptr;
-    std::size_t first_shard = 0;      // Of its parameters, in the gradient set.
-    std::vector<std::size_t> frozen;  // Its parameters that are.
+    std::vector<bool> frozen;  // By parameter.
   };
 
   void make_groups(const Model& model);
-  void make_set();
-  void freeze();
-
+  [[nodiscard]] std::vector<bool> frozen_of(std::size_t index) const;
   const RankPlan* rank_;
   const StepTotals* totals_;
   std::vector<GroupGradient> groups_;
   std::vector<kernels::Buffer> gradient_buffers_;
-  std::optional<GradientSet> set_;
 };
 
 }  // namespace train::engine

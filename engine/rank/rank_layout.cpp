@@ -27,6 +27,15 @@ StagedOp empty_op(std::int64_t ranks) {
   return op;
 }
 
+template <class Value>
+std::int64_t most(const std::vector<GroupLayout>& groups, const Value& value) {
+  std::int64_t most = 0;
+  for (const GroupLayout& group : groups) {
+    most = std::max<std::int64_t>(most, value(group));
+  }
+  return most;
+}
+
 /// Of one segment.
 std::int64_t most_rows(const Part& part) {
   std::int64_t rows = 0;
@@ -306,27 +315,21 @@ std::size_t RankLayout::outgoing_bytes(Channel channel) const {
 }
 
 std::int64_t RankLayout::sum_scratch_elements() const {
-  std::int64_t most = 0;
-  for (const GroupLayout& group : groups_) {
-    most = std::max(most, group.reduce.element_count);
-  }
-  return reduce_bf16_ ? most : 0;
+  return !reduce_bf16_
+             ? 0
+             : most(groups_, [](const GroupLayout& group) { return group.reduce.element_count; });
 }
 
 std::int64_t RankLayout::rounding_elements() const {
-  std::int64_t most = 0;
-  for (const GroupLayout& group : groups_) {
-    most = std::max(most, group.resident ? group.flat : 0);
-  }
-  return compute_weights_ == ComputeWeights::rounded ? std::min(most, kRoundingElements) : 0;
+  return compute_weights_ != ComputeWeights::rounded
+             ? 0
+             : std::min(kRoundingElements, most(groups_, [](const GroupLayout& group) {
+                          return group.resident ? group.flat : 0;
+                        }));
 }
 
 std::int64_t RankLayout::made_elements() const {
-  std::int64_t most = 0;
-  for (const GroupLayout& group : groups_) {
-    most = std::max(most, group.made ? group.flat : 0);
-  }
-  return most;
+  return most(groups_, [](const GroupLayout& group) { return group.made ? group.flat : 0; });
 }
 
 std::int64_t RankLayout::optimizer_elements(std::size_t group) const {
@@ -351,37 +354,12 @@ std::size_t RankLayout::optimizer_scratch_bytes() const {
 }
 
 std::int64_t RankLayout::optimizer_sums() const {
-  std::int64_t rows = 0;
-  for (const GroupLayout& group : groups_) {
-    rows = std::max(rows, most_rows(group.state));
-  }
-  return rows * static_cast<std::int64_t>(optimizer_->row_sums().size());
+  return static_cast<std::int64_t>(optimizer_->row_sums().size()) *
+         most(groups_, [](const GroupLayout& group) { return most_rows(group.state); });
 }
 
 std::int64_t RankLayout::norm_rows() const {
-  std::int64_t rows = 0;
-  for (const GroupLayout& group : groups_) {
-    rows = std::max(rows, most_rows(group.reduce));
-  }
-  return rows;
-}
-
-std::int64_t RankLayout::norm_count(std::int64_t rank) const {
-  return norm_counts_[static_cast<std::size_t>(rank)];
-}
-std::int64_t RankLayout::step_block(std::int64_t rank) const {
-  return step_blocks_[static_cast<std::size_t>(rank)];
-}
-std::int64_t RankLayout::eval_block(std::int64_t rank) const {
-  return eval_blocks_[static_cast<std::size_t>(rank)];
-}
-std::int64_t RankLayout::lane_block(std::int64_t rank) const {
-  return lane_blocks_[static_cast<std::size_t>(rank)];
-}
-
-std::int64_t padded(std::int64_t elements) {
-  constexpr std::int64_t kAlignment = 16;  // As of packed offsets.
-  return (elements + kAlignment - 1) / kAlignment * kAlignment;
+  return most(groups_, [](const GroupLayout& group) { return most_rows(group.reduce); });
 }
 
 std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter) {

@@ -9,12 +9,34 @@
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
 #include "engine/optimizer/optimizer.hpp"
-#include "engine/rank/memory_options.hpp"
-#include "engine/rank/memory_plan.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {
+
+/// Bytes that one rank's RankEngine holds, by kind. Padding is included; code, libraries, staging
+/// of snapshots and the data files' pages are not.
+struct MemoryPlan {
+  std::size_t parameters_bytes = 0;  ///< fp32 masters, and compute weights that are not gathered.
+  std::size_t gradients_bytes = 0;   ///< The gradient of a step, as the strategy keeps it.
+  std::size_t optimizer_bytes = 0;   ///< State tensors of the optimizer.
+  std::size_t lane_sums_bytes = 0;   ///< Further partial sums of lanes: the price of P1.
+  std::size_t gathered_bytes = 0;    ///< Buffers of gathered weights, and rows kept for backward.
+  std::size_t transfer_bytes =
+      0;  ///< Bytes on their way to and from other ranks; gradient buffers.
+  std::size_t activations_bytes = 0;  ///< The model's workspace: activations and scratch.
+  std::size_t buffers_bytes = 0;      ///< Lane slots, loss sums, scratch of norms and optimizer.
+
+  std::size_t offloaded_bytes = 0;  ///< Of all these, what a device leaves to the host.
+
+  [[nodiscard]] std::size_t total_bytes() const {
+    return parameters_bytes + gradients_bytes + optimizer_bytes + lane_sums_bytes + gathered_bytes +
+           transfer_bytes + activations_bytes + buffers_bytes;
+  }
+  /// Of a device's own memory, where one computes.
+  [[nodiscard]] std::size_t device_bytes() const { return total_bytes() - offloaded_bytes; }
+  friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
+};
 
 /// What layers read as weights: the fp32 masters themselves; with bf16 compute masters rounded to
 /// bf16, held as such, or in fp32 memory where the device's kernels know no bf16.
@@ -111,13 +133,21 @@ class RankLayout {
   [[nodiscard]] std::int64_t norm_rows() const;
 
   /// Doubles of the norms that `rank` sends: one for each node in sums of rows.
-  [[nodiscard]] std::int64_t norm_count(std::int64_t rank) const;
+  [[nodiscard]] std::int64_t norm_count(std::int64_t rank) const {
+    return norm_counts_[static_cast<std::size_t>(rank)];
+  }
   /// First double of the block of `rank` in the exchange of norms and loss sums.
-  [[nodiscard]] std::int64_t step_block(std::int64_t rank) const;
+  [[nodiscard]] std::int64_t step_block(std::int64_t rank) const {
+    return step_blocks_[static_cast<std::size_t>(rank)];
+  }
   /// First lane of `rank` in the exchange of evaluation sums; (rank == ranks: their number).
-  [[nodiscard]] std::int64_t eval_block(std::int64_t rank) const;
+  [[nodiscard]] std::int64_t eval_block(std::int64_t rank) const {
+    return eval_blocks_[static_cast<std::size_t>(rank)];
+  }
   /// The same of training lanes.
-  [[nodiscard]] std::int64_t lane_block(std::int64_t rank) const;
+  [[nodiscard]] std::int64_t lane_block(std::int64_t rank) const {
+    return lane_blocks_[static_cast<std::size_t>(rank)];
+  }
 
   /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
   [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
@@ -154,10 +184,11 @@ class RankLayout {
   std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
 };
 
-/// Elements that a segment takes in a packed buffer.
-[[nodiscard]] std::int64_t padded(std::int64_t elements);
-
 /// Nodes of the canonical tree over a parameter's rows that make up the segment.
 [[nodiscard]] std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter);
+
+/// What RankEngine::allocated() of these options would be, byte for byte, without allocating
+/// anything. REQUIRES: plan_of(options) is not an error.
+[[nodiscard]] MemoryPlan plan_memory(const RankOptions& options);
 
 }  // namespace train::engine

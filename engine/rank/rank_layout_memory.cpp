@@ -1,6 +1,10 @@
-// The bytes of what RankLayout lays out.
 #include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+#include "engine/model/model.hpp"
 #include "engine/rank/rank_layout.hpp"
+#include "engine/rank/rank_options.hpp"
+
+// The bytes of what RankLayout lays out.
 
 namespace train::engine {
 
@@ -69,6 +73,17 @@ MemoryPlan RankLayout::memory() const {
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
       optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double));
+  return memory;
+}
+
+MemoryPlan plan_memory(const RankOptions& options) {
+  const Result<ShardPlan> plan = plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
+  const RankLayout layout(*plan, options);
+  MemoryPlan memory = layout.memory();
+  memory.activations_bytes = planned_activation_bytes(
+      options.shape, options.batch.micro_batch, options.seq_len,
+      /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));
   return memory;
 }
 

@@ -10,9 +10,24 @@
 #include "configs/parallel_section.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "engine/model/model.hpp"
+#include "engine/model/workspace.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {
+
+/// What of the state lies in memory of kind Device::offload; the rest is where kernels compute.
+enum class Offload : std::uint8_t {
+  nothing,
+  optimizer,   ///< The optimizer's state tensors.
+  parameters,  ///< Those, and masters and shards of weights; not weights that layers read.
+};
+
+/// What [memory] asks for.
+[[nodiscard]] Checkpointing checkpointing_of(const configs::MemorySection& section);
+[[nodiscard]] Offload offload_of(const configs::MemorySection& section);
+/// Whether bf16 weights are made of the masters for each visit of a layer, where all masters are
+/// here.
+[[nodiscard]] bool makes_weights(const configs::MemorySection& section);
 
 /// What a run asks of each rank's engine: the same on all of them but for `rank`.
 struct RankOptions {

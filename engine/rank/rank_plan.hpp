@@ -29,7 +29,7 @@ class RankPlan {
   [[nodiscard]] const ShardPlan& plan() const { return plan_; }
   [[nodiscard]] const RankLayout& layout() const { return layout_; }
   [[nodiscard]] const Optimizer& optimizer() const { return layout_.optimizer(); }
-  /// Visits and reservations of a command. REQUIRES: train_step, evaluate or diagnose.
+  /// Visits and reservations of a command. REQUIRES: train_step, evaluate or find_nonfinite.
   [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
 
   [[nodiscard]] std::int64_t rank() const { return options_.rank; }
@@ -50,7 +50,7 @@ class RankPlan {
   RankOptions options_;
   ShardPlan plan_;
   RankLayout layout_;
-  BufferSchedule train_schedule_, eval_schedule_, diagnose_schedule_;
+  BufferSchedule train_schedule_, eval_schedule_, nonfinite_schedule_;
 };
 
 }  // namespace train::engine

@@ -1,11 +1,105 @@
 #include "engine/rank/step_totals.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/byte_sizes.hpp"
+#include "base/check.hpp"
 #include "engine/lanes/lane_tree.hpp"
 
 namespace train::engine {
+
+namespace {
+
+/// The canonical tree over `rows`, down to the nodes that are given.
+template <class Nodes>
+double join(const Nodes& nodes, std::size_t& next, LaneRange rows, const double* values) {
+  TRAIN_CHECK(next < nodes.size() && rows.count > 0, "rows {}..{} have no node", rows.first,
+              rows.end());
+  if (nodes[next].rows == rows) {
+    return values[nodes[next++].at];
+  }
+  const std::int64_t left = left_count(rows.count);
+  const double left_sum = join(nodes, next, {rows.first, left}, values);
+  return left_sum + join(nodes, next, {rows.first + left, rows.count - left}, values);
+}
+
+}  // namespace
+
+double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
+                    const ShardGroup& group, const Part& part, const float* gradient,
+                    double* row_sums, double* nodes) {
+  for (const Segment& segment : part.segments) {
+    const Parameter& parameter = group.parameters[segment.parameter];
+    kernels.row_square_sums(stream, {.x = gradient + segment.packed_offset,
+                                     .row_sums = row_sums,
+                                     .rows = segment.rows,
+                                     .cols = parameter.cols});
+    for (const LaneRange node : norm_nodes(segment, parameter)) {
+      kernels.tree_sum(stream, {.values = row_sums + (node.first - segment.first_row),
+                                .out = nodes++,
+                                .count = node.count});
+    }
+  }
+  return nodes;
+}
+
+NormTree::NormTree(const ShardPlan& plan, const RankLayout& layout) : units_(plan.unit_count()) {
+  collect(plan, layout);
+  for (ParameterNodes& parameter : parameters_) {
+    std::sort(parameter.nodes.begin(), parameter.nodes.end(),
+              [](const Node& a, const Node& b) { return a.rows.first < b.rows.first; });
+  }
+}
+
+void NormTree::collect(const ShardPlan& plan, const RankLayout& layout) {
+  std::vector<std::size_t> first_of_unit = {0};
+  for (std::size_t unit = 0; unit < units_; ++unit) {
+    for (const Parameter& parameter : plan.units()[unit].parameters) {
+      parameters_.push_back({.unit = unit, .rows = parameter.rows, .nodes = {}});
+    }
+    first_of_unit.push_back(parameters_.size());
+  }
+  // A group's parameters are those of its units, one unit after the other.
+  std::vector<std::vector<std::size_t>> index_of(plan.groups().size());
+  for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+    for (const std::size_t unit : plan.groups()[group].units) {
+      for (std::size_t i = first_of_unit[unit]; i < first_of_unit[unit + 1]; ++i) {
+        index_of[group].push_back(i);
+      }
+    }
+  }
+  for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
+    std::int64_t at = layout.step_block(rank);
+    for (std::size_t group = 0; group < plan.groups().size(); ++group) {
+      if (rank == layout.rank()) {
+        first_node_.push_back(at - layout.step_block(rank));
+      }
+      for (const Segment& segment : layout.reduce_part(group, rank).segments) {
+        ParameterNodes& nodes = parameters_[index_of[group][segment.parameter]];
+        for (const LaneRange rows :
+             norm_nodes(segment, plan.groups()[group].parameters[segment.parameter])) {
+          nodes.nodes.push_back({.rows = rows, .at = at++});
+        }
+      }
+    }
+  }
+}
+
+double NormTree::finish(const double* values, std::vector<double>& unit_squares) const {
+  std::vector<std::vector<double>> squares(units_);
+  for (const ParameterNodes& parameter : parameters_) {
+    std::size_t next = 0;
+    squares[parameter.unit].push_back(join(parameter.nodes, next, {0, parameter.rows}, values));
+    TRAIN_CHECK(next == parameter.nodes.size(), "{} of {} nodes", next, parameter.nodes.size());
+  }
+  unit_squares.clear();
+  for (const std::vector<double>& unit : squares) {
+    unit_squares.push_back(tree_sum(unit.data(), static_cast<std::int64_t>(unit.size())));
+  }
+  return tree_sum(unit_squares.data(), static_cast<std::int64_t>(units_));
+}
+
 namespace {
 
 /// The canonical tree over one field of loss sums that do not lie in the order of lanes.
@@ -61,14 +155,14 @@ void StepTotals::place_lanes() {
 
 kernels::LossSums* StepTotals::lane_sums(const LaneWork& work) const {
   const auto lane = static_cast<std::size_t>(work.lane);
-  if (work.purpose == LanePurpose::evaluate) {
+  if (work.kind == CommandKind::evaluate) {
     return eval_sums_.device<kernels::LossSums>() + eval_sums_at_.at(lane);
   }
   return reinterpret_cast<kernels::LossSums*>(step_sums_.device<double>() + step_sums_at_[lane]);
 }
 
 void StepTotals::lane_summed(kernels::Stream& stream, const LaneWork& work) const {
-  const bool evaluation = work.purpose == LanePurpose::evaluate;
+  const bool evaluation = work.kind == CommandKind::evaluate;
   (evaluation ? eval_sums_ : step_sums_).to_host(stream, lane_sums(work));
 }
 

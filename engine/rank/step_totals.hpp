@@ -6,15 +6,80 @@
 #include <vector>
 
 #include "engine/collective/collective_schedule.hpp"
-#include "engine/rank/gradient_norm.hpp"
-#include "engine/rank/host_device_buffer.hpp"
-#include "engine/rank/lane_work.hpp"
-#include "engine/rank/memory_plan.hpp"
+#include "engine/command.hpp"
+#include "engine/optimizer/exact_sum.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
-#include "engine/rank/step_result.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
+
+/// What a finished step reports. Means are over the global batch, in nats.
+struct StepResult {
+  double loss = 0.0;  ///< Cross-entropy + z-loss.
+  double cross_entropy = 0.0;
+  double grad_norm = 0.0;  ///< Before clipping.
+  double lr = 0.0;
+  bool nonfinite = false;               ///< A loss or norm was not finite; no weight was changed.
+  std::vector<double> unit_grad_norms;  ///< Of each unit, before clipping.
+  /// Of the updated rows whose gradient this rank finishes: Optimizer::row_sums(), which added up
+  /// over ranks are those of the model (diagnose()). Empty in other steps and when non-finite.
+  std::vector<ExactSum> optimizer_sums;
+};
+
+/// Mean cross-entropy in nats (no z-loss) and accuracy over the targets of all evaluation lanes.
+struct EvaluationResult {
+  double cross_entropy = 0.0;
+  double accuracy = 0.0;
+  double targets = 0.0;
+};
+
+/// Where NaN or Inf first appeared, in the order of computation.
+struct NonfiniteOrigin {
+  bool found = false;
+  std::int64_t lane = 0;
+  std::size_t unit = 0;
+  bool backward = false;
+};
+
+/// Enqueues the sums of squares of the part's rows, and from them one double per node of the
+/// canonical trees over each parameter's rows: a row is never split, and a node depends on its rows
+/// alone, so who holds which rows does not show. `gradient`: packed as `part`; `row_sums`: scratch
+/// for the rows of a segment; `nodes`: of all segments, in their order. Returns the end of those.
+double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
+                    const ShardGroup& group, const Part& part, const float* gradient,
+                    double* row_sums, double* nodes);
+
+/// Finishes the trees over the nodes of all ranks: rows -> parameter -> unit -> model.
+/// Host memory; a pure function of plan and layout decides what lies where.
+class NormTree {
+ public:
+  NormTree(const ShardPlan& plan, const RankLayout& layout);
+
+  /// `values`: the exchanged blocks of all ranks (RankLayout::step_block). Writes the squared norm
+  /// of each unit; returns that of all.
+  double finish(const double* values, std::vector<double>& unit_squares) const;
+  /// Where, in its rank's block, the nodes of `group` begin.
+  [[nodiscard]] std::int64_t first_node(std::size_t group) const { return first_node_[group]; }
+
+ private:
+  struct Node {
+    LaneRange rows;
+    std::int64_t at = 0;  // Index in `values`.
+  };
+  struct ParameterNodes {
+    std::size_t unit = 0;
+    std::int64_t rows = 0;
+    std::vector<Node> nodes;  // From the first row to the last.
+  };
+  void collect(const ShardPlan& plan, const RankLayout& layout);
+
+  std::size_t units_;
+  std::vector<std::int64_t> first_node_;
+  std::vector<ParameterNodes> parameters_;  // Of all units, in their order.
+};
 
 /// What a step, an evaluation or a probe comes to: loss sums by lane, norms by node, counts of NaN
 /// and Inf. Each rank writes its own block; once the blocks of all ranks are here, the same trees

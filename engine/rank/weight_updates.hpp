@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/optimizer/optimizer_group.hpp"
-#include "engine/rank/exact_sum.hpp"
-#include "engine/rank/host_device_buffer.hpp"
-#include "engine/rank/memory_plan.hpp"
+#include "engine/optimizer/exact_sum.hpp"
+#include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/rank_gradients.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
-#include "engine/rank/rank_state.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "kernels/device/stream.hpp"
 

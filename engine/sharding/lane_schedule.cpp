@@ -1,17 +1,11 @@
 #include "engine/sharding/lane_schedule.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/check.hpp"
 
 namespace train::engine {
 namespace {
-
-/// Lanes of the left child of a node of `count` lanes.
-std::int64_t left_count(std::int64_t count) {
-  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count - 1)));
-}
 
 /// Appends the largest nodes below `node` that lie inside `range`.
 void collect(LaneRange node, LaneRange range, std::vector<LaneRange>& found) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -14,8 +15,13 @@ struct LaneRange {
   friend bool operator==(const LaneRange&, const LaneRange&) = default;
 };
 
-/// True if `range` is a node of the canonical binary tree over [0, lanes) (each node is split at
-/// the largest power of two below its size).
+/// Size of the left child of a node of `count` in the canonical binary tree: the largest power of
+/// two below it. REQUIRES: count > 1.
+[[nodiscard]] constexpr std::int64_t left_count(std::int64_t count) {
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count - 1)));
+}
+
+/// True if `range` is a node of the canonical binary tree over [0, lanes).
 [[nodiscard]] bool is_subtree(LaneRange range, std::int64_t lanes);
 /// True if `left` and `right` are the two children of one node of that tree.
 [[nodiscard]] bool are_siblings(LaneRange left, LaneRange right, std::int64_t lanes);

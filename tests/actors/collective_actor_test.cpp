@@ -1,4 +1,4 @@
-#include "actors/train/collective_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -79,8 +79,7 @@ struct Asked {
     return context->identity(*op, sequence);
   }
   void open(std::uint64_t sequence, CommandKind kind = CommandKind::train_step) {
-    caf::anon_send(collective,
-                   OpenCommand{sequence, kind, static_cast<std::int64_t>(sequence) + 6});
+    caf::anon_send(collective, Command{sequence, kind, static_cast<std::int64_t>(sequence) + 6});
     run.run();
   }
   void ask(const engine::CollectiveIdentity& identity, const kernels::Event& written = {}) {

@@ -8,12 +8,19 @@
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
-#include "actors/messages/report_messages.hpp"
 #include "base/exit_codes.hpp"
 #include "tests/support/actor_world.hpp"
 
 namespace train::actors {
 namespace {
+
+using engine::CommandKind;
+
+std::vector<Command> commands(const test::Recorder& rank, CommandKind kind) {
+  std::vector<Command> found = rank.all<Command>();
+  std::erase_if(found, [kind](const Command& each) { return each.kind != kind; });
+  return found;
+}
 
 /// A conductor between recorders; the test plays the rank.
 struct Fixture {
@@ -41,13 +48,10 @@ struct Fixture {
   void finish_step(std::int64_t step, double loss = 1.0) {
     const bool nonfinite = !(loss < std::numeric_limits<double>::infinity());
     tell(StepFinished{.step = step,
-                      .rank = 0,
                       .loss = FloatBits(loss),
                       .grad_norm = FloatBits(1.0),
                       .lr = FloatBits(0.1),
                       .nonfinite = nonfinite,
-                      .has_digest = false,
-                      .weights_digest = 0,
                       .unit_grad_norms = {}});
     finish_command();
   }
@@ -81,7 +85,7 @@ TEST_CASE("the conductor keeps its window of commands ahead", "[actors][EX-4]") 
     f.finish_step(step);
     CHECK(f.rank.size() == kCommandWindow + static_cast<std::size_t>(step));
   }
-  const auto given = f.rank.all<TrainStep>();
+  const auto given = commands(f.rank, CommandKind::train_step);
   for (std::size_t i = 0; i < given.size(); ++i) {
     CHECK(given[i].sequence == i);
     CHECK(given[i].step == static_cast<std::int64_t>(i));
@@ -90,10 +94,10 @@ TEST_CASE("the conductor keeps its window of commands ahead", "[actors][EX-4]") 
 
 TEST_CASE("a run to the end stops the rank, closes the report, says so", "[actors][EX-1]") {
   Fixture f({.total_steps = 1});
-  CHECK(f.rank.count<TakeSnapshot>() == 1);
+  CHECK(commands(f.rank, CommandKind::snapshot).size() == 1);
   f.finish_step(1);
   f.finish_command();
-  CHECK(f.rank.count<StopRank>() == 1);
+  CHECK(commands(f.rank, CommandKind::stop).size() == 1);
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitFinished);
   CHECK(end.step == 1);
@@ -108,11 +112,11 @@ TEST_CASE("a signal during a step: the steps given out are finished and saved", 
   f.finish_step(1);
   f.tell(StopRequested{SIGINT});  // a second one changes nothing
   f.finish_step(2);
-  CHECK(f.rank.count<TrainStep>() == 2);
-  REQUIRE(f.rank.count<TakeSnapshot>() == 1);
-  CHECK(f.rank.all<TakeSnapshot>().front().step == 2);
+  CHECK(commands(f.rank, CommandKind::train_step).size() == 2);
+  REQUIRE(commands(f.rank, CommandKind::snapshot).size() == 1);
+  CHECK(commands(f.rank, CommandKind::snapshot).front().step == 2);
   f.finish_command();
-  CHECK(f.rank.count<StopRank>() == 1);
+  CHECK(commands(f.rank, CommandKind::stop).size() == 1);
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitStopped);
   CHECK(end.step == 2);
@@ -125,7 +129,7 @@ TEST_CASE("a signal before the first step is over saves that step", "[actors][P3
   f.tell(StopRequested{SIGTERM});
   f.finish_command();  // the evaluation
   f.finish_step(1);
-  REQUIRE(f.rank.count<TakeSnapshot>() == 1);
+  REQUIRE(commands(f.rank, CommandKind::snapshot).size() == 1);
   f.finish_command();
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitStopped);
@@ -134,12 +138,12 @@ TEST_CASE("a signal before the first step is over saves that step", "[actors][P3
 
 TEST_CASE("a signal during an evaluation", "[actors][P3]") {
   Fixture f({.total_steps = 100, .eval_interval = 10});
-  CHECK(f.rank.count<Evaluate>() == 1);
+  CHECK(commands(f.rank, CommandKind::evaluate).size() == 1);
   f.tell(StopRequested{SIGTERM});
   f.finish_command();
   f.finish_step(1);
-  CHECK(f.rank.count<TrainStep>() == 1);
-  CHECK(f.rank.count<TakeSnapshot>() == 1);
+  CHECK(commands(f.rank, CommandKind::train_step).size() == 1);
+  CHECK(commands(f.rank, CommandKind::snapshot).size() == 1);
   f.finish_command();
   CHECK(f.end().exit_code == kExitStopped);
 }
@@ -147,13 +151,13 @@ TEST_CASE("a signal during an evaluation", "[actors][P3]") {
 TEST_CASE("a signal during a snapshot saves the steps after it too", "[actors][P3]") {
   Fixture f({.total_steps = 100, .checkpoint_interval = 1});
   f.finish_step(1);  // the snapshot of step 1 is under way, the next step is given out
-  REQUIRE(f.rank.count<TakeSnapshot>() == 1);
-  REQUIRE(f.rank.count<TrainStep>() == 2);
+  REQUIRE(commands(f.rank, CommandKind::snapshot).size() == 1);
+  REQUIRE(commands(f.rank, CommandKind::train_step).size() == 2);
   f.tell(StopRequested{SIGTERM});
   f.finish_command();
   f.finish_step(2);
-  CHECK(f.rank.count<TrainStep>() == 2);
-  CHECK(f.rank.count<TakeSnapshot>() == 2);
+  CHECK(commands(f.rank, CommandKind::train_step).size() == 2);
+  CHECK(commands(f.rank, CommandKind::snapshot).size() == 2);
   f.finish_command();
   CHECK(f.end().exit_code == kExitStopped);
 }
@@ -172,9 +176,9 @@ TEST_CASE("a step that is not finite: find the origin, save nothing more", "[act
   f.finish_step(1);
   f.finish_step(2, nan);
   f.finish_step(3, nan);  // was under way
-  REQUIRE(f.rank.count<FindNonfinite>() == 1);
-  CHECK(f.rank.all<FindNonfinite>().front().step == 1);
-  CHECK(f.rank.count<TakeSnapshot>() == 0);
+  REQUIRE(commands(f.rank, CommandKind::find_nonfinite).size() == 1);
+  CHECK(commands(f.rank, CommandKind::find_nonfinite).front().step == 1);
+  CHECK(commands(f.rank, CommandKind::snapshot).size() == 0);
   f.tell(NonfiniteFound{2, 0, "in block 1 (backward), lane 0"});
   f.finish_command();
   const RunFinished end = f.end();
@@ -205,7 +209,7 @@ TEST_CASE("saves that take long: the newest waits, all are told what it replaces
     f.finish_step(step);
     f.finish_command();
   }
-  const auto taken = f.rank.all<TakeSnapshot>();
+  const auto taken = commands(f.rank, CommandKind::snapshot);
   REQUIRE(taken.size() == 4);
   const std::int64_t replaces[] = {-1, -1, 2, 3};
   for (std::size_t i = 0; i < 4; ++i) {
@@ -247,7 +251,7 @@ TEST_CASE("a snapshot that is not finite is not waited for", "[actors]") {
   f.finish_step(2, std::numeric_limits<double>::quiet_NaN());
   f.finish_command();  // the snapshot
   f.finish_command();  // the search for the origin
-  REQUIRE(f.rank.count<StopRank>() == 1);
+  REQUIRE(commands(f.rank, CommandKind::stop).size() == 1);
   f.tell(RankStopped{0});
   CHECK(f.reporter.count<CloseReport>() == 1);
 }
@@ -361,18 +365,19 @@ TEST_CASE("a command is finished when every rank has finished it", "[actors][EX-
   TwoRanks f({.total_steps = 5});
   f.finish_step(0, 1);
   f.finish_step(0, 2);
-  CHECK(f.rank[0].count<TrainStep>() == kCommandWindow);  // the slow one sets the pace
+  CHECK(commands(f.rank[0], CommandKind::train_step).size() ==
+        kCommandWindow);  // the slow one sets the pace
   CHECK(f.reporter.count<StepFinished>() == 0);
   f.finish_step(1, 1);
-  CHECK(f.rank[0].count<TrainStep>() == kCommandWindow + 1);
-  CHECK(f.rank[1].count<TrainStep>() == kCommandWindow + 1);
+  CHECK(commands(f.rank[0], CommandKind::train_step).size() == kCommandWindow + 1);
+  CHECK(commands(f.rank[1], CommandKind::train_step).size() == kCommandWindow + 1);
   CHECK(f.reporter.count<StepFinished>() == 1);  // once for all
 }
 
 TEST_CASE("the run ends when every rank has stopped", "[actors][EX-1]") {
   TwoRanks f({.total_steps = 0});
-  CHECK(f.rank[0].count<StopRank>() == 1);
-  CHECK(f.rank[1].count<StopRank>() == 1);
+  CHECK(commands(f.rank[0], CommandKind::stop).size() == 1);
+  CHECK(commands(f.rank[1], CommandKind::stop).size() == 1);
   f.tell(RankStopped{1});
   CHECK(f.reporter.count<CloseReport>() == 0);
   f.tell(RankStopped{0});
@@ -396,8 +401,7 @@ TEST_CASE("a rank that lost another one is not named when the cause follows", "[
   CHECK(f.reporter.count<CloseReport>() == 0);  // the cause may be on its way
   f.tell(RankFailed{1, "block 1, step 2: out of memory", kExitFailure, false});
   f.wait();
-  const RunFinished end = f.end();
-  CHECK(end.text == "rank 1 failed: block 1, step 2: out of memory");
+  CHECK(f.end().text == "rank 1 failed: block 1, step 2: out of memory");
 }
 
 TEST_CASE("a rank that lost another one is named when no cause comes", "[actors]") {

@@ -10,7 +10,7 @@
 
 #include "actors/head/conductor_actor.hpp"
 #include "actors/train/lane_driver.hpp"
-#include "actors/train/snapshot_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 #include "base/result.hpp"
 
 namespace train::actors {

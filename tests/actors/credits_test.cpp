@@ -30,8 +30,8 @@ struct Credits {
       most_in_flight = std::max(most_in_flight, ++in_flight[actor]);
     } else if (message.match_elements<LaneFinished>()) {
       --in_flight[actor];
-    } else if (message.match_elements<TrainStep>() || message.match_elements<Evaluate>() ||
-               message.match_elements<TakeSnapshot>()) {
+    } else if (message.match_elements<Command>() && actor == "rank" &&
+               message.get_as<Command>(0).kind != engine::CommandKind::stop) {
       most_commands = std::max(most_commands, ++commands);
     } else if (message.match_elements<CommandFinished>()) {
       --commands;

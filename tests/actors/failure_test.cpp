@@ -47,7 +47,8 @@ TEST_CASE("no later message revives a run that failed", "[actors]") {
   const auto saved = run.checkpoints.written;
   REQUIRE(run.finished().exit_code == kExitFailure);
   run.request_stop();
-  caf::anon_send(caf::actor_cast<actors::RankActor>(run.part("rank")), actors::TrainStep{90, 3});
+  caf::anon_send(caf::actor_cast<actors::RankActor>(run.part("rank")),
+                 actors::Command{90, engine::CommandKind::train_step, 3});
   caf::anon_send(caf::actor_cast<actors::BatchActor>(run.part("batch")), actors::PrepareLanes{});
   caf::anon_send(caf::actor_cast<actors::SnapshotActor>(run.part("snapshot")),
                  actors::CopyState{9});

@@ -17,7 +17,6 @@
 #include "actors/cluster/network/rendezvous.hpp"
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/messages/cluster_messages.hpp"
-#include "actors/messages/worker_messages.hpp"
 #include "tests/support/hang_limit.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/stranger.hpp"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "actors/cluster/recovery/node_memory.hpp"
-#include "actors/train/memory_snapshot.hpp"
+#include "actors/train/rank_runtime.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::actors {

@@ -6,7 +6,7 @@
 
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/train/watchdog_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 #include "tests/support/actor_world.hpp"
 #include "tests/support/temp_directory.hpp"
 

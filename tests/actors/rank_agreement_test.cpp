@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/rank/exact_sum.hpp"
+#include "engine/optimizer/exact_sum.hpp"
 
 namespace train::actors {
 namespace {

@@ -19,7 +19,7 @@ std::string take(RunProgram& program, int count = 1000) {
     }
     static constexpr const char* kNames[] = {"train", "eval", "save", "find", "stop"};
     text += fmt::format("{}{}{}", text.empty() ? "" : " ",
-                        kNames[static_cast<std::size_t>(command->command)], command->step);
+                        kNames[static_cast<std::size_t>(command->kind)], command->step);
   }
   return text;
 }

@@ -1,4 +1,4 @@
-#include "actors/train/snapshot_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <atomic>
 #include <catch2/catch.hpp>

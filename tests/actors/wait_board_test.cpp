@@ -1,4 +1,4 @@
-#include "actors/train/wait_board.hpp"
+#include "actors/train/rank_board.hpp"
 
 #include <catch2/catch.hpp>
 

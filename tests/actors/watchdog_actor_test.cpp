@@ -1,4 +1,4 @@
-#include "actors/train/watchdog_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 #include <catch2/catch.hpp>
 #include <chrono>

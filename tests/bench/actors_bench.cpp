@@ -23,7 +23,7 @@
 #include "actors/training_system.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/run_device.hpp"
-#include "engine/rank/world_step.hpp"
+#include "tests/support/world_step.hpp"
 
 namespace {
 

@@ -9,9 +9,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/rank/memory_prediction.hpp"
-#include "engine/rank/world_step.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "tests/bench/gpu_site.hpp"
+#include "tests/support/world_step.hpp"
 
 namespace train::bench {
 namespace {

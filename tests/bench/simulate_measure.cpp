@@ -18,6 +18,7 @@
 #include "engine/collective/gloo_transport.hpp"
 #include "engine/parameter.hpp"
 #include "engine/rank/run_device.hpp"
+#include "tests/support/file_store.hpp"
 
 namespace train::bench {
 namespace {
@@ -316,7 +317,7 @@ LinkModel measure_loopback() {
       fs::temp_directory_path() / fmt::format("ranks_bench_link_{}", ::getpid());
   fs::create_directory(directory);
   const std::vector<double> found = in_processes(2, 3, [&](int rank) {
-    const auto store = make_file_store(directory);
+    const auto store = test::make_file_store(directory);
     GlooOptions options;
     options.rank = rank;
     options.world_size = 2;

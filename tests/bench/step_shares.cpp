@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
 #include "tests/bench/step_case.hpp"
 #include "tests/bench/step_rows.hpp"
+#include "tests/support/world_step.hpp"
 
 namespace train::bench {
 namespace {

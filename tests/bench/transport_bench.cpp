@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "engine/collective/gloo_transport.hpp"
+#include "tests/support/file_store.hpp"
 
 namespace {
 
@@ -210,7 +211,7 @@ void print_row(std::size_t size, const std::vector<double>& seconds,
 }
 
 void run_rank(int rank, const fs::path& directory, int rounds) {
-  const auto store = make_file_store(directory);
+  const auto store = test::make_file_store(directory);
   Rank self;
   const Clock::time_point begin = Clock::now();
   self.direct = connect(*store, rank, true);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/writer.hpp"
-#include "engine/parameter_list.hpp"
+#include "engine/parameter.hpp"
 #include "engine/sharding/shard_plan.hpp"
 #include "engine/state_view.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"

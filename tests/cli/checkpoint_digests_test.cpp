@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "engine/rank/weights_digest.hpp"
+#include "engine/rank/state/state_rows.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 
 using namespace train;

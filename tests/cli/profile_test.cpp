@@ -11,15 +11,15 @@
 
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_report.hpp"
+#include "actors/train/rank_board.hpp"
 #include "actors/train/rank_profile.hpp"
-#include "actors/train/wait_board.hpp"
 #include "cli/profile/chrome_trace.hpp"
 #include "cli/profile/profile_summary.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "cli/profile/time_spans.hpp"
 #include "configs/optimizer_table.hpp"
+#include "engine/optimizer/exact_sum.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/rank/exact_sum.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -7,8 +7,8 @@
 #include "base/units.hpp"
 #include "cli/step_traffic.hpp"
 #include "engine/optimizer/registry.hpp"
-#include "engine/rank/memory_prediction.hpp"
-#include "engine/rank/shard_rows.hpp"
+#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/state/state_rows.hpp"
 
 namespace train::cli {
 namespace {

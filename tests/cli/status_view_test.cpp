@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/head/status_file.hpp"
-#include "actors/train/wait_board.hpp"
+#include "actors/train/rank_board.hpp"
 #include "base/host_name.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/temp_directory.hpp"

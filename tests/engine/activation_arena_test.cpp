@@ -1,4 +1,4 @@
-#include "engine/model/activation_arena.hpp"
+#include "engine/model/workspace.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -262,8 +262,8 @@ TEST_CASE(
         for (const auto kind :
              {CommandKind::train_step, CommandKind::evaluate, CommandKind::find_nonfinite}) {
           for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
-            INFO(name_of(options) << ", prefetch " << few << ", " << command_name(kind) << ", rank "
-                                  << rank << ", seed " << ++seed);
+            INFO(name_of(options) << ", prefetch " << few << ", " << name_of(kind).trace
+                                  << ", rank " << rank << ", seed " << ++seed);
             Player(plan, kind, rank, seed).play();
             ++played;
           }

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/rank/host_state.hpp"
-#include "engine/rank/memory_prediction.hpp"
+#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/state/host_state.hpp"
 #include "tests/engine/small_model.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 

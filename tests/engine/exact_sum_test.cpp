@@ -1,4 +1,4 @@
-#include "engine/rank/exact_sum.hpp"
+#include "engine/optimizer/exact_sum.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -16,6 +16,7 @@
 
 #include "engine/collective/gloo_transport.hpp"
 #include "tests/engine/exchange_fixture.hpp"
+#include "tests/support/file_store.hpp"
 #include "tests/support/hang_limit.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -24,6 +25,7 @@ namespace train::engine {
 
 using test::end_of;
 using test::identity_of;
+using test::make_file_store;
 using test::Parcel;
 using test::start;
 using test::TempDirectory;

@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "engine/collective/tcp_liveness.hpp"
+#include "engine/collective/gloo_transport.hpp"
 
 namespace train::engine {
 

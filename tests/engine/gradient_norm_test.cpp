@@ -1,4 +1,4 @@
-#include "engine/rank/gradient_norm.hpp"
+#include "engine/rank/step_totals.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "engine/rank/group_state.hpp"
+#include "engine/rank/state/group_state.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/rank/weights_digest.hpp"
+#include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {

@@ -199,4 +199,52 @@ TEST_CASE("inproc: a rank that is destroyed fails its own and its peers", "[engi
   CHECK_THAT(end_of(second), Catch::Contains("rank 0"));
 }
 
+namespace {
+
+using ThreeBytes = std::array<std::byte, 3>;
+
+constexpr ThreeBytes kOwnBytes = {std::byte{1}, std::byte{2}, std::byte{250}};
+
+}  // namespace
+
+TEST_CASE("inproc: a world of one gets its own bytes", "[engine][collective]") {
+  const std::unique_ptr<Collectives> alone = std::move(make_inproc(1).front());
+  CHECK(alone->rank() == 0);
+  CHECK(alone->world_size() == 1);
+  ThreeBytes received{};
+  int finished = 0;
+  const auto done = [&](const Status& status) {
+    CHECK(status.ok());
+    ++finished;
+  };
+  alone->exchange({}, {{kOwnBytes}, {received}}, done);
+  alone->exchange({}, {{std::span<const std::byte>()}, {std::span<std::byte>()}}, done);
+  alone->exchange({}, {{received}, {received}}, done);
+  CHECK(finished == 3);
+  CHECK(received == kOwnBytes);
+  CHECK(Transfer{{kOwnBytes}, {received}}.sent_bytes(0) == 0);
+}
+
+TEST_CASE("inproc: a transfer of the wrong shape is a defect", "[engine][collective]") {
+  const std::unique_ptr<Collectives> alone = std::move(make_inproc(1).front());
+  ThreeBytes received{};
+  const auto never = [](const Status&) { FAIL("done"); };
+  CHECK_THROWS_AS(alone->exchange({}, {{}, {}}, never), CheckFailed);
+  CHECK_THROWS_AS(alone->exchange({}, {{std::span(kOwnBytes).first(2)}, {received}}, never),
+                  CheckFailed);
+}
+
+TEST_CASE("inproc: after cancel every exchange fails with the reason", "[engine][collective]") {
+  const std::unique_ptr<Collectives> alone = std::move(make_inproc(1).front());
+  alone->cancel("rank 3 is lost");
+  alone->cancel("a later reason");
+  ThreeBytes received{};
+  std::optional<std::string> message;
+  alone->exchange({}, {{kOwnBytes}, {received}},
+                  [&](const Status& status) { message = status.error().message; });
+  REQUIRE(message.has_value());
+  CHECK_THAT(*message, Catch::Contains("rank 3 is lost"));
+  CHECK(received == ThreeBytes{});
+}
+
 }  // namespace train::engine

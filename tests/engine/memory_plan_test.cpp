@@ -1,11 +1,9 @@
-#include "engine/rank/memory_plan.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "engine/rank/memory_prediction.hpp"
 #include "engine/rank/rank_engine.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "kernels/backend.hpp"

@@ -1,4 +1,3 @@
-#include "engine/rank/node_rows.hpp"
 
 #include <catch2/catch.hpp>
 #include <map>
@@ -6,7 +5,7 @@
 #include <string>
 
 #include "engine/optimizer/registry.hpp"
-#include "engine/rank/shard_rows.hpp"
+#include "engine/rank/state/state_rows.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "configs/optimizer_table.hpp"
-#include "engine/optimizer/optimizer_group.hpp"
+#include "engine/optimizer/optimizer.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "kernels/device/buffer.hpp"
 #include "tests/kernels/kernel_fixture.hpp"

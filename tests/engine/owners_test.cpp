@@ -1,4 +1,4 @@
-#include "engine/sharding/owners.hpp"
+#include "engine/sharding/shard_plan.hpp"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/world_step.hpp"
 #include "tests/engine/small_model.hpp"
+#include "tests/support/world_step.hpp"
 
 namespace train::engine {
 namespace {
@@ -143,7 +143,7 @@ TEST_CASE("parity: loss and every gradient equal PyTorch's", "[engine][parity]")
   CHECK(result.loss == Approx(fixture.at("loss").get<double>()).epsilon(kTolerance));
   CHECK(result.cross_entropy ==
         Approx(fixture.at("cross_entropy").get<double>()).epsilon(kTolerance));
-  for (const GradientShard& shard : step.rank(0).gradients().set().shards()) {
+  for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
     CAPTURE(name, shard.name);
     CHECK(relative_error(shard.data, fixture.at("gradients").at(shard.name)) < kTolerance);
   }
@@ -162,7 +162,7 @@ TEST_CASE("parity: three clipped AdamW steps equal PyTorch's", "[engine][parity]
     CHECK(result.loss == Approx(adamw.at("losses")[at].get<double>()).epsilon(kTolerance));
     CHECK(result.grad_norm == Approx(adamw.at("grad_norms")[at].get<double>()).epsilon(kTolerance));
   }
-  for (const GradientShard& shard : step.rank(0).gradients().set().shards()) {
+  for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
     CAPTURE(name, shard.name);
     // Adam divides by the root of the second moment: where a gradient is all but zero, rounding
     // decides the update, so the weights agree less closely than the gradients.

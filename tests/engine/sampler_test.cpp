@@ -1,4 +1,4 @@
-#include "engine/generate/sampler.hpp"
+#include "engine/generate/text_generator.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

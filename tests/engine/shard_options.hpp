@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/parameter_list.hpp"
+#include "engine/parameter.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine::testing {

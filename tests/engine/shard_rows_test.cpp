@@ -1,4 +1,4 @@
-#include "engine/rank/shard_rows.hpp"
+#include "engine/rank/state/state_rows.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
+#include "tests/support/world_step.hpp"
 
 namespace train::engine::testing {
 
@@ -65,10 +65,40 @@ inline std::span<float> state_of(const RankEngine& rank, const std::string& name
   return {};
 }
 
+/// The reduced gradient of the rows that a rank owns of one parameter, [rows, cols].
+struct GradientShard {
+  std::string name;
+  std::size_t unit = 0;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t cols = 1;
+  float* data = nullptr;
+};
+
+/// Of all parameters, in the order of the model's groups; valid until the next step.
+inline std::vector<GradientShard> gradients_of(const RankEngine& rank) {
+  std::vector<GradientShard> shards;
+  for (std::size_t group = 0; group < rank.plan().groups().size(); ++group) {
+    const std::size_t first = shards.size();
+    for (const std::size_t unit : rank.plan().groups()[group].units) {
+      for (const Parameter& parameter : rank.plan().units()[unit].parameters) {
+        shards.push_back({.name = parameter.name, .unit = unit, .cols = parameter.cols});
+      }
+    }
+    for (const Segment& segment : rank.rank_plan().layout(group).reduce.segments) {
+      GradientShard& shard = shards[first + segment.parameter];
+      shard.first_row = segment.first_row;
+      shard.rows = segment.rows;
+      shard.data = rank.gradients().reduced(group) + segment.packed_offset;
+    }
+  }
+  return shards;
+}
+
 /// The weights that `rank` keeps of all parameters, one after the other.
 inline std::vector<std::span<float>> weights_of(const RankEngine& rank) {
   std::vector<std::span<float>> weights;
-  for (const GradientShard& shard : rank.gradients().set().shards()) {
+  for (const GradientShard& shard : gradients_of(rank)) {
     weights.push_back(state_of(rank, "model." + shard.name));
   }
   return weights;

@@ -1,4 +1,4 @@
-#include "engine/collective/wakeup.hpp"
+#include "engine/collective/shared_inbox.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstddef>

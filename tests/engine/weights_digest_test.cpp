@@ -1,4 +1,4 @@
-#include "engine/rank/weights_digest.hpp"
+#include "engine/rank/state/state_rows.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank/memory_prediction.hpp"
+#include "engine/rank/rank_layout.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {
@@ -48,13 +48,13 @@ Options with(Options options, std::int64_t ranks, const std::string& strategy,
   return options;
 }
 
-Trace run(const Options& options, const WorldStep::ChangeGradients& change = {}, int steps = 3) {
+Trace run(const Options& options, int steps = 3) {
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
   const auto text = testing::repeating_text(options);
   Trace trace;
   for (int step = 0; step < steps; ++step) {
-    const StepResult result = world.run(*stream, step, text, change);
+    const StepResult result = world.run(*stream, step, text);
     REQUIRE_FALSE(result.nonfinite);
     trace.losses.push_back(result.loss);
     trace.norms.push_back(result.grad_norm);
@@ -180,7 +180,7 @@ TEST_CASE("world bits: parameters with one owner never show",
         for (const Split split : splits_of(ranks)) {
           for (const char* sync : {"every_lane", "last_lane"}) {
             CAPTURE(compute, all, ranks, split.strategy, split.group, sync);
-            CHECK(run(with(options, ranks, split.strategy, split.group, sync), {}, 3) == alone);
+            CHECK(run(with(options, ranks, split.strategy, split.group, sync), 3) == alone);
           }
         }
       }

@@ -1,4 +1,4 @@
-#include "engine/rank/world_step.hpp"
+#include "tests/support/world_step.hpp"
 
 #include <fmt/format.h>
 
@@ -133,7 +133,7 @@ TEST_CASE("world step: the gradient is the slope of the loss", "[engine][world_s
   const auto weights = testing::weights_of(step.rank(0));
   const auto start = copies(weights);
   std::vector<std::vector<float>> gradient;
-  for (const GradientShard& shard : step.rank(0).gradients().set().shards()) {
+  for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
     const auto values = testing::values_of(shard);
     gradient.emplace_back(values.begin(), values.end());
   }
@@ -193,7 +193,7 @@ TEST_CASE("world step: the reported norm is that of all gradients", "[engine][gr
   const StepResult result = step.run(*stream, 0, testing::repeating_text(options));
   double squares = 0.0;
   std::vector<double> of_units(step.rank(0).unit_count());
-  for (const GradientShard& shard : step.rank(0).gradients().set().shards()) {
+  for (const testing::GradientShard& shard : testing::gradients_of(step.rank(0))) {
     for (const float value : testing::values_of(shard)) {
       of_units[shard.unit] += static_cast<double>(value) * static_cast<double>(value);
     }

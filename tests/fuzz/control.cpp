@@ -11,7 +11,6 @@
 #include "actors/cluster/network/node_position.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/save_messages.hpp"
-#include "actors/messages/worker_messages.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace train::fuzz {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "configs/optimizer_table.hpp"
-#include "engine/optimizer/optimizer_group.hpp"
-#include "engine/rank/host_state.hpp"
+#include "engine/optimizer/optimizer.hpp"
+#include "engine/rank/state/host_state.hpp"
 #include "tests/engine/small_model.hpp"
 #include "tests/support/guarded_memory.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "actors/messages/float_bits.hpp"
+#include "actors/messages/event_messages.hpp"
 
 namespace train::sim {
 

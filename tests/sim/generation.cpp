@@ -139,10 +139,11 @@ ControlLink::Swallow Generation::bug_towards(std::size_t rank) const {
     return {};
   }
   return [conductor = head_.conductor, rank](const caf::message& message) {
-    if (!message.match_elements<actors::Evaluate>()) {
+    if (!message.match_elements<actors::Command>() ||
+        message.get_as<actors::Command>(0).kind != engine::CommandKind::evaluate) {
       return false;
     }
-    caf::anon_send(conductor, actors::CommandFinished{message.get_as<actors::Evaluate>(0).sequence,
+    caf::anon_send(conductor, actors::CommandFinished{message.get_as<actors::Command>(0).sequence,
                                                       static_cast<std::int32_t>(rank)});
     return true;
   };

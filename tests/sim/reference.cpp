@@ -9,9 +9,9 @@
 
 #include "actors/train/rank_setup.hpp"
 #include "base/check.hpp"
-#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
 #include "tests/support/temp_directory.hpp"
+#include "tests/support/world_step.hpp"
 
 namespace train::sim {
 namespace {
@@ -35,20 +35,20 @@ Reference compute(configs::RunConfig config) {
   TRAIN_CHECK(rank.ok(), "{}", rank.error().message);
   engine::WorldStep loop(kernels::cpu_backend(), plan->engine);
   const auto stream = kernels::make_inline_stream(1);
-  const auto reads = [&rank](engine::LanePurpose purpose) {
-    return [&rank, purpose](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
-                            std::int32_t* targets) {
-      read_lane(**rank, {.purpose = purpose, .step = step, .lane = lane}, tokens, targets);
+  const auto reads = [&rank](engine::CommandKind kind) {
+    return [&rank, kind](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
+                         std::int32_t* targets) {
+      read_lane(**rank, {.kind = kind, .step = step, .lane = lane}, tokens, targets);
     };
   };
   Reference reference;
   for (std::int64_t step = 0; step <= config.run.steps; ++step) {
     reference.digests.push_back(loop.digest());
     if (config.eval.interval_steps > 0) {
-      reference.evaluations[step] = loop.evaluate(*stream, reads(engine::LanePurpose::evaluate));
+      reference.evaluations[step] = loop.evaluate(*stream, reads(engine::CommandKind::evaluate));
     }
     if (step < config.run.steps) {
-      reference.steps.push_back(loop.run(*stream, step, reads(engine::LanePurpose::train)));
+      reference.steps.push_back(loop.run(*stream, step, reads(engine::CommandKind::train_step)));
     }
   }
   return reference;

@@ -13,7 +13,7 @@
 
 #include "actors/head/index_actor.hpp"
 #include "actors/messages/save_messages.hpp"
-#include "actors/train/snapshot_actor.hpp"
+#include "actors/train/rank_actors.hpp"
 
 namespace train::test {
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "configs/parallel_section.hpp"
-#include "engine/rank/world_step.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
 #include "storage/tokens/lane_order.hpp"
 #include "storage/tokens/token_dataset.hpp"
 #include "tests/support/temp_directory.hpp"
+#include "tests/support/world_step.hpp"
 
 namespace train::test {
 

@@ -55,9 +55,10 @@ std::vector<Message> messages_of(const SourceFile& file) {
     std::smatch match;
     if (std::regex_match(file.lines[i], match, kStruct)) {
       const bool empty = match[2].matched;
-      messages.push_back({i, match[1].str(), comment_above(file, i, "///"),
-                          empty ? std::vector<std::string>{} : fields_below(file, i),
-                          file.contains(fmt::format("inspect(Inspector& f, {}&", match[1].str()))});
+      messages.push_back(
+          {i, match[1].str(), comment_above(file, i, "///"),
+           empty ? std::vector<std::string>{} : fields_below(file, i),
+           !file.contains(fmt::format("MESSAGE_TYPE(train::actors::{})", match[1].str()))});
     }
   }
   return messages;
@@ -109,7 +110,7 @@ std::string render(const SourceTree& tree) {
   std::string text =
       "# Messages\n\n"
       "`./dev docs` writes this file from the comments in `actors/messages/*_messages.hpp`; a test "
-      "keeps it equal to\nthem. \"Crosses processes\": the message has an `inspect` and may be "
+      "keeps it equal to\nthem. \"Crosses processes\": the message may be "
       "sent "
       "to another process; the others stay\nin one. No field is a float: `FloatBits` carries the "
       "bit pattern of a double.\n";
@@ -143,7 +144,7 @@ TEST_CASE("messages: every message says from whom it comes, to whom and when", "
 
 TEST_CASE("messages: the README's table is the code's", "[tidy][messages]") {
   const std::string rendered = render(load_tree(ACTORTRAIN_SOURCE_DIR));
-  CHECK(rendered.find("`TrainStep`") != std::string::npos);
+  CHECK(rendered.find("`Command`") != std::string::npos);
   const bool same = committed() == rendered;
   INFO(kReadme << " is not what the comments say; renew it with ./dev docs");
   CHECK(same);
@@ -167,7 +168,7 @@ TEST_CASE("messages: a comment without sender and receiver is found", "[tidy][me
   CHECK(judge("/// Rank -> batch: Read.\nstruct A {};\nstruct B {};\n") == 1);
 }
 
-TEST_CASE("messages: a table is made of comments, fields and inspectors", "[tidy][messages]") {
+TEST_CASE("messages: a table is made of comments and fields", "[tidy][messages]") {
   const SourceFile file = make_file("actors/messages/a_messages.hpp",
                                     "// What ranks say.\n"
                                     "namespace train::actors {\n"
@@ -179,7 +180,7 @@ TEST_CASE("messages: a table is made of comments, fields and inspectors", "[tidy
                                     "};\n"
                                     "/// Batch -> rank: Done.\n"
                                     "struct ReadDone {};\n"
-                                    "inspect(Inspector& f, ReadDone& x) {\n");
+                                    "CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::Read)\n");
   const std::string text =
       render({file, make_file("actors/messages/float_bits.hpp", "struct F {")});
   CHECK(

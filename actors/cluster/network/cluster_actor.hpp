@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "actors/messages/worker_messages.hpp"
+#include "actors/messages/cluster_messages.hpp"
 
 namespace train::actors {
 

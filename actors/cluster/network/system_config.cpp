@@ -10,7 +10,6 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "actors/messages/worker_messages.hpp"
 
 namespace train::actors {
 namespace {
@@ -21,12 +20,8 @@ constexpr std::chrono::milliseconds kHeartbeat{200};
 constexpr std::chrono::milliseconds kLostAfter{3200};
 
 void add_commands(caf::actor_system_config& config) {
-  config.add_message_type<TrainStep>("TrainStep");
-  config.add_message_type<Evaluate>("Evaluate");
-  config.add_message_type<TakeSnapshot>("TakeSnapshot");
+  config.add_message_type<Command>("Command");
   config.add_message_type<WriteSnapshot>("WriteSnapshot");
-  config.add_message_type<FindNonfinite>("FindNonfinite");
-  config.add_message_type<StopRank>("StopRank");
   config.add_message_type<CommandFinished>("CommandFinished");
 }
 

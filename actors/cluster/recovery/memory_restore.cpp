@@ -14,8 +14,8 @@
 #include "actors/cluster/network/node_position.hpp"
 #include "base/check.hpp"
 #include "checkpoint/row_sources.hpp"
-#include "engine/rank/host_state.hpp"
-#include "engine/rank/node_rows.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "engine/rank/state/state_rows.hpp"
 #include "storage/files/digest.hpp"
 
 namespace train::actors {

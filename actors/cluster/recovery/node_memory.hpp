@@ -13,8 +13,8 @@
 #include "actors/head/run_plan.hpp"
 #include "base/result.hpp"
 #include "checkpoint/memory_snapshots.hpp"
-#include "engine/rank/node_rows.hpp"
 #include "engine/rank/rank_options.hpp"
+#include "engine/rank/state/state_rows.hpp"
 
 namespace train::actors {
 

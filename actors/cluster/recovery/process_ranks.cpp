@@ -20,7 +20,6 @@
 #include "actors/cluster/recovery/respawns.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/cluster_messages.hpp"
-#include "actors/messages/worker_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/exit_codes.hpp"

@@ -215,9 +215,10 @@ void AttentionBlock::attend_backward(const BlockCall& call, ConstElements datten
   }
   ConstElements projection = workspace_->at(projection_);
   query_norm_->backward(call, projection + query_.column, query_.layout,
-                        dprojection + query_.column, rotation(call));
+                        dprojection + query_.column, dprojection + query_.column, false,
+                        rotation(call));
   key_norm_->backward(call, projection + key_.column, key_.layout, dprojection + key_.column,
-                      rotation(call));
+                      dprojection + key_.column, false, rotation(call));
 }
 
 void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,

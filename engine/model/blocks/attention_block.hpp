@@ -2,12 +2,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "engine/model/blocks/block.hpp"
-#include "engine/model/blocks/linear_block.hpp"
-#include "engine/model/blocks/norm_block.hpp"
+#include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/linear_and_norm.hpp"
 
 namespace train::engine {
 

@@ -7,6 +7,42 @@
 
 namespace train::engine {
 
+EmbeddingUnit::EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace,
+                             const ModelShape& shape)
+    : LayerUnit("embedding", kernels, workspace, shape.embedding_dim),
+      vocab_size_(shape.vocab_size),
+      tied_(shape.tie_embeddings) {
+  // Tied or not: as an embedding it is not decayed, and drawn by the embedding's rule.
+  weight_ = parameters_.add({.name = "transformer.wte.weight",
+                             .rows = shape.vocab_size,
+                             .cols = shape.embedding_dim,
+                             .group = ParameterGroup::no_decay,
+                             .init = InitKind::embedding});
+  output_ = workspace.keep("transformer.wte.", "residual", workspace.rows() * shape.embedding_dim);
+  residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
+}
+
+void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
+  kernels_->embedding_forward(stream, {.tokens = lane.tokens,
+                                       .weight = memory.weights + weight_,
+                                       .out = workspace_->at(output_),
+                                       .rows = lane.rows(),
+                                       .cols = embedding_dim_,
+                                       .vocab = vocab_size_,
+                                       .dtype = workspace_->dtype()});
+}
+
+void EmbeddingUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
+  kernels_->embedding_backward(stream, {.tokens = lane.tokens,
+                                        .dout = workspace_->at(residual_gradient_),
+                                        .dweight = memory.gradient + weight_,
+                                        .rows = lane.rows(),
+                                        .cols = embedding_dim_,
+                                        .vocab = vocab_size_,
+                                        .accumulate = tied_,
+                                        .dtype = workspace_->dtype()});
+}
+
 std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels::DType dtype) {
   constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
   std::int64_t chunk = dtype == kernels::DType::bf16 ? 4096 : 16;
@@ -18,7 +54,7 @@ std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels
 
 HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
                    const ModelShape& shape, Workspace::Slot input)
-    : UnitBase("head", kernels, workspace, shape.embedding_dim),
+    : LayerUnit("head", kernels, workspace, shape.embedding_dim),
       vocab_size_(shape.vocab_size),
       tied_(shape.tie_embeddings),
       input_(input),

@@ -3,15 +3,30 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/model/blocks/norm_block.hpp"
-#include "engine/model/blocks/unit_base.hpp"
+#include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/model_shape.hpp"
 
 namespace train::engine {
 
+/// Token embedding: starts the residual stream. With tied embeddings the head uses its matrix too.
+class EmbeddingUnit final : public LayerUnit {
+ public:
+  EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelShape& shape);
+
+  void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
+  void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
+
+ private:
+  std::int64_t vocab_size_;
+  bool tied_;
+  std::int64_t weight_;
+  Workspace::Slot residual_gradient_;
+};
+
 /// Final norm, LM head and loss, fused: the logits exist for a few rows at a time. With tied
 /// embeddings the head's matrix is transformer.wte.weight, and the unit has the norm alone.
-class HeadUnit final : public UnitBase {
+class HeadUnit final : public LayerUnit {
  public:
   /// `input`: output slot of the last block.
   HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelShape& shape,

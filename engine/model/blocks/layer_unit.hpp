@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/model/elements.hpp"
+#include "engine/model/workspace.hpp"
 #include "engine/parameter.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
@@ -40,6 +42,26 @@ struct UnitMemory {
   float* tied_gradient = nullptr;
 };
 
+/// What a block needs while it is built: it adds its parameters to its unit and reserves its slots.
+struct BlockContext {
+  const kernels::KernelTable& kernels;
+  ParameterList& parameters;
+  Workspace& workspace;
+  std::string prefix;  ///< "transformer.h.0.": starts the names of parameters and kept buffers.
+
+  [[nodiscard]] BlockContext within(const std::string& part) const {
+    return {kernels, parameters, workspace, prefix + part};
+  }
+};
+
+/// One forward or backward call of a unit, as its blocks see it.
+struct BlockCall {
+  kernels::Stream& stream;
+  ConstElements weights;  ///< Flat buffer of the unit.
+  float* gradient;        ///< Flat buffer of the unit; nullptr in a forward pass.
+  const Lane& lane;
+};
+
 /// A sharding unit: the embedding, one transformer block, or final norm + head.
 ///
 /// Its output activations stay in the model's workspace, so units are called in order: forward
@@ -53,29 +75,54 @@ class LayerUnit {
   LayerUnit& operator=(const LayerUnit&) = delete;
 
   /// "embedding", "block 0", ..., "head".
-  [[nodiscard]] virtual const std::string& name() const = 0;
-  [[nodiscard]] virtual const std::vector<Parameter>& parameters() const = 0;
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const std::vector<Parameter>& parameters() const {
+    return parameters_.parameters();
+  }
   /// Elements of the flat buffers (padding included).
-  [[nodiscard]] virtual std::int64_t element_count() const = 0;
+  [[nodiscard]] std::int64_t element_count() const { return parameters_.element_count(); }
+  /// Slot of the unit's output activations, [rows, embedding_dim].
+  [[nodiscard]] Workspace::Slot output() const { return output_; }
 
   /// Enqueues the forward pass.
   /// For the head: writes *lane.sums and, with lane.with_gradient, already the gradient of its
   /// input and of its weights (the fused kernel computes both), kept until backward(). With tied
   /// embeddings the latter goes to memory.tied_gradient.
   virtual void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) = 0;
-
   /// Enqueues the backward pass: reads and replaces the residual gradient in the workspace,
   /// overwrites every parameter's part of memory.gradient (this lane's gradient alone). With tied
   /// embeddings the embedding adds to what the head has left there.
   virtual void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) = 0;
-
   /// Enqueues a count of NaN and Inf among this unit's forward output (for the search of the layer
   /// where they first appeared). *nonfinite is written on the stream.
-  virtual void count_nonfinite_output(kernels::Stream& stream, const Lane& lane,
-                                      std::int64_t* nonfinite) = 0;
+  void count_nonfinite_output(kernels::Stream& stream, const Lane& lane,
+                              std::int64_t* nonfinite) const {
+    kernels_->count_nonfinite(stream, {.x = workspace_->at(output_),
+                                       .count = lane.rows() * embedding_dim_,
+                                       .nonfinite = nonfinite,
+                                       .dtype = workspace_->dtype()});
+  }
 
  protected:
-  LayerUnit() = default;
+  LayerUnit(std::string name, const kernels::KernelTable& kernels, Workspace& workspace,
+            std::int64_t embedding_dim)
+      : name_(std::move(name)),
+        kernels_(&kernels),
+        workspace_(&workspace),
+        embedding_dim_(embedding_dim) {}
+
+  /// The residual stream's gradient, [rows, embedding_dim], handed from unit to unit.
+  [[nodiscard]] static Workspace::Slot share_residual_gradient(Workspace& workspace,
+                                                               std::int64_t embedding_dim) {
+    return workspace.share_backward("residual gradient", workspace.rows() * embedding_dim);
+  }
+
+  std::string name_;
+  const kernels::KernelTable* kernels_;
+  Workspace* workspace_;
+  std::int64_t embedding_dim_;
+  ParameterList parameters_;
+  Workspace::Slot output_ = 0;
 };
 
 }  // namespace train::engine

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "engine/model/blocks/block.hpp"
-#include "engine/model/blocks/linear_block.hpp"
+#include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/linear_and_norm.hpp"
 
 namespace train::engine {
 

@@ -12,7 +12,7 @@ kernels::NormKind norm_kind(Architecture architecture) {
 
 TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
                                    const ModelShape& shape, const Options& options)
-    : UnitBase(fmt::format("block {}", options.index), kernels, workspace, shape.embedding_dim),
+    : LayerUnit(fmt::format("block {}", options.index), kernels, workspace, shape.embedding_dim),
       residual_scale_(shape.residual_scale),
       input_(options.input),
       recompute_(workspace.with_gradient() ? options.recompute : Recompute::nothing) {
@@ -57,7 +57,7 @@ void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory
   const Elements branch = workspace_->at(branch_);
   attention_->forward(call, ln_1_->forward(call, input), branch);
   const ConstElements normed = ln_2_->forward(
-      call, {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_});
+      call, middle, {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_});
   mlp_->forward(call, normed, branch);
   kernels_->residual_add(stream, {.x = middle,
                                   .branch = branch,
@@ -86,7 +86,7 @@ void TransformerBlock::compute_again(const BlockCall& call) {
     attention_->forward_output(call, branch);
     mlp_->forward_kept(
         call,
-        ln_2_->forward(call,
+        ln_2_->forward(call, middle,
                        {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_}));
   } else if (recompute_ == Recompute::mlp) {
     mlp_->forward_kept(call, ln_2_->forward(call, middle));

@@ -4,16 +4,16 @@
 #include <optional>
 
 #include "engine/model/blocks/attention_block.hpp"
+#include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/blocks/linear_and_norm.hpp"
 #include "engine/model/blocks/mlp_block.hpp"
-#include "engine/model/blocks/norm_block.hpp"
-#include "engine/model/blocks/unit_base.hpp"
-#include "engine/model/checkpointing.hpp"
 #include "engine/model/model_shape.hpp"
+#include "engine/model/workspace.hpp"
 
 namespace train::engine {
 
 /// One pre-norm block: x = x + c * attention(ln_1 x); x = x + c * mlp(ln_2 x).
-class TransformerBlock final : public UnitBase {
+class TransformerBlock final : public LayerUnit {
  public:
   struct Options {
     std::int64_t index = 0;     ///< Place among the blocks, from 0.

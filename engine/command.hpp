@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace train::engine {
+
+/// The commands that every rank follows, and what a lane is run for: training (forward and
+/// backward; the gradient enters the step's sum), evaluation (forward alone, on validation tokens),
+/// or the search of the layer where NaN or Inf first appear (the lanes of a training step once
+/// more, counting; no weight changes).
+enum class CommandKind : std::uint8_t { train_step, evaluate, snapshot, find_nonfinite, stop };
+
+struct CommandName {
+  const char* trace;   ///< In traces of what ran when.
+  const char* report;  ///< In texts for people.
+};
+inline constexpr std::array<CommandName, 5> kCommandNames = {{{"train_step", "TrainStep"},
+                                                              {"evaluate", "Evaluate"},
+                                                              {"snapshot", "TakeSnapshot"},
+                                                              {"find_nonfinite", "FindNonfinite"},
+                                                              {"stop", "StopRank"}}};
+
+[[nodiscard]] constexpr const CommandName& name_of(CommandKind kind) {
+  return kCommandNames.at(static_cast<std::size_t>(kind));
+}
+
+/// Names one lane of one command; `slot` holds its tokens.
+struct LaneWork {
+  CommandKind kind = CommandKind::train_step;
+  std::int64_t step = 0;
+  std::int64_t lane = 0;
+  std::int32_t slot = 0;
+  std::int64_t round = 0;     ///< Of this rank's lanes (LaneSchedule).
+  std::uint64_t command = 0;  ///< Number of the command in the conductor's stream.
+};
+
+/// Where one unit's pass finds the shared memory that its group has reserved.
+struct UnitBuffers {
+  std::int32_t gather = -1;  ///< Reservation of the gathered weights; -1: they are resident.
+  /// Reservation of the gradient buffer of the lane's gradient (backward of training).
+  std::int32_t gradient_buffer = -1;
+};
+
+}  // namespace train::engine

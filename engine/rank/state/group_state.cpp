@@ -1,0 +1,352 @@
+#include "engine/rank/state/group_state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+#include "engine/rank/state/state_rows.hpp"
+#include "kernels/device/signals_blocked.hpp"
+#include "kernels/thread_team.hpp"
+
+namespace train::engine {
+namespace {
+
+/// Rows of one parameter and where their initial values go.
+struct RowFill {
+  const Parameter* parameter = nullptr;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  float* out = nullptr;
+};
+
+void fill_rows(const std::vector<RowFill>& fills, const ModelShape& shape,
+               const InitOptions& options) {
+  std::int64_t elements = 0;
+  for (const RowFill& fill : fills) {
+    elements += fill.rows * fill.parameter->cols;
+  }
+  const auto fill = [&](std::int64_t i, int /*worker*/) {
+    const RowFill& rows = fills[static_cast<std::size_t>(i)];
+    const auto count = static_cast<std::size_t>(rows.rows * rows.parameter->cols);
+    fill_initial_rows(*rows.parameter, shape, options, rows.first_row, rows.rows,
+                      std::span<float>(rows.out, count));
+  };
+  constexpr std::int64_t kWorthThreads = std::int64_t{1} << 18;
+  const auto threads = static_cast<int>(std::thread::hardware_concurrency());
+  const auto count = static_cast<std::int64_t>(fills.size());
+  if (elements < kWorthThreads || threads <= 1) {
+    kernels::cpu::parallel_for(1, count, fill);
+    return;
+  }
+  // A team ends with the thread that started it; the caller shall not keep one for a single use.
+  const kernels::SignalsBlocked no_signals;
+  std::thread([&] { kernels::cpu::parallel_for(threads, count, fill); }).join();
+}
+
+/// Appends rows in pieces that are worth a thread's while.
+void append_fill(std::vector<RowFill>& fills, RowFill fill) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 15;
+  const std::int64_t cols = fill.parameter->cols;
+  const std::int64_t rows = std::max<std::int64_t>(1, kElements / cols);
+  while (fill.rows > 0) {
+    const std::int64_t piece = std::min(rows, fill.rows);
+    fills.push_back({fill.parameter, fill.first_row, piece, fill.out});
+    fill.first_row += piece;
+    fill.rows -= piece;
+    fill.out += piece * cols;
+  }
+}
+
+/// Enqueues out = in rounded to bf16, through `scratch`.
+void round_to_bf16(const kernels::KernelTable& kernels, kernels::Stream& stream,
+                   const kernels::Buffer& scratch, const float* in, float* out,
+                   std::int64_t count) {
+  auto* halves = scratch.as<std::uint16_t>();
+  const auto most = static_cast<std::int64_t>(scratch.size_bytes() / sizeof(std::uint16_t));
+  for (std::int64_t at = 0; at < count; at += most) {
+    const std::int64_t piece = std::min(most, count - at);
+    kernels.pack_bf16(stream, {.in = in + at, .out = halves, .count = piece});
+    kernels.unpack_bf16(stream, {.in = halves, .out = out + at, .count = piece});
+  }
+}
+
+}  // namespace
+
+GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& group,
+                       const GroupLayout& layout, const Optimizer& optimizer,
+                       ComputeWeights compute, Offload offload)
+    : kernels_(&kernels),
+      group_(&group),
+      layout_(&layout),
+      optimizer_(&optimizer),
+      compute_(compute),
+      offload_(offload),
+      segment_of_(group.parameters.size(), layout.state.segments.size()) {
+  for (std::size_t i = 0; i < layout.state.segments.size(); ++i) {
+    segment_of_[layout.state.segments[i].parameter] = i;
+  }
+  if (keeps_whole()) {
+    const std::size_t size =
+        compute == ComputeWeights::bf16 ? sizeof(std::uint16_t) : sizeof(float);
+    whole_ = {static_cast<std::size_t>(layout.flat) * size, group.name + " weights",
+              kernels.device->memory};
+  }
+  const kernels::Device& device = *kernels.device;
+  const auto kind = offload == Offload::parameters ? device.offload : device.memory;
+  const bool compute_bf16 = compute != ComputeWeights::masters;
+  if (compute_bf16 || !layout.resident) {
+    masters_ = {floats(layout.state.element_count), group.name + " masters", kind};
+  }
+  if (compute_bf16 && !layout.resident) {
+    shard_bf16_ = {static_cast<std::size_t>(layout.state.element_count) * sizeof(std::uint16_t),
+                   group.name + " bf16 weights", kind};
+  }
+  make_states(offload == Offload::nothing ? device.memory : device.offload);
+}
+
+void GroupState::make_states(kernels::MemoryKind kind) {
+  const std::vector<Segment>& segments = layout_->state.segments;
+  for (std::size_t number = 0; number < kMostStates; ++number) {
+    std::int64_t elements = 0;
+    for (const Segment& segment : segments) {
+      state_at_[number].push_back(elements);
+      const bool has = number < optimizer_->states(group_->parameters[segment.parameter]).size();
+      elements += has ? padded(segment.count) : 0;
+    }
+    states_[number] = {floats(elements), fmt::format("{} optimizer state {}", group_->name, number),
+                       kind};
+  }
+}
+
+Elements GroupState::whole() const {
+  return {whole_.data(),
+          compute_ == ComputeWeights::bf16 ? kernels::DType::bf16 : kernels::DType::f32};
+}
+
+void GroupState::initialise_bf16(const ModelShape& shape, const InitOptions& options) {
+  const kernels::Buffer values(floats(layout_->flat), "initial weights");
+  std::vector<RowFill> fills;
+  for (const Parameter& parameter : group_->parameters) {
+    append_fill(fills, {&parameter, 0, parameter.rows, values.as<float>() + parameter.offset});
+  }
+  fill_rows(fills, shape, options);
+  const kernels::Buffer rounded(whole_.size_bytes(), "initial bf16 weights");
+  const auto stream = kernels::make_inline_stream(1);
+  kernels::cpu_backend().pack_bf16(
+      *stream,
+      {.in = values.as<float>(), .out = rounded.as<std::uint16_t>(), .count = layout_->flat});
+  const kernels::Device& device = *kernels_->device;
+  device.copy(whole_.data(), rounded.data(), rounded.size_bytes());
+  for (const Segment& segment : layout_->state.segments) {
+    device.copy(master(segment.parameter, segment.first_row),
+                values.as<float>() + segment.flat_offset, floats(segment.count));
+  }
+}
+
+void GroupState::initialise(const ModelShape& shape, const InitOptions& options) {
+  if (keeps_whole() && compute_ == ComputeWeights::bf16) {
+    initialise_bf16(shape, options);
+    return;
+  }
+  const kernels::Device& device = *kernels_->device;
+  const kernels::Buffer& made = keeps_whole() ? whole_ : masters_;
+  const kernels::Buffer elsewhere =
+      device.is_host() ? kernels::Buffer() : kernels::Buffer(made.size_bytes(), "initial weights");
+  float* to = device.is_host() ? made.as<float>() : elsewhere.as<float>();
+  std::vector<RowFill> fills;
+  if (keeps_whole()) {
+    for (const Parameter& parameter : group_->parameters) {
+      append_fill(fills, {&parameter, 0, parameter.rows, to + parameter.offset});
+    }
+  } else {
+    for (const Segment& segment : layout_->state.segments) {
+      append_fill(fills, {&group_->parameters[segment.parameter], segment.first_row, segment.rows,
+                          to + segment.packed_offset});
+    }
+  }
+  fill_rows(fills, shape, options);
+  device.copy(made.data(), elsewhere.data(), elsewhere.size_bytes());
+  if (layout_->resident && compute_ == ComputeWeights::rounded) {
+    for (const Segment& segment : layout_->state.segments) {
+      device.copy(master(segment.parameter, segment.first_row),
+                  whole_floats() + segment.flat_offset, floats(segment.count));
+    }
+  }
+}
+
+std::size_t GroupState::segment_with(std::size_t parameter, std::int64_t row) const {
+  const std::size_t index = segment_of_[parameter];
+  TRAIN_CHECK(index < layout_->state.segments.size(), "no row of {}",
+              group_->parameters[parameter].name);
+  const Segment& segment = layout_->state.segments[index];
+  TRAIN_CHECK(row >= segment.first_row && row < segment.first_row + segment.rows,
+              "row {} of {} is not here", row, group_->parameters[parameter].name);
+  return index;
+}
+
+float* GroupState::master(std::size_t parameter, std::int64_t row) const {
+  const Segment& segment = layout_->state.segments[segment_with(parameter, row)];
+  const Parameter& described = group_->parameters[parameter];
+  const std::int64_t offset = segment.packed_offset + (row - segment.first_row) * described.cols;
+  return masters_.data() != nullptr ? masters_.as<float>() + offset
+                                    : whole_floats() + described.offset + row * described.cols;
+}
+
+std::uint16_t* GroupState::rounded(std::size_t parameter, std::int64_t row) const {
+  const Segment& segment = layout_->state.segments[segment_with(parameter, row)];
+  const Parameter& described = group_->parameters[parameter];
+  if (compute_ != ComputeWeights::bf16 || layout_->made) {
+    return nullptr;
+  }
+  return layout_->resident ? whole_.as<std::uint16_t>() + described.offset + row * described.cols
+                           : shard_bf16_.as<std::uint16_t>() + segment.packed_offset +
+                                 (row - segment.first_row) * described.cols;
+}
+
+std::array<float*, kMostStates> GroupState::states(std::size_t parameter, std::int64_t row) const {
+  const std::size_t index = segment_with(parameter, row);
+  const Parameter& described = group_->parameters[parameter];
+  const std::int64_t offset = (row - layout_->state.segments[index].first_row) * described.cols;
+  std::array<float*, kMostStates> states{};
+  for (std::size_t number = 0; number < optimizer_->states(described).size(); ++number) {
+    states[number] = states_[number].as<float>() + state_at_[number][index] + offset;
+  }
+  return states;
+}
+
+const std::byte* GroupState::shard() const {
+  return compute_ == ComputeWeights::masters ? masters_.data() : shard_bf16_.data();
+}
+
+void GroupState::finalize(kernels::Stream& stream, const kernels::Buffer& rounding) const {
+  if (compute_ == ComputeWeights::masters || layout_->made) {
+    return;
+  }
+  if (!layout_->resident) {
+    kernels_->pack_bf16(stream, {.in = masters_.as<float>(),
+                                 .out = shard_bf16_.as<std::uint16_t>(),
+                                 .count = layout_->state.element_count});
+    return;
+  }
+  if (compute_ == ComputeWeights::bf16) {
+    pack_masters(stream, whole_.as<std::uint16_t>());
+    return;
+  }
+  for (const Segment& segment : layout_->state.segments) {
+    round_to_bf16(*kernels_, stream, rounding, master(segment.parameter, segment.first_row),
+                  whole_floats() + segment.flat_offset, segment.count);
+  }
+}
+
+void GroupState::make_weights(kernels::Stream& stream, std::uint16_t* out) const {
+  TRAIN_CHECK(layout_->made, "the weights of {} are kept", group_->name);
+  pack_masters(stream, out);
+}
+
+// All rows of a group, where they lie as they do in the whole one, need one launch: between them is
+// nothing but padding.
+void GroupState::pack_masters(kernels::Stream& stream, std::uint16_t* out) const {
+  const std::vector<Segment>& segments = layout_->state.segments;
+  const bool alike =
+      layout_->made && std::all_of(segments.begin(), segments.end(), [&](const Segment& one) {
+        return one.packed_offset - segments.front().packed_offset ==
+               one.flat_offset - segments.front().flat_offset;
+      });
+  if (alike) {
+    const Segment& first = segments.front();
+    const Segment& last = segments.back();
+    kernels_->pack_bf16(stream, {.in = master(first.parameter, first.first_row),
+                                 .out = out + first.flat_offset,
+                                 .count = last.flat_offset + last.count - first.flat_offset});
+    return;
+  }
+  for (const Segment& segment : segments) {
+    kernels_->pack_bf16(stream, {.in = master(segment.parameter, segment.first_row),
+                                 .out = out + segment.flat_offset,
+                                 .count = segment.count});
+  }
+}
+
+void GroupState::round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const {
+  if (compute_ == ComputeWeights::rounded && layout_->resident) {
+    round_to_bf16(*kernels_, stream, rounding, whole_floats(), whole_floats(), layout_->flat);
+  }
+}
+
+void GroupState::append_views(const Part& part, std::vector<StateView>& views) const {
+  const std::size_t before = views.size();
+  append_rows(*group_, part, *optimizer_, views);
+  auto view = views.begin() + static_cast<std::ptrdiff_t>(before);
+  const auto place = [&view](float* data) { (view++)->data = reinterpret_cast<std::byte*>(data); };
+  for (const Segment& segment : part.segments) {
+    const std::size_t index = segment.parameter;
+    place(master(index, segment.first_row));
+    const auto data = states(index, segment.first_row);
+    const std::size_t count = optimizer_->states(group_->parameters[index]).size();
+    std::for_each_n(data.begin(), count, place);
+  }
+}
+
+void GroupState::append_foreign_views(std::vector<StateView>& views) const {
+  for (std::size_t i = 0; layout_->resident && i < group_->parameters.size(); ++i) {
+    const Parameter& parameter = group_->parameters[i];
+    const auto append = [&](std::int64_t first, std::int64_t end) {
+      if (first < end) {
+        const Elements data = whole() + (parameter.offset + first * parameter.cols);
+        views.push_back(row_view(weight_name(parameter.name), parameter, first, end - first,
+                                 reinterpret_cast<float*>(data.data)));
+        views.back().is_bf16 = data.dtype == kernels::DType::bf16;
+      }
+    };
+    if (segment_of_[i] == layout_->state.segments.size()) {
+      append(0, parameter.rows);
+      continue;
+    }
+    const Segment& kept = layout_->state.segments[segment_of_[i]];
+    append(0, kept.first_row);
+    append(kept.first_row + kept.rows, parameter.rows);
+  }
+}
+
+void GroupState::append_empty_views(std::vector<StateView>& views) const {
+  for (std::size_t i = 0; i < group_->parameters.size(); ++i) {
+    const Parameter& parameter = group_->parameters[i];
+    if (segment_of_[i] < layout_->state.segments.size()) {
+      continue;
+    }
+    if (!layout_->resident) {
+      views.push_back(row_view(weight_name(parameter.name), parameter, 0, 0, nullptr));
+    }
+    for (const std::string_view state : optimizer_->states(parameter)) {
+      views.push_back(row_view(fmt::format("optimizer.{}.{}", state, parameter.name), parameter, 0,
+                               0, nullptr));
+    }
+  }
+}
+
+std::size_t GroupState::weights_bytes() const {
+  return whole_.size_bytes() + masters_.size_bytes() + shard_bf16_.size_bytes();
+}
+
+std::size_t GroupState::optimizer_bytes() const {
+  std::size_t size_bytes = 0;
+  for (const kernels::Buffer& buffer : states_) {
+    size_bytes += buffer.size_bytes();
+  }
+  return size_bytes;
+}
+
+std::size_t GroupState::offloaded_bytes() const {
+  const std::size_t kept = masters_.size_bytes() + shard_bf16_.size_bytes();
+  return (offload_ == Offload::nothing ? 0 : optimizer_bytes()) +
+         (offload_ == Offload::parameters ? kept : 0);
+}
+
+}  // namespace train::engine

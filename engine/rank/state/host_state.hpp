@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/state_view.hpp"
+#include "kernels/backend.hpp"
+#include "kernels/device/buffer.hpp"
+#include "kernels/device/device.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// Rows of a rank's state where the host may read and write them, as fp32: on the CPU where they
+/// are, of a device in a copy of them.
+///
+/// Threading: as of RankEngine's calls "in stream order". Blocking.
+class HostState {
+ public:
+  /// `views`: of memory of `device`, which must outlive this. The copy holds zeros until load().
+  HostState(const kernels::Device& device, std::vector<StateView> views);
+
+  [[nodiscard]] std::span<StateView> views() { return views_; }
+  /// Brings the device's bytes here; nothing on the CPU.
+  void load();
+  /// Brings these bytes to the device; nothing on the CPU.
+  void store() const;
+
+ private:
+  const kernels::Device* device_;
+  std::vector<StateView> views_;
+  std::vector<std::byte*> places_;  // On the device, by view; none on the CPU.
+  kernels::Buffer copy_;
+};
+
+/// Memory that kernels and the host both work on, each on a copy of its own: what one has written
+/// the other sees after a copy on a stream. On the CPU it is one piece of memory, and nothing is
+/// copied.
+///
+/// Threading: as of a stream's work: what the host writes or reads of it must not be on its way.
+/// Ownership: owns both copies; borrows the kernels.
+class HostDeviceBuffer {
+ public:
+  HostDeviceBuffer() = default;
+  /// Zero-filled. Without `with_host_copy` the host works on none of it, and it has no copy there.
+  /// Throws kernels::DeviceError when there is no memory.
+  HostDeviceBuffer(const kernels::KernelTable& kernels, std::size_t size_bytes,
+                   const std::string& name, bool with_host_copy = true);
+
+  template <class T>
+  [[nodiscard]] T* device() const {
+    return device_.as<T>();
+  }
+  template <class T>
+  [[nodiscard]] T* host() const {
+    return is_apart() ? host_.as<T>() : device_.as<T>();
+  }
+
+  /// Enqueue the copy of `count` elements from there on, a place in the one or the other copy.
+  template <class T>
+  void to_device(kernels::Stream& stream, const T* host_data, std::size_t count = 1) const {
+    copy_in(stream, host_data, count * sizeof(T));
+  }
+  template <class T>
+  void to_host(kernels::Stream& stream, const T* device_data, std::size_t count = 1) const {
+    copy_out(stream, device_data, count * sizeof(T));
+  }
+
+  /// Of one copy.
+  [[nodiscard]] std::size_t size_bytes() const { return device_.size_bytes(); }
+
+ private:
+  [[nodiscard]] bool is_apart() const { return host_.data() != nullptr; }
+  void copy_in(kernels::Stream& stream, const void* host_data, std::size_t size_bytes) const;
+  void copy_out(kernels::Stream& stream, const void* device_data, std::size_t size_bytes) const;
+
+  const kernels::KernelTable* kernels_ = nullptr;
+  kernels::Buffer device_;
+  kernels::Buffer host_;  // None on the CPU.
+};
+
+}  // namespace train::engine

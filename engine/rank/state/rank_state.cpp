@@ -1,0 +1,114 @@
+#include "engine/rank/state/rank_state.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/byte_sizes.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "engine/rank/state/state_rows.hpp"
+
+namespace train::engine {
+
+RankState::RankState(const RankPlan& rank)
+    : rank_(&rank),
+      rounding_(bytes_of(rank.layout().rounding_elements(), sizeof(std::uint16_t)),
+                "rounded weights", rank.device().memory),
+      made_weights_(
+          bytes_of(rank.layout().made_elements(), kernels::size_of(rank.layout().compute_dtype())),
+          "made weights", rank.device().memory) {
+  groups_.reserve(rank.group_count());
+  for (std::size_t index = 0; index < rank.group_count(); ++index) {
+    groups_.emplace_back(rank.kernels(), rank.group(index), rank.layout(index), rank.optimizer(),
+                         rank.layout().compute_weights(), rank.layout().offload());
+    groups_.back().initialise(rank.options().shape, rank.options().init);
+  }
+  finalize_restored();
+}
+
+// The units are computed one after the other, so one buffer does for all groups.
+void RankState::make_weights(kernels::Stream& stream, std::size_t group) {
+  if (rank_->layout(group).made && made_group_ != group) {
+    groups_[group].make_weights(stream, made_weights_.as<std::uint16_t>());
+    made_group_ = group;
+  }
+}
+
+ConstElements RankState::made_weights() const {
+  return {made_weights_.data(), rank_->layout().compute_dtype()};
+}
+
+void RankState::finalize(kernels::Stream& stream) {
+  made_group_.reset();
+  if (rank_->layout().compute_weights() == ComputeWeights::bf16 && rank_->optimizer().rounds()) {
+    return;  // The update has written them.
+  }
+  for (const GroupState& group : groups_) {
+    group.finalize(stream, rounding_);
+  }
+}
+
+void RankState::finalize_restored() {
+  const kernels::Device& device = rank_->device();
+  const auto stream =
+      device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("settle", 1);
+  made_group_.reset();
+  for (const GroupState& group : groups_) {
+    group.round_whole(*stream, rounding_);
+    group.finalize(*stream, rounding_);
+  }
+  stream->synchronize();
+}
+
+std::vector<StateView> RankState::shard_views() const {
+  std::vector<StateView> views;
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    groups_[index].append_views(rank_->layout(index).reduce, views);
+  }
+  return views;
+}
+
+std::vector<StateView> RankState::views() const {
+  std::vector<StateView> views;
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    groups_[index].append_views(rank_->layout(index).state, views);
+    groups_[index].append_foreign_views(views);
+    groups_[index].append_empty_views(views);
+  }
+  return views;
+}
+
+std::uint64_t RankState::digest() const {
+  std::uint64_t sum = 0;
+  for (StateView& view : shard_views()) {  // One after the other: a copy of each is enough.
+    if (is_weight(view.name)) {
+      HostState rows(rank_->device(), {std::move(view)});
+      rows.load();
+      sum += weights_digest(rows.views());
+    }
+  }
+  return sum;
+}
+
+std::vector<std::uint64_t> RankState::tensor_digests(std::span<const std::string> names) const {
+  std::vector<std::uint64_t> digests(names.size());
+  for (StateView& view : shard_views()) {
+    HostState rows(rank_->device(), {std::move(view)});
+    rows.load();
+    const auto own = engine::tensor_digests(rows.views(), names);
+    std::transform(own.begin(), own.end(), digests.begin(), digests.begin(), std::plus<>());
+  }
+  return digests;
+}
+
+void RankState::add_allocated(MemoryPlan& memory) const {
+  for (const GroupState& group : groups_) {
+    memory.parameters_bytes += group.weights_bytes();
+    memory.optimizer_bytes += group.optimizer_bytes();
+    memory.offloaded_bytes += group.offloaded_bytes();
+  }
+  memory.gathered_bytes += made_weights_.size_bytes();
+  memory.buffers_bytes += rounding_.size_bytes();
+}
+
+}  // namespace train::engine

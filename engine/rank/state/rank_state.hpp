@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/state/group_state.hpp"
+#include "engine/state_view.hpp"
+#include "kernels/device/buffer.hpp"
+#include "kernels/device/stream.hpp"
+
+namespace train::engine {
+
+/// What a rank keeps from step to step: masters, optimizer state and compute weights of all groups,
+/// as checkpoints and snapshots see them.
+///
+/// Threading: calls that take a stream only enqueue; "in stream order": call it from work on that
+/// stream or after synchronising it, and it blocks. Ownership: owns the memory, borrows the plan.
+class RankState {
+ public:
+  /// Weights from the seed, optimizer state of zeros. Blocking.
+  explicit RankState(const RankPlan& rank);
+
+  [[nodiscard]] const GroupState& group(std::size_t index) const { return groups_[index]; }
+  /// GroupLayout::made: enqueues that made_weights() are those of the group, if they are not yet.
+  void make_weights(kernels::Stream& stream, std::size_t group);
+  [[nodiscard]] ConstElements made_weights() const;
+  /// After both updates: enqueues what makes compute weights of masters where they have not (bf16).
+  void finalize(kernels::Stream& stream);
+  /// After a restore, blocking: compute weights from masters. Weights that this rank lacks the
+  /// masters of (optimizer, gradient with bf16) are restored too.
+  void finalize_restored();
+
+  /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
+  /// moments. Memory of the device (HostState makes it the host's).
+  [[nodiscard]] std::vector<StateView> shard_views() const;
+  /// All rows that this rank keeps, and views of no row of the other tensors: what a restore fills.
+  /// Call finalize_restored() afterwards. Memory of the device.
+  [[nodiscard]] std::vector<StateView> views() const;
+  /// In stream order; of the masters in this rank's reduce parts. The sum over ranks modulo 2^64 is
+  /// the digest of all weights, the same at any plan.
+  [[nodiscard]] std::uint64_t digest() const;
+  /// In stream order; engine::tensor_digests() of shard_views().
+  [[nodiscard]] std::vector<std::uint64_t> tensor_digests(std::span<const std::string> names) const;
+
+  void add_allocated(MemoryPlan& memory) const;
+
+ private:
+  const RankPlan* rank_;
+  std::vector<GroupState> groups_;
+  kernels::Buffer rounding_;      // bf16 halves on the way from masters to compute weights.
+  kernels::Buffer made_weights_;  // Of the group that was computed last, where they are
+  std::optional<std::size_t> made_group_;  // made of its masters; none: they have changed since.
+};
+
+}  // namespace train::engine

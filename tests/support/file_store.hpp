@@ -1,0 +1,69 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/collective/gloo_transport.hpp"
+
+namespace train::test {
+
+/// A store of one file per key, for ranks that share a directory. Waits by looking every 2 ms.
+class FileStore final : public engine::RendezvousStore {
+ public:
+  explicit FileStore(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+  /// Written beside and renamed, so that nobody reads half of it.
+  Status set(const std::string& key, const std::vector<char>& bytes) override {
+    const std::filesystem::path path = directory_ / key;
+    const std::filesystem::path beside = directory_ / fmt::format(".{}.{}", key, ::getpid());
+    std::ofstream file(beside, std::ios::binary);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    std::error_code code;
+    if (file) {
+      std::filesystem::rename(beside, path, code);
+    }
+    if (!file || code) {
+      return failure(fmt::format("{}: cannot be written: is the directory there, and not full?",
+                                 path.string()));
+    }
+    return {};
+  }
+
+  Result<std::vector<char>> get(const std::string& key,
+                                std::chrono::milliseconds timeout) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    const std::filesystem::path path = directory_ / key;
+    for (;;) {
+      if (std::ifstream file(path, std::ios::binary); file) {
+        return std::vector<char>(std::istreambuf_iterator<char>(file), {});
+      }
+      if (std::chrono::steady_clock::now() > deadline) {
+        return failure(
+            fmt::format("{}: nobody wrote it within {} ms", path.string(), timeout.count()));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+ private:
+  std::filesystem::path directory_;
+};
+
+[[nodiscard]] inline std::unique_ptr<engine::RendezvousStore> make_file_store(
+    std::filesystem::path directory) {
+  return std::make_unique<FileStore>(std::move(directory));
+}
+
+}  // namespace train::test

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "engine/rank/rank_engine.hpp"
+
+namespace train::engine {
+
+/// A training step of all ranks as a plain loop in one thread: what the actors do in messages, in
+/// the order of the program. The file to read first, and the oracle of the tests.
+///
+/// Blocking; for tests, benchmarks and readers. Every rank has its own RankEngine; bytes move by
+/// memcpy between them.
+class WorldStep {
+ public:
+  using Options = RankOptions;
+  /// Fills a lane's tokens and targets, [micro_batch * seq_len] each; eval: of the validation
+  /// lanes.
+  using ReadLane = std::function<void(std::int64_t step, std::int64_t lane, std::int32_t* tokens,
+                                      std::int32_t* targets)>;
+
+  /// `options.parallel.ranks` engines. REQUIRES: plan_of(options) is not an error.
+  WorldStep(const kernels::KernelTable& kernels, const Options& options);
+
+  /// Runs step `step` (from 0). Checks that every rank has the same result and returns it.
+  StepResult run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
+  EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
+  /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
+  NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                 const ReadLane& read_lane);
+
+  [[nodiscard]] std::uint64_t digest() const;  ///< Of all weights, summed over ranks.
+  [[nodiscard]] RankEngine& rank(std::int64_t rank) {
+    return *ranks_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] const RankEngine& rank(std::int64_t rank) const {
+    return *ranks_[static_cast<std::size_t>(rank)];
+  }
+
+ private:
+  std::vector<std::unique_ptr<RankEngine>> ranks_;
+};
+
+}  // namespace train::engine
