@@ -65,9 +65,7 @@ Result<CheckpointContent> read_content(const std::filesystem::path& directory) {
       directory, [&](const TensorRecord& record, std::span<const std::byte> piece) {
         digests.add(record, piece);
       });
-  if (!found) {
-    return found.error();
-  }
+  TRAIN_RETURN_IF_ERROR(found);
   CheckpointContent content{.found = std::move(found).value(), .tensors = {}, .digests = {}};
   if (content.found.whole()) {
     for (const TensorRecord& tensor : content.found.manifest->tensors) {  // sorted by name

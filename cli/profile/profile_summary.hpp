@@ -5,9 +5,26 @@
 #include <vector>
 
 #include "actors/train/rank_profile.hpp"
-#include "cli/profile/time_spans.hpp"
 
 namespace train::cli {
+
+/// [begin, end) in nanoseconds.
+struct TimeSpan {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+
+  [[nodiscard]] std::int64_t size_ns() const { return end_ns - begin_ns; }
+};
+
+/// Spans in order that neither overlap nor are empty.
+using TimeSpans = std::vector<TimeSpan>;
+
+/// The time that any of `spans` covers; they come in any order and may overlap.
+[[nodiscard]] TimeSpans united(TimeSpans spans);
+/// The time that both cover, or `a` without `b`.
+[[nodiscard]] TimeSpans common(const TimeSpans& a, const TimeSpans& b);
+[[nodiscard]] TimeSpans without(const TimeSpans& a, const TimeSpans& b);
+[[nodiscard]] std::int64_t total_ns(const TimeSpans& spans);
 
 /// A launch of a kernel may take a few microseconds; a stream that stands still for longer was not
 /// given its work in time.

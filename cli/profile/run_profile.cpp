@@ -26,9 +26,7 @@ fs::path rank_file(const fs::path& directory, std::int64_t rank) {
 
 Status write_trace(const fs::path& path, const std::vector<RankProfile>& profiles) {
   auto file = storage::AtomicFile::create(path);
-  if (!file) {
-    return file.error();
-  }
+  TRAIN_RETURN_IF_ERROR(file);
   TRAIN_RETURN_IF_ERROR(
       write_chrome_trace(profiles, [&file](std::string_view text) { return file->write(text); }));
   return file->commit();
@@ -72,13 +70,9 @@ Result<std::string> join_profiles(const fs::path& directory, std::int64_t ranks,
       continue;
     }
     const auto text = storage::read_file(path, kLargestProfile);
-    if (!text) {
-      return text.error();
-    }
+    TRAIN_RETURN_IF_ERROR(text);
     auto profile = parse_profile(*text, path.string());
-    if (!profile) {
-      return profile.error();
-    }
+    TRAIN_RETURN_IF_ERROR(profile);
     profiles.push_back(std::move(profile).value());
   }
   if (profiles.empty()) {

@@ -16,7 +16,6 @@
 #include "cli/profile/chrome_trace.hpp"
 #include "cli/profile/profile_summary.hpp"
 #include "cli/profile/run_profile.hpp"
-#include "cli/profile/time_spans.hpp"
 #include "configs/optimizer_table.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/exact_sum.hpp"
