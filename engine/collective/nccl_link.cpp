@@ -11,7 +11,7 @@
 
 #include "engine/collective/gloo_text.hpp"
 #include "engine/collective/transfer.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::engine {
 namespace {

@@ -110,7 +110,7 @@ const std::vector<Confinement>& confinements() {
       {"oneapi/", {}},
       {"spdlog/", {"base/.*\\.cpp"}},
       {"cuda", {".*\\.cuh?", "kernels/device/.*\\.cpp", "kernels/.*_cuda\\.cpp"}},
-      {"cublas", {"kernels/device/cublas_lt\\.hpp"}},
+      {"cublas", {"kernels/gemm/matmul_cuda\\.cpp"}},
       {"nccl", {"kernels/device/nccl_cuda\\.cpp", "tests/cuda_emulation/nccl/.*\\.cpp"}}};
   return kConfinements;
 }
