@@ -1,11 +1,8 @@
 #include "cli/command.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <utility>
 
 #include "configs/nearest.hpp"
 

@@ -21,7 +21,7 @@
 #include "cli/options.hpp"
 
 // What a command is made of: each is one file of cli/commands/, with its words and what it does,
-// and one line in cli/commands/registry.cpp.
+// and one line in cli/commands/registry.cpp. They rely on what this header includes.
 namespace train::cli {
 
 inline constexpr const char* kExitCodes =

@@ -219,9 +219,8 @@ std::vector<std::uint64_t> tensor_digests(const std::vector<RankContext>& ranks)
   return all;
 }
 
-Status replay_steps(const std::vector<RankContext>& ranks, std::int64_t first_step,
-                    std::int64_t last_step,
-                    const std::function<bool(const checkpoint::StepRecord&)>& heard) {
+Status run_local_ranks(const std::vector<RankContext>& ranks, const RunProgram::Options& program,
+                       const LocalListener& listener) {
   caf::actor_system_config config;
   set_up_handlers(config);
   caf::actor_system system(config);
@@ -231,25 +230,26 @@ Status replay_steps(const std::vector<RankContext>& ranks, std::int64_t first_st
     caf::scoped_actor self(system);
     const auto waiter = caf::actor_cast<caf::actor>(self);
     WaitBoard waits;
-    const ConductorActor conductor = spawn_conductor(
-        system, waits, {.first_step = first_step, .total_steps = last_step, .saves = false});
-    const ReporterActor listener = spawn_listener(system, waiter);
-    const IndexActor index = spawn_index(system, {}, {});  // hears of nothing
+    const ConductorActor conductor = spawn_conductor(system, waits, program);
+    const ReporterActor reporter = spawn_listener(system, waiter);
+    const IndexActor index = spawn_index(system, {}, {});  // nothing is saved
     std::vector<caf::actor> actors = {caf::actor_cast<caf::actor>(conductor),
-                                      caf::actor_cast<caf::actor>(listener),
+                                      caf::actor_cast<caf::actor>(reporter),
                                       caf::actor_cast<caf::actor>(index)};
     std::vector<RankActor> handles;
     for (const RankContext& rank : ranks) {
-      RankActors started =
-          start_rank(system, {.context = rank, .shards = {}, .reporting = {.digest_interval = 1}},
-                     {.conductor = conductor, .index = index});
+      RankActors started = start_rank(
+          system,
+          {.context = rank, .shards = {}, .reporting = {.digest_interval = listener.step ? 1 : 0}},
+          {.conductor = conductor, .index = index});
       handles.push_back(started.rank);
       actors.insert(actors.end(), started.all.begin(), started.all.end());
     }
-    caf::anon_send(conductor, ConnectConductor{handles, listener, waiter, {}});
+    caf::anon_send(conductor, ConnectConductor{handles, reporter, waiter, {}});
     self->monitor(conductor);
     while (!over && !failed) {
-      self->receive([&](const StepFinished& event) { over = !heard(step_record(event)); },
+      self->receive([&](const StepFinished& event) { over = !listener.step(step_record(event)); },
+                    [&](const EvaluationFinished& event) { over = !listener.evaluation(event); },
                     [&](const RunFinished& finished) {
                       over = true;
                       if (finished.exit_code != kExitFinished) {
@@ -258,7 +258,7 @@ Status replay_steps(const std::vector<RankContext>& ranks, std::int64_t first_st
                     },
                     [&](const caf::down_msg& down) { failed = failure_text(down.reason); });
     }
-    cancel_transports(ranks, "the replay is over");
+    cancel_transports(ranks, "the commands of these ranks are over");
     stop_actors(actors);
   }
   system.await_all_actors_done();

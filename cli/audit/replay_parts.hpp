@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "actors/head/run_plan.hpp"
+#include "actors/head/run_program.hpp"
+#include "actors/messages/event_messages.hpp"
 #include "actors/train/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "checkpoint/index/step_journal.hpp"
@@ -46,11 +48,16 @@ struct ReplayPlan {
 [[nodiscard]] std::vector<std::uint64_t> tensor_digests(
     const std::vector<actors::RankContext>& ranks);
 
-/// Trains on `ranks`, which are in this process and stand at `first_step`, up to `last_step`, and
-/// gives each step with its digests to `heard`, which returns false to stop. Nothing is evaluated
-/// or written. Blocks. Errors: a rank failed; a step was not finite.
-Status replay_steps(const std::vector<actors::RankContext>& ranks, std::int64_t first_step,
-                    std::int64_t last_step,
-                    const std::function<bool(const checkpoint::StepRecord&)>& heard);
+/// What is heard of ranks; false: stop.
+struct LocalListener {
+  std::function<bool(const checkpoint::StepRecord&)> step;  ///< With digests of all tensors.
+  std::function<bool(const actors::EvaluationFinished&)> evaluation;
+};
+
+/// Runs the actors of `ranks`, which are in this process, as `program` says, until it is over or
+/// `listener` says stop. Nothing is written. Blocks. Errors: a rank failed; a step was not finite.
+/// REQUIRES: `listener` has a function for all that `program` makes happen.
+Status run_local_ranks(const std::vector<actors::RankContext>& ranks,
+                       const actors::RunProgram::Options& program, const LocalListener& listener);
 
 }  // namespace train::cli

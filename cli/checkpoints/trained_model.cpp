@@ -31,15 +31,30 @@ engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
           .size_bytes = static_cast<std::size_t>(parameter.count()) * sizeof(float)};
 }
 
-}  // namespace
-
-std::vector<const float*> TrainedModel::weights() const {
-  std::vector<const float*> weights;
-  for (const kernels::Buffer& unit : units) {
-    weights.push_back(unit.as<float>());
+/// The `bytes` tokenizer for prompts: one token per byte. An empty text is one end-of-text token,
+/// so that there is always something to continue.
+std::vector<std::int32_t> encode_bytes(std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size() + 1);
+  for (const char letter : text) {
+    tokens.push_back(static_cast<unsigned char>(letter));
   }
-  return weights;
+  if (tokens.empty()) {
+    tokens.push_back(static_cast<std::int32_t>(storage::bytes_end_of_text));
+  }
+  return tokens;
 }
+
+/// A token as it is shown: its byte; end-of-text as a line break; control characters as '?'.
+std::string show_byte(std::int32_t token) {
+  if (token >= storage::bytes_end_of_text || token == '\n') {
+    return "\n";
+  }
+  const bool control = (token < 32 && token != '\t') || token == 127;
+  return std::string(1, control ? '?' : static_cast<char>(token));
+}
+
+}  // namespace
 
 Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t> step) {
   const auto config = load_run_config(run);
@@ -70,24 +85,21 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
   }
 }
 
-std::vector<std::int32_t> encode_bytes(std::string_view text) {
-  std::vector<std::int32_t> tokens;
-  tokens.reserve(text.size() + 1);
-  for (const char letter : text) {
-    tokens.push_back(static_cast<unsigned char>(letter));
+void write_text(const TrainedModel& model, std::int64_t threads, const TextRequest& request,
+                const std::function<bool(const std::string&)>& written) {
+  std::vector<const float*> weights;
+  for (const kernels::Buffer& unit : model.units) {
+    weights.push_back(unit.as<float>());
   }
-  if (tokens.empty()) {
-    tokens.push_back(static_cast<std::int32_t>(storage::bytes_end_of_text));
-  }
-  return tokens;
-}
-
-std::string show_byte(std::int32_t token) {
-  if (token >= storage::bytes_end_of_text || token == '\n') {
-    return "\n";
-  }
-  const bool control = (token < 32 && token != '\t') || token == 127;
-  return std::string(1, control ? '?' : static_cast<char>(token));
+  const auto stream = kernels::make_thread_stream("compute", resolve_threads(threads));
+  engine::TextGenerator generator(engine::kernels_of("cpu"), model.options.shape,
+                                  model.options.seq_len, weights);
+  generator.generate(*stream,
+                     {.prompt = encode_bytes(request.prompt),
+                      .tokens = request.tokens,
+                      .vocab = request.vocab,
+                      .sampling = request.sampling},
+                     [&written](std::int32_t token) { return written(show_byte(token)); });
 }
 
 void show_sample(const PreparedRun& run) {
@@ -101,21 +113,16 @@ void show_sample(const PreparedRun& run) {
     log_warning(fmt::format("no_sample {}", model.error().message));
     return;
   }
-  const engine::ModelShape& shape = model->options.shape;
-  const auto stream =
-      kernels::make_thread_stream("compute", resolve_threads(run.config().runtime.threads));
-  engine::TextGenerator generator(engine::kernels_of("cpu"), shape, model->options.seq_len,
-                                  model->weights());
   std::string text = section.sample_prompt;
-  generator.generate(*stream,
-                     {.prompt = encode_bytes(section.sample_prompt),
-                      .tokens = section.sample_tokens,
-                      .vocab = facts.vocab_size.value_or(shape.vocab_size),
-                      .sampling = {.seed = section.seed}},
-                     [&text](std::int32_t token) {
-                       text += show_byte(token);
-                       return !signal_pending();
-                     });
+  write_text(*model, run.config().runtime.threads,
+             {.prompt = section.sample_prompt,
+              .tokens = section.sample_tokens,
+              .vocab = facts.vocab_size.value_or(model->options.shape.vocab_size),
+              .sampling = {.seed = section.seed}},
+             [&text](const std::string& byte) {
+               text += byte;
+               return !signal_pending();
+             });
   std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
 }
 

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "base/signal_watcher.hpp"
 #include "checkpoint/index/index.hpp"
 #include "cli/checkpoints/stored_run.hpp"

@@ -1,21 +1,13 @@
-#include <fmt/format.h>
-
-#include <caf/all.hpp>
 #include <chrono>
 #include <cmath>
-#include <optional>
 #include <set>
 #include <thread>
 
-#include "actors/head/conductor_actor.hpp"
 #include "actors/head/data_identity.hpp"
-#include "actors/head/step_listener.hpp"
-#include "actors/messages/connect_messages.hpp"
-#include "actors/supervision.hpp"
 #include "actors/train/rank_setup.hpp"
-#include "actors/training_system.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
+#include "cli/audit/replay_parts.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "engine/rank/run_device.hpp"
@@ -42,42 +34,15 @@ configs::RunConfig evaluation_config(configs::RunConfig config, std::int64_t ran
 
 /// The ranks follow two commands: evaluate, stop.
 Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, std::int64_t step) {
-  caf::actor_system_config config;
-  set_up_handlers(config);
-  caf::actor_system system(config);
-  std::optional<EvaluationFinished> result;
-  std::optional<std::string> failed;
-  {
-    caf::scoped_actor self(system);
-    const auto waiter = caf::actor_cast<caf::actor>(self);
-    WaitBoard waits;
-    const ConductorActor conductor = spawn_conductor(
-        system, waits,
-        {.first_step = step, .total_steps = step, .eval_interval = 1, .evaluation_missed = true});
-    const ReporterActor listener = spawn_listener(system, waiter);
-    const IndexActor index = spawn_index(system, {}, {});  // nothing is saved
-    std::vector<caf::actor> actors = {caf::actor_cast<caf::actor>(conductor),
-                                      caf::actor_cast<caf::actor>(listener),
-                                      caf::actor_cast<caf::actor>(index)};
-    std::vector<RankActor> ranks;
-    for (const RankContext& context : contexts) {
-      RankActors started = start_rank(system, {.context = context, .shards = {}, .reporting = {}},
-                                      {.conductor = conductor, .index = index});
-      ranks.push_back(started.rank);
-      actors.insert(actors.end(), started.all.begin(), started.all.end());
-    }
-    caf::anon_send(conductor, ConnectConductor{ranks, listener, waiter, {}});
-    self->monitor(conductor);
-    while (!result && !failed) {
-      self->receive([&](const EvaluationFinished& event) { result = event; },
-                    [&](const RunFinished& finished) { failed = finished.text; },
-                    [&](const caf::down_msg& down) { failed = failure_text(down.reason); });
-    }
-    cancel_transports(contexts, "the evaluation is over");
-    stop_actors(actors);
-  }
-  system.await_all_actors_done();
-  return result ? Result<EvaluationFinished>(*result) : failure(*failed);
+  Result<EvaluationFinished> result = failure("the ranks have stopped without an evaluation");
+  TRAIN_RETURN_IF_ERROR(run_local_ranks(
+      contexts,
+      {.first_step = step, .total_steps = step, .eval_interval = 1, .evaluation_missed = true},
+      {.step = {}, .evaluation = [&](const EvaluationFinished& event) {
+         result = event;
+         return false;
+       }}));
+  return result;
 }
 
 Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& directory,

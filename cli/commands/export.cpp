@@ -1,8 +1,5 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <chrono>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "actors/head/run_plan.hpp"

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstdio>
 
@@ -7,8 +5,6 @@
 #include "base/signal_watcher.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
-#include "engine/generate/text_generator.hpp"
-#include "engine/rank/run_device.hpp"
 #include "storage/tokens/prepare.hpp"
 
 namespace train::cli {
@@ -37,23 +33,19 @@ Status generate(const GenerateOptions& options) {
   const auto model = load_model(options.run_directory, options.step);
   TRAIN_RETURN_IF_ERROR(model);
   TRAIN_RETURN_IF_ERROR(require_bytes(*model));
-  const auto stream =
-      kernels::make_thread_stream("compute", resolve_threads(model->config.runtime.threads));
-  engine::TextGenerator generator(engine::kernels_of("cpu"), model->options.shape,
-                                  model->options.seq_len, model->weights());
   print(options.prompt);
-  generator.generate(*stream,
-                     {.prompt = encode_bytes(options.prompt),
-                      .tokens = options.tokens,
-                      .vocab = storage::bytes_vocab_size,
-                      .sampling = {.temperature = options.temperature,
-                                   .top_k = options.top_k,
-                                   .top_p = options.top_p,
-                                   .seed = options.seed}},
-                     [](std::int32_t token) {
-                       print(show_byte(token));
-                       return std::ferror(stdout) == 0;
-                     });
+  write_text(*model, model->config.runtime.threads,
+             {.prompt = options.prompt,
+              .tokens = options.tokens,
+              .vocab = storage::bytes_vocab_size,
+              .sampling = {.temperature = options.temperature,
+                           .top_k = options.top_k,
+                           .top_p = options.top_p,
+                           .seed = options.seed}},
+             [](const std::string& byte) {
+               print(byte);
+               return std::ferror(stdout) == 0;
+             });
   print("\n");
   return {};
 }

@@ -1,17 +1,10 @@
-#include <fmt/format.h>
-
 #include <map>
-#include <optional>
-#include <string>
-#include <system_error>
-#include <utility>
-#include <vector>
 
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
-#include "cli/audit/checkpoint_digests.hpp"
 #include "cli/audit/replay_parts.hpp"
+#include "cli/audit/run_audit.hpp"
 #include "cli/audit/step_difference.hpp"
 #include "cli/command.hpp"
 #include "engine/rank/run_device.hpp"
@@ -150,10 +143,17 @@ class Replay {
     return std::move(content->digests);
   }
 
+  [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
+                                 std::function<bool(const StepRecord&)> heard) const {
+    return run_local_ranks(ranks,
+                           {.first_step = range_.first_step(), .total_steps = last, .saves = false},
+                           {.step = std::move(heard), .evaluation = {}});
+  }
+
   /// Compares each step with the journal, up to the first that differs.
   Status compute(const std::vector<RankContext>& ranks) {
     agreed_ = range_.first_step();
-    return replay_steps(ranks, range_.first_step(), range_.to, [this](const StepRecord& step) {
+    return replay_to(range_.to, ranks, [this](const StepRecord& step) {
       replayed_[step.step] = step;
       const auto journal = range_.journal.steps.find(step.step);
       if (journal == range_.journal.steps.end()) {
@@ -174,11 +174,10 @@ class Replay {
     const auto ranks = start();
     TRAIN_RETURN_IF_ERROR(ranks);
     std::optional<StepDifference> unlike;
-    TRAIN_RETURN_IF_ERROR(
-        replay_steps(*ranks, range_.first_step(), difference_->step, [&](const StepRecord& step) {
-          unlike = compare_steps(replayed_.at(step.step), step, names_);
-          return !unlike;
-        }));
+    TRAIN_RETURN_IF_ERROR(replay_to(difference_->step, *ranks, [&](const StepRecord& step) {
+      unlike = compare_steps(replayed_.at(step.step), step, names_);
+      return !unlike;
+    }));
     say(unlike ? fmt::format("computed again, it differs from the first time here: {}; this "
                              "machine does not compute the same bits twice: suspect its memory or "
                              "processor",

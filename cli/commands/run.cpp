@@ -1,11 +1,7 @@
-#include <fmt/format.h>
-
 #include <caf/all.hpp>
 #include <chrono>
-#include <memory>
 #include <numeric>
 #include <stop_token>
-#include <utility>
 
 #include "actors/cluster/recovery/exit_record.hpp"
 #include "actors/cluster/recovery/generations.hpp"

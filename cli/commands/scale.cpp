@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include <cmath>
-#include <utility>
 
 #include "cli/command.hpp"
 #include "cli/report/scale_report.hpp"

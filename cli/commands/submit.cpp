@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -9,8 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <fstream>
-#include <system_error>
-#include <utility>
 
 #include "actors/cluster/recovery/respawns.hpp"
 #include "actors/head/run_directory.hpp"

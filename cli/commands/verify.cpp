@@ -1,18 +1,11 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
-#include <string>
-#include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "actors/head/run_plan.hpp"
 #include "base/signal_watcher.hpp"
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_view.hpp"
-#include "cli/audit/checkpoint_digests.hpp"
 #include "cli/audit/run_audit.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"

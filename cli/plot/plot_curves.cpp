@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -268,37 +269,26 @@ namespace {
 /// Far more than a picture of millions of points takes.
 constexpr std::chrono::minutes kDrawingLimit(5);
 
-/// A hidden directory beside `target`, so that a rename takes what was drawn to its place. It goes
-/// with this object.
-class Workshop {
- public:
-  static Result<Workshop> open_beside(const fs::path& target) {
-    const fs::path parent = target.parent_path();
-    std::string name =
-        (parent / fmt::format(".{}.tmp-XXXXXX", target.filename().string())).string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      return storage::os_error(storage::Access::write, parent, errno);
+/// Removes a directory and what is in it.
+struct RemoveTree {
+  void operator()(const fs::path* directory) const {
+    if (const Status removed = storage::remove_tree(*directory); !removed) {
+      log_warning(removed.error().message);
     }
-    return Workshop(name);
+    delete directory;
   }
-  Workshop(Workshop&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Workshop& operator=(Workshop&&) = delete;
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
-  ~Workshop() {
-    if (!path_.empty()) {
-      if (const Status removed = storage::remove_tree(path_); !removed) {
-        log_warning(removed.error().message);
-      }
-    }
-  }
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  explicit Workshop(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
 };
+using Workshop = std::unique_ptr<const fs::path, RemoveTree>;
+
+/// A hidden directory beside `target`, so that a rename takes what was drawn to its place.
+Result<Workshop> workshop_beside(const fs::path& target) {
+  const fs::path parent = target.parent_path();
+  std::string name = (parent / fmt::format(".{}.tmp-XXXXXX", target.filename().string())).string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    return storage::os_error(storage::Access::write, parent, errno);
+  }
+  return Workshop(new fs::path(name));
+}
 
 /// The first line that gnuplot complained with, without the place in the script.
 std::string complaint_of(const storage::ChildEnd& end) {
@@ -320,10 +310,10 @@ Status draw(const std::vector<Curve>& curves, const PlotOptions& options, const 
                     "gnuplot-nox, or let --out end in .csv",
                     options.out));
   }
-  const auto workshop = Workshop::open_beside(target);
+  const auto workshop = workshop_beside(target);
   TRAIN_RETURN_IF_ERROR(workshop);
-  const fs::path script = workshop->path() / "script";
-  const fs::path picture = workshop->path() / "picture";
+  const fs::path script = **workshop / "script";
+  const fs::path picture = **workshop / "picture";
   TRAIN_RETURN_IF_ERROR(
       storage::write_file_atomically(script, script_of(curves, options, picture)));
   const auto end =

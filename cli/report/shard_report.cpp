@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -215,65 +216,56 @@ std::vector<Cost> costs_of(const EngineOptions& options, const ShardPlan& plan,
   return costs;
 }
 
-/// `snapshots`: copies of a rank's share in memory.
-std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
-  struct Kind {
-    const char* name;
-    std::size_t MemoryPlan::*bytes;
-  };
-  std::vector<Row> rows = {{"fullest rank's memory"}};
+/// A line of a table of costs: its name, and the bytes of a cost.
+using CostLine = std::pair<const char*, std::function<std::size_t(const Cost&)>>;
+
+std::string cost_table(const char* title, const std::vector<Cost>& costs,
+                       const std::vector<CostLine>& lines) {
+  std::vector<Row> rows = {{title}};
   for (const Cost& cost : costs) {
     rows[0].push_back(cost.name);
   }
-  for (const Kind& kind : {Kind{"parameters", &MemoryPlan::parameters_bytes},
-                           Kind{"gradients", &MemoryPlan::gradients_bytes},
-                           Kind{"optimizer", &MemoryPlan::optimizer_bytes},
-                           Kind{"lane sums", &MemoryPlan::lane_sums_bytes},
-                           Kind{"gathered", &MemoryPlan::gathered_bytes},
-                           Kind{"transfer", &MemoryPlan::transfer_bytes},
-                           Kind{"activations", &MemoryPlan::activations_bytes},
-                           Kind{"buffers", &MemoryPlan::buffers_bytes}}) {
-    Row row = {kind.name};
+  for (const auto& [name, bytes] : lines) {
+    rows.push_back({name});
     for (const Cost& cost : costs) {
-      row.push_back(format_bytes(cost.memory.*kind.bytes));
+      rows.back().push_back(format_bytes(bytes(cost)));
     }
-    rows.push_back(row);
   }
-  Row kept = {"snapshots"};
-  Row total = {"total"};
-  for (const Cost& cost : costs) {
-    kept.push_back(format_bytes(snapshots * cost.snapshot_bytes));
-    total.push_back(format_bytes(cost.memory.total_bytes() + snapshots * cost.snapshot_bytes));
-  }
-  if (snapshots > 0) {
-    rows.push_back(kept);
-  }
-  rows.push_back(total);
   return table(rows, 1);
 }
 
-constexpr CollectiveKind kStepKinds[] = {CollectiveKind::gather, CollectiveKind::all_gather,
-                                         CollectiveKind::reduce, CollectiveKind::broadcast,
-                                         CollectiveKind::loss_and_norm};
+/// `snapshots`: copies of a rank's share in memory.
+std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
+  std::vector<CostLine> lines;
+  for (const auto& [name, bytes] : {std::pair{"parameters", &MemoryPlan::parameters_bytes},
+                                    std::pair{"gradients", &MemoryPlan::gradients_bytes},
+                                    std::pair{"optimizer", &MemoryPlan::optimizer_bytes},
+                                    std::pair{"lane sums", &MemoryPlan::lane_sums_bytes},
+                                    std::pair{"gathered", &MemoryPlan::gathered_bytes},
+                                    std::pair{"transfer", &MemoryPlan::transfer_bytes},
+                                    std::pair{"activations", &MemoryPlan::activations_bytes},
+                                    std::pair{"buffers", &MemoryPlan::buffers_bytes}}) {
+    lines.emplace_back(name, [bytes = bytes](const Cost& cost) { return cost.memory.*bytes; });
+  }
+  const auto kept = [snapshots](const Cost& cost) { return snapshots * cost.snapshot_bytes; };
+  if (snapshots > 0) {
+    lines.emplace_back("snapshots", kept);
+  }
+  lines.emplace_back("total",
+                     [&](const Cost& cost) { return cost.memory.total_bytes() + kept(cost); });
+  return cost_table("fullest rank's memory", costs, lines);
+}
 
 std::string traffic_table(const std::vector<Cost>& costs) {
-  std::vector<Row> rows = {{"sent by a rank in a step"}};
-  for (const Cost& cost : costs) {
-    rows[0].push_back(cost.name);
+  std::vector<CostLine> lines;
+  for (const CollectiveKind kind :
+       {CollectiveKind::gather, CollectiveKind::all_gather, CollectiveKind::reduce,
+        CollectiveKind::broadcast, CollectiveKind::loss_and_norm}) {
+    lines.emplace_back(engine::collective_name(kind),
+                       [kind](const Cost& cost) { return cost.traffic.of(kind); });
   }
-  for (const CollectiveKind kind : kStepKinds) {
-    Row row = {engine::collective_name(kind)};
-    for (const Cost& cost : costs) {
-      row.push_back(format_bytes(cost.traffic.of(kind)));
-    }
-    rows.push_back(row);
-  }
-  Row total = {"total"};
-  for (const Cost& cost : costs) {
-    total.push_back(format_bytes(cost.traffic.total_bytes()));
-  }
-  rows.push_back(total);
-  return table(rows, 1);
+  lines.emplace_back("total", [](const Cost& cost) { return cost.traffic.total_bytes(); });
+  return cost_table("sent by a rank in a step", costs, lines);
 }
 
 /// Rows that each rank keeps: "all", "96 each", "12 13 12 13", "12 to 13". With an

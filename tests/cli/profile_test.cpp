@@ -13,8 +13,6 @@
 #include "actors/head/run_report.hpp"
 #include "actors/train/rank_profile.hpp"
 #include "actors/train/wait_board.hpp"
-#include "cli/profile/chrome_trace.hpp"
-#include "cli/profile/profile_summary.hpp"
 #include "cli/profile/run_profile.hpp"
 #include "configs/optimizer_table.hpp"
 #include "engine/optimizer/registry.hpp"
