@@ -1,18 +1,14 @@
 #pragma once
 
+#include <any>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/result.hpp"
-#include "cli/audit_options.hpp"
-#include "cli/export_options.hpp"
-#include "cli/plot_options.hpp"
-#include "cli/scale_options.hpp"
-#include "cli/submit_options.hpp"
 
 namespace train::cli {
 
@@ -31,6 +27,22 @@ struct RunOptions {
 struct PlanOptions {
   std::string config;            ///< Path of the run file.
   std::vector<std::string> set;  ///< As in RunOptions.
+};
+
+/// actortrain submit CONFIG
+struct SubmitOptions {
+  std::string config;                 ///< Path of the run file.
+  std::vector<std::string> set;       ///< As in RunOptions.
+  std::optional<std::int64_t> nodes;  ///< Instead of parallel.nodes; 1 or more.
+  std::optional<std::int64_t> cpus;   ///< Per node, instead of the profile's; 1 or more.
+  std::string profile;                ///< A name or a path; empty: by the host's name.
+  std::string time;                   ///< This and the following: empty: the profile's.
+  std::string account;
+  std::string partition;
+  std::string constraint;
+  std::string gpus;      ///< Per node.
+  std::string mem;       ///< Per node.
+  bool dry_run = false;  ///< Print the script, write and submit nothing.
 };
 
 /// actortrain eval RUN_DIRECTORY
@@ -71,24 +83,93 @@ struct StatusOptions {
   bool json = false;  ///< For programs.
 };
 
-/// actortrain checkpoints list|show|verify|prune|reindex|diff
-struct CheckpointsOptions {
-  enum class Action : std::uint8_t { list, show, verify, prune, reindex, diff };
+/// actortrain checkpoints list RUN_DIRECTORY
+struct ListOptions {
+  std::string run_directory;
+  bool all = false;   ///< Also retired ones.
+  bool json = false;  ///< For programs.
+};
+
+/// actortrain checkpoints show|verify RUN_DIRECTORY [STEP]
+struct CheckpointOptions {
+  std::string run_directory;
+  std::optional<std::int64_t> step;  ///< None: show the newest, verify all.
+};
+
+/// actortrain checkpoints prune RUN_DIRECTORY
+struct PruneOptions {
+  std::string run_directory;
+  bool dry_run = false;                    ///< Remove nothing.
+  std::optional<std::int64_t> keep_last;   ///< Instead of the run's; 1 or more.
+  std::optional<std::int64_t> keep_every;  ///< Instead of the run's; 0: off.
+  std::optional<std::int64_t> keep_best;   ///< Instead of the run's; 0: off.
+};
+
+/// actortrain checkpoints reindex RUN_DIRECTORY
+struct ReindexOptions {
+  std::string run_directory;
+};
+
+/// actortrain checkpoints diff
+struct DiffOptions {
   struct Side {
     std::string run_directory;
     std::int64_t step = 0;
   };
+  Side a;
+  Side b;
+};
 
-  Action action = Action::list;
+/// What to do where the run's device is not.
+inline constexpr const char* kOtherDevice = "give --device cpu";
+
+/// actortrain replay RUN_DIRECTORY
+struct ReplayOptions {
   std::string run_directory;
-  bool all = false;                        ///< list: also retired ones.
-  bool json = false;                       ///< list: for programs.
-  std::optional<std::int64_t> step;        ///< show: none is the newest. verify: none is all.
-  bool dry_run = false;                    ///< prune: remove nothing.
-  std::optional<std::int64_t> keep_last;   ///< prune: instead of the run's; 1 or more.
-  std::optional<std::int64_t> keep_every;  ///< prune: instead of the run's; 0: off.
-  std::optional<std::int64_t> keep_best;   ///< prune: instead of the run's; 0: off.
-  std::vector<Side> sides;                 ///< diff: the two to compare.
+  std::optional<std::int64_t> from;   ///< First step; none: the one after the newest checkpoint
+                                      ///< before `to`. 1 or more, at most `to`.
+  std::optional<std::int64_t> to;     ///< Last step; none: the last in the journal.
+  std::optional<std::int64_t> ranks;  ///< 1 or more; none: 1, or the run's where bits need that.
+  std::optional<std::string> device;  ///< "cpu" or "cuda"; none: the run's.
+};
+
+/// actortrain verify RUN_DIRECTORY
+struct VerifyOptions {
+  std::string run_directory;
+};
+
+/// actortrain export RUN_DIRECTORY
+struct ExportOptions {
+  std::string run_directory;
+  std::string out;                                ///< A directory to be made.
+  std::optional<std::int64_t> step;               ///< Of the checkpoint; none: the newest.
+  bool bf16 = false;                              ///< Rounded to bf16 instead of float32.
+  std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Of tensors in a file; 1 or more.
+};
+
+/// actortrain scale
+struct ScaleOptions {
+  std::string arch;                 ///< A rule of the table.
+  std::vector<std::int64_t> heads;  ///< At least one.
+  std::string optimizer;
+  double kappa = 0.85;                 ///< Of optimizers that have one.
+  std::string params = "total";        ///< "total" or "non_embedding": what tokens are counted for.
+  double tokens_per_parameter = 20.0;  ///< Above 0.
+  double omega = 4.0;                  ///< 0 or more.
+  std::int64_t batch = 32;             ///< Sequences of a step, 1 or more.
+  std::int64_t sequence_length = 2048;  ///< Tokens, 1 or more.
+  std::string table;                    ///< File of rules; empty: the built-in ones.
+  bool json = false;
+};
+
+/// actortrain plot
+struct PlotOptions {
+  std::vector<std::string> runs;  ///< Directories of runs, at least one.
+  std::string out;                ///< Ends in .png, .svg or .csv.
+  std::string what = "loss";      ///< loss, val, grad_norm, lr
+  std::string x = "steps";        ///< steps, tokens, time
+  std::int64_t smooth = 1;        ///< Mean of so many points up to each; 1 or more.
+  bool log_x = false;
 };
 
 /// actortrain data prepare
@@ -113,10 +194,11 @@ struct HelpOptions {
   std::string text;
 };
 
-using Command = std::variant<RunOptions, PlanOptions, EvalOptions, GenerateOptions, PrepareOptions,
-                             KeysOptions, VersionOptions, HelpOptions, WorkerOptions,
-                             CheckpointsOptions, ExportOptions, ScaleOptions, PlotOptions,
-                             SubmitOptions, StatusOptions, ReplayOptions, VerifyOptions>;
+/// A command line understood.
+struct Command {
+  std::any options;                  ///< Of one command: a struct of this file.
+  std::function<Result<int>()> run;  ///< Does it: the exit code, or the error to report. Blocks.
+};
 
 /// The command line as a value. Pure: reads no file, prints nothing, never exits.
 /// Errors: ErrorKind::user, one line that starts with the command and ends with where help is.

@@ -7,11 +7,36 @@
 #include <future>
 #include <vector>
 
+#include "base/check.hpp"
 #include "kernels/backend.hpp"
-#include "kernels/cpu_support.hpp"
-#include "kernels/gemm/gemm_cpu.hpp"
 
 namespace train::kernels {
+namespace cpu {
+namespace {
+
+/// check_params(), and that every element is an f32: these kernels know nothing else.
+template <class Params>
+void check_cpu_params(const Params& params) {
+  check_params(params);
+  if constexpr (requires { params.dtype; }) {
+    TRAIN_CHECK(params.dtype == DType::f32, "the CPU's kernels know f32 only");
+  }
+  if constexpr (requires { params.output_dtype; }) {
+    TRAIN_CHECK(params.output_dtype == DType::f32, "the CPU's kernels know f32 only");
+  }
+}
+
+}  // namespace
+
+#define TRAIN_ENQUEUE(name, Params)                                                  \
+  void name(Stream& stream, const Params& params) {                                  \
+    check_cpu_params(params);                                                        \
+    stream.enqueue([params, threads = stream.threads()] { name(params, threads); }); \
+  }
+TRAIN_KERNELS(TRAIN_ENQUEUE)
+#undef TRAIN_ENQUEUE
+
+}  // namespace cpu
 namespace {
 
 /// The best instruction set that was compiled and that this machine has.
@@ -42,15 +67,16 @@ double best_gemm_flops(int threads, double seconds) {
   const std::vector<float> b(1024 * 3072, 0.25F);
   std::vector<float> c(2048 * 3072);
   const auto multiply = [&](const ProductShape& shape) {
-    cpu::gemm(threads, {.a = a.data(),
-                        .b = b.data(),
-                        .c = c.data(),
-                        .m = shape.m,
-                        .n = shape.n,
-                        .k = shape.k,
-                        .lda = shape.k,
-                        .ldb = shape.n,
-                        .ldc = shape.n});
+    cpu::matmul({.a = a.data(),
+                 .b = b.data(),
+                 .c = c.data(),
+                 .m = shape.m,
+                 .n = shape.n,
+                 .k = shape.k,
+                 .lda = shape.k,
+                 .ldb = shape.n,
+                 .ldc = shape.n},
+                threads);
   };
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point from) {

@@ -2,10 +2,36 @@
 
 #include <fmt/format.h>
 
+#include "base/check.hpp"
 #include "kernels/device/cuda_device.hpp"
-#include "kernels/gemm/gemm_cuda.hpp"
+#include "kernels/device/cuda_stream.hpp"
 
 namespace train::kernels {
+namespace cuda {
+namespace {
+
+/// check_params(), and that attention is compiled for the heads.
+template <class Params>
+void check_cuda_params(const Params& params) {
+  check_params(params);
+  if constexpr (requires { params.lse; }) {
+    TRAIN_CHECK(params.head_dim <= max_head_dim, "attention: head_dim={}, at most {}",
+                params.head_dim, max_head_dim);
+  }
+}
+
+}  // namespace
+
+#define TRAIN_SUBMIT(name, Params)                              \
+  void name(Stream& stream, const Params& params) {             \
+    check_cuda_params(params);                                  \
+    CudaStream& native = cuda_stream_of(stream);                \
+    native.submit([&native, params] { name(native, params); }); \
+  }
+TRAIN_KERNELS(TRAIN_SUBMIT)
+#undef TRAIN_SUBMIT
+
+}  // namespace cuda
 namespace {
 
 std::string cuda_kernel_set() {

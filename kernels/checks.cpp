@@ -1,4 +1,4 @@
-#include "kernels/checks.hpp"
+#include "kernels/kernel_list.hpp"
 
 #include "base/check.hpp"
 
@@ -19,11 +19,20 @@ void require_rotation(const char* kernel, const RowRotation& rotation, std::int6
               "{}: rotation of cols={} at seq_len={}", kernel, cols, rotation.seq_len);
 }
 
-}  // namespace
-
-void require_head_dim(const char* kernel, std::int64_t head_dim, std::int64_t largest) {
-  TRAIN_CHECK(head_dim <= largest, "{}: head_dim={}, at most {}", kernel, head_dim, largest);
+template <class Params>
+void require_heads(const char* kernel, const Params& params) {
+  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
+              "{}: seq_len={} heads={} head_dim={}", kernel, params.seq_len, params.heads,
+              params.head_dim);
+  TRAIN_CHECK(params.scale >= 0.0F, "{}: scale {} is negative", kernel, params.scale);
 }
+
+void require_update(const char* kernel, const UpdateGuard* guard, std::int64_t step = 1) {
+  TRAIN_CHECK(guard != nullptr, "{}: no guard", kernel);
+  TRAIN_CHECK(step >= 1, "{}: steps count from 1, not {}", kernel, step);
+}
+
+}  // namespace
 
 void check_params(const MatmulParams& params) {
   TRAIN_CHECK(params.m >= 0 && params.n >= 0 && params.k >= 0, "matmul: m={} n={} k={}", params.m,
@@ -91,19 +100,13 @@ void check_params(const RopeParams& params) {
 }
 
 void check_params(const AttentionForwardParams& params) {
-  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
-              "attention_forward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
-              params.head_dim);
-  TRAIN_CHECK(params.scale >= 0.0F, "attention_forward: scale {} is negative", params.scale);
+  require_heads("attention_forward", params);
   require_pointers("attention_forward", params.sequences, params.q, params.k, params.v, params.out,
                    params.lse);
 }
 
 void check_params(const AttentionBackwardParams& params) {
-  TRAIN_CHECK(params.seq_len >= 1 && params.heads >= 1 && params.head_dim >= 1,
-              "attention_backward: seq_len={} heads={} head_dim={}", params.seq_len, params.heads,
-              params.head_dim);
-  TRAIN_CHECK(params.scale >= 0.0F, "attention_backward: scale {} is negative", params.scale);
+  require_heads("attention_backward", params);
   require_pointers("attention_backward", params.sequences, params.q, params.k, params.v, params.out,
                    params.dout, params.lse, params.delta, params.dq, params.dk, params.dv);
 }
@@ -203,27 +206,24 @@ void check_params(const ClipScaleParams& params) {
 
 void check_params(const AdamwParams& params) {
   require_pointers("adamw_update", params.count, params.p, params.g, params.m, params.v);
-  TRAIN_CHECK(params.guard != nullptr, "adamw_update: no guard");
-  TRAIN_CHECK(params.step >= 1, "adamw_update: steps count from 1, not {}", params.step);
+  require_update("adamw_update", params.guard, params.step);
 }
 
 void check_params(const AdemamixParams& params) {
   require_pointers("ademamix_update", params.count, params.p, params.g, params.fast, params.slow,
                    params.v);
-  TRAIN_CHECK(params.guard != nullptr, "ademamix_update: no guard");
-  TRAIN_CHECK(params.step >= 1, "ademamix_update: steps count from 1, not {}", params.step);
+  require_update("ademamix_update", params.guard, params.step);
 }
 
 void check_params(const DanaParams& params) {
   const std::int64_t count = params.rows * params.cols;
   require_pointers("dana_update", count, params.p, params.g, params.m, params.v);
-  TRAIN_CHECK(params.guard != nullptr, "dana_update: no guard");
-  TRAIN_CHECK(params.step >= 1, "dana_update: steps count from 1, not {}", params.step);
+  require_update("dana_update", params.guard, params.step);
 }
 
 void check_params(const MuonMomentumParams& params) {
   require_pointers("muon_momentum", params.count, params.g, params.m, params.x);
-  TRAIN_CHECK(params.guard != nullptr, "muon_momentum: no guard");
+  require_update("muon_momentum", params.guard);
 }
 
 void check_params(const MuonNormaliseParams& params) {
@@ -237,7 +237,7 @@ void check_params(const BlendBf16Params& params) {
 
 void check_params(const MuonApplyParams& params) {
   require_pointers("muon_apply", params.count, params.p, params.x);
-  TRAIN_CHECK(params.guard != nullptr, "muon_apply: no guard");
+  require_update("muon_apply", params.guard);
 }
 
 }  // namespace train::kernels

@@ -1,28 +1,17 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 #include "base/check.hpp"
-#include "kernels/checks.hpp"
-#include "kernels/divide_up.hpp"
+#include "kernels/dtype.hpp"
+#include "kernels/kernel_list.hpp"
 #include "kernels/thread_team.hpp"
 
 namespace train::kernels::cpu {
-
-/// check_params(), and that every element is an f32: these kernels know nothing else.
-template <class Params>
-void check_cpu_params(const Params& params) {
-  check_params(params);
-  if constexpr (requires { params.dtype; }) {
-    TRAIN_CHECK(params.dtype == DType::f32, "the CPU's kernels know f32 only");
-  }
-  if constexpr (requires { params.output_dtype; }) {
-    TRAIN_CHECK(params.output_dtype == DType::f32, "the CPU's kernels know f32 only");
-  }
-}
 
 /// Calls body(begin, end) for consecutive blocks of [0, count) on `threads` threads. The blocks
 /// depend on the count alone, so what a block computes is the same at any number of threads.
@@ -35,9 +24,25 @@ void parallel_blocks(int threads, std::int64_t count, std::int64_t block, const 
 
 /// Elements that one block of an elementwise kernel takes: a few microseconds of work.
 inline constexpr std::int64_t element_block = 16384;
+/// range(params..., begin, end) for the blocks of an elementwise kernel.
+template <class Range, class... Params>
+void each_block(int threads, std::int64_t count, const Range& range, const Params&... params) {
+  parallel_blocks(threads, count, element_block,
+                  [&](std::int64_t begin, std::int64_t end) { range(params..., begin, end); });
+}
 /// Rows of `cols` elements that make about one such block.
 [[nodiscard]] constexpr std::int64_t row_block(std::int64_t cols) {
   return std::max<std::int64_t>(1, element_block / std::max<std::int64_t>(1, cols));
+}
+
+/// body(row) for `rows` rows of `cols` elements, some of them in a block.
+template <class Body>
+void each_row(int threads, std::int64_t rows, std::int64_t cols, const Body& body) {
+  parallel_blocks(threads, rows, row_block(cols), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      body(row);
+    }
+  });
 }
 
 /// Scratch that grows and is kept, because fresh pages cost more than the kernels that use them.
@@ -61,5 +66,24 @@ class Scratch {
   std::unique_ptr<std::byte[]> data_;
   std::size_t size_bytes_ = 0;
 };
+
+// bf16 on the host, one value at a time.
+
+inline constexpr std::uint32_t magnitude_mask = 0x7fffffffU;
+inline constexpr std::uint32_t infinity_bits = 0x7f800000U;
+inline constexpr std::uint32_t quiet_bit = 0x00400000U;
+inline constexpr std::uint32_t below_half = 0x7fffU;  // Of the half that is dropped.
+
+/// The nearest bf16, ties to even. NaN stays NaN, and quiet.
+inline std::uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const bool nan = (bits & magnitude_mask) > infinity_bits;
+  const std::uint32_t rounded = nan ? bits | quiet_bit : bits + below_half + ((bits >> 16U) & 1U);
+  return static_cast<std::uint16_t>(rounded >> 16U);
+}
+
+inline float from_bf16(std::uint16_t value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16U);
+}
 
 }  // namespace train::kernels::cpu

@@ -11,4 +11,8 @@ enum class DType : std::uint8_t { f32, bf16 };
 
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 
+[[nodiscard]] constexpr std::int64_t divide_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
+
 }  // namespace train::kernels

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/bf16.cuh"
@@ -61,6 +62,80 @@ void for_element_type(DType dtype, const With& with) {
   } else {
     with.template operator()<float>();
   }
+}
+
+// Elementwise kernels that move 16 bytes of a thread at once: several neighbours, each computed as
+// alone, so the bits are the same however many they are.
+
+constexpr int vector_bytes = 16;
+
+/// `n` elements next to each other, as floats. Aligned to 16 bytes where n > 1.
+template <class T, int n>
+struct Several {
+  struct alignas(n == 1 ? alignof(T) : vector_bytes) Stored {
+    T element[n];
+  };
+  static_assert(n == 1 || n * sizeof(T) % vector_bytes == 0);
+  float value[n];
+
+  __device__ Several() {}
+  __device__ Several(const void* data, std::int64_t i) {
+    const Stored stored = *reinterpret_cast<const Stored*>(static_cast<const T*>(data) + i);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      value[j] = value_of(stored.element[j]);
+    }
+  }
+  __device__ void store(void* data, std::int64_t i) const {
+    Stored stored;
+    set_values(stored.element, value);
+    *reinterpret_cast<Stored*>(static_cast<T*>(data) + i) = stored;
+  }
+};
+
+template <int n, class Body>
+__global__ void __launch_bounds__(block_threads) several_kernel(std::int64_t count, Body body) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t whole = count / n * n;
+  for (std::int64_t i = thread_index() * n; i < whole; i += step * n) {
+    body.template run<n>(i);
+  }
+  if constexpr (n > 1) {
+    for (std::int64_t i = whole + thread_index(); i < count; i += step) {
+      body.template run<1>(i);
+    }
+  }
+}
+
+/// Whether all of these can be read and written 16 bytes at a time, from their first element on.
+template <class... Pointers>
+bool aligned_to_vectors(const Pointers*... data) {
+  return ((reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0) && ...);
+}
+
+/// body.run<n>(i) for every n elements [i, i + n), and body.run<1>(i) for those that are left; one
+/// by one where not all is `aligned`.
+template <int n, class Body>
+void launch_several(CudaStream& stream, std::int64_t count, bool aligned, const Body& body) {
+  constexpr std::int64_t most_blocks = 1 << 16;
+  const std::int64_t items = aligned ? divide_up(count, n) : count;
+  const Grid grid{.blocks = dim3(static_cast<unsigned>(
+                      std::min(most_blocks, divide_up(items, block_threads))))};
+  if (aligned) {
+    launch(stream, several_kernel<n, Body>, grid, count, body);
+  } else {
+    launch(stream, several_kernel<1, Body>, grid, count, body);
+  }
+}
+
+/// The same of a body for the type of the elements, which is made of `params`: 8 of bf16, 4 of
+/// fp32.
+template <template <class> class Body, class Params>
+void launch_typed_several(CudaStream& stream, std::int64_t count, bool aligned,
+                          const Params& params) {
+  for_element_type(params.dtype, [&]<class T>() {
+    launch_several<vector_bytes / sizeof(T)>(stream, count, aligned, Body<T>{params});
+  });
 }
 
 }  // namespace train::kernels::cuda

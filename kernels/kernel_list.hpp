@@ -4,7 +4,6 @@
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/rope.hpp"
-#include "kernels/convert.hpp"
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
@@ -16,8 +15,8 @@
 #include "kernels/optimizer/muon.hpp"
 
 /// Every kernel, a line each: its name and its params. From this list alone are made the table of a
-/// device (backend.hpp), both of its initialisers, and the checks of all params (checks.hpp). A
-/// kernel's functions are declared in its family's header, in namespaces cpu and cuda.
+/// device (backend.hpp) and both of its initialisers, the declarations of a kernel's functions, and
+/// what checks a call and hands it to the stream (backend_cpu.cpp, backend_cuda.cpp).
 #define TRAIN_KERNELS(KERNEL)                              \
   KERNEL(matmul, MatmulParams)                             \
   KERNEL(embedding_forward, EmbeddingForwardParams)        \
@@ -54,3 +53,35 @@
   KERNEL(muon_normalise, MuonNormaliseParams)              \
   KERNEL(blend_bf16, BlendBf16Params)                      \
   KERNEL(muon_apply, MuonApplyParams)
+
+namespace train::kernels {
+
+class CudaStream;
+
+// What makes a call of a kernel a wrong one, in one place for every kind of device. Each throws
+// CheckFailed, on the caller's thread and before anything is enqueued.
+#define TRAIN_KERNEL_CHECK(name, Params) void check_params(const Params& params);
+TRAIN_KERNELS(TRAIN_KERNEL_CHECK)
+#undef TRAIN_KERNEL_CHECK
+
+namespace cpu {
+// Enqueued on a stream; and run at once on the caller's thread and `threads` - 1 more, which is
+// what a kernel of the CPU is. REQUIRES of the latter: checked params.
+#define TRAIN_KERNEL_OF_CPU(name, Params)          \
+  void name(Stream& stream, const Params& params); \
+  void name(const Params& params, int threads);
+TRAIN_KERNELS(TRAIN_KERNEL_OF_CPU)
+#undef TRAIN_KERNEL_OF_CPU
+}  // namespace cpu
+
+namespace cuda {
+// Submitted to a stream; and launched at once, from submitted work alone, which is what a kernel of
+// CUDA is: it does not wait. REQUIRES of the latter: checked params. Throws DeviceError.
+#define TRAIN_KERNEL_OF_CUDA(name, Params)         \
+  void name(Stream& stream, const Params& params); \
+  void name(CudaStream& stream, const Params& params);
+TRAIN_KERNELS(TRAIN_KERNEL_OF_CUDA)
+#undef TRAIN_KERNEL_OF_CUDA
+}  // namespace cuda
+
+}  // namespace train::kernels

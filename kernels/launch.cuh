@@ -6,26 +6,18 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/checks.hpp"
-#include "kernels/device/cuda_check.hpp"
+#include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
-#include "kernels/divide_up.hpp"
+#include "kernels/dtype.hpp"
+#include "kernels/kernel_list.hpp"
 
-// How the CUDA twins get to their stream: check on the caller's thread, launch on the stream's.
+// How a kernel is launched.
 namespace train::kernels::cuda {
 
 constexpr int warp_size = 32;
 constexpr unsigned all_lanes = 0xffffffffU;
 /// Threads of a block, where nothing speaks for another number.
 constexpr int block_threads = 256;
-
-/// Checks `params`, then hands `body(CudaStream&, params)` to the stream.
-template <class Params, class Body>
-void submit(Stream& stream, const Params& params, Body body) {
-  check_params(params);
-  CudaStream& native = cuda_stream_of(stream);
-  native.submit([&native, params, body = std::move(body)] { body(native, params); });
-}
 
 struct Grid {
   dim3 blocks;
@@ -90,6 +82,18 @@ void launch_each(CudaStream& stream, std::int64_t count, const Body& body) {
   constexpr std::int64_t most_blocks = 1 << 16;
   const auto blocks = std::min(most_blocks, divide_up(count, block_threads));
   launch(stream, each_kernel<Body>, {.blocks = dim3(static_cast<unsigned>(blocks))}, count, body);
+}
+
+/// Leaves for the host what is wrong in the data; of several findings one stays, whole. `kernel` is
+/// an address of the host, handed through.
+__device__ inline void report_fault(DeviceFault* fault, const char* kernel, std::int32_t value,
+                                    std::int64_t position, std::int64_t limit) {
+  if (atomicCAS(&fault->found, 0U, 1U) == 0U) {
+    fault->value = value;
+    fault->position = position;
+    fault->limit = limit;
+    fault->kernel = kernel;
+  }
 }
 
 }  // namespace train::kernels::cuda

@@ -6,8 +6,6 @@
 #include <chrono>
 #include <memory>
 
-#include "kernels/device/signals_blocked.hpp"
-
 namespace train::kernels::cpu {
 namespace {
 

@@ -1,12 +1,38 @@
 #pragma once
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
-namespace train::kernels::cpu {
+namespace train::kernels {
+
+/// Blocks every signal for as long as it lives, so that a thread started meanwhile inherits the
+/// mask and signals reach the main thread. Not those of a fault of the thread itself, which a mask
+/// would only keep from whoever reports it.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE}) {
+      sigdelset(&all, fault);
+    }
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+namespace cpu {
 
 /// Threads that run a kernel together with the thread that started it.
 ///
@@ -73,4 +99,5 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
   ThreadTeam::of_this_thread(threads).run(job, &shared);
 }
 
-}  // namespace train::kernels::cpu
+}  // namespace cpu
+}  // namespace train::kernels

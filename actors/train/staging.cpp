@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "base/units.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::actors {
 

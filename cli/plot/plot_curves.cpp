@@ -4,20 +4,26 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
+#include "base/log.hpp"
+#include "storage/child_process.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using Points = std::vector<std::pair<double, double>>;
 
 /// More is not read into memory at once: some 20 million steps.
@@ -45,7 +51,7 @@ Quantity quantity_of(const std::string& what) {
 
 std::string title_of_x(const std::string& x) { return x == "time" ? std::string("seconds") : x; }
 
-std::optional<double> number(const json& entry, const char* key) {
+std::optional<double> number(const nlohmann::json& entry, const char* key) {
   const auto found = entry.find(key);
   if (found == entry.end() || !found->is_number()) {
     return std::nullopt;
@@ -66,7 +72,7 @@ std::map<double, StepFacts> facts_of(std::string_view metrics, const char* key) 
   while (!metrics.empty()) {
     const std::string_view line = metrics.substr(0, metrics.find('\n'));
     metrics.remove_prefix(std::min(metrics.size(), line.size() + 1));
-    const json entry = json::parse(line, nullptr, false);
+    const auto entry = nlohmann::json::parse(line, nullptr, false);
     if (!entry.is_object()) {
       continue;
     }
@@ -174,9 +180,7 @@ Result<Points> read_points(const fs::path& run, const PlotOptions& options) {
         fmt::format("{}: no metrics; either this is no run, or it has not begun", file.string()));
   }
   const auto text = storage::read_file(file, kMostBytes);
-  if (!text) {
-    return text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(text);
   Points points = points_of(*text, options);
   if (points.empty()) {
     const std::string_view mend =
@@ -207,9 +211,7 @@ Result<std::vector<Curve>> read_curves(const PlotOptions& options) {
   std::map<std::string, int> named;
   for (const std::string& run : options.runs) {
     auto points = read_points(run, options);
-    if (!points) {
-      return points.error();
-    }
+    TRAIN_RETURN_IF_ERROR(points);
     curves.push_back({.name = name_of(run), .points = std::move(points).value()});
     ++named[curves.back().name];
   }
@@ -260,6 +262,86 @@ std::string script_of(const std::vector<Curve>& curves, const PlotOptions& optio
         i / kColours.size() + 1, kColours[i % kColours.size()], quoted_for_gnuplot(curves[i].name));
   }
   return script + "\nset output\n";
+}
+
+namespace {
+
+/// Far more than a picture of millions of points takes.
+constexpr std::chrono::minutes kDrawingLimit(5);
+
+/// Removes a directory and what is in it.
+struct RemoveTree {
+  void operator()(const fs::path* directory) const {
+    if (const Status removed = storage::remove_tree(*directory); !removed) {
+      log_warning(removed.error().message);
+    }
+    delete directory;
+  }
+};
+using Workshop = std::unique_ptr<const fs::path, RemoveTree>;
+
+/// A hidden directory beside `target`, so that a rename takes what was drawn to its place.
+Result<Workshop> workshop_beside(const fs::path& target) {
+  const fs::path parent = target.parent_path();
+  std::string name = (parent / fmt::format(".{}.tmp-XXXXXX", target.filename().string())).string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    return storage::os_error(storage::Access::write, parent, errno);
+  }
+  return Workshop(new fs::path(name));
+}
+
+/// The first line that gnuplot complained with, without the place in the script.
+std::string complaint_of(const storage::ChildEnd& end) {
+  if (end.timed_out) {
+    return fmt::format("not ready after {} minutes", kDrawingLimit.count());
+  }
+  const std::size_t begin = std::min(end.errors.find_first_not_of(" \r\n\t"), end.errors.size());
+  const std::string line =
+      end.errors.substr(begin, end.errors.find_first_of("\r\n", begin) - begin);
+  return fmt::format("{} {}{}{}", end.signal != 0 ? "signal" : "exit code",
+                     end.signal != 0 ? end.signal : end.exit_code, line.empty() ? "" : ": ", line);
+}
+
+Status draw(const std::vector<Curve>& curves, const PlotOptions& options, const fs::path& target) {
+  const auto gnuplot = storage::find_program("gnuplot");
+  if (!gnuplot) {
+    return user_error(
+        fmt::format("{}: no program \"gnuplot\", which draws pictures; install the Debian package "
+                    "gnuplot-nox, or let --out end in .csv",
+                    options.out));
+  }
+  const auto workshop = workshop_beside(target);
+  TRAIN_RETURN_IF_ERROR(workshop);
+  const fs::path script = **workshop / "script";
+  const fs::path picture = **workshop / "picture";
+  TRAIN_RETURN_IF_ERROR(
+      storage::write_file_atomically(script, script_of(curves, options, picture)));
+  const auto end =
+      storage::run_child({*gnuplot, "-d", script.string()}, {.timeout = kDrawingLimit});
+  TRAIN_RETURN_IF_ERROR(end);
+  std::error_code unknown;
+  const auto bytes = fs::file_size(picture, unknown);
+  if (end->exit_code != 0 || end->timed_out || unknown || bytes == 0) {
+    return failure(fmt::format("{}: not drawn: gnuplot: {}", options.out, complaint_of(*end)));
+  }
+  TRAIN_RETURN_IF_ERROR(storage::fsync_file(picture));
+  return storage::rename_durably(picture, target);
+}
+
+}  // namespace
+
+Status write_plot(const PlotOptions& options) {
+  std::error_code unknown;
+  const fs::path target = fs::absolute(options.out, unknown);
+  if (unknown || fs::is_directory(target, unknown)) {
+    return user_error(fmt::format("--out {}: is a directory; name a file", options.out));
+  }
+  const auto curves = read_curves(options);
+  TRAIN_RETURN_IF_ERROR(curves);
+  if (target.extension() == ".csv") {
+    return storage::write_file_atomically(target, csv_of(*curves, options));
+  }
+  return draw(*curves, options, target);
 }
 
 }  // namespace train::cli

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "cli/plot_options.hpp"
+#include "cli/options.hpp"
 
 namespace train::cli {
 
@@ -38,5 +38,11 @@ struct Curve {
 /// says. Names and paths are data in it, whatever they hold.
 [[nodiscard]] std::string script_of(const std::vector<Curve>& curves, const PlotOptions& options,
                                     const std::filesystem::path& picture);
+
+/// Reads the runs and writes `options.out`, whole or not at all; what was there before stays until
+/// then. Pictures are drawn by gnuplot, a program of its own. Blocks.
+/// Errors: (user) those of read_curves, no gnuplot, nowhere to write; (failure) gnuplot fails, disk
+/// full.
+[[nodiscard]] Status write_plot(const PlotOptions& options);
 
 }  // namespace train::cli

@@ -1,4 +1,4 @@
-#include "cli/profile/chrome_trace.hpp"
+#include "cli/profile/run_profile.hpp"
 
 #include <fmt/format.h>
 
@@ -57,12 +57,129 @@ class ChromeTrace {
   }
 
  private:
-  void gather();
-  void gather_collectives(std::uint32_t number, std::int64_t shift_ns);
-  void name_tracks(const RankProfile& profile);
-  void draw(const Event& event);
-  void draw_stretch(const RankProfile& profile, const Stretch& stretch, bool of_actor);
-  void draw_collective(const RankProfile& profile, const CollectiveRecord& one);
+  void gather() {
+    for (std::uint32_t number = 0; number < profiles_.size(); ++number) {
+      const RankProfile& profile = profiles_[number];
+      const RankProfile& base = profiles_.front();
+      const std::int64_t shift_ns =
+          profile.machine == base.machine ? 0 : profile.wall_offset_ns - base.wall_offset_ns;
+      const auto keep = [&](std::int64_t begin, std::int64_t end, std::int32_t track,
+                            std::size_t i) {
+        events_.push_back({begin + shift_ns, std::max(begin, end) + shift_ns, number, track, i});
+      };
+      for (std::size_t i = 0; i < profile.commands.records.size(); ++i) {
+        const CommandRecord& one = profile.commands.records[i];
+        keep(one.begin_ns, one.end_ns, kCommandTrack, i);
+      }
+      const auto keep_tracks = [&](const std::vector<Track>& tracks, std::int32_t first) {
+        for (std::size_t track = 0; track < tracks.size(); ++track) {
+          for (std::size_t i = 0; i < tracks[track].stretches.size(); ++i) {
+            const Stretch& one = tracks[track].stretches[i];
+            keep(one.begin_ns, one.end_ns, first + static_cast<std::int32_t>(track), i);
+          }
+        }
+      };
+      keep_tracks(profile.streams, kStreamTracks);
+      keep_tracks(profile.waits, kWaitTracks);
+      gather_collectives(number, shift_ns);
+    }
+    std::stable_sort(events_.begin(), events_.end(),
+                     [](const Event& a, const Event& b) { return a.begin_ns < b.begin_ns; });
+    if (!events_.empty()) {
+      const std::int64_t start_ns = events_.front().begin_ns;
+      for (Event& event : events_) {
+        event.begin_ns -= start_ns;
+        event.end_ns -= start_ns;
+      }
+    }
+  }
+
+  void gather_collectives(std::uint32_t number, std::int64_t shift_ns) {
+    std::array<std::int64_t, engine::kChannelCount> free_since{};
+    free_since.fill(std::numeric_limits<std::int64_t>::min());
+    const auto& records = profiles_[number].collectives.records;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const auto channel = static_cast<std::size_t>(records[i].channel);
+      const std::int64_t begin = std::max(records[i].begin_ns, free_since.at(channel));
+      const std::int64_t end = std::max(begin, records[i].end_ns);
+      free_since.at(channel) = end;
+      events_.push_back({begin + shift_ns, end + shift_ns, number,
+                         kChannelTracks + static_cast<std::int32_t>(channel), i});
+    }
+  }
+
+  void name_tracks(const RankProfile& profile) {
+    const auto name = [&](const char* what, std::int32_t track, const std::string& text) {
+      text_ += fmt::format(
+          "{}\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
+          std::exchange(first_, false) ? "" : ",", what, profile.rank, track, json_text(text));
+    };
+    name("process_name", 0, fmt::format("rank {} ({})", profile.rank, profile.host));
+    name("thread_name", kCommandTrack, "commands");
+    for (std::size_t i = 0; i < profile.streams.size(); ++i) {
+      name("thread_name", kStreamTracks + static_cast<std::int32_t>(i),
+           "stream " + profile.streams[i].name);
+    }
+    for (std::size_t i = 0; i < engine::kChannelCount; ++i) {
+      name("thread_name", kChannelTracks + static_cast<std::int32_t>(i),
+           fmt::format("channel {}", engine::channel_name(static_cast<engine::Channel>(i))));
+    }
+    for (std::size_t i = 0; i < profile.waits.size(); ++i) {
+      if (!profile.waits[i].stretches.empty()) {
+        name("thread_name", kWaitTracks + static_cast<std::int32_t>(i),
+             profile.waits[i].name + " waits");
+      }
+    }
+  }
+
+  void draw(const Event& event) {
+    const RankProfile& profile = profiles_[event.profile];
+    text_ += fmt::format("{}\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},",
+                         std::exchange(first_, false) ? "" : ",", profile.rank, event.track,
+                         micros(event.begin_ns), micros(event.end_ns - event.begin_ns));
+    if (event.track >= kWaitTracks) {
+      const auto track = static_cast<std::size_t>(event.track - kWaitTracks);
+      draw_stretch(profile, profile.waits[track].stretches[event.record], true);
+    } else if (event.track >= kChannelTracks) {
+      draw_collective(profile, profile.collectives.records[event.record]);
+    } else if (event.track >= kStreamTracks) {
+      const auto track = static_cast<std::size_t>(event.track - kStreamTracks);
+      draw_stretch(profile, profile.streams[track].stretches[event.record], false);
+    } else {
+      const CommandRecord& one = profile.commands.records[event.record];
+      const std::string step = one.step >= 0 ? fmt::format(" {}", one.step + 1) : std::string();
+      text_ += fmt::format("\"cat\":\"command\",\"name\":\"{}{}\",\"args\":{{\"command\":{}}}}}",
+                           engine::name_of(one.kind).trace, step, one.command);
+    }
+  }
+
+  void draw_stretch(const RankProfile& profile, const Stretch& stretch, bool of_actor) {
+    std::string name = profile.names.at(stretch.name);
+    const bool known =
+        stretch.unit >= 0 && static_cast<std::size_t>(stretch.unit) < profile.units.size();
+    if (known) {
+      name += " " + profile.units[static_cast<std::size_t>(stretch.unit)];
+    }
+    if (stretch.waited && !of_actor) {
+      name = "waits for another stream";
+    }
+    text_ += fmt::format("\"cat\":\"{}\",\"name\":{},\"args\":{{\"step\":{},\"lane\":{}}}}}",
+                         stretch.waited ? "wait" : (stretch.host ? "host" : "work"),
+                         json_text(name), stretch.step + 1, stretch.lane);
+  }
+
+  void draw_collective(const RankProfile& profile, const CollectiveRecord& one) {
+    const bool grouped =
+        one.group >= 0 && static_cast<std::size_t>(one.group) < profile.groups.size();
+    const std::string group =
+        grouped ? " " + profile.groups[static_cast<std::size_t>(one.group)] : std::string();
+    text_ += fmt::format(
+        "\"cat\":\"collective\",\"name\":{},\"args\":{{\"command\":{},\"index\":{},\"part\":{},"
+        "\"sent_bytes\":{},\"since_request_us\":{},\"since_handover_us\":{}}}}}",
+        json_text(engine::collective_name(one.kind) + group), one.command, one.index, one.part,
+        one.sent_bytes, micros(std::max<std::int64_t>(0, one.end_ns - one.requested_ns)),
+        micros(std::max<std::int64_t>(0, one.end_ns - one.begin_ns)));
+  }
 
   void add(std::string_view text) { text_ += text; }
   Status flush(std::size_t from_bytes) {
@@ -80,129 +197,6 @@ class ChromeTrace {
   std::string text_;
   bool first_ = true;  // of the events
 };
-
-void ChromeTrace::gather() {
-  for (std::uint32_t number = 0; number < profiles_.size(); ++number) {
-    const RankProfile& profile = profiles_[number];
-    const RankProfile& base = profiles_.front();
-    const std::int64_t shift_ns =
-        profile.machine == base.machine ? 0 : profile.wall_offset_ns - base.wall_offset_ns;
-    const auto keep = [&](std::int64_t begin, std::int64_t end, std::int32_t track, std::size_t i) {
-      events_.push_back({begin + shift_ns, std::max(begin, end) + shift_ns, number, track, i});
-    };
-    for (std::size_t i = 0; i < profile.commands.records.size(); ++i) {
-      const CommandRecord& one = profile.commands.records[i];
-      keep(one.begin_ns, one.end_ns, kCommandTrack, i);
-    }
-    const auto keep_tracks = [&](const std::vector<Track>& tracks, std::int32_t first) {
-      for (std::size_t track = 0; track < tracks.size(); ++track) {
-        for (std::size_t i = 0; i < tracks[track].stretches.size(); ++i) {
-          const Stretch& one = tracks[track].stretches[i];
-          keep(one.begin_ns, one.end_ns, first + static_cast<std::int32_t>(track), i);
-        }
-      }
-    };
-    keep_tracks(profile.streams, kStreamTracks);
-    keep_tracks(profile.waits, kWaitTracks);
-    gather_collectives(number, shift_ns);
-  }
-  std::stable_sort(events_.begin(), events_.end(),
-                   [](const Event& a, const Event& b) { return a.begin_ns < b.begin_ns; });
-  if (!events_.empty()) {
-    const std::int64_t start_ns = events_.front().begin_ns;
-    for (Event& event : events_) {
-      event.begin_ns -= start_ns;
-      event.end_ns -= start_ns;
-    }
-  }
-}
-
-void ChromeTrace::gather_collectives(std::uint32_t number, std::int64_t shift_ns) {
-  std::array<std::int64_t, engine::kChannelCount> free_since{};
-  free_since.fill(std::numeric_limits<std::int64_t>::min());
-  const auto& records = profiles_[number].collectives.records;
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    const auto channel = static_cast<std::size_t>(records[i].channel);
-    const std::int64_t begin = std::max(records[i].begin_ns, free_since.at(channel));
-    const std::int64_t end = std::max(begin, records[i].end_ns);
-    free_since.at(channel) = end;
-    events_.push_back({begin + shift_ns, end + shift_ns, number,
-                       kChannelTracks + static_cast<std::int32_t>(channel), i});
-  }
-}
-
-void ChromeTrace::name_tracks(const RankProfile& profile) {
-  const auto name = [&](const char* what, std::int32_t track, const std::string& text) {
-    text_ += fmt::format(
-        "{}\n{{\"ph\":\"M\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}",
-        std::exchange(first_, false) ? "" : ",", what, profile.rank, track, json_text(text));
-  };
-  name("process_name", 0, fmt::format("rank {} ({})", profile.rank, profile.host));
-  name("thread_name", kCommandTrack, "commands");
-  for (std::size_t i = 0; i < profile.streams.size(); ++i) {
-    name("thread_name", kStreamTracks + static_cast<std::int32_t>(i),
-         "stream " + profile.streams[i].name);
-  }
-  for (std::size_t i = 0; i < engine::kChannelCount; ++i) {
-    name("thread_name", kChannelTracks + static_cast<std::int32_t>(i),
-         fmt::format("channel {}", engine::channel_name(static_cast<engine::Channel>(i))));
-  }
-  for (std::size_t i = 0; i < profile.waits.size(); ++i) {
-    if (!profile.waits[i].stretches.empty()) {
-      name("thread_name", kWaitTracks + static_cast<std::int32_t>(i),
-           profile.waits[i].name + " waits");
-    }
-  }
-}
-
-void ChromeTrace::draw(const Event& event) {
-  const RankProfile& profile = profiles_[event.profile];
-  text_ += fmt::format("{}\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},",
-                       std::exchange(first_, false) ? "" : ",", profile.rank, event.track,
-                       micros(event.begin_ns), micros(event.end_ns - event.begin_ns));
-  if (event.track >= kWaitTracks) {
-    const auto track = static_cast<std::size_t>(event.track - kWaitTracks);
-    draw_stretch(profile, profile.waits[track].stretches[event.record], true);
-  } else if (event.track >= kChannelTracks) {
-    draw_collective(profile, profile.collectives.records[event.record]);
-  } else if (event.track >= kStreamTracks) {
-    const auto track = static_cast<std::size_t>(event.track - kStreamTracks);
-    draw_stretch(profile, profile.streams[track].stretches[event.record], false);
-  } else {
-    const CommandRecord& one = profile.commands.records[event.record];
-    const std::string step = one.step >= 0 ? fmt::format(" {}", one.step + 1) : std::string();
-    text_ += fmt::format("\"cat\":\"command\",\"name\":\"{}{}\",\"args\":{{\"command\":{}}}}}",
-                         engine::name_of(one.kind).trace, step, one.command);
-  }
-}
-
-void ChromeTrace::draw_stretch(const RankProfile& profile, const Stretch& stretch, bool of_actor) {
-  std::string name = profile.names.at(stretch.name);
-  const bool known =
-      stretch.unit >= 0 && static_cast<std::size_t>(stretch.unit) < profile.units.size();
-  if (known) {
-    name += " " + profile.units[static_cast<std::size_t>(stretch.unit)];
-  }
-  if (stretch.waited && !of_actor) {
-    name = "waits for another stream";
-  }
-  text_ += fmt::format("\"cat\":\"{}\",\"name\":{},\"args\":{{\"step\":{},\"lane\":{}}}}}",
-                       stretch.waited ? "wait" : (stretch.host ? "host" : "work"), json_text(name),
-                       stretch.step + 1, stretch.lane);
-}
-
-void ChromeTrace::draw_collective(const RankProfile& profile, const CollectiveRecord& one) {
-  const bool grouped =
-      one.group >= 0 && static_cast<std::size_t>(one.group) < profile.groups.size();
-  const std::string group =
-      grouped ? " " + profile.groups[static_cast<std::size_t>(one.group)] : std::string();
-  text_ += fmt::format(
-      "\"cat\":\"collective\",\"name\":{},\"args\":{{\"command\":{},\"index\":{},\"part\":{},"
-      "\"sent_bytes\":{},\"since_request_us\":{},\"since_handover_us\":{}}}}}",
-      json_text(engine::collective_name(one.kind) + group), one.command, one.index, one.part,
-      one.sent_bytes, micros(std::max<std::int64_t>(0, one.end_ns - one.requested_ns)),
-      micros(std::max<std::int64_t>(0, one.end_ns - one.begin_ns)));
-}
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 
 #include "engine/collective/collective.hpp"
 #include "engine/collective/gloo_header.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::engine {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "kernels/device/cuda_device.hpp"
-#include "kernels/device/device_error.hpp"
 #include "kernels/device/nccl.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::engine {
 

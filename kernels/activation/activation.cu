@@ -1,8 +1,8 @@
 #include <cstdint>
 
 #include "kernels/activation/activation.hpp"
+#include "kernels/element.cuh"
 #include "kernels/instructions.cuh"
-#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -199,51 +199,37 @@ struct SigmoidGateBackwardEach {
 
 }  // namespace
 
-void gelu_forward(Stream& stream, const GeluForwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const GeluForwardParams& p) {
-    launch_typed_several<GeluForwardEach>(native, p.count, aligned_to_vectors(p.x, p.y), p);
-  });
+void gelu_forward(CudaStream& stream, const GeluForwardParams& p) {
+  launch_typed_several<GeluForwardEach>(stream, p.count, aligned_to_vectors(p.x, p.y), p);
 }
 
-void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const GeluBackwardParams& p) {
-    launch_typed_several<GeluBackwardEach>(native, p.count,
-                                           aligned_to_vectors(p.x, p.dy, p.dx, p.y), p);
-  });
+void gelu_backward(CudaStream& stream, const GeluBackwardParams& p) {
+  launch_typed_several<GeluBackwardEach>(stream, p.count, aligned_to_vectors(p.x, p.dy, p.dx, p.y),
+                                         p);
 }
 
-void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const SwigluForwardParams& p) {
-    launch_typed_several<SwigluForwardEach>(native, p.count, aligned_to_vectors(p.gate, p.up, p.y),
-                                            p);
-  });
+void swiglu_forward(CudaStream& stream, const SwigluForwardParams& p) {
+  launch_typed_several<SwigluForwardEach>(stream, p.count, aligned_to_vectors(p.gate, p.up, p.y),
+                                          p);
 }
 
-void swiglu_backward(Stream& stream, const SwigluBackwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const SwigluBackwardParams& p) {
-    launch_typed_several<SwigluBackwardEach>(
-        native, p.count, aligned_to_vectors(p.gate, p.up, p.dy, p.dgate, p.dup, p.y), p);
-  });
+void swiglu_backward(CudaStream& stream, const SwigluBackwardParams& p) {
+  launch_typed_several<SwigluBackwardEach>(
+      stream, p.count, aligned_to_vectors(p.gate, p.up, p.dy, p.dgate, p.dup, p.y), p);
 }
 
-void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const SigmoidGateForwardParams& p) {
-    const bool aligned =
-        whole_vectors(p.head_dim, p.dtype, p.x_layout, p.gate_layout, p.y_layout) &&
-        aligned_to_vectors(p.x, p.gate, p.y);
-    launch_typed_several<SigmoidGateForwardEach>(native, p.tokens * p.heads * p.head_dim, aligned,
-                                                 p);
-  });
+void sigmoid_gate_forward(CudaStream& stream, const SigmoidGateForwardParams& p) {
+  const bool aligned = whole_vectors(p.head_dim, p.dtype, p.x_layout, p.gate_layout, p.y_layout) &&
+                       aligned_to_vectors(p.x, p.gate, p.y);
+  launch_typed_several<SigmoidGateForwardEach>(stream, p.tokens * p.heads * p.head_dim, aligned, p);
 }
 
-void sigmoid_gate_backward(Stream& stream, const SigmoidGateBackwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const SigmoidGateBackwardParams& p) {
-    const bool aligned = whole_vectors(p.head_dim, p.dtype, p.x_layout, p.gate_layout, p.dy_layout,
-                                       p.dx_layout, p.dgate_layout) &&
-                         aligned_to_vectors(p.x, p.gate, p.dy, p.dx, p.dgate);
-    launch_typed_several<SigmoidGateBackwardEach>(native, p.tokens * p.heads * p.head_dim, aligned,
-                                                  p);
-  });
+void sigmoid_gate_backward(CudaStream& stream, const SigmoidGateBackwardParams& p) {
+  const bool aligned = whole_vectors(p.head_dim, p.dtype, p.x_layout, p.gate_layout, p.dy_layout,
+                                     p.dx_layout, p.dgate_layout) &&
+                       aligned_to_vectors(p.x, p.gate, p.dy, p.dx, p.dgate);
+  launch_typed_several<SigmoidGateBackwardEach>(stream, p.tokens * p.heads * p.head_dim, aligned,
+                                                p);
 }
 
 }  // namespace train::kernels::cuda

@@ -64,22 +64,4 @@ struct SigmoidGateBackwardParams {
   DType dtype = DType::f32;
 };
 
-namespace cpu {
-void gelu_forward(Stream& stream, const GeluForwardParams& params);
-void gelu_backward(Stream& stream, const GeluBackwardParams& params);
-void swiglu_forward(Stream& stream, const SwigluForwardParams& params);
-void swiglu_backward(Stream& stream, const SwigluBackwardParams& params);
-void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params);
-void sigmoid_gate_backward(Stream& stream, const SigmoidGateBackwardParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void gelu_forward(Stream& stream, const GeluForwardParams& params);
-void gelu_backward(Stream& stream, const GeluBackwardParams& params);
-void swiglu_forward(Stream& stream, const SwigluForwardParams& params);
-void swiglu_backward(Stream& stream, const SwigluBackwardParams& params);
-void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params);
-void sigmoid_gate_backward(Stream& stream, const SigmoidGateBackwardParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

@@ -113,43 +113,23 @@ HWY_EXPORT(swiglu_backward_range);
 HWY_EXPORT(sigmoid_gate_forward_row);
 HWY_EXPORT(sigmoid_gate_backward_row);
 
-void gelu_forward(Stream& stream, const GeluForwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(gelu_forward_range);
-    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
-      range(static_cast<const float*>(p.x), static_cast<float*>(p.y), begin, end);
-    });
-  });
+void gelu_forward(const GeluForwardParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(gelu_forward_range),
+             static_cast<const float*>(p.x), static_cast<float*>(p.y));
 }
 
-void gelu_backward(Stream& stream, const GeluBackwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(gelu_backward_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
-  });
+void gelu_backward(const GeluBackwardParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(gelu_backward_range), p);
 }
 
-void swiglu_forward(Stream& stream, const SwigluForwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(swiglu_forward_range);
-    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
-      range(static_cast<const float*>(p.gate), static_cast<const float*>(p.up),
-            static_cast<float*>(p.y), begin, end);
-    });
-  });
+void swiglu_forward(const SwigluForwardParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(swiglu_forward_range),
+             static_cast<const float*>(p.gate), static_cast<const float*>(p.up),
+             static_cast<float*>(p.y));
 }
 
-void swiglu_backward(Stream& stream, const SwigluBackwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(swiglu_backward_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
-  });
+void swiglu_backward(const SwigluBackwardParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(swiglu_backward_range), p);
 }
 
 namespace {
@@ -162,36 +142,23 @@ T* row_of(T* data, const RowLayout& layout, std::int64_t row, std::int64_t heads
 
 }  // namespace
 
-void sigmoid_gate_forward(Stream& stream, const SigmoidGateForwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_forward_row);
-    parallel_blocks(threads, p.tokens * p.heads, row_block(p.head_dim),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t row = begin; row < end; ++row) {
-                        one(row_of(static_cast<const float*>(p.x), p.x_layout, row, p.heads),
-                            row_of(static_cast<const float*>(p.gate), p.gate_layout, row, p.heads),
-                            row_of(static_cast<float*>(p.y), p.y_layout, row, p.heads), p.head_dim);
-                      }
-                    });
+void sigmoid_gate_forward(const SigmoidGateForwardParams& p, int threads) {
+  const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_forward_row);
+  each_row(threads, p.tokens * p.heads, p.head_dim, [&](std::int64_t row) {
+    one(row_of(static_cast<const float*>(p.x), p.x_layout, row, p.heads),
+        row_of(static_cast<const float*>(p.gate), p.gate_layout, row, p.heads),
+        row_of(static_cast<float*>(p.y), p.y_layout, row, p.heads), p.head_dim);
   });
 }
 
-void sigmoid_gate_backward(Stream& stream, const SigmoidGateBackwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_backward_row);
-    parallel_blocks(threads, p.tokens * p.heads, row_block(p.head_dim),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t row = begin; row < end; ++row) {
-                        one(row_of(static_cast<const float*>(p.x), p.x_layout, row, p.heads),
-                            row_of(static_cast<const float*>(p.gate), p.gate_layout, row, p.heads),
-                            row_of(static_cast<const float*>(p.dy), p.dy_layout, row, p.heads),
-                            row_of(static_cast<float*>(p.dx), p.dx_layout, row, p.heads),
-                            row_of(static_cast<float*>(p.dgate), p.dgate_layout, row, p.heads),
-                            p.head_dim);
-                      }
-                    });
+void sigmoid_gate_backward(const SigmoidGateBackwardParams& p, int threads) {
+  const auto one = HWY_DYNAMIC_DISPATCH(sigmoid_gate_backward_row);
+  each_row(threads, p.tokens * p.heads, p.head_dim, [&](std::int64_t row) {
+    one(row_of(static_cast<const float*>(p.x), p.x_layout, row, p.heads),
+        row_of(static_cast<const float*>(p.gate), p.gate_layout, row, p.heads),
+        row_of(static_cast<const float*>(p.dy), p.dy_layout, row, p.heads),
+        row_of(static_cast<float*>(p.dx), p.dx_layout, row, p.heads),
+        row_of(static_cast<float*>(p.dgate), p.dgate_layout, row, p.heads), p.head_dim);
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include "kernels/element.cuh"
 #include "kernels/reduce.cuh"
-#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -109,62 +108,83 @@ __global__ void __launch_bounds__(block_threads) count_nonfinite_kernel(CountNon
   }
 }
 
+/// A bf16 that is rounded as on the CPU, NaN too: it goes to other ranks.
+struct ExactBf16 {
+  std::uint16_t bits;
+};
+__device__ inline void set_value(ExactBf16& element, float value) {
+  element.bits = upper_half(value);
+}
+
+/// Either way: to bf16 a value is rounded, to a float it stays what it is.
+template <class From, class To>
+struct ConvertEach {
+  const From* in;
+  To* out;
+  template <int n>
+  __device__ void run(std::int64_t i) const {
+    const Several<From, n> from(in, i);
+    Several<To, n> to;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      to.value[j] = from.value[j];
+    }
+    to.store(out, i);
+  }
+};
+
 }  // namespace
 
-void residual_add(Stream& stream, const ResidualAddParams& params) {
-  submit(stream, params, [](CudaStream& native, const ResidualAddParams& p) {
-    launch_typed_several<ResidualAddEach>(native, p.count, aligned_to_vectors(p.x, p.branch, p.out),
-                                          p);
-  });
+void residual_add(CudaStream& stream, const ResidualAddParams& p) {
+  launch_typed_several<ResidualAddEach>(stream, p.count, aligned_to_vectors(p.x, p.branch, p.out),
+                                        p);
 }
 
-void tree_add(Stream& stream, const TreeAddParams& params) {
-  submit(stream, params, [](CudaStream& native, const TreeAddParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.left, p.right, p.out), TreeAddEach{p});
-  });
+void tree_add(CudaStream& stream, const TreeAddParams& p) {
+  launch_several<4>(stream, p.count, aligned_to_vectors(p.left, p.right, p.out), TreeAddEach{p});
 }
 
-void scale_add(Stream& stream, const ScaleAddParams& params) {
-  submit(stream, params, [](CudaStream& native, const ScaleAddParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.y, p.x), ScaleAddEach{p});
-  });
+void scale_add(CudaStream& stream, const ScaleAddParams& p) {
+  launch_several<4>(stream, p.count, aligned_to_vectors(p.y, p.x), ScaleAddEach{p});
 }
 
-void mask_sign(Stream& stream, const MaskSignParams& params) {
-  submit(stream, params, [](CudaStream& native, const MaskSignParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.g, p.other), MaskSignEach{p});
-  });
+void mask_sign(CudaStream& stream, const MaskSignParams& p) {
+  launch_several<4>(stream, p.count, aligned_to_vectors(p.g, p.other), MaskSignEach{p});
 }
 
-void fill(Stream& stream, const FillParams& params) {
-  submit(stream, params, [](CudaStream& native, const FillParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.out), FillEach{p});
-  });
+void fill(CudaStream& stream, const FillParams& p) {
+  launch_several<4>(stream, p.count, aligned_to_vectors(p.out), FillEach{p});
 }
 
 /// Between any two kinds of memory.
-void copy(Stream& stream, const CopyParams& params) {
-  submit(stream, params, [](CudaStream& native, const CopyParams& p) {
-    if (p.in != p.out && p.size_bytes > 0) {
-      TRAIN_CUDA_CHECK(cudaMemcpyAsync(p.out, p.in, static_cast<std::size_t>(p.size_bytes),
-                                       cudaMemcpyDefault, native.native()));
+void copy(CudaStream& stream, const CopyParams& p) {
+  if (p.in != p.out && p.size_bytes > 0) {
+    TRAIN_CUDA_CHECK(cudaMemcpyAsync(p.out, p.in, static_cast<std::size_t>(p.size_bytes),
+                                     cudaMemcpyDefault, stream.native()));
+  }
+}
+
+void count_nonfinite(CudaStream& stream, const CountNonfiniteParams& p) {
+  constexpr std::int64_t per_block = 64 * block_threads;
+  TRAIN_CUDA_CHECK(cudaMemsetAsync(p.nonfinite, 0, sizeof(std::int64_t), stream.native()));
+  const Grid grid{.blocks = blocks_of(p.count, per_block)};
+  for_element_type(p.dtype, [&]<class T>() {
+    if (aligned_to_vectors(p.x)) {
+      launch(stream, count_nonfinite_kernel<T, vector_bytes / sizeof(T)>, grid, p);
+    } else {
+      launch(stream, count_nonfinite_kernel<T, 1>, grid, p);
     }
   });
 }
 
-void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
-  submit(stream, params, [](CudaStream& native, const CountNonfiniteParams& p) {
-    constexpr std::int64_t per_block = 64 * block_threads;
-    TRAIN_CUDA_CHECK(cudaMemsetAsync(p.nonfinite, 0, sizeof(std::int64_t), native.native()));
-    const Grid grid{.blocks = blocks_of(p.count, per_block)};
-    for_element_type(p.dtype, [&]<class T>() {
-      if (aligned_to_vectors(p.x)) {
-        launch(native, count_nonfinite_kernel<T, vector_bytes / sizeof(T)>, grid, p);
-      } else {
-        launch(native, count_nonfinite_kernel<T, 1>, grid, p);
-      }
-    });
-  });
+void pack_bf16(CudaStream& stream, const PackBf16Params& p) {
+  launch_several<8>(stream, p.count, aligned_to_vectors(p.in, p.out),
+                    ConvertEach<float, ExactBf16>{p.in, reinterpret_cast<ExactBf16*>(p.out)});
+}
+
+void unpack_bf16(CudaStream& stream, const UnpackBf16Params& p) {
+  launch_several<8>(stream, p.count, aligned_to_vectors(p.in, p.out),
+                    ConvertEach<Bf16, float>{reinterpret_cast<const Bf16*>(p.in), p.out});
 }
 
 }  // namespace train::kernels::cuda

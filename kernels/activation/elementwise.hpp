@@ -63,24 +63,19 @@ struct CountNonfiniteParams {
   DType dtype = DType::f32;
 };
 
-namespace cpu {
-void residual_add(Stream& stream, const ResidualAddParams& params);
-void tree_add(Stream& stream, const TreeAddParams& params);
-void scale_add(Stream& stream, const ScaleAddParams& params);
-void mask_sign(Stream& stream, const MaskSignParams& params);
-void fill(Stream& stream, const FillParams& params);
-void copy(Stream& stream, const CopyParams& params);
-void count_nonfinite(Stream& stream, const CountNonfiniteParams& params);
-}  // namespace cpu
+/// out = the upper halves of in, rounded to the nearest bfloat16, ties to even. NaN stays NaN (and
+/// quiet), what is too large becomes Inf. Integer arithmetic: the same bits on every device.
+struct PackBf16Params {
+  const float* in = nullptr;
+  std::uint16_t* out = nullptr;
+  std::int64_t count = 0;
+};
 
-namespace cuda {
-void residual_add(Stream& stream, const ResidualAddParams& params);
-void tree_add(Stream& stream, const TreeAddParams& params);
-void scale_add(Stream& stream, const ScaleAddParams& params);
-void mask_sign(Stream& stream, const MaskSignParams& params);
-void fill(Stream& stream, const FillParams& params);
-void copy(Stream& stream, const CopyParams& params);
-void count_nonfinite(Stream& stream, const CountNonfiniteParams& params);
-}  // namespace cuda
+/// out = in, exactly.
+struct UnpackBf16Params {
+  const std::uint16_t* in = nullptr;
+  float* out = nullptr;
+  std::int64_t count = 0;
+};
 
 }  // namespace train::kernels

@@ -72,6 +72,45 @@ std::int64_t count_nonfinite_range(const float* x, std::int64_t begin, std::int6
   return count;
 }
 
+void pack_bf16_range(const PackBf16Params& p, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> words;
+  const hn::RebindToSigned<Floats> numbers;
+  const hn::Rebind<std::uint16_t, Floats> halves;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    const auto value = hn::LoadU(d, p.in + i);
+    const auto bits = hn::BitCast(words, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1U));
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(words, below_half)));
+    const auto quiet = hn::Or(bits, hn::Set(words, quiet_bit));
+    const auto chosen = hn::BitCast(
+        words, hn::IfThenElse(hn::IsNaN(value), hn::BitCast(d, quiet), hn::BitCast(d, rounded)));
+    // At most 16 bits are left, so the saturation of the narrowing changes nothing.
+    hn::StoreU(hn::DemoteTo(halves, hn::BitCast(numbers, hn::ShiftRight<16>(chosen))), halves,
+               p.out + i);
+  }
+  for (; i < end; ++i) {
+    p.out[i] = to_bf16(p.in[i]);
+  }
+}
+
+void unpack_bf16_range(const UnpackBf16Params& p, std::int64_t begin, std::int64_t end) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> words;
+  const hn::Rebind<std::uint16_t, Floats> halves;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) {
+    const auto wide = hn::PromoteTo(words, hn::LoadU(halves, p.in + i));
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(wide)), d, p.out + i);
+  }
+  for (; i < end; ++i) {
+    p.out[i] = from_bf16(p.in[i]);
+  }
+}
+
 }  // namespace train::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -83,77 +122,57 @@ HWY_EXPORT(tree_add_range);
 HWY_EXPORT(scale_add_range);
 HWY_EXPORT(mask_sign_range);
 HWY_EXPORT(count_nonfinite_range);
+HWY_EXPORT(pack_bf16_range);
+HWY_EXPORT(unpack_bf16_range);
 
-void residual_add(Stream& stream, const ResidualAddParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(residual_add_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+void residual_add(const ResidualAddParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(residual_add_range), p);
+}
+
+void tree_add(const TreeAddParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(tree_add_range), p);
+}
+
+void scale_add(const ScaleAddParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(scale_add_range), p);
+}
+
+void mask_sign(const MaskSignParams& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(mask_sign_range), p);
+}
+
+void fill(const FillParams& p, int threads) {
+  parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
+    std::fill(p.out + begin, p.out + end, p.value);
   });
 }
 
-void tree_add(Stream& stream, const TreeAddParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(tree_add_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
+void copy(const CopyParams& p, int threads) {
+  constexpr std::int64_t block_bytes = std::int64_t{1} << 18;
+  if (p.in == p.out) {
+    return;
+  }
+  parallel_blocks(threads, p.size_bytes, block_bytes, [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(static_cast<std::byte*>(p.out) + begin, static_cast<const std::byte*>(p.in) + begin,
+                static_cast<std::size_t>(end - begin));
   });
 }
 
-void scale_add(Stream& stream, const ScaleAddParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(scale_add_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
-  });
+void count_nonfinite(const CountNonfiniteParams& p, int threads) {
+  const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
+  const auto* x = static_cast<const float*>(p.x);
+  std::atomic<std::int64_t> total = 0;  // Integers: any order gives the same.
+  parallel_blocks(threads, p.count, element_block,
+                  [&](std::int64_t begin, std::int64_t end) { total += range(x, begin, end); });
+  *p.nonfinite = total;
 }
 
-void mask_sign(Stream& stream, const MaskSignParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(mask_sign_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
-  });
+void pack_bf16(const PackBf16Params& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(pack_bf16_range), p);
 }
 
-void fill(Stream& stream, const FillParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
-      std::fill(p.out + begin, p.out + end, p.value);
-    });
-  });
-}
-
-void copy(Stream& stream, const CopyParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    constexpr std::int64_t block_bytes = std::int64_t{1} << 18;
-    if (p.in == p.out) {
-      return;
-    }
-    parallel_blocks(threads, p.size_bytes, block_bytes, [&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(static_cast<std::byte*>(p.out) + begin,
-                  static_cast<const std::byte*>(p.in) + begin,
-                  static_cast<std::size_t>(end - begin));
-    });
-  });
-}
-
-void count_nonfinite(Stream& stream, const CountNonfiniteParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(count_nonfinite_range);
-    const auto* x = static_cast<const float*>(p.x);
-    std::atomic<std::int64_t> total = 0;  // Integers: any order gives the same.
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { total += range(x, begin, end); });
-    *p.nonfinite = total;
-  });
+void unpack_bf16(const UnpackBf16Params& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(unpack_bf16_range), p);
 }
 
 }  // namespace train::kernels::cpu

@@ -42,14 +42,9 @@ struct AttentionBackwardParams {
   DType dtype = DType::f32;
 };
 
-namespace cpu {
-void attention_forward(Stream& stream, const AttentionForwardParams& params);
-void attention_backward(Stream& stream, const AttentionBackwardParams& params);
-}  // namespace cpu
-
 namespace cuda {
-void attention_forward(Stream& stream, const AttentionForwardParams& params);
-void attention_backward(Stream& stream, const AttentionBackwardParams& params);
+/// The widest head that attention is compiled for.
+inline constexpr std::int64_t max_head_dim = 256;
 }  // namespace cuda
 
 }  // namespace train::kernels

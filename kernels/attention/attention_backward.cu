@@ -1,7 +1,7 @@
 #include "kernels/attention/attention.cuh"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/attention_mma.hpp"
-#include "kernels/dynamic_shared.cuh"
+#include "kernels/attention/attention_heads.cuh"
+#include "kernels/instructions.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -165,30 +165,25 @@ __global__ void __launch_bounds__(block_threads)
   store_outputs<dim>(p.dk, p.dk_layout, at, dk, factor, first, p.head_dim);
 }
 
+}  // namespace
+
 /// Three passes, each of which overwrites what it computes: no sums across blocks.
-void run_attention_backward(CudaStream& native, const AttentionBackwardParams& p) {
+void attention_backward(CudaStream& stream, const AttentionBackwardParams& p) {
   if (p.dtype == DType::bf16) {
-    attention_backward_mma(native, p);
+    attention_backward_mma(stream, p);
     return;
   }
   const std::int64_t heads = p.sequences * p.heads;
   const Grid rows{.blocks = blocks_of(heads * p.seq_len, rows_per_block)};
-  launch(native, attention_delta_kernel, rows, p);
+  launch(stream, attention_delta_kernel, rows, p);
   for_head_columns(p.head_dim, [&]<int dim>() {
     const Grid queries = attention_grid<dim>(heads, p.seq_len, query_shared_floats<dim>);
     allow_shared_bytes(attention_query_gradient_kernel<dim>, queries.shared_bytes);
-    launch(native, attention_query_gradient_kernel<dim>, queries, p);
+    launch(stream, attention_query_gradient_kernel<dim>, queries, p);
     const Grid keys = attention_grid<dim>(heads, p.seq_len, key_shared_floats<dim>);
     allow_shared_bytes(attention_key_gradient_kernel<dim>, keys.shared_bytes);
-    launch(native, attention_key_gradient_kernel<dim>, keys, p);
+    launch(stream, attention_key_gradient_kernel<dim>, keys, p);
   });
-}
-
-}  // namespace
-
-void attention_backward(Stream& stream, const AttentionBackwardParams& params) {
-  require_head_dim("attention_backward", params.head_dim, max_head_dim);
-  submit(stream, params, run_attention_backward);
 }
 
 }  // namespace train::kernels::cuda

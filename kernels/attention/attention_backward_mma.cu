@@ -1,5 +1,5 @@
+#include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
-#include "kernels/attention/attention_mma.hpp"
 
 // The scores are computed twice, once for the gradients of keys and values and once for those of
 // queries: seven products where one kernel would do with five, but every gradient is summed by one

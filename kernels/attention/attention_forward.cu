@@ -1,7 +1,7 @@
 #include "kernels/attention/attention.cuh"
 #include "kernels/attention/attention.hpp"
-#include "kernels/attention/attention_mma.hpp"
-#include "kernels/dynamic_shared.cuh"
+#include "kernels/attention/attention_heads.cuh"
+#include "kernels/instructions.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -107,19 +107,16 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void attention_forward(Stream& stream, const AttentionForwardParams& params) {
-  require_head_dim("attention_forward", params.head_dim, max_head_dim);
-  submit(stream, params, [](CudaStream& native, const AttentionForwardParams& p) {
-    if (p.dtype == DType::bf16) {
-      attention_forward_mma(native, p);
-      return;
-    }
-    for_head_columns(p.head_dim, [&]<int dim>() {
-      const Grid grid =
-          attention_grid<dim>(p.sequences * p.heads, p.seq_len, forward_shared_floats<dim>);
-      allow_shared_bytes(attention_forward_kernel<dim>, grid.shared_bytes);
-      launch(native, attention_forward_kernel<dim>, grid, p);
-    });
+void attention_forward(CudaStream& stream, const AttentionForwardParams& p) {
+  if (p.dtype == DType::bf16) {
+    attention_forward_mma(stream, p);
+    return;
+  }
+  for_head_columns(p.head_dim, [&]<int dim>() {
+    const Grid grid =
+        attention_grid<dim>(p.sequences * p.heads, p.seq_len, forward_shared_floats<dim>);
+    allow_shared_bytes(attention_forward_kernel<dim>, grid.shared_bytes);
+    launch(stream, attention_forward_kernel<dim>, grid, p);
   });
 }
 

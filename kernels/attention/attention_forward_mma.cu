@@ -1,5 +1,5 @@
+#include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
-#include "kernels/attention/attention_mma.hpp"
 
 namespace train::kernels::cuda {
 namespace {

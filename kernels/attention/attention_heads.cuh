@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-namespace train::kernels::cuda {
+#include "kernels/attention/attention.hpp"
+#include "kernels/device/cuda_stream.hpp"
 
-/// The widest head that attention is compiled for.
-constexpr std::int64_t max_head_dim = 256;
+namespace train::kernels::cuda {
 
 /// Calls with<dim>() for the smallest compiled `dim` that holds `head_dim` columns. REQUIRES:
 /// head_dim <= max_head_dim.
@@ -19,5 +19,10 @@ void for_head_columns(std::int64_t head_dim, const With& with) {
     with.template operator()<256>();
   }
 }
+
+/// attention_forward() and attention_backward() of bf16, on tensor cores. They launch, and do not
+/// wait. REQUIRES: checked params, head_dim of at most max_head_dim. Throw DeviceError.
+void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& params);
+void attention_backward_mma(CudaStream& stream, const AttentionBackwardParams& params);
 
 }  // namespace train::kernels::cuda

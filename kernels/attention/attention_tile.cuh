@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/attention/attention.hpp"
-#include "kernels/dynamic_shared.cuh"
 #include "kernels/element.cuh"
+#include "kernels/instructions.cuh"
 #include "kernels/mma.cuh"
 
 // Tiles of bf16 for attention on tensor cores: from memory to shared memory, and where a warp finds

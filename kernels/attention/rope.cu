@@ -1,6 +1,5 @@
 #include "kernels/attention/rope.hpp"
 
-#include "kernels/attention/rotate.cuh"
 #include "kernels/packed.cuh"
 
 namespace train::kernels::cuda {
@@ -62,16 +61,12 @@ void run_rope(CudaStream& stream, const RopeParams& p) {
 
 }  // namespace
 
-void rope_table(Stream& stream, const RopeTableParams& params) {
-  submit(stream, params, [](CudaStream& native, const RopeTableParams& p) {
-    launch_each(native, p.seq_len * (p.head_dim / 2), RopeTableEach{p});
-  });
+void rope_table(CudaStream& stream, const RopeTableParams& p) {
+  launch_each(stream, p.seq_len * (p.head_dim / 2), RopeTableEach{p});
 }
 
-void rope_apply(Stream& stream, const RopeParams& params) {
-  submit(stream, params, [](CudaStream& native, const RopeParams& p) {
-    for_element_type(p.dtype, [&]<class T>() { run_rope<T>(native, p); });
-  });
+void rope_apply(CudaStream& stream, const RopeParams& p) {
+  for_element_type(p.dtype, [&]<class T>() { run_rope<T>(stream, p); });
 }
 
 }  // namespace train::kernels::cuda

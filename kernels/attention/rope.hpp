@@ -29,14 +29,4 @@ struct RopeParams {
   DType dtype = DType::f32;
 };
 
-namespace cpu {
-void rope_table(Stream& stream, const RopeTableParams& params);
-void rope_apply(Stream& stream, const RopeParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void rope_table(Stream& stream, const RopeTableParams& params);
-void rope_apply(Stream& stream, const RopeParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

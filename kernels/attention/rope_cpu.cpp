@@ -9,7 +9,6 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
-#include "kernels/attention/rope-inl.hpp"
 #include "kernels/simd-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -36,30 +35,24 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(rotate_tokens);
 
-void rope_table(Stream& stream, const RopeTableParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const std::int64_t pairs = p.head_dim / 2;
-    parallel_blocks(threads, p.seq_len, 16, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        for (std::int64_t i = 0; i < pairs; ++i) {
-          const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(p.head_dim);
-          const double angle = static_cast<double>(t) * std::pow(p.theta, exponent);
-          p.cos[t * pairs + i] = static_cast<float>(std::cos(angle));
-          p.sin[t * pairs + i] = static_cast<float>(std::sin(angle));
-        }
+void rope_table(const RopeTableParams& p, int threads) {
+  const std::int64_t pairs = p.head_dim / 2;
+  parallel_blocks(threads, p.seq_len, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::int64_t i = 0; i < pairs; ++i) {
+        const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(p.head_dim);
+        const double angle = static_cast<double>(t) * std::pow(p.theta, exponent);
+        p.cos[t * pairs + i] = static_cast<float>(std::cos(angle));
+        p.sin[t * pairs + i] = static_cast<float>(std::sin(angle));
       }
-    });
+    }
   });
 }
 
-void rope_apply(Stream& stream, const RopeParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
-    parallel_blocks(threads, p.tokens, row_block(p.heads * p.head_dim),
-                    [&](std::int64_t begin, std::int64_t end) { rotate(p, begin, end); });
-  });
+void rope_apply(const RopeParams& p, int threads) {
+  const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
+  parallel_blocks(threads, p.tokens, row_block(p.heads * p.head_dim),
+                  [&](std::int64_t begin, std::int64_t end) { rotate(p, begin, end); });
 }
 
 }  // namespace train::kernels::cpu

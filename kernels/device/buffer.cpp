@@ -9,7 +9,7 @@
 
 #include "base/units.hpp"
 #include "kernels/device/cuda_device.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::kernels {
 namespace {
@@ -23,6 +23,12 @@ void* host_memory(std::size_t size_bytes) {
   }
   std::memset(data, 0, size_bytes);
   return data;
+}
+
+void copy_host(void* to, const void* from, std::size_t size_bytes) {
+  if (size_bytes > 0) {
+    std::memcpy(to, from, size_bytes);
+  }
 }
 
 }  // namespace
@@ -49,6 +55,11 @@ void FreeMemory::operator()(std::byte* data) const {
   } else {
     free_cuda_memory(kind, data);
   }
+}
+
+const Device& cpu_device() {
+  static constexpr Device device{.make_stream = make_thread_stream, .copy = copy_host};
+  return device;
 }
 
 }  // namespace train::kernels

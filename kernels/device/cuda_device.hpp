@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <source_location>
 #include <string>
 
 #include "kernels/device/buffer.hpp"
@@ -34,4 +35,36 @@ namespace train::kernels {
 [[nodiscard]] void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason);
 void free_cuda_memory(MemoryKind kind, void* data);
 
+/// What the driver says of `status` (a cudaError_t), and its name.
+[[nodiscard]] std::string cuda_reason(int status);
+
+/// Throws DeviceError with statement, place and the driver's reason unless `status` (a cudaError_t)
+/// is success, and clears what the runtime remembers of it. Never blocks.
+void check_cuda(int status, const char* statement, const std::source_location& where);
+
+/// A shared library of CUDA's surroundings: found by its name, as LD_LIBRARY_PATH and the system's
+/// list have it, else where toolkits are. Never closed: what it gave out must stay valid.
+class CudaLibrary {
+ public:
+  /// A function, of the type that it is asked for as.
+  struct Symbol {
+    void* address;
+    template <class Function>
+    operator Function*() const {  // NOLINT: implicit
+      return reinterpret_cast<Function*>(address);
+    }
+  };
+  /// Throws DeviceError, beginning with `what`, which says where it was looked for.
+  CudaLibrary(const std::string& name, std::string what);
+  /// Throws DeviceError.
+  [[nodiscard]] Symbol operator[](const char* name) const;
+
+ private:
+  std::string what_;
+  void* library_;
+};
+
 }  // namespace train::kernels
+
+#define TRAIN_CUDA_CHECK(statement) \
+  ::train::kernels::check_cuda((statement), #statement, ::std::source_location::current())

@@ -4,17 +4,163 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "base/steady_time.hpp"
-#include "kernels/device/cuda_check.hpp"
-#include "kernels/device/cuda_trace.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/cuda_device.hpp"
+#include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 
 namespace train::kernels {
+namespace {
+
+/// Pieces of one mark that follow each other so closely are one stretch: an event takes the device
+/// about that long.
+constexpr std::int64_t kJoined_ns = 2'000;
+/// The device gives differences in milliseconds as a float, which is exact enough for so long.
+constexpr std::int64_t kLongest_ns = 500'000'000;
+
+bool same(const Mark& left, const Mark& right) {
+  return left.what == right.what && left.step == right.step && left.unit == right.unit &&
+         left.lane == right.lane;
+}
+
+}  // namespace
+
+/// When a device worked on what a stream gave it: an event of the device before and after each
+/// piece of work. Between them lies also the time that the launch itself took if the device had
+/// nothing else to do (microseconds), and what a piece of several kernels waited between them.
+///
+/// Threading: trace() is safe from any thread, all else is for the stream's thread.
+class CudaTracer {
+ public:
+  /// Keeps the newest `capacity` stretches. Blocks until the stream has come here. Throws
+  /// DeviceError. The stream must outlive this.
+  CudaTracer(cudaStream_t stream, std::size_t capacity) : stream_(stream), ring_(capacity) {
+    base_ = recorded();
+    TRAIN_CUDA_CHECK(cudaEventSynchronize(base_));
+    base_ns_ = steady_now_ns();
+  }
+  ~CudaTracer() {
+    for (const Piece& piece : pieces_) {
+      spare_.insert(spare_.end(), {piece.begin, piece.end});
+    }
+    spare_.insert(spare_.end(), {base_, began_});
+    for (cudaEvent_t event : spare_) {
+      if (event != nullptr) {
+        cudaEventDestroy(event);  // It can only repeat an earlier failure of the device.
+      }
+    }
+  }
+  CudaTracer(const CudaTracer&) = delete;
+  CudaTracer& operator=(const CudaTracer&) = delete;
+
+  /// Around what hands a piece of work to the device; `waited`: it lets the stream wait for another
+  /// one. Throws DeviceError.
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    finalize();
+    began_ = recorded();
+  }
+  void end(const Mark& mark, bool waited) {
+    const std::lock_guard lock(mutex_);
+    cudaEvent_t const end = recorded();
+    pieces_.push_back(
+        {.mark = mark, .waited = waited, .begin = std::exchange(began_, nullptr), .end = end});
+  }
+  /// Work of the host for which the device had to be done with all before it; steady clock, ns.
+  void host_work(const Mark& mark, std::int64_t begin_ns, std::int64_t end_ns) {
+    const std::lock_guard lock(mutex_);
+    finalize();
+    add({.mark = mark, .waited = false, .host = true, .begin_ns = begin_ns, .end_ns = end_ns});
+  }
+
+  /// What the device has done so far.
+  [[nodiscard]] Trace trace() {
+    const std::lock_guard lock(mutex_);
+    finalize();
+    Trace trace{.records = ring_.records(), .dropped = ring_.dropped()};
+    if (has_newest_) {
+      trace.records.push_back(newest_);
+    }
+    return trace;
+  }
+
+ private:
+  struct Piece {
+    Mark mark;
+    bool waited = false;
+    cudaEvent_t begin = nullptr;
+    cudaEvent_t end = nullptr;
+  };
+
+  [[nodiscard]] cudaEvent_t recorded() {
+    cudaEvent_t event = nullptr;
+    if (spare_.empty()) {
+      TRAIN_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDefault));
+    } else {
+      event = spare_.back();
+      spare_.pop_back();
+    }
+    TRAIN_CUDA_CHECK(cudaEventRecord(event, stream_));
+    return event;
+  }
+  /// Takes the times of all pieces that are done, in order.
+  void finalize() {
+    while (!pieces_.empty() && cudaEventQuery(pieces_.front().end) == cudaSuccess) {
+      const Piece piece = pieces_.front();
+      pieces_.pop_front();
+      const std::int64_t end_ns = time_of(piece.end);
+      add({.mark = piece.mark,
+           .waited = piece.waited,
+           .host = false,
+           .begin_ns = time_of(piece.begin),
+           .end_ns = end_ns});
+      spare_.push_back(piece.begin);
+      if (end_ns - base_ns_ > kLongest_ns) {
+        spare_.push_back(std::exchange(base_, piece.end));
+        base_ns_ = end_ns;
+      } else {
+        spare_.push_back(piece.end);
+      }
+    }
+  }
+  [[nodiscard]] std::int64_t time_of(cudaEvent_t event) const {
+    float milliseconds = 0.0F;
+    TRAIN_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, base_, event));
+    return base_ns_ + std::llround(static_cast<double>(milliseconds) * 1e6);
+  }
+  void add(const TraceRecord& record) {
+    if (has_newest_ && same(newest_.mark, record.mark) && newest_.waited == record.waited &&
+        newest_.host == record.host && record.begin_ns - newest_.end_ns <= kJoined_ns) {
+      newest_.end_ns = record.end_ns;
+      return;
+    }
+    if (has_newest_) {
+      ring_.add(newest_);
+    }
+    newest_ = record;
+    has_newest_ = true;
+  }
+
+  cudaStream_t stream_;
+  std::mutex mutex_;  // Guards everything below.
+  TraceRing<TraceRecord> ring_;
+  TraceRecord newest_;  // May grow; not in the ring yet.
+  bool has_newest_ = false;
+  std::deque<Piece> pieces_;  // Whose times are not known yet.
+  cudaEvent_t began_ = nullptr;
+  std::vector<cudaEvent_t> spare_;
+  cudaEvent_t base_ = nullptr;  // Its time is known.
+  std::int64_t base_ns_ = 0;
+};
+
 namespace {
 
 class CudaPoint final : public DevicePoint {

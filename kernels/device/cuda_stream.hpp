@@ -22,7 +22,7 @@ struct DeviceFault {
   const char* kernel = nullptr;  ///< A string literal of the host.
 };
 
-class CudaTracer;  // cuda_trace.hpp
+class CudaTracer;  // cuda_stream.cpp
 
 /// Plans of matrix products, which a stream keeps for its kernels (matmul.cu).
 class MatmulPlans;

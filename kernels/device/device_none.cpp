@@ -1,5 +1,5 @@
+#include "kernels/backend.hpp"
 #include "kernels/device/cuda_device.hpp"
-#include "kernels/device/device_error.hpp"
 
 namespace train::kernels {
 
@@ -18,5 +18,7 @@ void* cuda_memory(MemoryKind /*kind*/, std::size_t /*size_bytes*/, std::string& 
 }
 
 void free_cuda_memory(MemoryKind /*kind*/, void* /*data*/) {}
+
+const KernelTable* cuda_backend() { return nullptr; }
 
 }  // namespace train::kernels

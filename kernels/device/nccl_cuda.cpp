@@ -6,10 +6,9 @@
 #include <chrono>
 #include <thread>
 
-#include "kernels/device/cuda_check.hpp"
-#include "kernels/device/cuda_library.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/cuda_device.hpp"
 #include "kernels/device/nccl.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::kernels {
 namespace {
@@ -18,43 +17,22 @@ static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
 /// The library's functions, found when first asked for: the program starts without it.
 struct Nccl {
-  decltype(&ncclGetVersion) version;
-  decltype(&ncclGetUniqueId) unique_id;
-  decltype(&ncclCommInitRankConfig) init;
-  decltype(&ncclCommAbort) abort;
-  decltype(&ncclCommGetAsyncError) state;
-  decltype(&ncclGetErrorString) error_string;
-  decltype(&ncclGetLastError) last_error;
-  decltype(&ncclGroupStart) group_start;
-  decltype(&ncclGroupEnd) group_end;
-  decltype(&ncclSend) send;
-  decltype(&ncclRecv) receive;
+  CudaLibrary library{"libnccl.so.2", "NCCL"};
+  decltype(&ncclGetVersion) version = library["ncclGetVersion"];
+  decltype(&ncclGetUniqueId) unique_id = library["ncclGetUniqueId"];
+  decltype(&ncclCommInitRankConfig) init = library["ncclCommInitRankConfig"];
+  decltype(&ncclCommAbort) abort = library["ncclCommAbort"];
+  decltype(&ncclCommGetAsyncError) state = library["ncclCommGetAsyncError"];
+  decltype(&ncclGetErrorString) error_string = library["ncclGetErrorString"];
+  decltype(&ncclGetLastError) last_error = library["ncclGetLastError"];
+  decltype(&ncclGroupStart) group_start = library["ncclGroupStart"];
+  decltype(&ncclGroupEnd) group_end = library["ncclGroupEnd"];
+  decltype(&ncclSend) send = library["ncclSend"];
+  decltype(&ncclRecv) receive = library["ncclRecv"];
 };
 
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(find_in_library(library, name, "NCCL"));
-}
-
-Nccl load() {
-  void* library = open_cuda_library("libnccl.so.2", "NCCL");
-  Nccl table{};
-  find(library, "ncclGetVersion", table.version);
-  find(library, "ncclGetUniqueId", table.unique_id);
-  find(library, "ncclCommInitRankConfig", table.init);
-  find(library, "ncclCommAbort", table.abort);
-  find(library, "ncclCommGetAsyncError", table.state);
-  find(library, "ncclGetErrorString", table.error_string);
-  find(library, "ncclGetLastError", table.last_error);
-  find(library, "ncclGroupStart", table.group_start);
-  find(library, "ncclGroupEnd", table.group_end);
-  find(library, "ncclSend", table.send);
-  find(library, "ncclRecv", table.receive);
-  return table;
-}
-
 const Nccl& nccl() {
-  static const Nccl table = load();
+  static const Nccl table;
   return table;
 }
 

@@ -1,5 +1,5 @@
-#include "kernels/device/device_error.hpp"
 #include "kernels/device/nccl.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::kernels {
 

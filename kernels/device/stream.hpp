@@ -5,11 +5,19 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace train::kernels {
 
 struct Trace;  // trace.hpp
+
+/// Out of device memory, a failed launch, a library's error status: statement, place and reason in
+/// one line. Caught in one place: the stream's failure handler or the actor's exception handler.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// What a stream is busy with: for error reports and for the watchdog.
 /// `what` points to a string literal.

@@ -9,9 +9,9 @@
 
 #include "base/check.hpp"
 #include "base/steady_time.hpp"
-#include "kernels/device/signals_blocked.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
+#include "kernels/thread_team.hpp"
 
 namespace train::kernels {
 namespace {

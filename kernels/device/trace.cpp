@@ -66,22 +66,4 @@ Trace StreamTracer::trace(std::int64_t now_ns) const {
   return trace;
 }
 
-void Stream::submit(Work work) { enqueue(std::move(work)); }
-
-void Stream::notify(Work work) { enqueue(std::move(work)); }
-
-std::shared_ptr<DevicePoint> Stream::make_point() { return nullptr; }
-
-void Stream::await(const DevicePoint& point) {
-  note_wait();
-  point.wait();
-  note_wait_over();
-}
-
-bool Stream::waits() const { return false; }
-
-void Stream::start_trace(std::size_t /*capacity*/) {}
-
-Trace Stream::trace() const { return {}; }
-
 }  // namespace train::kernels

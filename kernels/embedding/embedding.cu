@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/element.cuh"
 #include "kernels/embedding/token_order.cuh"
 #include "kernels/packed.cuh"
-#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -234,7 +234,17 @@ void for_moves(DType dtype, std::int64_t cols, bool aligned, const With& with) {
   });
 }
 
-void run_embedding_backward(CudaStream& stream, const EmbeddingBackwardParams& p) {
+}  // namespace
+
+void embedding_forward(CudaStream& stream, const EmbeddingForwardParams& p) {
+  for_moves(p.dtype, p.cols, aligned_to_vectors(p.weight, p.out), [&]<class T, int n>() {
+    launch(stream, embedding_forward_kernel<T, n>,
+           {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p,
+           stream.fault(), "embedding_forward");
+  });
+}
+
+void embedding_backward(CudaStream& stream, const EmbeddingBackwardParams& p) {
   if (!p.accumulate && p.vocab * p.cols > 0) {
     TRAIN_CUDA_CHECK(cudaMemsetAsync(
         p.dweight, 0, static_cast<std::size_t>(p.vocab * p.cols) * sizeof(float), stream.native()));
@@ -252,22 +262,6 @@ void run_embedding_backward(CudaStream& stream, const EmbeddingBackwardParams& p
       launch(stream, embedding_frequent_kernel<T, n>, {.blocks = blocks}, p, ordered);
     }
   });
-}
-
-}  // namespace
-
-void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const EmbeddingForwardParams& p) {
-    for_moves(p.dtype, p.cols, aligned_to_vectors(p.weight, p.out), [&]<class T, int n>() {
-      launch(native, embedding_forward_kernel<T, n>,
-             {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p,
-             native.fault(), "embedding_forward");
-    });
-  });
-}
-
-void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params) {
-  submit(stream, params, run_embedding_backward);
 }
 
 }  // namespace train::kernels::cuda

@@ -27,14 +27,4 @@ struct EmbeddingBackwardParams {
   DType dtype = DType::f32;
 };
 
-namespace cpu {
-void embedding_forward(Stream& stream, const EmbeddingForwardParams& params);
-void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void embedding_forward(Stream& stream, const EmbeddingForwardParams& params);
-void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

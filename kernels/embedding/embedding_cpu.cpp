@@ -60,31 +60,23 @@ void sum_group(const EmbeddingBackwardParams& p, const Groups& groups, std::int6
 
 }  // namespace
 
-void embedding_forward(Stream& stream, const EmbeddingForwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    require_in_vocabulary("embedding_forward", p.tokens, p.rows, p.vocab);
-    const auto* weight = static_cast<const float*>(p.weight);
-    auto* out = static_cast<float*>(p.out);
-    parallel_blocks(threads, p.rows, row_block(p.cols), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        std::copy_n(weight + p.tokens[i] * p.cols, p.cols, out + i * p.cols);
-      }
-    });
+void embedding_forward(const EmbeddingForwardParams& p, int threads) {
+  require_in_vocabulary("embedding_forward", p.tokens, p.rows, p.vocab);
+  const auto* weight = static_cast<const float*>(p.weight);
+  auto* out = static_cast<float*>(p.out);
+  each_row(threads, p.rows, p.cols, [&](std::int64_t i) {
+    std::copy_n(weight + p.tokens[i] * p.cols, p.cols, out + i * p.cols);
   });
 }
 
-void embedding_backward(Stream& stream, const EmbeddingBackwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    require_in_vocabulary("embedding_backward", p.tokens, p.rows, p.vocab);
-    const Groups groups = group_by_token(p.tokens, p.rows, p.vocab);
-    constexpr std::int64_t block = 32;  // Small: a frequent token is a long group.
-    parallel_blocks(threads, p.vocab, block, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t token = begin; token < end; ++token) {
-        sum_group(p, groups, token);
-      }
-    });
+void embedding_backward(const EmbeddingBackwardParams& p, int threads) {
+  require_in_vocabulary("embedding_backward", p.tokens, p.rows, p.vocab);
+  const Groups groups = group_by_token(p.tokens, p.rows, p.vocab);
+  constexpr std::int64_t block = 32;  // Small: a frequent token is a long group.
+  parallel_blocks(threads, p.vocab, block, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t token = begin; token < end; ++token) {
+      sum_group(p, groups, token);
+    }
   });
 }
 

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstdint>
 
-#include "kernels/fault.cuh"
 #include "kernels/launch.cuh"
 
 // Positions in the order of their tokens, those of one token in the order of positions: a radix

@@ -1,5 +1,3 @@
-#include "kernels/gemm/gemm_cpu.hpp"
-
 #include <unistd.h>
 
 #include <cmath>
@@ -278,7 +276,7 @@ Grid cheapest_grid(const MatmulParams& p, int threads) {
 
 }  // namespace
 
-void gemm(int threads, const MatmulParams& p) {
+void matmul(const MatmulParams& p, int threads) {
   if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
     return;
   }

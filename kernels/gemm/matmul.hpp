@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/device/stream.hpp"
 #include "kernels/dtype.hpp"
@@ -22,13 +23,10 @@ struct MatmulParams {
   DType output_dtype = DType::f32;  ///< Of C; f32 for gradients of weights.
 };
 
-namespace cpu {
-/// The bits do not depend on the number of threads.
-void matmul(Stream& stream, const MatmulParams& params);
-}  // namespace cpu
-
 namespace cuda {
-void matmul(Stream& stream, const MatmulParams& params);
+/// Library and version that products come from ("cublaslt-13.0.2"). Throws DeviceError if it is not
+/// there.
+[[nodiscard]] std::string gemm_library();
 }  // namespace cuda
 
 }  // namespace train::kernels

@@ -1,3 +1,4 @@
+#include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -7,14 +8,40 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/checks.hpp"
-#include "kernels/device/cublas_lt.hpp"
-#include "kernels/device/cuda_check.hpp"
-#include "kernels/device/device_error.hpp"
-#include "kernels/gemm/gemm_cuda.hpp"
+#include "kernels/device/cuda_device.hpp"
+#include "kernels/device/cuda_stream.hpp"
+#include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
 namespace {
+/// The functions of cuBLASLt that are used, found when first asked for: the program starts without
+/// the library, and without CUDA.
+struct CublasLt {
+  CudaLibrary library{fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR), "cuBLASLt"};
+  decltype(&cublasLtCreate) create = library["cublasLtCreate"];
+  decltype(&cublasLtDestroy) destroy = library["cublasLtDestroy"];
+  decltype(&cublasLtGetVersion) version = library["cublasLtGetVersion"];
+  decltype(&cublasLtGetStatusString) status_string = library["cublasLtGetStatusString"];
+  decltype(&cublasLtMatmul) matmul = library["cublasLtMatmul"];
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = library["cublasLtMatmulAlgoGetHeuristic"];
+  decltype(&cublasLtMatmulDescCreate) desc_create = library["cublasLtMatmulDescCreate"];
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = library["cublasLtMatmulDescDestroy"];
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set = library["cublasLtMatmulDescSetAttribute"];
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = library["cublasLtMatrixLayoutCreate"];
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = library["cublasLtMatrixLayoutDestroy"];
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create =
+      library["cublasLtMatmulPreferenceCreate"];
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy =
+      library["cublasLtMatmulPreferenceDestroy"];
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set =
+      library["cublasLtMatmulPreferenceSetAttribute"];
+};
+
+/// Thread-safe. Throws DeviceError, every time, where the library cannot be found or is too old.
+const CublasLt& cublas_lt() {
+  static const CublasLt table;
+  return table;
+}
 
 void check_library(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -181,7 +208,7 @@ std::string gemm_library() {
   return fmt::format("cublaslt-{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-void gemm(CudaStream& stream, const MatmulParams& p) {
+void matmul(CudaStream& stream, const MatmulParams& p) {
   if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
     return;
   }
@@ -204,12 +231,6 @@ void gemm(CudaStream& stream, const MatmulParams& p) {
                          &plan.algorithm, stream.scratch(MatmulPlans::workspace_bytes),
                          MatmulPlans::workspace_bytes, stream.native()),
       "cublasLtMatmul");
-}
-
-void matmul(Stream& stream, const MatmulParams& params) {
-  check_params(params);
-  CudaStream& native = cuda_stream_of(stream);
-  native.submit([&native, params] { gemm(native, params); });
 }
 
 }  // namespace cuda

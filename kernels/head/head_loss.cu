@@ -1,11 +1,10 @@
 #include <algorithm>
 
-#include "kernels/dynamic_shared.cuh"
 #include "kernels/element.cuh"
-#include "kernels/fault.cuh"
-#include "kernels/gemm/gemm_cuda.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/head_loss_row.cuh"
+#include "kernels/instructions.cuh"
+#include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"
 
 namespace train::kernels::cuda {
@@ -277,7 +276,7 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
                   std::int64_t rows) {
   const HeadLossProducts products{p, first, rows};
   const bool gradient = p.dx != nullptr;
-  gemm(stream, products.logits());
+  matmul(stream, products.logits());
   // Whether each of the rows begins where 16 bytes can be read.
   const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % vector_bytes == 0;
   for_element_type(p.dtype, [&]<class T>() {
@@ -288,12 +287,14 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
     }
   });
   if (gradient) {
-    gemm(stream, products.input_gradient());
-    gemm(stream, products.weight_gradient());
+    matmul(stream, products.input_gradient());
+    matmul(stream, products.weight_gradient());
   }
 }
 
-void run_head_loss(CudaStream& stream, const HeadLossParams& p) {
+}  // namespace
+
+void head_loss(CudaStream& stream, const HeadLossParams& p) {
   for (std::int64_t first = 0; first < p.rows; first += p.chunk_rows) {
     launch_chunk(stream, p, first, std::min(p.chunk_rows, p.rows - first));
   }
@@ -303,12 +304,6 @@ void run_head_loss(CudaStream& stream, const HeadLossParams& p) {
   }
   const unsigned threads = p.rows >= 8 * most_threads ? most_threads : block_threads;
   launch(stream, loss_sums_kernel, {.blocks = dim3(1), .threads = dim3(threads)}, p);
-}
-
-}  // namespace
-
-void head_loss(Stream& stream, const HeadLossParams& params) {
-  submit(stream, params, run_head_loss);
 }
 
 }  // namespace train::kernels::cuda

@@ -36,12 +36,4 @@ struct HeadLossParams {
   DType dtype = DType::f32;
 };
 
-namespace cpu {
-void head_loss(Stream& stream, const HeadLossParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void head_loss(Stream& stream, const HeadLossParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "kernels/cpu_support.hpp"
-#include "kernels/gemm/gemm_cpu.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/head/head_loss_cpu.cpp"
@@ -98,16 +97,14 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
   const HeadLossProducts products{p, first, rows};
   auto* logits = static_cast<float*>(p.logits);
   const bool gradient = p.dx != nullptr;
-  gemm(threads, products.logits());
-  parallel_blocks(threads, rows, row_block(p.vocab), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      loss_row(p, logits + row * p.vocab, p.targets[first + row], gradient,
-               p.row_terms + (first + row) * terms_per_row);
-    }
+  matmul(products.logits(), threads);
+  each_row(threads, rows, p.vocab, [&](std::int64_t row) {
+    loss_row(p, logits + row * p.vocab, p.targets[first + row], gradient,
+             p.row_terms + (first + row) * terms_per_row);
   });
   if (gradient) {
-    gemm(threads, products.input_gradient());
-    gemm(threads, products.weight_gradient());
+    matmul(products.input_gradient(), threads);
+    matmul(products.weight_gradient(), threads);
   }
 }
 
@@ -123,7 +120,9 @@ LossSums sum_rows(const HeadLossParams& p) {
   return sums;
 }
 
-void run_head_loss(const HeadLossParams& p, int threads) {
+}  // namespace
+
+void head_loss(const HeadLossParams& p, int threads) {
   for (std::int64_t row = 0; row < p.rows; ++row) {
     TRAIN_CHECK(p.targets[row] >= -1 && p.targets[row] < p.vocab,
                 "head_loss: target {} of row {} is outside the vocabulary of {}", p.targets[row],
@@ -136,13 +135,6 @@ void run_head_loss(const HeadLossParams& p, int threads) {
     std::fill_n(p.dweight, p.vocab * p.cols, 0.0F);
   }
   *p.sums = sum_rows(p);
-}
-
-}  // namespace
-
-void head_loss(Stream& stream, const HeadLossParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] { run_head_loss(p, threads); });
 }
 
 }  // namespace train::kernels::cpu

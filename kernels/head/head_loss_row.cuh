@@ -5,9 +5,9 @@
 #include <cfloat>
 #include <cstdint>
 
+#include "kernels/element.cuh"
 #include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
-#include "kernels/several.cuh"
 
 // One row of logits as a block goes through it. The threads have units of neighbouring columns in
 // turns, two of each a tile, wherever the row lies: so the order of sums is the number of columns'.

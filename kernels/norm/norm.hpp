@@ -72,14 +72,4 @@ struct NormBackwardParams {
   DType dtype = DType::f32;
 };
 
-namespace cpu {
-void norm_forward(Stream& stream, const NormForwardParams& params);
-void norm_backward(Stream& stream, const NormBackwardParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void norm_forward(Stream& stream, const NormForwardParams& params);
-void norm_backward(Stream& stream, const NormBackwardParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

@@ -1,7 +1,5 @@
-#include "kernels/attention/rotate.cuh"
 #include "kernels/norm/norm_row.cuh"
-#include "kernels/norm/norm_weight.cuh"
-#include "kernels/norm/norm_wide.cuh"
+#include "kernels/packed.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -192,14 +190,12 @@ void run_backward(CudaStream& stream, const NormBackwardParams& p) {
 
 }  // namespace
 
-void norm_backward(Stream& stream, const NormBackwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const NormBackwardParams& p) {
-    if (!held_in_registers(p)) {
-      wide_norm_backward(native, p);
-      return;
-    }
-    for_element_type(p.dtype, [&]<class T>() { run_backward<T>(native, p); });
-  });
+void norm_backward(CudaStream& stream, const NormBackwardParams& p) {
+  if (!held_in_registers(p)) {
+    wide_norm_backward(stream, p);
+    return;
+  }
+  for_element_type(p.dtype, [&]<class T>() { run_backward<T>(stream, p); });
 }
 
 }  // namespace train::kernels::cuda

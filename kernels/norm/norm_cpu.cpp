@@ -9,7 +9,6 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
 #include <hwy/highway.h>
 
-#include "kernels/attention/rope-inl.hpp"
 #include "kernels/simd-inl.hpp"
 
 #ifndef TRAIN_KERNELS_NORM_ROW
@@ -221,7 +220,15 @@ std::int64_t backward_block(std::int64_t rows) {
   return std::max(min_rows, divide_up(rows, max_blocks));
 }
 
-void run_backward(const NormBackwardParams& p, int threads) {
+}  // namespace
+
+void norm_forward(const NormForwardParams& p, int threads) {
+  const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_forward_rows);
+  parallel_blocks(threads, p.outer * p.inner, row_block(p.cols),
+                  [&](std::int64_t begin, std::int64_t end) { rows_of(p, begin, end); });
+}
+
+void norm_backward(const NormBackwardParams& p, int threads) {
   static thread_local Scratch scratch;
   const std::int64_t rows = p.outer * p.inner;
   const std::int64_t block = backward_block(rows);
@@ -237,23 +244,6 @@ void run_backward(const NormBackwardParams& p, int threads) {
       p.dweight[c] += partial[i * p.cols + c];
     }
   }
-}
-
-}  // namespace
-
-void norm_forward(Stream& stream, const NormForwardParams& params) {
-  check_cpu_params(params);
-  const std::int64_t rows = params.outer * params.inner;
-  stream.enqueue([p = params, rows, threads = stream.threads()] {
-    const auto rows_of = HWY_DYNAMIC_DISPATCH(norm_forward_rows);
-    parallel_blocks(threads, rows, row_block(p.cols),
-                    [&](std::int64_t begin, std::int64_t end) { rows_of(p, begin, end); });
-  });
-}
-
-void norm_backward(Stream& stream, const NormBackwardParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] { run_backward(p, threads); });
 }
 
 }  // namespace train::kernels::cpu

@@ -1,6 +1,5 @@
-#include "kernels/attention/rotate.cuh"
 #include "kernels/norm/norm_row.cuh"
-#include "kernels/norm/norm_wide.cuh"
+#include "kernels/packed.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -147,14 +146,12 @@ void run_forward(CudaStream& stream, const NormForwardParams& p) {
 
 }  // namespace
 
-void norm_forward(Stream& stream, const NormForwardParams& params) {
-  submit(stream, params, [](CudaStream& native, const NormForwardParams& p) {
-    if (!held_in_registers(p)) {
-      wide_norm_forward(native, p);
-      return;
-    }
-    for_element_type(p.dtype, [&]<class T>() { run_forward<T>(native, p); });
-  });
+void norm_forward(CudaStream& stream, const NormForwardParams& p) {
+  if (!held_in_registers(p)) {
+    wide_norm_forward(stream, p);
+    return;
+  }
+  for_element_type(p.dtype, [&]<class T>() { run_forward<T>(stream, p); });
 }
 
 }  // namespace train::kernels::cuda

@@ -223,4 +223,17 @@ class TeamSum {
   int turn_ = 0;
 };
 
+/// Norms of rows that no team holds in registers: a warp for each, elements one by one, and memory
+/// read again for each pass.
+void wide_norm_forward(CudaStream& stream, const NormForwardParams& params);
+void wide_norm_backward(CudaStream& stream, const NormBackwardParams& params);
+
+/// Room for what `blocks` blocks add to the gradient of the weight: [blocks, cols], until the
+/// stream's scratch memory is asked for again.
+float* weight_partials(CudaStream& stream, std::int64_t blocks, std::int64_t cols);
+
+/// dweight[c] = sum of partial[block, c] over the blocks, in an order that their number fixes.
+void add_weight_partials(CudaStream& stream, const float* partial, std::int64_t blocks,
+                         const NormBackwardParams& params);
+
 }  // namespace train::kernels::cuda

@@ -1,9 +1,9 @@
 #include <cstdint>
 
 #include "kernels/bf16.cuh"
+#include "kernels/element.cuh"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
-#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -50,13 +50,10 @@ struct AdamwEach {
 
 }  // namespace
 
-void adamw_update(Stream& stream, const AdamwParams& params) {
-  submit(stream, params, [](CudaStream& native, const AdamwParams& p) {
-    const bool whole =
-        reinterpret_cast<std::uintptr_t>(p.rounded) % (4 * sizeof(std::uint16_t)) == 0;
-    launch_several<4>(native, p.count, whole && aligned_to_vectors(p.p, p.g, p.m, p.v),
-                      AdamwEach{p, factors_of(p)});
-  });
+void adamw_update(CudaStream& stream, const AdamwParams& p) {
+  const bool whole = reinterpret_cast<std::uintptr_t>(p.rounded) % (4 * sizeof(std::uint16_t)) == 0;
+  launch_several<4>(stream, p.count, whole && aligned_to_vectors(p.p, p.g, p.m, p.v),
+                    AdamwEach{p, factors_of(p)});
 }
 
 }  // namespace train::kernels::cuda

@@ -25,12 +25,4 @@ struct AdamwParams {
   double decay_after = 0.0;  ///< Share of the updated weights that this step takes away.
 };
 
-namespace cpu {
-void adamw_update(Stream& stream, const AdamwParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void adamw_update(Stream& stream, const AdamwParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

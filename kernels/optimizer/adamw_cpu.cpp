@@ -1,6 +1,5 @@
 #include "kernels/optimizer/adamw.hpp"
 
-#include "kernels/bf16.hpp"
 #include "kernels/cpu_support.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
 
@@ -41,21 +40,18 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(adamw_range);
 
-void adamw_update(Stream& stream, const AdamwParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.guard->nonfinite != 0) {
-      return;
+void adamw_update(const AdamwParams& p, int threads) {
+  if (p.guard->nonfinite != 0) {
+    return;
+  }
+  const auto range = HWY_DYNAMIC_DISPATCH(adamw_range);
+  AdamwFactors factors = factors_of(p);
+  factors.grad_scale = p.guard->grad_scale;
+  parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
+    range(p, factors, begin, end);
+    for (std::int64_t i = begin; p.rounded != nullptr && i < end; ++i) {
+      p.rounded[i] = to_bf16(p.p[i]);
     }
-    const auto range = HWY_DYNAMIC_DISPATCH(adamw_range);
-    AdamwFactors factors = factors_of(p);
-    factors.grad_scale = p.guard->grad_scale;
-    parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
-      range(p, factors, begin, end);
-      for (std::int64_t i = begin; p.rounded != nullptr && i < end; ++i) {
-        p.rounded[i] = to_bf16(p.p[i]);
-      }
-    });
   });
 }
 

@@ -1,6 +1,6 @@
+#include "kernels/element.cuh"
 #include "kernels/optimizer/ademamix.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
-#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -39,11 +39,9 @@ struct AdemamixEach {
 
 }  // namespace
 
-void ademamix_update(Stream& stream, const AdemamixParams& params) {
-  submit(stream, params, [](CudaStream& native, const AdemamixParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.p, p.g, p.fast, p.slow, p.v),
-                      AdemamixEach{p, factors_of(p)});
-  });
+void ademamix_update(CudaStream& stream, const AdemamixParams& p) {
+  launch_several<4>(stream, p.count, aligned_to_vectors(p.p, p.g, p.fast, p.slow, p.v),
+                    AdemamixEach{p, factors_of(p)});
 }
 
 }  // namespace train::kernels::cuda

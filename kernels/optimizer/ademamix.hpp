@@ -28,12 +28,4 @@ struct AdemamixParams {
   double decay = 0.0;  ///< Share of the weights that this step takes away.
 };
 
-namespace cpu {
-void ademamix_update(Stream& stream, const AdemamixParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void ademamix_update(Stream& stream, const AdemamixParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

@@ -43,18 +43,13 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(ademamix_range);
 
-void ademamix_update(Stream& stream, const AdemamixParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.guard->nonfinite != 0) {
-      return;
-    }
-    const auto range = HWY_DYNAMIC_DISPATCH(ademamix_range);
-    AdemamixFactors factors = factors_of(p);
-    factors.grad_scale = p.guard->grad_scale;
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
-  });
+void ademamix_update(const AdemamixParams& p, int threads) {
+  if (p.guard->nonfinite != 0) {
+    return;
+  }
+  AdemamixFactors factors = factors_of(p);
+  factors.grad_scale = p.guard->grad_scale;
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(ademamix_range), p, factors);
 }
 
 }  // namespace train::kernels::cpu

@@ -1,7 +1,7 @@
+#include "kernels/element.cuh"
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
-#include "kernels/row_sum.cuh"
-#include "kernels/several.cuh"
+#include "kernels/reduce.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -139,17 +139,14 @@ __global__ void __launch_bounds__(block_threads) dana_rows_kernel(DanaEach each)
 
 }  // namespace
 
-void dana_update(Stream& stream, const DanaParams& params) {
-  submit(stream, params, [](CudaStream& native, const DanaParams& p) {
-    const DanaEach each{p, factors_of(p)};
-    if (p.row_sums == nullptr) {
-      launch_several<4>(native, p.rows * p.cols, aligned_to_vectors(p.p, p.g, p.m, p.v, p.tau),
-                        each);
-      return;
-    }
-    launch(native, dana_rows_kernel, {.blocks = blocks_of(p.rows * row_sum_lanes, block_threads)},
-           each);
-  });
+void dana_update(CudaStream& stream, const DanaParams& p) {
+  const DanaEach each{p, factors_of(p)};
+  if (p.row_sums == nullptr) {
+    launch_several<4>(stream, p.rows * p.cols, aligned_to_vectors(p.p, p.g, p.m, p.v, p.tau), each);
+    return;
+  }
+  launch(stream, dana_rows_kernel, {.blocks = blocks_of(p.rows * row_sum_lanes, block_threads)},
+         each);
 }
 
 }  // namespace train::kernels::cuda

@@ -44,12 +44,4 @@ struct DanaParams {
   double decay = 0.0;  ///< Share of the weights that this step takes away.
 };
 
-namespace cpu {
-void dana_update(Stream& stream, const DanaParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void dana_update(Stream& stream, const DanaParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

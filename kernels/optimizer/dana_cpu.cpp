@@ -136,28 +136,18 @@ namespace train::kernels::cpu {
 HWY_EXPORT(dana_range);
 HWY_EXPORT(dana_row);
 
-void dana_update(Stream& stream, const DanaParams& params) {
-  check_cpu_params(params);
-  const std::int64_t count = params.rows * params.cols;
-  stream.enqueue([p = params, count, threads = stream.threads()] {
-    if (p.guard->nonfinite != 0) {
-      return;
-    }
-    DanaFactors factors = factors_of(p);
-    factors.grad_scale = p.guard->grad_scale;
-    if (p.row_sums == nullptr) {
-      const auto range = HWY_DYNAMIC_DISPATCH(dana_range);
-      parallel_blocks(threads, count, element_block,
-                      [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
-      return;
-    }
-    const auto row = HWY_DYNAMIC_DISPATCH(dana_row);
-    parallel_blocks(threads, p.rows, row_block(p.cols), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        row(p, factors, i);
-      }
-    });
-  });
+void dana_update(const DanaParams& p, int threads) {
+  if (p.guard->nonfinite != 0) {
+    return;
+  }
+  DanaFactors factors = factors_of(p);
+  factors.grad_scale = p.guard->grad_scale;
+  if (p.row_sums == nullptr) {
+    each_block(threads, p.rows * p.cols, HWY_DYNAMIC_DISPATCH(dana_range), p, factors);
+    return;
+  }
+  const auto row = HWY_DYNAMIC_DISPATCH(dana_row);
+  each_row(threads, p.rows, p.cols, [&](std::int64_t i) { row(p, factors, i); });
 }
 
 }  // namespace train::kernels::cpu

@@ -2,7 +2,6 @@
 
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/reduce.cuh"
-#include "kernels/row_sum.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -66,7 +65,26 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-void run_tree_sum(CudaStream& stream, const TreeSumParams& p) {
+__global__ void clip_scale_kernel(ClipScaleParams p) {
+  const double norm = sqrt(*p.squared_norm);
+  UpdateGuard& guard = *p.guard;
+  guard.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
+  guard.grad_norm = static_cast<float>(norm);
+  const double clip = p.clip;
+  guard.grad_scale = clip > 0.0 ? static_cast<float>(fmin(1.0, clip / (norm + 1e-6))) : 1.0F;
+  if (!isfinite(norm) || !isfinite(guard.loss)) {
+    guard.nonfinite = 1;
+  }
+}
+
+}  // namespace
+
+void row_square_sums(CudaStream& stream, const RowSquareSumsParams& p) {
+  launch(stream, row_square_sums_kernel,
+         {.blocks = blocks_of(p.rows * row_sum_lanes, block_threads)}, p);
+}
+
+void tree_sum(CudaStream& stream, const TreeSumParams& p) {
   if (p.count == 0) {
     TRAIN_CUDA_CHECK(cudaMemsetAsync(p.out, 0, sizeof(double), stream.native()));
     return;
@@ -93,33 +111,8 @@ void run_tree_sum(CudaStream& stream, const TreeSumParams& p) {
   }
 }
 
-__global__ void clip_scale_kernel(ClipScaleParams p) {
-  const double norm = sqrt(*p.squared_norm);
-  UpdateGuard& guard = *p.guard;
-  guard.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
-  guard.grad_norm = static_cast<float>(norm);
-  const double clip = p.clip;
-  guard.grad_scale = clip > 0.0 ? static_cast<float>(fmin(1.0, clip / (norm + 1e-6))) : 1.0F;
-  if (!isfinite(norm) || !isfinite(guard.loss)) {
-    guard.nonfinite = 1;
-  }
-}
-
-}  // namespace
-
-void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
-  submit(stream, params, [](CudaStream& native, const RowSquareSumsParams& p) {
-    launch(native, row_square_sums_kernel,
-           {.blocks = blocks_of(p.rows * row_sum_lanes, block_threads)}, p);
-  });
-}
-
-void tree_sum(Stream& stream, const TreeSumParams& params) { submit(stream, params, run_tree_sum); }
-
-void clip_scale(Stream& stream, const ClipScaleParams& params) {
-  submit(stream, params, [](CudaStream& native, const ClipScaleParams& p) {
-    launch(native, clip_scale_kernel, {.blocks = dim3(1), .threads = dim3(1)}, p);
-  });
+void clip_scale(CudaStream& stream, const ClipScaleParams& p) {
+  launch(stream, clip_scale_kernel, {.blocks = dim3(1), .threads = dim3(1)}, p);
 }
 
 }  // namespace train::kernels::cuda

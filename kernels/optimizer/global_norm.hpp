@@ -45,16 +45,4 @@ struct ClipScaleParams {
   float clip = 0.0F;
 };
 
-namespace cpu {
-void row_square_sums(Stream& stream, const RowSquareSumsParams& params);
-void tree_sum(Stream& stream, const TreeSumParams& params);
-void clip_scale(Stream& stream, const ClipScaleParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void row_square_sums(Stream& stream, const RowSquareSumsParams& params);
-void tree_sum(Stream& stream, const TreeSumParams& params);
-void clip_scale(Stream& stream, const ClipScaleParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

@@ -43,7 +43,18 @@ double canonical_tree(const double* values, std::int64_t count, std::int64_t str
          canonical_tree(values + split * stride, count - split, stride);
 }
 
-void fill_gate(const ClipScaleParams& p) {
+}  // namespace
+
+void row_square_sums(const RowSquareSumsParams& p, int threads) {
+  each_row(threads, p.rows, p.cols,
+           [&](std::int64_t row) { p.row_sums[row] = square_sum(p.x + row * p.cols, p.cols); });
+}
+
+void tree_sum(const TreeSumParams& p, int /*threads*/) {
+  *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count, p.stride);
+}
+
+void clip_scale(const ClipScaleParams& p, int /*threads*/) {
   const double norm = std::sqrt(*p.squared_norm);
   UpdateGuard& guard = *p.guard;
   guard.loss = p.loss_scale * *p.cross_entropy + p.z_scale * *p.z_squared;
@@ -53,30 +64,6 @@ void fill_gate(const ClipScaleParams& p) {
   if (!std::isfinite(norm) || !std::isfinite(guard.loss)) {
     guard.nonfinite = 1;
   }
-}
-
-}  // namespace
-
-void row_square_sums(Stream& stream, const RowSquareSumsParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    parallel_blocks(threads, p.rows, row_block(p.cols), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        p.row_sums[row] = square_sum(p.x + row * p.cols, p.cols);
-      }
-    });
-  });
-}
-
-void tree_sum(Stream& stream, const TreeSumParams& params) {
-  check_cpu_params(params);
-  stream.enqueue(
-      [p = params] { *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count, p.stride); });
-}
-
-void clip_scale(Stream& stream, const ClipScaleParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params] { fill_gate(p); });
 }
 
 }  // namespace train::kernels::cpu

@@ -1,7 +1,7 @@
 #include "kernels/bf16.cuh"
+#include "kernels/element.cuh"
 #include "kernels/optimizer/muon.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
-#include "kernels/several.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -84,35 +84,27 @@ struct MuonApplyEach {
 
 }  // namespace
 
-void muon_momentum(Stream& stream, const MuonMomentumParams& params) {
-  submit(stream, params, [](CudaStream& native, const MuonMomentumParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.g, p.m, p.x),
-                      MuonMomentumEach{p, factors_of(p)});
-  });
+void muon_momentum(CudaStream& stream, const MuonMomentumParams& p) {
+  launch_several<4>(stream, p.count, aligned_to_vectors(p.g, p.m, p.x),
+                    MuonMomentumEach{p, factors_of(p)});
 }
 
-void muon_normalise(Stream& stream, const MuonNormaliseParams& params) {
-  submit(stream, params, [](CudaStream& native, const MuonNormaliseParams& p) {
-    launch_several<4>(native, p.count, aligned_to_vectors(p.x),
-                      MuonNormaliseEach{p.x, p.squared_norm, static_cast<float>(p.least),
-                                        static_cast<float>(p.added)});
-  });
+void muon_normalise(CudaStream& stream, const MuonNormaliseParams& p) {
+  launch_several<4>(stream, p.count, aligned_to_vectors(p.x),
+                    MuonNormaliseEach{p.x, p.squared_norm, static_cast<float>(p.least),
+                                      static_cast<float>(p.added)});
 }
 
-void blend_bf16(Stream& stream, const BlendBf16Params& params) {
-  submit(stream, params, [](CudaStream& native, const BlendBf16Params& p) {
-    launch_several<4>(
-        native, p.count, aligned_to_vectors(p.x, p.y, p.out),
-        BlendBf16Each{p.x, p.y, p.out, static_cast<float>(p.a), static_cast<float>(p.b)});
-  });
+void blend_bf16(CudaStream& stream, const BlendBf16Params& p) {
+  launch_several<4>(
+      stream, p.count, aligned_to_vectors(p.x, p.y, p.out),
+      BlendBf16Each{p.x, p.y, p.out, static_cast<float>(p.a), static_cast<float>(p.b)});
 }
 
-void muon_apply(Stream& stream, const MuonApplyParams& params) {
-  submit(stream, params, [](CudaStream& native, const MuonApplyParams& p) {
-    launch_several<4>(
-        native, p.count, aligned_to_vectors(p.p, p.x),
-        MuonApplyEach{p, static_cast<float>(1.0 - p.decay), static_cast<float>(p.step_size)});
-  });
+void muon_apply(CudaStream& stream, const MuonApplyParams& p) {
+  launch_several<4>(
+      stream, p.count, aligned_to_vectors(p.p, p.x),
+      MuonApplyEach{p, static_cast<float>(1.0 - p.decay), static_cast<float>(p.step_size)});
 }
 
 }  // namespace train::kernels::cuda

@@ -52,18 +52,4 @@ struct MuonApplyParams {
   double decay = 0.0, step_size = 0.0;
 };
 
-namespace cpu {
-void muon_momentum(Stream& stream, const MuonMomentumParams& params);
-void muon_normalise(Stream& stream, const MuonNormaliseParams& params);
-void blend_bf16(Stream& stream, const BlendBf16Params& params);
-void muon_apply(Stream& stream, const MuonApplyParams& params);
-}  // namespace cpu
-
-namespace cuda {
-void muon_momentum(Stream& stream, const MuonMomentumParams& params);
-void muon_normalise(Stream& stream, const MuonNormaliseParams& params);
-void blend_bf16(Stream& stream, const BlendBf16Params& params);
-void muon_apply(Stream& stream, const MuonApplyParams& params);
-}  // namespace cuda
-
 }  // namespace train::kernels

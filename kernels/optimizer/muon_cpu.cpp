@@ -90,51 +90,31 @@ float scalar_bf16(float value) {
 
 }  // namespace
 
-void muon_momentum(Stream& stream, const MuonMomentumParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.guard->nonfinite != 0) {
-      return;
-    }
-    MuonMomentumFactors factors = factors_of(p);
-    factors.grad_scale = p.guard->grad_scale;
-    const auto range = HWY_DYNAMIC_DISPATCH(muon_momentum_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, factors, begin, end); });
-  });
+void muon_momentum(const MuonMomentumParams& p, int threads) {
+  if (p.guard->nonfinite != 0) {
+    return;
+  }
+  MuonMomentumFactors factors = factors_of(p);
+  factors.grad_scale = p.guard->grad_scale;
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(muon_momentum_range), p, factors);
 }
 
-void muon_normalise(Stream& stream, const MuonNormaliseParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const float norm = scalar_bf16(static_cast<float>(std::sqrt(*p.squared_norm)));
-    const float divisor =
-        scalar_bf16(std::max(norm, static_cast<float>(p.least)) + static_cast<float>(p.added));
-    const auto range = HWY_DYNAMIC_DISPATCH(muon_scale_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p.x, divisor, begin, end); });
-  });
+void muon_normalise(const MuonNormaliseParams& p, int threads) {
+  const float norm = scalar_bf16(static_cast<float>(std::sqrt(*p.squared_norm)));
+  const float divisor =
+      scalar_bf16(std::max(norm, static_cast<float>(p.least)) + static_cast<float>(p.added));
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(muon_scale_range), p.x, divisor);
 }
 
-void blend_bf16(Stream& stream, const BlendBf16Params& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    const auto range = HWY_DYNAMIC_DISPATCH(blend_bf16_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
-  });
+void blend_bf16(const BlendBf16Params& p, int threads) {
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(blend_bf16_range), p);
 }
 
-void muon_apply(Stream& stream, const MuonApplyParams& params) {
-  check_cpu_params(params);
-  stream.enqueue([p = params, threads = stream.threads()] {
-    if (p.guard->nonfinite != 0) {
-      return;
-    }
-    const auto range = HWY_DYNAMIC_DISPATCH(muon_apply_range);
-    parallel_blocks(threads, p.count, element_block,
-                    [&](std::int64_t begin, std::int64_t end) { range(p, begin, end); });
-  });
+void muon_apply(const MuonApplyParams& p, int threads) {
+  if (p.guard->nonfinite != 0) {
+    return;
+  }
+  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(muon_apply_range), p);
 }
 
 }  // namespace train::kernels::cpu

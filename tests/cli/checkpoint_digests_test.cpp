@@ -1,4 +1,4 @@
-#include "cli/audit/checkpoint_digests.hpp"
+#include "cli/audit/run_audit.hpp"
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -1,8 +1,8 @@
+#include <any>
 #include <catch2/catch.hpp>
 #include <initializer_list>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "cli/options.hpp"
@@ -21,8 +21,8 @@ Options accepted(std::initializer_list<const char*> words) {
   const Result<Command> command = parsed(words);
   INFO((command.ok() ? "" : command.error().message));
   REQUIRE(command.ok());
-  REQUIRE(std::holds_alternative<Options>(*command));
-  return std::get<Options>(*command);
+  REQUIRE(std::any_cast<Options>(&command->options) != nullptr);
+  return std::any_cast<Options>(command->options);
 }
 
 std::string refused(std::initializer_list<const char*> words) {
@@ -223,34 +223,29 @@ TEST_CASE("options: unknown commands and options name the nearest", "[actors][cl
 }
 
 TEST_CASE("options: checkpoints", "[actors][cli]") {
-  using Action = CheckpointsOptions::Action;
-  const auto list = accepted<CheckpointsOptions>({"checkpoints", "list", "runs/a", "--all"});
-  CHECK(list.action == Action::list);
+  const auto list = accepted<ListOptions>({"checkpoints", "list", "runs/a", "--all"});
   CHECK(list.run_directory == "runs/a");
   CHECK(list.all);
   CHECK_FALSE(list.json);
-  CHECK_FALSE(accepted<CheckpointsOptions>({"checkpoints", "show", "a"}).step.has_value());
-  CHECK(accepted<CheckpointsOptions>({"checkpoints", "show", "a", "0"}).step == 0);
-  CHECK(accepted<CheckpointsOptions>({"checkpoints", "verify", "a", "20"}).step == 20);
-  CHECK_FALSE(accepted<CheckpointsOptions>({"checkpoints", "verify", "a", "all"}).step.has_value());
-  CHECK(accepted<CheckpointsOptions>({"checkpoints", "reindex", "a"}).action == Action::reindex);
-  const auto prune = accepted<CheckpointsOptions>(
+  CHECK_FALSE(accepted<CheckpointOptions>({"checkpoints", "show", "a"}).step.has_value());
+  CHECK(accepted<CheckpointOptions>({"checkpoints", "show", "a", "0"}).step == 0);
+  CHECK(accepted<CheckpointOptions>({"checkpoints", "verify", "a", "20"}).step == 20);
+  CHECK_FALSE(accepted<CheckpointOptions>({"checkpoints", "verify", "a", "all"}).step.has_value());
+  CHECK(accepted<ReindexOptions>({"checkpoints", "reindex", "a"}).run_directory == "a");
+  const auto prune = accepted<PruneOptions>(
       {"checkpoints", "prune", "a", "--keep-last", "3", "--keep-best=0", "--dry-run"});
   CHECK(prune.keep_last == 3);
   CHECK(prune.keep_best == 0);
   CHECK_FALSE(prune.keep_every.has_value());
   CHECK(prune.dry_run);
-  const auto within = accepted<CheckpointsOptions>({"checkpoints", "diff", "runs/a", "5", "10"});
-  REQUIRE(within.sides.size() == 2);
-  CHECK(within.sides[0].run_directory == "runs/a");
-  CHECK(within.sides[1].run_directory == "runs/a");
-  CHECK(within.sides[1].step == 10);
-  const auto across =
-      accepted<CheckpointsOptions>({"checkpoints", "diff", "runs/a:b:5", "runs/c:10"});
-  REQUIRE(across.sides.size() == 2);
-  CHECK(across.sides[0].run_directory == "runs/a:b");
-  CHECK(across.sides[0].step == 5);
-  CHECK(across.sides[1].run_directory == "runs/c");
+  const auto within = accepted<DiffOptions>({"checkpoints", "diff", "runs/a", "5", "10"});
+  CHECK(within.a.run_directory == "runs/a");
+  CHECK(within.b.run_directory == "runs/a");
+  CHECK(within.b.step == 10);
+  const auto across = accepted<DiffOptions>({"checkpoints", "diff", "runs/a:b:5", "runs/c:10"});
+  CHECK(across.a.run_directory == "runs/a:b");
+  CHECK(across.a.step == 5);
+  CHECK(across.b.run_directory == "runs/c");
   CHECK(refused({"checkpoints", "show", "a", "-1"}).find("checkpoints show") != std::string::npos);
   CHECK(refused({"checkpoints", "show", "a", "all"}).find("not \"all\"") != std::string::npos);
   CHECK(refused({"checkpoints", "verify", "a", "x"}).find("or \"all\"") != std::string::npos);

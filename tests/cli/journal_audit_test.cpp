@@ -1,4 +1,4 @@
-#include "cli/audit/journal_audit.hpp"
+#include "cli/audit/run_audit.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "cli/audit/metrics_audit.hpp"
+#include "cli/audit/run_audit.hpp"
 
 #include <bit>
 #include <catch2/catch.hpp>

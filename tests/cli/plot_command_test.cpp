@@ -1,18 +1,17 @@
-#include "cli/plot/plot_command.hpp"
+#include "cli/plot/plot_curves.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <any>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "cli/options.hpp"
-#include "cli/plot/plot_curves.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::cli {
@@ -32,8 +31,8 @@ PlotOptions accepted(const std::vector<const char*>& words) {
   const auto command = parsed(words);
   INFO((command.ok() ? "" : command.error().message));
   REQUIRE(command.ok());
-  REQUIRE(std::holds_alternative<PlotOptions>(*command));
-  return std::get<PlotOptions>(*command);
+  REQUIRE(std::any_cast<PlotOptions>(&command->options) != nullptr);
+  return std::any_cast<PlotOptions>(command->options);
 }
 
 std::string refused(const std::vector<const char*>& words) {

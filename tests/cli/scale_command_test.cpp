@@ -1,13 +1,13 @@
-#include "cli/scale_command.hpp"
+#include "cli/report/scale_report.hpp"
 
 #include <fmt/format.h>
 
+#include <any>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "cli/options.hpp"
@@ -25,8 +25,8 @@ ScaleOptions accepted(const std::vector<const char*>& words) {
   const auto command = parsed(words);
   INFO((command.ok() ? "" : command.error().message));
   REQUIRE(command.ok());
-  REQUIRE(std::holds_alternative<ScaleOptions>(*command));
-  return std::get<ScaleOptions>(*command);
+  REQUIRE(std::any_cast<ScaleOptions>(&command->options) != nullptr);
+  return std::any_cast<ScaleOptions>(command->options);
 }
 
 std::string refused(const std::vector<const char*>& words) {

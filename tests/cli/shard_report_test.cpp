@@ -1,11 +1,10 @@
-#include "cli/shard_report.hpp"
+#include "cli/report/shard_report.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
 #include "base/units.hpp"
-#include "cli/step_traffic.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"

@@ -1,4 +1,4 @@
-#include "cli/status_view.hpp"
+#include "cli/report/status_view.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

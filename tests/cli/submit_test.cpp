@@ -107,7 +107,7 @@ SubmitOptions accepted(std::initializer_list<const char*> words) {
   const auto command = parse(static_cast<int>(argv.size()), argv.data());
   INFO((command.ok() ? "" : command.error().message));
   REQUIRE(command.ok());
-  return std::get<SubmitOptions>(*command);
+  return std::any_cast<SubmitOptions>(command->options);
 }
 
 TEST_CASE("submit: the command line", "[actors][cli][submit]") {

@@ -1,11 +1,9 @@
-#include "kernels/gemm/gemm_cpu.hpp"
+#include "kernels/kernel_list.hpp"
 
 #include <cstddef>
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "kernels/checks.hpp"
-#include "kernels/gemm/gemm_cuda.hpp"
 #include "tests/support/guarded_memory.hpp"
 
 // Products are a library's on a device; here they are the CPU's: those of bf16 too, on the same
@@ -55,7 +53,7 @@ void gemm_of_bf16(const MatmulParams& params) {
     c = widened(p.c, p.m, p.n, p.ldc);
     p.c = c.data();
   }
-  cpu::gemm(1, p);
+  cpu::matmul(p, 1);
   if (params.output_dtype == DType::bf16) {
     narrow(c, params);
   }
@@ -63,7 +61,7 @@ void gemm_of_bf16(const MatmulParams& params) {
 
 }  // namespace
 
-void gemm(CudaStream& /*stream*/, const MatmulParams& params) {
+void matmul(CudaStream& /*stream*/, const MatmulParams& params) {
   if (params.m == 0 || params.n == 0) {
     return;
   }
@@ -72,12 +70,6 @@ void gemm(CudaStream& /*stream*/, const MatmulParams& params) {
 }
 
 std::string gemm_library() { return "emulated"; }
-
-void matmul(Stream& stream, const MatmulParams& params) {
-  check_params(params);
-  CudaStream& native = cuda_stream_of(stream);
-  native.submit([&native, params] { gemm(native, params); });
-}
 
 }  // namespace cuda
 }  // namespace train::kernels

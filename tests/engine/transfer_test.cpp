@@ -1,4 +1,4 @@
-#include "engine/collective/transfer.hpp"
+#include "engine/collective/collective.hpp"
 
 #include <catch2/catch.hpp>
 

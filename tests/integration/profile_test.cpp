@@ -11,7 +11,7 @@
 
 #include "actors/head/run_plan.hpp"
 #include "actors/train/rank_profile.hpp"
-#include "cli/profile/profile_summary.hpp"
+#include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
 #include "tests/integration/run_site.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/convert.hpp"
+#include "kernels/activation/elementwise.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

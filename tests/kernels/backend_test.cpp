@@ -9,7 +9,7 @@
 
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/cuda_device.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
 namespace train::kernels::testing {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 
 namespace train::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/convert.hpp"
+#include "kernels/activation/elementwise.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/model/elements.hpp"
-#include "kernels/convert.hpp"
+#include "kernels/activation/elementwise.hpp"
 
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/cuda_device.hpp"

@@ -1,7 +1,7 @@
 // The CUDA twin of the head's loss: rows that are kept in part, ties, what is not finite.
 #include <limits>
 
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::kernels::testing {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/steady_time.hpp"
-#include "kernels/device/device_error.hpp"
+#include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 #include "tests/support/hang_limit.hpp"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "kernels/device/device_error.hpp"
 #include "tests/support/hang_limit.hpp"
 
 namespace train::kernels {

@@ -1,9 +1,8 @@
 #include "kernels/device/trace.hpp"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <functional>
 #include <future>
 #include <string>
 #include <thread>
@@ -14,12 +13,24 @@
 namespace train::kernels {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+/// When a piece of work ran, by its own account.
+struct Ran {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+};
 
-void work_a_millisecond() {
-  const auto end = Clock::now() + std::chrono::milliseconds(1);
-  while (Clock::now() < end) {
-  }
+/// Works until the clock has moved on, and notes when.
+Stream::Work work_noted_in(Ran& ran) {
+  return [&ran] {
+    ran.begin_ns = steady_now_ns();
+    do {
+      ran.end_ns = steady_now_ns();
+    } while (ran.end_ns == ran.begin_ns);
+  };
+}
+
+bool covers(const TraceRecord& record, const Ran& ran) {
+  return record.begin_ns <= ran.begin_ns && ran.end_ns <= record.end_ns;
 }
 
 TEST_CASE("trace: a ring keeps the newest and counts the rest", "[kernels][trace]") {
@@ -59,23 +70,24 @@ TEST_CASE("trace: work under one mark without a pause is one stretch", "[kernels
 TEST_CASE("trace: streams keep what they ran, in order and apart", "[kernels][trace]") {
   const bool threads = GENERATE(true, false);
   const auto stream = threads ? make_thread_stream("traced", 1) : make_inline_stream(1);
+  Ran before;
   stream->mark({.what = "before"});
-  stream->enqueue(work_a_millisecond);
+  stream->enqueue(work_noted_in(before));
   stream->synchronize();
   CHECK(stream->trace().records.empty());  // off until asked for
 
   const std::int64_t begin = steady_now_ns();
+  std::array<Ran, 6> ran;  // Two of each unit.
   stream->start_trace(100);
-  for (std::int32_t unit = 0; unit < 3; ++unit) {
-    stream->mark({.what = "forward", .step = 7, .unit = unit, .lane = 2});
-    stream->enqueue(work_a_millisecond);
-    stream->enqueue(work_a_millisecond);
+  for (std::size_t i = 0; i < ran.size(); ++i) {
+    stream->mark(
+        {.what = "forward", .step = 7, .unit = static_cast<std::int32_t>(i / 2), .lane = 2});
+    stream->enqueue(work_noted_in(ran.at(i)));
   }
   stream->synchronize();
   const Trace trace = stream->trace();
   CHECK(trace.dropped == 0);
   std::int64_t last = begin;
-  std::vector<std::int64_t> by_unit(3, 0);
   for (const TraceRecord& record : trace.records) {
     CHECK(record.begin_ns >= last);
     CHECK(record.end_ns > record.begin_ns);
@@ -83,12 +95,14 @@ TEST_CASE("trace: streams keep what they ran, in order and apart", "[kernels][tr
     CHECK(record.mark.what == std::string("forward"));
     CHECK(record.mark.step == 7);
     CHECK(record.mark.lane == 2);
-    by_unit.at(static_cast<std::size_t>(record.mark.unit)) += record.end_ns - record.begin_ns;
     last = record.end_ns;
   }
   CHECK(last <= steady_now_ns());
-  for (const std::int64_t ns : by_unit) {
-    CHECK(ns >= 2'000'000);
+  for (std::size_t i = 0; i < ran.size(); ++i) {
+    CHECK(std::count_if(trace.records.begin(), trace.records.end(), [&](const TraceRecord& record) {
+            return covers(record, ran.at(i)) &&
+                   record.mark.unit == static_cast<std::int32_t>(i / 2);
+          }) == 1);
   }
 }
 
@@ -96,31 +110,35 @@ TEST_CASE("trace: blocking for another stream is not work", "[kernels][trace]") 
   const auto first = make_thread_stream("first", 1);
   const auto second = make_thread_stream("second", 1);
   second->start_trace(100);
-  std::promise<void> worked_once;
   std::promise<void> release;
   first->enqueue([let = release.get_future().share()] { let.wait(); });
   const Event event = Event::record(*first);
+  Ran before;
+  Ran after;
   second->mark({.what = "copy"});
-  second->enqueue([&] {
-    work_a_millisecond();
-    worked_once.set_value();
-  });
+  second->enqueue(work_noted_in(before));
   event.wait_on(*second);
-  second->enqueue(work_a_millisecond);
-  const auto waits = [](const TraceRecord& record) { return record.waited; };
-  worked_once.get_future().wait();  // from here on it waits
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  second->enqueue(work_noted_in(after));
+  while (!second->waits()) {
+    std::this_thread::yield();
+  }
+  const std::int64_t waiting_ns = steady_now_ns();
   release.set_value();
   second->synchronize();
   const Trace trace = second->trace();
-  std::int64_t worked = 0;
-  std::int64_t waited = 0;
+  std::vector<TraceRecord> waits;
+  std::vector<TraceRecord> works;
   for (const TraceRecord& record : trace.records) {
-    (record.waited ? waited : worked) += record.end_ns - record.begin_ns;
+    (record.waited ? waits : works).push_back(record);
   }
-  CHECK(worked >= 2'000'000);
-  CHECK(waited > 0);
-  CHECK(std::count_if(trace.records.begin(), trace.records.end(), waits) == 1);
+  REQUIRE(waits.size() == 1);
+  CHECK(covers(waits.front(), {waiting_ns, waiting_ns}));
+  CHECK(waits.front().begin_ns >= before.end_ns);
+  CHECK(waits.front().end_ns <= after.begin_ns);
+  for (const Ran& ran : {before, after}) {
+    CHECK(std::any_of(works.begin(), works.end(),
+                      [&](const TraceRecord& record) { return covers(record, ran); }));
+  }
 }
 
 }  // namespace

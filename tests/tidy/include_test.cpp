@@ -100,7 +100,7 @@ const std::vector<Confinement>& confinements() {
       {"caf/", {"(actors|cli|tests)/.*"}},
       {"rocksdb/", {"storage/.*\\.cpp"}},
       {"toml++/", {"configs/.*\\.cpp"}},
-      {"CLI/", {"cli/.*\\.cpp", "cli/syntax\\.hpp"}},
+      {"CLI/", {"cli/.*\\.cpp", "cli/command\\.hpp"}},
       {"boost/", {"actors/cluster/.*\\.cpp"}},
       {"catch2/", {"tests/.*"}},
       {"hwy/", {"kernels/.*", "tests/kernels/matmul_test\\.cpp"}},
@@ -110,7 +110,7 @@ const std::vector<Confinement>& confinements() {
       {"oneapi/", {}},
       {"spdlog/", {"base/.*\\.cpp"}},
       {"cuda", {".*\\.cuh?", "kernels/device/.*\\.cpp", "kernels/.*_cuda\\.cpp"}},
-      {"cublas", {"kernels/device/cublas_lt\\.hpp"}},
+      {"cublas", {"kernels/gemm/matmul_cuda\\.cpp"}},
       {"nccl", {"kernels/device/nccl_cuda\\.cpp", "tests/cuda_emulation/nccl/.*\\.cpp"}}};
   return kConfinements;
 }
@@ -278,7 +278,7 @@ TEST_CASE("include: every stray third-party header is found", "[tidy][include]")
     CHECK(judge(check_confinements, path, include).size() == 1);
   }
   CHECK(judge(check_confinements, "storage/a.cpp", "<rocksdb/db.h>").empty());
-  CHECK(judge(check_confinements, "cli/a_syntax.cpp", "<CLI/CLI.hpp>").empty());
+  CHECK(judge(check_confinements, "cli/commands/a.cpp", "<CLI/CLI.hpp>").empty());
   CHECK(judge(check_confinements, "cli/a.cpp", "<caf/all.hpp>").empty());
   CHECK(judge(check_confinements, "actors/cluster/network/a.cpp", "<openssl/ssl.h>").empty());
   CHECK(judge(check_confinements, "actors/a.cpp", "\"configs/run_config.hpp\"").empty());

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/divide_up.hpp"
+#include "kernels/dtype.hpp"
 
 namespace train::engine {
 

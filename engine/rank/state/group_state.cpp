@@ -12,7 +12,6 @@
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/rank/state/state_rows.hpp"
-#include "kernels/device/signals_blocked.hpp"
 #include "kernels/thread_team.hpp"
 
 namespace train::engine {

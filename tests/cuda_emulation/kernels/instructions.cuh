@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/bf16.cuh"
+#include "tests/cuda_emulation/block.hpp"
 
 // In the place of the product's header of this name, whose instructions only a device has.
 namespace train::kernels::cuda {
@@ -19,6 +20,11 @@ inline std::uint32_t pack_pair(float low, float high) {
     return std::isnan(value) ? 0x7fffU : upper_half(value);
   };
   return half(low) | half(high) << 16U;
+}
+
+template <class T>
+T* dynamic_shared() {
+  return reinterpret_cast<T*>(cuda_emulation::dynamic_shared_memory());
 }
 
 }  // namespace train::kernels::cuda

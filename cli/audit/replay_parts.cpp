@@ -1,0 +1,268 @@
+#include "cli/audit/replay_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <caf/all.hpp>
+#include <utility>
+#include <vector>
+
+#include "actors/head/conductor_actor.hpp"
+#include "actors/head/data_identity.hpp"
+#include "actors/head/step_listener.hpp"
+#include "actors/messages/connect_messages.hpp"
+#include "actors/supervision.hpp"
+#include "actors/train/rank_setup.hpp"
+#include "actors/train/rank_runtime.hpp"
+#include "actors/training_system.hpp"
+#include "checkpoint/manifest.hpp"
+#include "cli/checkpoints/stored_run.hpp"
+#include "configs/load_config.hpp"
+#include "engine/optimizer/lr_schedule.hpp"
+#include "engine/rank/state/state_rows.hpp"
+#include "storage/rocks_store.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+namespace fs = std::filesystem;
+using Candidates = std::vector<checkpoint::Candidate>;
+
+Result<checkpoint::StepJournal> read_journal(const fs::path& index) {
+  auto store = storage::RocksStore::open_read_only(index);
+  TRAIN_RETURN_IF_ERROR(store);
+  auto journal = checkpoint::read_step_journal(**store);
+  if (journal && journal->steps.empty()) {
+    return user_error(fmt::format("{}: no steps in the journal yet", index.string()));
+  }
+  return journal;
+}
+
+/// Fills in what was not asked for, and checks the rest.
+Status choose_steps(const ReplayOptions& options, const Candidates& placed, ReplayRange& range) {
+  const auto& steps = range.journal.steps;
+  const std::int64_t first = steps.begin()->first;
+  const std::int64_t last = steps.rbegin()->first;
+  range.to = options.to.value_or(last);
+  if (range.to > last || range.to < first) {
+    return user_error(
+        fmt::format("--to {}: the journal has steps {} to {}", range.to, first, last));
+  }
+  const auto before = std::find_if(placed.begin(), placed.end(),
+                                   [&](const auto& one) { return one.step < range.to; });
+  const std::int64_t newest = before == placed.end() ? 0 : before->step;
+  range.from = options.from.value_or(std::max(newest + 1, first));
+  if (range.from > range.to) {
+    return user_error(
+        fmt::format("--from {} is after the last step of the journal, {}", range.from, range.to));
+  }
+  if (range.from < first) {
+    return user_error(
+        fmt::format("--from {}: the journal has steps {} to {}", range.from, first, last));
+  }
+  const auto start = std::find_if(placed.begin(), placed.end(),
+                                  [&](const auto& one) { return one.step < range.from; });
+  if (start != placed.end()) {
+    range.start = *start;
+  }
+  for (std::int64_t step = range.from; step <= range.to; ++step) {
+    if (!steps.contains(step)) {
+      return failure(
+          fmt::format("the journal lacks step {}; `actortrain verify {}` says what else there is",
+                      step, options.run_directory));
+    }
+  }
+  return {};
+}
+
+/// How many steps in a row the configuration has the journal's learning rates of.
+std::int64_t rates_alike(const configs::RunConfig& config, const ReplayRange& range) {
+  std::int64_t alike = 0;
+  for (std::int64_t step = range.from; step <= range.to; ++step, ++alike) {
+    const double rate =
+        engine::learning_rate(config.schedule, config.optimizer.lr, step - 1, config.run.steps);
+    if (std::bit_cast<std::uint64_t>(rate) !=
+        std::bit_cast<std::uint64_t>(range.journal.steps.at(step).lr)) {
+      break;
+    }
+  }
+  return alike;
+}
+
+/// run.steps may have grown since: then the schedule of these steps was that of another file.
+Result<configs::RunConfig> config_of_steps(const configs::RunConfig& stored,
+                                           const Candidates& placed, const ReplayRange& range) {
+  configs::RunConfig best = stored;
+  std::int64_t most = rates_alike(stored, range);
+  for (const checkpoint::Candidate& candidate : placed) {
+    if (most == range.to - range.from + 1) {
+      break;
+    }
+    const auto found = checkpoint::examine_manifest(candidate.path);
+    TRAIN_RETURN_IF_ERROR(found);
+    if (!found->manifest) {
+      continue;  // damaged or retired meanwhile: it only could have helped
+    }
+    const auto config = configs::parse_config(found->manifest->fields.config_text,
+                                              (candidate.path / "manifest.json").string());
+    const std::int64_t alike = config ? rates_alike(*config, range) : 0;
+    if (alike > most) {
+      best = *config;
+      most = alike;
+    }
+  }
+  return best;
+}
+
+/// `ranks` ranks in this process, or as many as the bits of the run want.
+Result<configs::RunConfig> on_ranks(configs::RunConfig config, std::optional<std::int64_t> ranks) {
+  if (ranks.value_or(1) > config.batch.lanes) {
+    return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
+                                  *ranks, config.batch.lanes));
+  }
+  const bool any_ranks =
+      config.precision.reduce == "fp32" && config.precision.determinism == "world";
+  if (!any_ranks && ranks.value_or(config.parallel.ranks) != config.parallel.ranks) {
+    return user_error(fmt::format(
+        "--ranks {}: precision.reduce = \"{}\" and determinism = \"{}\" give this run's bits on {} "
+        "ranks alone; leave --ranks out",
+        *ranks, config.precision.reduce, config.precision.determinism, config.parallel.ranks));
+  }
+  if (any_ranks) {
+    config.parallel = {};
+    config.parallel.ranks = ranks.value_or(1);
+    config.parallel.strategy = config.parallel.ranks > 1 ? "full" : "none";
+  }
+  config.parallel.nodes = 1;
+  config.parallel.transport = "inproc";
+  return config;
+}
+
+/// The checkpoints that were written while the steps were trained, and the first one after them; if
+/// none is left, the one that the replay begins with.
+Candidates checkpoints_of_steps(const Candidates& placed, const ReplayRange& range) {
+  Candidates found;
+  for (auto each = placed.rbegin(); each != placed.rend(); ++each) {
+    if (each->step > range.first_step()) {
+      found.push_back(*each);
+    }
+    if (each->step >= range.to) {
+      break;
+    }
+  }
+  if (found.empty() && range.start) {
+    found.push_back(*range.start);
+  }
+  return found;
+}
+
+/// On other tokens no step would have the bits of the journal.
+Status check_data(const Candidates& placed, const ReplayRange& range, const RunPlan& plan) {
+  for (const checkpoint::Candidate& candidate : checkpoints_of_steps(placed, range)) {
+    const auto found = checkpoint::examine_manifest(candidate.path);
+    TRAIN_RETURN_IF_ERROR(found);
+    if (!found->manifest) {
+      continue;  // damaged or retired meanwhile
+    }
+    const std::string difference = data_difference(found->manifest->fields, candidate.path, plan);
+    if (!difference.empty()) {
+      return user_error(fmt::format("{}; put the old data back to replay these steps", difference));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string ReplayRange::start_text() const {
+  return start ? start->path.filename().string() : "the initial weights";
+}
+
+Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
+  const fs::path run(options.run_directory);
+  const auto stored = load_run_config(run);
+  TRAIN_RETURN_IF_ERROR(stored);
+  ReplayRange range;
+  auto journal = read_journal(run / "index");
+  TRAIN_RETURN_IF_ERROR(journal);
+  range.journal = std::move(journal).value();
+  const auto placed = checkpoint::list_checkpoints(run / "checkpoints");
+  TRAIN_RETURN_IF_ERROR(placed);
+  TRAIN_RETURN_IF_ERROR(choose_steps(options, *placed, range));
+  const auto original = config_of_steps(*stored, *placed, range);
+  TRAIN_RETURN_IF_ERROR(original);
+  const auto config = on_ranks(*original, options.ranks);
+  TRAIN_RETURN_IF_ERROR(config);
+  auto replayed = *config;
+  replayed.runtime.device = options.device.value_or(replayed.runtime.device);
+  auto plan = plan_run(replayed);
+  TRAIN_RETURN_IF_ERROR(plan);
+  TRAIN_RETURN_IF_ERROR(check_data(*placed, range, *plan));
+  return ReplayPlan{std::move(plan).value(), std::move(range)};
+}
+
+std::vector<std::string> tensor_names(const std::vector<RankContext>& ranks) {
+  return engine::tensor_names(ranks.front()->engine->state().views());
+}
+
+std::vector<std::uint64_t> tensor_digests(const std::vector<RankContext>& ranks) {
+  const auto names = tensor_names(ranks);
+  std::vector<std::uint64_t> all(names.size());
+  for (const RankContext& rank : ranks) {
+    const auto own = rank->engine->state().tensor_digests(names);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] += own[i];
+    }
+  }
+  return all;
+}
+
+Status run_local_ranks(const std::vector<RankContext>& ranks, const RunProgram::Options& program,
+                       const LocalListener& listener) {
+  caf::actor_system_config config;
+  set_up_handlers(config);
+  caf::actor_system system(config);
+  bool over = false;
+  std::optional<std::string> failed;
+  {
+    caf::scoped_actor self(system);
+    const auto waiter = caf::actor_cast<caf::actor>(self);
+    WaitBoard waits;
+    const ConductorActor conductor = spawn_conductor(system, waits, program);
+    const ReporterActor reporter = spawn_listener(system, waiter);
+    const IndexActor index = spawn_index(system, {}, {});  // nothing is saved
+    std::vector<caf::actor> actors = {caf::actor_cast<caf::actor>(conductor),
+                                      caf::actor_cast<caf::actor>(reporter),
+                                      caf::actor_cast<caf::actor>(index)};
+    std::vector<RankActor> handles;
+    for (const RankContext& rank : ranks) {
+      RankActors started = start_rank(
+          system,
+          {.context = rank, .shards = {}, .reporting = {.digest_interval = listener.step ? 1 : 0}},
+          {.conductor = conductor, .index = index});
+      handles.push_back(started.rank);
+      actors.insert(actors.end(), started.all.begin(), started.all.end());
+    }
+    caf::anon_send(conductor, ConnectConductor{handles, reporter, waiter, {}});
+    self->monitor(conductor);
+    while (!over && !failed) {
+      self->receive([&](const StepFinished& event) { over = !listener.step(step_record(event)); },
+                    [&](const EvaluationFinished& event) { over = !listener.evaluation(event); },
+                    [&](const RunFinished& finished) {
+                      over = true;
+                      if (finished.exit_code != kExitFinished) {
+                        failed = finished.text;
+                      }
+                    },
+                    [&](const caf::down_msg& down) { failed = failure_text(down.reason); });
+    }
+    cancel_transports(ranks, "the commands of these ranks are over");
+    stop_actors(actors);
+  }
+  system.await_all_actors_done();
+  return failed ? Status(failure(*failed)) : Status();
+}
+
+}  // namespace train::cli

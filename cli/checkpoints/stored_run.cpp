@@ -1,0 +1,141 @@
+#include "cli/checkpoints/stored_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <system_error>
+#include <utility>
+
+#include "base/log.hpp"
+#include "checkpoint/layout.hpp"
+#include "configs/load_config.hpp"
+
+namespace train::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error no_such_step(const fs::path& checkpoints, std::int64_t step) {
+  const auto found = checkpoint::list_checkpoints(checkpoints);
+  TRAIN_RETURN_IF_ERROR(found);
+  std::vector<std::int64_t> steps;
+  for (const checkpoint::Candidate& candidate : *found) {
+    steps.insert(steps.begin(), candidate.step);
+  }
+  return user_error(
+      fmt::format("--step {}: no such checkpoint in {}; there is {}", step, checkpoints.string(),
+                  steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
+}
+
+}  // namespace
+
+Error not_a_run(const fs::path& directory) {
+  return user_error(fmt::format(
+      "{}: not a run directory (no config.toml); give the directory that `actortrain run` made",
+      directory.string()));
+}
+
+Result<StoredRun> open_run(const std::string& directory) {
+  const StoredRun run{directory};
+  std::error_code ignored;
+  if (!fs::exists(run.root / "config.toml", ignored) && !fs::is_directory(run.placed(), ignored)) {
+    return not_a_run(run.root);
+  }
+  return run;
+}
+
+Result<configs::RunConfig> load_run_config(const fs::path& run) {
+  std::error_code ignored;
+  if (!fs::exists(run / "config.toml", ignored)) {
+    return not_a_run(run);
+  }
+  return configs::load_config((run / "config.toml").string());
+}
+
+Error none_yet(const StoredRun& run) {
+  return user_error(fmt::format("{}: no checkpoints", run.placed().string()));
+}
+
+Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run) {
+  auto found = checkpoint::list_checkpoints(run.placed());
+  if (found && found->empty()) {
+    return none_yet(run);
+  }
+  return found;
+}
+
+Result<fs::path> directory_of(const StoredRun& run, std::int64_t step) {
+  const auto found = placed_in(run);
+  TRAIN_RETURN_IF_ERROR(found);
+  const auto nearest = std::min_element(found->begin(), found->end(), [&](auto& a, auto& b) {
+    return std::abs(a.step - step) < std::abs(b.step - step);
+  });
+  if (nearest->step != step) {
+    return user_error(fmt::format("{}: no checkpoint of step {}; the nearest is step {}",
+                                  run.placed().string(), step, nearest->step));
+  }
+  return nearest->path;
+}
+
+Result<checkpoint::FoundCheckpoint> find_checkpoint(const fs::path& checkpoints,
+                                                    std::optional<std::int64_t> step) {
+  if (!step) {
+    auto report = checkpoint::find_newest_read_only(checkpoints);
+    TRAIN_RETURN_IF_ERROR(report);
+    for (const std::string& line : report->set_aside) {
+      log_warning(fmt::format("checkpoint_damaged {}", line));
+    }
+    if (!report->newest) {
+      return user_error(
+          fmt::format("{}: no checkpoint yet; wait for the first one or lower "
+                      "checkpoint.interval_steps",
+                      checkpoints.string()));
+    }
+    return *std::move(report->newest);
+  }
+  const fs::path path = checkpoints / checkpoint::checkpoint_name(*step);
+  std::error_code ignored;  // not there and not readable are the same to the user
+  if (!fs::is_directory(path, ignored)) {
+    return no_such_step(checkpoints, *step);
+  }
+  auto verified = checkpoint::verify_checkpoint(path);
+  TRAIN_RETURN_IF_ERROR(verified);
+  if (!verified->whole()) {
+    return failure(
+        fmt::format("{}{}: {}; choose another --step", path.string(),
+                    verified->verdict == checkpoint::Verdict::damaged ? "" : " cannot be read",
+                    verified->defect));
+  }
+  return checkpoint::FoundCheckpoint{.candidate = {.step = *step, .path = path},
+                                     .manifest = *std::move(verified->manifest),
+                                     .manifest_digest = verified->manifest_digest};
+}
+
+Result<checkpoint::IndexView> look(const StoredRun& run) {
+  auto view = checkpoint::view_index(run.index(), run.placed());
+  if (view && !view->without_index.empty() && !view->entries.empty()) {
+    log_warning(fmt::format("index_not_used {}: showing what the manifests in place say",
+                            view->without_index));
+  }
+  return view;
+}
+
+std::uint64_t size_of(const checkpoint::Manifest& manifest) {
+  std::uint64_t size = 0;
+  for (const checkpoint::FileRecord& file : manifest.files) {
+    size += file.size_bytes;
+  }
+  return size;
+}
+
+std::string time_text(std::int64_t unix_s) {
+  const std::time_t time = unix_s;
+  std::tm parts = {};
+  ::localtime_r(&time, &parts);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+}  // namespace train::cli

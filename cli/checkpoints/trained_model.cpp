@@ -1,0 +1,126 @@
+#include "cli/checkpoints/trained_model.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "actors/head/run_plan.hpp"
+#include "base/log.hpp"
+#include "base/signal_watcher.hpp"
+#include "cli/checkpoints/stored_run.hpp"
+#include "engine/generate/text_generator.hpp"
+#include "engine/rank/run_device.hpp"
+#include "storage/tokens/prepare.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+namespace fs = std::filesystem;
+
+// How often a run that goes on may retire the newest checkpoint while it is read.
+constexpr int kReads = 50;
+
+engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
+  return {.name = engine::weight_name(parameter.name),
+          .global_shape = parameter.shape(),
+          .first_row = 0,
+          .rows = parameter.rows,
+          .data = reinterpret_cast<std::byte*>(flat + parameter.offset),
+          .size_bytes = static_cast<std::size_t>(parameter.count()) * sizeof(float)};
+}
+
+}  // namespace
+
+std::vector<std::int32_t> encode_bytes(std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size() + 1);
+  for (const char letter : text) {
+    tokens.push_back(static_cast<unsigned char>(letter));
+  }
+  if (tokens.empty()) {
+    tokens.push_back(static_cast<std::int32_t>(storage::bytes_end_of_text));
+  }
+  return tokens;
+}
+
+std::string show_byte(std::int32_t token) {
+  if (token >= storage::bytes_end_of_text || token == '\n') {
+    return "\n";
+  }
+  const bool control = (token < 32 && token != '\t') || token == 127;
+  return std::string(1, control ? '?' : static_cast<char>(token));
+}
+
+Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t> step) {
+  const auto config = load_run_config(run);
+  TRAIN_RETURN_IF_ERROR(config);
+  auto options = engine_options(*config, 0);
+  TRAIN_RETURN_IF_ERROR(options);
+  TrainedModel model{.config = *config, .options = *options, .units = {}};
+  std::vector<engine::StateView> views;
+  for (const engine::UnitParameters& unit : engine::describe_units(options->shape)) {
+    model.units.emplace_back(static_cast<std::size_t>(unit.element_count) * sizeof(float),
+                             unit.name);
+    for (const engine::Parameter& parameter : unit.parameters) {
+      views.push_back(weight_view(parameter, model.units.back().as<float>()));
+    }
+  }
+  for (int left = kReads - 1;; --left) {
+    const auto found = find_checkpoint(run / "checkpoints", step);
+    TRAIN_RETURN_IF_ERROR(found);
+    const Status restored = checkpoint::restore(found->candidate.path, found->manifest, views,
+                                                checkpoint::Restore::subset);
+    if (restored.ok()) {
+      return model;
+    }
+    std::error_code ignored;
+    if (step || left == 0 || fs::exists(found->candidate.path, ignored)) {
+      return restored.error();
+    }
+  }
+}
+
+void write_text(const TrainedModel& model, std::int64_t threads, const TextRequest& request,
+                const std::function<bool(const std::string&)>& written) {
+  std::vector<const float*> weights;
+  for (const kernels::Buffer& unit : model.units) {
+    weights.push_back(unit.as<float>());
+  }
+  const auto stream = kernels::make_thread_stream("compute", resolve_threads(threads));
+  engine::TextGenerator generator(engine::kernels_of("cpu"), model.options.shape,
+                                  model.options.seq_len, weights);
+  generator.generate(*stream,
+                     {.prompt = encode_bytes(request.prompt),
+                      .tokens = request.tokens,
+                      .vocab = request.vocab,
+                      .sampling = request.sampling},
+                     [&written](std::int32_t token) { return written(show_byte(token)); });
+}
+
+void show_sample(const PreparedRun& run) {
+  const configs::RunSection& section = run.config().run;
+  const auto& facts = run.plan.dataset.facts();
+  if (section.sample_tokens == 0 || facts.tokenizer.value_or("") != "bytes") {
+    return;
+  }
+  const auto model = load_model(run.directory.root, std::nullopt);
+  if (!model) {
+    log_warning(fmt::format("no_sample {}", model.error().message));
+    return;
+  }
+  std::string text = section.sample_prompt;
+  write_text(*model, run.config().runtime.threads,
+             {.prompt = section.sample_prompt,
+              .tokens = section.sample_tokens,
+              .vocab = facts.vocab_size.value_or(model->options.shape.vocab_size),
+              .sampling = {.seed = section.seed}},
+             [&text](const std::string& byte) {
+               text += byte;
+               return !signal_pending();
+             });
+  std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
+}
+
+}  // namespace train::cli

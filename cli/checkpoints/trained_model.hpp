@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/head/prepared_run.hpp"
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "engine/generate/text_generator.hpp"
+#include "engine/rank/rank_options.hpp"
+#include "kernels/device/buffer.hpp"
+
+namespace train::cli {
+
+/// Weights of a committed checkpoint, and what they belong to.
+struct TrainedModel {
+  configs::RunConfig config;
+  engine::RankOptions options;
+  std::vector<kernels::Buffer> units;  ///< Flat fp32 weights of each unit.
+};
+
+/// Reads the weights alone, of `step` or the newest. Blocking.
+[[nodiscard]] Result<TrainedModel> load_model(const std::filesystem::path& run,
+                                              std::optional<std::int64_t> step);
+
+/// The `bytes` tokenizer for prompts: one token per byte. An empty text is one end-of-text token,
+/// so that there is always something to continue.
+[[nodiscard]] std::vector<std::int32_t> encode_bytes(std::string_view text);
+
+/// A token as it is shown: its byte; end-of-text as a line break; control characters as '?'.
+[[nodiscard]] std::string show_byte(std::int32_t token);
+
+/// A text to be continued, of tokens that are bytes.
+struct TextRequest {
+  std::string prompt;       ///< Empty: start from end-of-text.
+  std::int64_t tokens = 0;  ///< New tokens to make.
+  std::int64_t vocab = 0;   ///< Ids the tokenizer knows.
+  engine::SamplingOptions sampling;
+};
+
+/// Gives each new byte to `written`, as it is shown; false stops. Blocking.
+void write_text(const TrainedModel& model, std::int64_t threads, const TextRequest& request,
+                const std::function<bool(const std::string&)>& written);
+
+/// Prints what the trained model writes after run.sample_prompt, from the run's newest checkpoint;
+/// nothing if no sample is asked for or the tokens are not bytes. Blocking.
+void show_sample(const actors::PreparedRun& run);
+
+}  // namespace train::cli

@@ -1,0 +1,217 @@
+#include "cli/command.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "configs/nearest.hpp"
+
+namespace train::cli {
+namespace {
+
+const std::map<std::string, const char*> kGroups = {
+    {"checkpoints", "Look at and look after a run's checkpoints."},
+    {"config", "Explain run files."},
+    {"data", "Prepare training data."}};
+
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? command.get_name()
+                           : fmt::format("{} {}", full_name(*parent), command.get_name());
+}
+
+/// "<command>: <what>; ...", one line, with where help is.
+Error usage_error(const CLI::App& command, const std::string& what) {
+  const std::string name = full_name(command);
+  std::string text = fmt::format("{}: {}; \"{} --help\" explains", name, what, name);
+  std::replace_if(
+      text.begin(), text.end(), [](char letter) { return static_cast<unsigned char>(letter) < 32; },
+      ' ');
+  return user_error(std::move(text));
+}
+
+// The innermost command that `words` start with, and how many words name it.
+std::pair<CLI::App*, std::size_t> command_of(CLI::App& app, const std::vector<std::string>& words) {
+  CLI::App* command = &app;
+  std::size_t used = 0;
+  while (used < words.size()) {
+    const std::vector<CLI::App*> all = command->get_subcommands({});
+    const auto inner = std::find_if(all.begin(), all.end(), [&](const CLI::App* candidate) {
+      return candidate->get_name() == words[used];
+    });
+    if (inner == all.end()) {
+      break;
+    }
+    command = *inner;
+    ++used;
+  }
+  return {command, used};
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* inner : command.get_subcommands({})) {
+    if (!inner->get_group().empty()) {  // Not hidden.
+      names.push_back(inner->get_name());
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> names_of_options(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back(fmt::format("--{}", name));
+    }
+  }
+  return names;
+}
+
+// A word where a command should be, or an option nobody knows: said before CLI11 sees them, because
+// it does not know the nearest right one.
+Status check_words(CLI::App& app, const std::vector<std::string>& words) {
+  const auto [command, used] = command_of(app, words);
+  const std::vector<std::string> inner = names_of_commands(*command);
+  if (!inner.empty() && used == words.size()) {
+    return usage_error(*command, fmt::format("wants a command: {}", fmt::join(inner, ", ")));
+  }
+  if (!inner.empty() && !words[used].starts_with("-")) {
+    return usage_error(*command, fmt::format("unknown command \"{}\"{}", words[used],
+                                             configs::did_you_mean(words[used], inner)));
+  }
+  return {};
+}
+
+Error explain(const CLI::App& command, const CLI::ParseError& error,
+              const std::vector<std::string>& words) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> known = names_of_options(command);
+    for (const std::string& word : words) {
+      const std::string name = word.substr(0, word.find('='));
+      if (word.starts_with("--") && std::find(known.begin(), known.end(), name) == known.end()) {
+        return usage_error(command, fmt::format("unknown option \"{}\"{}", name,
+                                                configs::did_you_mean(name, known)));
+      }
+    }
+  }
+  return usage_error(command, error.what());
+}
+
+}  // namespace
+
+void CommandSyntax::run_file(std::string& config, std::vector<std::string>& set) {
+  text("config", config, "Run file, for example configs/quickstart.toml", "CONFIG")->required();
+  app.add_option("--set", set, "Override a key of the run file; may be repeated, the last one wins")
+      ->type_name("SECTION.KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void CommandSyntax::run_directory(std::string& target) {
+  text("run_directory", target, "For example runs/quickstart", "RUN_DIRECTORY")->required();
+}
+
+void CommandSyntax::device(std::optional<std::string>& target) {
+  const auto take = [&target](const std::string& text) {
+    if (text != "cpu" && text != "cuda") {
+      throw CLI::ValidationError("--device", fmt::format("must be cpu or cuda, not \"{}\"", text));
+    }
+    target = text;
+  };
+  app.add_option_function<std::string>("--device", take,
+                                       "Device that computes; the run's by default")
+      ->type_name("cpu|cuda");
+}
+
+void CommandSyntax::step(std::optional<std::int64_t>& target) {
+  integer("--step", target, "Checkpoint to use; the newest by default", 0);
+}
+
+CLI::Option* CommandSyntax::read(const std::string& name,
+                                 std::function<bool(std::string_view)> read,
+                                 const std::string& wanted, const std::string& help,
+                                 const std::string& type) {
+  const auto take = [this, read = std::move(read), wanted](const std::string& text) {
+    if (!read(text)) {
+      mistakes_.push_back(fmt::format("{}, not \"{}\"", wanted, text));
+    }
+  };
+  return app.add_option_function<std::string>(name, take, help)->type_name(type);
+}
+
+Result<Command> CommandSyntax::finish() const {
+  for (const std::string& mistake : mistakes_) {
+    return usage_error(app, mistake);
+  }
+  for (const auto& check : checks_) {
+    if (const std::string mistake = check(); !mistake.empty()) {
+      return usage_error(app, mistake);
+    }
+  }
+  return command_();
+}
+
+CommandSyntax& CommandSyntaxes::add(const std::string& name, const char* help) {
+  const std::size_t space = name.find(' ');
+  if (space == std::string::npos) {
+    return all_.emplace_back(app_, name, help);
+  }
+  const std::string group = name.substr(0, space);
+  const auto groups =
+      app_.get_subcommands([&group](CLI::App* app) { return app->get_name() == group; });
+  CLI::App* const parent =
+      groups.empty() ? app_.add_subcommand(group, kGroups.at(group)) : groups.front();
+  parent->require_subcommand(1);
+  return all_.emplace_back(*parent, name.substr(space + 1), help);
+}
+
+std::optional<std::int64_t> integer_in(std::string_view text, std::int64_t least,
+                                       std::int64_t most) {
+  std::int64_t value = 0;
+  const auto [stop, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool fits =
+      code == std::errc() && stop == text.data() + text.size() && value >= least && value <= most;
+  return fits ? std::optional(value) : std::nullopt;
+}
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+Result<Command> parse(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  CLI::App app{"Trains language models: reproducible to the bit, resumable after any stop.",
+               "actortrain"};
+  bool show_version = false;
+  CommandSyntaxes commands(app);
+  describe_commands(commands);
+  app.footer(kExitCodes);
+  app.add_flag("--version", show_version, "Print the version");
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  TRAIN_RETURN_IF_ERROR(check_words(app, words));
+  const CLI::App& command = *command_of(app, words).first;
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    const HelpOptions help{app.help()};
+    return Command{help, [help] {
+                     print(help.text);
+                     return kExitFinished;
+                   }};
+  } catch (const CLI::ParseError& error) {
+    return explain(command, error, words);
+  }
+  for (const CommandSyntax& syntax : commands.all()) {
+    if (syntax.app.parsed() || (show_version && syntax.app.get_name() == "version")) {
+      return syntax.finish();
+    }
+  }
+  return usage_error(app, "wants a command");
+}
+
+}  // namespace train::cli

@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/signal_watcher.hpp"
+#include "base/units.hpp"
+#include "cli/checkpoints/stored_run.hpp"
+#include "cli/command.hpp"
+
+namespace train::cli {
+namespace {
+
+using checkpoint::CheckpointState;
+using checkpoint::IndexEntry;
+using Json = nlohmann::ordered_json;
+
+bool shown(const IndexEntry& entry, bool all) {
+  return all || entry.state != CheckpointState::retired;
+}
+
+/// Where its bytes are.
+std::string_view place_of(CheckpointState state) {
+  switch (state) {
+    case CheckpointState::local:
+    case CheckpointState::publishing:
+      return "local";
+    case CheckpointState::committed:
+      return "project";
+    case CheckpointState::writing:
+    case CheckpointState::retired:
+      break;
+  }
+  return "-";
+}
+
+std::string json_text(const checkpoint::IndexView& view, const ListOptions& options) {
+  Json object = {{"run", options.run_directory},
+                 {"source", view.without_index.empty() ? "index" : "manifests"}};
+  if (!view.without_index.empty()) {
+    object["without_index"] = view.without_index;
+  }
+  object["checkpoints"] = Json::array();
+  for (const IndexEntry& entry : view.entries) {
+    if (!shown(entry, options.all)) {
+      continue;
+    }
+    Json item = {{"step", entry.step},
+                 {"state", checkpoint::state_name(entry.state)},
+                 {"recorded_s", entry.recorded_s}};
+    if (!entry.directory.empty()) {
+      item["directory"] = entry.directory;
+      item["manifest_digest"] = entry.manifest_digest;
+      item["size_bytes"] = entry.size_bytes;
+      item["ranks"] = entry.ranks;
+      item["tokens"] = entry.tokens;
+      // JSON has no number that is none: such a loss reads as null, like one that is not known.
+      item["validation_loss"] = entry.validation_loss ? Json(*entry.validation_loss) : Json();
+    }
+    item["place"] = place_of(entry.state);
+    object["checkpoints"].push_back(std::move(item));
+  }
+  return object.dump(1) + "\n";
+}
+
+void add_row(fmt::memory_buffer& text, const IndexEntry& entry) {
+  const bool known = !entry.directory.empty();
+  fmt::format_to(std::back_inserter(text), "{:>10}  {:<10}  {:<19}  {:>10}  {:>5}  {:>8}  ",
+                 entry.step, checkpoint::state_name(entry.state), time_text(entry.recorded_s),
+                 known && entry.size_bytes > 0 ? format_bytes(entry.size_bytes) : "-",
+                 known && entry.ranks > 0 ? fmt::format("{}", entry.ranks) : "-",
+                 known && entry.ranks > 0 ? format_count(static_cast<double>(entry.tokens)) : "-");
+  if (entry.validation_loss) {
+    fmt::format_to(std::back_inserter(text), "{:>9.5f}", *entry.validation_loss);
+  } else {
+    fmt::format_to(std::back_inserter(text), "{:>9}", "-");
+  }
+  fmt::format_to(std::back_inserter(text), "  {}\n", place_of(entry.state));
+}
+
+/// A table for people, newest last, or one JSON object.
+std::string list_text(const checkpoint::IndexView& view, const ListOptions& options) {
+  if (options.json) {
+    return json_text(view, options);
+  }
+  fmt::memory_buffer text;
+  fmt::format_to(std::back_inserter(text),
+                 "{:>10}  {:<10}  {:<19}  {:>10}  {:>5}  {:>8}  {:>9}  {}\n", "STEP", "STATE",
+                 "WHEN", "SIZE", "RANKS", "TOKENS", "VAL LOSS", "WHERE");
+  for (const IndexEntry& entry : view.entries) {
+    if (shown(entry, options.all)) {
+      add_row(text, entry);
+    }
+  }
+  return fmt::to_string(text);
+}
+
+Status print_list(const ListOptions& options) {
+  allow_signals();
+  const auto run = open_run(options.run_directory);
+  TRAIN_RETURN_IF_ERROR(run);
+  const auto view = look(*run);
+  TRAIN_RETURN_IF_ERROR(view);
+  const auto damaged = checkpoint::list_damaged(run->placed());
+  TRAIN_RETURN_IF_ERROR(damaged);
+  const bool any = std::any_of(view->entries.begin(), view->entries.end(),
+                               [&](const IndexEntry& entry) { return shown(entry, options.all); });
+  if (!any && damaged->empty()) {
+    return none_yet(*run);
+  }
+  print(list_text(*view, options));
+  for (const std::string& name : *damaged) {
+    if (!options.json) {
+      print(fmt::format("set aside: {}\n", name));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void describe_checkpoints_list(CommandSyntaxes& commands) {
+  CommandSyntax& command =
+      commands.add("checkpoints list", "What checkpoints there are, and what is under way.");
+  ListOptions& options = command.runs(print_list);
+  command.run_directory(options.run_directory);
+  command.app.add_flag("--all", options.all, "Also those that are no longer there");
+  command.app.add_flag("--json", options.json, "For programs: one JSON object");
+}
+
+}  // namespace train::cli

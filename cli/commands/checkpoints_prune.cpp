@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "base/signal_watcher.hpp"
+#include "base/units.hpp"
+#include "checkpoint/index/index.hpp"
+#include "checkpoint/retention.hpp"
+#include "cli/checkpoints/stored_run.hpp"
+#include "cli/command.hpp"
+#include "storage/files/file_lock.hpp"
+
+namespace train::cli {
+namespace {
+
+using checkpoint::CheckpointState;
+using checkpoint::IndexEntry;
+
+/// The run's own rule, as far as the command line does not say otherwise.
+Result<checkpoint::RetentionRule> rule_of(const StoredRun& run, const PruneOptions& options) {
+  checkpoint::RetentionRule rule{.keep_last = options.keep_last.value_or(0),
+                                 .keep_every = options.keep_every.value_or(0),
+                                 .keep_best = options.keep_best.value_or(0)};
+  if (options.keep_last && options.keep_every && options.keep_best) {
+    return rule;  // The run file need not even be readable.
+  }
+  const auto config = load_run_config(run.root);
+  TRAIN_RETURN_IF_ERROR(config);
+  rule.keep_last = options.keep_last.value_or(config->checkpoint.keep_last);
+  rule.keep_every = options.keep_every.value_or(config->checkpoint.keep_every);
+  rule.keep_best = options.keep_best.value_or(config->checkpoint.keep_best);
+  if (rule.keep_last == 0) {
+    return user_error(
+        fmt::format("{}: checkpoint.keep_last is 0, so all checkpoints stay; give --keep-last N",
+                    run.root.string()));
+  }
+  return rule;
+}
+
+std::vector<IndexEntry> committed_in(const std::vector<IndexEntry>& entries) {
+  std::vector<IndexEntry> committed;
+  std::copy_if(entries.begin(), entries.end(), std::back_inserter(committed),
+               [](const IndexEntry& entry) { return entry.state == CheckpointState::committed; });
+  return committed;
+}
+
+std::string summary(std::string_view verb, const std::vector<IndexEntry>& committed,
+                    const std::vector<std::int64_t>& gone) {
+  std::uint64_t size = 0;
+  for (const IndexEntry& entry : committed) {
+    size += std::binary_search(gone.begin(), gone.end(), entry.step) ? entry.size_bytes : 0;
+  }
+  return fmt::format("{} {} of {} checkpoints, {}\n", verb, gone.size(), committed.size(),
+                     format_bytes(size));
+}
+
+Status rehearse(const StoredRun& run, const checkpoint::RetentionRule& rule) {
+  const auto view = look(run);
+  TRAIN_RETURN_IF_ERROR(view);
+  const std::vector<IndexEntry> committed = committed_in(view->entries);
+  if (committed.empty()) {
+    return none_yet(run);
+  }
+  const std::vector<std::int64_t> old = checkpoint::to_retire(committed, rule);
+  for (const std::int64_t step : old) {
+    print(fmt::format("{}  would go\n", checkpoint::checkpoint_name(step)));
+  }
+  print(summary("would remove", committed, old));
+  return {};
+}
+
+/// The newest must be able to stand in for those that go.
+Status check_newest(const StoredRun& run, const IndexEntry& newest) {
+  const auto found = checkpoint::verify_checkpoint(run.placed() / newest.directory);
+  TRAIN_RETURN_IF_ERROR(found);
+  if (found->whole()) {
+    return {};
+  }
+  const bool damaged = found->verdict == checkpoint::Verdict::damaged;
+  return failure(fmt::format("{}{}: {}; removed nothing, as older ones may be needed{}",
+                             newest.directory, damaged ? "" : " cannot be read", found->defect,
+                             damaged ? "; the next run sets it aside" : ""));
+}
+
+Status prune(const PruneOptions& options) {
+  allow_signals();  // what is cut short is finished at the next start
+  const auto run = open_run(options.run_directory);
+  TRAIN_RETURN_IF_ERROR(run);
+  const auto rule = rule_of(*run, options);
+  TRAIN_RETURN_IF_ERROR(rule);
+  if (options.dry_run) {
+    return rehearse(*run, *rule);
+  }
+  const auto lock = storage::FileLock::acquire(run->root);
+  TRAIN_RETURN_IF_ERROR(lock);
+  auto opened = checkpoint::open_index(run->index(), run->placed());
+  TRAIN_RETURN_IF_ERROR(opened);
+  const std::vector<IndexEntry> committed = opened->index.committed();
+  if (committed.empty()) {
+    return none_yet(*run);
+  }
+  const std::vector<std::int64_t> old = checkpoint::to_retire(committed, *rule);
+  if (!old.empty()) {
+    TRAIN_RETURN_IF_ERROR(check_newest(*run, committed.back()));
+  }
+  for (const std::int64_t step : old) {
+    TRAIN_RETURN_IF_ERROR(checkpoint::retire(run->placed(), step));
+    TRAIN_RETURN_IF_ERROR(opened->index.retire(step));
+    print(fmt::format("{}  removed\n", checkpoint::checkpoint_name(step)));
+  }
+  TRAIN_RETURN_IF_ERROR(opened->index.log_event("pruned", fmt::format("removed={}", old.size())));
+  print(summary("removed", committed, old));
+  return {};
+}
+
+}  // namespace
+
+void describe_checkpoints_prune(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "checkpoints prune", "Remove checkpoints that the run's rule, or yours, does not keep.");
+  PruneOptions& options = command.runs(prune);
+  command.run_directory(options.run_directory);
+  command.integer("--keep-last", options.keep_last,
+                  "The newest so many, instead of checkpoint.keep_last", 1);
+  command.integer("--keep-every", options.keep_every,
+                  "Every step that is a multiple, instead of checkpoint.keep_every; 0: none", 0);
+  command.integer("--keep-best", options.keep_best,
+                  "So many of lowest loss, instead of checkpoint.keep_best; 0: none", 0);
+  command.app.add_flag("--dry-run", options.dry_run, "Say what would go, remove nothing");
+}
+
+}  // namespace train::cli

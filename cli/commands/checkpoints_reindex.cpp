@@ -1,0 +1,39 @@
+#include "base/signal_watcher.hpp"
+#include "checkpoint/index/index.hpp"
+#include "cli/checkpoints/stored_run.hpp"
+#include "cli/command.hpp"
+#include "storage/files/file_lock.hpp"
+
+namespace train::cli {
+namespace {
+
+Status reindex(const ReindexOptions& options) {
+  allow_signals();
+  const auto run = open_run(options.run_directory);
+  TRAIN_RETURN_IF_ERROR(run);
+  const auto lock = storage::FileLock::acquire(run->root);
+  TRAIN_RETURN_IF_ERROR(lock);
+  auto opened = checkpoint::open_index(run->index(), run->placed());
+  TRAIN_RETURN_IF_ERROR(opened);
+  checkpoint::CheckpointIndex& index = opened->index;
+  const std::string found = index.report().reason;
+  if (!index.report().rebuilt) {
+    TRAIN_RETURN_IF_ERROR(index.rebuild("asked for by `checkpoints reindex`"));
+  }
+  const std::size_t placed = index.committed().size();
+  print(fmt::format("index made anew: {} checkpoints in place, {} retired ones remembered{}\n",
+                    placed, index.entries().size() - placed,
+                    found.empty() ? "" : fmt::format("; the old one was damaged: {}", found)));
+  return {};
+}
+
+}  // namespace
+
+void describe_checkpoints_reindex(CommandSyntaxes& commands) {
+  CommandSyntax& command =
+      commands.add("checkpoints reindex", "Make the index anew from the checkpoints in place.");
+  ReindexOptions& options = command.runs(reindex);
+  command.run_directory(options.run_directory);
+}
+
+}  // namespace train::cli

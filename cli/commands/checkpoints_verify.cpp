@@ -1,0 +1,68 @@
+#include "base/signal_watcher.hpp"
+#include "base/units.hpp"
+#include "cli/checkpoints/stored_run.hpp"
+#include "cli/command.hpp"
+
+namespace train::cli {
+namespace {
+
+struct Finding {
+  std::string text;
+  bool bad = false;  ///< Damaged, or unreadable.
+};
+
+Result<Finding> examine(const checkpoint::Candidate& candidate) {
+  const auto found = checkpoint::verify_checkpoint(candidate.path);
+  TRAIN_RETURN_IF_ERROR(found);
+  const std::string name = candidate.path.filename().string();
+  if (found->whole()) {
+    return Finding{fmt::format("{}  whole  {}, {} tensors\n", name,
+                               format_bytes(size_of(*found->manifest)),
+                               found->manifest->tensors.size())};
+  }
+  if (checkpoint::is_gone(candidate.path)) {
+    return Finding{fmt::format("{}  retired meanwhile\n", name)};
+  }
+  const bool damaged = found->verdict == checkpoint::Verdict::damaged;
+  return Finding{
+      fmt::format("{}  {}  {}\n", name, damaged ? "DAMAGED" : "cannot be read", found->defect),
+      true};
+}
+
+Result<int> verify_checkpoints(const CheckpointOptions& options) {
+  allow_signals();
+  const auto run = open_run(options.run_directory);
+  TRAIN_RETURN_IF_ERROR(run);
+  auto placed = placed_in(*run);
+  TRAIN_RETURN_IF_ERROR(placed);
+  if (options.step) {
+    const auto directory = directory_of(*run, *options.step);
+    TRAIN_RETURN_IF_ERROR(directory);
+    *placed = {{*options.step, *directory}};
+  }
+  int code = kExitFinished;
+  for (auto candidate = placed->rbegin(); candidate != placed->rend(); ++candidate) {
+    const auto finding = examine(*candidate);
+    TRAIN_RETURN_IF_ERROR(finding);
+    print(finding->text);
+    code = finding->bad ? kExitFailure : code;
+  }
+  return code;
+}
+
+}  // namespace
+
+void describe_checkpoints_verify(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "checkpoints verify", "Read every byte and compare digests; exit code 1 if one differs.");
+  CheckpointOptions& options = command.runs(verify_checkpoints);
+  command.run_directory(options.run_directory);
+  const auto read = [&options](std::string_view text) {
+    options.step = integer_in(text, 0);
+    return text.empty() || text == "all" || options.step;
+  };
+  command.read("step", read, "STEP wants a number of 0 or more or \"all\"", "All by default",
+               "STEP|all");
+}
+
+}  // namespace train::cli

@@ -1,0 +1,30 @@
+#include "actors/cluster/recovery/node_memory.hpp"
+#include "actors/head/run_plan.hpp"
+#include "cli/command.hpp"
+#include "cli/report/shard_report.hpp"
+#include "configs/load_config.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+/// Who keeps what under every strategy, and what is sent.
+Status show_plan(const PlanOptions& options) {
+  const auto config = configs::load_config(options.config, options.set);
+  TRAIN_RETURN_IF_ERROR(config);
+  const auto plan = plan_run(*config);
+  TRAIN_RETURN_IF_ERROR(plan);
+  print(describe_sharding(plan->engine, memory_slots(*plan), config->parallel.nodes));
+  return {};
+}
+
+}  // namespace
+
+void describe_plan(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "plan", "Show what each rank of a run would keep, compute and send; start nothing.");
+  PlanOptions& options = command.runs(show_plan);
+  command.run_file(options.config, options.set);
+}
+
+}  // namespace train::cli

@@ -1,0 +1,40 @@
+#include "cli/command.hpp"
+
+/// Every command, a line each, in the order in which help shows them. It is described by
+/// describe_<command>(), in the file of that name.
+#define TRAIN_COMMANDS(COMMAND) \
+  COMMAND(run)                  \
+  COMMAND(plan)                 \
+  COMMAND(submit)               \
+  COMMAND(status)               \
+  COMMAND(eval)                 \
+  COMMAND(generate)             \
+  COMMAND(checkpoints_list)     \
+  COMMAND(checkpoints_show)     \
+  COMMAND(checkpoints_verify)   \
+  COMMAND(checkpoints_prune)    \
+  COMMAND(checkpoints_reindex)  \
+  COMMAND(checkpoints_diff)     \
+  COMMAND(replay)               \
+  COMMAND(verify)               \
+  COMMAND(export)               \
+  COMMAND(scale)                \
+  COMMAND(plot)                 \
+  COMMAND(data_prepare)         \
+  COMMAND(config_keys)          \
+  COMMAND(version)              \
+  COMMAND(worker)
+
+namespace train::cli {
+
+#define TRAIN_DECLARE(name) void describe_##name(CommandSyntaxes& commands);
+TRAIN_COMMANDS(TRAIN_DECLARE)
+#undef TRAIN_DECLARE
+
+void describe_commands(CommandSyntaxes& commands) {
+#define TRAIN_DESCRIBE(name) describe_##name(commands);
+  TRAIN_COMMANDS(TRAIN_DESCRIBE)
+#undef TRAIN_DESCRIBE
+}
+
+}  // namespace train::cli

@@ -1,0 +1,248 @@
+#include <map>
+
+#include "actors/train/rank_setup.hpp"
+#include "base/log.hpp"
+#include "base/signal_watcher.hpp"
+#include "cli/audit/replay_parts.hpp"
+#include "cli/audit/run_audit.hpp"
+#include "cli/audit/step_difference.hpp"
+#include "cli/command.hpp"
+#include "engine/rank/run_device.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::StepRecord;
+
+/// A replay, from ranks at its start to what was found.
+class Replay {
+ public:
+  Replay(ReplayPlan plan, fs::path run)
+      : run_plan_(std::move(plan.run)), range_(std::move(plan.range)), run_(std::move(run)) {}
+
+  /// A line for each finding, or one that all is the same.
+  Result<int> run() {
+    auto ranks = start();
+    TRAIN_RETURN_IF_ERROR(ranks);
+    names_ = ModelNames::of(engine::describe_units(run_plan_.engine.shape), tensor_names(*ranks));
+    TRAIN_RETURN_IF_ERROR(check_journal());
+    if (const auto different = compare_start(*ranks)) {
+      return found(*different);
+    }
+    const auto checkpoint = add_checkpoints();
+    TRAIN_RETURN_IF_ERROR(checkpoint);
+    if (!checkpoint->empty()) {
+      return found(*checkpoint);
+    }
+    TRAIN_RETURN_IF_ERROR(compute(*ranks));
+    if (!difference_) {
+      say_same();
+      return kExitFinished;
+    }
+    found(describe(*difference_, names_, agreed_));
+    ranks->clear();  // their memory is needed again
+    TRAIN_RETURN_IF_ERROR(compute_again());
+    return kExitFailure;
+  }
+
+ private:
+  static void say(const std::string& line) { print(line + "\n"); }
+
+  void say_same() const {
+    const std::int64_t ranks = run_plan_.engine.parallel.ranks;
+    say(
+        fmt::format("same bits: {} steps and {} tensor digests; replayed steps {} to {} from {} on "
+                    "{} {}",
+                    replayed_.size(), digests_, range_.first_step() + 1, range_.to,
+                    range_.start_text(), ranks, ranks == 1 ? "rank" : "ranks"));
+  }
+
+  static int found(const std::string& what) {
+    say("different: " + what);
+    return kExitFailure;
+  }
+
+  [[nodiscard]] Result<std::vector<RankContext>> start() const {
+    StartState start;
+    if (range_.start) {
+      start.checkpoint = range_.start->path;
+    }
+    return make_local_ranks(run_plan_, start);
+  }
+
+  [[nodiscard]] Status check_journal() const {
+    for (const auto& [step, record] : range_.journal.steps) {
+      const std::size_t count = record.tensor_digests.size();
+      if (count != 0 && count != names_.tensors.size()) {
+        return failure(
+            fmt::format("the journal has {} digests of step {}, but the run has {} tensors", count,
+                        step, names_.tensors.size()));
+      }
+    }
+    return {};
+  }
+
+  /// What was restored against what the journal says of that step.
+  [[nodiscard]] std::optional<std::string> compare_start(const std::vector<RankContext>& ranks) {
+    const auto record = range_.journal.steps.find(range_.first_step());
+    if (record == range_.journal.steps.end() || record->second.tensor_digests.empty()) {
+      return std::nullopt;
+    }
+    return compare_digests(record->second.tensor_digests, tensor_digests(ranks),
+                           range_.first_step());
+  }
+
+  [[nodiscard]] std::optional<std::string> compare_digests(
+      const std::vector<std::uint64_t>& journal, const std::vector<std::uint64_t>& placed,
+      std::int64_t step) {
+    digests_ += journal.size();
+    const auto tensors = differing_tensors(journal, placed, names_);
+    if (tensors.empty()) {
+      return std::nullopt;
+    }
+    return fmt::format("step {}: {} between the journal and {}; nothing was computed again", step,
+                       tensors_text(tensors, names_), checkpoint::checkpoint_name(step));
+  }
+
+  /// Checkpoints in place on the way say what the journal may not. A text: one differs from it.
+  Result<std::string> add_checkpoints() {
+    const auto placed = checkpoint::list_checkpoints(run_ / "checkpoints");
+    TRAIN_RETURN_IF_ERROR(placed);
+    for (auto each = placed->rbegin(); each != placed->rend(); ++each) {
+      const auto record = range_.journal.steps.find(each->step);
+      if (each->step <= range_.first_step() || each->step > range_.to ||
+          record == range_.journal.steps.end()) {
+        continue;
+      }
+      auto digests = digests_of(each->path);
+      TRAIN_RETURN_IF_ERROR(digests);
+      auto& journal = record->second.tensor_digests;
+      if (digests->size() != names_.tensors.size()) {
+        continue;  // retired meanwhile
+      }
+      if (journal.empty()) {
+        journal = std::move(*digests);
+      } else if (const auto different = compare_digests(journal, *digests, each->step)) {
+        return *different;
+      }
+    }
+    return std::string();
+  }
+
+  /// Empty: it is no longer there.
+  static Result<std::vector<std::uint64_t>> digests_of(const fs::path& directory) {
+    auto content = read_content(directory);
+    TRAIN_RETURN_IF_ERROR(content);
+    if (!content->found.whole() && !checkpoint::is_gone(directory)) {
+      const bool damaged = content->found.verdict == checkpoint::Verdict::damaged;
+      return failure(fmt::format("{}: {}: {}", directory.string(),
+                                 damaged ? "damaged" : "cannot be read", content->found.defect));
+    }
+    return std::move(content->digests);
+  }
+
+  [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
+                                 std::function<bool(const StepRecord&)> heard) const {
+    return run_local_ranks(ranks,
+                           {.first_step = range_.first_step(), .total_steps = last, .saves = false},
+                           {.step = std::move(heard), .evaluation = {}});
+  }
+
+  /// Compares each step with the journal, up to the first that differs.
+  Status compute(const std::vector<RankContext>& ranks) {
+    agreed_ = range_.first_step();
+    return replay_to(range_.to, ranks, [this](const StepRecord& step) {
+      replayed_[step.step] = step;
+      const auto journal = range_.journal.steps.find(step.step);
+      if (journal == range_.journal.steps.end()) {
+        return true;  // before those that were asked for
+      }
+      difference_ = compare_steps(journal->second, step, names_);
+      if (!difference_ && !journal->second.tensor_digests.empty()) {
+        agreed_ = step.step;
+        digests_ += names_.tensors.size();
+      }
+      return !difference_;
+    });
+  }
+
+  /// Once more up to the difference, compared at every step and tensor with the first time: whose
+  /// bits cannot be trusted, the run's or this machine's?
+  Status compute_again() {
+    const auto ranks = start();
+    TRAIN_RETURN_IF_ERROR(ranks);
+    std::optional<StepDifference> unlike;
+    TRAIN_RETURN_IF_ERROR(replay_to(difference_->step, *ranks, [&](const StepRecord& step) {
+      unlike = compare_steps(replayed_.at(step.step), step, names_);
+      return !unlike;
+    }));
+    say(unlike ? fmt::format("computed again, it differs from the first time here: {}; this "
+                             "machine does not compute the same bits twice: suspect its memory or "
+                             "processor",
+                             describe(*unlike, names_, unlike->step - 1))
+               : fmt::format("computed again on this machine, steps {} to {} are the same bits as "
+                             "the first time: what differs is what the run left",
+                             range_.first_step() + 1, difference_->step));
+    return {};
+  }
+
+  RunPlan run_plan_;
+  ReplayRange range_;
+  fs::path run_;
+  ModelNames names_;
+  std::map<std::int64_t, StepRecord> replayed_;
+  std::optional<StepDifference> difference_;
+  std::int64_t agreed_ = 0;    ///< The last step whose digests are the same.
+  std::uint64_t digests_ = 0;  ///< That were compared.
+};
+
+/// Bits belong to a kernel set.
+Status warn_of_kernels(const ReplayRange& range, const std::string& device) {
+  if (!range.start) {
+    return {};
+  }
+  const auto manifest = checkpoint::read_manifest(range.start->path);
+  TRAIN_RETURN_IF_ERROR(manifest);
+  const std::string here = engine::kernel_set_name(device);
+  if (manifest->fields.kernel_set != here) {
+    log_warning(fmt::format("kernel_set_changed saved with {}, replayed on {}: bits will differ",
+                            manifest->fields.kernel_set, here));
+  }
+  return {};
+}
+
+/// Computes steps again, from the newest checkpoint in place before them or from the initial
+/// weights, and compares loss, norms, learning rate and digests with the journal, and digests with
+/// the checkpoints in place. Writes nothing.
+Result<int> replay(const ReplayOptions& options) {
+  allow_signals();
+  auto plan = plan_replay(options);
+  TRAIN_RETURN_IF_ERROR(plan);
+  const std::string& device = plan->run.config.runtime.device;
+  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.shape, kOtherDevice));
+  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range, device));
+  return Replay(std::move(plan).value(), options.run_directory).run();
+}
+
+}  // namespace
+
+void describe_replay(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "replay", "Compute steps of a run again and compare every bit with its journal.");
+  ReplayOptions& options = command.runs(replay);
+  command.run_directory(options.run_directory);
+  command.integer("--from", options.from,
+                  "First step; by default the one after the newest checkpoint before --to", 1);
+  command.integer("--to", options.to, "Last step; by default the last in the journal", 1);
+  command.integer("--ranks", options.ranks, "Ranks that share the work; by default 1", 1);
+  command.device(options.device);
+  command.check([&options] {
+    return options.from && options.to && *options.from > *options.to
+               ? fmt::format("--from {} is after --to {}", *options.from, *options.to)
+               : std::string();
+  });
+}
+
+}  // namespace train::cli

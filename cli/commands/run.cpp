@@ -1,0 +1,272 @@
+#include <caf/all.hpp>
+#include <chrono>
+#include <numeric>
+#include <stop_token>
+
+#include "actors/cluster/recovery/exit_record.hpp"
+#include "actors/cluster/recovery/generations.hpp"
+#include "actors/cluster/recovery/node_run.hpp"
+#include "actors/cluster/recovery/process_ranks.hpp"
+#include "actors/cluster/recovery/respawns.hpp"
+#include "actors/head/prepared_run.hpp"
+#include "actors/head/run_directory.hpp"
+#include "actors/head/run_events.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/supervision.hpp"
+#include "actors/train/rank_setup.hpp"
+#include "base/log.hpp"
+#include "base/signal_watcher.hpp"
+#include "base/units.hpp"
+#include "cli/checkpoints/trained_model.hpp"
+#include "cli/command.hpp"
+#include "cli/profile/run_profile.hpp"
+#include "configs/load_config.hpp"
+#include "engine/rank/run_device.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+/// Runs the actors of all ranks in this process until the conductor says that the run is over.
+Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
+  StartState start{.memory = run.memory.start()};
+  if (run.checkpoint) {
+    start.checkpoint = run.checkpoint->path;
+  }
+  const auto contexts = make_local_ranks(run.plan, start);
+  TRAIN_RETURN_IF_ERROR(contexts);
+  std::vector<RankParts> ranks;
+  std::stop_source copies;
+  for (const RankContext& context : *contexts) {
+    if (run.profile) {
+      context->start_trace();
+    }
+    auto shards = shard_work(run.home->places(), run.home->tag(), run.config().parallel,
+                             context->rank, {.stop = copies.get_token()});
+    TRAIN_RETURN_IF_ERROR(shards);
+    ranks.push_back({.context = context,
+                     .shards = std::move(shards).value(),
+                     .reporting = {.digest_interval = run.config().run.digest_interval_steps}});
+  }
+  HeadParts head = head_parts(run, std::move(report), make_disk_stream());
+
+  caf::actor_system_config config;
+  set_up_handlers(config);
+  caf::actor_system system(config);
+  RunFinished outcome;
+  {
+    caf::scoped_actor self(system);
+    TrainingActors actors = start_training(system, ranks, head, caf::actor_cast<caf::actor>(self));
+    const SignalWatcher signals([conductor = actors.conductor](int signal) {
+      caf::anon_send(conductor, StopRequested{signal});
+    });
+    self->monitor(actors.conductor);  // nobody else would hear of its end
+    self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
+                  [&outcome, &run](const caf::down_msg& down) {
+                    outcome = {run.first_step(), kExitFailure, failure_text(down.reason)};
+                  });
+    copies.request_stop();  // one that is still under way has had its time
+    cancel_transports(*contexts, "the run is over");
+    stop_training(actors);
+  }
+  system.await_all_actors_done();
+  for (const RankContext& context : *contexts) {
+    if (!run.profile) {
+      continue;
+    }
+    if (const Status written = write_rank_profile(profile_directory(run.directory.root), *context);
+        !written) {
+      log_error(written.error().message);  // the run's own end comes first
+    }
+  }
+  return outcome;
+}
+
+/// Joins what the ranks left and shows the table; false if that failed.
+bool show_profile(const PreparedRun& run) {
+  const auto directory = profile_directory(run.directory.root);
+  // Those of this node have ended.
+  const auto patience = std::chrono::seconds(run.config().parallel.nodes > 1 ? 10 : 0);
+  const auto table = join_profiles(directory, run.config().parallel.ranks, patience);
+  if (!table) {
+    log_error(table.error().message);
+    return false;
+  }
+  print(*table);
+  print(fmt::format("profile: {} (open it in ui.perfetto.dev or chrome://tracing)\n",
+                    (directory / "trace.json").string()));
+  return true;
+}
+
+int finish(const PreparedRun& run, const RunFinished& outcome) {
+  if (outcome.exit_code != kExitFinished && outcome.exit_code != kExitStopped) {
+    log_error(outcome.text);
+    return outcome.exit_code;
+  }
+  log_info(fmt::format("run_finished {}", outcome.text));
+  if (outcome.exit_code == kExitFinished) {
+    show_sample(run);
+  }
+  return outcome.exit_code;
+}
+
+Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
+  if (const Status room = run.memory.make_room(run.plan, run.place); !room) {
+    if (run.generation == 0) {
+      return room.error();
+    }
+    // Fewer nodes have more each; they can do without.
+    log_warning(fmt::format("no_snapshots_in_memory {}", room.error().message));
+  }
+  auto report = open_report(run);
+  TRAIN_RETURN_IF_ERROR(report);
+  const std::shared_ptr<RunReport> kept = std::move(report).value();
+  const bool elsewhere = in_processes(run.config().parallel, run.plan.separate_processes);
+  if (!elsewhere) {
+    processes.close();
+  }
+  auto outcome = elsewhere ? processes.run(run, kept) : run_here(run, kept);
+  run.status->note(kept->progress());
+  return outcome;
+}
+
+Result<int> run_to_end(PreparedRun& run) {
+  const configs::ParallelSection& parallel = run.config().parallel;
+  log_info(fmt::format(
+      "run_started directory={} step={} steps={} ranks={} strategy={} threads={} peak={}FLOP/s",
+      run.directory.root.string(), run.first_step(), run.config().run.steps, parallel.ranks,
+      parallel.strategy,
+      threads_per_rank(run.config().runtime.threads, parallel.ranks / parallel.nodes),
+      format_count(run.peak_flops)));
+  log_event(
+      run, run.first_step() > 0 ? "resumed" : "started",
+      fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.home->tag()));
+  if (!run.data_accepted.empty()) {
+    log_warning(fmt::format("data_accepted {}", run.data_accepted));
+    log_event(run, "data_accepted", run.data_accepted);
+  }
+  if (run.config().precision.reduce != "fp32") {
+    log_warning(
+        "precision.reduce = \"bf16\": the result now depends on the number of ranks; it stays the "
+        "same for one number");
+  }
+  if (run.profile) {
+    TRAIN_RETURN_IF_ERROR(prepare_profile(profile_directory(run.directory.root)));
+  }
+  run.status = std::make_shared<StatusFile>(
+      run.directory.root,
+      status_base(run.directory.root.filename().string(), run.config().run.steps));
+  ProcessRanks processes;
+  const Result<RunFinished> outcome = run_generations(
+      run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
+      run.config().parallel.nodes > 1
+          ? std::optional(OtherNodes{
+                .meet = [&processes](const auto& prepared) { return processes.meet(prepared); },
+                .restore = [&processes](auto& prepared) { return processes.restore(prepared); },
+                .go_on_with =
+                    [&processes](auto& prepared, auto left, auto returned) {
+                      return processes.go_on_with(prepared, left, returned);
+                    }})
+          : std::nullopt);
+  write_status(run, outcome ? *outcome
+                            : RunFinished{run.first_step(), outcome.error().exit_code(),
+                                          outcome.error().message});
+  TRAIN_RETURN_IF_ERROR(outcome);
+  log_event(run, outcome->exit_code == kExitFinished ? "finished" : "stopped", outcome->text);
+  const bool shown = !run.profile || show_profile(run);
+  const int exit_code = finish(run, *outcome);
+  return exit_code == kExitFinished && !shown ? kExitFailure : exit_code;
+}
+
+/// What the launcher of node 0 does, or the only one.
+Result<int> run_head(RunPlan plan, const NodePosition& place, const RunOptions& options) {
+  if (in_processes(plan.config.parallel, plan.separate_processes)) {
+    TRAIN_RETURN_IF_ERROR(check_network(plan.config.parallel));
+  }
+  NodeMemory memory;
+  TRAIN_RETURN_IF_ERROR(memory.make_room(plan, place));
+  auto run =
+      prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data});
+  TRAIN_RETURN_IF_ERROR(run);
+  run->memory = std::move(memory);
+  run->place = place;
+  run->members.resize(static_cast<std::size_t>(place.nodes));
+  std::iota(run->members.begin(), run->members.end(), 0);
+  run->nodes_at_start = run->config().parallel.nodes;
+  run->ranks_at_start = run->config().parallel.ranks;
+  run->profile = options.profile;
+  if (options.fresh) {
+    // The same command would begin yet another run.
+    log_info(
+        fmt::format("fresh_run directory={}; resume it with --set run.name={}, without --fresh",
+                    run->directory.root.string(), run->directory.root.filename().string()));
+  }
+  if (run->nothing_to_do()) {
+    log_info(
+        fmt::format("run_finished all {} steps are done, nothing to do; raise run.steps to "
+                    "train on, or start anew with --fresh",
+                    run->config().run.steps));
+    return kExitFinished;
+  }
+  run->peak_flops = measure_peak_flops(run->config());
+  return run_to_end(*run);
+}
+
+/// Trains to the end, or until a signal.
+Result<int> run_training(const RunOptions& options) {
+  std::vector<std::string> set = options.set;
+  if (options.nodes) {
+    set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
+  }
+  const auto config = configs::load_config(options.config, set);
+  TRAIN_RETURN_IF_ERROR(config);
+  auto plan = plan_run(*config);
+  TRAIN_RETURN_IF_ERROR(plan);
+  plan->separate_processes = config->parallel.nodes > 1;
+  if (options.dry_run) {
+    print(describe_plan(*plan));
+    return kExitFinished;
+  }
+  TRAIN_RETURN_IF_ERROR(engine::check_device(plan->config.runtime.device, plan->engine.shape));
+  const auto place = find_place(config->parallel.nodes, process_environment());
+  TRAIN_RETURN_IF_ERROR(place);
+  if (in_processes(plan->config.parallel, plan->separate_processes)) {
+    const auto [first, end] = place->ranks(plan->config.parallel.ranks);
+    TRAIN_RETURN_IF_ERROR(engine::check_device_ranks(plan->config.runtime.device,
+                                                     plan->config.parallel.transport, end - first));
+  }
+  if (!place->head()) {
+    return run_node(std::move(plan).value(), *place);
+  }
+  if (place->nodes == 1) {
+    return run_head(std::move(plan).value(), *place, options);
+  }
+  const auto root = run_root(plan->config);
+  forget_exit_record(root);
+  const Result<int> code = run_head(std::move(plan).value(), *place, options);
+  leave_exit_record(root, place->start, code ? *code : code.error().exit_code());
+  return code;
+}
+
+}  // namespace
+
+/// REQUIRES: SIGINT, SIGTERM and SIGUSR1 are blocked in every thread.
+void describe_run(CommandSyntaxes& commands) {
+  CommandSyntax& command =
+      commands.add("run", "Train what a run file describes, or resume it where it stopped.");
+  RunOptions& options = command.runs(run_training);
+  command.run_file(options.config, options.set);
+  command.app.add_flag("--dry-run", options.dry_run,
+                       "Check the run file and the data, show the plan, train nothing");
+  command.app.add_flag("--fresh", options.fresh,
+                       "Start over: set an earlier run of this name aside instead of resuming it");
+  command.app.add_flag("--accept-data", options.accept_data,
+                       "Resume although data.dir holds other tokens than the run was trained on");
+  command.app.add_flag("--profile", options.profile,
+                       "Record what every actor did when, in the run's directory");
+  command.integer("--nodes", options.nodes,
+                  "Machines to spread the ranks over, instead of parallel.nodes", 1);
+  command.app.footer(kExitCodes);
+}
+
+}  // namespace train::cli

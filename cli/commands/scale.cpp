@@ -1,0 +1,101 @@
+#include <cmath>
+
+#include "cli/command.hpp"
+#include "cli/report/scale_report.hpp"
+
+namespace train::cli {
+namespace {
+
+constexpr std::int64_t kMostHeads = 1024;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+
+Status show_scaling(const ScaleOptions& options) {
+  const auto text = describe_scaling(options);
+  TRAIN_RETURN_IF_ERROR(text);
+  print(*text);
+  return {};
+}
+
+/// "3..40", "6", or several of them parted by commas; nothing if it is none of these.
+std::optional<std::vector<std::int64_t>> list_of_heads(std::string_view text) {
+  std::vector<std::int64_t> heads;
+  while (true) {
+    const std::string_view part = text.substr(0, text.find(','));
+    const std::size_t dots = part.find("..");
+    const auto first = integer_in(part.substr(0, dots), 1, kMostHeads);
+    const auto last =
+        dots == std::string_view::npos ? first : integer_in(part.substr(dots + 2), 1, kMostHeads);
+    if (!first || !last || *first > *last) {
+      return std::nullopt;
+    }
+    for (std::int64_t one = *first; one <= *last; ++one) {
+      heads.push_back(one);
+    }
+    if (part.size() == text.size()) {
+      return heads;
+    }
+    text.remove_prefix(part.size() + 1);
+  }
+}
+
+std::string mistake_in(const ScaleOptions& options) {
+  for (const auto& [name, value] :
+       {std::pair("--kappa", options.kappa), std::pair("--omega", options.omega)}) {
+    if (!std::isfinite(value) || value < 0.0) {
+      return fmt::format("{} must be 0 or more, not {}", name, value);
+    }
+  }
+  if (!std::isfinite(options.tokens_per_parameter) || options.tokens_per_parameter <= 0.0) {
+    return fmt::format("--tokens-per-parameter must be above 0, not {}",
+                       options.tokens_per_parameter);
+  }
+  for (const auto& [name, value] : {std::pair("--batch", options.batch),
+                                    std::pair("--sequence-length", options.sequence_length)}) {
+    if (value < 1 || value > kMostTokens) {
+      return fmt::format("{} must be 1 .. {}, not {}", name, kMostTokens, value);
+    }
+  }
+  if (options.params != "total" && options.params != "non_embedding") {
+    return fmt::format("--params must be total or non_embedding, not \"{}\"", options.params);
+  }
+  return {};
+}
+
+}  // namespace
+
+void describe_scale(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "scale", "Show what a scaling rule makes of a number of heads: model, rates, steps.");
+  ScaleOptions& options = command.runs(show_scaling);
+  command.text("--arch", options.arch, "Rule of the table: enoki, qwen3", "NAME")->required();
+  const auto heads = [&options](std::string_view text) {
+    options.heads = list_of_heads(text).value_or(options.heads);
+    return !options.heads.empty();
+  };
+  command
+      .read("--heads", heads,
+            fmt::format("--heads wants numbers 1 .. {} such as 6, 3,6,12 or 3..40", kMostHeads),
+            "A number, several (3,6,12), or a range (3..40)", "LIST")
+      ->required();
+  command.text("--optimizer", options.optimizer, "As in optimizer.name", "NAME")->required();
+  command.app.add_option("--kappa", options.kappa, "The rule of the nearest kappa is taken")
+      ->capture_default_str();
+  command
+      .text("--params", options.params, "Weights that tokens are counted for: total, non_embedding",
+            "WHICH")
+      ->capture_default_str();
+  command.app
+      .add_option("--tokens-per-parameter", options.tokens_per_parameter,
+                  "Tokens of the run for each of them")
+      ->capture_default_str();
+  command.app.add_option("--omega", options.omega, "Weight decay of the run as a whole")
+      ->capture_default_str();
+  command.integer("--batch", options.batch, "Sequences of a step")->default_str("32");
+  command.integer("--sequence-length", options.sequence_length, "Tokens of a sequence")
+      ->default_str("2048");
+  command.text("--table", options.table, "File of rules, instead of those built in", "FILE");
+  command.app.add_flag("--json", options.json, "Print JSON, with all digits");
+  command.check([&options] { return mistake_in(options); });
+}
+
+}  // namespace train::cli

@@ -1,0 +1,26 @@
+#include "base/signal_watcher.hpp"
+#include "cli/command.hpp"
+#include "cli/report/status_view.hpp"
+
+namespace train::cli {
+namespace {
+
+Status show_status(const StatusOptions& options) {
+  allow_signals();
+  const auto view = read_status(options.run_directory, surroundings_now());
+  TRAIN_RETURN_IF_ERROR(view);
+  print(options.json ? status_json(*view) : status_text(*view));
+  return {};
+}
+
+}  // namespace
+
+void describe_status(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "status", "How a run is: its progress, its ranks, who waits for whom. Also while it runs.");
+  StatusOptions& options = command.runs(show_status);
+  command.run_directory(options.run_directory);
+  command.app.add_flag("--json", options.json, "One JSON object, for programs");
+}
+
+}  // namespace train::cli

@@ -1,0 +1,286 @@
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+
+#include "actors/cluster/recovery/respawns.hpp"
+#include "actors/head/run_directory.hpp"
+#include "actors/head/run_plan.hpp"
+#include "base/host_name.hpp"
+#include "base/log.hpp"
+#include "base/signal_watcher.hpp"
+#include "cli/command.hpp"
+#include "cli/submit/submit_script.hpp"
+#include "configs/cluster_profile.hpp"
+#include "configs/load_config.hpp"
+#include "storage/child_process.hpp"
+#include "storage/files/atomic_file.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Beside the run file, as the runs that are shipped have it, or of the working directory.
+fs::path profile_directory_of(const std::string& config) {
+  const fs::path beside = fs::path(config).parent_path() / "clusters";
+  std::error_code unknown;
+  return fs::is_directory(beside, unknown) ? beside : fs::path("configs") / "clusters";
+}
+
+/// The profile, with what the command line says in place of what the profile says.
+Result<configs::ClusterProfile> cluster_for(const SubmitOptions& options) {
+  auto cluster = configs::find_cluster_profile(profile_directory_of(options.config),
+                                               options.profile, host_name(""));
+  TRAIN_RETURN_IF_ERROR(cluster);
+  const auto prefer = [](std::string& target, const std::string& given) {
+    if (!given.empty()) {
+      target = given;
+    }
+  };
+  prefer(cluster->time, options.time);
+  prefer(cluster->account, options.account);
+  prefer(cluster->partition, options.partition);
+  prefer(cluster->constraint, options.constraint);
+  prefer(cluster->gpus, options.gpus);
+  prefer(cluster->mem, options.mem);
+  cluster->cpus = options.cpus.value_or(cluster->cpus);
+  return cluster;
+}
+
+/// What the job passes to `run` as --set: what the profile says of keys that the run leaves open,
+/// then what the user said.
+std::vector<std::string> keys_for(const configs::RunConfig& config,
+                                  const configs::ClusterProfile& cluster,
+                                  const std::vector<std::string>& set) {
+  const configs::RunConfig open;
+  std::vector<std::string> keys;
+  const auto fill = [&keys](const char* key, const std::string& now, const std::string& untouched,
+                            const std::string& value) {
+    if (!value.empty() && now == untouched) {
+      keys.push_back(fmt::format("{}={}", key, value));
+    }
+  };
+  fill("run.dir", config.run.dir, open.run.dir, cluster.run_dir);
+  fill("checkpoint.local_dir", config.checkpoint.local_dir, open.checkpoint.local_dir,
+       cluster.local_dir);
+  fill("parallel.interface", config.parallel.interface, open.parallel.interface, cluster.interface);
+  keys.insert(keys.end(), set.begin(), set.end());
+  return keys;
+}
+
+std::int64_t cpus_for(const configs::RunConfig& config, const configs::ClusterProfile& cluster) {
+  if (cluster.cpus > 0) {
+    return cluster.cpus;
+  }
+  const std::int64_t nodes = config.parallel.nodes;
+  const std::int64_t ranks = (config.parallel.ranks + nodes - 1) / nodes;
+  return ranks * std::max<std::int64_t>(config.runtime.threads, 1);
+}
+
+/// The run as its jobs will see it. Errors: those of `run`.
+Result<BatchJob> make_job(const SubmitOptions& options) {
+  const auto cluster = cluster_for(options);
+  TRAIN_RETURN_IF_ERROR(cluster);
+  std::vector<std::string> set = options.set;
+  set.emplace_back("parallel.nodes=1");  // several need a network, which the profile may name
+  const auto asked = configs::load_config(options.config, set);
+  TRAIN_RETURN_IF_ERROR(asked);
+  set.pop_back();
+  if (options.nodes) {
+    set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
+  }
+  const std::vector<std::string> keys = keys_for(*asked, *cluster, set);
+  const auto config = configs::load_config(options.config, keys);
+  TRAIN_RETURN_IF_ERROR(config);
+  if (const auto plan = plan_run(*config); !plan) {
+    return plan.error();
+  }
+  const auto directory = storage::absolute_path(run_root(*config));
+  TRAIN_RETURN_IF_ERROR(directory);
+
+  BatchJob job{.name = config->run.name,
+               .nodes = config->parallel.nodes,
+               .cpus = cpus_for(*config, *cluster),
+               .steps = config->run.steps,
+               .restarts = can_respawn(*config, false) ? config->recovery.max_respawns : 0,
+               .run_directory = directory->lexically_normal(),
+               .work_directory = fs::current_path(),
+               .words = {fs::read_symlink("/proc/self/exe").string(), "run"},
+               .cluster = *cluster};
+  for (const std::string& key : keys) {
+    job.words.insert(job.words.end(), {"--set", key});
+  }
+  job.words.insert(job.words.end(), {"--", options.config});
+  return job;
+}
+
+/// Steps that a finished run's jobs have left in the marker; 0 if there is none.
+std::int64_t steps_reached(const fs::path& run_directory) {
+  std::ifstream file(finished_marker(run_directory));
+  std::int64_t steps = 0;
+  return file >> steps ? steps : 0;
+}
+
+struct Answer {
+  int exit_code = -1;  ///< -1: a signal ended it.
+  std::string out;
+  std::string errors;
+};
+
+std::string content_of(int file) {
+  std::string text(4096, '\0');
+  const ssize_t got = ::pread(file, text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  text.resize(text.find_last_not_of(" \r\n") + 1);
+  return text;
+}
+
+/// Runs a program to its end with no input. Its words of up to 4 KiB each are kept.
+Result<Answer> ask(const std::vector<std::string>& words) {
+  const int out = ::memfd_create("out", MFD_CLOEXEC);
+  const int errors = ::memfd_create("errors", MFD_CLOEXEC);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  std::vector<std::string> copies = words;
+  std::vector<char*> arguments;
+  for (std::string& word : copies) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  const int failed =
+      ::posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  if (failed == 0) {
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+  const Answer answer{.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+                      .out = content_of(out),
+                      .errors = content_of(errors)};
+  ::close(out);
+  ::close(errors);
+  if (failed != 0) {
+    return failure(fmt::format("{}: cannot be started: {}", words.front(),
+                               std::generic_category().message(failed)));
+  }
+  return answer;
+}
+
+std::string lines_joined(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ';');
+  return text.empty() ? "it said nothing" : text;
+}
+
+Status submit(const BatchJob& job, const std::string& script) {
+  const auto sbatch = storage::find_program("sbatch");
+  if (!sbatch) {
+    return user_error(
+        "submit: no program \"sbatch\" in PATH; call it on a login node of a Slurm cluster, or see "
+        "the script with --dry-run");
+  }
+  if (const std::int64_t reached = steps_reached(job.run_directory); reached >= job.steps) {
+    return user_error(fmt::format("{}: all {} steps are done; raise run.steps to train on",
+                                  finished_marker(job.run_directory).string(), reached));
+  }
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(job.run_directory));
+  fs::path file = job.run_directory;
+  file += ".sbatch";
+  TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(file, script));
+  const auto answer = ask({*sbatch, "--parsable", file.string()});
+  TRAIN_RETURN_IF_ERROR(answer);
+  if (answer->exit_code != 0) {
+    return failure(fmt::format("{}: sbatch did not take it (exit code {}): {}", file.string(),
+                               answer->exit_code, lines_joined(answer->errors)));
+  }
+  if (!answer->errors.empty()) {
+    log_warning(fmt::format("sbatch: {}", lines_joined(answer->errors)));
+  }
+  const std::string number = answer->out.substr(0, answer->out.find_first_of(";\n"));
+  print(fmt::format("job {} submitted: {}\noutput: {}\n", number, file.string(),
+                    (job.run_directory / fmt::format("slurm-{}.out", number)).string()));
+  return {};
+}
+
+/// Checks the run as `run` does, writes <run.dir>/<run.name>.sbatch and hands it to sbatch, or
+/// prints it. Blocks until sbatch has answered.
+Status submit_run(const SubmitOptions& options) {
+  allow_signals();  // for sbatch too
+  const auto job = make_job(options);
+  TRAIN_RETURN_IF_ERROR(job);
+  const auto script = batch_script(*job);
+  TRAIN_RETURN_IF_ERROR(script);
+  if (options.dry_run) {
+    print(*script);
+    return {};
+  }
+  return submit(*job, *script);
+}
+
+using configs::is_plain_word;
+
+bool is_time(std::string_view text) { return configs::seconds_of_job_time(text).has_value(); }
+
+/// A word for the batch script: what it may be, and how to say so.
+struct BatchWord {
+  const char* option;
+  std::string SubmitOptions::*target;
+  const char* type;
+  const char* help;
+  bool (*holds)(std::string_view);
+  const char* wanted;
+};
+
+constexpr const char* kPlain = "a word without spaces and quotes";
+constexpr BatchWord kWords[] = {
+    {"--time", &SubmitOptions::time, "TIME", "Of one job, as 4:00:00 or 1-12", is_time,
+     "a time as 4:00:00 or 1-12"},
+    {"--account", &SubmitOptions::account, "NAME", "Who pays", is_plain_word, kPlain},
+    {"--partition", &SubmitOptions::partition, "NAME", "Where the job goes", is_plain_word, kPlain},
+    {"--constraint", &SubmitOptions::constraint, "TEXT", "Properties that nodes must have",
+     is_plain_word, kPlain},
+    {"--gpus", &SubmitOptions::gpus, "N", "GPUs per node, as 4 or h100:4", is_plain_word, kPlain},
+    {"--mem", &SubmitOptions::mem, "SIZE", "Memory per node, as 320G; 0: all of it",
+     configs::is_memory, "an amount as 320G"}};
+
+}  // namespace
+
+void describe_submit(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "submit",
+      "Write a Slurm batch script that trains to the last step, job after job; submit it.");
+  SubmitOptions& options = command.runs(submit_run);
+  command.run_file(options.config, options.set);
+  command.integer("--nodes", options.nodes,
+                  "Machines to spread the ranks over, instead of parallel.nodes", 1);
+  command.integer("--cpus", options.cpus, "Cores per node; by default the threads of its ranks", 1);
+  for (const BatchWord& word : kWords) {
+    const auto take = [&word, &options](std::string_view text) {
+      options.*word.target = text;
+      return word.holds(text);
+    };
+    command.read(word.option, take, fmt::format("{} wants {}", word.option, word.wanted), word.help,
+                 word.type);
+  }
+  command.text("--profile", options.profile,
+               "What the cluster needs: a file of configs/clusters/, by default the one for "
+               "this host",
+               "NAME|FILE");
+  command.app.add_flag("--dry-run", options.dry_run,
+                       "Check everything and print the script; write and submit nothing");
+  command.app.footer(kExitCodes);
+}
+
+}  // namespace train::cli

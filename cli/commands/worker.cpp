@@ -1,0 +1,350 @@
+#include <unistd.h>
+
+#include <caf/all.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <stop_token>
+#include <variant>
+
+#include "actors/cluster/network/credentials.hpp"
+#include "actors/cluster/network/head_listener.hpp"
+#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/network/rendezvous.hpp"
+#include "actors/cluster/network/system_config.hpp"
+#include "actors/cluster/network/worker_process.hpp"
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/messages/cluster_messages.hpp"
+#include "actors/train/rank_runtime.hpp"
+#include "actors/train/rank_setup.hpp"
+#include "actors/training_system.hpp"
+#include "base/host_name.hpp"
+#include "base/log.hpp"
+#include "base/signal_watcher.hpp"
+#include "cli/command.hpp"
+#include "cli/profile/run_profile.hpp"
+#include "configs/load_config.hpp"
+#include "engine/collective/gloo_transport.hpp"
+#include "engine/rank/run_device.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kJoinTime = 30s;  // of finding the head and being taken in
+// Of all ranks' set-up: one may have a large file to read. What they exchange later has no limit: a
+// rank that is slow lives, and one that is lost is seen by its connections and heartbeats.
+constexpr auto kConnectTime = 120s;
+
+/// An exception that nobody catches, on a thread that is neither a stream's nor the actors', ends
+/// the process by SIGABRT: before that its text is logged with the rank.
+void say_why_it_terminates(std::int64_t rank) {
+  static std::int64_t own_rank = -1;
+  own_rank = rank;
+  std::set_terminate([] {
+    const std::exception_ptr error = std::current_exception();
+    log_error(fmt::format("rank {} failed: {}", own_rank,
+                          error ? exception_text(error) : "terminated without an exception"));
+    std::abort();
+  });
+}
+
+/// The rendezvous of the data transport over the authenticated control connection.
+class ControlStore final : public engine::RendezvousStore {
+ public:
+  ControlStore(caf::actor_system& system, caf::actor store)
+      : store_(system, std::move(store), "data/") {}
+  Status set(const std::string& key, const std::vector<char>& bytes) override {
+    return store_.set(key, bytes);
+  }
+  Result<std::vector<char>> get(const std::string& key,
+                                std::chrono::milliseconds timeout) override {
+    return store_.get(key, timeout);
+  }
+
+ private:
+  RemoteStore store_;
+};
+
+/// What the rank and the head must agree on.
+struct Identity {
+  std::uint64_t plan_digest = 0;
+  std::string data_fingerprint;
+};
+
+/// What the launcher has left open for this process; none: nothing.
+Result<SharedSnapshots> attach_memory(std::int64_t descriptor) {
+  if (descriptor < 0) {
+    return SharedSnapshots();
+  }
+  auto attached = checkpoint::MemorySnapshots::attach(static_cast<int>(descriptor));
+  TRAIN_RETURN_IF_ERROR(attached);
+  return std::make_shared<const checkpoint::MemorySnapshots>(std::move(attached).value());
+}
+
+/// NCCL finds its ranks over a network that it chooses itself, unless it is told: this one, as all
+/// else that goes between processes.
+void bind_nccl(const std::string& interface) {
+  const std::string name = "=" + (interface.empty() ? std::string("lo") : interface);
+  ::setenv("NCCL_SOCKET_IFNAME", name.c_str(), /*overwrite=*/0);
+}
+
+struct Worker {
+  const WorkerOptions& options;
+  caf::actor_system& system;
+  caf::scoped_actor& self;
+  caf::actor head;
+
+  [[nodiscard]] std::variant<Assignment, Refused> join() const {
+    std::variant<Assignment, Refused> answer = Refused{"the head does not answer"};
+    self->send(head, JoinCluster{.rank = static_cast<std::int32_t>(options.rank),
+                                 .pid = static_cast<std::int32_t>(::getpid()),
+                                 .host = host_name(),
+                                 .version = ACTORTRAIN_VERSION});
+    self->monitor(head);
+    self->receive([&](const Assignment& given) { answer = given; },
+                  [&](const Refused& refused) { answer = refused; },
+                  [&](const caf::down_msg&) { answer = Refused{"the head is gone"}; },
+                  caf::after(kJoinTime) >> [] {});
+    self->demonitor(head);
+    return answer;
+  }
+
+  /// `peer_lost`: it fails for want of a rank that it was or has been connected with.
+  [[nodiscard]] Result<RankContext> set_up(const Assignment& assignment,
+                                           std::int64_t& digest_interval, Identity& identity,
+                                           bool& peer_lost) const {
+    const auto config =
+        configs::parse_config(assignment.config_text, "the head's configuration", {});
+    TRAIN_RETURN_IF_ERROR(config);
+    if (config->runtime.device != "cpu") {
+      const configs::ParallelSection& parallel = config->parallel;
+      engine::take_device(local_rank(options.rank, parallel.ranks, parallel.nodes));
+      bind_nccl(parallel.interface);
+    }
+    auto plan = plan_run(*config);
+    TRAIN_RETURN_IF_ERROR(plan);
+    digest_interval = config->run.digest_interval_steps;
+    identity = {.plan_digest = plan->plan_digest, .data_fingerprint = plan->data_fingerprint};
+    const auto memory = attach_memory(options.memory);
+    const auto start = memory ? memory_start(assignment, *memory)
+                              : Result<std::optional<MemoryStart>>(memory.error());
+    TRAIN_RETURN_IF_ERROR(start);
+    StartState state{.memory = *start};
+    if (!assignment.checkpoint.empty()) {
+      state.checkpoint = assignment.checkpoint;
+    }
+    auto context = make_rank(*plan, options.rank, state, assignment.threads);
+    TRAIN_RETURN_IF_ERROR(context);
+    (*context)->memory = {.snapshots = *memory,
+                          .interval = config->recovery.snapshot_interval_steps};
+    (*context)->generation = assignment.generation;
+    ControlStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous));
+    auto transports =
+        engine::make_gloo(store, {.rank = static_cast<int>(options.rank),
+                                  .world_size = static_cast<int>(config->parallel.ranks),
+                                  .interface = config->parallel.interface,
+                                  .generation = assignment.generation,
+                                  .timeout = kConnectTime,
+                                  .nccl = plan->config.parallel.transport == "nccl"});
+    // At a first start the network is not as it should be; later it was, and may be so again.
+    peer_lost = assignment.generation > 0;
+    TRAIN_RETURN_IF_ERROR(transports);
+    peer_lost = true;
+    (*context)->transports = std::move(transports).value();
+    if (*start) {
+      TRAIN_RETURN_IF_ERROR(restore(**start, **context));
+    }
+    return context;
+  }
+
+  /// None: the rank does not resume from memory. `memory`: where this generation's snapshots go.
+  [[nodiscard]] Result<std::optional<MemoryStart>> memory_start(
+      const Assignment& assignment, const SharedSnapshots& memory) const {
+    if (assignment.memory_step < 0) {
+      return std::optional<MemoryStart>();
+    }
+    MemoryStart start{.origin = {.step = assignment.memory_step,
+                                 .ranks = assignment.memory_ranks,
+                                 .holders = parse_holders(assignment.memory_holders)},
+                      .here = {}};
+    for (const std::int64_t descriptor : {options.memory_before, options.memory_buddy_before}) {
+      const auto before = attach_memory(descriptor);
+      TRAIN_RETURN_IF_ERROR(before);
+      if (*before) {
+        start.here.push_back(*before);
+      }
+    }
+    if (start.here.empty() && memory) {
+      start.here.push_back(memory);
+    }
+    return std::optional(std::move(start));
+  }
+
+  /// With all other ranks. From here on the node's memory has the state too, as these ranks share
+  /// it.
+  [[nodiscard]] Status restore(const MemoryStart& start, RankRuntime& rank) const {
+    // What is in memory is the host's, on every device.
+    const auto& transport = rank.transports[static_cast<std::size_t>(engine::Channel::control)];
+    TRAIN_RETURN_IF_ERROR(
+        restore_from_memory(start, *rank.engine, transport.get(), rank.generation));
+    if (rank.memory.snapshots) {
+      write_to_memory(*rank.engine, rank.rank, start.origin.step, *rank.memory.snapshots);
+    }
+    return {};
+  }
+
+  [[nodiscard]] Result<ShardWork> set_up_shards(const Assignment& assignment,
+                                                const std::stop_token& stop) const {
+    const auto config =
+        configs::parse_config(assignment.config_text, "the head's configuration", {});
+    TRAIN_RETURN_IF_ERROR(config);
+    const auto places = find_places(assignment.run_directory, config->checkpoint.local_dir);
+    if (places.two() != assignment.two_locations) {
+      return user_error(
+          fmt::format("rank {}: checkpoint.local_dir = \"{}\", but SLURM_TMPDIR is {} on {} and {} "
+                      "on the head's "
+                      "node; set it on all nodes, or checkpoint.local_dir to a path or \"none\"",
+                      options.rank, config->checkpoint.local_dir, places.two() ? "set" : "not set",
+                      host_name(), places.two() ? "not" : "set"));
+    }
+    return shard_work(places, assignment.checkpoint_tag, config->parallel, options.rank,
+                      {.stop = stop});
+  }
+
+  [[nodiscard]] int follow(const Assignment& assignment) const {
+    std::int64_t digest_interval = 0;
+    Identity identity;
+    bool peer_lost = false;
+    const auto rank = static_cast<std::int32_t>(options.rank);
+    std::stop_source copies;
+    Result<RankContext> context = failure("not set up");
+    Result<ShardWork> shards = failure("not set up");
+    try {
+      context = set_up(assignment, digest_interval, identity, peer_lost);
+      shards = context ? set_up_shards(assignment, copies.get_token())
+                       : Result<ShardWork>(context.error());
+    } catch (...) {
+      self->send(head, WorkerFailed{rank,
+                                    fmt::format("rank {} failed: starting: {}", rank,
+                                                exception_text(std::current_exception())),
+                                    kExitFailure, true});
+      return wait_for_end();
+    }
+    if (!shards) {
+      self->send(head, WorkerFailed{.rank = rank,
+                                    .text = shards.error().message,
+                                    .exit_code = shards.error().exit_code(),
+                                    .lost = !context && peer_lost});
+      return wait_for_end();
+    }
+    if (!assignment.trace_directory.empty()) {
+      (*context)->start_trace();
+    }
+    RankActors actors = start_rank(system,
+                                   {.context = *context,
+                                    .shards = std::move(shards).value(),
+                                    .reporting = {.digest_interval = digest_interval}},
+                                   {caf::actor_cast<ConductorActor>(assignment.conductor),
+                                    caf::actor_cast<IndexActor>(assignment.index),
+                                    caf::actor_cast<ObserverActor>(assignment.observer)});
+    self->send(head, WorkerReady{.rank = rank,
+                                 .plan_digest = identity.plan_digest,
+                                 .data_fingerprint = identity.data_fingerprint,
+                                 .kernel_set = (*context)->engine->kernel_table().kernel_set(),
+                                 .rank_actor = caf::actor_cast<caf::strong_actor_ptr>(actors.rank),
+                                 .process = caf::actor_cast<caf::strong_actor_ptr>(self)});
+    const int exit_code = wait_for_end();
+    copies.request_stop();  // one that is still under way has had its time
+    for (const auto& transport : (*context)->transports) {
+      transport->cancel("the run is over");
+    }
+    if (!assignment.trace_directory.empty()) {
+      if (const Status written = write_rank_profile(assignment.trace_directory, **context);
+          !written) {
+        log_error(fmt::format("rank {}: {}", rank, written.error().message));
+      }
+    }
+    if (exit_code != kExitFinished && exit_code != kExitStopped) {
+      // Streams may be in the middle of long work that nobody needs any more; nothing of this
+      // process is left on the disk but shards that are never published.
+      std::_Exit(exit_code);
+    }
+    stop_actors(actors.all);
+    return exit_code;
+  }
+
+  [[nodiscard]] int wait_for_end() const {
+    int exit_code = kExitFailure;
+    self->monitor(head);
+    self->receive([&](const GoAway& order) { exit_code = order.exit_code; },
+                  [&](const caf::down_msg&) {
+                    // Without its head a rank has nobody to follow.
+                    log_error(fmt::format("rank {}: the head is gone", options.rank));
+                  });
+    return exit_code;
+  }
+};
+
+/// HOST:PORT, with a port of 1 or more.
+bool is_endpoint(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  return colon != std::string_view::npos && colon > 0 &&
+         integer_in(text.substr(colon + 1), 1, 65535).has_value();
+}
+
+Result<int> serve_rank(const WorkerOptions& options) {
+  say_why_it_terminates(options.rank);
+  const auto endpoint = parse_endpoint(options.head);
+  const auto credentials = load_credentials(options.credentials);
+  if (!endpoint || !credentials) {
+    return endpoint ? credentials.error() : endpoint.error();
+  }
+  ControlConfig config;
+  caf::actor_system system(config);
+  const auto head = connect_to_head(system, *credentials, *endpoint, kJoinTime);
+  if (!head) {
+    return Error{head.error().kind, fmt::format("rank {}: {}", options.rank, head.error().message)};
+  }
+  caf::scoped_actor self(system);
+  const Worker worker{options, system, self, *head};
+  const auto answer = worker.join();
+  if (const auto* refused = std::get_if<Refused>(&answer)) {
+    if (!refused->over) {
+      log_error(fmt::format("rank {} was not taken in: {}", options.rank, refused->text));
+    }
+    std::_Exit(kExitUserError);
+  }
+  const int exit_code = worker.follow(std::get<Assignment>(answer));
+  // Actors that know each other across processes would wait for one another at the end.
+  std::_Exit(exit_code);
+}
+
+}  // namespace
+
+/// One rank of a run whose launcher started this process.
+void describe_worker(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add("worker", "One rank of a run.");
+  WorkerOptions& options = command.runs(serve_rank);
+  command.app.group("");  // Hidden: only the launcher has use for it.
+  command.app.footer(kExitCodes);
+  const auto head = [&options](std::string_view text) {
+    options.head = text;
+    return is_endpoint(text);
+  };
+  command
+      .read("--head", head, "--head wants HOST:PORT", "Where the run's head listens", "HOST:PORT")
+      ->required();
+  command.integer("--rank", options.rank, "Which rank", 0)->required();
+  command.text("--credentials", options.credentials, "What the head knows its ranks by", "DIR")
+      ->required();
+  command.integer("--memory", options.memory, "Where its snapshots in memory go");
+  command.integer("--memory-before", options.memory_before,
+                  "Snapshots of an earlier number of ranks");
+  command.integer("--memory-buddy-before", options.memory_buddy_before,
+                  "And those of the node before");
+}
+
+}  // namespace train::cli

@@ -1,0 +1,386 @@
+#include "cli/report/shard_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "actors/cluster/network/node_position.hpp"
+#include "base/check.hpp"
+#include "base/units.hpp"
+#include "engine/optimizer/registry.hpp"
+#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/state/state_rows.hpp"
+#include "engine/sharding/buffer_schedule.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+using engine::CollectiveKind;
+using engine::CollectiveOp;
+using engine::GroupLayout;
+
+std::size_t sent_in_gather(const engine::RankLayout& layout, const GroupLayout& group,
+                           bool smaller) {
+  const GroupLayout::Sources& sources = smaller ? group.kept : group.shards;
+  for (std::size_t i = 0; i < sources.ranks.size(); ++i) {
+    if (sources.ranks[i] == layout.rank()) {
+      return (sources.ranks.size() - 1) * layout.compute_size() *
+             static_cast<std::size_t>(sources.parts[i].element_count);
+    }
+  }
+  return 0;
+}
+
+std::size_t sent_in_reduce(const engine::RankLayout& layout, const CollectiveOp& op) {
+  const engine::StagedOp staged = layout.staged(op, false);
+  std::size_t sent = 0;
+  for (std::size_t rank = 0; rank < staged.send.size(); ++rank) {
+    sent += static_cast<std::int64_t>(rank) == layout.rank() ? 0 : staged.send[rank].size_bytes;
+  }
+  return sent;
+}
+
+}  // namespace
+
+std::size_t StepTraffic::total_bytes() const {
+  return std::accumulate(sent_bytes.begin(), sent_bytes.end(), std::size_t{0});
+}
+
+StepTraffic step_traffic(const engine::ShardPlan& plan, const engine::RankLayout& layout) {
+  const engine::BufferSchedule schedule(plan, engine::CommandKind::train_step);
+  const auto others = static_cast<std::size_t>(plan.ranks() - 1);
+  StepTraffic traffic;
+  for (const CollectiveOp& op : engine::expand(plan, engine::CommandKind::train_step)) {
+    const auto index = static_cast<std::size_t>(op.group < 0 ? 0 : op.group);
+    const GroupLayout& group = layout.group(index);
+    const auto reduced = static_cast<std::size_t>(group.reduce.element_count);
+    std::size_t& sent = traffic.sent_bytes[static_cast<std::size_t>(op.kind)];
+    switch (op.kind) {
+      case CollectiveKind::gather:
+        sent += sent_in_gather(
+            layout, group,
+            schedule.gathers()[static_cast<std::size_t>(op.part)].from_smaller_group);
+        break;
+      case CollectiveKind::all_gather:
+        sent += others * reduced * layout.compute_size();
+        break;
+      case CollectiveKind::reduce:
+        sent += sent_in_reduce(layout, op);
+        break;
+      case CollectiveKind::broadcast:
+        sent += (plan.replica_peers(index, layout.rank()).size() - 1) * reduced * sizeof(float);
+        break;
+      case CollectiveKind::loss_and_norm:
+        sent += others * sizeof(double) *
+                static_cast<std::size_t>(layout.step_block(layout.rank() + 1) -
+                                         layout.step_block(layout.rank()));
+        break;
+      case CollectiveKind::eval_sums:
+      case CollectiveKind::nonfinite:
+        break;
+    }
+  }
+  return traffic;
+}
+
+namespace {
+
+using engine::MemoryPlan;
+using engine::ShardGroup;
+using engine::ShardPlan;
+using EngineOptions = engine::RankOptions;
+using Row = std::vector<std::string>;
+
+constexpr std::int64_t kRanksShown = 8;      // with a number each
+constexpr std::int64_t kRanksMeasured = 64;  // of more, those at both ends
+
+/// Columns as wide as their widest cell; the first `left` of them begin at the left.
+std::string table(const std::vector<Row>& rows, std::size_t left) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()), 0);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += i == 0 ? "" : "  ";
+      line += i < left ? fmt::format("{:<{}}", row[i], widths[i])
+                       : fmt::format("{:>{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+/// What one way of sharding costs: the rank with the most memory, the rank that sends most.
+struct Cost {
+  std::string name;
+  MemoryPlan memory;
+  std::uint64_t snapshot_bytes = 0;  // of a rank in its node's memory, the largest
+  StepTraffic traffic;
+};
+
+std::vector<std::int64_t> measured_ranks(std::int64_t ranks) {
+  std::vector<std::int64_t> measured;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    if (ranks <= kRanksMeasured || rank < kRanksShown || rank >= ranks - kRanksShown) {
+      measured.push_back(rank);
+    }
+  }
+  return measured;
+}
+
+engine::RankSpan node_of(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
+  NodePosition place{.nodes = nodes};
+  while (place.ranks(ranks).second <= rank) {
+    ++place.node;
+  }
+  return {place.ranks(ranks).first, place.ranks(ranks).second};
+}
+
+Cost cost_of(std::string name, const EngineOptions& options, const ShardPlan& plan,
+             std::size_t activations_bytes, std::int64_t nodes) {
+  Cost cost{.name = std::move(name), .memory = {}, .traffic = {}};
+  const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
+  EngineOptions of_rank = options;
+  for (const std::int64_t rank : measured_ranks(plan.ranks())) {
+    of_rank.rank = rank;
+    const engine::RankLayout layout(plan, of_rank);
+    const MemoryPlan memory = layout.memory();
+    if (memory.total_bytes() > cost.memory.total_bytes()) {
+      cost.memory = memory;
+    }
+    const auto node = node_of(rank, plan.ranks(), nodes);
+    cost.snapshot_bytes =
+        std::max(cost.snapshot_bytes, engine::node_bytes(plan, *optimizer, rank, node));
+    const StepTraffic traffic = step_traffic(plan, layout);
+    if (traffic.total_bytes() > cost.traffic.total_bytes()) {
+      cost.traffic = traffic;
+    }
+  }
+  cost.memory.activations_bytes = activations_bytes;
+  return cost;
+}
+
+std::int64_t largest_proper_divisor(std::int64_t number) {
+  for (std::int64_t divisor = 2; divisor * divisor <= number; ++divisor) {
+    if (number % divisor == 0) {
+      return number / divisor;
+    }
+  }
+  return 1;
+}
+
+/// The run with one strategy for all of it. What does not fit the strategy gives way.
+EngineOptions with_strategy(EngineOptions options, const char* strategy) {
+  configs::ParallelSection& parallel = options.parallel;
+  parallel.strategy = strategy;
+  parallel.strategy_by_unit.clear();
+  parallel.gather_credits = std::max<std::int64_t>(1, parallel.gather_credits);
+  if (parallel.group < 1 || parallel.ranks % parallel.group != 0) {
+    parallel.group = largest_proper_divisor(parallel.ranks);
+  }
+  if (!engine::plan_of(options)) {
+    parallel.reshard = "after_forward";
+  }
+  return options;
+}
+
+std::vector<Cost> costs_of(const EngineOptions& options, const ShardPlan& plan,
+                           std::int64_t nodes) {
+  // The same whatever is split: every rank computes whole lanes.
+  const std::size_t activations = engine::plan_memory(options).activations_bytes;
+  std::vector<Cost> costs = {cost_of("this run", options, plan, activations, nodes)};
+  if (plan.ranks() == 1) {
+    return costs;
+  }
+  for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
+    const EngineOptions changed = with_strategy(options, strategy);
+    const auto other = engine::plan_of(changed);
+    TRAIN_CHECK(other.ok(), "{}: {}", strategy, other.error().message);
+    const std::string name = changed.parallel.strategy == "hybrid"
+                                 ? fmt::format("hybrid {}", changed.parallel.group)
+                                 : strategy;
+    costs.push_back(cost_of(name, changed, *other, activations, nodes));
+  }
+  return costs;
+}
+
+/// A line of a table of costs: its name, and the bytes of a cost.
+using CostLine = std::pair<const char*, std::function<std::size_t(const Cost&)>>;
+
+std::string cost_table(const char* title, const std::vector<Cost>& costs,
+                       const std::vector<CostLine>& lines) {
+  std::vector<Row> rows = {{title}};
+  for (const Cost& cost : costs) {
+    rows[0].push_back(cost.name);
+  }
+  for (const auto& [name, bytes] : lines) {
+    rows.push_back({name});
+    for (const Cost& cost : costs) {
+      rows.back().push_back(format_bytes(bytes(cost)));
+    }
+  }
+  return table(rows, 1);
+}
+
+/// `snapshots`: copies of a rank's share in memory.
+std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
+  std::vector<CostLine> lines;
+  for (const auto& [name, bytes] : {std::pair{"parameters", &MemoryPlan::parameters_bytes},
+                                    std::pair{"gradients", &MemoryPlan::gradients_bytes},
+                                    std::pair{"optimizer", &MemoryPlan::optimizer_bytes},
+                                    std::pair{"lane sums", &MemoryPlan::lane_sums_bytes},
+                                    std::pair{"gathered", &MemoryPlan::gathered_bytes},
+                                    std::pair{"transfer", &MemoryPlan::transfer_bytes},
+                                    std::pair{"activations", &MemoryPlan::activations_bytes},
+                                    std::pair{"buffers", &MemoryPlan::buffers_bytes}}) {
+    lines.emplace_back(name, [bytes = bytes](const Cost& cost) { return cost.memory.*bytes; });
+  }
+  const auto kept = [snapshots](const Cost& cost) { return snapshots * cost.snapshot_bytes; };
+  if (snapshots > 0) {
+    lines.emplace_back("snapshots", kept);
+  }
+  lines.emplace_back("total",
+                     [&](const Cost& cost) { return cost.memory.total_bytes() + kept(cost); });
+  return cost_table("fullest rank's memory", costs, lines);
+}
+
+std::string traffic_table(const std::vector<Cost>& costs) {
+  std::vector<CostLine> lines;
+  for (const CollectiveKind kind :
+       {CollectiveKind::gather, CollectiveKind::all_gather, CollectiveKind::reduce,
+        CollectiveKind::broadcast, CollectiveKind::loss_and_norm}) {
+    lines.emplace_back(engine::collective_name(kind),
+                       [kind](const Cost& cost) { return cost.traffic.of(kind); });
+  }
+  lines.emplace_back("total", [](const Cost& cost) { return cost.traffic.total_bytes(); });
+  return cost_table("sent by a rank in a step", costs, lines);
+}
+
+/// Rows that each rank keeps: "all", "96 each", "12 13 12 13", "12 to 13". With an
+/// owner "all on 3": the rank of that part, in each group of `parts` ranks.
+std::string rows_text(const engine::Parameter& parameter, const std::vector<std::int64_t>& rows,
+                      std::int64_t owner, std::int64_t parts) {
+  const auto [least, most] = std::minmax_element(rows.begin(), rows.end());
+  if (*least == parameter.rows) {
+    return "all";
+  }
+  if (*least == *most) {
+    return fmt::format("{} each", *least);
+  }
+  if (owner != engine::kCutByRows) {
+    return fmt::format("all on {}", owner % parts);
+  }
+  if (static_cast<std::int64_t>(rows.size()) > kRanksShown) {
+    return fmt::format("{} to {}", *least, *most);
+  }
+  return fmt::format("{}", fmt::join(rows, " "));
+}
+
+/// Rows of each parameter of the group that lie in every rank's part.
+std::vector<std::vector<std::int64_t>> rows_by_rank(const ShardPlan& plan, std::size_t group,
+                                                    engine::Part (ShardPlan::*part_of)(std::size_t,
+                                                                                       std::int64_t)
+                                                        const) {
+  std::vector<std::vector<std::int64_t>> rows(
+      plan.groups()[group].parameters.size(),
+      std::vector<std::int64_t>(static_cast<std::size_t>(plan.ranks()), 0));
+  for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
+    for (const engine::Segment& segment : (plan.*part_of)(group, rank).segments) {
+      rows[segment.parameter][static_cast<std::size_t>(rank)] = segment.rows;
+    }
+  }
+  return rows;
+}
+
+std::string shard_table(const ShardPlan& plan) {
+  std::vector<Row> rows = {
+      {"parameter", "shape", "strategy", "rows of weights", "rows of optimizer"}};
+  for (std::size_t index = 0; index < plan.groups().size(); ++index) {
+    const ShardGroup& group = plan.groups()[index];
+    const auto weights = rows_by_rank(plan, index, &ShardPlan::weight_part);
+    const auto states = rows_by_rank(plan, index, &ShardPlan::state_part);
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const engine::Parameter& parameter = group.parameters[i];
+      rows.push_back({parameter.name, fmt::format("{}", fmt::join(parameter.shape(), " x ")),
+                      engine::strategy_name(group.strategy),
+                      rows_text(parameter, weights[i], group.owners[i], group.weight_parts),
+                      rows_text(parameter, states[i], group.owners[i], group.state_parts)});
+    }
+  }
+  return table(rows, 5);
+}
+
+std::string group_line(const ShardPlan& plan) {
+  constexpr std::size_t kShown = 8;
+  const std::vector<ShardGroup>& groups = plan.groups();
+  std::string text = fmt::format("{} group{} of units: {}", groups.size(),
+                                 groups.size() == 1 ? "" : "s", groups.front().name);
+  for (std::size_t i = 1; i < groups.size(); ++i) {
+    if (groups.size() <= kShown || i + 1 == groups.size() || i < kShown / 2) {
+      text += ", " + groups[i].name;
+    } else if (i == kShown / 2) {
+      text += ", ..";
+    }
+  }
+  return text + '\n';
+}
+
+std::string collective_table(const ShardPlan& plan, const Cost& cost) {
+  const auto ops = engine::expand(plan, engine::CommandKind::train_step);
+  if (ops.empty()) {
+    return "collectives of a step: none, one rank has nobody to send to\n";
+  }
+  std::vector<Row> rows = {{"channel", "collectives of a step", "count", "sent by a rank"}};
+  // In the order of the channels, of kinds as they first come.
+  std::vector<std::pair<engine::Channel, CollectiveKind>> seen;
+  for (const engine::CollectiveOp& op : ops) {
+    const std::pair key{op.channel, op.kind};
+    if (std::find(seen.begin(), seen.end(), key) == seen.end()) {
+      seen.push_back(key);
+    }
+  }
+  for (const auto& [channel, kind] : seen) {
+    const auto count = std::count_if(ops.begin(), ops.end(),
+                                     [kind = kind](const auto& op) { return op.kind == kind; });
+    rows.push_back({engine::channel_name(channel), engine::collective_name(kind),
+                    fmt::format("{}", count), format_bytes(cost.traffic.of(kind))});
+  }
+  return table(rows, 2);
+}
+
+}  // namespace
+
+std::string describe_sharding(const EngineOptions& options, std::int64_t snapshots,
+                              std::int64_t nodes) {
+  const auto plan = engine::plan_of(options);
+  TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
+  const engine::LaneSchedule& lanes = plan->train_lanes();
+  const std::vector<Cost> costs = costs_of(options, *plan, nodes);
+  std::string text = fmt::format(
+      "{} rank{}, {} lane{} a step: {} round{}, gradients are sent {} time{} a step\n",
+      plan->ranks(), plan->ranks() == 1 ? "" : "s", lanes.lanes(), lanes.lanes() == 1 ? "" : "s",
+      lanes.rounds(), lanes.rounds() == 1 ? "" : "s", plan->ranks() == 1 ? 0 : lanes.syncs(),
+      plan->ranks() > 1 && lanes.syncs() == 1 ? "" : "s");
+  text += group_line(*plan);
+  text += '\n' + memory_table(costs, static_cast<std::uint64_t>(snapshots));
+  if (plan->ranks() > 1) {
+    text += '\n' + traffic_table(costs);
+  }
+  text += '\n' + shard_table(*plan);
+  text += '\n' + collective_table(*plan, costs.front());
+  return text;
+}
+
+}  // namespace train::cli

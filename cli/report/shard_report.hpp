@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "engine/rank/rank_layout.hpp"
+#include "engine/rank/rank_options.hpp"
+
+namespace train::cli {
+
+inline constexpr std::size_t kCollectiveKinds = 7;
+
+/// Bytes that one rank sends to others in a training step, by engine::CollectiveKind; without the
+/// headers of the transport.
+struct StepTraffic {
+  std::array<std::size_t, kCollectiveKinds> sent_bytes{};
+
+  [[nodiscard]] std::size_t of(engine::CollectiveKind kind) const {
+    return sent_bytes[static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] std::size_t total_bytes() const;
+};
+
+/// The traffic of the rank that `layout` describes; a pure function of plan and rank.
+[[nodiscard]] StepTraffic step_traffic(const engine::ShardPlan& plan,
+                                       const engine::RankLayout& layout);
+
+/// What `plan` prints: memory by kind and bytes on the wire under this run's sharding and under
+/// each strategy, then this run's shards and the collectives of a step. `snapshots`: copies of each
+/// rank's state that its node, of `nodes`, keeps in memory. Allocates no model memory.
+/// REQUIRES: plan_of(options) is not an error.
+[[nodiscard]] std::string describe_sharding(const engine::RankOptions& options,
+                                            std::int64_t snapshots = 0, std::int64_t nodes = 1);
+
+}  // namespace train::cli

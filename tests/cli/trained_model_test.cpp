@@ -1,0 +1,38 @@
+#include "cli/checkpoints/trained_model.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "storage/tokens/prepare.hpp"
+
+namespace train::cli {
+namespace {
+
+TEST_CASE("trained_model: every byte is the token of its value", "[cli][trained_model]") {
+  std::string text;
+  for (int byte = 0; byte < 256; ++byte) {
+    text.push_back(static_cast<char>(byte));
+  }
+  const std::vector<std::int32_t> tokens = encode_bytes(text);
+  REQUIRE(tokens.size() == 256);
+  for (std::int32_t byte = 0; byte < 256; ++byte) {
+    REQUIRE(tokens[static_cast<std::size_t>(byte)] == byte);
+  }
+}
+
+TEST_CASE("trained_model: no text begins a document", "[cli][trained_model]") {
+  REQUIRE(encode_bytes("") == std::vector{static_cast<std::int32_t>(storage::bytes_end_of_text)});
+}
+
+TEST_CASE("trained_model: what would steer the terminal is shown as a question mark",
+          "[cli][trained_model]") {
+  CHECK(show_byte('a') == "a");
+  CHECK(show_byte('\t') == "\t");
+  CHECK(show_byte('\n') == "\n");
+  CHECK(show_byte(0x1b) == "?");
+  CHECK(show_byte(127) == "?");
+  CHECK(show_byte(0xe4) == "\xe4");  // part of a letter in UTF-8
+  CHECK(show_byte(static_cast<std::int32_t>(storage::bytes_end_of_text)) == "\n");
+}
+
+}  // namespace
+}  // namespace train::cli
