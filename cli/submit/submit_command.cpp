@@ -21,11 +21,11 @@
 #include "base/exit_codes.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
+#include "base/process.hpp"
 #include "base/signal_watcher.hpp"
 #include "cli/report_error.hpp"
 #include "cli/submit/submit_script.hpp"
 #include "configs/load_config.hpp"
-#include "storage/child_process.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
@@ -193,7 +193,7 @@ std::string lines_joined(std::string text) {
 }
 
 Status submit(const BatchJob& job, const std::string& script) {
-  const auto sbatch = storage::find_program("sbatch");
+  const auto sbatch = find_program("sbatch");
   if (!sbatch) {
     return user_error(
         "submit: no program \"sbatch\" in PATH; call it on a login node of a Slurm cluster, or see "
