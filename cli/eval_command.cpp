@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "actors/head/conductor_actor.hpp"
-#include "actors/head/data_identity.hpp"
-#include "actors/head/step_listener.hpp"
+#include "actors/head/reporter_actor.hpp"
+#include "actors/head/run_plan.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/rank_setup.hpp"

@@ -10,14 +10,11 @@
 #include <stop_token>
 #include <utility>
 
-#include "actors/cluster/recovery/exit_record.hpp"
 #include "actors/cluster/recovery/generations.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/process_ranks.hpp"
-#include "actors/cluster/recovery/respawns.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/head/run_directory.hpp"
-#include "actors/head/run_events.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/rank_setup.hpp"
@@ -51,7 +48,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     if (run.profile) {
       context->start_trace();
     }
-    auto shards = shard_work(run.home->places(), run.home->tag(), run.config().parallel,
+    auto shards = shard_work(run.store->locations(), run.store->tag(), run.config().parallel,
                              context->rank, {.stop = copies.get_token()});
     if (!shards) {
       return shards.error();
@@ -125,7 +122,7 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
 }
 
 Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
-  if (const Status room = run.memory.make_room(run.plan, run.place); !room) {
+  if (const Status room = run.memory.make_room(run.plan, run.position); !room) {
     if (run.generation == 0) {
       return room.error();
     }
@@ -142,7 +139,7 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
     processes.close();
   }
   auto outcome = elsewhere ? processes.run(run, kept) : run_here(run, kept);
-  run.status->note(kept->progress());
+  run.status->set_progress(kept->progress());
   return outcome;
 }
 
@@ -156,7 +153,7 @@ int run_to_end(PreparedRun& run) {
       format_count(run.peak_flops)));
   log_event(
       run, run.first_step() > 0 ? "resumed" : "started",
-      fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.home->tag()));
+      fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.store->tag()));
   if (!run.data_accepted.empty()) {
     log_warning(fmt::format("data_accepted {}", run.data_accepted));
     log_event(run, "data_accepted", run.data_accepted);
@@ -177,15 +174,7 @@ int run_to_end(PreparedRun& run) {
   ProcessRanks processes;
   const Result<RunFinished> outcome = run_generations(
       run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
-      run.config().parallel.nodes > 1
-          ? std::optional(OtherNodes{
-                .meet = [&processes](const auto& prepared) { return processes.meet(prepared); },
-                .restore = [&processes](auto& prepared) { return processes.restore(prepared); },
-                .go_on_with =
-                    [&processes](auto& prepared, auto left, auto returned) {
-                      return processes.go_on_with(prepared, left, returned);
-                    }})
-          : std::nullopt);
+      run.config().parallel.nodes > 1 ? &processes : nullptr);
   write_status(run, outcome ? *outcome
                             : RunFinished{run.first_step(), outcome.error().exit_code(),
                                           outcome.error().message});
@@ -199,14 +188,14 @@ int run_to_end(PreparedRun& run) {
 }
 
 /// What the launcher of node 0 does, or the only one.
-int run_head(RunPlan plan, const NodePosition& place, const RunOptions& options) {
+int run_head(RunPlan plan, const NodePosition& position, const RunOptions& options) {
   if (in_processes(plan.config.parallel, plan.separate_processes)) {
     if (const Status free = check_network(plan.config.parallel); !free) {
       return report_error(free.error());
     }
   }
   NodeMemory memory;
-  if (const Status room = memory.make_room(plan, place); !room) {
+  if (const Status room = memory.make_room(plan, position); !room) {
     return report_error(room.error());
   }
   auto run =
@@ -215,8 +204,8 @@ int run_head(RunPlan plan, const NodePosition& place, const RunOptions& options)
     return report_error(run.error());
   }
   run->memory = std::move(memory);
-  run->place = place;
-  run->members.resize(static_cast<std::size_t>(place.nodes));
+  run->position = position;
+  run->members.resize(static_cast<std::size_t>(position.nodes));
   std::iota(run->members.begin(), run->members.end(), 0);
   run->nodes_at_start = run->config().parallel.nodes;
   run->ranks_at_start = run->config().parallel.ranks;
@@ -262,28 +251,28 @@ int run_command(const RunOptions& options) {
       !there) {
     return report_error(there.error());
   }
-  const auto place = find_place(config->parallel.nodes, process_environment());
-  if (!place) {
-    return report_error(place.error());
+  const auto position = find_position(config->parallel.nodes, process_environment());
+  if (!position) {
+    return report_error(position.error());
   }
   if (in_processes(plan->config.parallel, plan->separate_processes)) {
-    const auto [first, end] = place->ranks(plan->config.parallel.ranks);
+    const auto [first, end] = position->ranks(plan->config.parallel.ranks);
     if (const Status enough = engine::check_device_ranks(
             plan->config.runtime.device, plan->config.parallel.transport, end - first);
         !enough) {
       return report_error(enough.error());
     }
   }
-  if (!place->head()) {
-    return run_node(std::move(plan).value(), *place);
+  if (!position->head()) {
+    return run_node(std::move(plan).value(), *position);
   }
-  if (place->nodes == 1) {
-    return run_head(std::move(plan).value(), *place, options);
+  if (position->nodes == 1) {
+    return run_head(std::move(plan).value(), *position, options);
   }
   const auto root = run_root(plan->config);
   forget_exit_record(root);
-  const int exit_code = run_head(std::move(plan).value(), *place, options);
-  leave_exit_record(root, place->start, exit_code);
+  const int exit_code = run_head(std::move(plan).value(), *position, options);
+  leave_exit_record(root, position->start, exit_code);
   return exit_code;
 }
 

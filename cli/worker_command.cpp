@@ -58,23 +58,6 @@ void say_why_it_terminates(std::int64_t rank) {
   });
 }
 
-/// The rendezvous of the data transport over the authenticated control connection.
-class ControlStore final : public engine::RendezvousStore {
- public:
-  ControlStore(caf::actor_system& system, caf::actor store)
-      : store_(system, std::move(store), "data/") {}
-  Status set(const std::string& key, const std::vector<char>& bytes) override {
-    return store_.set(key, bytes);
-  }
-  Result<std::vector<char>> get(const std::string& key,
-                                std::chrono::milliseconds timeout) override {
-    return store_.get(key, timeout);
-  }
-
- private:
-  RemoteStore store_;
-};
-
 /// What the rank and the head must agree on.
 struct Identity {
   std::uint64_t plan_digest = 0;
@@ -103,7 +86,6 @@ struct Worker {
 std::variant<Assignment, Refused> Worker::join() const {
   std::variant<Assignment, Refused> answer = Refused{"the head does not answer"};
   self->send(head, JoinCluster{.rank = static_cast<std::int32_t>(options.rank),
-                               .pid = static_cast<std::int32_t>(::getpid()),
                                .host = host_name(),
                                .version = ACTORTRAIN_VERSION});
   self->monitor(head);
@@ -204,7 +186,7 @@ Result<RankContext> Worker::set_up(const Assignment& assignment, std::int64_t& d
   }
   (*context)->memory = {.snapshots = *memory, .interval = config->recovery.snapshot_interval_steps};
   (*context)->generation = assignment.generation;
-  ControlStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous));
+  RemoteStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous), "data/");
   auto transports =
       engine::make_gloo(store, {.rank = static_cast<int>(options.rank),
                                 .world_size = static_cast<int>(config->parallel.ranks),

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/head/data_identity.hpp"
+#include "actors/head/run_plan.hpp"
 #include "checkpoint/manifest.hpp"
 #include "cli/trained_model.hpp"
 #include "configs/load_config.hpp"

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "actors/head/conductor_actor.hpp"
-#include "actors/head/step_listener.hpp"
+#include "actors/head/reporter_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/rank_setup.hpp"

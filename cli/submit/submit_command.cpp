@@ -15,7 +15,6 @@
 #include <system_error>
 #include <utility>
 
-#include "actors/cluster/recovery/respawns.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/exit_codes.hpp"

@@ -2,7 +2,6 @@
 
 #include <caf/actor.hpp>
 #include <caf/fwd.hpp>
-#include <cstdint>
 #include <string>
 
 #include "actors/messages/worker_messages.hpp"
