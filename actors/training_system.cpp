@@ -2,7 +2,6 @@
 
 #include <caf/all.hpp>
 
-#include "actors/head/conductor_actor.hpp"
 #include "actors/head/reporter_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/train/rank_actors.hpp"

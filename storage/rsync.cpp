@@ -7,7 +7,7 @@
 #include <system_error>
 #include <vector>
 
-#include "storage/child_process.hpp"
+#include "base/process.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/disk_full.hpp"
 #include "storage/files/file_calls.hpp"

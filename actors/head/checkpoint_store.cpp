@@ -27,25 +27,25 @@ std::string CheckpointStore::unique_tag() {
 }
 
 Result<std::unique_ptr<CheckpointStore>> CheckpointStore::open(const Options& options) {
-  TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.project));
-  if (options.places.two()) {
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(options.locations.project));
+  if (options.locations.two()) {
     if (options.new_run) {
-      TRAIN_RETURN_IF_ERROR(storage::remove_tree(options.places.local));
+      TRAIN_RETURN_IF_ERROR(storage::remove_tree(options.locations.local));
     }
-    TRAIN_RETURN_IF_ERROR(storage::make_directory(options.places.local));
+    TRAIN_RETURN_IF_ERROR(storage::make_directory(options.locations.local));
   }
-  auto home = std::unique_ptr<CheckpointStore>(new CheckpointStore(options));
-  home->tag_ = options.surroundings.make_tag();
-  TRAIN_RETURN_IF_ERROR(home->open_index());
-  return home;
+  auto store = std::unique_ptr<CheckpointStore>(new CheckpointStore(options));
+  store->tag_ = options.surroundings.make_tag();
+  TRAIN_RETURN_IF_ERROR(store->open_index());
+  return store;
 }
 
 Status CheckpointStore::open_index() {
-  auto index = options_.surroundings.open_index(options_.index, options_.places.project);
+  auto index = options_.surroundings.open_index(options_.index, options_.locations.project);
   if (!index && storage::says_disk_full(index.error().message)) {
     // A save that was killed as the disk filled up may be what fills it.
-    TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.places.project));
-    index = options_.surroundings.open_index(options_.index, options_.places.project);
+    TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.locations.project));
+    index = options_.surroundings.open_index(options_.index, options_.locations.project);
   }
   if (!index) {
     return index.error();
@@ -68,11 +68,9 @@ void CheckpointStore::log_unless(const Status& status, std::string_view what) {
 }
 
 Result<CheckpointStore::Search> CheckpointStore::search_project() {
-  Search search{.report = checkpoint::find_newest(options_.places.project)};
-  const auto placed = checkpoint::list_checkpoints(options_.places.project);
-  if (!placed) {
-    return placed.error();
-  }
+  Search search{.report = checkpoint::find_newest(options_.locations.project)};
+  const auto placed = checkpoint::list_checkpoints(options_.locations.project);
+  TRAIN_RETURN_IF_ERROR(placed);
   // What was set aside is no longer in place, whatever the search came to.
   for (const checkpoint::IndexEntry& entry : index_->index.committed()) {
     const auto there = std::find_if(placed->begin(), placed->end(),
@@ -86,18 +84,16 @@ Result<CheckpointStore::Search> CheckpointStore::search_project() {
 }
 
 Result<CheckpointStore::Search> CheckpointStore::search_local() {
-  if (!options_.places.two()) {
+  if (!options_.locations.two()) {
     return Search{.report = checkpoint::SearchReport{}};
   }
   if (!options_.one_node) {
-    TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.places.local));
+    TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.locations.local));
     return Search{.report = checkpoint::SearchReport{}};
   }
-  Search search{.report = checkpoint::find_newest(options_.places.local)};
-  const auto left = checkpoint::list_checkpoints(options_.places.local);
-  if (!left) {
-    return left.error();
-  }
+  Search search{.report = checkpoint::find_newest(options_.locations.local)};
+  const auto left = checkpoint::list_checkpoints(options_.locations.local);
+  TRAIN_RETURN_IF_ERROR(left);
   search.newest_left = left->empty() ? -1 : left->front().step;
   return search;
 }
@@ -112,27 +108,27 @@ Status CheckpointStore::reopen() {
 
 Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
   using Start = std::optional<checkpoint::Candidate>;
-  const std::array<Result<Search>, 2> places = {search_project(), search_local()};
-  for (const auto& place : places) {
-    TRAIN_RETURN_IF_ERROR(place);
-    if (!place->report && place->report.error().kind == ErrorKind::user) {
-      return place->report.error();
+  const std::array<Result<Search>, 2> locations = {search_project(), search_local()};
+  for (const auto& location : locations) {
+    TRAIN_RETURN_IF_ERROR(location);
+    if (!location->report && location->report.error().kind == ErrorKind::user) {
+      return location->report.error();
     }
     for (const std::string& line :
-         place->report ? place->report->set_aside : std::vector<std::string>()) {
+         location->report ? location->report->set_aside : std::vector<std::string>()) {
       log_warning(fmt::format("checkpoint_set_aside {}", line));
     }
   }
-  const Result<checkpoint::SearchReport>& project = places[0]->report;
-  const Result<checkpoint::SearchReport>& local = places[1]->report;
+  const Result<checkpoint::SearchReport>& project = locations[0]->report;
+  const Result<checkpoint::SearchReport>& local = locations[1]->report;
   const checkpoint::FoundCheckpoint* published =
       project && project->newest ? &*project->newest : nullptr;
   const checkpoint::FoundCheckpoint* own = local && local->newest ? &*local->newest : nullptr;
   const std::int64_t published_step = published != nullptr ? published->candidate.step : -1;
   const std::int64_t own_step = own != nullptr ? own->candidate.step : -1;
-  for (const auto& place : places) {
-    if (!place->report && place->newest_left > std::max(published_step, own_step)) {
-      return place->report.error();
+  for (const auto& location : locations) {
+    if (!location->report && location->newest_left > std::max(published_step, own_step)) {
+      return location->report.error();
     }
   }
   verified_ = published != nullptr ? std::optional(published_step) : std::nullopt;
@@ -145,11 +141,11 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
            : local ? project.error()
                    : failure(fmt::format("{}; {}", project.error().message, local.error().message));
   }
-  for (const auto& place : places) {
-    if (!place->report) {
+  for (const auto& location : locations) {
+    if (!location->report) {
       log_warning(fmt::format(
-          "{} {}", place->newest_left >= 0 ? "checkpoint_not_read" : "checkpoints_damaged",
-          place->report.error().message));
+          "{} {}", location->newest_left >= 0 ? "checkpoint_not_read" : "checkpoints_damaged",
+          location->report.error().message));
     }
   }
   if (published != nullptr) {
@@ -167,15 +163,15 @@ Result<std::optional<checkpoint::Candidate>> CheckpointStore::find_start() {
   return Start(start.candidate);
 }
 
-/// Only in the local place: an end that came before it could be published.
+/// Only in the local location: an end that came before it could be published.
 void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found) {
   const std::int64_t step = found.candidate.step;
   const StopOnSignal signals;  // who waits for the end of the run waits for no copy
   storage::RsyncOptions rsync = options_.surroundings.rsync;
   rsync.stop = signals.token();
   const auto publish = [&]() -> Status {
-    TRAIN_RETURN_IF_ERROR(
-        checkpoint::publish_local(options_.places, tag_, found.candidate, found.manifest, rsync));
+    TRAIN_RETURN_IF_ERROR(checkpoint::publish_local(options_.locations, tag_, found.candidate,
+                                                    found.manifest, rsync));
     TRAIN_RETURN_IF_ERROR(
         index_->index.commit(checkpoint::entry_of(found.manifest, found.manifest_digest)));
     verified_ = step;
@@ -195,17 +191,17 @@ void CheckpointStore::publish_leftover(const checkpoint::FoundCheckpoint& found)
   }
 }
 
-/// The local place keeps what the run resumes from, and nothing else under a checkpoint's name.
+/// The local location keeps what the run resumes from, and nothing else under a checkpoint's name.
 void CheckpointStore::finalize_local(std::optional<std::int64_t> kept) {
   std::vector<checkpoint::Candidate> local;
-  if (options_.places.two() && options_.one_node) {
-    auto found = checkpoint::list_checkpoints(options_.places.local);
+  if (options_.locations.two() && options_.one_node) {
+    auto found = checkpoint::list_checkpoints(options_.locations.local);
     log_unless(found ? Status() : Status(found.error()), "local_checkpoint_left");
     local = found ? std::move(*found) : local;
   }
   for (const checkpoint::Candidate& candidate : local) {
     if (candidate.step != kept) {
-      log_unless(checkpoint::retire(options_.places.local, candidate.step),
+      log_unless(checkpoint::retire(options_.locations.local, candidate.step),
                  "local_checkpoint_left");
     }
   }
@@ -232,9 +228,7 @@ void CheckpointStore::compare_kernels(const checkpoint::FoundCheckpoint& start) 
 
 Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
   const auto manifest = checkpoint::read_manifest(directory);
-  if (!manifest) {
-    return manifest.error();
-  }
+  TRAIN_RETURN_IF_ERROR(manifest);
   engine::HostState state(engine.device(), engine.state().views());
   TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views()));
   state.store();
@@ -242,7 +236,7 @@ Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
   return {};
 }
 
-Status CheckpointStore::note(std::int64_t step, checkpoint::CheckpointState state) {
+Status CheckpointStore::set_state(std::int64_t step, checkpoint::CheckpointState state) {
   return index_->index.note(step, state);
 }
 
@@ -257,9 +251,7 @@ Result<checkpoint::ManifestDraft> CheckpointStore::draft(std::int64_t step,
   for (const ShardWritten& shard : shards) {
     digest += shard.weights_digest;
     auto record = checkpoint::parse_shard(shard.record);
-    if (!record) {
-      return record.error();
-    }
+    TRAIN_RETURN_IF_ERROR(record);
     records.push_back(std::move(record).value());
   }
   fields.weights_digest = fmt::format("{:016x}", digest);
@@ -277,11 +269,11 @@ Result<std::string> CheckpointStore::seal(std::int64_t step,
 
 Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,
                                                    const std::vector<ShardWritten>& shards) {
-  if (!drafts_.contains(step)) {  // one place
+  if (!drafts_.contains(step)) {  // one location
     TRAIN_RETURN_IF_ERROR(seal(step, shards));
   }
   checkpoint::ManifestDraft made = std::move(drafts_.extract(step).mapped());
-  auto incoming = checkpoint::IncomingCheckpoint::of_ranks(options_.places.project, tag_, step);
+  auto incoming = checkpoint::IncomingCheckpoint::of_ranks(options_.locations.project, tag_, step);
   auto outcome = incoming.publish(made);
   if (!outcome && storage::says_disk_full(outcome.error().message) && make_room(step) > 0) {
     outcome = incoming.publish(std::move(made));
@@ -308,7 +300,7 @@ Status CheckpointStore::record(std::int64_t step) {
 std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
   std::int64_t gone = 0;
   for (const std::int64_t step : steps) {
-    const Status removed = checkpoint::retire(options_.places.project, step);
+    const Status removed = checkpoint::retire(options_.locations.project, step);
     gone += removed.ok() ? 1 : 0;
     log_unless(removed.ok() ? index_->index.retire(step) : removed,
                fmt::format("checkpoint_not_retired step={}", step));
@@ -345,9 +337,9 @@ std::int64_t CheckpointStore::make_room(std::int64_t step) {
 Status CheckpointStore::discard(std::int64_t step, bool local) {
   drafts_.erase(step);
   const Status removed =
-      storage::remove_tree(checkpoint::incoming_path(options_.places.project, tag_, step));
+      storage::remove_tree(checkpoint::incoming_path(options_.locations.project, tag_, step));
   const Status noted =
-      local ? note(step, checkpoint::CheckpointState::local) : index_->index.abandon(step);
+      local ? set_state(step, checkpoint::CheckpointState::local) : index_->index.abandon(step);
   return removed ? noted : removed;
 }
 
@@ -364,22 +356,21 @@ Status CheckpointStore::event(std::string_view kind, std::string_view text) {
 }
 
 IndexWork CheckpointStore::index_work() {
+  const auto bound = [this](auto method) { return std::bind_front(method, this); };
   IndexWork work;
-  work.note = [this](std::int64_t step, checkpoint::CheckpointState state) {
-    return note(step, state);
-  };
-  if (options_.places.two()) {
-    work.seal = [this](std::int64_t step, const auto& shards) { return seal(step, shards); };
+  work.set_state = bound(&CheckpointStore::set_state);
+  if (options_.locations.two()) {
+    work.seal = bound(&CheckpointStore::seal);
   }
-  work.publish = [this](std::int64_t step, const auto& shards) { return publish(step, shards); };
-  work.record = [this](std::int64_t step) { return record(step); };
-  work.discard = [this](std::int64_t step, bool local) { return discard(step, local); };
-  work.make_room = [this](std::int64_t step) { return make_room(step); };
-  work.journal = [this](std::span<const checkpoint::StepRecord> steps) { return journal(steps); };
+  work.publish = bound(&CheckpointStore::publish);
+  work.record = bound(&CheckpointStore::record);
+  work.discard = bound(&CheckpointStore::discard);
+  work.make_room = bound(&CheckpointStore::make_room);
+  work.journal = bound(&CheckpointStore::journal);
   work.evaluated = [this](std::int64_t step, double loss) {
     return index_->index.evaluated(step, loss);
   };
-  work.event = [this](std::string_view kind, std::string_view text) { return event(kind, text); };
+  work.event = bound(&CheckpointStore::event);
   return work;
 }
 

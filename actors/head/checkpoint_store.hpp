@@ -24,7 +24,7 @@
 
 namespace train::actors {
 
-/// The checkpoints of a run on disk, with their index: the head's view of both places.
+/// The checkpoints of a run on disk, with their index: the head's view of both locations.
 ///
 /// Threading: open(), find_start() and, when the actors have ended, event() from the main thread;
 /// the rest on the disk stream. All calls block. REQUIRES: the run's lock is held.
@@ -33,7 +33,7 @@ class CheckpointStore {
   /// Unique among all starts that may ever share a directory.
   [[nodiscard]] static std::string unique_tag();
 
-  /// What a simulation puts in the place of RocksDB, the clock and rsync.
+  /// What a simulation puts instead of RocksDB, the clock and rsync.
   struct Surroundings {
     std::function<Result<checkpoint::OpenedIndex>(const std::filesystem::path& index,
                                                   const std::filesystem::path& checkpoints)>
@@ -43,14 +43,14 @@ class CheckpointStore {
   };
 
   struct Options {
-    checkpoint::Locations places;
+    checkpoint::Locations locations;
     std::filesystem::path index;
     checkpoint::RetentionRule keep;
     std::int64_t tokens_per_step = 0;
     checkpoint::ManifestFields fields;  ///< Step, tokens and digests are filled in per checkpoint.
-    /// The local place holds whole checkpoints: all ranks are on this node.
+    /// The local location holds complete checkpoints: all ranks are on this node.
     bool one_node = true;
-    /// The run begins: what its local place holds is of one that was erased.
+    /// The run begins: what its local location holds is of one that was erased.
     bool new_run = false;
     Surroundings surroundings = {};
   };
@@ -58,13 +58,12 @@ class CheckpointStore {
   /// Opens the index; a damaged one is made anew from the manifests (logged).
   static Result<std::unique_ptr<CheckpointStore>> open(const Options& options);
 
-  /// Where to go on: the newest whole checkpoint, if there is one; its directory is in the local
-  /// place if that has it, too. A newer one that is only there is published first. Damaged ones
-  /// are set aside and logged, leftovers of killed runs removed, in both places. What the rule lets
-  /// go of is retired.
-  /// Errors (failure): there were checkpoints and none is whole (says what each place has); one
-  /// that is newer than the newest whole one cannot be read: going on would lose its steps in
-  /// silence.
+  /// Where to go on: the newest complete checkpoint, if there is one; its directory is in the local
+  /// location if that has it, too. A newer one that is only there is published first. Damaged ones
+  /// are set aside and logged, leftovers of killed runs removed, in both locations. What the rule
+  /// lets go of is retired. Errors (failure): there were checkpoints and none is complete (says
+  /// what each location has); one that is newer than the newest complete one cannot be read: going
+  /// on would lose its steps in silence.
   Result<std::optional<checkpoint::Candidate>> find_start();
 
   /// As a new start would: drops what is known of saves under way, and compares the index with what
@@ -75,7 +74,7 @@ class CheckpointStore {
   [[nodiscard]] IndexWork index_work();
 
   // What index_work() is made of.
-  Status note(std::int64_t step, checkpoint::CheckpointState state);
+  Status set_state(std::int64_t step, checkpoint::CheckpointState state);
   /// The text of the manifest, which publish() will use as well.
   Result<std::string> seal(std::int64_t step, const std::vector<ShardWritten>& shards);
   /// Makes a checkpoint of the shards in incoming_path(project, tag(), step). On a full disk it
@@ -85,7 +84,7 @@ class CheckpointStore {
   Status record(std::int64_t step);
   Status discard(std::int64_t step, bool local);
   /// The save of `step` has met a full disk. Retires what the rule would let go of if the save had
-  /// succeeded, but for the newest checkpoint that is known to be whole, and all if none is.
+  /// succeeded, but for the newest checkpoint that is known to be complete, and all if none is.
   /// Returns how many went; what could not be retired is logged.
   std::int64_t make_room(std::int64_t step);
   Status journal(std::span<const checkpoint::StepRecord> steps);
@@ -94,14 +93,14 @@ class CheckpointStore {
   Status event(std::string_view kind, std::string_view text);
   /// Tells this start's unpublished checkpoints from leftovers of others.
   [[nodiscard]] const std::string& tag() const { return tag_; }
-  [[nodiscard]] const checkpoint::Locations& places() const { return options_.places; }
+  [[nodiscard]] const checkpoint::Locations& locations() const { return options_.locations; }
 
  private:
   explicit CheckpointStore(const Options& options) : options_(options) {}
   Status open_index();
   Result<checkpoint::ManifestDraft> draft(std::int64_t step,
                                           const std::vector<ShardWritten>& shards);
-  /// What the search of a place came to, and the newest step that it left there.
+  /// What the search of a location came to, and the newest step that it left there.
   struct Search {
     Result<checkpoint::SearchReport> report;
     std::int64_t newest_left = -1;
@@ -119,7 +118,8 @@ class CheckpointStore {
   std::optional<checkpoint::OpenedIndex> index_;
   std::map<std::int64_t, checkpoint::ManifestDraft> drafts_;  ///< Sealed, not published yet.
   std::map<std::int64_t, checkpoint::IndexEntry> published_;  ///< Not recorded yet.
-  std::optional<std::int64_t> verified_;  ///< In the project's place: newest known to be whole.
+  std::optional<std::int64_t>
+      verified_;  ///< In the project's location: newest known to be complete.
   std::string tag_;
 };
 

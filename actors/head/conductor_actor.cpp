@@ -1,426 +1,405 @@
 #include "actors/head/conductor_actor.hpp"
-#include "base/exit_codes.hpp"
 
 #include <fmt/format.h>
 
 #include <caf/all.hpp>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <map>
 #include <optional>
-#include <string>
 #include <utility>
 
-#include "actors/head/rank_agreement.hpp"
-#include "actors/head/save_schedule.hpp"
+#include "actors/cluster/recovery/verdict.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/lane_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/supervision.hpp"
+#include "base/exit_codes.hpp"
 #include "base/log.hpp"
 
 namespace train::actors {
 namespace {
 
-// A rank that lost another one waits this long for the other's own report.
-constexpr std::chrono::milliseconds kCauseTime{300};
-
-/// On the launcher's board.
-struct Notes {
+/// Its lines of the launcher's wait board.
+struct BoardLines {
   WaitBoard::Line wait;
   WaitBoard::Credits commands;
   WaitBoard::Credits saves;
 };
 
-struct ConductorState {
-  static inline const char* name = "conductor";
-  std::optional<RunProgram> program;
-  ConnectConductor peers;
-  std::optional<Notes> notes;
-  // Commands given out and not finished (stop not counted): ranks that still have to.
-  std::map<std::uint64_t, std::size_t> outstanding;
-  RankAgreement agreement;
-  SaveDrain drain;
-  SaveSchedule saves;
-  std::optional<std::int64_t> local;      // the save under way is whole in the local place
-  std::optional<std::int64_t> published;  // the newest
-  bool draining = false;
-  std::int64_t steps_finished = 0;
-  bool nonfinite = false;
-  std::size_t ranks_stopped = 0;
-  bool closing = false;
-  bool reporter_gone = false;
-  bool told = false;  // the waiter has its RunFinished
-  std::optional<std::int32_t> signal;
-  std::string save_failure;  // of the newest save; empty when it succeeded
-  std::string report_failure;
-  std::string nonfinite_text;
-  std::optional<RunFinished> outcome;     // fixed by a rank's failure
-  std::optional<RankFailed> consequence;  // a rank that lost another one; its cause may follow
-};
-
+struct ConductorState;
 using ConductorSelf = ConductorActor::stateful_pointer<ConductorState>;
 
-struct Conductor {
-  ConductorSelf self;
+struct ConductorState {
+  static inline const char* name = "conductor";
+  explicit ConductorState(ConductorSelf own) : self(own) {}
 
-  [[nodiscard]] ConductorState& state() const { return self->state; }
-  void pump() const;
-  void note_credits() const;
-  void give(Command command) const;
-  void grant(std::optional<std::int64_t> step) const;
-  void announce_skipped() const;
-  void save_finished(std::int64_t step) const;
-  void drain_over() const;
+  void pump() {
+    while (outstanding_.size() < kCommandWindow) {
+      const auto command = program_->next();
+      if (!command) {
+        break;
+      }
+      give(*command);
+    }
+    show_credits();
+    board_->wait.end();  // each finished command starts the wait anew
+    if (!outstanding_.empty()) {
+      board_->wait.begin("the ranks to finish a command", steps_finished_);
+    }
+    finish_if_done();
+  }
+
+  void command_finished(const CommandFinished& message) {
+    const auto command = outstanding_.find(message.sequence);
+    TRAIN_CHECK(command != outstanding_.end(), "command {} of rank {} is not outstanding",
+                message.sequence, message.rank);
+    if (--command->second == 0) {
+      outstanding_.erase(command);
+      pump();
+    }
+  }
+
+  void show_credits() {
+    board_->commands.in_use(static_cast<std::int64_t>(outstanding_.size()));
+    board_->saves.in_use(saves_.under_way() ? 1 : 0);
+  }
+
+  void give(Command command) {
+    if (command.kind != engine::CommandKind::stop) {
+      outstanding_[command.sequence] = peers_.ranks.size();
+    }
+    if (command.kind != engine::CommandKind::snapshot) {
+      return tell_ranks(command);
+    }
+    const SaveSchedule::Take take = saves_.take(command.step);
+    command.replaces = take.replaces;
+    command.write_now = take.write_now;
+    tell_ranks(command);
+    if (take.write_now) {
+      tell_index(WriteSnapshot{command.step});
+    }
+    announce_skipped();
+  }
+
+  /// Every rank saves the same step next.
+  void grant(std::optional<std::int64_t> step) {
+    if (step) {
+      tell_index(WriteSnapshot{*step});
+      tell_ranks(WriteSnapshot{*step});
+    }
+  }
+
+  void announce_skipped() {
+    for (const std::int64_t step : saves_.skipped()) {
+      self->send(peers_.reporter, CheckpointSkipped{step});
+      tell_index(CheckpointSkipped{step});
+    }
+  }
+
+  void save_finished(std::int64_t step) {
+    grant(saves_.over(step));
+    show_credits();
+    announce_skipped();
+    finish_if_done();
+  }
+
+  /// The last save has had its time: what is where.
+  void drain_over() {
+    if (saves_.idle() || outcome_) {
+      return;
+    }
+    const std::int64_t newest = saves_.waiting().value_or(*saves_.under_way());
+    std::string where = "is lost";
+    if (local_ == newest) {
+      where = fmt::format("is whole in {}, not published", drain_.local_location);
+    } else if (local_) {
+      where = fmt::format("is lost; that of step {} is whole in {}, not published", *local_,
+                          drain_.local_location);
+    }
+    const std::string stands = published_
+                                   ? fmt::format("that of step {} stands", *published_)
+                                   : std::string("no checkpoint of this start was published");
+    outcome_ = RunFinished{
+        steps_finished_, kExitFailure,
+        fmt::format(
+            "the checkpoint of step {} {}: publishing took longer than checkpoint.drain_s = "
+            "{}; {}",
+            newest, where, drain_.time.count(), stands)};
+    close_report();
+  }
+
   template <class Message>
-  void tell_ranks(const Message& message) const;
+  void tell_ranks(const Message& message) {
+    for (const RankActor& rank : peers_.ranks) {
+      self->send(rank, message);
+    }
+  }
+
   template <class Message>
-  void tell_index(const Message& message) const;
-  void step_heard(const StepFinished& event) const;
-  void step_finished(const StepFinished& event) const;
-  void stop_requested(std::int32_t signal) const;
-  void finish_if_done() const;
-  void close_report() const;
-  void tell() const;
-  void rank_failed(const RankFailed& event) const;
-  void conclude(const RankFailed& event) const;
-  void end_for_nodes() const;
-  void part_down(const caf::down_msg& down) const;
-  [[nodiscard]] RunFinished outcome() const;
-};
-
-template <class Message>
-void Conductor::tell_ranks(const Message& message) const {
-  for (const RankActor& rank : state().peers.ranks) {
-    self->send(rank, message);
-  }
-}
-
-template <class Message>
-void Conductor::tell_index(const Message& message) const {
-  if (state().peers.index) {
-    self->send(state().peers.index, message);
-  }
-}
-
-void Conductor::give(Command command) const {
-  if (command.kind != engine::CommandKind::stop) {
-    state().outstanding[command.sequence] = state().peers.ranks.size();
-  }
-  if (command.kind != engine::CommandKind::snapshot) {
-    return tell_ranks(command);
-  }
-  const SaveSchedule::Take take = state().saves.take(command.step);
-  command.replaces = take.replaces;
-  command.write_now = take.write_now;
-  tell_ranks(command);
-  if (take.write_now) {
-    tell_index(WriteSnapshot{command.step});
-  }
-  announce_skipped();
-}
-
-/// Every rank saves the same step next.
-void Conductor::grant(std::optional<std::int64_t> step) const {
-  if (step) {
-    tell_index(WriteSnapshot{*step});
-    tell_ranks(WriteSnapshot{*step});
-  }
-}
-
-void Conductor::announce_skipped() const {
-  for (const std::int64_t step : state().saves.skipped()) {
-    self->send(state().peers.reporter, CheckpointSkipped{step});
-    tell_index(CheckpointSkipped{step});
-  }
-}
-
-void Conductor::save_finished(std::int64_t step) const {
-  grant(state().saves.over(step));
-  note_credits();
-  announce_skipped();
-  finish_if_done();
-}
-
-void Conductor::note_credits() const {
-  state().notes->commands.in_use(static_cast<std::int64_t>(state().outstanding.size()));
-  state().notes->saves.in_use(state().saves.under_way() ? 1 : 0);
-}
-
-void Conductor::pump() const {
-  while (state().outstanding.size() < kCommandWindow) {
-    const auto command = state().program->next();
-    if (!command) {
-      break;
-    }
-    give(*command);
-  }
-  note_credits();
-  state().notes->wait.end();  // each finished command starts the wait anew
-  if (!state().outstanding.empty()) {
-    state().notes->wait.begin("the ranks to finish a command", state().steps_finished);
-  }
-  finish_if_done();
-}
-
-// Every rank has computed the same loss and norm, or something is broken beyond repair.
-void Conductor::step_heard(const StepFinished& event) const {
-  const auto heard = state().agreement.hear(event, state().peers.ranks.size());
-  if (!heard) {
-    conclude({event.rank, heard.error().message, kExitFailure});
-  } else if (*heard) {
-    step_finished(**heard);
-  }
-}
-
-void Conductor::step_finished(const StepFinished& event) const {
-  if (event.nonfinite) {
-    if (!state().nonfinite) {
-      state().nonfinite = true;
-      // The sign of a NaN says nothing to anybody.
-      state().nonfinite_text =
-          fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
-                      event.grad_norm.value(), event.step);
-      state().program->stop_nonfinite(event.step - 1);
-      grant(state().saves.nonfinite_from(event.step));
-      finish_if_done();
-    }
-    return;
-  }
-  state().steps_finished = event.step;
-  state().saves.good_through(event.step);
-  announce_skipped();
-  self->send(state().peers.reporter, event);
-  tell_index(event);
-}
-
-void Conductor::stop_requested(std::int32_t signal) const {
-  if (!state().signal) {
-    state().signal = signal;
-    state().program->stop_early();
-    log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
-                         std::string("SIG") + sigabbrev_np(signal)));
-    pump();
-  }
-}
-
-RunFinished Conductor::outcome() const {
-  const std::int64_t step = state().steps_finished;
-  if (state().outcome) {
-    return *state().outcome;
-  }
-  if (state().nonfinite) {
-    return {step, kExitFailure,
-            fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
-                        "--fresh and a lower optimizer.lr or optimizer.grad_clip",
-                        state().nonfinite_text.substr(0, state().nonfinite_text.find('\n')),
-                        state().nonfinite_text.substr(state().nonfinite_text.find('\n') + 1))};
-  }
-  if (!state().save_failure.empty()) {
-    return {step, kExitFailure,
-            fmt::format("the last checkpoint was not saved: {}", state().save_failure)};
-  }
-  if (!state().report_failure.empty()) {
-    return {step, kExitFailure, state().report_failure};
-  }
-  if (state().signal && !state().program->complete()) {
-    return {
-        step, kExitStopped,
-        fmt::format("stopped by signal {} after step {}, {}; run it again, without --fresh, to go "
-                    "on",
-                    *state().signal, step, step > 0 ? "saved" : "nothing to save")};
-  }
-  if (state().program->job_over()) {
-    return {
-        step, kExitStopped,
-        fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
-  }
-  return {step, kExitFinished, fmt::format("finished at step {}", step)};
-}
-
-void Conductor::finish_if_done() const {
-  if (state().ranks_stopped < state().peers.ranks.size() || !state().outstanding.empty()) {
-    return;
-  }
-  if (state().saves.idle()) {
-    close_report();
-    return;
-  }
-  state().notes->wait.end();
-  state().notes->wait.begin("the last checkpoint to be published", *state().saves.under_way());
-  if (!std::exchange(state().draining, true)) {
-    self->delayed_send(caf::actor_cast<ConductorActor>(self), state().drain.time, DrainOver{});
-  }
-}
-
-/// The last save has had its time: what is where.
-void Conductor::drain_over() const {
-  if (state().saves.idle() || state().outcome) {
-    return;
-  }
-  const std::int64_t newest = state().saves.waiting().value_or(*state().saves.under_way());
-  std::string where = "is lost";
-  if (state().local == newest) {
-    where = fmt::format("is whole in {}, not published", state().drain.local_place);
-  } else if (state().local) {
-    where = fmt::format("is lost; that of step {} is whole in {}, not published", *state().local,
-                        state().drain.local_place);
-  }
-  const std::string stands = state().published
-                                 ? fmt::format("that of step {} stands", *state().published)
-                                 : std::string("no checkpoint of this start was published");
-  state().outcome = RunFinished{
-      state().steps_finished, kExitFailure,
-      fmt::format("the checkpoint of step {} {}: publishing took longer than checkpoint.drain_s = "
-                  "{}; {}",
-                  newest, where, state().drain.time.count(), stands)};
-  close_report();
-}
-
-void Conductor::close_report() const {
-  if (!state().closing) {
-    state().closing = true;
-    state().notes->wait.end();
-    if (state().reporter_gone) {
-      tell();
-    } else {
-      self->send(state().peers.reporter, CloseReport{});
+  void tell_index(const Message& message) {
+    if (peers_.index) {
+      self->send(peers_.index, message);
     }
   }
-}
 
-void Conductor::tell() const {
-  if (!state().told) {
-    state().told = true;
-    caf::anon_send(state().peers.waiter, outcome());
-  }
-}
-
-void Conductor::rank_failed(const RankFailed& event) const {
-  if (!event.consequence || state().peers.ranks.size() == 1) {
-    conclude(event);
-  } else if (!state().consequence && !state().outcome) {
-    state().consequence = event;
-    self->delayed_send(caf::actor_cast<ConductorActor>(self), kCauseTime, ConcludeFailure{});
-  }
-}
-
-void Conductor::conclude(const RankFailed& event) const {
-  if (!state().outcome) {
-    if (state().peers.observer && (event.lost || event.consequence)) {
-      self->send(state().peers.observer, RankLost{event.rank});
+  // Every rank has computed the same loss and norm, or something is broken beyond repair.
+  void step_heard(const StepFinished& event) {
+    const auto heard = agreement_.hear(event, peers_.ranks.size());
+    if (!heard) {
+      rank_failed({event.rank, heard.error().message, kExitFailure});
+    } else if (*heard) {
+      step_finished(**heard);
     }
-    state().outcome = RunFinished{state().steps_finished, event.exit_code,
-                                  fmt::format("rank {} failed: {}", event.rank, event.text),
-                                  event.lost || event.consequence};
-    close_report();
   }
-}
 
-void Conductor::end_for_nodes() const {
-  // Otherwise it ends as it is, with what it saves, or by a loss.
-  if (state().program->further_steps() && !state().outcome && !state().consequence) {
-    state().outcome = {state().steps_finished, kExitFailure,
-                       "nodes that are back wait to take part", true, true};
-    close_report();
-  }
-}
-
-void Conductor::part_down(const caf::down_msg& down) const {
-  const std::string text = failure_text(down.reason);
-  const auto& ranks = state().peers.ranks;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (down.source == ranks[rank].address()) {
-      const bool lost = down.reason == caf::exit_reason::remote_link_unreachable;
-      if (lost || !text.empty()) {
-        // A process that is gone says nothing itself: its node knows how it ended.
-        rank_failed({static_cast<std::int32_t>(rank),
-                     lost ? "its process is gone or cannot be reached" : text, kExitFailure, lost,
-                     lost});
+  void step_finished(const StepFinished& event) {
+    if (event.nonfinite) {
+      if (!nonfinite_) {
+        nonfinite_ = true;
+        // The sign of a NaN says nothing to anybody.
+        nonfinite_text_ =
+            fmt::format("loss {} and gradient norm {} at step {}", std::abs(event.loss.value()),
+                        event.grad_norm.value(), event.step);
+        program_->stop_nonfinite(event.step - 1);
+        grant(saves_.nonfinite_from(event.step));
+        finish_if_done();
       }
       return;
     }
+    steps_finished_ = event.step;
+    saves_.good_through(event.step);
+    announce_skipped();
+    self->send(peers_.reporter, event);
+    tell_index(event);
   }
-  if (down.source == state().peers.reporter.address()) {
-    state().reporter_gone = true;
-    state().report_failure = text.empty() ? "the reporter ended unasked" : text;
-    if (state().closing) {
-      tell();
+
+  void stop_requested(std::int32_t signal) {
+    if (!signal_) {
+      signal_ = signal;
+      program_->stop_early();
+      log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
+                           std::string("SIG") + sigabbrev_np(signal)));
+      pump();
     }
   }
-}
+
+  void finish_if_done() {
+    if (ranks_stopped_ < peers_.ranks.size() || !outstanding_.empty()) {
+      return;
+    }
+    if (saves_.idle()) {
+      close_report();
+      return;
+    }
+    board_->wait.end();
+    board_->wait.begin("the last checkpoint to be published", *saves_.under_way());
+    if (!std::exchange(draining_, true)) {
+      self->delayed_send(caf::actor_cast<ConductorActor>(self), drain_.time, DrainOver{});
+    }
+  }
+
+  void close_report() {
+    if (!closing_) {
+      closing_ = true;
+      board_->wait.end();
+      if (reporter_gone_) {
+        tell();
+      } else {
+        self->send(peers_.reporter, CloseReport{});
+      }
+    }
+  }
+
+  void tell() {
+    if (!told_) {
+      told_ = true;
+      caf::anon_send(peers_.waiter, outcome());
+    }
+  }
+
+  void rank_failed(RankFailed event) {
+    if (peers_.ranks.size() == 1) {  // nobody else can be the cause
+      event.lost = event.lost || event.consequence;
+      event.consequence = false;
+    }
+    switch (failures_.hear(event)) {
+      case FailureVerdict::Heard::cause:
+        return conclude();
+      case FailureVerdict::Heard::consequence:
+        return self->delayed_send(caf::actor_cast<ConductorActor>(self), kCauseTime,
+                                  ConcludeFailure{});
+      case FailureVerdict::Heard::nothing_new:
+        return;
+    }
+  }
+
+  void conclude() {
+    if (!outcome_) {
+      outcome_ = ended_by(*failures_.cause(), steps_finished_);
+      if (peers_.observer && outcome_->end == GenerationEnd::rank_lost) {
+        self->send(peers_.observer, RankLost{});
+      }
+      close_report();
+    }
+  }
+
+  void end_for_nodes() {
+    // Otherwise it ends as it is, with what it saves, or by a loss.
+    if (program_->further_steps() && !outcome_ && !failures_.pending()) {
+      outcome_ = {steps_finished_, kExitFailure, "nodes that are back wait to take part",
+                  GenerationEnd::nodes_returned};
+      close_report();
+    }
+  }
+
+  void part_down(const caf::down_msg& down) {
+    const std::string text = failure_text(down.reason);
+    const auto& ranks = peers_.ranks;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (down.source == ranks[rank].address()) {
+        const bool lost = down.reason == caf::exit_reason::remote_link_unreachable;
+        if (lost || !text.empty()) {
+          // A process that is gone says nothing itself: its node knows how it ended.
+          rank_failed({static_cast<std::int32_t>(rank),
+                       lost ? "its process is gone or cannot be reached" : text, kExitFailure, lost,
+                       lost});
+        }
+        return;
+      }
+    }
+    if (down.source == peers_.reporter.address()) {
+      reporter_gone_ = true;
+      report_failure_ = text.empty() ? "the reporter ended unasked" : text;
+      if (closing_) {
+        tell();
+      }
+    }
+  }
+
+  [[nodiscard]] RunFinished outcome() const {
+    const std::int64_t step = steps_finished_;
+    if (outcome_) {
+      return *outcome_;
+    }
+    if (nonfinite_) {
+      return {step, kExitFailure,
+              fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
+                          "--fresh and a lower optimizer.lr or optimizer.grad_clip",
+                          nonfinite_text_.substr(0, nonfinite_text_.find('\n')),
+                          nonfinite_text_.substr(nonfinite_text_.find('\n') + 1))};
+    }
+    if (!save_failure_.empty()) {
+      return {step, kExitFailure,
+              fmt::format("the last checkpoint was not saved: {}", save_failure_)};
+    }
+    if (!report_failure_.empty()) {
+      return {step, kExitFailure, report_failure_};
+    }
+    if (signal_ && !program_->complete()) {
+      return {step, kExitStopped,
+              fmt::format(
+                  "stopped by signal {} after step {}, {}; run it again, without --fresh, to go "
+                  "on",
+                  *signal_, step, step > 0 ? "saved" : "nothing to save")};
+    }
+    if (program_->job_over()) {
+      return {
+          step, kExitStopped,
+          fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
+    }
+    return {step, kExitFinished, fmt::format("finished at step {}", step)};
+  }
+
+  ConductorSelf self;
+  std::optional<RunProgram> program_;
+  ConnectConductor peers_;
+  std::optional<BoardLines> board_;
+  // Commands given out and not finished (stop not counted): ranks that still have to.
+  std::map<std::uint64_t, std::size_t> outstanding_;
+  RankAgreement agreement_;
+  SaveDrain drain_;
+  SaveSchedule saves_;
+  std::optional<std::int64_t> local_;      // the save under way is complete in the local location
+  std::optional<std::int64_t> published_;  // the newest
+  bool draining_ = false;
+  std::int64_t steps_finished_ = 0;
+  bool nonfinite_ = false;
+  std::size_t ranks_stopped_ = 0;
+  bool closing_ = false;
+  bool reporter_gone_ = false;
+  bool told_ = false;  // the waiter has its RunFinished
+  std::optional<std::int32_t> signal_;
+  std::string save_failure_;  // of the newest save; empty when it succeeded
+  std::string report_failure_;
+  std::string nonfinite_text_;
+  FailureVerdict failures_;             // of ranks
+  std::optional<RunFinished> outcome_;  // fixed before the program's end
+};
 
 ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
-                                                 const SaveDrain& drain, const Notes& notes) {
+                                                 const SaveDrain& drain, const BoardLines& board) {
   report_exceptions(self, "conductor", [] { return std::int64_t{-1}; });
-  self->state.program.emplace(program);
-  self->state.steps_finished = program.first_step;
-  self->state.notes = notes;
-  self->state.drain = drain;
-  const Conductor conductor{self};
+  ConductorState* const state = &self->state;
+  state->program_.emplace(program);
+  state->steps_finished_ = program.first_step;
+  state->board_ = board;
+  state->drain_ = drain;
   return {
-      [conductor](const ConnectConductor& peers) {
-        conductor.state().peers = peers;
+      [state](const ConnectConductor& peers) {
+        state->peers_ = peers;
         for (const RankActor& rank : peers.ranks) {
-          conductor.self->monitor(rank);
+          state->self->monitor(rank);
         }
-        conductor.self->monitor(peers.reporter);
-        conductor.self->set_down_handler(
-            [conductor](caf::down_msg& down) { conductor.part_down(down); });
-        conductor.pump();
+        state->self->monitor(peers.reporter);
+        state->self->set_down_handler([state](caf::down_msg& down) { state->part_down(down); });
+        state->pump();
       },
-      [conductor](const CommandFinished& message) {
-        auto& outstanding = conductor.state().outstanding;
-        const auto command = outstanding.find(message.sequence);
-        TRAIN_CHECK(command != outstanding.end(), "command {} of rank {} is not outstanding",
-                    message.sequence, message.rank);
-        if (--command->second == 0) {
-          outstanding.erase(command);
-          conductor.pump();
-        }
-      },
-      [conductor](const StepFinished& event) { conductor.step_heard(event); },
-      [conductor](const EvaluationFinished& event) {
-        const auto heard =
-            conductor.state().agreement.hear(event, conductor.state().peers.ranks.size());
+      [state](const CommandFinished& message) { state->command_finished(message); },
+      [state](const StepFinished& event) { state->step_heard(event); },
+      [state](const EvaluationFinished& event) {
+        const auto heard = state->agreement_.hear(event, state->peers_.ranks.size());
         if (!heard) {
-          conductor.conclude({event.rank, heard.error().message, kExitFailure});
-        } else if (*heard && !conductor.state().nonfinite) {
-          conductor.self->send(conductor.state().peers.reporter, event);
-          conductor.tell_index(event);
+          state->rank_failed({event.rank, heard.error().message, kExitFailure});
+        } else if (*heard && !state->nonfinite_) {
+          state->self->send(state->peers_.reporter, event);
+          state->tell_index(event);
         }
       },
-      [conductor](const CheckpointWritten& event) {
-        conductor.state().save_failure.clear();
-        conductor.state().published = event.step;
-        conductor.state().local.reset();
-        conductor.self->send(conductor.state().peers.reporter, event);
+      [state](const CheckpointWritten& event) {
+        state->save_failure_.clear();
+        state->published_ = event.step;
+        state->local_.reset();
+        state->self->send(state->peers_.reporter, event);
       },
-      [conductor](const CheckpointFailed& event) {
-        conductor.state().save_failure = event.text;
-        conductor.self->send(conductor.state().peers.reporter, event);
+      [state](const CheckpointFailed& event) {
+        state->save_failure_ = event.text;
+        state->self->send(state->peers_.reporter, event);
       },
-      [conductor](const CheckpointLocal& event) { conductor.state().local = event.step; },
-      [conductor](const SaveFinished& event) { conductor.save_finished(event.step); },
-      [conductor](const NonfiniteFound& event) {
+      [state](const CheckpointLocal& event) { state->local_ = event.step; },
+      [state](const SaveFinished& event) { state->save_finished(event.step); },
+      [state](const NonfiniteFound& event) {
         if (event.rank == 0) {  // all say the same
-          conductor.state().nonfinite_text += "\n" + event.text;
+          state->nonfinite_text_ += "\n" + event.text;
         }
       },
-      [conductor](const RankStopped&) {
-        ++conductor.state().ranks_stopped;
-        conductor.finish_if_done();
+      [state](const RankStopped&) {
+        ++state->ranks_stopped_;
+        state->finish_if_done();
       },
-      [conductor](const RankFailed& event) { conductor.rank_failed(event); },
-      [conductor](const ConcludeFailure&) { conductor.conclude(*conductor.state().consequence); },
-      [conductor](const DrainOver&) { conductor.drain_over(); },
-      [conductor](const ReportFailed& event) { conductor.state().report_failure = event.text; },
-      [conductor](const StopRequested& event) { conductor.stop_requested(event.signal); },
-      [conductor](const NodesReturned&) { conductor.end_for_nodes(); },
-      [conductor](const ReportDrained&) { conductor.tell(); },
+      [state](const RankFailed& event) { state->rank_failed(event); },
+      [state](const ConcludeFailure&) {
+        if (state->failures_.conclude()) {
+          state->conclude();
+        }
+      },
+      [state](const DrainOver&) { state->drain_over(); },
+      [state](const ReportFailed& event) { state->report_failure_ = event.text; },
+      [state](const StopRequested& event) { state->stop_requested(event.signal); },
+      [state](const NodesReturned&) { state->end_for_nodes(); },
+      [state](const ReportDrained&) { state->tell(); },
   };
 }
 
@@ -428,11 +407,11 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
 
 ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,
                                const RunProgram::Options& program, const SaveDrain& drain) {
-  const Notes notes{
+  const BoardLines board{
       .wait = waits.add("conductor"),
       .commands = waits.add_credits("commands", static_cast<std::int64_t>(kCommandWindow)),
       .saves = waits.add_credits("saves", 1)};
-  return system.spawn(conductor_behavior, program, drain, notes);
+  return system.spawn(conductor_behavior, program, drain, board);
 }
 
 }  // namespace train::actors

@@ -26,8 +26,8 @@ inline constexpr std::size_t kCommandWindow = 2;
 
 /// What the end of a run waits for.
 struct SaveDrain {
-  std::chrono::seconds time{300};  ///< After the last command, for checkpoints to be published.
-  std::string local_place = {};    ///< Where a whole one may be that is not; empty: nowhere.
+  std::chrono::seconds time{300};   ///< After the last command, for checkpoints to be published.
+  std::string local_location = {};  ///< Where a whole one may be that is not; empty: nowhere.
 };
 
 [[nodiscard]] ConductorActor spawn_conductor(caf::actor_system& system, WaitBoard& waits,

@@ -32,17 +32,17 @@ inline constexpr std::size_t kJournalBatch = 20;
 struct IndexWork {
   std::int64_t first_step = 0;  ///< The steps up to this one are in the journal.
   /// The save of a step has reached a state (writing, local, publishing).
-  std::function<Status(std::int64_t step, checkpoint::CheckpointState)> note;
-  /// With two places: the text of the manifest, for the ranks to seal their local copies with.
-  /// Empty: one place.
+  std::function<Status(std::int64_t step, checkpoint::CheckpointState)> set_state;
+  /// With two locations: the text of the manifest, for the ranks to seal their local copies with.
+  /// Empty: one location.
   std::function<Result<std::string>(std::int64_t step, const std::vector<ShardWritten>&)> seal;
   /// Makes a checkpoint of the shards of all ranks, sorted by rank.
   std::function<Result<WrittenCheckpoint>(std::int64_t step, const std::vector<ShardWritten>&)>
       publish;
   /// Records a published checkpoint and retires old ones.
   std::function<Status(std::int64_t step)> record;
-  /// Removes from the project's place what there is of a checkpoint that was given up. `local`: a
-  /// whole copy stays in the local place.
+  /// Removes from the project's location what there is of a checkpoint that was given up. `local`:
+  /// a complete copy stays in the local location.
   std::function<Status(std::int64_t step, bool local)> discard;
   /// A rank's disk was full in the save of `step`: retires what the rule would let go of after it;
   /// returns how many went.
@@ -57,18 +57,19 @@ struct IndexWork {
 /// after SaveFinished.
 ///
 ///   writing --ShardWritten of every rank, and StepFinished of its step (if it is not one of those
-///     up to `first_step`)--> the steps up to there are journalled; one place: publishing; two:
+///     up to `first_step`)--> the steps up to there are journalled; one location: publishing; two:
 ///     sealing
 ///   sealing --manifest made, ShardOrder seal, ShardDone of every rank--> sending (the local copy
-///     is whole: CheckpointLocal to the conductor)
+///     is complete: CheckpointLocal to the conductor)
 ///   sending --ShardOrder send, ShardDone of every rank--> publishing
 ///   publishing --renamed into place, recorded, old ones retired--> CheckpointWritten to the
-///     conductor; two places: finalizing (ShardOrder finalize, ShardDone of every rank) --> over
-///   writing (one place), sending --CheckpointFailed of ranks (once all have answered), each for a
+///     conductor; two locations: finalizing (ShardOrder finalize, ShardDone of every rank) --> over
+///   writing (one location), sending --CheckpointFailed of ranks (once all have answered), each for
+///   a
 ///     full disk, the first time in this save--> making room: old checkpoints are retired as the
 ///     rule would after this save; if any went, those ranks do it again (ShardOrder write, send)
 ///   any --CheckpointFailed of a rank (once all have answered), or of the own work--> the first
-///     failure to the conductor; what there is of it is removed (two places: ShardOrder discard;
+///     failure to the conductor; what there is of it is removed (two locations: ShardOrder discard;
 ///     one: to the ranks that wait to write again); a whole local copy stays --> over
 ///   over: SaveFinished to the conductor.
 /// If only the record fails, the checkpoint stands (it is adopted at the next start), and the

@@ -6,7 +6,7 @@
 
 #include "actors/handles.hpp"
 #include "actors/head/run_report.hpp"
-#include "actors/head/status_file.hpp"
+#include "actors/head/run_status.hpp"
 #include "actors/train/rank_board.hpp"
 #include "actors/train/rank_runtime.hpp"
 
@@ -28,7 +28,7 @@ struct Observing {
 /// Keeps what every rank last said of itself, and looks at it once in kWatchPeriod.
 ///
 ///   RankObserved -> kept, ObservationTaken
-///   CheckStalls (itself) -> a stall (StallChain) that has lasted stall_ns is logged as one line,
+///   CheckStalls (itself) -> a stall (find_stall()) that has lasted stall_ns is logged as one line,
 ///     "stalled ...", once, or again when somebody else has become the cause; its end as
 ///     "stall_over ...". Work on a stream that has ended by itself is no news until it lasts twice
 ///     as long. The status is written on a stream of its own, unless that still writes the one

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "actors/head/data_identity.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
+#include "base/steady_time.hpp"
 #include "configs/field_table.hpp"
 #include "engine/model/model_shape.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -22,8 +22,8 @@ namespace {
 // Of measuring the GEMM peak at the start: long enough to outlast a moment in which others compute.
 constexpr double kPeakSeconds = 0.5;
 
-CheckpointStore::Options home_options(const RunPlan& plan, const RunDirectory& directory,
-                                      const CheckpointStore::Surroundings& surroundings) {
+CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& directory,
+                                       const CheckpointStore::Surroundings& surroundings) {
   const configs::RunConfig& config = plan.config;
   checkpoint::ManifestFields fields;
   fields.lanes = config.batch.lanes;
@@ -32,7 +32,7 @@ CheckpointStore::Options home_options(const RunPlan& plan, const RunDirectory& d
   fields.data_fingerprint = plan.data_fingerprint;
   fields.config_text = configs::to_toml(config);
   const configs::CheckpointSection& section = config.checkpoint;
-  return {.places = find_places(directory.root, section.local_dir),
+  return {.locations = find_places(directory.root, section.local_dir),
           .index = directory.index(),
           .keep = {.keep_last = section.keep_last,
                    .keep_every = section.keep_every,
@@ -67,7 +67,7 @@ std::vector<std::string> unit_names(const engine::RankOptions& options) {
 Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
                   std::span<const NodeSteps> elsewhere = {}) {
   const auto kept = reported ? run.memory.look_back(*reported, elsewhere) : std::nullopt;
-  const auto checkpoint = run.home->find_start();
+  const auto checkpoint = run.store->find_start();
   if (checkpoint) {
     run.checkpoint = *checkpoint;
   } else if (kept) {
@@ -96,9 +96,7 @@ void log_start(const PreparedRun& run) {
 /// REQUIRES: there is a checkpoint.
 Status compare_data(PreparedRun& run, bool accept) {
   const auto manifest = checkpoint::read_manifest(run.checkpoint->path);
-  if (!manifest) {
-    return manifest.error();
-  }
+  TRAIN_RETURN_IF_ERROR(manifest);
   if (manifest->fields.data_fingerprint.empty()) {
     log_info(fmt::format("data_not_compared {} does not say what it was trained on",
                          run.checkpoint->path.string()));
@@ -150,16 +148,16 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
   if (!directory) {
     return directory.error();
   }
-  auto home = CheckpointStore::open(home_options(plan, *directory, surroundings));
-  if (!home) {
-    return home.error();
+  auto store = CheckpointStore::open(store_options(plan, *directory, surroundings));
+  if (!store) {
+    return store.error();
   }
   PreparedRun run{.plan = std::move(plan),
                   .directory = std::move(directory).value(),
-                  .home = std::move(home).value(),
+                  .store = std::move(store).value(),
                   .checkpoint = {},
                   .memory = {},
-                  .place = {}};
+                  .position = {}};
   TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
   run.job_first_step = run.first_step();
   if (run.checkpoint && !run.nothing_to_do()) {
@@ -185,7 +183,7 @@ double measure_peak_flops(const configs::RunConfig& config) {
 
 Status find_start_again(PreparedRun& run, std::int64_t reported,
                         std::span<const NodeSteps> elsewhere) {
-  TRAIN_RETURN_IF_ERROR(run.home->reopen());
+  TRAIN_RETURN_IF_ERROR(run.store->reopen());
   TRAIN_RETURN_IF_ERROR(find_start(run, reported, elsewhere));
   log_start(run);
   return {};
@@ -211,7 +209,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
 
 HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                      std::shared_ptr<kernels::Stream> disk) {
-  IndexWork index = run.home->index_work();
+  IndexWork index = run.store->index_work();
   index.first_step = run.first_step();
   return {
       .report = std::move(report),
@@ -227,13 +225,35 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                   .first_step_saved = run.checkpoint && run.checkpoint->step == run.first_step(),
                   .save_missed = save_missed(run)},
       .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),
-                .local_place = run.home->places().local.string()},
+                .local_location = run.store->locations().local.string()},
       .waits = std::make_shared<WaitBoard>(),
       .observing = {.ranks = run.config().parallel.ranks,
                     .generation = run.generation,
                     .stall_ns = run.config().watchdog.stall_s * 1'000'000'000,
                     .abort_after_ns = run.config().watchdog.abort_after_s * 1'000'000'000,
                     .status = run.status}};
+}
+
+void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
+  if (const Status logged = run.store->event(kind, text); !logged) {
+    log_warning(fmt::format("index_incomplete {}", logged.error().message));
+  }
+}
+
+void write_status(const PreparedRun& run, std::optional<RunFinished> outcome) {
+  if (run.status == nullptr) {  // a simulation
+    return;
+  }
+  RunStatus status;
+  status.phase = outcome ? "over" : "starting";
+  status.generation = run.generation;
+  status.ranks = run.config().parallel.ranks;
+  status.now_ns = steady_now_ns();
+  status.progress.step = outcome ? outcome->step : run.first_step();
+  status.outcome = std::move(outcome);
+  if (const Status written = run.status->write(std::move(status)); !written) {
+    log_warning(fmt::format("status_not_written {}", written.error().message));
+  }
 }
 
 }  // namespace train::actors

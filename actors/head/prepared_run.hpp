@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "actors/cluster/network/node_position.hpp"
@@ -11,22 +12,24 @@
 #include "actors/head/checkpoint_store.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_plan.hpp"
-#include "actors/head/status_file.hpp"
+#include "actors/head/run_status.hpp"
+#include "actors/messages/event_messages.hpp"
 #include "actors/training_system.hpp"
 
+// What the launcher notes of a run beside its log; the run does not depend on it.
 namespace train::actors {
 
 /// A run that is ready to start: everything but its ranks and actors. Held by the launcher.
 struct PreparedRun {
   RunPlan plan;
   RunDirectory directory;
-  std::unique_ptr<CheckpointStore> home;
+  std::unique_ptr<CheckpointStore> store;
   std::optional<checkpoint::Candidate> checkpoint;  ///< To resume from; none: initial weights.
   NodeMemory memory;                                ///< Or from here, if it has a start.
   bool evaluation_missed = false;                   ///< Of the first step, before the stop.
   std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
   double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
-  NodePosition place;                               ///< The head's, among those that take part.
+  NodePosition position;                            ///< The head's, among those that take part.
   std::vector<std::int64_t> members = {0};  ///< Nodes that take part, as they were first numbered.
   std::int64_t ranks_at_start = 1;          ///< Of all nodes, when all took part,
   std::int64_t nodes_at_start = 1;          ///< which were so many.
@@ -76,5 +79,12 @@ struct StartChoices {
 /// The launcher's actors of this run; `disk` publishes its checkpoints. Borrows `run`.
 [[nodiscard]] HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                                    std::shared_ptr<kernels::Stream> disk);
+
+/// One of the events in the run's index. Blocks while it is written; a failure is logged.
+void log_event(const PreparedRun& run, const char* kind, const std::string& text);
+
+/// The run's status where no observer is there to write it; `outcome`: none, it is starting. The
+/// same.
+void write_status(const PreparedRun& run, std::optional<RunFinished> outcome);
 
 }  // namespace train::actors

@@ -15,4 +15,8 @@ namespace train::actors {
 [[nodiscard]] ReporterActor spawn_reporter(caf::actor_system& system,
                                            std::shared_ptr<RunReport> report, StreamKind stream);
 
+/// Takes the reporter's place where nothing is to be written: hands StepFinished and
+/// EvaluationFinished on to `waiter`, in their order and before its RunFinished.
+[[nodiscard]] ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter);
+
 }  // namespace train::actors

@@ -96,8 +96,9 @@ bool holds_anything(const fs::path& directory) {
 
 // Whatever cannot be read may be a run's work: it counts as such.
 bool may_have_finished_a_step(const fs::path& root, const configs::RunConfig& config) {
-  const checkpoint::Locations places = find_places(root, config.checkpoint.local_dir);
-  return holds_anything(places.project) || (places.two() && holds_anything(places.local)) ||
+  const checkpoint::Locations locations = find_places(root, config.checkpoint.local_dir);
+  return holds_anything(locations.project) ||
+         (locations.two() && holds_anything(locations.local)) ||
          metrics_have_steps(root / "metrics.jsonl") || journal_may_have_steps(root / "index");
 }
 

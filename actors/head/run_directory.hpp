@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <string>
 
 #include "base/result.hpp"
 #include "configs/run_config.hpp"

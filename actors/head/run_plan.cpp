@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,9 +59,7 @@ int resolve_threads(std::int64_t requested) {
 Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                                            std::int64_t dataset_vocab) {
   const auto shape = engine::resolve_shape(config.model, dataset_vocab);
-  if (!shape) {
-    return shape.error();
-  }
+  TRAIN_RETURN_IF_ERROR(shape);
   return engine::RankOptions{.shape = *shape,
                              .init = {.seed = config.run.seed,
                                       .scheme = init_scheme(config.model.init_scheme),
@@ -111,17 +108,11 @@ Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(const configs::Ru
 Result<RunPlan> plan_run(const configs::RunConfig& given) {
   const configs::RunConfig config = with_transport(given);
   const auto facts = storage::read_dataset_facts(config.data.dir);
-  if (!facts) {
-    return facts.error();
-  }
+  TRAIN_RETURN_IF_ERROR(facts);
   auto options = engine_options(config, facts->vocab_size.value_or(0));
-  if (!options) {
-    return options.error();
-  }
+  TRAIN_RETURN_IF_ERROR(options);
   const auto plan = engine::plan_of(*options);
-  if (!plan) {
-    return plan.error();
-  }
+  TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
   auto dataset = open_dataset(config, options->shape.vocab_size);
   if (!dataset) {
@@ -131,14 +122,23 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
     return order.error();
   }
   auto fingerprint = storage::token_fingerprint(*dataset);
-  if (!fingerprint) {
-    return fingerprint.error();
-  }
+  TRAIN_RETURN_IF_ERROR(fingerprint);
   return RunPlan{.config = resolved(config, options->shape),
                  .engine = std::move(options).value(),
                  .dataset = std::move(dataset).value(),
                  .plan_digest = plan->digest(),
                  .data_fingerprint = std::move(fingerprint).value()};
+}
+
+Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t ranks) {
+  configs::RunConfig config = now.config;
+  config.parallel.nodes = nodes;
+  config.parallel.ranks = ranks;
+  auto plan = plan_run(config);
+  if (plan) {
+    plan->separate_processes = now.separate_processes;
+  }
+  return plan;
 }
 
 std::int64_t tokens_per_step(const configs::RunConfig& config) {
@@ -194,6 +194,31 @@ std::string describe_plan(const RunPlan& plan) {
                            config.parallel.strategy));
   row("threads", fmt::format("{}", resolve_threads(config.runtime.threads)));
   return text;
+}
+
+std::string data_difference(const checkpoint::ManifestFields& saved,
+                            const std::filesystem::path& checkpoint, const RunPlan& plan) {
+  if (saved.data_fingerprint.empty() || saved.data_fingerprint == plan.data_fingerprint) {
+    return {};
+  }
+  return fmt::format("{} was trained on other data ({}) than data.dir {} holds ({})",
+                     checkpoint.string(), saved.data_fingerprint, plan.config.data.dir,
+                     plan.data_fingerprint);
+}
+
+Result<std::string> data_difference(const std::filesystem::path& checkpoint, const RunPlan& plan) {
+  const auto manifest = checkpoint::read_manifest(checkpoint);
+  TRAIN_RETURN_IF_ERROR(manifest);
+  return data_difference(manifest->fields, checkpoint, plan);
+}
+
+bool in_processes(const configs::ParallelSection& parallel, bool separate_processes) {
+  return (parallel.ranks > 1 || separate_processes) && parallel.transport != "inproc";
+}
+
+bool can_respawn(const configs::RunConfig& config, bool separate_processes) {
+  return config.recovery.rank_loss == "respawn" &&
+         in_processes(config.parallel, separate_processes);
 }
 
 }  // namespace train::actors

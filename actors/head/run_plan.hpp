@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "base/result.hpp"
+#include "checkpoint/manifest.hpp"
 #include "configs/run_config.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "storage/tokens/dstar_order.hpp"
@@ -41,6 +43,10 @@ struct RunPlan {
 /// Errors: user_error naming file or key.
 [[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
 
+/// The same run on other numbers of nodes and ranks. Errors: those of plan_run(); a strategy that
+/// these ranks cannot have.
+[[nodiscard]] Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t ranks);
+
 /// The engine's options of a configuration, for a vocabulary of `dataset_vocab` (0: unknown).
 [[nodiscard]] Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                                                          std::int64_t dataset_vocab);
@@ -50,5 +56,27 @@ struct RunPlan {
 
 /// What `--dry-run` prints: parameters, FLOPs per token, memory by kind, steps and tokens.
 [[nodiscard]] std::string describe_plan(const RunPlan& plan);
+
+/// Whether data.dir holds the tokens that a checkpoint was trained on: one line that names the
+/// checkpoint in directory `checkpoint` and data.dir, with the fingerprints of both, if they
+/// differ. Empty: they are the same, or the checkpoint, of an earlier version, does not say.
+[[nodiscard]] std::string data_difference(const checkpoint::ManifestFields& saved,
+                                          const std::filesystem::path& checkpoint,
+                                          const RunPlan& plan);
+
+/// The same of the checkpoint's manifest. Blocks. Errors: those of read_manifest().
+[[nodiscard]] Result<std::string> data_difference(const std::filesystem::path& checkpoint,
+                                                  const RunPlan& plan);
+
+/// Whether the ranks are processes of their own; else they share the launcher's.
+/// `separate_processes`: see RunPlan.
+[[nodiscard]] bool in_processes(const configs::ParallelSection& parallel, bool separate_processes);
+
+/// Whether such a run outlives the loss of a rank: its ranks are processes of their own, and it
+/// may.
+[[nodiscard]] bool can_respawn(const configs::RunConfig& config, bool separate_processes);
+[[nodiscard]] inline bool can_respawn(const RunPlan& plan) {
+  return can_respawn(plan.config, plan.separate_processes);
+}
 
 }  // namespace train::actors

@@ -1,8 +1,32 @@
 #include "actors/head/run_program.hpp"
 
-#include <utility>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "engine/optimizer/exact_sum.hpp"
 
 namespace train::actors {
+namespace {
+
+Error disagreement(const char* what, std::int64_t step, std::int32_t rank_a, FloatBits a,
+                   std::int32_t rank_b, FloatBits b) {
+  return failure(fmt::format(
+      "step {}: {} of rank {} is {} ({:016x}), of rank {} {} ({:016x}); they must be the same "
+      "bits: suspect the memory or processor of one of them",
+      step, what, rank_a, a.value(), a.bits, rank_b, b.value(), b.bits));
+}
+
+/// Exact, so that it does not show which rank is heard first.
+std::vector<std::uint64_t> added(const std::vector<std::uint64_t>& a,
+                                 const std::vector<std::uint64_t>& b) {
+  std::vector<engine::ExactSum> sums = engine::sums_of(a);
+  engine::add_each(sums, engine::sums_of(b));
+  return engine::words_of(sums);
+}
+
+}  // namespace
 
 using engine::CommandKind;
 
@@ -60,6 +84,123 @@ void RunProgram::stop_nonfinite(std::int64_t step) {
   if (!nonfinite_) {
     nonfinite_ = step;
   }
+}
+
+SaveSchedule::Take SaveSchedule::take(std::int64_t step) {
+  TRAIN_CHECK(taken_.empty() || step > taken_.back(), "step {} after step {}", step,
+              taken_.empty() ? -1 : taken_.back());
+  Take take;
+  take.write_now = !under_way_;
+  if (take.write_now) {
+    under_way_ = step;
+  } else if (const auto before = waiting()) {
+    take.replaces = *before;
+  }
+  taken_.push_back(step);
+  forget_replaced();
+  return take;
+}
+
+std::optional<std::int64_t> SaveSchedule::over(std::int64_t step) {
+  TRAIN_CHECK(under_way_ == step, "the save of step {} is over, but was not under way", step);
+  // What it replaced was kept in case that it was not good; it was.
+  good_through(std::max(step, good_through_));
+  std::erase(taken_, step);
+  return grant_next();
+}
+
+void SaveSchedule::good_through(std::int64_t step) {
+  good_through_ = std::max(step, good_through_);
+  forget_replaced();
+}
+
+std::optional<std::int64_t> SaveSchedule::nonfinite_from(std::int64_t step) {
+  std::erase_if(taken_, [step](std::int64_t taken) { return taken >= step; });
+  return under_way_ && *under_way_ >= step ? grant_next() : std::nullopt;
+}
+
+std::optional<std::int64_t> SaveSchedule::waiting() const {
+  return taken_.empty() || taken_.back() == under_way_ ? std::nullopt
+                                                       : std::optional(taken_.back());
+}
+
+std::optional<std::int64_t> SaveSchedule::grant_next() {
+  under_way_ = taken_.empty() ? std::nullopt : std::optional(taken_.back());
+  return under_way_;
+}
+
+void SaveSchedule::forget_replaced() {
+  // The newest good one stands for all before it but the one under way.
+  const auto newest_good = std::find_if(
+      taken_.rbegin(), taken_.rend(), [this](std::int64_t step) { return step <= good_through_; });
+  if (newest_good == taken_.rend()) {
+    return;
+  }
+  const std::int64_t newest = *newest_good;
+  std::erase_if(taken_, [&](std::int64_t step) {
+    const bool replaced = step < newest && step != under_way_;
+    if (replaced) {
+      skipped_.push_back(step);
+    }
+    return replaced;
+  });
+}
+
+Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& event,
+                                                        std::size_t ranks) {
+  auto& heard = steps_[event.step];
+  if (heard.count == 0) {
+    heard.first = event;
+  } else {
+    const StepFinished& first = heard.first;
+    if (first.loss.bits != event.loss.bits) {
+      return disagreement("the loss", event.step, first.rank, first.loss, event.rank, event.loss);
+    }
+    if (first.grad_norm.bits != event.grad_norm.bits) {
+      return disagreement("the gradient norm", event.step, first.rank, first.grad_norm, event.rank,
+                          event.grad_norm);
+    }
+    if (first.optimizer_sums.size() != event.optimizer_sums.size()) {
+      return failure(fmt::format(
+          "step {}: ranks {} and {} have {} and {} words of the optimizer's sums; they do not run "
+          "the same program",
+          event.step, first.rank, event.rank, first.optimizer_sums.size(),
+          event.optimizer_sums.size()));
+    }
+    if (first.tensor_digests.size() != event.tensor_digests.size()) {
+      return failure(fmt::format(
+          "step {}: ranks {} and {} have digests of {} and {} tensors; they do not run the same "
+          "program",
+          event.step, first.rank, event.rank, first.tensor_digests.size(),
+          event.tensor_digests.size()));
+    }
+    heard.first.weights_digest += event.weights_digest;
+    for (std::size_t i = 0; i < event.tensor_digests.size(); ++i) {
+      heard.first.tensor_digests[i] += event.tensor_digests[i];
+    }
+    heard.first.optimizer_sums = added(first.optimizer_sums, event.optimizer_sums);
+  }
+  if (++heard.count < ranks) {
+    return std::optional<StepFinished>();
+  }
+  std::optional<StepFinished> all = heard.first;
+  steps_.erase(event.step);
+  return all;
+}
+
+Result<bool> RankAgreement::hear(const EvaluationFinished& event, std::size_t ranks) {
+  auto& heard = evaluations_[event.step];
+  if (heard.count == 0) {
+    heard.first = event;
+  } else if (heard.first.cross_entropy.bits != event.cross_entropy.bits) {
+    return disagreement("the evaluation", event.step, heard.first.rank, heard.first.cross_entropy,
+                        event.rank, event.cross_entropy);
+  }
+  if (++heard.count < ranks) {
+    return false;
+  }
+  evaluations_.erase(event.step);
+  return true;
 }
 
 }  // namespace train::actors

@@ -1,8 +1,24 @@
 #include "actors/head/run_status.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "base/descriptor.hpp"
+#include "base/host_name.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {
@@ -14,36 +30,36 @@ double seconds(std::int64_t nanoseconds) {
   return std::round(static_cast<double>(nanoseconds) * 1e-6) * 1e-3;
 }
 
-Json waits_of(const std::vector<ObservedWait>& waits, std::int64_t silence_ns) {
+template <class Value, class ToJson>
+Json list_of(const std::vector<Value>& values, ToJson to_json) {
   Json list = Json::array();
-  for (const ObservedWait& wait : waits) {
-    list.push_back(
-        {{"who", wait.who}, {"what", wait.what}, {"for_s", seconds(wait.age_ns + silence_ns)}});
-  }
+  std::transform(values.begin(), values.end(), std::back_inserter(list), to_json);
   return list;
+}
+
+Json waits_of(const std::vector<ObservedWait>& waits, std::int64_t silence_ns) {
+  return list_of(waits, [=](const ObservedWait& wait) -> Json {
+    return {{"who", wait.who}, {"what", wait.what}, {"for_s", seconds(wait.age_ns + silence_ns)}};
+  });
 }
 
 Json streams_of(const std::vector<ObservedStream>& streams, std::int64_t silence_ns) {
-  Json list = Json::array();
-  for (const ObservedStream& stream : streams) {
-    list.push_back({{"name", stream.name},
-                    {"doing", stream.doing},
-                    {"waits_for_another", stream.waits},
-                    {"for_s", seconds(stream.age_ns + silence_ns)}});
-  }
-  return list;
+  return list_of(streams, [=](const ObservedStream& stream) -> Json {
+    return {{"name", stream.name},
+            {"doing", stream.doing},
+            {"waits_for_another", stream.waits},
+            {"for_s", seconds(stream.age_ns + silence_ns)}};
+  });
 }
 
 Json queues_of(const std::vector<ObservedQueue>& queues, const char* length) {
-  Json list = Json::array();
-  for (const ObservedQueue& queue : queues) {
+  return list_of(queues, [=](const ObservedQueue& queue) {
     Json one = {{"what", queue.what}, {length, queue.length}};
     if (queue.limit >= 0) {
       one["limit"] = queue.limit;
     }
-    list.push_back(std::move(one));
-  }
-  return list;
+    return one;
+  });
 }
 
 Json channels_of(const std::vector<ObservedChannel>& channels, std::int64_t silence_ns) {
@@ -98,6 +114,34 @@ Json saves_of(const RunStatus& status) {
   return saves;
 }
 
+namespace fs = std::filesystem;
+
+std::int64_t unix_now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+Status replace(const fs::path& path, const std::string& text) {
+  fs::path hidden = path;
+  hidden.replace_filename(".status.json.tmp");
+  const Descriptor file(::open(hidden.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file) {
+    return storage::os_error(storage::Access::write, hidden, errno);
+  }
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t written = ::write(file.get(), text.data() + at, text.size() - at);
+    if (written <= 0) {
+      return storage::os_error(storage::Access::write, hidden, written < 0 ? errno : ENOSPC);
+    }
+    at += static_cast<std::size_t>(written);
+  }
+  if (::rename(hidden.c_str(), path.c_str()) != 0) {
+    return storage::os_error(storage::Access::write, path, errno);
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string to_json(const RunStatus& status) {
@@ -138,6 +182,59 @@ std::string to_json(const RunStatus& status) {
   }
   // Texts of the world may be anything; what is no UTF-8 is replaced.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+StatusFile::StatusFile(fs::path run, StatusBase base)
+    : path_(status_path(run)), base_(std::move(base)) {}
+
+void StatusFile::set_progress(const RunProgress& progress) {
+  const std::lock_guard lock(mutex_);
+  progress_ = progress;
+}
+
+Status StatusFile::write(RunStatus status) {
+  const std::lock_guard lock(mutex_);
+  if (over_) {
+    return {};
+  }
+  over_ = status.outcome.has_value();
+  status.base = base_;
+  if (status.heard.empty() && progress_) {
+    status.progress = *progress_;
+  }
+  status.now_unix_s = unix_now_s();
+  return replace(path_, to_json(status));
+}
+
+fs::path status_path(const fs::path& run) { return run / "status.json"; }
+
+StatusBase status_base(std::string run, std::int64_t steps) {
+  return {.run = std::move(run),
+          .host = host_name(),
+          .pid = ::getpid(),
+          .process_start = process_start(::getpid()).value_or(0),
+          .started_unix_s = unix_now_s(),
+          .steps = steps};
+}
+
+std::optional<std::uint64_t> process_start(std::int64_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid), std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name_end = text.rfind(')');  // the name may hold anything
+  if (name_end == std::string::npos) {
+    return std::nullopt;
+  }
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string field;
+  for (int number = 3; number <= 22; ++number) {
+    if (!(fields >> field)) {
+      return std::nullopt;
+    }
+    if (number == 3 && (field == "Z" || field == "X")) {
+      return std::nullopt;  // it has ended, and its parent has not looked yet
+    }
+  }
+  return std::stoull(field);
 }
 
 }  // namespace train::actors

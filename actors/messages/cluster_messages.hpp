@@ -15,11 +15,8 @@ namespace train::actors {
 /// Worker -> cluster: The first message of a worker process. Answered by Assignment or Refused.
 struct JoinCluster {
   std::int32_t rank = 0;
-  std::int32_t pid = 0;
   std::string host;
-  std::string version;              ///< Of the program.
-  std::uint64_t plan_digest = 0;    ///< Of what all ranks must agree on; 0 before it is known.
-  std::uint64_t config_digest = 0;  ///< Of the resolved configuration; 0 before it is known.
+  std::string version;  ///< Of the program.
 };
 
 /// Cluster -> worker: The worker may not take part, and ends with this text.
@@ -32,7 +29,6 @@ struct Refused {
 /// conductor as RankFailed.
 struct WorkerExited {
   std::int32_t rank = 0;
-  std::int32_t pid = 0;
   std::string text;     ///< "killed by SIGKILL", "exit code 3".
   bool killed = false;  ///< From outside: not by an error of its own.
 };
@@ -42,11 +38,10 @@ struct WorkerExited {
 /// Nodes are called by their number in the Slurm step, whether or not all of them still take part.
 struct NodeJoined {
   std::int32_t node = 0;
-  std::int64_t newest_step = -1;  ///< Of the snapshots in memory of all the node's ranks; -1: none.
-  std::int64_t older_step = -1;   ///< The one before it.
-  std::int64_t buddy_newest_step = -1;  ///< The same of the node before, whose buddy this one is.
-  std::int64_t buddy_older_step = -1;
-  std::int64_t earlier_step = -1;  ///< NodeSteps::earlier.
+  /// Of the snapshots in memory of all the node's ranks, the newest first.
+  std::vector<std::int64_t> own_steps;
+  std::vector<std::int64_t> buddy_steps;  ///< The same of the node before, whose buddy this one is.
+  std::int64_t earlier_step = -1;         ///< NodeSteps::earlier.
   std::string snapshots;  ///< Where it takes snapshots in memory, HOST:PORT; empty: nowhere.
 };
 
@@ -54,11 +49,11 @@ struct NodeJoined {
 /// position among those that take part, and says what it resumes from. Answered by MemoryRestored
 /// when there is room for its snapshots.
 struct TakePosition {
-  std::int32_t place = 0;
+  std::int32_t node = 0;  ///< Its number among those that take part.
   std::int32_t nodes = 1;
   std::int64_t ranks = 1;  ///< Of all nodes.
-  /// The place is a new one, and this step's snapshots of the ranks before are gone on from; -1: of
-  /// none.
+  /// The position is a new one, and the ranks resume from this step's snapshots of the ranks
+  /// before; -1: from none.
   std::int64_t memory_step = -1;
   bool earlier = false;  ///< Those of NodeSteps::earlier.
 };
@@ -82,7 +77,6 @@ struct MemoryRestored {
 /// Main thread -> launcher of another node: All nodes are there, and the state to resume from is
 /// known. Start the node's ranks.
 struct StartRanks {
-  std::uint32_t generation = 0;
   std::int64_t memory_step = -1;  ///< They resume from this snapshot in memory; -1: from none.
   bool earlier = false;           ///< Which is that of NodeSteps::earlier.
   std::string buddy;  ///< Where the next node takes this one's snapshots; empty: nowhere.
@@ -106,7 +100,6 @@ struct NodeIdle {
 /// Main thread -> worker: End the process with this code. Its generation is over, and so is its
 /// work.
 struct GoAway {
-  std::string text;
   std::int32_t exit_code = 0;
 };
 
@@ -139,12 +132,6 @@ struct RendezvousValue {
 struct RendezvousRefused {
   std::string key;
   std::string text;
-};
-
-/// Head -> rendezvous: Every key that begins like this is void, and so are the requests that wait
-/// for one.
-struct RendezvousForget {
-  std::string prefix;
 };
 
 /// Cluster -> worker: The answer to JoinCluster: the run, the state it starts from, and the actors

@@ -114,8 +114,8 @@ struct RankFailed {
   bool lost = false;
 };
 
-/// Conductor -> itself: Sent 0.3 s after a failure that is only the consequence of another. No
-/// report of the cause has come in that time.
+/// Conductor or cluster -> itself: Sent 0.3 s after a failure that is only the consequence of
+/// another. No report of the cause has come in that time.
 struct ConcludeFailure {};
 
 /// Conductor -> itself: Sent `checkpoint.drain_s` after the last command. Saves that are still
@@ -137,13 +137,19 @@ struct StopRequested {
 /// sealed since. The generation ends so that all ranks start again with theirs.
 struct NodesReturned {};
 
+/// What the end of a generation of ranks means for the run.
+enum class GenerationEnd : std::uint8_t {
+  run_over,        ///< It is over, too.
+  rank_lost,       ///< A rank (RankFailed::lost) or its connections are lost.
+  nodes_returned,  ///< Nodes that are back are to take part (NodesReturned).
+};
+
 /// Conductor -> main thread: The run, or this generation of it, is over, and its report is closed.
 struct RunFinished {
   std::int64_t step = 0;
   std::int32_t exit_code = 0;
   std::string text;
-  bool rank_lost = false;  ///< By the loss of a rank (RankFailed::lost), or of its connections.
-  bool for_nodes = false;  ///< By NodesReturned; it counts as the loss of a rank.
+  GenerationEnd end = GenerationEnd::run_over;
 };
 
 /// Conductor -> reporter: The run is over: write what is left.

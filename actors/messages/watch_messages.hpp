@@ -72,9 +72,7 @@ struct ObservationTaken {};
 struct CheckStalls {};
 
 /// Conductor -> observer: A rank is lost. If there was a stall before, the observer reports it now.
-struct RankLost {
-  std::int32_t rank = 0;
-};
+struct RankLost {};
 
 /// Status stream -> observer: The status file is written, or could not be. The next one may follow.
 struct StatusWritten {

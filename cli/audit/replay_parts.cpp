@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "actors/head/conductor_actor.hpp"
-#include "actors/head/data_identity.hpp"
-#include "actors/head/step_listener.hpp"
+#include "actors/head/reporter_actor.hpp"
+#include "actors/head/run_plan.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"
-#include "actors/train/rank_setup.hpp"
 #include "actors/train/rank_runtime.hpp"
+#include "actors/train/rank_setup.hpp"
 #include "actors/training_system.hpp"
 #include "checkpoint/manifest.hpp"
 #include "cli/checkpoints/stored_run.hpp"

@@ -3,7 +3,7 @@
 #include <set>
 #include <thread>
 
-#include "actors/head/data_identity.hpp"
+#include "actors/head/run_plan.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"

@@ -3,14 +3,11 @@
 #include <numeric>
 #include <stop_token>
 
-#include "actors/cluster/recovery/exit_record.hpp"
 #include "actors/cluster/recovery/generations.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/process_ranks.hpp"
-#include "actors/cluster/recovery/respawns.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/head/run_directory.hpp"
-#include "actors/head/run_events.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/supervision.hpp"
 #include "actors/train/rank_setup.hpp"
@@ -41,7 +38,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     if (run.profile) {
       context->start_trace();
     }
-    auto shards = shard_work(run.home->places(), run.home->tag(), run.config().parallel,
+    auto shards = shard_work(run.store->locations(), run.store->tag(), run.config().parallel,
                              context->rank, {.stop = copies.get_token()});
     TRAIN_RETURN_IF_ERROR(shards);
     ranks.push_back({.context = context,
@@ -111,7 +108,7 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
 }
 
 Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
-  if (const Status room = run.memory.make_room(run.plan, run.place); !room) {
+  if (const Status room = run.memory.make_room(run.plan, run.position); !room) {
     if (run.generation == 0) {
       return room.error();
     }
@@ -126,7 +123,7 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
     processes.close();
   }
   auto outcome = elsewhere ? processes.run(run, kept) : run_here(run, kept);
-  run.status->note(kept->progress());
+  run.status->set_progress(kept->progress());
   return outcome;
 }
 
@@ -140,7 +137,7 @@ Result<int> run_to_end(PreparedRun& run) {
       format_count(run.peak_flops)));
   log_event(
       run, run.first_step() > 0 ? "resumed" : "started",
-      fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.home->tag()));
+      fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.store->tag()));
   if (!run.data_accepted.empty()) {
     log_warning(fmt::format("data_accepted {}", run.data_accepted));
     log_event(run, "data_accepted", run.data_accepted);
@@ -159,15 +156,7 @@ Result<int> run_to_end(PreparedRun& run) {
   ProcessRanks processes;
   const Result<RunFinished> outcome = run_generations(
       run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
-      run.config().parallel.nodes > 1
-          ? std::optional(OtherNodes{
-                .meet = [&processes](const auto& prepared) { return processes.meet(prepared); },
-                .restore = [&processes](auto& prepared) { return processes.restore(prepared); },
-                .go_on_with =
-                    [&processes](auto& prepared, auto left, auto returned) {
-                      return processes.go_on_with(prepared, left, returned);
-                    }})
-          : std::nullopt);
+      run.config().parallel.nodes > 1 ? &processes : nullptr);
   write_status(run, outcome ? *outcome
                             : RunFinished{run.first_step(), outcome.error().exit_code(),
                                           outcome.error().message});
@@ -179,18 +168,18 @@ Result<int> run_to_end(PreparedRun& run) {
 }
 
 /// What the launcher of node 0 does, or the only one.
-Result<int> run_head(RunPlan plan, const NodePosition& place, const RunOptions& options) {
+Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOptions& options) {
   if (in_processes(plan.config.parallel, plan.separate_processes)) {
     TRAIN_RETURN_IF_ERROR(check_network(plan.config.parallel));
   }
   NodeMemory memory;
-  TRAIN_RETURN_IF_ERROR(memory.make_room(plan, place));
+  TRAIN_RETURN_IF_ERROR(memory.make_room(plan, position));
   auto run =
       prepare_run(std::move(plan), {.fresh = options.fresh, .accept_data = options.accept_data});
   TRAIN_RETURN_IF_ERROR(run);
   run->memory = std::move(memory);
-  run->place = place;
-  run->members.resize(static_cast<std::size_t>(place.nodes));
+  run->position = position;
+  run->members.resize(static_cast<std::size_t>(position.nodes));
   std::iota(run->members.begin(), run->members.end(), 0);
   run->nodes_at_start = run->config().parallel.nodes;
   run->ranks_at_start = run->config().parallel.ranks;
@@ -228,23 +217,23 @@ Result<int> run_training(const RunOptions& options) {
     return kExitFinished;
   }
   TRAIN_RETURN_IF_ERROR(engine::check_device(plan->config.runtime.device, plan->engine.shape));
-  const auto place = find_place(config->parallel.nodes, process_environment());
-  TRAIN_RETURN_IF_ERROR(place);
+  const auto position = find_position(config->parallel.nodes, process_environment());
+  TRAIN_RETURN_IF_ERROR(position);
   if (in_processes(plan->config.parallel, plan->separate_processes)) {
-    const auto [first, end] = place->ranks(plan->config.parallel.ranks);
+    const auto [first, end] = position->ranks(plan->config.parallel.ranks);
     TRAIN_RETURN_IF_ERROR(engine::check_device_ranks(plan->config.runtime.device,
                                                      plan->config.parallel.transport, end - first));
   }
-  if (!place->head()) {
-    return run_node(std::move(plan).value(), *place);
+  if (!position->head()) {
+    return run_node(std::move(plan).value(), *position);
   }
-  if (place->nodes == 1) {
-    return run_head(std::move(plan).value(), *place, options);
+  if (position->nodes == 1) {
+    return run_head(std::move(plan).value(), *position, options);
   }
   const auto root = run_root(plan->config);
   forget_exit_record(root);
-  const Result<int> code = run_head(std::move(plan).value(), *place, options);
-  leave_exit_record(root, place->start, code ? *code : code.error().exit_code());
+  const Result<int> code = run_head(std::move(plan).value(), *position, options);
+  leave_exit_record(root, position->start, code ? *code : code.error().exit_code());
   return code;
 }
 

@@ -9,17 +9,16 @@
 #include <csignal>
 #include <fstream>
 
-#include "actors/cluster/recovery/respawns.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
+#include "base/process.hpp"
 #include "base/signal_watcher.hpp"
 #include "cli/command.hpp"
 #include "cli/submit/submit_script.hpp"
 #include "configs/cluster_profile.hpp"
 #include "configs/load_config.hpp"
-#include "storage/child_process.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
@@ -185,7 +184,7 @@ std::string lines_joined(std::string text) {
 }
 
 Status submit(const BatchJob& job, const std::string& script) {
-  const auto sbatch = storage::find_program("sbatch");
+  const auto sbatch = find_program("sbatch");
   if (!sbatch) {
     return user_error(
         "submit: no program \"sbatch\" in PATH; call it on a login node of a Slurm cluster, or see "

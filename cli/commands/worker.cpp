@@ -14,7 +14,6 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/network/worker_process.hpp"
 #include "actors/messages/cluster_messages.hpp"
-#include "actors/messages/cluster_messages.hpp"
 #include "actors/train/rank_runtime.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "actors/training_system.hpp"
@@ -51,23 +50,6 @@ void say_why_it_terminates(std::int64_t rank) {
   });
 }
 
-/// The rendezvous of the data transport over the authenticated control connection.
-class ControlStore final : public engine::RendezvousStore {
- public:
-  ControlStore(caf::actor_system& system, caf::actor store)
-      : store_(system, std::move(store), "data/") {}
-  Status set(const std::string& key, const std::vector<char>& bytes) override {
-    return store_.set(key, bytes);
-  }
-  Result<std::vector<char>> get(const std::string& key,
-                                std::chrono::milliseconds timeout) override {
-    return store_.get(key, timeout);
-  }
-
- private:
-  RemoteStore store_;
-};
-
 /// What the rank and the head must agree on.
 struct Identity {
   std::uint64_t plan_digest = 0;
@@ -100,7 +82,6 @@ struct Worker {
   [[nodiscard]] std::variant<Assignment, Refused> join() const {
     std::variant<Assignment, Refused> answer = Refused{"the head does not answer"};
     self->send(head, JoinCluster{.rank = static_cast<std::int32_t>(options.rank),
-                                 .pid = static_cast<std::int32_t>(::getpid()),
                                  .host = host_name(),
                                  .version = ACTORTRAIN_VERSION});
     self->monitor(head);
@@ -141,7 +122,7 @@ struct Worker {
     (*context)->memory = {.snapshots = *memory,
                           .interval = config->recovery.snapshot_interval_steps};
     (*context)->generation = assignment.generation;
-    ControlStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous));
+    RemoteStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous), "data/");
     auto transports =
         engine::make_gloo(store, {.rank = static_cast<int>(options.rank),
                                   .world_size = static_cast<int>(config->parallel.ranks),

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "storage/child_process.hpp"
+#include "base/process.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
@@ -291,7 +291,7 @@ Result<Workshop> workshop_beside(const fs::path& target) {
 }
 
 /// The first line that gnuplot complained with, without the place in the script.
-std::string complaint_of(const storage::ChildEnd& end) {
+std::string complaint_of(const ChildEnd& end) {
   if (end.timed_out) {
     return fmt::format("not ready after {} minutes", kDrawingLimit.count());
   }
@@ -303,7 +303,7 @@ std::string complaint_of(const storage::ChildEnd& end) {
 }
 
 Status draw(const std::vector<Curve>& curves, const PlotOptions& options, const fs::path& target) {
-  const auto gnuplot = storage::find_program("gnuplot");
+  const auto gnuplot = find_program("gnuplot");
   if (!gnuplot) {
     return user_error(
         fmt::format("{}: no program \"gnuplot\", which draws pictures; install the Debian package "
@@ -316,8 +316,7 @@ Status draw(const std::vector<Curve>& curves, const PlotOptions& options, const 
   const fs::path picture = **workshop / "picture";
   TRAIN_RETURN_IF_ERROR(
       storage::write_file_atomically(script, script_of(curves, options, picture)));
-  const auto end =
-      storage::run_child({*gnuplot, "-d", script.string()}, {.timeout = kDrawingLimit});
+  const auto end = run_child({*gnuplot, "-d", script.string()}, {.timeout = kDrawingLimit});
   TRAIN_RETURN_IF_ERROR(end);
   std::error_code unknown;
   const auto bytes = fs::file_size(picture, unknown);

@@ -141,11 +141,11 @@ std::vector<std::int64_t> measured_ranks(std::int64_t ranks) {
 }
 
 engine::RankSpan node_of(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  NodePosition place{.nodes = nodes};
-  while (place.ranks(ranks).second <= rank) {
-    ++place.node;
+  NodePosition position{.nodes = nodes};
+  while (position.ranks(ranks).second <= rank) {
+    ++position.node;
   }
-  return {place.ranks(ranks).first, place.ranks(ranks).second};
+  return {position.ranks(ranks).first, position.ranks(ranks).second};
 }
 
 Cost cost_of(std::string name, const EngineOptions& options, const ShardPlan& plan,

@@ -29,7 +29,7 @@ struct Node {
   std::unique_ptr<BuddyLink> link;
 };
 
-NodePosition place_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
+NodePosition position_of(std::int64_t node) { return {.node = node, .nodes = kNodes}; }
 
 void check_own(const NodeMemory& memory, std::int64_t step) {
   const auto span = ranks_of(memory.current()->layout());
@@ -45,7 +45,7 @@ std::vector<Node> open_ring(const RunPlan& plan, const CredentialFiles& files,
                             std::vector<Node> nodes) {
   for (std::int64_t i = 0; i < kNodes; ++i) {
     Node& node = nodes[static_cast<std::size_t>(i)];
-    REQUIRE(node.memory.make_room(plan, place_of(i)));
+    REQUIRE(node.memory.make_room(plan, position_of(i)));
     node.link = BuddyLink::open(files, plan);
     REQUIRE(node.link);
   }
@@ -144,7 +144,7 @@ TEST_CASE("buddy link: without the key there is no room and no link", "[actors][
   REQUIRE(files.ok());
   const RunPlan plan = ring_plan(directory.path(), false);
   NodeMemory memory;
-  REQUIRE(memory.make_room(plan, place_of(1)));
+  REQUIRE(memory.make_room(plan, position_of(1)));
   CHECK(memory.current());
   CHECK_FALSE(memory.buddy());
   CHECK(memory_slots(plan) == 2);

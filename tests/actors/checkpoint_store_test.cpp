@@ -32,13 +32,13 @@ struct Site {
 
   void open(const checkpoint::RetentionRule& keep, bool two_locations = false) {
     home.reset();  // one process has the index at a time
-    CheckpointStore::Options options{.places = {.project = project()},
+    CheckpointStore::Options options{.locations = {.project = project()},
                                      .index = directory / "index",
                                      .keep = keep,
                                      .tokens_per_step = 1024,
                                      .fields = test::fields_at(0)};
     if (two_locations) {
-      options.places.local = local();
+      options.locations.local = local();
     }
     options.surroundings.rsync.copy = [](const fs::path& from, const fs::path& to) {
       fs::copy_file(from, to, fs::copy_options::overwrite_existing);

@@ -258,7 +258,7 @@ TEST_CASE("a snapshot that is not finite is not waited for", "[actors]") {
 
 TEST_CASE("the end waits for the last checkpoint, but not for ever", "[actors][P3]") {
   Fixture f({.total_steps = 2, .checkpoint_interval = 1},
-            {.time = std::chrono::seconds(7), .local_place = "/fast/run"});
+            {.time = std::chrono::seconds(7), .local_location = "/fast/run"});
   for (std::int64_t step = 1; step <= 2; ++step) {
     f.finish_step(step);
     f.finish_command();
@@ -423,8 +423,7 @@ TEST_CASE("nodes that are back end the generation as a loss does, and nobody is 
   CHECK(f.reporter.count<CloseReport>() == 1);
   f.tell(RankFailed{1, "it was told to end", kExitFailure, true});
   const RunFinished end = f.end();
-  CHECK(end.for_nodes);
-  CHECK(end.rank_lost);
+  CHECK(end.end == GenerationEnd::nodes_returned);
   CHECK(end.text.find("rank") == std::string::npos);
 }
 
@@ -441,8 +440,7 @@ TEST_CASE("a rank that was lost before nodes came back is the cause of the end",
   f.tell(NodesReturned{});
   f.wait();
   const RunFinished end = f.end();
-  CHECK_FALSE(end.for_nodes);
-  CHECK(end.rank_lost);
+  CHECK(end.end == GenerationEnd::rank_lost);
   CHECK(end.text == "rank 0 failed: gather of block 1: the cable is cut");
 }
 

@@ -354,7 +354,7 @@ TEST_CASE("head_door: messages of any size arrive whole, both ways", "[actors][h
   std::atomic<int> right = 0;
   for (int worker = 0; worker < 3; ++worker) {
     workers.emplace_back([&, worker] {
-      RemoteStore store(system, *actor, "g" + std::to_string(worker) + "/", kJoinTimeout);
+      RemoteStore store(system, *actor, "g" + std::to_string(worker) + "/");
       for (const std::size_t size : sizes) {
         std::vector<char> value(size);
         for (std::size_t i = 0; i < size; ++i) {

@@ -1,5 +1,5 @@
 // From which step all nodes can go on, of what each of them and its buddy have in memory.
-#include "actors/cluster/recovery/membership.hpp"
+#include "actors/cluster/recovery/generations.hpp"
 
 #include <catch2/catch.hpp>
 #include <optional>

@@ -55,11 +55,11 @@ void each_number(const engine::RankEngine& rank, const std::function<void(float&
 std::vector<SharedSnapshots> written(const Options& options) {
   std::vector<SharedSnapshots> memory;
   const Engines engines = engines_of(options);
-  NodePosition place{.nodes = options.parallel.nodes};
-  for (; place.node < place.nodes; ++place.node) {
-    auto made = checkpoint::MemorySnapshots::create(memory_layout(options, place));
+  NodePosition position{.nodes = options.parallel.nodes};
+  for (; position.node < position.nodes; ++position.node) {
+    auto made = checkpoint::MemorySnapshots::create(memory_layout(options, position));
     REQUIRE(made.ok());
-    const auto [first, end] = place.ranks(options.parallel.ranks);
+    const auto [first, end] = position.ranks(options.parallel.ranks);
     for (std::int64_t rank = first; rank < end; ++rank) {
       const engine::RankEngine& engine = *engines[static_cast<std::size_t>(rank)];
       each_number(engine, [](float& number, float wanted) { number = wanted; });
@@ -76,12 +76,12 @@ std::vector<Status> restore(Engines& engines, const std::vector<MemoryStart>& by
   auto transports = engine::make_inproc(static_cast<int>(engines.size()));
   std::vector<Status> results(engines.size());
   std::vector<std::thread> threads;
-  NodePosition place{.nodes = options.parallel.nodes};
-  for (; place.node < place.nodes; ++place.node) {
-    const auto [first, end] = place.ranks(options.parallel.ranks);
+  NodePosition position{.nodes = options.parallel.nodes};
+  for (; position.node < position.nodes; ++position.node) {
+    const auto [first, end] = position.ranks(options.parallel.ranks);
     for (auto rank = static_cast<std::size_t>(first); rank < static_cast<std::size_t>(end);
          ++rank) {
-      threads.emplace_back([&, rank, node = static_cast<std::size_t>(place.node)] {
+      threads.emplace_back([&, rank, node = static_cast<std::size_t>(position.node)] {
         results[rank] =
             restore_from_memory(by_node[node], *engines[rank], transports[rank].get(), 3);
       });

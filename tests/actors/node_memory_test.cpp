@@ -94,7 +94,7 @@ TEST_CASE("node memory: the same numbers on another node are not the same ranks"
   REQUIRE(memory.look_back(kAll, std::vector{nothing}) == 10);
   memory.renumber_holders(std::vector<std::int32_t>{0, -1});
   REQUIRE(memory.make_room(plan, {.nodes = 2}, true).ok());
-  CHECK(memory.before().size() == 2);  // its own and the lost one's, for whoever took that place
+  CHECK(memory.before().size() == 2);  // its own and the lost one's, for whoever took that position
   CHECK(memory.current()->sealed_steps().empty());
 }
 
@@ -159,23 +159,23 @@ TEST_CASE("node memory: another node keeps what the head says, and no more",
   NodeMemory memory;
   REQUIRE(memory.make_room(two, {.node = 1, .nodes = 2}).ok());
   test::write_snapshots(memory.current(), 10);
-  memory.go_on_from(10);
+  memory.resume_from(10);
   REQUIRE(memory.make_room(plan_of(3, 6), {.node = 1, .nodes = 3}, true).ok());
   REQUIRE(memory.held().earlier == 10);
   SECTION("the earlier ones") {
-    memory.go_on_from(10, true);
+    memory.resume_from(10, true);
     CHECK(memory.held().earlier == 10);
   }
   SECTION("the earlier ones, and it has others") {
-    memory.go_on_from(8, true);
+    memory.resume_from(8, true);
     CHECK(memory.held().earlier == -1);
   }
   SECTION("those of now") {
-    memory.go_on_from(10);
+    memory.resume_from(10);
     CHECK(memory.held().earlier == -1);
   }
   SECTION("none") {
-    memory.go_on_from(std::nullopt);
+    memory.resume_from(std::nullopt);
     CHECK(memory.held().earlier == -1);
     CHECK_FALSE(memory.start().has_value());
   }

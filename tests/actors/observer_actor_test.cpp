@@ -175,12 +175,12 @@ TEST_CASE("observer: a silent rank is a stall, before its loss or with it",
       run.second({}, 1);
     }
     CHECK(run.count("stalled") == 0);
-    caf::anon_send(run.observer, RankLost{1});
+    caf::anon_send(run.observer, RankLost{});
     run.world.run_actors();
     CHECK(run.count("stalled rank 1 has not been heard of for 4.0 s") == 1);
   }
   SECTION("not of one that was killed a moment ago") {
-    caf::anon_send(run.observer, RankLost{1});
+    caf::anon_send(run.observer, RankLost{});
     run.world.run_actors();
     CHECK(run.count("stalled") == 0);
   }
@@ -218,7 +218,7 @@ TEST_CASE("observer: a rank that does not exist is passed over", "[actors][obser
   Fixture run;
   run.hear(-1);
   run.hear(2);
-  caf::anon_send(run.observer, RankLost{7});
+  caf::anon_send(run.observer, RankLost{});
   run.second();
   CHECK(run.written().at("ranks").size() == 2);
 }

@@ -1,4 +1,4 @@
-#include "actors/head/rank_agreement.hpp"
+#include "actors/head/run_program.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "actors/cluster/recovery/respawns.hpp"
+#include "actors/cluster/recovery/generations.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "actors/head/save_schedule.hpp"
+#include "actors/head/run_program.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

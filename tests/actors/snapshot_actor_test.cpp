@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "actors/head/index_actor.hpp"
-#include "actors/head/save_schedule.hpp"
+#include "actors/head/run_program.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"

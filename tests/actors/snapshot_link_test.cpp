@@ -8,8 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "actors/cluster/network/snapshot_receiver.hpp"
-#include "actors/cluster/network/snapshot_sender.hpp"
+#include "actors/cluster/recovery/buddy_link.hpp"
 #include "tests/support/stranger.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -53,7 +53,7 @@ void put(HeardRank& rank, const ObservedChannel& channel) {
 
 std::optional<Stall> find(const std::vector<HeardRank>& all, std::int64_t stall_s = 5,
                           bool commands_wait = true) {
-  return StallChain(all, kNow).find(stall_s * kSecond, commands_wait);
+  return find_stall(all, kNow, stall_s * kSecond, commands_wait);
 }
 
 TEST_CASE("stall_chain: a run that moves is not stalled", "[actors][stall_chain]") {

@@ -128,7 +128,7 @@ TEST_CASE("watchdog: a rank whose compute stream stands still is found from any 
   REQUIRE_FALSE(run.over());
   INFO("rank " << wedged << " of " << strategy << " after " << work << " events");
   const auto ranks = heard_after(run, steady_now_ns(), 6 * kSecond);
-  const auto stall = StallChain(ranks, steady_now_ns() + 6 * kSecond).find(5 * kSecond, true);
+  const auto stall = find_stall(ranks, steady_now_ns() + 6 * kSecond, 5 * kSecond, true);
   REQUIRE(stall);
   INFO(stall->text);
   CHECK(stall->rank == static_cast<std::int32_t>(wedged));
@@ -190,7 +190,7 @@ TEST_CASE("watchdog: a link on which nothing comes is told from a rank that does
   run.run(random);
   REQUIRE_FALSE(run.over());
   const auto ranks = heard_after(run, steady_now_ns(), 6 * kSecond);
-  const auto stall = StallChain(ranks, steady_now_ns() + 6 * kSecond).find(5 * kSecond, true);
+  const auto stall = find_stall(ranks, steady_now_ns() + 6 * kSecond, 5 * kSecond, true);
   REQUIRE(stall);
   INFO(stall->text);
   CHECK(stall->rank == -1);

@@ -1,8 +1,5 @@
 #include "actors/cluster/network/worker_process.hpp"
 
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -92,7 +89,6 @@ TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker
   CHECK(all[4].text == "/no/such/program could not be started: No such file or directory");
   CHECK(all[4].pid == -1);
   CHECK(processes.terminate_all(120s) == 0);
-  CHECK(processes.running() == 0);
   CHECK(ends.wait_for(5).size() == 5);
 }
 
@@ -160,26 +156,19 @@ TEST_CASE("worker_process: a worker inherits what it is handed", "[actors][worke
   CHECK(test::read_bytes(directory / "read") == "handed over");
 }
 
-TEST_CASE("worker_process: one that hangs is killed, the others go on",
-          "[actors][worker_process]") {
+TEST_CASE("worker_process: those that hang are killed", "[actors][worker_process]") {
   Ends ends;
   WorkerProcesses processes(ends.collector());
   processes.start(0, shell("sleep 60"));
   processes.start(1, shell("sleep 60"));
-  test::comes_true([&] {
-    processes.kill(1);  // until it has started
-    return !ends.wait_for(0).empty();
-  });
-  const auto first = ends.wait_for(1);
-  REQUIRE(first.size() == 1);
-  CHECK(first[0].rank == 1);
-  CHECK(first[0].text == "killed by SIGKILL");
-  CHECK_FALSE(first[0].unasked);
-  CHECK(processes.running() == 1);
-  CHECK(processes.terminate_all(20ms) == 1);
-  CHECK(processes.running() == 0);
-  REQUIRE(ends.wait_for(2).size() == 2);
-  CHECK_FALSE(alive(ends.wait_for(2)[1].pid));
+  CHECK(processes.terminate_all(20ms) >= 1);  // one may be killed before the other has started
+  const auto all = ends.wait_for(2);
+  REQUIRE(all.size() == 2);
+  for (const WorkerEnd& end : all) {
+    CHECK(end.text == "killed by SIGKILL");
+    CHECK_FALSE(end.unasked);
+    CHECK_FALSE(alive(end.pid));
+  }
 }
 
 TEST_CASE("worker_process: who ends in time is not killed", "[actors][worker_process]") {
@@ -229,17 +218,8 @@ TEST_CASE("worker_process: no worker outlives a killed launcher", "[actors][work
   CHECK(gone_soon(pid));
 }
 
-TEST_CASE("worker_process: a worker knows its parent", "[actors][worker_process]") {
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int signal = 0;
-    const bool tied = die_with_parent(parent) && ::prctl(PR_GET_PDEATHSIG, &signal) == 0;
-    ::_exit(tied && signal == SIGKILL && !die_with_parent(1) ? 0 : 1);
-  }
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  CHECK(status == 0);
+TEST_CASE("worker_process: the words of a worker name its rank and its head",
+          "[actors][worker_process]") {
   CHECK(worker_words(3, "127.0.0.1:5", "run/control") == Words{"/proc/self/exe", "worker", "--head",
                                                                "127.0.0.1:5", "--rank", "3",
                                                                "--credentials", "run/control"});

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "actors/head/status_file.hpp"
+#include "actors/head/run_status.hpp"
 #include "actors/train/rank_board.hpp"
 #include "base/host_name.hpp"
 #include "tests/support/process.hpp"
@@ -100,7 +100,7 @@ TEST_CASE("status_view: the end of a run stands, and nothing is written after it
           "[actors][status]") {
   const Site site;
   StatusFile file(site.home.path(), status_base("a", 100));
-  file.note({.step = 100, .saved_step = 100, .saved_directory = "d"});
+  file.set_progress({.step = 100, .saved_step = 100, .saved_directory = "d"});
   RunStatus end{.base = {}, .phase = "over"};
   end.outcome = RunFinished{100, 0, "finished at step 100"};
   REQUIRE(file.write(end).ok());

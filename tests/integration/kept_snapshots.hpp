@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "actors/cluster/recovery/membership.hpp"
+#include "actors/cluster/recovery/generations.hpp"
 #include "checkpoint/memory_snapshots.hpp"
 #include "tests/integration/rank_runs.hpp"
 

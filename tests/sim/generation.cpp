@@ -110,8 +110,9 @@ Status Generation::start_actors() {
 
 actors::RankActor Generation::start_rank(std::size_t number) {
   Rank& rank = ranks_[number];
-  auto shards = actors::shard_work(run_.home->places(), run_.home->tag(), run_.config().parallel,
-                                   static_cast<std::int64_t>(number), {.copy = copy_on_disk});
+  auto shards =
+      actors::shard_work(run_.store->locations(), run_.store->tag(), run_.config().parallel,
+                         static_cast<std::int64_t>(number), {.copy = copy_on_disk});
   TRAIN_CHECK(shards.ok(), "{}", shards.error().message);
   rank.to_conductor =
       std::make_unique<ControlLink>(world_.system(), head_.conductor, bug_from(number));
@@ -353,7 +354,7 @@ void Generation::end(bool in_order) {
 
 /// A generation that ended by a loss had one; of a rank that was killed alone it names that one.
 void Generation::check_blame(const actors::RunFinished& outcome) const {
-  if (!outcome.rank_lost) {
+  if (outcome.end != actors::GenerationEnd::rank_lost) {
     return;
   }
   if (!struck_) {

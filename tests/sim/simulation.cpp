@@ -127,7 +127,8 @@ void Simulation::judge(const actors::RunFinished& outcome) {
       return scene_.checks.promise(outcome.step);
     default:
       // Of a hybrid run there may be none of fewer ranks.
-      const bool given_up = outcome.rank_lost && scene_.plan.config.parallel.strategy == "hybrid";
+      const bool given_up = outcome.end == actors::GenerationEnd::rank_lost &&
+                            scene_.plan.config.parallel.strategy == "hybrid";
       if (!scene_.disk.was_full() && !slow_saves && !given_up) {
         throw Violation(fmt::format("a run failed: {}", outcome.text));
       }

@@ -86,7 +86,7 @@ struct MemoryCheckpoints {
   actors::IndexWork index_work() {
     actors::IndexWork work = {
         .first_step = 0,
-        .note =
+        .set_state =
             [this](auto step, auto state) {
               return keep(notes, std::pair{step, state});
             },

@@ -2,7 +2,6 @@
 
 #include <caf/actor.hpp>
 #include <caf/fwd.hpp>
-#include <cstdint>
 #include <string>
 
 #include "actors/messages/cluster_messages.hpp"

@@ -41,7 +41,7 @@ using Certificate = std::unique_ptr<X509, FreedBy<X509_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, FreedBy<X509_EXTENSION_free>>;
 using Memory = std::unique_ptr<BIO, FreedBy<BIO_free_all>>;
 
-/// What goes wrong here is lack of memory or of randomness: no user can cause or mend it.
+/// What goes wrong here is lack of memory or of randomness: no user can cause or fix it.
 void require(bool worked, const char* what) {
   TRAIN_CHECK(worked, "the certificates' {}: {}", what,
               ERR_reason_error_string(ERR_peek_last_error()) == nullptr
@@ -62,7 +62,7 @@ const Purpose& authority_purpose() {
 }
 
 // The head cannot be played with a worker's key: each certificate serves one end only.
-Purpose leaf_purpose(const char* name, const char* usage) {
+Purpose end_purpose(const char* name, const char* usage) {
   return {name,
           {{NID_basic_constraints, "critical,CA:FALSE"},
            {NID_key_usage, "critical,digitalSignature"},
@@ -138,12 +138,12 @@ CredentialFiles files_in(const fs::path& directory) {
 }
 
 /// A key and a certificate for it.
-struct Leaf {
+struct KeyAndCertificate {
   Key key;
   Certificate certificate;
 };
 
-Leaf make_leaf(const Purpose& purpose, const Leaf& authority) {
+KeyAndCertificate make_end(const Purpose& purpose, const KeyAndCertificate& authority) {
   Key key = make_key();
   Certificate certificate =
       make_certificate(purpose, key, authority.certificate.get(), authority.key);
@@ -154,12 +154,12 @@ Leaf make_leaf(const Purpose& purpose, const Leaf& authority) {
 
 Result<CredentialFiles> make_credentials(const fs::path& directory) {
   TRAIN_RETURN_IF_ERROR(storage::make_private_directory(directory));
-  Leaf authority;
+  KeyAndCertificate authority;
   authority.key = make_key();
   authority.certificate =
       make_certificate(authority_purpose(), authority.key, nullptr, authority.key);
-  const Leaf head = make_leaf(leaf_purpose("head", "serverAuth"), authority);
-  const Leaf worker = make_leaf(leaf_purpose("worker", "clientAuth"), authority);
+  const KeyAndCertificate head = make_end(end_purpose("head", "serverAuth"), authority);
+  const KeyAndCertificate worker = make_end(end_purpose("worker", "clientAuth"), authority);
   CredentialFiles files = files_in(directory);
   TRAIN_RETURN_IF_ERROR(storage::write_private_file(files.head_key, text_of(head.key)));
   TRAIN_RETURN_IF_ERROR(

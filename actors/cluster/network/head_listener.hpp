@@ -2,6 +2,7 @@
 
 #include <caf/actor.hpp>
 #include <caf/fwd.hpp>
+#include <caf/io/scribe.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -9,12 +10,22 @@
 #include <string>
 
 #include "actors/cluster/network/credentials.hpp"
-#include "actors/cluster/network/endpoint.hpp"
+#include "actors/cluster/network/node_position.hpp"
+#include "actors/cluster/network/tls.hpp"
 #include "actors/cluster/network/tls_acceptor.hpp"
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
 
 // How workers find the head: one port, one published actor, certificates on both sides.
 namespace train::actors {
+
+/// A connection whose handshake is over, as the actor framework's broker reads and writes it.
+/// The framework's own TLS layer shakes hands inside the broker: there a peer that connects and
+/// says nothing keeps the network thread spinning and is never dropped. Here the framework sees a
+/// connection only after its peer has proved who it is.
+/// REQUIRES: `socket` is connected and does not block; the system has the io module.
+[[nodiscard]] caf::io::scribe_ptr make_secure_scribe(caf::actor_system& system, Descriptor socket,
+                                                     TlsSession session);
 
 /// Publishes one actor to whoever holds a worker's certificate of this run, for as long as this
 /// lives. Handles that workers have taken stay good after that.
@@ -27,7 +38,6 @@ class HeadListener {
     std::uint16_t port = 0;                    ///< 0: any free one.
     std::filesystem::path endpoint_file = {};  ///< Written when the listener is open; empty: none.
     std::string start = {};                    ///< As in Endpoint.
-    TlsAcceptor::Options acceptor = {};
   };
 
   /// Whether the address and the port of `options` are free to listen on, without doing so: to say
@@ -45,7 +55,6 @@ class HeadListener {
   HeadListener& operator=(const HeadListener&) = delete;
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
-  [[nodiscard]] const TlsAcceptor& acceptor() const { return *acceptor_; }
 
  private:
   HeadListener(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<TlsAcceptor> acceptor)

@@ -1,17 +1,40 @@
 #include "actors/cluster/network/node_position.hpp"
 
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <limits>
-#include <optional>
+#include <memory>
+#include <thread>
 
+#include "storage/files/atomic_file.hpp"
 #include "storage/files/untrusted_text.hpp"
 
 namespace train::actors {
 namespace {
+
+constexpr std::uint64_t kMostBytes = 4096;
+constexpr std::chrono::milliseconds kBetweenLooks{50};
+
+/// What an endpoint file says: `host:port`, then the start's name.
+Result<Endpoint> read_endpoint(const std::filesystem::path& file) {
+  auto text = storage::read_file(file, kMostBytes);
+  TRAIN_RETURN_IF_ERROR(text);
+  const std::size_t first = text->find('\n');
+  if (first == std::string::npos || text->back() != '\n') {
+    return failure(fmt::format("{}: not complete", file.string()));
+  }
+  auto endpoint = parse_endpoint(text->substr(0, first));
+  if (endpoint) {
+    endpoint->start = text->substr(first + 1, text->size() - first - 2);
+  }
+  return endpoint;
+}
 
 constexpr std::uint64_t kMostHosts = 65536;
 constexpr std::size_t kMostDigits = 20;
@@ -47,73 +70,56 @@ std::string text(const Environment& environment, const std::string& name) {
 /// A batch script is a task too, but one that no step started: only a step has its own node list.
 bool in_step(const Environment& environment) { return environment.contains("SLURM_STEP_NODELIST"); }
 
-/// One range of "n[1-3,07]": appends prefix + number, with the zeros it is written with.
-bool append_range(const std::string& prefix, std::string_view range,
-                  std::vector<std::string>& names) {
+/// How many hosts one range of "n[1-3,07]" names; none: it is no range.
+std::optional<std::uint64_t> hosts_in_range(std::string_view range) {
   const std::size_t dash = range.find('-');
   const std::string_view low = range.substr(0, dash);
-  const std::string_view high = dash == std::string_view::npos ? low : range.substr(dash + 1);
   const auto first = number_of(low);
-  const auto last = number_of(high);
-  if (!first || !last || *last < *first || *last - *first >= kMostHosts - names.size() ||
-      low.size() > kMostDigits) {
-    return false;
-  }
-  for (std::uint64_t i = *first; i <= *last; ++i) {
-    names.push_back(fmt::format("{}{:0{}}", prefix, i, low.size()));
-  }
-  return true;
+  const auto last = dash == std::string_view::npos ? first : number_of(range.substr(dash + 1));
+  const bool good = first && last && *last >= *first && *last - *first < kMostHosts;
+  return good && low.size() <= kMostDigits ? std::optional(*last - *first + 1) : std::nullopt;
 }
 
 /// One entry of a list: "login" or "n[1-3,07]" or "r1[1-2]-ib".
-bool append_entry(std::string_view entry, std::vector<std::string>& names) {
+std::optional<std::uint64_t> hosts_in_entry(std::string_view entry) {
+  constexpr auto none = std::string_view::npos;
   const std::size_t open = entry.find('[');
-  if (open == std::string_view::npos) {
-    names.emplace_back(entry);
-    return !entry.empty() && entry.find(']') == std::string_view::npos;
+  const std::size_t close = entry.find(']');
+  if (open == none && close == none && !entry.empty()) {
+    return 1;
   }
-  const std::size_t close = entry.find(']', open);
-  if (close == std::string_view::npos || entry.find(']') < open ||
-      entry.find_first_of("[]", close + 1) != std::string_view::npos) {
-    return false;
+  if (open == none || close == none || close < open ||
+      entry.find_first_of("[]", close + 1) != none) {
+    return std::nullopt;
   }
-  const std::size_t before = names.size();
   std::string_view ranges = entry.substr(open + 1, close - open - 1);
-  for (;;) {
-    const std::size_t comma = ranges.find(',');
-    if (!append_range(std::string(entry.substr(0, open)), ranges.substr(0, comma), names)) {
-      return false;
+  std::uint64_t count = 0;
+  for (std::size_t comma = 0; comma != none;) {
+    comma = ranges.find(',');
+    const auto more = hosts_in_range(ranges.substr(0, comma));
+    if (!more) {
+      return std::nullopt;
     }
-    if (comma == std::string_view::npos) {
-      break;
-    }
-    ranges.remove_prefix(comma + 1);
+    count += *more;
+    ranges.remove_prefix(comma == none ? 0 : comma + 1);
   }
-  for (std::size_t i = before; i < names.size(); ++i) {
-    names[i] += entry.substr(close + 1);
-  }
-  return true;
+  return count;
 }
 
-Result<NodePosition> place_in_step(std::int64_t nodes, const Environment& environment) {
+Result<NodePosition> position_in_step(std::int64_t nodes, const Environment& environment) {
   const auto node = number(environment, "SLURM_NODEID");
-  if (!node) {
-    return node.error();
-  }
+  TRAIN_RETURN_IF_ERROR(node);
   const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");
-  if (!tasks) {
-    return tasks.error();
-  }
+  TRAIN_RETURN_IF_ERROR(tasks);
   const std::string list = text(environment, "SLURM_STEP_NODELIST");
-  auto hosts = expand_hosts(list);
-  if (!hosts) {
-    return user_error(fmt::format("SLURM_STEP_NODELIST: {}", hosts.error().message));
+  const auto count = count_hosts(list);
+  if (!count) {
+    return user_error(fmt::format("SLURM_STEP_NODELIST: {}", count.error().message));
   }
-  const auto count = static_cast<std::int64_t>(hosts->size());
-  if (count != nodes) {
+  if (*count != nodes) {
     return user_error(
         fmt::format("parallel.nodes = {}, but SLURM_STEP_NODELIST = {} names {}; make them equal",
-                    nodes, list, count));
+                    nodes, list, *count));
   }
   if (*tasks != nodes) {
     return user_error(
@@ -123,13 +129,80 @@ Result<NodePosition> place_in_step(std::int64_t nodes, const Environment& enviro
   }
   if (*node >= nodes) {
     return user_error(fmt::format("SLURM_NODEID = {}, but SLURM_STEP_NODELIST = {} names only {}",
-                                  *node, list, count));
+                                  *node, list, *count));
   }
-  return NodePosition{
-      .node = *node, .nodes = nodes, .hosts = std::move(hosts).value(), .start = {}};
+  return NodePosition{.node = *node, .nodes = nodes};
 }
 
 }  // namespace
+
+std::string to_string(const Endpoint& endpoint) {
+  return fmt::format("{}:{}", endpoint.host, endpoint.port);
+}
+
+Result<Endpoint> parse_endpoint(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  Endpoint endpoint;
+  if (colon != std::string::npos && colon > 0) {
+    endpoint.host = text.substr(0, colon);
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, endpoint.port);
+    if (error == std::errc() && stop == end && endpoint.port != 0) {
+      return endpoint;
+    }
+  }
+  return user_error(fmt::format("{} is no HOST:PORT", storage::shown(text)));
+}
+
+Result<Endpoint> wait_for_endpoint(const std::filesystem::path& file,
+                                   const std::function<bool(const std::string&)>& wanted,
+                                   std::chrono::milliseconds timeout,
+                                   const std::function<bool()>& give_up) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    const auto endpoint = read_endpoint(file);
+    if (endpoint && wanted(endpoint->start)) {
+      return endpoint;
+    }
+    if (std::chrono::steady_clock::now() >= deadline || (give_up && give_up())) {
+      return failure(
+          fmt::format("the head wrote no endpoint to {} within {} s ({}); is node 0 up, and is the "
+                      "run directory on a file system that all nodes share?",
+                      file.string(), timeout.count() / 1000,
+                      endpoint ? "it is of another start" : endpoint.error().message));
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+Result<std::string> interface_address(const std::string& interface) {
+  if (interface.empty()) {
+    return std::string("127.0.0.1");
+  }
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) {
+    return failure("cannot list the network interfaces");
+  }
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, ::freeifaddrs);
+  std::vector<std::string> names;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET ||
+        (entry->ifa_flags & IFF_UP) == 0) {
+      continue;
+    }
+    char host[NI_MAXHOST] = {};
+    if (::getnameinfo(entry->ifa_addr, sizeof(sockaddr_in), host, sizeof(host), nullptr, 0,
+                      NI_NUMERICHOST) == 0 &&
+        interface == entry->ifa_name) {
+      return std::string(host);
+    }
+    names.emplace_back(entry->ifa_name);
+  }
+  return user_error(
+      fmt::format("parallel.interface = \"{}\": no such interface with an IPv4 "
+                  "address here; there are: {}",
+                  interface, fmt::join(names, ", ")));
+}
 
 Environment process_environment() {
   Environment environment;
@@ -143,19 +216,19 @@ Environment process_environment() {
 }
 
 std::int64_t local_rank(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
-  NodePosition place{.nodes = nodes};
-  while (place.ranks(ranks).second <= rank) {
-    ++place.node;
+  NodePosition position{.nodes = nodes};
+  while (position.ranks(ranks).second <= rank) {
+    ++position.node;
   }
-  return rank - place.ranks(ranks).first;
+  return rank - position.ranks(ranks).first;
 }
 
 bool lowest_of_node(std::int64_t rank, std::int64_t ranks, std::int64_t nodes) {
   return local_rank(rank, ranks, nodes) == 0;
 }
 
-Result<NodePosition> find_place(std::int64_t nodes, const Environment& environment) {
-  NodePosition place;
+Result<NodePosition> find_position(std::int64_t nodes, const Environment& environment) {
+  NodePosition position;
   if (nodes > 1 || in_step(environment)) {
     if (!in_step(environment)) {
       return user_error(
@@ -163,27 +236,27 @@ Result<NodePosition> find_place(std::int64_t nodes, const Environment& environme
                       "started this; use srun --ntasks-per-node=1, or parallel.nodes = 1",
                       nodes));
     }
-    auto found = place_in_step(nodes, environment);
-    if (!found) {
-      return found.error();
-    }
-    place = std::move(found).value();
+    auto found = position_in_step(nodes, environment);
+    TRAIN_RETURN_IF_ERROR(found);
+    position = std::move(found).value();
   }
   // A requeued job keeps its number; a batch script may start several steps.
-  place.start =
+  position.start =
       fmt::format("{}.{}.{}", text(environment, "SLURM_JOB_ID"), text(environment, "SLURM_STEP_ID"),
                   text(environment, "SLURM_RESTART_COUNT"));
-  return place;
+  return position;
 }
 
-Result<std::vector<std::string>> expand_hosts(std::string_view list) {
-  std::vector<std::string> names;
+Result<std::int64_t> count_hosts(std::string_view list) {
+  std::uint64_t count = 0;
   std::size_t begin = 0;
-  bool good = !list.empty();
+  bool good = true;
   int depth = 0;
   for (std::size_t i = 0; good && i <= list.size(); ++i) {
     if (i == list.size() || (list[i] == ',' && depth == 0)) {
-      good = append_entry(list.substr(begin, i - begin), names) && names.size() <= kMostHosts;
+      const auto more = hosts_in_entry(list.substr(begin, i - begin));
+      count += more.value_or(0);
+      good = more && count <= kMostHosts;
       begin = i + 1;
     } else {
       depth += list[i] == '[' ? 1 : list[i] == ']' ? -1 : 0;
@@ -192,7 +265,7 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
   if (!good) {
     return user_error(fmt::format("{} is no list of host names", storage::shown(list)));
   }
-  return names;
+  return static_cast<std::int64_t>(count);
 }
 
 std::string NodePosition::start_of(std::uint32_t generation) const {
@@ -213,12 +286,12 @@ std::optional<std::uint32_t> NodePosition::generation_of(std::string_view name) 
              : std::nullopt;
 }
 
-Result<Endpoint> find_head(const NodePosition& place, std::uint32_t from,
+Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from,
                            const std::filesystem::path& endpoint_file,
                            std::chrono::milliseconds timeout,
                            const std::function<bool()>& give_up) {
-  const auto ours = [&place, from](const std::string& start) {
-    const auto generation = place.generation_of(start);
+  const auto ours = [&position, from](const std::string& start) {
+    const auto generation = position.generation_of(start);
     return generation && *generation >= from;
   };
   return wait_for_endpoint(endpoint_file, ours, timeout, give_up);

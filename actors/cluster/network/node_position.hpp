@@ -9,24 +9,43 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "actors/cluster/network/endpoint.hpp"
 #include "base/result.hpp"
 
 // Which node this is, of how many, and what it has to do there.
 namespace train::actors {
+
+/// Where the head of this start listens.
+struct Endpoint {
+  std::string host;  ///< IPv4 address.
+  std::uint16_t port = 0;
+  std::string start = {};  ///< Names the start of the run that wrote it; may be empty.
+};
+
+/// `host:port`, as on a command line.
+[[nodiscard]] std::string to_string(const Endpoint& endpoint);
+/// Errors (user): not of the form HOST:PORT.
+[[nodiscard]] Result<Endpoint> parse_endpoint(const std::string& text);
+
+/// Waits until `file` names an endpoint of a start that is `wanted` and returns it; looks every 50
+/// ms. Blocks. Errors: none came in time, or before `give_up` (failure).
+[[nodiscard]] Result<Endpoint> wait_for_endpoint(
+    const std::filesystem::path& file, const std::function<bool(const std::string&)>& wanted,
+    std::chrono::milliseconds timeout, const std::function<bool()>& give_up = {});
+
+/// The IPv4 address of a network interface; of loopback if `interface` is empty.
+/// Errors (user): there is none of that name with an address; names those that have one.
+[[nodiscard]] Result<std::string> interface_address(const std::string& interface);
 
 using Environment = std::map<std::string, std::string>;
 
 /// Of this process.
 [[nodiscard]] Environment process_environment();
 
-/// This launcher's place among the launchers of the run: one per node, node 0 is the head.
+/// This launcher's position among the launchers of the run: one per node, node 0 is the head.
 struct NodePosition {
   std::int64_t node = 0;
   std::int64_t nodes = 1;
-  std::vector<std::string> hosts = {};  ///< By node, as Slurm names them; empty without Slurm.
   std::string start = {};  ///< The same on all nodes of one start, another at the next.
 
   [[nodiscard]] bool head() const { return node == 0; }
@@ -50,16 +69,17 @@ struct NodePosition {
 /// `nodes` is parallel.nodes. One node needs nothing of the environment; more need Slurm (a step
 /// with one task per node). Pure.
 /// Errors (user): name the variable, what it says and what to do.
-[[nodiscard]] Result<NodePosition> find_place(std::int64_t nodes, const Environment& environment);
+[[nodiscard]] Result<NodePosition> find_position(std::int64_t nodes,
+                                                 const Environment& environment);
 
-/// "n[01-03,7],login" as names, in order.
-/// Errors (user): not a list of host names; a range that is reversed or longer than 65536.
-[[nodiscard]] Result<std::vector<std::string>> expand_hosts(std::string_view list);
+/// How many hosts "n[01-03,7],login" names.
+/// Errors (user): not a list of host names; a range that is reversed; more than 65536 hosts.
+[[nodiscard]] Result<std::int64_t> count_hosts(std::string_view list);
 
 /// Where the head listens, for a node that is not the head: waits for the file that the head of
 /// the same start writes in its generation `from` or a later one: a launcher that was started anew
 /// comes when it can. Blocks. Errors (failure): none within `timeout`, or until `give_up`.
-[[nodiscard]] Result<Endpoint> find_head(const NodePosition& place, std::uint32_t from,
+[[nodiscard]] Result<Endpoint> find_head(const NodePosition& position, std::uint32_t from,
                                          const std::filesystem::path& endpoint_file,
                                          std::chrono::milliseconds timeout,
                                          const std::function<bool()>& give_up = {});

@@ -45,23 +45,9 @@ void RendezvousTable::get(const std::string& key, Answer answer) {
   }
 }
 
-void RendezvousTable::forget(const std::string& prefix) {
-  const auto begins_so = [&](const auto& entry) { return entry.first.starts_with(prefix); };
-  for (auto entry = values_.lower_bound(prefix); entry != values_.end() && begins_so(*entry);) {
-    stored_bytes_ -= entry->first.size() + entry->second.size();
-    entry = values_.erase(entry);
-  }
-  std::vector<Answer> answers;
-  for (auto entry = waiting_.lower_bound(prefix); entry != waiting_.end() && begins_so(*entry);) {
-    answers.push_back(std::move(entry->second));
-    entry = waiting_.erase(entry);
-  }
-  for (const Answer& answer : answers) {
-    answer(failure(fmt::format("rendezvous: {} was given up", prefix)));
-  }
-}
-
 namespace {
+
+constexpr std::chrono::seconds kSetTime{60};  // a loaded head is slow, a lost one is seen at once
 
 struct RendezvousState {
   static constexpr const char* name = "rendezvous";
@@ -88,20 +74,15 @@ caf::behavior rendezvous_behavior(caf::stateful_actor<RendezvousState>* self) {
             self->send(asker, RendezvousRefused{key, std::get<Error>(answer).message});
           }
         });
-      },
-      [self](const RendezvousForget& message) { self->state.table.forget(message.prefix); }};
+      }};
 }
 
 }  // namespace
 
 caf::actor spawn_rendezvous(caf::actor_system& system) { return system.spawn(rendezvous_behavior); }
 
-RemoteStore::RemoteStore(caf::actor_system& system, caf::actor store, std::string prefix,
-                         std::chrono::milliseconds set_timeout)
-    : system_(&system),
-      store_(std::move(store)),
-      prefix_(std::move(prefix)),
-      set_timeout_(set_timeout) {}
+RemoteStore::RemoteStore(caf::actor_system& system, caf::actor store, std::string prefix)
+    : system_(&system), store_(std::move(store)), prefix_(std::move(prefix)) {}
 
 template <class Message>
 Result<std::vector<char>> RemoteStore::ask(Message message, const std::string& key,
@@ -126,7 +107,7 @@ Result<std::vector<char>> RemoteStore::ask(Message message, const std::string& k
 
 Status RemoteStore::set(const std::string& key, const std::vector<char>& bytes) {
   const std::string full = prefix_ + key;
-  const auto answer = ask(RendezvousSet{full, {bytes.begin(), bytes.end()}}, full, set_timeout_);
+  const auto answer = ask(RendezvousSet{full, {bytes.begin(), bytes.end()}}, full, kSetTime);
   return answer ? Status() : answer.error();
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "engine/collective/gloo_transport.hpp"
 
 // Where ranks tell each other how to connect: a small store of named bytes at the head. Keys begin
 // with their generation, so that what an older one left behind is never read.
@@ -41,10 +42,6 @@ class RendezvousTable {
   /// Calls `answer` now or later, exactly once (never, if this ends before).
   void get(const std::string& key, Answer answer);
 
-  /// Drops all keys that begin with `prefix`, and refuses those who wait for one.
-  void forget(const std::string& prefix);
-
-  [[nodiscard]] std::size_t keys() const { return values_.size(); }
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
 
  private:
@@ -54,26 +51,24 @@ class RendezvousTable {
   std::size_t stored_bytes_ = 0;
 };
 
-/// The table as an actor: RendezvousSet, RendezvousGet, RendezvousForget. Lives at the head; hand
+/// The table as an actor: RendezvousSet, RendezvousGet. Lives at the head; hand
 /// workers its handle.
 [[nodiscard]] caf::actor spawn_rendezvous(caf::actor_system& system);
 
 /// A worker's (or the head's own) way to the store. Thread-safe; its calls block the thread, so
 /// never make one in a message handler.
-class RemoteStore {
+class RemoteStore final : public engine::RendezvousStore {
  public:
   /// `prefix` is put before every key: one per generation and purpose.
-  RemoteStore(caf::actor_system& system, caf::actor store, std::string prefix,
-              std::chrono::milliseconds set_timeout = std::chrono::seconds(10));
+  RemoteStore(caf::actor_system& system, caf::actor store, std::string prefix);
 
   /// On return the value can be read by all. Errors (failure): set to something else before,
-  /// refused, no answer in time, or the head is gone.
-  [[nodiscard]] Status set(const std::string& key, const std::vector<char>& bytes);
+  /// refused, no answer within 60 s, or the head is gone.
+  [[nodiscard]] Status set(const std::string& key, const std::vector<char>& bytes) override;
 
-  /// Waits until somebody sets `key`. Errors (failure): nobody did in time, the generation was
-  /// given up, or the head is gone.
+  /// Waits until somebody sets `key`. Errors (failure): nobody did in time, or the head is gone.
   [[nodiscard]] Result<std::vector<char>> get(const std::string& key,
-                                              std::chrono::milliseconds timeout);
+                                              std::chrono::milliseconds timeout) override;
 
  private:
   template <class Message>
@@ -83,7 +78,6 @@ class RemoteStore {
   caf::actor_system* system_;
   caf::actor store_;
   std::string prefix_;
-  std::chrono::milliseconds set_timeout_;
 };
 
 }  // namespace train::actors

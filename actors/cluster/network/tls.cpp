@@ -1,11 +1,19 @@
 #include "actors/cluster/network/tls.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <filesystem>
-#include <utility>
+#include <limits>
+#include <system_error>
 
 namespace train::actors {
 namespace {
@@ -32,6 +40,42 @@ Status load_files(SSL_CTX* context, const CredentialFiles& files, TlsEnd end) {
   }
   return {};
 }
+
+using Clock = std::chrono::steady_clock;
+
+int until_ms(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(
+      std::clamp<std::int64_t>(left, 0, std::numeric_limits<std::int32_t>::max()));
+}
+
+Status connect_socket(int socket, const Endpoint& endpoint, Clock::time_point deadline, int stop) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(endpoint.port);
+  if (::inet_pton(AF_INET, endpoint.host.c_str(), &address.sin_addr) != 1) {
+    return failure("not an IPv4 address");
+  }
+  const int on = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+    return {};
+  }
+  if (errno != EINPROGRESS) {
+    return failure(std::generic_category().message(errno));
+  }
+  if (wait_ready(socket, POLLOUT, deadline, stop) != Waited::ready) {
+    return failure("no answer");
+  }
+  int failed = 0;
+  socklen_t size = sizeof(failed);
+  ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &failed, &size);
+  return failed == 0 ? Status() : failure(std::generic_category().message(failed));
+}
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::hours kForever{24 * 365};
 
 }  // namespace
 
@@ -97,6 +141,93 @@ TlsSession::State TlsSession::write(const void* bytes, std::size_t size, std::si
 
 std::size_t TlsSession::pending() const {
   return static_cast<std::size_t>(SSL_pending(session_.get()));
+}
+
+Waited wait_ready(int socket, short events, Clock::time_point deadline, int stop) {
+  std::array<pollfd, 2> watched = {{{.fd = socket, .events = events, .revents = 0},
+                                    {.fd = stop, .events = POLLIN, .revents = 0}}};
+  int result = -1;
+  do {
+    result = ::poll(watched.data(), watched.size(), until_ms(deadline));
+  } while (result < 0 && errno == EINTR);
+  return result <= 0 ? Waited::late : watched[1].revents != 0 ? Waited::stopped : Waited::ready;
+}
+
+Result<TlsConnection> connect_tls(const Endpoint& endpoint, const TlsContext& context,
+                                  Clock::time_point deadline, TlsRefusal& refusal, int stop) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  TRAIN_RETURN_IF_ERROR(connect_socket(socket.get(), endpoint, deadline, stop));
+  TlsSession session(context, socket.get());
+  for (;;) {
+    const TlsSession::State state = session.shake_hands();
+    if (state == TlsSession::State::done) {
+      return TlsConnection(std::move(socket), std::move(session));
+    }
+    if (state == TlsSession::State::failed) {
+      refusal.final = !session.refusal().empty();
+      return failure(refusal.final ? "its certificate is not of this run: " + session.refusal()
+                                   : "it closed the connection while shaking hands");
+    }
+    const short events = state == TlsSession::State::wants_write ? POLLOUT : POLLIN;
+    if (wait_ready(socket.get(), events, deadline, stop) != Waited::ready) {
+      return failure("it is silent");
+    }
+  }
+}
+
+Status TlsStream::wait(TlsSession::State state, Clock::time_point deadline) const {
+  if (state == TlsSession::State::failed) {
+    return failure("the connection is lost");
+  }
+  const short events = state == TlsSession::State::wants_write ? POLLOUT : POLLIN;
+  switch (wait_ready(connection_.first.get(), events, deadline, stop_)) {
+    case Waited::ready:
+      return {};
+    case Waited::stopped:
+      return failure("stopped");
+    case Waited::late:
+      break;
+  }
+  return failure("no answer");
+}
+
+Status TlsStream::send(std::span<const std::byte> bytes, std::chrono::milliseconds patience) {
+  while (!bytes.empty()) {
+    std::size_t moved = 0;
+    const auto state = connection_.second.write(bytes.data(), bytes.size(), moved);
+    bytes = bytes.subspan(moved);
+    if (state != TlsSession::State::done) {
+      TRAIN_RETURN_IF_ERROR(wait(state, Clock::now() + patience));
+    }
+  }
+  return {};
+}
+
+Status TlsStream::receive(std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    std::size_t moved = 0;
+    const auto state = connection_.second.read(bytes.data(), bytes.size(), moved);
+    bytes = bytes.subspan(moved);
+    if (state != TlsSession::State::done) {
+      TRAIN_RETURN_IF_ERROR(wait(state, Clock::now() + kForever));
+    }
+  }
+  return {};
+}
+
+Status TlsStream::rest(std::chrono::milliseconds time) {
+  switch (wait_ready(connection_.first.get(), POLLIN, Clock::now() + time, stop_)) {
+    case Waited::late:
+      return {};
+    case Waited::stopped:
+      return failure("stopped");
+    case Waited::ready:
+      break;
+  }
+  std::byte unexpected{};
+  std::size_t moved = 0;
+  const auto state = connection_.second.read(&unexpected, 1, moved);
+  return state == TlsSession::State::wants_read ? Status() : failure("the connection is lost");
 }
 
 }  // namespace train::actors

@@ -1,5 +1,7 @@
 #include "actors/cluster/network/tls_acceptor.hpp"
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -7,7 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
+#include <system_error>
 #include <vector>
 
 #include "base/check.hpp"
@@ -15,6 +17,33 @@
 namespace train::actors {
 namespace {
 
+constexpr int kBacklog = 1024;
+
+std::string text_of(int error_number) { return std::generic_category().message(error_number); }
+
+Error cannot_listen(const std::string& address, std::uint16_t port, int error_number) {
+  const std::string where = fmt::format("{}:{}", address, port);
+  switch (error_number) {
+    case EADDRINUSE:
+      return user_error(fmt::format(
+          "parallel.port = {}: {} is taken; choose another, or 0 for any free one", port, where));
+    case EACCES:
+      return user_error(
+          fmt::format("parallel.port = {}: not allowed to listen there; choose one above 1023, or "
+                      "0 for any free one",
+                      port));
+    case EADDRNOTAVAIL:
+      return user_error(
+          fmt::format("parallel.interface: {} is no address of this node; leave it "
+                      "empty for one node",
+                      address));
+    default:
+      return failure(fmt::format("cannot listen on {}: {}", where, text_of(error_number)));
+  }
+}
+
+constexpr std::size_t kMostWaiting = 64;
+constexpr std::chrono::milliseconds kPatience{2000};
 constexpr int kRest_ms = 100;  // without a free descriptor
 
 short events_of(TlsSession::State state) {
@@ -23,12 +52,28 @@ short events_of(TlsSession::State state) {
 
 }  // namespace
 
-TlsAcceptor::TlsAcceptor(Descriptor listening, TlsContext context, Options options, Admit admit)
-    : listening_(std::move(listening)),
-      context_(std::move(context)),
-      options_(options),
-      admit_(std::move(admit)) {
-  TRAIN_CHECK(options_.most_waiting > 0);
+Result<std::pair<Descriptor, std::uint16_t>> listen_on(const std::string& host,
+                                                       std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) {
+    return user_error(fmt::format("parallel.interface: '{}' is no IPv4 address", host));
+  }
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  socklen_t size = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      ::bind(socket.get(), generic, size) != 0 || ::listen(socket.get(), kBacklog) != 0 ||
+      ::getsockname(socket.get(), generic, &size) != 0) {
+    return cannot_listen(host, port, errno);
+  }
+  return std::pair(std::move(socket), ntohs(address.sin_port));
+}
+
+TlsAcceptor::TlsAcceptor(Descriptor listening, TlsContext context, Admit admit)
+    : listening_(std::move(listening)), context_(std::move(context)), admit_(std::move(admit)) {
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -67,9 +112,9 @@ void TlsAcceptor::serve() {
          ++index) {
       if (ready > 0 && watched[index].revents != 0) {
         peer->spoke = true;
-        peer = go_on(peer);
+        peer = continue_handshake(peer);
       } else if (peer->deadline <= now) {
-        peer = refuse(peer);
+        peer = unauthenticated_peers_.erase(peer);
       } else {
         ++peer;
       }
@@ -83,7 +128,7 @@ void TlsAcceptor::serve() {
 void TlsAcceptor::accept_all() {
   exhausted_ = false;
   // A bound, so that those who wait get their turn under a flood.
-  for (std::size_t i = 0; i < options_.most_waiting; ++i) {
+  for (std::size_t i = 0; i < kMostWaiting; ++i) {
     Descriptor socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       exhausted_ = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
@@ -91,26 +136,25 @@ void TlsAcceptor::accept_all() {
     }
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (unauthenticated_peers_.size() == options_.most_waiting) {
+    if (unauthenticated_peers_.size() == kMostWaiting) {
       make_room();
     }
     TlsSession session(context_, socket.get());
     unauthenticated_peers_.push_back({.socket = std::move(socket),
                                       .session = std::move(session),
-                                      .deadline = Clock::now() + options_.patience});
-    go_on(std::prev(unauthenticated_peers_.end()));
+                                      .deadline = Clock::now() + kPatience});
+    continue_handshake(std::prev(unauthenticated_peers_.end()));
   }
 }
 
-TlsAcceptor::Peers::iterator TlsAcceptor::go_on(Peers::iterator peer) {
+TlsAcceptor::Peers::iterator TlsAcceptor::continue_handshake(Peers::iterator peer) {
   peer->wants = peer->session.shake_hands();
   if (peer->wants == TlsSession::State::failed) {
-    return refuse(peer);
+    return unauthenticated_peers_.erase(peer);
   }
   if (peer->wants != TlsSession::State::done) {
     return std::next(peer);
   }
-  ++admitted_;
   admit_(std::move(peer->socket), std::move(peer->session));
   return unauthenticated_peers_.erase(peer);
 }
@@ -118,12 +162,8 @@ TlsAcceptor::Peers::iterator TlsAcceptor::go_on(Peers::iterator peer) {
 void TlsAcceptor::make_room() {
   const auto silent = std::find_if(unauthenticated_peers_.begin(), unauthenticated_peers_.end(),
                                    [](const Peer& peer) { return !peer.spoke; });
-  refuse(silent != unauthenticated_peers_.end() ? silent : unauthenticated_peers_.begin());
-}
-
-TlsAcceptor::Peers::iterator TlsAcceptor::refuse(Peers::iterator peer) {
-  ++refused_;
-  return unauthenticated_peers_.erase(peer);
+  unauthenticated_peers_.erase(
+      silent != unauthenticated_peers_.end() ? silent : unauthenticated_peers_.begin());
 }
 
 }  // namespace train::actors

@@ -1,21 +1,19 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "base/descriptor.hpp"
+#include "base/process.hpp"
+#include "base/wake.hpp"
 
 namespace train::actors {
 
@@ -26,7 +24,7 @@ struct WorkerEnd {
   std::string text;     ///< "exit code 3", "killed by SIGKILL", or why it could not be started.
   bool clean = false;   ///< Exit code 0.
   bool killed = false;  ///< By a signal from outside, not one that an error of its own raises.
-  /// By a signal, and neither kill() nor terminate_all() had sent one.
+  /// By a signal, and terminate_all() had not sent one.
   bool unasked = false;
 };
 
@@ -35,12 +33,11 @@ struct WorkerEnd {
 /// no other descriptor but those of start(), and ignore SIGINT, SIGTERM and SIGUSR1: a terminal or
 /// a batch system sends those to every process, but only commands of the head stop a worker.
 ///
-/// Threading: thread-safe. start() and kill() only enqueue; one thread starts all processes (the
+/// Threading: thread-safe. start() only enqueues; one thread starts all processes (the
 /// kernel ties a child's life to the thread that made it), watches them and calls `on_end`.
 class WorkerProcesses {
  public:
-  /// Called once for every start(). REQUIRES: does not call back into this but for start() and
-  /// kill().
+  /// Called once for every start(). REQUIRES: does not call back into this but for start().
   using OnEnd = std::function<void(const WorkerEnd&)>;
 
   explicit WorkerProcesses(OnEnd on_end);
@@ -53,20 +50,14 @@ class WorkerProcesses {
   /// `inherited`, under their numbers; they stay open here until it has ended.
   void start(std::int32_t rank, std::vector<std::string> words, std::vector<int> inherited = {});
 
-  /// SIGKILL for the processes of `rank`: one that hangs and no longer listens to commands.
-  void kill(std::int32_t rank);
-
   /// Waits until all have ended by themselves, at most `grace`; then kills the rest and waits for
   /// their end. Blocks. The number of those that had to be killed.
   std::size_t terminate_all(std::chrono::milliseconds grace);
 
-  [[nodiscard]] std::size_t running() const;
-
  private:
   struct Child {
     std::int32_t rank = 0;
-    pid_t pid = -1;
-    Descriptor handle;  // readable when it has ended
+    Process process;
     bool told_to_end = false;
     std::optional<std::uint64_t> oom_kills;  // of this machine when it was started
   };
@@ -80,18 +71,17 @@ class WorkerProcesses {
   void take_orders();
   void reap_ended();
   void report(const WorkerEnd& end);
-  void wake() const;
-  std::size_t kill_if(const std::function<bool(const Child&)>& condition);
+  std::size_t kill_all();
 
   OnEnd on_end_;
-  Descriptor wake_;
-  mutable std::mutex mutex_;
+  Wake wake_;
+  std::mutex mutex_;
   std::condition_variable ended_;
-  std::vector<Order> orders_;    // guarded by mutex_
-  std::vector<Child> children_;  // guarded by mutex_; changed by thread_ alone
-  std::size_t running_ = 0;      // guarded by mutex_: ordered, and its end not yet reported
-  bool stop_ = false;            // guarded by mutex_
-  std::thread thread_;           // last: it uses all of the above
+  std::vector<Order> orders_;  // guarded by mutex_
+  std::list<Child> children_;  // guarded by mutex_; changed by thread_ alone
+  std::size_t running_ = 0;    // guarded by mutex_: ordered, and its end not yet reported
+  bool stop_ = false;          // guarded by mutex_
+  std::thread thread_;         // last: it uses all of the above
 };
 
 /// Processes that the kernel has killed on this machine because memory ran out, as `vmstat` (a file
@@ -102,10 +92,5 @@ class WorkerProcesses {
 /// The words that start this very program as a worker.
 [[nodiscard]] std::vector<std::string> worker_words(std::int32_t rank, const std::string& head,
                                                     const std::string& credentials);
-
-/// For the start of a worker's main: ends this process when its parent, `launcher`, has ended or
-/// ends, and ignores the signals that only the launcher heeds. Idempotent; for a worker that was
-/// not started by WorkerProcesses. False: `launcher` is gone already.
-[[nodiscard]] bool die_with_parent(pid_t launcher);
 
 }  // namespace train::actors

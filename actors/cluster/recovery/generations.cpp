@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "actors/cluster/recovery/respawns.hpp"
-#include "actors/head/run_events.hpp"
+#include "actors/cluster/recovery/process_ranks.hpp"
+#include "actors/cluster/recovery/verdict.hpp"
+#include "actors/head/run_plan.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
@@ -56,7 +56,7 @@ Status find_start_without_memory(PreparedRun& run, std::int64_t reported, const 
 
 /// Where the next generation goes on; every node has what its ranks need for it.
 Status find_start(PreparedRun& run, std::int64_t reported, const std::vector<NodeSteps>& elsewhere,
-                  const std::optional<OtherNodes>& others) {
+                  ProcessRanks* others) {
   TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, elsewhere));
   const Status restored = others ? others->restore(run) : Status();
   return restored ? Status() : find_start_without_memory(run, reported, restored.error());
@@ -81,16 +81,16 @@ Status take_nodes_met(PreparedRun& run, Membership& met) {
 
 /// The same for other nodes than before. REQUIRES: `run` is one of so many.
 Status find_start_of_others(PreparedRun& run, std::int64_t reported, const Membership& met,
-                            const OtherNodes& others) {
+                            ProcessRanks& others) {
   TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, met.held));
-  const Status placed = others.go_on_with(run, met.places(), met.returned);
+  const Status placed = others.change_members(run, met.positions(), met.returned);
   if (placed) {
     return {};
   }
   TRAIN_RETURN_IF_ERROR(find_start_without_memory(run, reported, placed.error()));
   std::vector<std::int64_t> same(run.members.size());
   std::iota(same.begin(), same.end(), 0);
-  if (const Status again = others.go_on_with(run, same, {}); !again) {
+  if (const Status again = others.change_members(run, same, {}); !again) {
     log_warning(fmt::format("no_room {}", again.error().message));  // or lost: missed at the start
   }
   return {};
@@ -110,37 +110,105 @@ void log_nodes(const PreparedRun& run, const Membership& met, const std::string&
 
 }  // namespace
 
+std::vector<std::int64_t> Membership::positions() const {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t position = 0; position <= static_cast<std::int64_t>(held.size()); ++position) {
+    if (std::find(missing.begin(), missing.end(), position) == missing.end()) {
+      positions.push_back(position);
+    }
+  }
+  return positions;
+}
+
+std::string nodes_have(std::span<const std::int64_t> nodes) {
+  return nodes.size() == 1 ? fmt::format("node {} has", nodes.front())
+                           : fmt::format("nodes {} have", fmt::join(nodes, ", "));
+}
+
+std::string missing_have(const Membership& met, std::span<const std::int64_t> members) {
+  std::vector<std::int64_t> nodes;
+  for (const std::int64_t position : met.missing) {
+    nodes.push_back(members[static_cast<std::size_t>(position)]);
+  }
+  return nodes_have(nodes);
+}
+
+bool Respawns::allow(std::int64_t step) {
+  if (step > step_) {
+    step_ = step;
+    lost_ = 0;
+  }
+  if (++lost_ <= limit_) {
+    return true;
+  }
+  lost_ = 0;
+  return false;
+}
+
+bool take_fewer_ranks(PreparedRun& run) {
+  const std::int64_t most = run.config().parallel.nodes == 1 ? run.config().parallel.ranks - 1 : 0;
+  for (std::int64_t ranks = most; ranks > 0; --ranks) {
+    if (auto plan = plan_with(run.plan, 1, ranks)) {
+      run.plan = std::move(plan).value();
+      return true;
+    }
+  }
+  return false;
+}
+
+Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
+  const configs::ParallelSection& parallel = run.config().parallel;
+  const bool more = nodes > parallel.nodes;
+  const std::int64_t all = more ? run.ranks_at_start : parallel.ranks;
+  const std::int64_t all_nodes = more ? run.nodes_at_start : parallel.nodes;
+  Result<RunPlan> plan = failure("no node is left");
+  if (nodes == all_nodes) {  // whose ranks need not be the same number on each
+    plan = plan_with(run.plan, nodes, all);
+  }
+  for (std::int64_t each = all / all_nodes; !plan && nodes > 0 && each > 0; --each) {
+    plan = plan_with(run.plan, nodes, each * nodes);
+  }
+  return plan;
+}
+
+Status take_nodes(PreparedRun& run, std::int64_t nodes) {
+  auto plan = plan_of_nodes(run, nodes);
+  if (!plan) {
+    return plan.error();
+  }
+  run.plan = std::move(plan).value();
+  run.position.nodes = nodes;
+  return {};
+}
+
 bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoint,
                        std::int64_t job_first_step) {
   return nodes > 1 && checkpoint && *checkpoint > job_first_step;
 }
 
 Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
-                                    const std::optional<OtherNodes>& others) {
+                                    ProcessRanks* others) {
   Respawns respawns(run.config().recovery, run.first_step());
   while (true) {
     write_status(run, std::nullopt);
     auto outcome = run_generation(run);
-    if (!outcome || !outcome->rank_lost) {
+    if (!outcome) {
       return outcome;
     }
-    if (const int signal = stop_signal(); signal != 0) {
-      return stopped_by(signal, *outcome);
+    const int signal = stop_signal();
+    const Next next = next_after(*outcome, run.plan, signal);
+    if (next != Next::next_generation) {
+      return next == Next::run_over ? outcome : stopped_by(signal, *outcome);
     }
-    if (!can_respawn(run.plan)) {
-      return outcome;
-    }
-    if (!outcome->for_nodes) {
+    if (outcome->end == GenerationEnd::rank_lost) {
       log_warning(fmt::format("rank_lost {}", outcome->text));
       log_event(run, "rank_lost", outcome->text);
     }
     ++run.generation;
     auto met = others ? others->meet(run) : Result<Membership>(Membership());
-    if (!met) {
-      return met.error();
-    }
-    if (const int signal = stop_signal(); signal != 0 && !met->complete()) {
-      return stopped_by(signal, *outcome);
+    TRAIN_RETURN_IF_ERROR(met);
+    if (const int late = stop_signal(); late != 0 && !met->complete()) {
+      return stopped_by(late, *outcome);
     }
     const std::string lost = met->complete() ? std::string() : lost_text(run, *met);
     const Status taken = met->same() ? Status() : take_nodes_met(run, *met);

@@ -4,29 +4,76 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
-#include "actors/cluster/recovery/membership.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/messages/event_messages.hpp"
+#include "base/result.hpp"
+#include "configs/recovery_section.hpp"
+#include "configs/run_config.hpp"
 
 namespace train::actors {
 
+class ProcessRanks;
+
+/// Which launchers of the other nodes have joined a generation. Nodes by their positions, the
+/// head's is 0.
+struct Membership {
+  std::vector<NodeSteps> held;        ///< Of nodes 1, 2, ...; nothing of those that are missing.
+  std::vector<std::int64_t> missing;  ///< Nodes that have not come in time, ascending.
+  /// Nodes that have come and did not take part, as they were first numbered, ascending.
+  std::vector<std::int64_t> returned;
+  std::optional<Error> cut;  ///< Why nobody could come: the head's own network.
+
+  [[nodiscard]] bool complete() const { return missing.empty(); }
+  /// Those that took part, and nobody else.
+  [[nodiscard]] bool same() const { return complete() && returned.empty(); }
+  /// How many there are with the head.
+  [[nodiscard]] std::int64_t come() const {
+    return static_cast<std::int64_t>(held.size() + 1 - missing.size());
+  }
+  /// Their positions, ascending.
+  [[nodiscard]] std::vector<std::int64_t> positions() const;
+};
+
+/// For people: "node 2 has", "nodes 1, 2 have". REQUIRES: `nodes` has some.
+[[nodiscard]] std::string nodes_have(std::span<const std::int64_t> nodes);
+
+/// The same of those that are missing. `members`: PreparedRun::members. REQUIRES: some are.
+[[nodiscard]] std::string missing_have(const Membership& met,
+                                       std::span<const std::int64_t> members);
+
+/// Counts the starts of a run's ranks that were lost one after the other without progress.
+class Respawns {
+ public:
+  Respawns(const configs::RecoverySection& recovery, std::int64_t first_step)
+      : limit_(recovery.max_respawns), step_(first_step) {}
+
+  /// Whether all ranks may be started once more, at `step`. After a refusal the count begins anew.
+  [[nodiscard]] bool allow(std::int64_t step);
+
+ private:
+  std::int64_t limit_;
+  std::int64_t step_;
+  std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
+};
+
+/// Makes the run one of the largest smaller number of ranks that its configuration allows; false:
+/// there is none, or other nodes have ranks. The result of the run stays the same (P1). Blocks
+/// (reads the data's headers).
+[[nodiscard]] bool take_fewer_ranks(PreparedRun& run);
+
+/// The run as one of `nodes` nodes with the largest number of ranks that its configuration allows,
+/// up to so many on each as now, or, of more nodes than now, as when it started. Blocks (reads the
+/// data's headers). Errors: none is allowed; why the last was not.
+[[nodiscard]] Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes);
+
+/// Makes the run that. Its result stays the same (P1).
+[[nodiscard]] Status take_nodes(PreparedRun& run, std::int64_t nodes);
+
 /// Starts all ranks of a prepared run, and returns when none of them does anything any more.
 using GenerationRunner = std::function<Result<RunFinished>(PreparedRun& run)>;
-
-/// How the launchers of the other nodes are led from one generation to the next, run.generation.
-struct OtherNodes {
-  /// Waits for them. When all have come, no rank of the run runs anywhere.
-  std::function<Result<Membership>(const PreparedRun& run)> meet;
-  /// Every node gets what it lacks of the snapshots in memory to resume from. Errors: not all do.
-  std::function<Status(PreparedRun& run)> restore;
-  /// These nodes are all from here on: `run` has been made one of so many, and each takes its place
-  /// in it. `left`: the places until now of those that took part; `returned`: the others, as
-  /// Membership has them. Errors: not all have room for what `run` resumes from.
-  std::function<Status(PreparedRun& run, std::span<const std::int64_t> left,
-                       std::span<const std::int64_t> returned)>
-      go_on_with;
-};
 
 /// Whether a run whose ranks are lost again and again is worth another start of its job, which a
 /// batch system would give it for ever: one of several nodes that has saved something since its
@@ -37,11 +84,11 @@ struct OtherNodes {
 /// Generations of ranks until the run is over: a rank that is lost ends one of them, not the run.
 /// The next one resumes from the newest snapshot or checkpoint, without the nodes that do not come
 /// to the meeting, and with those that are back; the run ends where its strategy has no such number
-/// of ranks. Where starts are
-/// lost without progress one node goes on with fewer ranks, and several end. `others`: none, there
-/// are no others. Blocking. Errors: those of `run_generation`, `meet` and find_start_again().
+/// of ranks. Where starts are lost without progress one node goes on with fewer ranks, and several
+/// end. `others`: none, there are no others. Blocking. Errors: those of `run_generation`, `meet`
+/// and find_start_again().
 [[nodiscard]] Result<RunFinished> run_generations(PreparedRun& run,
                                                   const GenerationRunner& run_generation,
-                                                  const std::optional<OtherNodes>& others = {});
+                                                  ProcessRanks* others = nullptr);
 
 }  // namespace train::actors

@@ -24,7 +24,8 @@ constexpr auto kReturnTime = 5s;     // of nodes that are back, to the next meet
 constexpr auto kNodesIdle = 5s;      // of other nodes' ranks, from the word that the run is over
 
 /// Where the node is among `members`; none: it is not.
-std::optional<std::int64_t> place_of(const std::vector<std::int64_t>& members, std::int64_t node) {
+std::optional<std::int64_t> position_of(const std::vector<std::int64_t>& members,
+                                        std::int64_t node) {
   const auto found = std::find(members.begin(), members.end(), node);
   return found == members.end() ? std::nullopt : std::optional(found - members.begin());
 }
@@ -34,7 +35,6 @@ std::optional<std::int64_t> place_of(const std::vector<std::int64_t>& members, s
 HeadNetwork::HeadNetwork(const PreparedRun& run)
     : members_(run.members),
       awaited_(run.nodes_awaited),
-      generation_(run.generation),
       system_(config_),
       self_(system_),
       cluster_(spawn_cluster(system_,
@@ -56,15 +56,11 @@ Result<std::unique_ptr<HeadNetwork>> HeadNetwork::open(const PreparedRun& run) {
 Status HeadNetwork::open_listener(const PreparedRun& run) {
   const auto& root = run.directory.root;
   const auto credentials = make_credentials(control_directory(root));
-  if (!credentials) {
-    return credentials.error();
-  }
+  TRAIN_RETURN_IF_ERROR(credentials);
   auto options = listener_options(run.config().parallel);
-  if (!options) {
-    return options.error();
-  }
+  TRAIN_RETURN_IF_ERROR(options);
   options->endpoint_file = endpoint_file(root);
-  options->start = run.place.start_of(run.generation);
+  options->start = run.position.start_of(run.generation);
   auto listener = HeadListener::open(system_, cluster_, *credentials, *options);
   if (!listener) {
     return listener.error();
@@ -76,31 +72,25 @@ Status HeadNetwork::open_listener(const PreparedRun& run) {
 
 HeadNetwork::Launcher HeadNetwork::introduced(const NodeJoined& node,
                                               const caf::strong_actor_ptr& launcher) {
-  const auto held = [](std::int64_t newest, std::int64_t older) {
-    HeldSteps steps = {newest, older};
-    std::erase_if(steps, [](std::int64_t step) { return step < 0; });
-    return steps;
-  };
-  Launcher known = {.actor = caf::actor_cast<caf::actor>(launcher),
-                    .held = {.own = held(node.newest_step, node.older_step),
-                             .buddy = held(node.buddy_newest_step, node.buddy_older_step),
-                             .earlier = node.earlier_step},
-                    .snapshots = node.snapshots};
+  Launcher known = {
+      .actor = caf::actor_cast<caf::actor>(launcher),
+      .held = {.own = node.own_steps, .buddy = node.buddy_steps, .earlier = node.earlier_step},
+      .snapshots = node.snapshots};
   self_->monitor(known.actor);
   return known;
 }
 
 void HeadNetwork::joined(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-  const auto place = place_of(members_, node.node);
-  if (!launcher || !place || *place == 0) {
+  const auto position = position_of(members_, node.node);
+  if (!launcher || !position || *position == 0) {
     return came_late(node, launcher, true);
   }
-  launchers_[*place] = introduced(node, launcher);
+  launchers_[*position] = introduced(node, launcher);
 }
 
 void HeadNetwork::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher,
                             bool welcome) {
-  if (!launcher || place_of(members_, node.node)) {
+  if (!launcher || position_of(members_, node.node)) {
     return;
   }
   if (welcome) {
@@ -127,11 +117,11 @@ void HeadNetwork::send_returned_away() {
 
 Membership HeadNetwork::met() const {
   Membership met;
-  for (std::int64_t place = 1; place < count(); ++place) {
-    const auto launcher = launchers_.find(place);
+  for (std::int64_t position = 1; position < count(); ++position) {
+    const auto launcher = launchers_.find(position);
     met.held.push_back(launcher == launchers_.end() ? NodeSteps() : launcher->second.held);
     if (launcher == launchers_.end()) {
-      met.missing.push_back(place);
+      met.missing.push_back(position);
     }
   }
   met.returned = returned();
@@ -159,67 +149,67 @@ Membership HeadNetwork::meet(Clock::time_point deadline) {
   return met();
 }
 
-void HeadNetwork::go_on_with(const std::vector<std::int64_t>& members) {
+void HeadNetwork::change_members(const std::vector<std::int64_t>& members) {
   std::map<std::int64_t, Launcher> launchers;
-  for (std::size_t place = 1; place < members.size(); ++place) {
-    const auto before = place_of(members_, members[place]);
-    auto known = before ? launchers_.extract(*before) : returned_.extract(members[place]);
+  for (std::size_t position = 1; position < members.size(); ++position) {
+    const auto before = position_of(members_, members[position]);
+    auto known = before ? launchers_.extract(*before) : returned_.extract(members[position]);
     if (known) {
-      launchers.emplace(static_cast<std::int64_t>(place), std::move(known.mapped()));
+      launchers.emplace(static_cast<std::int64_t>(position), std::move(known.mapped()));
     }
   }
   members_ = members;
   launchers_ = std::move(launchers);
 }
 
-Status HeadNetwork::give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier) {
+Status HeadNetwork::give_positions(const PreparedRun& run, std::int64_t memory_step, bool earlier) {
   std::set<std::int64_t> awaited;
-  for (const auto& [place, launcher] : launchers_) {
-    self_->send(launcher.actor, TakePosition{.place = static_cast<std::int32_t>(place),
+  for (const auto& [position, launcher] : launchers_) {
+    self_->send(launcher.actor, TakePosition{.node = static_cast<std::int32_t>(position),
                                              .nodes = static_cast<std::int32_t>(count()),
                                              .ranks = run.config().parallel.ranks,
                                              .memory_step = memory_step,
                                              .earlier = earlier});
-    awaited.insert(place);
+    awaited.insert(position);
   }
   return await_answers(std::move(awaited));
 }
 
-/// Of MemoryRestored from the nodes at `places`, unless one is lost meanwhile.
-Status HeadNetwork::await_answers(std::set<std::int64_t> places) {
+/// Of MemoryRestored from the nodes at `positions`, unless one is lost meanwhile.
+Status HeadNetwork::await_answers(std::set<std::int64_t> positions) {
   Status result;
-  while (result && !places.empty()) {
+  while (result && !positions.empty()) {
     self_->receive(
         [&](const MemoryRestored& done) {
-          places.erase(place_of(members_, done.node).value_or(-1));
+          positions.erase(position_of(members_, done.node).value_or(-1));
           if (!done.failure.empty()) {
             result = failure(fmt::format("node {}: {}", done.node, done.failure));
           }
         },
         [&](const caf::down_msg& down) {
           if (launcher_down(down)) {
-            places.clear();  // it is missing(), and all meet again
+            positions.clear();  // it is missing(), and all meet again
           }
         });
   }
   return result;
 }
 
-std::string HeadNetwork::snapshots_of(std::int64_t place) const {
+std::string HeadNetwork::snapshots_of(std::int64_t position) const {
   if (count() == 1) {
     return {};
   }
-  if (place % count() == 0) {
+  if (position % count() == 0) {
     return link_ ? link_->address() : std::string();
   }
-  const auto launcher = launchers_.find(place);
+  const auto launcher = launchers_.find(position);
   return launcher == launchers_.end() ? std::string() : launcher->second.snapshots;
 }
 
 std::optional<std::int64_t> HeadNetwork::missing() const {
-  for (std::int64_t place = 1; place < count(); ++place) {
-    if (!launchers_.contains(place)) {
-      return place;
+  for (std::int64_t position = 1; position < count(); ++position) {
+    if (!launchers_.contains(position)) {
+      return position;
     }
   }
   return std::nullopt;
@@ -255,11 +245,10 @@ Status HeadNetwork::restore_memory(std::int64_t step, NodeMemory& own) {
 }
 
 void HeadNetwork::start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own) {
-  for (const auto& [place, launcher] : launchers_) {
-    self_->send(launcher.actor, StartRanks{.generation = generation_,
-                                           .memory_step = memory_step.value_or(-1),
+  for (const auto& [position, launcher] : launchers_) {
+    self_->send(launcher.actor, StartRanks{.memory_step = memory_step.value_or(-1),
                                            .earlier = !own.before().empty(),
-                                           .buddy = snapshots_of(place + 1)});
+                                           .buddy = snapshots_of(position + 1)});
   }
   if (link_) {
     link_->keep(snapshots_of(1), own);
@@ -292,7 +281,7 @@ void HeadNetwork::forget_all() {
   returned_.clear();
 }
 
-void HeadNetwork::go_on() {
+void HeadNetwork::end_generation() {
   tell_all({.again = true});
   forget_all();
 }
@@ -303,7 +292,7 @@ void HeadNetwork::end_nodes(std::int32_t exit_code) {
   while (!(launchers_.empty() && returned_.empty()) && Clock::now() < deadline) {
     self_->receive(
         [&](const NodeIdle& idle) {
-          launchers_.erase(place_of(members_, idle.node).value_or(-1));
+          launchers_.erase(position_of(members_, idle.node).value_or(-1));
           returned_.erase(idle.node);
         },
         [&](const caf::down_msg& down) { launcher_down(down); }, caf::after(50ms) >> [] {});
@@ -313,9 +302,7 @@ void HeadNetwork::end_nodes(std::int32_t exit_code) {
 
 Result<HeadListener::Options> listener_options(const configs::ParallelSection& parallel) {
   auto address = interface_address(parallel.interface);
-  if (!address) {
-    return address.error();
-  }
+  TRAIN_RETURN_IF_ERROR(address);
   return HeadListener::Options{.address = std::move(address).value(),
                                .port = static_cast<std::uint16_t>(parallel.port)};
 }

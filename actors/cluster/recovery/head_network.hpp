@@ -7,14 +7,13 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "actors/cluster/network/head_listener.hpp"
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
-#include "actors/cluster/recovery/membership.hpp"
+#include "actors/cluster/recovery/generations.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/messages/cluster_messages.hpp"
 
@@ -47,21 +46,22 @@ class HeadNetwork {
   [[nodiscard]] Membership meet(std::chrono::steady_clock::time_point deadline);
   /// After meet() of fewer or others: these are all from here on; `members`: see PreparedRun. One
   /// that has been lost since is missing().
-  void go_on_with(const std::vector<std::int64_t>& members);
-  /// Every other node takes its place in `run`, with room for its snapshots; `memory_step` and
+  void change_members(const std::vector<std::int64_t>& members);
+  /// Every other node takes its position in `run`, with room for its snapshots; `memory_step` and
   /// `earlier`: see TakePosition. Blocks, until a node is lost. Errors (failure): one has no room.
-  [[nodiscard]] Status give_places(const PreparedRun& run, std::int64_t memory_step, bool earlier);
+  [[nodiscard]] Status give_positions(const PreparedRun& run, std::int64_t memory_step,
+                                      bool earlier);
   /// After meet() of all: every node gets what it lacks of its ranks' snapshots of `step` back from
   /// the next one, its buddy; blocks while bytes move, until a node is lost. Errors (failure): a
   /// node that could not. REQUIRES: of each node, it or its buddy has that step.
   [[nodiscard]] Status restore_memory(std::int64_t step, NodeMemory& own);
-  /// The place of a node whose launcher is not there any more; none: all are.
+  /// The position of a node whose launcher is not there any more; none: all are.
   [[nodiscard]] std::optional<std::int64_t> missing() const;
   /// Every node starts its ranks, from its snapshots in memory of `memory_step` or, if there is
   /// none, as their assignment says. REQUIRES: the cluster is open.
   void start_ranks(std::optional<std::int64_t> memory_step, const NodeMemory& own);
-  /// For every down_msg: a launcher that has ended or cannot be reached is known no more. The place
-  /// of its node; none: that node does not take part, or it was somebody else.
+  /// For every down_msg: a launcher that has ended or cannot be reached is known no more. The
+  /// position of its node; none: that node does not take part, or it was somebody else.
   std::optional<std::int64_t> launcher_down(const caf::down_msg& down);
   /// The launcher of a node that comes while ranks run: one of a node that does not take part any
   /// more waits until it can, if it is `welcome`, and is told to end if not; another has still to
@@ -69,11 +69,11 @@ class HeadNetwork {
   void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher, bool welcome);
   /// Nodes whose launchers wait so, as they were first numbered, ascending.
   [[nodiscard]] std::vector<std::int64_t> returned() const;
-  /// There is no place for them: they are told to end.
+  /// There is no position for them: they are told to end.
   void send_returned_away();
   /// The launchers are to join the next generation, also those of nodes that are back; does not
   /// wait.
-  void go_on();
+  void end_generation();
   /// They are to end, with `exit_code`; waits until none of their ranks runs, a few seconds at
   /// most.
   void end_nodes(std::int32_t exit_code);
@@ -84,14 +84,13 @@ class HeadNetwork {
   Status open_listener(const PreparedRun& run);
   void tell_all(const GenerationOver& over);
   void forget_all();
-  Status await_answers(std::set<std::int64_t> places);
+  Status await_answers(std::set<std::int64_t> positions);
   /// Who is there now.
   [[nodiscard]] Membership met() const;
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(members_.size()); }
 
   std::vector<std::int64_t> members_;  // PreparedRun::members
   const std::size_t awaited_;          // PreparedRun::nodes_awaited
-  const std::uint32_t generation_;
   ControlConfig config_;
   caf::actor_system system_;
   caf::scoped_actor self_;
@@ -101,10 +100,10 @@ class HeadNetwork {
     NodeSteps held;
     std::string snapshots;  // where it takes them
   };
-  /// Where the node at `place`, or for the last one node 0, takes them; empty: nowhere.
-  [[nodiscard]] std::string snapshots_of(std::int64_t place) const;
+  /// Where the node at `position`, or for the last one node 0, takes them; empty: nowhere.
+  [[nodiscard]] std::string snapshots_of(std::int64_t position) const;
   [[nodiscard]] Launcher introduced(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
-  std::map<std::int64_t, Launcher> launchers_;  // by place, as far as they are there
+  std::map<std::int64_t, Launcher> launchers_;  // by position, as far as they are there
   std::map<std::int64_t, Launcher> returned_;   // by node: of those that do not take part yet
   std::unique_ptr<HeadListener> listener_;
   std::unique_ptr<BuddyLink> link_;

@@ -59,8 +59,8 @@ class ByteRow {
 /// The nodes that ranks 0 .. `ranks` - 1 are on.
 std::vector<engine::RankSpan> spans_of(std::int64_t ranks, std::int64_t nodes) {
   std::vector<engine::RankSpan> spans;
-  for (NodePosition place{.nodes = nodes}; place.node < nodes; ++place.node) {
-    const auto [first, end] = place.ranks(ranks);
+  for (NodePosition position{.nodes = nodes}; position.node < nodes; ++position.node) {
+    const auto [first, end] = position.ranks(ranks);
     spans.push_back({.first = first, .end = end});
   }
   return spans;
@@ -90,21 +90,179 @@ class MemoryRestore {
                  has_rows);
   }
 
-  Status run(engine::Collectives* transport, std::uint32_t generation);
+  Status run(engine::Collectives* transport, std::uint32_t generation) {
+    TRAIN_RETURN_IF_ERROR(add_sources());
+    TRAIN_RETURN_IF_ERROR(plan_pieces());
+    if (longest_ > 0) {
+      if (transport == nullptr) {
+        return failure(source_ + " is not all on this node");
+      }
+      TRAIN_RETURN_IF_ERROR(exchange(*transport, generation));
+    }
+    state_.store();
+    engine_.state().finalize_restored();
+    return {};
+  }
 
  private:
   [[nodiscard]] std::int64_t nodes_before() const {
     return static_cast<std::int64_t>(start_.origin.holders.size());
   }
-  Status add_sources();
-  Status plan_pieces();
-  Status take(std::int64_t rank, const RowPiece& piece);
-  [[nodiscard]] std::int64_t holder_of(std::int64_t rank) const;
-  [[nodiscard]] std::int64_t sender_of(std::int64_t rank) const;
-  [[nodiscard]] Result<std::span<const std::byte>> bytes_of(const RowPiece& piece);
-  [[nodiscard]] bool whole(const checkpoint::MemorySnapshots& snapshots, std::int64_t rank);
-  Status exchange(engine::Collectives& transport, std::uint32_t generation);
-  Status exchange_round(engine::Collectives& transport, engine::CollectiveIdentity identity);
+
+  Status add_sources() {
+    if (before_.empty()) {
+      return failure(source_ + " is nowhere");
+    }
+    engine::RankOptions options = engine_.options();
+    options.parallel.ranks = start_.origin.ranks;
+    options.parallel.nodes = nodes_before();
+    const auto plan = engine::plan_of(options);
+    if (!plan) {
+      return failure(source_ + " is of another plan");
+    }
+    plan_digest_ = plan->digest();
+    for (std::size_t node = 0; node < before_.size(); ++node) {
+      const std::int64_t holder = start_.origin.holders[node];
+      if (holder < 0 || holder >= static_cast<std::int64_t>(now_.size())) {
+        return failure(fmt::format("{} is on node {}, which does not exist", source_, holder));
+      }
+      for (std::int64_t rank = before_[node].first; rank < before_[node].end; ++rank) {
+        sources_.add(rank, static_cast<std::int64_t>(node), holder,
+                     engine::node_rows(*plan, engine_.optimizer(), rank, before_[node]));
+      }
+    }
+    return {};
+  }
+
+  Status plan_pieces() {
+    for (std::int64_t rank = 0; rank < engine_.plan().ranks(); ++rank) {
+      const auto kept = engine::kept_rows(engine_.plan(), engine_.optimizer(), rank);
+      if (rank == engine_.options().rank) {
+        const bool same =
+            std::equal(kept.begin(), kept.end(), wanted_.begin(), wanted_.end(),
+                       [](const StateView& a, const StateView& b) {
+                         return a.name == b.name && a.first_row == b.first_row && a.rows == b.rows;
+                       });
+        TRAIN_CHECK(same, "rank {} keeps other rows than planned", rank);
+      }
+      const auto pieces = sources_.find(kept, node_of(now_, rank));
+      if (!pieces) {
+        return failure(fmt::format("{}: {}", source_, pieces.error().message));
+      }
+      std::vector<std::uint64_t> sent(outgoing_.size());
+      for (const RowPiece& piece : *pieces) {
+        TRAIN_RETURN_IF_ERROR(take(rank, piece));
+        if (holder_of(piece.rank) != node_of(now_, rank)) {
+          std::uint64_t& bytes = sent[static_cast<std::size_t>(sender_of(piece.rank))];
+          longest_ = std::max(longest_, bytes += piece.size_bytes);
+        }
+      }
+    }
+    return {};
+  }
+
+  /// What `rank` takes: from its own node's memory, or sent by a rank of another.
+  Status take(std::int64_t rank, const RowPiece& piece) {
+    const std::int64_t me = engine_.options().rank;
+    const bool remote = holder_of(piece.rank) != node_of(now_, rank);
+    const std::int64_t sender = remote ? sender_of(piece.rank) : rank;
+    const auto position = [&] {
+      return std::span(wanted_[piece.view].data + piece.to, piece.size_bytes);
+    };
+    if (remote && rank == me) {
+      incoming_[static_cast<std::size_t>(sender)].append(position());
+    } else if (sender == me) {
+      const auto bytes = bytes_of(piece);
+      TRAIN_RETURN_IF_ERROR(bytes);
+      if (remote) {
+        outgoing_[static_cast<std::size_t>(rank)].append(*bytes);
+      } else {
+        std::memcpy(position().data(), bytes->data(), bytes->size());
+      }
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::int64_t holder_of(std::int64_t rank) const {
+    return start_.origin.holders[static_cast<std::size_t>(node_of(before_, rank))];
+  }
+
+  /// The ranks of a node share out what they read to others.
+  [[nodiscard]] std::int64_t sender_of(std::int64_t rank) const {
+    const engine::RankSpan& span = now_[static_cast<std::size_t>(holder_of(rank))];
+    return span.first + rank % (span.end - span.first);
+  }
+
+  [[nodiscard]] Result<std::span<const std::byte>> bytes_of(const RowPiece& piece) {
+    bool damaged = false;
+    for (const SharedSnapshots& snapshots : start_.here) {
+      if (!snapshots->has(piece.rank) || snapshots->layout().plan_digest != plan_digest_) {
+        continue;
+      }
+      const std::span<const std::byte> bytes = snapshots->bytes_of(piece.rank, start_.origin.step);
+      if (piece.from + piece.size_bytes > bytes.size()) {
+        continue;
+      }
+      if (whole(*snapshots, piece.rank)) {
+        return bytes.subspan(piece.from, piece.size_bytes);
+      }
+      damaged = true;
+    }
+    return failure(fmt::format("{} has {} rows of rank {} here", source_,
+                               damaged ? "damaged" : "no", piece.rank));
+  }
+
+  /// Compares the bytes with their digest once for all pieces of them.
+  [[nodiscard]] bool whole(const checkpoint::MemorySnapshots& snapshots, std::int64_t rank) {
+    const auto [known, first] = whole_.try_emplace({&snapshots, rank}, false);
+    if (first) {
+      known->second = snapshots.whole(rank, start_.origin.step);
+    }
+    return known->second;
+  }
+
+  Status exchange(engine::Collectives& transport, std::uint32_t generation) {
+    const std::array<std::uint64_t, 3> words = {plan_digest_, engine_.plan().digest(),
+                                                static_cast<std::uint64_t>(start_.origin.step)};
+    engine::CollectiveIdentity identity{
+        .generation = generation,
+        .command = kBeforeCommands,
+        .channel = engine::Channel::gather,
+        .index = 0,
+        .hash = storage::short_digest(std::as_bytes(std::span(words)))};
+    for (std::uint64_t done = 0; done < longest_; done += kRoundBytes) {
+      TRAIN_RETURN_IF_ERROR(exchange_round(transport, identity));
+      ++identity.index;
+    }
+    return {};
+  }
+
+  Status exchange_round(engine::Collectives& transport, engine::CollectiveIdentity identity) {
+    const std::size_t ranks = outgoing_.size();
+    std::vector<std::vector<std::byte>> sent(ranks);
+    std::vector<std::vector<std::byte>> received(ranks);
+    engine::Transfer transfer;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      outgoing_[rank].advance(std::min(outgoing_[rank].left(), kRoundBytes), [&](auto piece) {
+        sent[rank].insert(sent[rank].end(), piece.begin(), piece.end());
+      });
+      received[rank].resize(std::min(incoming_[rank].left(), kRoundBytes));
+      transfer.send.emplace_back(sent[rank]);
+      transfer.receive.emplace_back(received[rank]);
+    }
+    std::promise<Status> done;
+    transport.exchange(identity, std::move(transfer),
+                       [&done](Status status) { done.set_value(std::move(status)); });
+    TRAIN_RETURN_IF_ERROR(done.get_future().get());
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const std::byte* from = received[rank].data();
+      incoming_[rank].advance(received[rank].size(), [&from](std::span<std::byte> piece) {
+        std::memcpy(piece.data(), from, piece.size());
+        from += piece.size();
+      });
+    }
+    return {};
+  }
 
   const MemoryStart& start_;
   engine::RankEngine& engine_;
@@ -120,176 +278,6 @@ class MemoryRestore {
   std::vector<ByteRow<const std::byte>> outgoing_;  // by rank
   std::vector<ByteRow<std::byte>> incoming_;
 };
-
-std::int64_t MemoryRestore::holder_of(std::int64_t rank) const {
-  return start_.origin.holders[static_cast<std::size_t>(node_of(before_, rank))];
-}
-
-/// The ranks of a node share out what they read to others.
-std::int64_t MemoryRestore::sender_of(std::int64_t rank) const {
-  const engine::RankSpan& span = now_[static_cast<std::size_t>(holder_of(rank))];
-  return span.first + rank % (span.end - span.first);
-}
-
-Status MemoryRestore::add_sources() {
-  if (before_.empty()) {
-    return failure(source_ + " is nowhere");
-  }
-  engine::RankOptions options = engine_.options();
-  options.parallel.ranks = start_.origin.ranks;
-  options.parallel.nodes = nodes_before();
-  const auto plan = engine::plan_of(options);
-  if (!plan) {
-    return failure(source_ + " is of another plan");
-  }
-  plan_digest_ = plan->digest();
-  for (std::size_t node = 0; node < before_.size(); ++node) {
-    const std::int64_t holder = start_.origin.holders[node];
-    if (holder < 0 || holder >= static_cast<std::int64_t>(now_.size())) {
-      return failure(fmt::format("{} is on node {}, which does not exist", source_, holder));
-    }
-    for (std::int64_t rank = before_[node].first; rank < before_[node].end; ++rank) {
-      sources_.add(rank, static_cast<std::int64_t>(node), holder,
-                   engine::node_rows(*plan, engine_.optimizer(), rank, before_[node]));
-    }
-  }
-  return {};
-}
-
-/// Compares the bytes with their digest once for all pieces of them.
-bool MemoryRestore::whole(const checkpoint::MemorySnapshots& snapshots, std::int64_t rank) {
-  const auto [known, first] = whole_.try_emplace({&snapshots, rank}, false);
-  if (first) {
-    known->second = snapshots.whole(rank, start_.origin.step);
-  }
-  return known->second;
-}
-
-Result<std::span<const std::byte>> MemoryRestore::bytes_of(const RowPiece& piece) {
-  bool damaged = false;
-  for (const SharedSnapshots& snapshots : start_.here) {
-    if (!snapshots->has(piece.rank) || snapshots->layout().plan_digest != plan_digest_) {
-      continue;
-    }
-    const std::span<const std::byte> bytes = snapshots->bytes_of(piece.rank, start_.origin.step);
-    if (piece.from + piece.size_bytes > bytes.size()) {
-      continue;
-    }
-    if (whole(*snapshots, piece.rank)) {
-      return bytes.subspan(piece.from, piece.size_bytes);
-    }
-    damaged = true;
-  }
-  return failure(fmt::format("{} has {} rows of rank {} here", source_, damaged ? "damaged" : "no",
-                             piece.rank));
-}
-
-/// What `rank` takes: from its own node's memory, or sent by a rank of another.
-Status MemoryRestore::take(std::int64_t rank, const RowPiece& piece) {
-  const std::int64_t me = engine_.options().rank;
-  const bool remote = holder_of(piece.rank) != node_of(now_, rank);
-  const std::int64_t sender = remote ? sender_of(piece.rank) : rank;
-  const auto place = [&] {
-    return std::span(wanted_[piece.view].data + piece.to, piece.size_bytes);
-  };
-  if (remote && rank == me) {
-    incoming_[static_cast<std::size_t>(sender)].append(place());
-  } else if (sender == me) {
-    const auto bytes = bytes_of(piece);
-    TRAIN_RETURN_IF_ERROR(bytes);
-    if (remote) {
-      outgoing_[static_cast<std::size_t>(rank)].append(*bytes);
-    } else {
-      std::memcpy(place().data(), bytes->data(), bytes->size());
-    }
-  }
-  return {};
-}
-
-Status MemoryRestore::plan_pieces() {
-  for (std::int64_t rank = 0; rank < engine_.plan().ranks(); ++rank) {
-    const auto kept = engine::kept_rows(engine_.plan(), engine_.optimizer(), rank);
-    if (rank == engine_.options().rank) {
-      const bool same =
-          std::equal(kept.begin(), kept.end(), wanted_.begin(), wanted_.end(),
-                     [](const StateView& a, const StateView& b) {
-                       return a.name == b.name && a.first_row == b.first_row && a.rows == b.rows;
-                     });
-      TRAIN_CHECK(same, "rank {} keeps other rows than planned", rank);
-    }
-    const auto pieces = sources_.find(kept, node_of(now_, rank));
-    if (!pieces) {
-      return failure(fmt::format("{}: {}", source_, pieces.error().message));
-    }
-    std::vector<std::uint64_t> sent(outgoing_.size());
-    for (const RowPiece& piece : *pieces) {
-      TRAIN_RETURN_IF_ERROR(take(rank, piece));
-      if (holder_of(piece.rank) != node_of(now_, rank)) {
-        std::uint64_t& bytes = sent[static_cast<std::size_t>(sender_of(piece.rank))];
-        longest_ = std::max(longest_, bytes += piece.size_bytes);
-      }
-    }
-  }
-  return {};
-}
-
-Status MemoryRestore::exchange_round(engine::Collectives& transport,
-                                     engine::CollectiveIdentity identity) {
-  const std::size_t ranks = outgoing_.size();
-  std::vector<std::vector<std::byte>> sent(ranks);
-  std::vector<std::vector<std::byte>> received(ranks);
-  engine::Transfer transfer;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    outgoing_[rank].advance(std::min(outgoing_[rank].left(), kRoundBytes), [&](auto piece) {
-      sent[rank].insert(sent[rank].end(), piece.begin(), piece.end());
-    });
-    received[rank].resize(std::min(incoming_[rank].left(), kRoundBytes));
-    transfer.send.emplace_back(sent[rank]);
-    transfer.receive.emplace_back(received[rank]);
-  }
-  std::promise<Status> done;
-  transport.exchange(identity, std::move(transfer),
-                     [&done](Status status) { done.set_value(std::move(status)); });
-  TRAIN_RETURN_IF_ERROR(done.get_future().get());
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::byte* from = received[rank].data();
-    incoming_[rank].advance(received[rank].size(), [&from](std::span<std::byte> piece) {
-      std::memcpy(piece.data(), from, piece.size());
-      from += piece.size();
-    });
-  }
-  return {};
-}
-
-Status MemoryRestore::exchange(engine::Collectives& transport, std::uint32_t generation) {
-  const std::array<std::uint64_t, 3> words = {plan_digest_, engine_.plan().digest(),
-                                              static_cast<std::uint64_t>(start_.origin.step)};
-  engine::CollectiveIdentity identity{
-      .generation = generation,
-      .command = kBeforeCommands,
-      .channel = engine::Channel::gather,
-      .index = 0,
-      .hash = storage::short_digest(std::as_bytes(std::span(words)))};
-  for (std::uint64_t done = 0; done < longest_; done += kRoundBytes) {
-    TRAIN_RETURN_IF_ERROR(exchange_round(transport, identity));
-    ++identity.index;
-  }
-  return {};
-}
-
-Status MemoryRestore::run(engine::Collectives* transport, std::uint32_t generation) {
-  TRAIN_RETURN_IF_ERROR(add_sources());
-  TRAIN_RETURN_IF_ERROR(plan_pieces());
-  if (longest_ > 0) {
-    if (transport == nullptr) {
-      return failure(source_ + " is not all on this node");
-    }
-    TRAIN_RETURN_IF_ERROR(exchange(*transport, generation));
-  }
-  state_.store();
-  engine_.state().finalize_restored();
-  return {};
-}
 
 }  // namespace
 

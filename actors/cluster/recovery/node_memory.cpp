@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <set>
 #include <utility>
 
-#include "actors/cluster/recovery/respawns.hpp"
 #include "base/check.hpp"
 #include "base/log.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -62,6 +63,30 @@ Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, co
 
 }  // namespace
 
+bool has_step(const HeldSteps& steps, std::int64_t step) {
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
+std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes, std::int64_t reported) {
+  std::set<std::int64_t, std::greater<>> steps;  // of node 0's ranks: others are of no use
+  if (!nodes.empty()) {
+    const HeldSteps& buddy = nodes[1 % nodes.size()].buddy;
+    steps.insert(nodes.front().own.begin(), nodes.front().own.end());
+    steps.insert(buddy.begin(), buddy.end());
+  }
+  for (const std::int64_t step : steps) {
+    bool everywhere = step <= reported;
+    for (std::size_t node = 0; everywhere && node < nodes.size(); ++node) {
+      everywhere =
+          has_step(nodes[node].own, step) || has_step(nodes[(node + 1) % nodes.size()].buddy, step);
+    }
+    if (everywhere) {
+      return step;
+    }
+  }
+  return std::nullopt;
+}
+
 bool keeps_in_memory(const RunPlan& plan) {
   return plan.config.recovery.snapshot_interval_steps > 0 && can_respawn(plan);
 }
@@ -72,8 +97,8 @@ bool has_buddies(const RunPlan& plan) {
 }
 
 std::int64_t memory_slots(const RunPlan& plan) {
-  const std::int64_t places = has_buddies(plan) ? 2 : 1;
-  return keeps_in_memory(plan) ? places * MemorySnapshots::kSlots : 0;
+  const std::int64_t positions = has_buddies(plan) ? 2 : 1;
+  return keeps_in_memory(plan) ? positions * MemorySnapshots::kSlots : 0;
 }
 
 engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
@@ -82,11 +107,11 @@ engine::RankSpan ranks_of(const MemorySnapshots::Layout& layout) {
 }
 
 MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
-                                      const NodePosition& place) {
+                                      const NodePosition& position) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
   const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
-  const auto [first, end] = place.ranks(plan->ranks());
+  const auto [first, end] = position.ranks(plan->ranks());
   MemorySnapshots::Layout layout{.ranks = plan->ranks(),
                                  .plan_digest = plan->digest(),
                                  .first_rank = first,
@@ -97,10 +122,10 @@ MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
   return layout;
 }
 
-Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& place, bool others) {
+Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& position, bool others) {
   const bool keeps = keeps_in_memory(plan);  // else the one rank left is in this process
   const auto layout =
-      keeps ? memory_layout(plan.engine, place) : checkpoint::MemorySnapshots::Layout();
+      keeps ? memory_layout(plan.engine, position) : checkpoint::MemorySnapshots::Layout();
   if (keeps && now_ && !(others && origin_) && same_ranks(now_->layout(), layout)) {
     return {};
   }
@@ -118,20 +143,16 @@ Status NodeMemory::make_room(const RunPlan& plan, const NodePosition& place, boo
   }
   auto made = make_snapshots(
       layout, "recovery.snapshot_interval_steps = 0 to recover from checkpoints alone");
-  if (!made) {
-    return made.error();
-  }
+  TRAIN_RETURN_IF_ERROR(made);
   now_ = std::move(made).value();
   if (!has_buddies(plan)) {
     return {};
   }
-  NodePosition before = place;
-  before.node = (place.node + place.nodes - 1) % place.nodes;
+  NodePosition before = position;
+  before.node = (position.node + position.nodes - 1) % position.nodes;
   made = make_snapshots(memory_layout(plan.engine, before),
                         "recovery.buddy_snapshots = false to keep those of this node alone");
-  if (!made) {
-    return made.error();
-  }
+  TRAIN_RETURN_IF_ERROR(made);
   buddy_ = std::move(made).value();
   return {};
 }
@@ -163,7 +184,7 @@ void NodeMemory::keep_only(std::optional<std::int64_t> step) {
   }
 }
 
-void NodeMemory::go_on_from(std::optional<std::int64_t> step, bool earlier) {
+void NodeMemory::resume_from(std::optional<std::int64_t> step, bool earlier) {
   if (earlier && step && earlier_step() == *step) {
     keep_only(std::nullopt);
     return;

@@ -1,14 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "actors/cluster/network/node_position.hpp"
-#include "actors/cluster/recovery/membership.hpp"
 #include "actors/cluster/recovery/memory_restore.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/result.hpp"
@@ -18,6 +15,26 @@
 
 namespace train::actors {
 
+/// Steps of which a node has snapshots in memory of all ranks of a node, the newest first.
+using HeldSteps = std::vector<std::int64_t>;
+
+/// What a node has in memory.
+struct NodeSteps {
+  HeldSteps own;
+  HeldSteps buddy;  ///< Of the ranks of the node before it; the last node is before node 0.
+  /// The step that the ranks went on from when their numbers became others, if the node still has
+  /// what it then had of the ranks before; -1: it has not.
+  std::int64_t earlier = -1;
+};
+
+/// The newest step up to `reported` that the ranks of each node have, on that node or on the next
+/// one; none: there is none. `nodes`: all of them, in order. Pure.
+[[nodiscard]] std::optional<std::int64_t> newest_common(std::span<const NodeSteps> nodes,
+                                                        std::int64_t reported);
+
+/// Whether `steps` has `step`.
+[[nodiscard]] bool has_step(const HeldSteps& steps, std::int64_t step);
+
 /// The snapshots in memory of this node's ranks, from generation to generation. Held by the
 /// launcher of each node; while ranks run only they write. The head says which one all resume from.
 class NodeMemory {
@@ -26,14 +43,14 @@ class NodeMemory {
   /// those of the node before if this is its buddy. What the ranks resume from stays readable.
   /// `others`: other nodes take part than had it, so what is in the room now is not what belongs
   /// there, even if ranks have the same numbers. Errors (user): too little memory; names the key.
-  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePosition& place,
+  [[nodiscard]] Status make_room(const RunPlan& plan, const NodePosition& position,
                                  bool others = false);
 
   /// The steps of which all ranks are whole here. Compares all bytes with their digests, once: a
   /// snapshot that is damaged is logged and given up, so that nothing decided later on what is
   /// sealed can mean it. REQUIRES: no rank runs.
   [[nodiscard]] NodeSteps held();
-  /// The same of this node's own ranks alone, before others' snapshots are put in their place.
+  /// The same of this node's own ranks alone, before others' snapshots are put in their stead.
   void give_up_damaged();
   /// On the head, after the end of a generation: where the next can go on, the newest_common() step
   /// of this node and those `elsewhere`, or else NodeSteps::earlier if whoever then had something
@@ -50,7 +67,7 @@ class NodeMemory {
   void renumber_holders(std::span<const std::int32_t> now);
   /// On another node: the ranks resume from `step`, other snapshots are given up; none: all are.
   /// `earlier`: from that of held().earlier, if this node has it. REQUIRES: no rank runs.
-  void go_on_from(std::optional<std::int64_t> step, bool earlier = false);
+  void resume_from(std::optional<std::int64_t> step, bool earlier = false);
   /// What look_back() found is of no use.
   void forget();
   /// Once the ranks have written what they resume from to current(), as they do before they train,
@@ -91,6 +108,6 @@ class NodeMemory {
 
 /// What each rank of the node has to have room for.
 [[nodiscard]] checkpoint::MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
-                                                                const NodePosition& place);
+                                                                const NodePosition& position);
 
 }  // namespace train::actors

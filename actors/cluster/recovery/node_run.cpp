@@ -1,12 +1,15 @@
 #include "actors/cluster/recovery/node_run.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <caf/all.hpp>
+#include <charconv>
 #include <chrono>
 #include <memory>
-#include <optional>
+#include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,16 +18,23 @@
 #include "actors/cluster/network/head_listener.hpp"
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
-#include "actors/cluster/recovery/exit_record.hpp"
-#include "actors/cluster/recovery/respawns.hpp"
+#include "actors/cluster/recovery/verdict.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/private_file.hpp"
 
 namespace train::actors {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostBytes = 4096;
+
+fs::path exit_record_file(const fs::path& root) { return control_directory(root) / "ended"; }
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -35,20 +45,14 @@ constexpr auto kFirstRetry = 3s;  // of one try at an endpoint that may be an ol
 constexpr auto kBetweenRetries = 100ms;
 constexpr auto kEndWithoutHead = 3s;      // of ranks that nobody leads any more
 constexpr auto kEndAfterFailure = 200ms;  // of ranks of a generation that is over
-constexpr auto kVerdictTime = 10s;        // from the end of all ranks here to the head's word
+constexpr auto kVerdictTime = 10s;        // from the end of all ranks here to the head's answer
 constexpr auto kBetweenLooks = 1s;        // at what the ranks have in memory
 constexpr auto kHeadNoticesLater = 10s;   // that a node is gone, than the node that the head is
-
-/// How a generation of ranks ended on this node.
-struct NodeEnd {
-  bool again = false;  ///< To be followed by the next one, if the head comes to it.
-  int exit_code = kExitFailure;
-};
 
 /// What a node's launcher has from generation to generation.
 struct NodeRun {
   RunPlan plan;
-  NodePosition place;      ///< Among the nodes that take part.
+  NodePosition position;   ///< Among the nodes that take part.
   std::int64_t node = 0;   ///< As the nodes were first numbered.
   NodeMemory memory = {};  ///< Of its ranks, and of those of the node before.
 };
@@ -60,15 +64,116 @@ class NodeGeneration {
       : run_(run), root_(std::move(root)), system_(config_), self_(system_) {}
 
   /// `patience`: for the head's listener. Errors: it stays shut.
-  Result<NodeEnd> run(const Endpoint& endpoint, std::chrono::milliseconds patience);
+  Result<NodeEnd> run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
+    const auto credentials = load_credentials(control_directory(root_));
+    TRAIN_RETURN_IF_ERROR(credentials);
+    const auto head = connect_to_head(system_, *credentials, endpoint, patience);
+    TRAIN_RETURN_IF_ERROR(head);
+    head_ = *head;
+    self_->monitor(head_);
+    link_ = BuddyLink::open(*credentials, run_.plan);
+    self_->send(head_, introduction());
+    WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
+      const WorkerExited exited{end.rank, end.text, end.killed};
+      if (!end.clean) {
+        clean_ = false;
+        caf::anon_send(head_, exited);
+      }
+      caf::anon_send(me, exited);
+    });
+    const bool started = ordered();
+    if (started) {
+      const std::int64_t ranks = run_.plan.config.parallel.ranks;
+      start_workers(workers, run_.position, ranks, endpoint, root_, run_.memory);
+      const auto [first, end] = run_.position.ranks(ranks);
+      follow(end - first);
+    }
+    // The head goes last when all is well; ranks that had joined it know that it is gone.
+    workers.terminate_all(over_ && over_->again ? kEndAfterFailure : kEndWithoutHead);
+    if (over_ && !over_->again) {
+      self_->send(head_, NodeIdle{static_cast<std::int32_t>(run_.node)});
+    }
+    NodeEnd end = node_end(run_.node, started && clean_, over_, head_lost_, run_.plan);
+    if (!end.warning.empty()) {
+      log_warning(end.warning);
+    }
+    if (!end.error.empty()) {
+      log_error(end.error);
+    }
+    return end;
+  }
 
  private:
-  bool ordered();
-  [[nodiscard]] NodeJoined introduction() const;
-  Status take_place(const TakePosition& order);
-  void answer(const Status& done);
-  void follow(std::int64_t ranks);
-  [[nodiscard]] NodeEnd verdict(bool started) const;
+  /// Waits for the order to start; false: none will come.
+  bool ordered() {
+    bool start = false;
+    while (!start && !over_ && !head_lost_) {
+      self_->receive(
+          [&](const StartRanks& order) {
+            const std::int64_t step = order.memory_step;
+            if (step < 0 || !new_position_) {
+              run_.memory.resume_from(step >= 0 ? std::optional(step) : std::nullopt,
+                                      order.earlier);
+            }
+            if (link_) {
+              link_->keep(order.buddy, run_.memory);
+            }
+            start = true;
+          },
+          [&](const TakePosition& order) { answer(take_position(order)); },
+          [&](const RestoreMemory& order) {
+            answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
+          },
+          [&](const GenerationOver& over) { over_ = over; },
+          [&](const caf::down_msg&) { head_lost_ = true; });
+    }
+    return start;
+  }
+
+  [[nodiscard]] NodeJoined introduction() {
+    NodeSteps held = run_.memory.held();
+    return {.node = static_cast<std::int32_t>(run_.node),
+            .own_steps = std::move(held.own),
+            .buddy_steps = std::move(held.buddy),
+            .earlier_step = held.earlier,
+            .snapshots = link_ ? link_->address() : ""};
+  }
+
+  Status take_position(const TakePosition& order) {
+    auto plan = plan_with(run_.plan, order.nodes, order.ranks);
+    if (!plan) {
+      return plan.error();
+    }
+    run_.plan = std::move(plan).value();
+    run_.position.node = order.node;
+    run_.position.nodes = order.nodes;
+    new_position_ = order.memory_step >= 0;
+    if (new_position_) {
+      run_.memory.resume_from(order.memory_step, order.earlier);
+    }
+    return run_.memory.make_room(run_.plan, run_.position, new_position_);
+  }
+
+  void answer(const Status& done) {
+    self_->send(head_, MemoryRestored{static_cast<std::int32_t>(run_.node),
+                                      done ? std::string() : done.error().message});
+  }
+
+  /// Until all ranks here have ended, and the head has said what follows if they ended in disorder;
+  /// or it has said that others follow; or it is gone.
+  void follow(std::int64_t ranks) {
+    while (ranks > 0 && !head_lost_ && !(over_ && over_->again)) {
+      self_->receive([&](const WorkerExited&) { --ranks; },
+                     [&](const GenerationOver& over) { over_ = over; },
+                     [&](const caf::down_msg&) { head_lost_ = true; },
+                     caf::after(kBetweenLooks) >> [&] { run_.memory.finalize(); });
+    }
+    if (!clean_ && !head_lost_ && !over_) {
+      self_->receive([&](const GenerationOver& over) { over_ = over; },
+                     [&](const caf::down_msg&) { head_lost_ = true; },
+                     caf::after(kVerdictTime) >> [] {});
+    }
+  }
 
   NodeRun& run_;
   fs::path root_;
@@ -78,154 +183,19 @@ class NodeGeneration {
   caf::actor head_;
   std::unique_ptr<BuddyLink> link_;
   std::atomic<bool> clean_{true};  // no rank has ended in disorder
-  bool alone_ = false;             // the head has ended or cannot be reached
-  bool new_place_ = false;         // the ranks resume from those of the place before
+  bool head_lost_ = false;         // the head has ended or cannot be reached
+  bool new_position_ = false;      // the ranks resume from those of the position before
   std::optional<GenerationOver> over_;
 };
 
-/// Waits for the order to start; false: none will come.
-bool NodeGeneration::ordered() {
-  bool start = false;
-  while (!start && !over_ && !alone_) {
-    self_->receive(
-        [&](const StartRanks& order) {
-          const std::int64_t step = order.memory_step;
-          if (step < 0 || !new_place_) {
-            run_.memory.go_on_from(step >= 0 ? std::optional(step) : std::nullopt, order.earlier);
-          }
-          if (link_) {
-            link_->keep(order.buddy, run_.memory);
-          }
-          start = true;
-        },
-        [&](const TakePosition& order) { answer(take_place(order)); },
-        [&](const RestoreMemory& order) {
-          answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
-        },
-        [&](const GenerationOver& over) { over_ = over; },
-        [&](const caf::down_msg&) { alone_ = true; });
-  }
-  return start;
-}
-
-NodeJoined NodeGeneration::introduction() const {
-  const auto step = [](const HeldSteps& steps, std::size_t index) {
-    return index < steps.size() ? steps[index] : -1;
-  };
-  const NodeSteps held = run_.memory.held();
-  return {.node = static_cast<std::int32_t>(run_.node),
-          .newest_step = step(held.own, 0),
-          .older_step = step(held.own, 1),
-          .buddy_newest_step = step(held.buddy, 0),
-          .buddy_older_step = step(held.buddy, 1),
-          .earlier_step = held.earlier,
-          .snapshots = link_ ? link_->address() : ""};
-}
-
-void NodeGeneration::answer(const Status& done) {
-  self_->send(head_, MemoryRestored{static_cast<std::int32_t>(run_.node),
-                                    done ? std::string() : done.error().message});
-}
-
-Status NodeGeneration::take_place(const TakePosition& order) {
-  configs::RunConfig config = run_.plan.config;
-  config.parallel.nodes = order.nodes;
-  config.parallel.ranks = order.ranks;
-  auto plan = plan_run(config);
-  if (!plan) {
-    return plan.error();
-  }
-  plan->separate_processes = run_.plan.separate_processes;
-  run_.plan = std::move(plan).value();
-  run_.place.node = order.place;
-  run_.place.nodes = order.nodes;
-  new_place_ = order.memory_step >= 0;
-  if (new_place_) {
-    run_.memory.go_on_from(order.memory_step, order.earlier);
-  }
-  return run_.memory.make_room(run_.plan, run_.place, new_place_);
-}
-
-/// Until all ranks here have ended, and the head has said what follows if they ended in disorder;
-/// or it has said that others follow; or it is gone.
-void NodeGeneration::follow(std::int64_t ranks) {
-  const auto hear = [&](const GenerationOver& over) { over_ = over; };
-  const auto down = [&](const caf::down_msg&) { alone_ = true; };
-  while (ranks > 0 && !alone_ && !(over_ && over_->again)) {
-    self_->receive([&](const WorkerExited&) { --ranks; }, hear, down,
-                   caf::after(kBetweenLooks) >> [&] { run_.memory.finalize(); });
-  }
-  bool waiting = !clean_ && !alone_ && !over_;
-  while (waiting) {
-    self_->receive([&](const GenerationOver& over) { hear(over); },
-                   [&](const caf::down_msg& lost) { down(lost); },
-                   caf::after(kVerdictTime) >> [&] { waiting = false; });
-    waiting = waiting && !alone_ && !over_;
-  }
-}
-
-/// REQUIRES: none of the ranks runs any more.
-NodeEnd NodeGeneration::verdict(bool started) const {
-  if (started && clean_) {
-    return {.again = false, .exit_code = kExitFinished};
-  }
-  if (over_ && over_->without) {
-    log_warning(fmt::format("node {}: comes too late, the run goes on without it", run_.node));
-    return {.again = false, .exit_code = kExitFinished};
-  }
-  if (over_) {
-    return {.again = over_->again, .exit_code = over_->exit_code};
-  }
-  if (alone_ && can_respawn(run_.plan)) {
-    return {.again = true};  // it may come back
-  }
-  log_error(fmt::format("node {}: the head is gone", run_.node));
-  return {};
-}
-
-Result<NodeEnd> NodeGeneration::run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
-  const auto credentials = load_credentials(control_directory(root_));
-  if (!credentials) {
-    return credentials.error();
-  }
-  const auto head = connect_to_head(system_, *credentials, endpoint, patience);
-  if (!head) {
-    return head.error();
-  }
-  head_ = *head;
-  self_->monitor(head_);
-  link_ = BuddyLink::open(*credentials, run_.plan);
-  self_->send(head_, introduction());
-  WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
-    const WorkerExited exited{end.rank, static_cast<std::int32_t>(end.pid), end.text, end.killed};
-    if (!end.clean) {
-      clean_ = false;
-      caf::anon_send(head_, exited);
-    }
-    caf::anon_send(me, exited);
-  });
-  const bool started = ordered();
-  if (started) {
-    const std::int64_t ranks = run_.plan.config.parallel.ranks;
-    start_workers(workers, run_.place, ranks, endpoint, root_, run_.memory);
-    const auto [first, end] = run_.place.ranks(ranks);
-    follow(end - first);
-  }
-  // The head goes last when all is well; ranks that had joined it know that it is gone.
-  workers.terminate_all(over_ && over_->again ? kEndAfterFailure : kEndWithoutHead);
-  if (over_ && !over_->again) {
-    self_->send(head_, NodeIdle{static_cast<std::int32_t>(run_.node)});
-  }
-  return verdict(started);
-}
-
 /// Where the head of the generation `from`, or a later one, listens; looks for it for so long, or
-/// until a signal or the head's word that it has ended.
-Result<Endpoint> look_for_head(const NodePosition& place, std::uint32_t from, const fs::path& root,
-                               Clock::duration time) {
-  return find_head(
-      place, from, endpoint_file(root), std::chrono::ceil<std::chrono::milliseconds>(time),
-      [&place, &root] { return stop_signal() != 0 || exit_record(root, place.start).has_value(); });
+/// until a signal or the head's exit record.
+Result<Endpoint> look_for_head(const NodePosition& position, std::uint32_t from,
+                               const fs::path& root, Clock::duration time) {
+  return find_head(position, from, endpoint_file(root),
+                   std::chrono::ceil<std::chrono::milliseconds>(time), [&position, &root] {
+                     return stop_signal() != 0 || exit_record(root, position.start).has_value();
+                   });
 }
 
 /// The first generation that this launcher takes part in: not always that of the run, for it may
@@ -234,34 +204,34 @@ Result<NodeEnd> run_first(NodeRun& run, const fs::path& root, std::uint32_t& fro
   const std::chrono::seconds head_time(run.plan.config.recovery.start_wait_s);
   const auto deadline = Clock::now() + kHeadConnectTime;
   for (;;) {
-    const auto endpoint = look_for_head(run.place, 0, root, head_time);
+    const auto endpoint = look_for_head(run.position, 0, root, head_time);
     if (!endpoint) {
       return failure(fmt::format("{} (recovery.start_wait_s = {})", endpoint.error().message,
                                  head_time.count()));
     }
-    from = run.place.generation_of(endpoint->start).value_or(0) + 1;
+    from = run.position.generation_of(endpoint->start).value_or(0) + 1;
     // What was found may be of a generation that is at its end.
     auto end = NodeGeneration(run, root).run(*endpoint, kFirstRetry);
     if (end || Clock::now() >= deadline || stop_signal() != 0 ||
-        exit_record(root, run.place.start)) {
+        exit_record(root, run.position.start)) {
       return end;
     }
     std::this_thread::sleep_for(kBetweenRetries);
   }
 }
 
-/// How the head has ended, if it has left word of that.
+/// How the head has ended, if it has left a record.
 std::optional<int> exit_record_of_head(const NodeRun& run, const fs::path& root) {
-  const auto word = exit_record(root, run.place.start);
-  if (word) {
-    log_info(fmt::format("node {}: the head has ended with exit code {}", run.node, *word));
+  const auto record = exit_record(root, run.position.start);
+  if (record) {
+    log_info(fmt::format("node {}: the head has ended with exit code {}", run.node, *record));
   }
-  return word;
+  return record;
 }
 
 int head_gone(const NodeRun& run, const fs::path& root) {
-  if (const auto word = exit_record_of_head(run, root)) {
-    return *word;
+  if (const auto record = exit_record_of_head(run, root)) {
+    return *record;
   }
   if (const int signal = stop_signal(); signal != 0) {
     log_info(fmt::format("node {}: stopped by signal {} without the head", run.node, signal));
@@ -276,12 +246,41 @@ int head_gone(const NodeRun& run, const fs::path& root) {
 
 }  // namespace
 
+void forget_exit_record(const fs::path& root) { ::unlink(exit_record_file(root).c_str()); }
+
+void leave_exit_record(const fs::path& root, const std::string& start, int exit_code) {
+  std::error_code error;
+  if (!fs::exists(root / "config.toml", error)) {
+    return;  // it has come to no run
+  }
+  Status left = storage::make_private_directory(control_directory(root));
+  if (left) {
+    left = storage::write_private_file(exit_record_file(root),
+                                       fmt::format("{}\n{}\n", exit_code, start));
+  }
+  if (!left) {
+    log_warning(fmt::format("no_word_to_other_nodes {}", left.error().message));
+  }
+}
+
+std::optional<int> exit_record(const fs::path& root, const std::string& start) {
+  const auto text = storage::read_file(exit_record_file(root), kMostBytes);
+  if (!text) {
+    return std::nullopt;
+  }
+  const std::string_view line = std::string_view(*text).substr(0, text->find('\n'));
+  int exit_code = 0;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), exit_code);
+  const bool whole = error == std::errc() && *text == fmt::format("{}\n{}\n", exit_code, start);
+  return whole ? std::optional(exit_code) : std::nullopt;
+}
+
 fs::path control_directory(const fs::path& root) { return root / "control"; }
 fs::path endpoint_file(const fs::path& root) { return control_directory(root) / "endpoint"; }
 
-void start_workers(WorkerProcesses& workers, const NodePosition& place, std::int64_t ranks,
+void start_workers(WorkerProcesses& workers, const NodePosition& position, std::int64_t ranks,
                    const Endpoint& endpoint, const fs::path& root, const NodeMemory& memory) {
-  const auto [first, end] = place.ranks(ranks);
+  const auto [first, end] = position.ranks(ranks);
   for (std::int64_t rank = first; rank < end; ++rank) {
     const auto number = static_cast<std::int32_t>(rank);
     auto words =
@@ -301,12 +300,12 @@ void start_workers(WorkerProcesses& workers, const NodePosition& place, std::int
   }
 }
 
-int run_node(RunPlan plan, const NodePosition& place) {
+int run_node(RunPlan plan, const NodePosition& position) {
   const fs::path root = run_root(plan.config);
   const std::chrono::seconds wait(plan.config.recovery.node_wait_s);
   const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
-  NodeRun run{.plan = std::move(plan), .place = place, .node = place.node};
-  if (const Status room = run.memory.make_room(run.plan, place); !room) {
+  NodeRun run{.plan = std::move(plan), .position = position, .node = position.node};
+  if (const Status room = run.memory.make_room(run.plan, position); !room) {
     log_error(fmt::format("node {}: {}", run.node, room.error().message));
     return room.error().exit_code();
   }
@@ -314,11 +313,11 @@ int run_node(RunPlan plan, const NodePosition& place) {
   auto end = run_first(run, root, from);
   while (end && end->again) {
     const auto deadline = Clock::now() + wait + kHeadNoticesLater;
-    const auto endpoint = look_for_head(run.place, from, root, deadline - Clock::now());
+    const auto endpoint = look_for_head(run.position, from, root, deadline - Clock::now());
     if (!endpoint) {
       return head_gone(run, root);
     }
-    from = run.place.generation_of(endpoint->start).value_or(from) + 1;
+    from = run.position.generation_of(endpoint->start).value_or(from) + 1;
     end = NodeGeneration(run, root).run(
         *endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
     if (!end) {
@@ -326,8 +325,8 @@ int run_node(RunPlan plan, const NodePosition& place) {
     }
   }
   if (!end) {
-    if (const auto word = exit_record_of_head(run, root)) {
-      return *word;
+    if (const auto record = exit_record_of_head(run, root)) {
+      return *record;
     }
     log_error(end.error().message);
     return end.error().exit_code();

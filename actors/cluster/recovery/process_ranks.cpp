@@ -6,7 +6,6 @@
 #include <atomic>
 #include <caf/all.hpp>
 #include <chrono>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -17,7 +16,7 @@
 #include "actors/cluster/network/worker_process.hpp"
 #include "actors/cluster/recovery/head_network.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
-#include "actors/cluster/recovery/respawns.hpp"
+#include "actors/cluster/recovery/verdict.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/supervision.hpp"
@@ -40,9 +39,9 @@ constexpr std::chrono::milliseconds kIdle = 1h;
 constexpr auto kBetweenListens = 200ms;  // tries to open one
 constexpr auto kBetweenLooks = 50ms;     // for a snapshot that nodes that are back wait for
 
-std::string launcher_gone(const PreparedRun& run, std::int64_t place) {
+std::string launcher_gone(const PreparedRun& run, std::int64_t position) {
   return fmt::format("the launcher of node {} has ended or cannot be reached",
-                     run.members.at(static_cast<std::size_t>(place)));
+                     run.members.at(static_cast<std::size_t>(position)));
 }
 
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
@@ -56,8 +55,8 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .memory_ranks = memory ? memory->origin.ranks : 0,
           .memory_holders = memory ? holders_text(memory->origin.holders) : "",
           .run_directory = fs::absolute(run.directory.root).string(),
-          .two_locations = run.home->places().two(),
-          .checkpoint_tag = run.home->tag(),
+          .two_locations = run.store->locations().two(),
+          .checkpoint_tag = run.store->tag(),
           .trace_directory =
               run.profile ? fs::absolute(profile_directory(run.directory.root)).string() : "",
           .threads = threads_per_rank(config.runtime.threads,
@@ -79,33 +78,6 @@ std::string never_met(const PreparedRun& run, const Membership& met) {
   log_error(text);
   return text + "; nothing was begun: run it again";
 }
-
-/// The first worker of this node that a signal ended. The others may say sooner that they have lost
-/// it than the kernel says how: a large process takes its time to die.
-class FirstLoss {
- public:
-  /// On the watcher's thread.
-  void hear(const WorkerEnd& end) {
-    const std::lock_guard lock(mutex_);
-    if (end.unasked && !end_) {
-      end_ = end;
-    }
-  }
-  /// `outcome`, with the cause in place of what followed from it.
-  [[nodiscard]] RunFinished cause_of(RunFinished outcome) const {
-    const std::lock_guard lock(mutex_);
-    if (outcome.rank_lost && end_) {
-      outcome.text = fmt::format("rank {} failed: its process ended: {}", end_->rank, end_->text);
-      outcome.rank_lost = end_->killed;
-      outcome.for_nodes = false;
-    }
-    return outcome;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::optional<WorkerEnd> end_;
-};
 
 /// The head of one generation of ranks, from their start to their end.
 class Head {
@@ -131,15 +103,170 @@ class Head {
     parts_.disk.reset();  // what it still does speaks to actors: done before their system ends
   }
 
-  Result<RunFinished> run();
+  Result<RunFinished> run() {
+    // Before the first worker: the end of one is news whenever it comes.
+    std::atomic<bool> over{false};
+    FirstLoss first_loss;
+    WorkerProcesses workers([this, &over, &first_loss](const WorkerEnd& end) {
+      first_loss.hear(end);
+      if (!over) {
+        caf::anon_send(network_->cluster(), WorkerExited{end.rank, end.text, end.killed});
+      }
+    });
+    const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
+      caf::anon_send(me, StopRequested{signal});
+    });
+    const auto memory = run_.memory.start();
+    network_->start_ranks(memory ? std::optional(memory->origin.step) : std::nullopt, run_.memory);
+    start_workers(workers, run_.position, run_.config().parallel.ranks, network_->endpoint(),
+                  run_.directory.root, run_.memory);
+    const auto start = wait_for_ranks();
+    const auto* const ready = std::get_if<ClusterReady>(&start);
+    if (ready == nullptr) {
+      over = true;
+      workers.terminate_all(0ms);
+      if (const auto* const error = std::get_if<Error>(&start)) {
+        network_->end_nodes(error->exit_code());
+        return *error;
+      }
+      return with_nodes_told(first_loss.cause_of(std::get<RunFinished>(start)));
+    }
+    run_.memory.finalize();
+    std::vector<RankActor> ranks;
+    for (const caf::strong_actor_ptr& rank : ready->ranks) {
+      ranks.push_back(caf::actor_cast<RankActor>(rank));
+    }
+    connect_head(actors_, ranks, caf::actor_cast<caf::actor>(self_));
+    if (stop_) {
+      caf::anon_send(actors_.conductor, *stop_);
+    }
+    RunFinished outcome = wait_for_end();
+    over = true;
+    const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
+    send_away(ready->processes, orderly ? kExitFinished : kExitFailure);
+    // Ranks that have a profile to write get the time for it also after a failure.
+    const auto time = orderly || run_.profile ? std::chrono::milliseconds(kOrderlyEnd)
+                      : outcome.end != GenerationEnd::run_over
+                          ? std::chrono::milliseconds(kEndAfterLoss)
+                          : std::chrono::milliseconds(kEndAfterFailure);
+    if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
+      log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
+    }
+    return with_nodes_told(first_loss.cause_of(std::move(outcome)));
+  }
 
  private:
-  std::variant<ClusterReady, RunFinished, Error> wait_for_ranks();
-  RunFinished wait_for_end();
-  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher);
-  void let_returned_in();
-  [[nodiscard]] RunFinished with_nodes_told(RunFinished outcome);
-  void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code);
+  /// All ranks; or how the run ended before they were there.
+  std::variant<ClusterReady, RunFinished, Error> wait_for_ranks() {
+    std::optional<std::variant<ClusterReady, RunFinished, Error>> result;
+    const auto failed = [&](const ClusterFailed& message) {
+      if (message.rank_lost) {
+        result = RunFinished{run_.first_step(), message.exit_code, message.text,
+                             GenerationEnd::rank_lost};
+      } else {
+        result =
+            message.exit_code == kExitUserError ? user_error(message.text) : failure(message.text);
+      }
+    };
+    const auto late = [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+      came_late(node, launcher);
+    };
+    while (!result) {
+      self_->receive(
+          [&](const ClusterReady& message) { result = message; }, failed, late,
+          [&](const StopRequested& message) {
+            stop_ = message;
+            if (run_.memory.start()) {
+              return;  // no checkpoint may have what is in memory: it is saved first
+            }
+            result = RunFinished{
+                run_.first_step(), kExitStopped,
+                fmt::format("stopped by signal {} before the first step", message.signal)};
+          },
+          [&](const caf::down_msg& down) {
+            // Its ranks may not have come yet, and never will.
+            if (const auto node = network_->launcher_down(down)) {
+              failed({launcher_gone(run_, *node), kExitFailure, true});
+            }
+          });
+    }
+    return *result;
+  }
+
+  RunFinished wait_for_end() {
+    std::optional<RunFinished> outcome;
+    self_->monitor(actors_.conductor);
+    while (!outcome) {
+      const bool looks =
+          (!for_nodes_ && !network_->returned().empty()) || !run_.memory.before().empty();
+      self_->receive(
+          [&](const RunFinished& finished) { outcome = finished; },
+          [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+            came_late(node, launcher);
+          },
+          [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
+          [&](const caf::down_msg& down) {
+            if (const auto node = network_->launcher_down(down)) {
+              NodePosition position = run_.position;
+              position.node = *node;
+              const auto first = position.ranks(run_.config().parallel.ranks).first;
+              caf::anon_send(actors_.conductor, RankFailed{.rank = static_cast<std::int32_t>(first),
+                                                           .text = launcher_gone(run_, *node),
+                                                           .lost = true});
+            } else if (down.source == actors_.conductor.address()) {
+              outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
+            }
+          },
+          caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
+              [&] {
+                run_.memory.finalize();
+                let_returned_in();
+              });
+    }
+    return *outcome;
+  }
+
+  void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+    std::vector<std::int64_t> returned = network_->returned();
+    if (returned.empty()) {
+      seen_.reset();
+    }
+    std::erase(returned, node.node);  // it may come a second time before the first is missed
+    const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
+    // Without snapshots in memory their return would cost more than they bring.
+    network_->came_late(node, launcher, run_.memory.current() && plan_of_nodes(run_, nodes));
+  }
+
+  /// Nodes that are back take part from a snapshot in memory on that is as new as can be.
+  void let_returned_in() {
+    if (for_nodes_ || network_->returned().empty()) {
+      return;
+    }
+    const auto steps = run_.memory.current()->sealed_steps();
+    const std::int64_t newest = steps.empty() ? -1 : steps.front();
+    if (!seen_) {
+      seen_ = newest;
+    } else if (newest > *seen_) {
+      for_nodes_ = true;
+      caf::anon_send(actors_.conductor, NodesReturned{});
+    }
+  }
+
+  [[nodiscard]] RunFinished with_nodes_told(RunFinished outcome) {
+    if (next_after(outcome, run_.plan, stop_signal()) == Next::next_generation) {
+      run_.nodes_awaited = network_->returned().size();
+      network_->end_generation();
+    } else {
+      network_->end_nodes(outcome.exit_code);
+    }
+    return outcome;
+  }
+
+  void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code) {
+    for (const caf::strong_actor_ptr& process : processes) {
+      caf::anon_send(caf::actor_cast<caf::actor>(process), GoAway{exit_code});
+    }
+  }
 
   PreparedRun& run_;
   HeadParts parts_;  // before the system: actors keep lines of its wait board
@@ -151,168 +278,6 @@ class Head {
   std::optional<std::int64_t> seen_;   // newest snapshot when the first node was seen to be back
   bool for_nodes_ = false;             // the generation is to end for them
 };
-
-void Head::came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-  std::vector<std::int64_t> returned = network_->returned();
-  if (returned.empty()) {
-    seen_.reset();
-  }
-  std::erase(returned, node.node);  // it may come a second time before the first is missed
-  const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
-  // Without snapshots in memory their return would cost more than they bring.
-  network_->came_late(node, launcher, run_.memory.current() && plan_of_nodes(run_, nodes));
-}
-
-/// Nodes that are back take part from a snapshot in memory on that is as new as can be.
-void Head::let_returned_in() {
-  if (for_nodes_ || network_->returned().empty()) {
-    return;
-  }
-  const auto steps = run_.memory.current()->sealed_steps();
-  const std::int64_t newest = steps.empty() ? -1 : steps.front();
-  if (!seen_) {
-    seen_ = newest;
-  } else if (newest > *seen_) {
-    for_nodes_ = true;
-    caf::anon_send(actors_.conductor, NodesReturned{});
-  }
-}
-
-/// All ranks; or how the run ended before they were there.
-std::variant<ClusterReady, RunFinished, Error> Head::wait_for_ranks() {
-  std::optional<std::variant<ClusterReady, RunFinished, Error>> result;
-  const auto failed = [&](const ClusterFailed& message) {
-    if (message.rank_lost) {
-      result = RunFinished{run_.first_step(), message.exit_code, message.text, true};
-    } else {
-      result =
-          message.exit_code == kExitUserError ? user_error(message.text) : failure(message.text);
-    }
-  };
-  const auto late = [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-    came_late(node, launcher);
-  };
-  while (!result) {
-    self_->receive([&](const ClusterReady& message) { result = message; }, failed, late,
-                   [&](const StopRequested& message) {
-                     stop_ = message;
-                     if (run_.memory.start()) {
-                       return;  // no checkpoint may have what is in memory: it is saved first
-                     }
-                     result = RunFinished{
-                         run_.first_step(), kExitStopped,
-                         fmt::format("stopped by signal {} before the first step", message.signal)};
-                   },
-                   [&](const caf::down_msg& down) {
-                     // Its ranks may not have come yet, and never will.
-                     if (const auto node = network_->launcher_down(down)) {
-                       failed({launcher_gone(run_, *node), kExitFailure, true});
-                     }
-                   });
-  }
-  return *result;
-}
-
-RunFinished Head::wait_for_end() {
-  std::optional<RunFinished> outcome;
-  self_->monitor(actors_.conductor);
-  while (!outcome) {
-    const bool looks =
-        (!for_nodes_ && !network_->returned().empty()) || !run_.memory.before().empty();
-    self_->receive(
-        [&](const RunFinished& finished) { outcome = finished; },
-        [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-          came_late(node, launcher);
-        },
-        [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
-        [&](const caf::down_msg& down) {
-          if (const auto node = network_->launcher_down(down)) {
-            NodePosition place = run_.place;
-            place.node = *node;
-            const auto first = place.ranks(run_.config().parallel.ranks).first;
-            caf::anon_send(actors_.conductor, RankFailed{.rank = static_cast<std::int32_t>(first),
-                                                         .text = launcher_gone(run_, *node),
-                                                         .lost = true});
-          } else if (down.source == actors_.conductor.address()) {
-            outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
-          }
-        },
-        caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
-            [&] {
-              run_.memory.finalize();
-              let_returned_in();
-            });
-  }
-  return *outcome;
-}
-
-void Head::send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code) {
-  for (const caf::strong_actor_ptr& process : processes) {
-    caf::anon_send(caf::actor_cast<caf::actor>(process), GoAway{"the run is over", exit_code});
-  }
-}
-
-Result<RunFinished> Head::run() {
-  // Before the first worker: the end of one is news whenever it comes.
-  std::atomic<bool> over{false};
-  FirstLoss first_loss;
-  WorkerProcesses workers([this, &over, &first_loss](const WorkerEnd& end) {
-    first_loss.hear(end);
-    if (!over) {
-      caf::anon_send(network_->cluster(), WorkerExited{end.rank, static_cast<std::int32_t>(end.pid),
-                                                       end.text, end.killed});
-    }
-  });
-  const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
-    caf::anon_send(me, StopRequested{signal});
-  });
-  const auto memory = run_.memory.start();
-  network_->start_ranks(memory ? std::optional(memory->origin.step) : std::nullopt, run_.memory);
-  start_workers(workers, run_.place, run_.config().parallel.ranks, network_->endpoint(),
-                run_.directory.root, run_.memory);
-  const auto start = wait_for_ranks();
-  const auto* const ready = std::get_if<ClusterReady>(&start);
-  if (ready == nullptr) {
-    over = true;
-    workers.terminate_all(0ms);
-    if (const auto* const error = std::get_if<Error>(&start)) {
-      network_->end_nodes(error->exit_code());
-      return *error;
-    }
-    return with_nodes_told(first_loss.cause_of(std::get<RunFinished>(start)));
-  }
-  run_.memory.finalize();
-  std::vector<RankActor> ranks;
-  for (const caf::strong_actor_ptr& rank : ready->ranks) {
-    ranks.push_back(caf::actor_cast<RankActor>(rank));
-  }
-  connect_head(actors_, ranks, caf::actor_cast<caf::actor>(self_));
-  if (stop_) {
-    caf::anon_send(actors_.conductor, *stop_);
-  }
-  RunFinished outcome = wait_for_end();
-  over = true;
-  const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
-  send_away(ready->processes, orderly ? kExitFinished : kExitFailure);
-  // Ranks that have a profile to write get the time for it also after a failure.
-  const auto time = orderly || run_.profile ? std::chrono::milliseconds(kOrderlyEnd)
-                    : outcome.rank_lost     ? std::chrono::milliseconds(kEndAfterLoss)
-                                            : std::chrono::milliseconds(kEndAfterFailure);
-  if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
-    log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
-  }
-  return with_nodes_told(first_loss.cause_of(std::move(outcome)));
-}
-
-RunFinished Head::with_nodes_told(RunFinished outcome) {
-  if (outcome.rank_lost && can_respawn(run_.plan) && stop_signal() == 0) {
-    run_.nodes_awaited = network_->returned().size();
-    network_->go_on();
-  } else {
-    network_->end_nodes(outcome.exit_code);
-  }
-  return outcome;
-}
 
 }  // namespace
 
@@ -346,7 +311,7 @@ Result<Membership> ProcessRanks::meet(const PreparedRun& run) {
   }
   Membership nobody;
   nobody.cut = network.error();
-  for (std::int64_t node = 1; node < run.place.nodes; ++node) {
+  for (std::int64_t node = 1; node < run.position.nodes; ++node) {
     nobody.held.emplace_back();
     nobody.missing.push_back(node);
   }
@@ -354,8 +319,8 @@ Result<Membership> ProcessRanks::meet(const PreparedRun& run) {
 }
 
 Status ProcessRanks::restore(PreparedRun& run) {
-  if (moved_) {  // a launcher that was started anew does not know its place
-    TRAIN_RETURN_IF_ERROR(network_->give_places(run, /*memory_step=*/-1, /*earlier=*/false));
+  if (moved_) {  // a launcher that was started anew does not know its position
+    TRAIN_RETURN_IF_ERROR(network_->give_positions(run, /*memory_step=*/-1, /*earlier=*/false));
   }
   const auto start = run.memory.start();
   if (!start || network_->missing() ||
@@ -369,27 +334,27 @@ Status ProcessRanks::restore(PreparedRun& run) {
   return {};
 }
 
-Status ProcessRanks::go_on_with(PreparedRun& run, std::span<const std::int64_t> left,
-                                std::span<const std::int64_t> returned) {
+Status ProcessRanks::change_members(PreparedRun& run, std::span<const std::int64_t> left,
+                                    std::span<const std::int64_t> returned) {
   std::vector<std::int64_t> members(returned.begin(), returned.end());
-  for (const std::int64_t place : left) {
-    members.push_back(run.members[static_cast<std::size_t>(place)]);
+  for (const std::int64_t position : left) {
+    members.push_back(run.members[static_cast<std::size_t>(position)]);
   }
   std::sort(members.begin(), members.end());
   std::vector<std::int32_t> now(run.members.size(), -1);
-  for (const std::int64_t place : left) {
+  for (const std::int64_t position : left) {
     const auto found =
-        std::find(members.begin(), members.end(), run.members[static_cast<std::size_t>(place)]);
-    now[static_cast<std::size_t>(place)] = static_cast<std::int32_t>(found - members.begin());
+        std::find(members.begin(), members.end(), run.members[static_cast<std::size_t>(position)]);
+    now[static_cast<std::size_t>(position)] = static_cast<std::int32_t>(found - members.begin());
   }
   run.members = std::move(members);
   run.memory.renumber_holders(now);
-  network_->go_on_with(run.members);
+  network_->change_members(run.members);
   moved_ = true;
   const bool earlier = !run.memory.before().empty();
-  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.place, true));
+  TRAIN_RETURN_IF_ERROR(run.memory.make_room(run.plan, run.position, true));
   const auto start = run.memory.start();
-  return network_->give_places(run, start ? start->origin.step : -1, earlier);
+  return network_->give_positions(run, start ? start->origin.step : -1, earlier);
 }
 
 void ProcessRanks::close() { network_.reset(); }
@@ -397,9 +362,7 @@ void ProcessRanks::close() { network_.reset(); }
 Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunReport> report) {
   if (!network_) {
     const auto met = meet(run);
-    if (!met) {
-      return met.error();
-    }
+    TRAIN_RETURN_IF_ERROR(met);
     if (!met->complete()) {
       network_.reset();
       return RunFinished{run.first_step(), kExitStopped, never_met(run, *met)};
@@ -408,9 +371,10 @@ Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunRepor
   run.nodes_awaited = 0;
   network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // since they met
-    network_->go_on();
+    network_->end_generation();
     network_.reset();
-    return RunFinished{run.first_step(), kExitFailure, launcher_gone(run, *lost), true};
+    return RunFinished{run.first_step(), kExitFailure, launcher_gone(run, *lost),
+                       GenerationEnd::rank_lost};
   }
   return Head(run, std::move(report), std::move(network_)).run();
 }

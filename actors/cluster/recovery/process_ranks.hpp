@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 
-#include "actors/cluster/recovery/membership.hpp"
+#include "actors/cluster/recovery/generations.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/messages/event_messages.hpp"
 
@@ -30,13 +30,16 @@ class ProcessRanks {
   /// come back, too. Errors, of the first generation alone: those of HeadNetwork::open().
   [[nodiscard]] Result<Membership> meet(const PreparedRun& run);
 
-  /// After meet() of all: see HeadNetwork::restore_memory(). Nothing if `run` does not start from
-  /// memory.
+  /// After meet() of all: every node gets what it lacks of the snapshots in memory to resume from.
+  /// Errors: not all do. Nothing if `run` does not start from memory.
   [[nodiscard]] Status restore(PreparedRun& run);
 
-  /// After meet() of fewer or others: see OtherNodes::go_on_with().
-  [[nodiscard]] Status go_on_with(PreparedRun& run, std::span<const std::int64_t> left,
-                                  std::span<const std::int64_t> returned);
+  /// After meet() of fewer or others: these nodes are all from here on. `run` has been made one of
+  /// so many, and each takes its position in it. `left`: the positions until now of those that took
+  /// part; `returned`: the others, as Membership has them. Errors: not all have room for what `run`
+  /// resumes from.
+  [[nodiscard]] Status change_members(PreparedRun& run, std::span<const std::int64_t> left,
+                                      std::span<const std::int64_t> returned);
 
   /// The generation runs without other processes: nobody is to come any more.
   void close();
@@ -48,7 +51,7 @@ class ProcessRanks {
 
  private:
   std::unique_ptr<HeadNetwork> network_;  // open, and its ranks not started yet
-  bool moved_ = false;                    // nodes have other places than at the start
+  bool moved_ = false;                    // nodes have other positions than at the start
 };
 
 }  // namespace train::actors

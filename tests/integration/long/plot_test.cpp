@@ -1,5 +1,5 @@
 // `actortrain plot` with the real program, and with the real gnuplot.
-#include "storage/child_process.hpp"
+#include "base/process.hpp"
 #include "tests/integration/run_site.hpp"
 
 using namespace train::test;
@@ -37,7 +37,7 @@ TEST_CASE("plot: pictures and a table of two runs", "[integration][.full][plot]"
   CHECK(table.starts_with("run,steps,loss\none,1,"));
   CHECK(lines_of(plotted("v.csv", {"--what", "val", "--x", "tokens"})).size() >= 1 + 2 + 3);
 
-  REQUIRE(train::storage::find_program("gnuplot"));  // Of packages.txt.
+  REQUIRE(train::find_program("gnuplot"));  // Of packages.txt.
   const std::string png = plotted("p.png", {"--smooth", "2", "--log-x", "--x", "time"});
   REQUIRE(png.size() > 2000);
   CHECK(png.starts_with("\x89PNG\r\n\x1a\n"));
