@@ -69,10 +69,10 @@ using Status = Result<void>;
 
 }  // namespace train
 
-/// Returns the error of `expression` (a Result) to the caller, if it has one.
-#define TRAIN_RETURN_IF_ERROR(expression)                    \
-  do {                                                       \
-    if (auto train_result_ = (expression); !train_result_) { \
-      return train_result_.error();                          \
-    }                                                        \
+/// Returns the error of `expression` (a Result, which stays as it is) to the caller, if it has one.
+#define TRAIN_RETURN_IF_ERROR(expression)                      \
+  do {                                                         \
+    if (auto&& train_result_ = (expression); !train_result_) { \
+      return train_result_.error();                            \
+    }                                                          \
   } while (false)

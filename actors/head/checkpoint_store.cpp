@@ -13,7 +13,6 @@
 #include "base/signal_watcher.hpp"
 #include "engine/rank/host_state.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/disk_full.hpp"
 
 namespace train::actors {
 
@@ -281,7 +280,7 @@ Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,
     TRAIN_RETURN_IF_ERROR(seal(step, shards));
   }
   checkpoint::ManifestDraft made = std::move(drafts_.extract(step).mapped());
-  auto incoming = checkpoint::IncomingCheckpoint::of_ranks(options_.places.project, tag_, step);
+  checkpoint::IncomingCheckpoint incoming(options_.places.project, tag_, step);
   auto outcome = incoming.publish(made);
   if (!outcome && storage::says_disk_full(outcome.error().message) && make_room(step) > 0) {
     outcome = incoming.publish(std::move(made));

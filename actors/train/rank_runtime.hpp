@@ -11,7 +11,7 @@
 #include "actors/train/rank_board.hpp"
 #include "actors/train/rank_trace.hpp"
 #include "actors/train/wait_board.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 #include "configs/data_section.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/rank/rank_engine.hpp"

@@ -10,7 +10,7 @@
 
 #include "actors/cluster/network/listen.hpp"
 #include "actors/cluster/network/secure_scribe.hpp"
-#include "storage/files/private_file.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 

@@ -8,7 +8,7 @@
 
 #include "actors/cluster/network/listen.hpp"
 #include "actors/cluster/network/tls_stream.hpp"
-#include "checkpoint/snapshot_stream.hpp"
+#include "checkpoint/memory/snapshot_stream.hpp"
 
 namespace train::actors {
 namespace {

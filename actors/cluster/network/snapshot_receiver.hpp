@@ -16,7 +16,7 @@
 #include "actors/cluster/network/tls_connect.hpp"
 #include "base/result.hpp"
 #include "base/wake.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 
 namespace train::actors {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "checkpoint/snapshot_stream.hpp"
+#include "checkpoint/memory/snapshot_stream.hpp"
 
 namespace train::actors {
 namespace {

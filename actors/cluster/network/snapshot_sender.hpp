@@ -11,7 +11,7 @@
 #include "actors/cluster/network/tls_stream.hpp"
 #include "base/result.hpp"
 #include "base/wake.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 
 namespace train::actors {
 

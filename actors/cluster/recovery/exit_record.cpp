@@ -11,7 +11,6 @@
 #include "actors/cluster/recovery/node_run.hpp"
 #include "base/log.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/private_file.hpp"
 
 namespace train::actors {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "actors/cluster/network/node_position.hpp"
 #include "base/check.hpp"
-#include "checkpoint/row_sources.hpp"
+#include "checkpoint/memory/row_sources.hpp"
 #include "engine/rank/host_state.hpp"
 #include "engine/rank/node_rows.hpp"
 #include "storage/files/digest.hpp"
