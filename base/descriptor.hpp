@@ -1,7 +1,10 @@
 #pragma once
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <memory>
 #include <utility>
 
 namespace train {
@@ -35,5 +38,13 @@ class Descriptor {
  private:
   int value_ = -1;
 };
+
+/// Ends a mapping of so many bytes.
+struct Unmap {
+  std::size_t size_bytes = 0;
+  void operator()(std::byte* data) const { ::munmap(data, size_bytes); }
+};
+/// Owns what mmap() returned.
+using Mapping = std::unique_ptr<std::byte, Unmap>;
 
 }  // namespace train

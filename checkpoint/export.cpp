@@ -227,9 +227,7 @@ Status write_part(const fs::path& path, const Part& part, ExportType type, Weigh
     headings.push_back({tensor.name, tensor.shape, dtype_of(type)});
   }
   auto writer = storage::SafetensorsWriter::create(path, headings, {{"format", "pt"}});
-  if (!writer) {
-    return writer.error();
-  }
+  TRAIN_RETURN_IF_ERROR(writer);
   TRAIN_RETURN_IF_ERROR(
       weights.for_each(part.tensors, [&](const ExportTensor&, std::span<const float> elements) {
         return in_pieces(elements, type, [&](auto bytes) { return writer->write(bytes); });
@@ -241,9 +239,7 @@ Status write_part(const fs::path& path, const Part& part, ExportType type, Weigh
 /// Reads a written file and compares it with the checkpoint, tensor by tensor.
 Status compare_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
   const auto file = storage::SafetensorsFile::open(path);
-  if (!file) {
-    return file.error();
-  }
+  TRAIN_RETURN_IF_ERROR(file);
   const auto differs = [&](std::string_view name) {
     return failure(fmt::format("{}: tensor {} read back is not what the checkpoint holds",
                                path.string(), name));

@@ -1,7 +1,6 @@
 #include "checkpoint/layout.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <system_error>
@@ -15,21 +14,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view name_prefix = "step-";
 constexpr std::size_t step_digits = 8;
-
-/// Names of the entries, sorted. A missing directory holds none.
-Result<std::vector<std::string>> entry_names(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code code;
-  fs::directory_iterator entry(directory, code);
-  for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
-    names.push_back(entry->path().filename().string());
-  }
-  if (code && code != std::errc::no_such_file_or_directory) {
-    return storage::os_error(storage::Access::read, directory, code.value());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 }  // namespace
 
@@ -52,10 +36,8 @@ std::optional<std::int64_t> checkpoint_step(std::string_view name) {
 }
 
 Result<std::vector<Candidate>> list_checkpoints(const fs::path& checkpoints) {
-  const auto names = entry_names(checkpoints);
-  if (!names) {
-    return names.error();
-  }
+  const auto names = storage::entry_names(checkpoints);
+  TRAIN_RETURN_IF_ERROR(names);
   std::vector<Candidate> found;
   for (const std::string& name : *names) {
     if (const auto step = checkpoint_step(name)) {
@@ -73,10 +55,8 @@ bool is_gone(const fs::path& path) {
 }
 
 Result<std::vector<std::string>> list_damaged(const fs::path& checkpoints) {
-  auto names = entry_names(checkpoints);
-  if (!names) {
-    return names.error();
-  }
+  auto names = storage::entry_names(checkpoints);
+  TRAIN_RETURN_IF_ERROR(names);
   std::erase_if(*names, [](const std::string& name) { return !name.starts_with("damaged-"); });
   return names;
 }
@@ -94,10 +74,8 @@ Result<fs::path> set_aside(const fs::path& checkpoint) {
 }
 
 Status remove_leftovers(const fs::path& checkpoints) {
-  const auto names = entry_names(checkpoints);
-  if (!names) {
-    return names.error();
-  }
+  const auto names = storage::entry_names(checkpoints);
+  TRAIN_RETURN_IF_ERROR(names);
   for (const std::string& name : *names) {
     if (name.starts_with(".incoming-") || name.starts_with(".retired-")) {
       TRAIN_RETURN_IF_ERROR(storage::remove_tree(checkpoints / name));

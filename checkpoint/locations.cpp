@@ -10,7 +10,7 @@
 #include "checkpoint/writer.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
-#include "storage/files/disk_digest.hpp"
+#include "storage/files/direct_io.hpp"
 #include "storage/files/file_lock.hpp"
 
 namespace train::checkpoint {
@@ -26,9 +26,7 @@ Status carry(const fs::path& file, const std::string& digest, const fs::path& di
   const fs::path copy = directory / file.filename();
   TRAIN_RETURN_IF_ERROR(storage::fsync_file(copy));
   const auto found = storage::digest_on_disk(copy);
-  if (!found) {
-    return found.error();
-  }
+  TRAIN_RETURN_IF_ERROR(found);
   if (*found != digest) {
     return failure(fmt::format("{} is not what was sent: its digest is {}, not {}", copy.string(),
                                *found, digest));
@@ -64,10 +62,6 @@ Locations places_of(const fs::path& run, const fs::path& local_directory) {
   return places;
 }
 
-std::string shard_name(std::int64_t rank, std::int64_t ranks) {
-  return fmt::format("shard-{:05}-of-{:05}.safetensors", rank, ranks);
-}
-
 Status ShardCarrier::prepare() const {
   if (!options_.places.two() || !options_.lowest_of_node) {
     return {};
@@ -97,9 +91,7 @@ Status ShardCarrier::seal(std::int64_t step, const std::string& manifest) const 
   const fs::path target = local / checkpoint_name(step);
   // Two nodes may have one local place between them: one after the other, and only the first works.
   const auto turn = storage::FileLock::wait_for(local);
-  if (!turn) {
-    return turn.error();
-  }
+  TRAIN_RETURN_IF_ERROR(turn);
   std::error_code code;
   if (!fs::exists(incoming, code) && has_manifest(target, manifest)) {
     return storage::fsync_directory(local);
@@ -124,9 +116,7 @@ Status ShardCarrier::finalize(std::int64_t step) const {
     return {};
   }
   const auto found = list_checkpoints(options_.places.local);
-  if (!found) {
-    return found.error();
-  }
+  TRAIN_RETURN_IF_ERROR(found);
   for (const Candidate& candidate : *found) {
     if (candidate.step < step) {
       TRAIN_RETURN_IF_ERROR(retire(options_.places.local, candidate.step));
@@ -143,14 +133,12 @@ Status ShardCarrier::discard(std::int64_t step) const {
 
 Status publish_local(const Locations& places, const std::string& tag, const Candidate& local,
                      const Manifest& manifest, const storage::RsyncOptions& rsync) {
-  auto incoming = IncomingCheckpoint::of_ranks(places.project, tag, local.step);
+  IncomingCheckpoint incoming(places.project, tag, local.step);
   for (const FileRecord& file : manifest.files) {
     TRAIN_RETURN_IF_ERROR(carry(local.path / file.name, file.digest, incoming.path(), rsync));
   }
   const auto text = storage::read_file(local.path / manifest_file_name, manifest_text_limit);
-  if (!text) {
-    return text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(text);
   const auto published = incoming.publish({manifest, *text});
   return published ? Status() : Status(published.error());
 }

@@ -8,7 +8,6 @@
 #include "base/result.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/shard_record.hpp"
 #include "engine/state_view.hpp"
 #include "storage/rsync.hpp"
 
@@ -77,8 +76,5 @@ class ShardCarrier {
 [[nodiscard]] Status publish_local(const Locations& places, const std::string& tag,
                                    const Candidate& local, const Manifest& manifest,
                                    const storage::RsyncOptions& rsync);
-
-/// The shard of `rank`: "shard-00000-of-00004.safetensors".
-[[nodiscard]] std::string shard_name(std::int64_t rank, std::int64_t ranks);
 
 }  // namespace train::checkpoint

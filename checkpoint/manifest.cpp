@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
-#include "checkpoint/blocks.hpp"
-#include "checkpoint/index/record_text.hpp"
+#include "checkpoint/record_text.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/untrusted_text.hpp"
+#include "storage/safetensors_header.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -17,6 +18,12 @@ namespace {
 constexpr std::string_view format_name = "actortrain checkpoint";
 constexpr std::string_view digest_key = "\"manifest_digest\": \"";
 constexpr std::string_view blank_digest = "xxh3-128:00000000000000000000000000000000";
+
+constexpr std::size_t digits = 16;  // of a block
+
+std::uint64_t blocks_of(std::uint64_t bytes, std::uint64_t block_bytes) {
+  return bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
+}
 
 /// Where the 41 characters of the manifest's own digest stand; npos if nowhere.
 std::size_t own_digest_position(std::string_view text) {
@@ -231,6 +238,88 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view place) {
   }
   manifest.text_digest = storage::digest_text(text);
   return manifest;
+}
+
+std::string shard_text(const ShardRecord& shard) {
+  std::string text = fmt::format("{{\"files\": [{}], \"tensors\": [", record_text(shard.file));
+  for (const TensorRecord& tensor : shard.tensors) {
+    text += fmt::format("{}{}", &tensor == shard.tensors.data() ? "" : ", ", record_text(tensor));
+  }
+  return text + "]}";
+}
+
+Result<ShardRecord> parse_shard(std::string_view text) {
+  RecordsFound found = read_records(text, {});
+  if (found.defect.empty() && found.files.size() != 1) {
+    found.defect = fmt::format("{} files, not one", found.files.size());
+  }
+  for (const TensorRecord& tensor : found.tensors) {
+    if (found.defect.empty()) {
+      found.defect = tensor.file == found.files.front().name
+                         ? blocks_defect(tensor)
+                         : fmt::format("tensor {} is in another file", storage::shown(tensor.name));
+    }
+  }
+  if (!found.defect.empty()) {
+    return failure(fmt::format("not the record of a checkpoint's shard: {}", found.defect));
+  }
+  return ShardRecord{.file = std::move(found.files.front()), .tensors = std::move(found.tensors)};
+}
+
+std::uint64_t block_size(std::uint64_t tensor_bytes) {
+  constexpr std::uint64_t smallest = 4096;
+  constexpr std::uint64_t step = 512;
+  const std::uint64_t share = blocks_of(tensor_bytes, 256);
+  return std::clamp(blocks_of(share, step) * step, smallest, block_limit_bytes);
+}
+
+std::string block_digests(std::span<const std::byte> rows, std::uint64_t block_bytes) {
+  std::string digests;
+  digests.reserve(static_cast<std::size_t>(blocks_of(rows.size(), block_bytes)) * digits);
+  while (!rows.empty()) {
+    const auto block = rows.first(std::min<std::uint64_t>(block_bytes, rows.size()));
+    fmt::format_to(std::back_inserter(digests), "{:016x}", storage::short_digest(block));
+    rows = rows.subspan(block.size());
+  }
+  return digests;
+}
+
+bool blocks_match(const TensorRecord& record, std::uint64_t first,
+                  std::span<const std::byte> bytes) {
+  const std::string found = block_digests(bytes, record.block_bytes);
+  return std::string_view(record.blocks)
+             .substr(static_cast<std::size_t>(first) * digits, found.size()) == found;
+}
+
+std::vector<std::int64_t> rows_shape(std::vector<std::int64_t> shape, std::int64_t rows) {
+  if (!shape.empty()) {
+    shape.front() = rows;
+  }
+  return shape;
+}
+
+std::optional<std::uint64_t> rows_bytes(const TensorRecord& record) {
+  return storage::tensor_size_bytes(record.dtype, rows_shape(record.shape, record.rows));
+}
+
+std::string blocks_defect(const TensorRecord& record) {
+  const auto bytes = rows_bytes(record);
+  if (!bytes) {
+    return fmt::format("tensor {}: dtype {} unknown, or its shape too large",
+                       storage::shown(record.name), storage::shown(record.dtype));
+  }
+  if (record.block_bytes > block_limit_bytes) {
+    return fmt::format("tensor {}: blocks of {} bytes, more than {}", storage::shown(record.name),
+                       record.block_bytes, block_limit_bytes);
+  }
+  if (record.block_bytes > 0 &&
+      (record.blocks.size() % digits != 0 ||
+       record.blocks.size() / digits != blocks_of(*bytes, record.block_bytes))) {
+    return fmt::format("tensor {}: {} digits for {} blocks of {} bytes",
+                       storage::shown(record.name), record.blocks.size(),
+                       blocks_of(*bytes, record.block_bytes), record.block_bytes);
+  }
+  return {};
 }
 
 }  // namespace train::checkpoint

@@ -38,7 +38,13 @@ struct TensorRecord {
   std::int64_t rows = 0;
   std::string digest{};           ///< Of the bytes of these rows.
   std::uint64_t block_bytes = 0;  ///< 0: no blocks (version 1).
-  std::string blocks{};           ///< Digests of blocks of so many of these bytes (blocks.hpp).
+  std::string blocks{};           ///< Digests of blocks of so many of these bytes.
+};
+
+/// What one rank wrote of a checkpoint: its part of the manifest.
+struct ShardRecord {
+  FileRecord file;
+  std::vector<TensorRecord> tensors;
 };
 
 /// What is known of a run at a step; the caller's part of a manifest.
@@ -80,6 +86,11 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view place);
 /// exactly once; else the first defect.
 [[nodiscard]] std::string coverage_defect(std::span<const TensorRecord> tensors);
 
+/// The record as JSON, for the way from the rank that wrote the shard to who publishes.
+[[nodiscard]] std::string shard_text(const ShardRecord& shard);
+/// Errors (failure): not the text of a shard.
+Result<ShardRecord> parse_shard(std::string_view text);
+
 /// The manifest of a directory, or what is wrong with it (one line).
 struct ManifestFinding {
   std::optional<Manifest> manifest;
@@ -93,5 +104,32 @@ Result<ManifestFinding> examine_manifest(const std::filesystem::path& checkpoint
 
 /// The same for who needs it: damage is a failure that names the directory.
 Result<Manifest> read_manifest(const std::filesystem::path& checkpoint);
+
+// Blocks: parts of a record's bytes with digests of their own.
+
+inline constexpr std::uint64_t block_limit_bytes = std::uint64_t{1} << 20;
+
+/// How long the blocks of a tensor are: a 256th of the tensor, but 4 KiB at least and 1 MiB at
+/// most. So whoever reads an eighth of its rows reads at most a sixteenth more, and the manifest
+/// does not grow with the number of ranks.
+[[nodiscard]] std::uint64_t block_size(std::uint64_t tensor_bytes);
+
+/// The short digests of the blocks of `rows`, 16 hexadecimal digits each; the last may be shorter.
+[[nodiscard]] std::string block_digests(std::span<const std::byte> rows, std::uint64_t block_bytes);
+
+/// Whether `bytes`, which begin at the block `first` of a record, have its blocks' digests.
+/// REQUIRES: a record with blocks; `bytes` end where a block ends.
+[[nodiscard]] bool blocks_match(const TensorRecord& record, std::uint64_t first,
+                                std::span<const std::byte> bytes);
+
+/// A tensor's shape with so many rows.
+[[nodiscard]] std::vector<std::int64_t> rows_shape(std::vector<std::int64_t> shape,
+                                                   std::int64_t rows);
+
+/// Bytes of a record's rows; empty if dtype or shape do not allow to tell.
+[[nodiscard]] std::optional<std::uint64_t> rows_bytes(const TensorRecord& record);
+
+/// Empty if the record's rows have a size, and its blocks, if it has any, are so many.
+[[nodiscard]] std::string blocks_defect(const TensorRecord& record);
 
 }  // namespace train::checkpoint

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "checkpoint/blocks.hpp"
 #include "checkpoint/stored_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -144,9 +143,7 @@ class FileCheck {
 Result<std::string> file_defect(const fs::path& directory, const FileRecord& record,
                                 const RecordByName& tensors, const SeeRecord& see) {
   auto stored = open_stored(directory, record.name);
-  if (!stored) {
-    return stored.error();
-  }
+  TRAIN_RETURN_IF_ERROR(stored);
   return stored->file ? FileCheck(record, tensors, see).defect(std::move(*stored->file))
                       : Result<std::string>(stored->damage);
 }
@@ -164,18 +161,14 @@ Error unread(const Candidate& candidate, const std::string& defect) {
 /// `left`: searches that may follow if this one meets a checkpoint that is retired meanwhile.
 Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int left = 0) {
   const auto candidates = list_checkpoints(checkpoints);
-  if (!candidates) {
-    return candidates.error();
-  }
+  TRAIN_RETURN_IF_ERROR(candidates);
   SearchReport report;
   for (const Candidate& candidate : *candidates) {
     auto found = verify_checkpoint(candidate.path);
     if ((!found || !found->whole()) && left > 0 && is_gone(candidate.path)) {
       return search(checkpoints, change_disk, left - 1);  // what replaced it is there
     }
-    if (!found) {
-      return found.error();
-    }
+    TRAIN_RETURN_IF_ERROR(found);
     if (found->whole()) {
       report.newest = {candidate, std::move(*found->manifest), std::move(found->manifest_digest)};
       return report;
@@ -186,17 +179,13 @@ Result<SearchReport> search(const fs::path& checkpoints, bool change_disk, int l
     std::string line = fmt::format("{}: {}", candidate.path.string(), found->defect);
     if (change_disk) {
       const auto aside = set_aside(candidate.path);
-      if (!aside) {
-        return aside.error();
-      }
+      TRAIN_RETURN_IF_ERROR(aside);
       line += fmt::format("; set aside as {}", aside->filename().string());
     }
     report.set_aside.push_back(std::move(line));
   }
   const auto damaged_names = list_damaged(checkpoints);
-  if (!damaged_names) {
-    return damaged_names.error();
-  }
+  TRAIN_RETURN_IF_ERROR(damaged_names);
   if (!report.set_aside.empty() || !damaged_names->empty()) {
     return failure(fmt::format(
         "{} holds no whole checkpoint, only damaged ones ({}); repair them, or move them away to "

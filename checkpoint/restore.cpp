@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "checkpoint/blocks.hpp"
+#include "base/check.hpp"
 #include "checkpoint/reader.hpp"
-#include "checkpoint/row_map.hpp"
 #include "checkpoint/stored_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -21,6 +22,89 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kRestorePieceBytes = std::uint64_t{1} << 20;
+
+/// Records by tensor name, in row order. Borrows them.
+using RecordsByName = std::map<std::string_view, std::vector<const TensorRecord*>>;
+
+/// Bytes [begin, end) of a record's rows, and where they go.
+struct Wanted {
+  const TensorRecord* record = nullptr;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::byte* to = nullptr;
+};
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Error another_model(std::string_view source, std::string_view text) {
+  return user_error(
+      fmt::format("{} is of another model: {}; use the configuration it was made with, or another "
+                  "run.name",
+                  source, text));
+}
+
+/// Whether the records have the tensors of `state`, in their shapes; with Restore::every_tensor no
+/// others. Errors (user): names the first that differs.
+Status check_fit(std::string_view source, const RecordsByName& records,
+                 std::span<const engine::StateView> state, Restore which) {
+  std::set<std::string_view> asked;
+  for (const engine::StateView& view : state) {
+    const auto found = records.find(view.name);
+    if (found == records.end()) {
+      return another_model(source, fmt::format("tensor {}: wanted shape {}, found none", view.name,
+                                               shape_text(view.global_shape)));
+    }
+    const TensorRecord& record = *found->second.front();
+    const std::int64_t all = record.shape.empty() ? 1 : record.shape.front();
+    if (record.shape != view.global_shape || record.dtype != "F32") {
+      return another_model(source, fmt::format("tensor {}: wanted shape {} F32, found {} {}",
+                                               view.name, shape_text(view.global_shape),
+                                               shape_text(record.shape), record.dtype));
+    }
+    TRAIN_CHECK(view.first_row >= 0 && view.rows >= 0 && view.rows <= all - view.first_row,
+                "tensor {}: rows {} + {} of {}", view.name, view.first_row, view.rows, all);
+    TensorRecord asked_rows = record;
+    asked_rows.rows = view.rows;
+    TRAIN_CHECK(view.rows == 0 || rows_bytes(asked_rows) == view.size_bytes,
+                "tensor {}: {} bytes for {} rows", view.name, view.size_bytes, view.rows);
+    asked.insert(view.name);
+  }
+  if (which == Restore::every_tensor) {
+    for (const auto& [name, parts] : records) {
+      if (!asked.contains(name)) {
+        return another_model(source, fmt::format("tensor {}: wanted none, found shape {}", name,
+                                                 shape_text(parts.front()->shape)));
+      }
+    }
+  }
+  return {};
+}
+
+/// What fills `state`, whose tensors fit: which bytes of what ranks of one layout wrote go where
+/// with ranks of another (CK-4).
+std::vector<Wanted> wanted_of(const RecordsByName& records, std::span<engine::StateView> state) {
+  std::vector<Wanted> wanted;
+  for (const engine::StateView& view : state) {
+    for (const TensorRecord* record : records.at(view.name)) {
+      const std::int64_t first = std::max(record->first_row, view.first_row);
+      const std::int64_t last =
+          std::min(record->first_row + record->rows, view.first_row + view.rows);
+      if (first >= last || view.size_bytes == 0) {
+        continue;
+      }
+      const std::uint64_t row_bytes = view.size_bytes / static_cast<std::uint64_t>(view.rows);
+      const auto bytes_to = [row_bytes](std::int64_t row, std::int64_t from) {
+        return static_cast<std::uint64_t>(row - from) * row_bytes;
+      };
+      wanted.push_back({record, bytes_to(first, record->first_row),
+                        bytes_to(last, record->first_row),
+                        view.data + bytes_to(first, view.first_row)});
+    }
+  }
+  return wanted;
+}
 
 /// Copies wanted bytes out of one file, checking all that it reads.
 class FileReader {
@@ -113,9 +197,7 @@ class FileReader {
 Status restore_from(const fs::path& checkpoint, const FileRecord& record,
                     std::span<const Wanted> wanted, RestoreStatistics& statistics) {
   auto stored = open_stored(checkpoint, record.name);
-  if (!stored) {
-    return stored.error();
-  }
+  TRAIN_RETURN_IF_ERROR(stored);
   if (!stored->file) {
     return failure(fmt::format("{}: {}", checkpoint.string(), stored->damage));
   }
@@ -124,9 +206,7 @@ Status restore_from(const fs::path& checkpoint, const FileRecord& record,
                                stored->file->size_bytes(), record.size_bytes));
   }
   const auto file = storage::SafetensorsFile::parse(std::move(*stored->file));
-  if (!file) {
-    return file.error();
-  }
+  TRAIN_RETURN_IF_ERROR(file);
   ++statistics.files;
   statistics.header_bytes += file->data_start();
   FileReader reader(*file, statistics);
@@ -140,7 +220,10 @@ Status restore_from(const fs::path& checkpoint, const FileRecord& record,
 
 Status restore(const fs::path& checkpoint, const Manifest& manifest,
                std::span<engine::StateView> state, Restore which, RestoreStatistics* statistics) {
-  const RecordsByName records = by_name(manifest.tensors);
+  RecordsByName records;
+  for (const TensorRecord& record : manifest.tensors) {
+    records[record.name].push_back(&record);
+  }
   TRAIN_RETURN_IF_ERROR(check_fit(checkpoint.string(), records, state, which));
   std::map<std::string_view, std::vector<Wanted>> wanted;  // by the file's name
   for (const Wanted& part : wanted_of(records, state)) {

@@ -40,22 +40,14 @@ std::set<std::int64_t> best_steps(std::span<const IndexEntry> committed, std::in
 
 /// Removes all that was hidden to be removed: also by a retirement that failed in between.
 Status remove_hidden(const std::filesystem::path& checkpoints) {
-  std::error_code code;
-  std::vector<std::filesystem::path> hidden;
-  for (std::filesystem::directory_iterator entry(checkpoints, code), end; !code && entry != end;
-       entry.increment(code)) {
-    if (entry->path().filename().string().starts_with(".retired-")) {
-      hidden.push_back(entry->path());
-    }
-  }
-  if (code && code != std::errc::no_such_file_or_directory) {
-    return storage::os_error(storage::Access::read, checkpoints, code.value());
-  }
-  if (!hidden.empty()) {  // not before the renaming is durable: half a checkpoint would come back
+  auto names = storage::entry_names(checkpoints);
+  TRAIN_RETURN_IF_ERROR(names);
+  std::erase_if(*names, [](const std::string& name) { return !name.starts_with(".retired-"); });
+  if (!names->empty()) {  // not before the renaming is durable: half a checkpoint would come back
     TRAIN_RETURN_IF_ERROR(storage::fsync_directory(checkpoints));
   }
-  for (const std::filesystem::path& path : hidden) {
-    TRAIN_RETURN_IF_ERROR(storage::remove_tree(path));
+  for (const std::string& name : *names) {
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(checkpoints / name));
   }
   return {};
 }
@@ -98,28 +90,6 @@ Status retire(const std::filesystem::path& checkpoints, std::int64_t step) {
     }
   }
   return remove_hidden(checkpoints);
-}
-
-Result<std::vector<std::string>> retire_old(const std::filesystem::path& checkpoints,
-                                            std::int64_t keep_last) {
-  std::vector<std::string> retired;
-  if (keep_last <= 0) {
-    return retired;
-  }
-  const auto found = list_checkpoints(checkpoints);
-  if (!found) {
-    return found.error();
-  }
-  // From the oldest on: whatever interrupts this, the newest are untouched.
-  for (std::size_t i = found->size(); i > static_cast<std::size_t>(keep_last); --i) {
-    const std::filesystem::path& path = (*found)[i - 1].path;
-    const std::string name = path.filename().string();
-    const auto hidden = checkpoints / fmt::format(".retired-{}-{}", ::getpid(), name);
-    TRAIN_RETURN_IF_ERROR(storage::rename_durably(path, hidden));
-    TRAIN_RETURN_IF_ERROR(storage::remove_tree(hidden));
-    retired.push_back(name);
-  }
-  return retired;
 }
 
 }  // namespace train::checkpoint

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/result.hpp"
@@ -29,12 +28,5 @@ struct RetentionRule {
 /// ever carries a checkpoint's name; what a crash leaves of it goes at the next start (CK-2).
 /// Missing: fine. Blocks.
 Status retire(const std::filesystem::path& checkpoints, std::int64_t step);
-
-/// Removes all but the newest `keep_last` checkpoints (0: keeps all; the newest always stays,
-/// CK-6); returns the names that went, oldest first. Each is renamed to .retired-* before it is
-/// deleted, so that no half of one ever carries a checkpoint's name. Blocks. Call after a newer
-/// checkpoint has been published.
-Result<std::vector<std::string>> retire_old(const std::filesystem::path& checkpoints,
-                                            std::int64_t keep_last);
 
 }  // namespace train::checkpoint

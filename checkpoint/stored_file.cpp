@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/blocks.hpp"
 #include "checkpoint/layout.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/untrusted_text.hpp"
@@ -33,14 +32,12 @@ Result<StoredFile> open_stored(const fs::path& checkpoint, const std::string& na
                               S_ISLNK(status.st_mode) ? "a symbolic link" : "not a regular file")};
   }
   auto file = storage::InputFile::open(path, storage::Links::refuse);
-  if (!file) {
-    return file.error();
-  }
+  TRAIN_RETURN_IF_ERROR(file);
   return StoredFile{.file = std::move(*file), .damage = {}};
 }
 
 std::string entry_defect(const storage::TensorEntry& entry, const TensorRecord& record) {
-  const std::vector<std::int64_t> shape = rows_shape(record);
+  const std::vector<std::int64_t> shape = rows_shape(record.shape, record.rows);
   if (entry.dtype == record.dtype && entry.shape == shape) {
     return {};
   }
@@ -51,9 +48,7 @@ std::string entry_defect(const storage::TensorEntry& entry, const TensorRecord& 
 
 Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
   const auto stored = open_stored(checkpoint, manifest_file_name);
-  if (!stored) {
-    return stored.error();
-  }
+  TRAIN_RETURN_IF_ERROR(stored);
   if (!stored->file) {
     return ManifestFinding{.manifest = {}, .damage = stored->damage};
   }
@@ -64,9 +59,7 @@ Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
                               manifest_file_name, stored->file->size_bytes(), manifest_text_limit)};
   }
   const auto text = stored->file->read_text(manifest_text_limit);
-  if (!text) {
-    return text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(text);
   auto manifest = parse_manifest(*text, stored->file->path().string());
   if (!manifest && manifest.error().kind == ErrorKind::user) {
     return manifest.error();
@@ -84,9 +77,7 @@ Result<ManifestFinding> examine_manifest(const fs::path& checkpoint) {
 
 Result<Manifest> read_manifest(const fs::path& checkpoint) {
   auto finding = examine_manifest(checkpoint);
-  if (!finding) {
-    return finding.error();
-  }
+  TRAIN_RETURN_IF_ERROR(finding);
   if (!finding->manifest) {
     return failure(fmt::format("{} is damaged: {}", checkpoint.string(), finding->damage));
   }

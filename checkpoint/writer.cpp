@@ -1,13 +1,11 @@
 #include "checkpoint/writer.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
-#include "checkpoint/blocks.hpp"
 #include "checkpoint/layout.hpp"
 #include "checkpoint/reader.hpp"
 #include "storage/files/atomic_file.hpp"
@@ -19,19 +17,6 @@ namespace train::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::span<const std::byte> bytes_of(const engine::StateView& view) {
-  return {view.data, view.size_bytes};
-}
-
-/// Shape of the rows that a view holds.
-std::vector<std::int64_t> local_shape(const engine::StateView& view) {
-  std::vector<std::int64_t> shape = view.global_shape;
-  if (!shape.empty()) {
-    shape.front() = view.rows;
-  }
-  return shape;
-}
 
 void check_view(const engine::StateView& view) {
   const std::int64_t all = view.global_shape.empty() ? 1 : view.global_shape.front();
@@ -58,7 +43,7 @@ Result<TensorRecord> write_rows(storage::SafetensorsWriter& file, const engine::
   const std::uint64_t piece_bytes =
       std::max(cached_bytes / record.block_bytes, std::uint64_t{1}) * record.block_bytes;
   storage::StreamingDigest digest;
-  for (auto rest = bytes_of(view); !rest.empty();) {
+  for (std::span<const std::byte> rest(view.data, view.size_bytes); !rest.empty();) {
     const auto piece = rest.first(std::min<std::uint64_t>(piece_bytes, rest.size()));
     digest.update(piece);
     record.blocks += block_digests(piece, record.block_bytes);
@@ -101,31 +86,9 @@ std::string missing_file(const fs::path& directory, std::span<const FileRecord> 
 
 }  // namespace
 
-Result<IncomingCheckpoint> IncomingCheckpoint::create(const fs::path& checkpoints,
-                                                      std::int64_t step) {
-  TRAIN_CHECK(step >= 0);
-  TRAIN_RETURN_IF_ERROR(storage::make_directory(checkpoints));
-  const std::string name = checkpoint_name(step);
-  IncomingCheckpoint incoming(checkpoints / fmt::format(".incoming-{}-{}", ::getpid(), name),
-                              checkpoints / name);
-  TRAIN_RETURN_IF_ERROR(storage::remove_tree(incoming.path_));
-  TRAIN_RETURN_IF_ERROR(storage::make_directory(incoming.path_));
-  return incoming;
-}
-
-IncomingCheckpoint::IncomingCheckpoint(IncomingCheckpoint&& other) noexcept
-    : path_(std::exchange(other.path_, {})), target_(std::move(other.target_)) {}
-
-IncomingCheckpoint& IncomingCheckpoint::operator=(IncomingCheckpoint&& other) noexcept {
-  if (this != &other) {
-    discard();
-    path_ = std::exchange(other.path_, {});
-    target_ = std::move(other.target_);
-  }
-  return *this;
-}
-
-IncomingCheckpoint::~IncomingCheckpoint() { discard(); }
+IncomingCheckpoint::IncomingCheckpoint(const fs::path& checkpoints, const std::string& tag,
+                                       std::int64_t step)
+    : path_(incoming_path(checkpoints, tag, step)), target_(checkpoints / checkpoint_name(step)) {}
 
 void IncomingCheckpoint::discard() noexcept {
   if (!path_.empty()) {
@@ -134,19 +97,8 @@ void IncomingCheckpoint::discard() noexcept {
   }
 }
 
-IncomingCheckpoint IncomingCheckpoint::of_ranks(const fs::path& checkpoints, const std::string& tag,
-                                                std::int64_t step) {
-  return {incoming_path(checkpoints, tag, step), checkpoints / checkpoint_name(step)};
-}
-
 fs::path incoming_path(const fs::path& checkpoints, const std::string& tag, std::int64_t step) {
   return checkpoints / fmt::format(".incoming-{}-{}", tag, checkpoint_name(step));
-}
-
-Result<ShardRecord> IncomingCheckpoint::write_shard(std::span<const engine::StateView> state,
-                                                    Shard shard) const {
-  TRAIN_CHECK(!path_.empty());
-  return checkpoint::write_shard(path_, state, shard);
 }
 
 Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine::StateView> state,
@@ -159,30 +111,22 @@ Result<ShardRecord> write_shard(const fs::path& incoming, std::span<const engine
   std::vector<storage::TensorHeading> headings;
   for (const engine::StateView& view : state) {
     check_view(view);
-    const bool no_rows =
-        view.rows == 0 && !(view.global_shape.size() > 0 && view.global_shape.front() == 0);
-    if (!no_rows) {
+    if (view.rows > 0 || (!view.global_shape.empty() && view.global_shape.front() == 0)) {
       written.push_back(&view);
-      headings.push_back({view.name, local_shape(view)});
+      headings.push_back({view.name, rows_shape(view.global_shape, view.rows)});
     }
   }
   auto file = storage::SafetensorsWriter::create(incoming / record.file.name, headings);
-  if (!file) {
-    return file.error();
-  }
+  TRAIN_RETURN_IF_ERROR(file);
   for (const engine::StateView* view : written) {
     auto tensor = write_rows(*file, *view, record.file.name);
-    if (!tensor) {
-      return tensor.error();
-    }
+    TRAIN_RETURN_IF_ERROR(tensor);
     record.tensors.push_back(std::move(*tensor));
   }
-  const auto committed = file->commit();
-  if (!committed) {
-    return committed.error();
-  }
+  auto committed = file->commit();
+  TRAIN_RETURN_IF_ERROR(committed);
   record.file.size_bytes = committed->size_bytes;
-  record.file.digest = committed->digest;
+  record.file.digest = std::move(committed->digest);
   return record;
 }
 
@@ -201,15 +145,6 @@ Result<ManifestDraft> draft_manifest(const ManifestFields& fields,
   return draft;
 }
 
-Result<WriteOutcome> IncomingCheckpoint::publish(const ManifestFields& fields,
-                                                 std::span<const ShardRecord> shards) {
-  auto draft = draft_manifest(fields, shards);
-  if (!draft) {
-    return draft.error();
-  }
-  return publish(std::move(draft).value());
-}
-
 Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
   TRAIN_CHECK(!path_.empty() && checkpoint_name(draft.manifest.fields.step) == target_.filename());
   WriteOutcome outcome;
@@ -222,9 +157,7 @@ Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
   TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(path_ / manifest_file_name, draft.text));
   if (!is_gone(target_)) {
     auto found = verify_checkpoint(target_);
-    if (!found) {
-      return found.error();
-    }
+    TRAIN_RETURN_IF_ERROR(found);
     if (found->whole()) {
       outcome.manifest = std::move(*found->manifest);
       outcome.manifest_digest = std::move(found->manifest_digest);
@@ -238,45 +171,11 @@ Result<WriteOutcome> IncomingCheckpoint::publish(ManifestDraft draft) {
                       target_.string(), found->defect));
     }
     const auto aside = set_aside(target_);
-    if (!aside) {
-      return aside.error();
-    }
+    TRAIN_RETURN_IF_ERROR(aside);
   }
   TRAIN_RETURN_IF_ERROR(storage::rename_durably(path_, target_));
   path_.clear();
   return outcome;
-}
-
-Result<WriteOutcome> write_checkpoint(const fs::path& checkpoints, const ManifestFields& fields,
-                                      std::span<const engine::StateView> state) {
-  auto incoming = IncomingCheckpoint::create(checkpoints, fields.step);
-  if (!incoming) {
-    return incoming.error();
-  }
-  auto shard = incoming->write_shard(state, {.index = 0, .count = 1});
-  if (!shard) {
-    return shard.error();
-  }
-  return incoming->publish(fields, std::span(&*shard, 1));
-}
-
-std::string weights_digest(std::span<const engine::StateView> state) {
-  std::vector<const engine::StateView*> weights;
-  for (const engine::StateView& view : state) {
-    if (engine::is_weight(view.name)) {
-      TRAIN_CHECK(view.global_shape.empty() || view.rows == view.global_shape.front(),
-                  "tensor {} is not whole", view.name);
-      weights.push_back(&view);
-    }
-  }
-  std::sort(weights.begin(), weights.end(),
-            [](const auto* a, const auto* b) { return a->name < b->name; });
-  storage::StreamingDigest digest;
-  for (const engine::StateView* view : weights) {
-    digest.update(fmt::format("{} [{}]\n", view->name, fmt::join(view->global_shape, ", ")));
-    digest.update(bytes_of(*view));
-  }
-  return digest.finish();
 }
 
 }  // namespace train::checkpoint

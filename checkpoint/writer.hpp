@@ -4,18 +4,18 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/shard_record.hpp"
 #include "engine/state_view.hpp"
 
 namespace train::checkpoint {
 
+/// Which of a checkpoint's shards.
 struct Shard {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
+  std::int64_t index = 0;  ///< The rank.
+  std::int64_t count = 1;  ///< Ranks.
 };
 
 struct WriteOutcome {
@@ -36,44 +36,28 @@ struct ManifestDraft {
 [[nodiscard]] Result<ManifestDraft> draft_manifest(const ManifestFields& fields,
                                                    std::span<const ShardRecord> shards);
 
-/// A checkpoint under construction: `.incoming-<pid>-step-<n>` (CK-1, CK-2).
+/// The checkpoint that ranks have written their shards into: incoming_path() (CK-1, CK-2).
 ///
-/// Threading: one object per process and step; shards may be written from several threads. Every
-/// call blocks on the disk: for an I/O thread. Dropped without publish(): the directory is removed.
+/// Threading: one owner. Every call blocks on the disk: for an I/O thread. Dropped without
+/// publish(): the directory is removed.
 class IncomingCheckpoint {
  public:
-  /// Creates `checkpoints` if missing. Errors: not writable (user), disk full (failure).
-  static Result<IncomingCheckpoint> create(const std::filesystem::path& checkpoints,
-                                           std::int64_t step);
-
-  /// The one that ranks have written their shards into: incoming_path(checkpoints, tag, step).
-  [[nodiscard]] static IncomingCheckpoint of_ranks(const std::filesystem::path& checkpoints,
-                                                   const std::string& tag, std::int64_t step);
-
-  IncomingCheckpoint(IncomingCheckpoint&& other) noexcept;
-  IncomingCheckpoint& operator=(IncomingCheckpoint&& other) noexcept;
-  IncomingCheckpoint(const IncomingCheckpoint&) = delete;
-  IncomingCheckpoint& operator=(const IncomingCheckpoint&) = delete;
-  ~IncomingCheckpoint();
-
-  /// Writes one rank's rows to shard-<index>-of-<count>.safetensors, durably. Borrows the views'
-  /// bytes for the call; views without rows are left out.
-  [[nodiscard]] Result<ShardRecord> write_shard(std::span<const engine::StateView> state,
-                                                Shard shard) const;
+  IncomingCheckpoint(const std::filesystem::path& checkpoints, const std::string& tag,
+                     std::int64_t step);
+  IncomingCheckpoint(IncomingCheckpoint&& other) noexcept
+      : path_(std::exchange(other.path_, {})), target_(std::move(other.target_)) {}
+  IncomingCheckpoint& operator=(IncomingCheckpoint&&) = delete;
+  ~IncomingCheckpoint() { discard(); }
 
   /// Writes the manifest, then renames the directory into place: the one instant from which the
   /// checkpoint exists. A whole checkpoint already there wins; a damaged one is set aside.
   /// Errors (failure): a file that is not here with its size; a checkpoint there that cannot be
   /// read; the disk. After one the shards are still here, so that it may be called again.
   Result<WriteOutcome> publish(ManifestDraft draft);
-  /// The same with draft_manifest() of these, and its errors.
-  Result<WriteOutcome> publish(const ManifestFields& fields, std::span<const ShardRecord> shards);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
-  IncomingCheckpoint(std::filesystem::path path, std::filesystem::path target)
-      : path_(std::move(path)), target_(std::move(target)) {}
   void discard() noexcept;
 
   std::filesystem::path path_;
@@ -89,15 +73,5 @@ class IncomingCheckpoint {
 [[nodiscard]] Result<ShardRecord> write_shard(const std::filesystem::path& incoming,
                                               std::span<const engine::StateView> state,
                                               Shard shard);
-
-/// Writes and publishes a checkpoint whose state is all here, as one shard. On an error nothing of
-/// it is left. Blocks until it survives a power cut.
-Result<WriteOutcome> write_checkpoint(const std::filesystem::path& checkpoints,
-                                      const ManifestFields& fields,
-                                      std::span<const engine::StateView> state);
-
-/// Digest of the tensors whose names start with "model.", in the order of their names: name, shape,
-/// bytes. REQUIRES: each of them is whole.
-[[nodiscard]] std::string weights_digest(std::span<const engine::StateView> state);
 
 }  // namespace train::checkpoint

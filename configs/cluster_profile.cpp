@@ -13,8 +13,8 @@
 #include <map>
 #include <regex>
 
+#include "configs/load_config.hpp"
 #include "configs/nearest.hpp"
-#include "configs/rules.hpp"
 
 namespace train::configs {
 namespace {
@@ -290,9 +290,7 @@ Result<ClusterProfile> find_cluster_profile(const fs::path& directory, const std
   std::optional<ClusterProfile> chosen;
   for (const fs::path& path : profiles_in(directory)) {
     auto profile = load_profile(path);
-    if (!profile) {
-      return profile.error();
-    }
+    TRAIN_RETURN_IF_ERROR(profile);
     const bool matches =
         std::any_of(profile->hosts.begin(), profile->hosts.end(), [&](const std::string& pattern) {
           return ::fnmatch(pattern.c_str(), host.c_str(), 0) == 0;

@@ -20,7 +20,6 @@
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/optimizer_table.hpp"
-#include "configs/rules.hpp"
 #include "configs/scaling.hpp"
 #include "configs/validate_config.hpp"
 

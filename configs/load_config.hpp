@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,6 +9,9 @@
 #include "configs/run_config.hpp"
 
 namespace train::configs {
+
+/// A run file, a profile or a table of rules is a page of text; anything larger is some other file.
+inline constexpr std::size_t kLargestFile = 1 << 20;
 
 /// Reads, overrides and validates the run file at `path`. Blocks on the file system.
 ///

@@ -1,4 +1,4 @@
-#include "configs/scaling_table.hpp"
+#include "configs/scaling.hpp"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -10,8 +10,8 @@
 #include <iterator>
 #include <span>
 
+#include "configs/load_config.hpp"
 #include "configs/nearest.hpp"
-#include "configs/rules.hpp"
 
 namespace train::configs {
 namespace {
@@ -176,9 +176,7 @@ Result<ScalingRule> read_rule(const toml::table& table, const std::string& name,
   TRAIN_RETURN_IF_ERROR(reader.finish());
   for (const toml::node& node : *formulas) {
     auto formula = read_formula(node, name + ".lr", file);
-    if (!formula) {
-      return formula.error();
-    }
+    TRAIN_RETURN_IF_ERROR(formula);
     rule.lr.push_back(std::move(formula).value());
   }
   return rule;
@@ -203,9 +201,7 @@ Result<ScalingTable> parse_scaling_table(std::string_view text, const std::strin
                                       node.source().begin.line, name, name));
       }
       auto rule = read_rule(*node.as_table(), name, place);
-      if (!rule) {
-        return rule.error();
-      }
+      TRAIN_RETURN_IF_ERROR(rule);
       table.rules.push_back(std::move(rule).value());
     }
   } catch (const toml::parse_error& error) {

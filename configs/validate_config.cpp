@@ -8,10 +8,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/one_line.hpp"
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/optimizer_table.hpp"
-#include "configs/rules.hpp"
 
 namespace train::configs {
 namespace {
@@ -21,6 +21,12 @@ namespace {
 constexpr std::int64_t kLargestLaneTokens = std::int64_t{1} << 31;
 constexpr std::int64_t kLargestStepTokens = std::int64_t{1} << 32;
 constexpr std::size_t kLongestName = 200;
+
+/// A mistake of the user's at `key`: where it was set, its name, and `rule`, which begins with what
+/// is wrong and ends with the fix.
+Error broken(const KeyPositions& places, std::string_view key, const std::string& rule) {
+  return user_error(fmt::format("{}: {} {}", places.of(key), key, rule));
+}
 
 template <class Number>
 bool inside(const Limits& limits, Number value) {
@@ -68,248 +74,219 @@ Status check_list(const Field& field, const std::vector<std::string>& values,
   return {};
 }
 
-Status check_names(const RunConfig& config, const KeyPositions& places) {
+/// Rules between keys. The first that is broken is kept.
+class Rules {
+ public:
+  explicit Rules(const KeyPositions& places) : places_(places) {}
+
+  template <class... Args>
+  void refuse_if(bool is_broken, std::string_view key, fmt::format_string<Args...> text,
+                 Args&&... args) {
+    if (is_broken && !error_) {
+      error_ = broken(places_, key, fmt::format(text, std::forward<Args>(args)...));
+    }
+  }
+  [[nodiscard]] Status result() const { return error_ ? Status(*error_) : Status(); }
+
+ private:
+  const KeyPositions& places_;
+  std::optional<Error> error_;
+};
+
+void check_names(const RunConfig& config, Rules& rules) {
   const std::string& name = config.run.name;
-  if (name.empty()) {
-    return broken(places, "run.name", "is empty; name the run");
-  }
-  if (name == "." || name == ".." || name.find('/') != std::string::npos) {
-    return broken(places, "run.name",
-                  fmt::format("is \"{}\"; it becomes one directory below run.dir, so no \"/\", "
-                              "\".\" or \"..\"",
-                              name));
-  }
-  const bool control = std::any_of(name.begin(), name.end(), [](char letter) {
-    return static_cast<unsigned char>(letter) < 32 || letter == 127;
-  });
-  if (control || name.size() > kLongestName) {
-    return broken(places, "run.name",
-                  fmt::format("must be at most {} bytes of printable text", kLongestName));
-  }
-  if (config.run.dir.empty()) {
-    return broken(places, "run.dir", "is empty; \".\" is the current directory");
-  }
-  if (config.data.dir.empty()) {
-    return broken(places, "data.dir",
+  rules.refuse_if(name.empty(), "run.name", "is empty; name the run");
+  rules.refuse_if(name == "." || name == ".." || name.find('/') != std::string::npos, "run.name",
+                  "is \"{}\"; it becomes one directory below run.dir, so no \"/\", \".\" or \"..\"",
+                  name);
+  rules.refuse_if(std::any_of(name.begin(), name.end(), is_control) || name.size() > kLongestName,
+                  "run.name", "must be at most {} bytes of printable text", kLongestName);
+  rules.refuse_if(config.run.dir.empty(), "run.dir", "is empty; \".\" is the current directory");
+  rules.refuse_if(config.data.dir.empty(), "data.dir",
                   "is empty; name a directory that \"actortrain data prepare\" made");
-  }
-  return {};
+  rules.refuse_if(
+      config.data.order != "dstar" && config.data.seed != DataSection{}.seed, "data.seed",
+      "belongs to data.order \"dstar\"; in the order \"{}\" it is run.seed that decides "
+      "what is read when",
+      config.data.order);
 }
 
-Status check_order(const RunConfig& config, const KeyPositions& places) {
-  if (config.data.order != "dstar" && config.data.seed != DataSection{}.seed) {
-    return broken(places, "data.seed",
-                  fmt::format("belongs to data.order \"dstar\"; in the order \"{}\" it is run.seed "
-                              "that decides what is read when",
-                              config.data.order));
-  }
-  return {};
-}
-
-Status check_sizes(const RunConfig& config, const KeyPositions& places) {
-  if (config.model.head_dim % 2 != 0) {
-    return broken(
-        places, "model.head_dim",
-        fmt::format("must be even (the rotation turns pairs), found {}", config.model.head_dim));
-  }
+void check_sizes(const RunConfig& config, Rules& rules) {
+  rules.refuse_if(config.model.head_dim % 2 != 0, "model.head_dim",
+                  "must be even (the rotation turns pairs), found {}", config.model.head_dim);
   const std::int64_t lane_tokens = config.batch.micro_batch * config.data.sequence_length;
-  if (lane_tokens >= kLargestLaneTokens) {
-    return broken(places, "batch.micro_batch",
-                  fmt::format("times data.sequence_length is {} tokens a lane; at most {} fit",
-                              lane_tokens, kLargestLaneTokens - 1));
-  }
+  rules.refuse_if(lane_tokens >= kLargestLaneTokens, "batch.micro_batch",
+                  "times data.sequence_length is {} tokens a lane; at most {} fit", lane_tokens,
+                  kLargestLaneTokens - 1);
   for (const auto& [key, lanes] :
        {std::pair<std::string_view, std::int64_t>("batch.lanes", config.batch.lanes),
         {"eval.lanes", config.eval.lanes}}) {
-    if (lane_tokens * lanes > kLargestStepTokens) {
-      return broken(places, key,
-                    fmt::format("times batch.micro_batch times data.sequence_length is {} tokens; "
-                                "at most {} are possible",
-                                lane_tokens * lanes, kLargestStepTokens));
-    }
+    rules.refuse_if(lane_tokens * lanes > kLargestStepTokens, key,
+                    "times batch.micro_batch times data.sequence_length is {} tokens; at most {} "
+                    "are possible",
+                    lane_tokens * lanes, kLargestStepTokens);
   }
-  return {};
 }
 
-Status check_decay(const RunConfig& config, const KeyPositions& places) {
+void check_schedule(const RunConfig& config, Rules& rules) {
   const ScheduleSection& schedule = config.schedule;
-  const std::int64_t decay_steps = wsd_decay_steps(schedule, config.run.steps);
-  if (schedule.warmup_steps + decay_steps > config.run.steps) {
-    return broken(
-        places, "schedule.decay_fraction",
-        fmt::format("({}) of run.steps ({}) is {} steps, which exceed the run together "
-                    "with schedule.warmup_steps ({})",
-                    schedule.decay_fraction, config.run.steps, decay_steps, schedule.warmup_steps));
+  const std::int64_t steps = config.run.steps;
+  rules.refuse_if(schedule.constant_tail_steps > 0 && schedule.name != "cos_inf",
+                  "schedule.constant_tail_steps",
+                  "belongs to schedule \"cos_inf\", not \"{}\"; set it to 0", schedule.name);
+  rules.refuse_if(schedule.warmup_steps + schedule.constant_tail_steps > steps,
+                  "schedule.constant_tail_steps",
+                  "({}) and schedule.warmup_steps ({}) exceed run.steps ({})",
+                  schedule.constant_tail_steps, schedule.warmup_steps, steps);
+  if (schedule.name != "wsd") {
+    return;
   }
-  if (schedule.decay_shape == "exp" && schedule.decay_floor <= 0.0) {
-    return broken(places, "schedule.decay_floor",
-                  "must be above 0 where schedule.decay_shape is \"exp\": a power of it is what "
-                  "the learning rate is multiplied with");
-  }
-  return {};
+  const std::int64_t decay_steps = wsd_decay_steps(schedule, steps);
+  rules.refuse_if(schedule.warmup_steps + decay_steps > steps, "schedule.decay_fraction",
+                  "({}) of run.steps ({}) is {} steps, which exceed the run together with "
+                  "schedule.warmup_steps ({})",
+                  schedule.decay_fraction, steps, decay_steps, schedule.warmup_steps);
+  rules.refuse_if(
+      schedule.decay_shape == "exp" && schedule.decay_floor <= 0.0, "schedule.decay_floor",
+      "must be above 0 where schedule.decay_shape is \"exp\": a power of it is what the "
+      "learning rate is multiplied with");
 }
 
-Status check_schedule(const RunConfig& config, const KeyPositions& places) {
-  const ScheduleSection& schedule = config.schedule;
-  if (schedule.constant_tail_steps > 0 && schedule.name != "cos_inf") {
-    return broken(
-        places, "schedule.constant_tail_steps",
-        fmt::format("belongs to schedule \"cos_inf\", not \"{}\"; set it to 0", schedule.name));
-  }
-  if (schedule.warmup_steps + schedule.constant_tail_steps > config.run.steps) {
-    return broken(
-        places, "schedule.constant_tail_steps",
-        fmt::format("({}) and schedule.warmup_steps ({}) exceed run.steps ({})",
-                    schedule.constant_tail_steps, schedule.warmup_steps, config.run.steps));
-  }
-  return schedule.name == "wsd" ? check_decay(config, places) : Status{};
-}
-
-Status check_scaling(const RunConfig& config, const KeyPositions& places) {
+void check_scaling(const RunConfig& config, Rules& rules) {
   const ScalingSection& scaling = config.scaling;
-  if (scaling.rule.empty()) {
-    return broken(places, "scaling.rule", "is empty; \"none\" uses no rule");
-  }
-  if (scaling.rule != "none") {
-    return {};
-  }
-  const char* useless = scaling.heads != 0 ? "scaling.heads" : "scaling.table";
-  if (scaling.heads != 0 || !scaling.table.empty()) {
-    return broken(places, useless, "is of no use while scaling.rule is \"none\"; name a rule");
-  }
-  return {};
+  rules.refuse_if(scaling.rule.empty(), "scaling.rule", "is empty; \"none\" uses no rule");
+  rules.refuse_if(scaling.rule == "none" && (scaling.heads != 0 || !scaling.table.empty()),
+                  scaling.heads != 0 ? "scaling.heads" : "scaling.table",
+                  "is of no use while scaling.rule is \"none\"; name a rule");
 }
 
-Status check_checkpoint(const RunConfig& config, const KeyPositions& places) {
+void check_checkpoint(const RunConfig& config, Rules& rules) {
   const CheckpointSection& checkpoint = config.checkpoint;
-  if (checkpoint.local_dir.empty()) {
-    return broken(places, "checkpoint.local_dir",
+  rules.refuse_if(checkpoint.local_dir.empty(), "checkpoint.local_dir",
                   "is empty; \"none\" writes checkpoints straight to the run's directory");
-  }
   const std::int64_t evaluated = config.eval.interval_steps;
-  if (checkpoint.keep_best > 0 && (evaluated == 0 || checkpoint.interval_steps % evaluated != 0)) {
-    return broken(places, "checkpoint.keep_best",
-                  fmt::format("is {}, which needs every checkpoint evaluated: eval.interval_steps "
-                              "({}) must divide checkpoint.interval_steps ({})",
-                              checkpoint.keep_best, evaluated, checkpoint.interval_steps));
-  }
-  return {};
-}
-
-/// Texts "pattern = strategy".
-Status check_recovery(const RunConfig& config, const KeyPositions& places) {
-  if (config.recovery.snapshot_interval_steps == 1) {
-    return broken(places, "recovery.snapshot_interval_steps",
+  rules.refuse_if(
+      checkpoint.keep_best > 0 && (evaluated == 0 || checkpoint.interval_steps % evaluated != 0),
+      "checkpoint.keep_best",
+      "is {}, which needs every checkpoint evaluated: eval.interval_steps ({}) must divide "
+      "checkpoint.interval_steps ({})",
+      checkpoint.keep_best, evaluated, checkpoint.interval_steps);
+  rules.refuse_if(config.recovery.snapshot_interval_steps == 1, "recovery.snapshot_interval_steps",
                   "is 1: a snapshot would begin while other ranks still make the one before; use 2 "
                   "or more, or 0 for none");
-  }
-  return {};
 }
 
-Status check_strategy_by_unit(const RunConfig& config, const KeyPositions& places) {
+/// memory.bf16_weights = "made".
+void check_made_weights(const RunConfig& config, Rules& rules) {
+  const std::string_view key = "memory.bf16_weights";
+  rules.refuse_if(
+      config.runtime.device == "cpu" || config.precision.compute != "bf16", key,
+      "is \"made\", but layers read fp32 weights; leave it out, or set runtime.device to "
+      "\"cuda\" and precision.compute to \"bf16\"");
+  rules.refuse_if(config.memory.offload == "parameters", key,
+                  "is \"made\", but memory.offload = \"parameters\" leaves the fp32 weights to the "
+                  "host; set that to \"optimizer\", or leave this out");
+  const std::string& strategy = config.parallel.strategy;
+  rules.refuse_if(
+      config.parallel.ranks > 1 && (strategy == "optimizer" || strategy == "gradient"), key,
+      "is \"made\", but with parallel.strategy = \"{}\" no rank has all of a layer's fp32 weights; "
+      "leave it out, or set the strategy to \"full\"",
+      strategy);
+}
+
+/// Whether what [memory] asks for can be had of this device, precision and strategy.
+void check_memory(const RunConfig& config, Rules& rules) {
+  const MemorySection& memory = config.memory;
+  const ParallelSection& parallel = config.parallel;
+  rules.refuse_if(
+      config.runtime.device != "cuda" && parallel.transport == "nccl", "parallel.transport",
+      "is \"nccl\", which moves memory of CUDA devices, but runtime.device is \"{}\"; use "
+      "\"gloo\", or set runtime.device to \"cuda\"",
+      config.runtime.device);
+  rules.refuse_if(
+      memory.checkpointed_part != "block" && memory.activation_checkpointing == "none",
+      "memory.checkpointed_part",
+      "is \"{}\", but no block is checkpointed; set memory.activation_checkpointing to \"all\", or "
+      "leave this out",
+      memory.checkpointed_part);
+  if (memory.bf16_weights == "made") {
+    check_made_weights(config, rules);
+  }
+  rules.refuse_if(memory.offload != "none" && config.runtime.device == "cpu", "memory.offload",
+                  "is \"{}\", but on the CPU all memory is the host's; leave it out, or set "
+                  "runtime.device to \"cuda\"",
+                  memory.offload);
+  if (memory.offload != "parameters") {
+    return;
+  }
+  const bool by_nccl = parallel.transport == "nccl" || parallel.transport == "auto";
+  rules.refuse_if(parallel.ranks > 1 && by_nccl, "memory.offload",
+                  "is \"parameters\", but NCCL takes what it sends from the device's memory alone; "
+                  "set this to \"optimizer\", or parallel.transport to \"gloo\" or \"inproc\"");
+  const std::string& strategy = parallel.strategy;
+  rules.refuse_if(strategy != "full" && strategy != "hybrid" && config.precision.compute == "fp32",
+                  "memory.offload",
+                  "is \"parameters\", but with parallel.strategy = \"{}\" and fp32 compute the "
+                  "only weights are "
+                  "those that layers read; set precision.compute to \"bf16\", the strategy to "
+                  "\"full\", or this "
+                  "to \"optimizer\"",
+                  strategy);
+}
+
+/// Texts "pattern = strategy", and the groups of "hybrid".
+void check_strategies(const RunConfig& config, Rules& rules) {
+  const ParallelSection& parallel = config.parallel;
   const std::string key = "parallel.strategy_by_unit";
   const std::vector<std::string> known = split_choices(*find_field("parallel.strategy"));
-  for (const std::string& rule : config.parallel.strategy_by_unit) {
-    const std::optional<UnitStrategy> parsed = parse_unit_strategy(rule);
-    if (!parsed.has_value()) {
-      return broken(places, key,
-                    fmt::format("holds \"{}\"; write \"pattern = strategy\", for example "
-                                "\"block * = full\"",
-                                rule));
-    }
-    if (std::find(known.begin(), known.end(), parsed->strategy) == known.end()) {
-      return broken(places, key,
-                    fmt::format("names the strategy \"{}\"; there are \"{}\"{}", parsed->strategy,
-                                fmt::join(known, "\", \""), did_you_mean(parsed->strategy, known)));
-    }
+  bool hybrid = parallel.strategy == "hybrid";
+  for (const std::string& text : parallel.strategy_by_unit) {
+    const std::optional<UnitStrategy> parsed = parse_unit_strategy(text);
+    const std::string strategy = parsed ? parsed->strategy : std::string();
+    rules.refuse_if(!parsed, key,
+                    "holds \"{}\"; write \"pattern = strategy\", for example \"block * = full\"",
+                    text);
+    rules.refuse_if(std::find(known.begin(), known.end(), strategy) == known.end(), key,
+                    "names the strategy \"{}\"; there are \"{}\"{}", strategy,
+                    fmt::join(known, "\", \""), did_you_mean(strategy, known));
+    hybrid = hybrid || strategy == "hybrid";
   }
-  return {};
+  rules.refuse_if(!hybrid && parallel.group != 0, "parallel.group",
+                  "is {}, but only the strategy \"hybrid\" has groups; set it to 0",
+                  parallel.group);
+  rules.refuse_if(hybrid && (parallel.group == 0 || parallel.ranks % parallel.group != 0),
+                  "parallel.group",
+                  "must be a divisor of parallel.ranks ({}) with the strategy \"hybrid\", found {}",
+                  parallel.ranks, parallel.group);
 }
 
-bool uses_hybrid(const ParallelSection& parallel) {
-  const auto& rules = parallel.strategy_by_unit;
-  return parallel.strategy == "hybrid" ||
-         std::any_of(rules.begin(), rules.end(), [](const std::string& rule) {
-           const std::optional<UnitStrategy> parsed = parse_unit_strategy(rule);
-           return parsed.has_value() && parsed->strategy == "hybrid";
-         });
-}
-
-Status check_group(const RunConfig& config, const KeyPositions& places) {
+void check_parallel(const RunConfig& config, Rules& rules) {
   const ParallelSection& parallel = config.parallel;
-  if (!uses_hybrid(parallel) && parallel.group != 0) {
-    return broken(places, "parallel.group",
-                  fmt::format("is {}, but only the strategy \"hybrid\" has groups; set it to 0",
-                              parallel.group));
-  }
-  if (uses_hybrid(parallel) && (parallel.group == 0 || parallel.ranks % parallel.group != 0)) {
-    return broken(places, "parallel.group",
-                  fmt::format("must be a divisor of parallel.ranks ({}) with the strategy "
-                              "\"hybrid\", found {}",
-                              parallel.ranks, parallel.group));
-  }
-  return {};
-}
-
-Status check_wrapping(const RunConfig& config, const KeyPositions& places) {
-  const std::vector<std::string>& wrapping = config.parallel.wrapping;
-  if (wrapping.empty()) {
-    return broken(places, "parallel.wrapping",
+  rules.refuse_if(
+      parallel.ranks > config.batch.lanes, "parallel.ranks",
+      "is {}, but a step has {} lanes and each rank needs one; raise batch.lanes or use "
+      "fewer ranks",
+      parallel.ranks, config.batch.lanes);
+  check_strategies(config, rules);
+  const std::vector<std::string>& wrapping = parallel.wrapping;
+  rules.refuse_if(wrapping.empty(), "parallel.wrapping",
                   "is empty; give \"per_block\", \"by_size\" or patterns of unit names");
-  }
   const bool rule = std::any_of(wrapping.begin(), wrapping.end(), [](const std::string& text) {
     return text == "per_block" || text == "by_size";
   });
-  if (rule && wrapping.size() > 1) {
-    return broken(places, "parallel.wrapping",
+  rules.refuse_if(rule && wrapping.size() > 1, "parallel.wrapping",
                   "is \"per_block\" or \"by_size\" alone, or patterns of unit names");
-  }
-  return {};
-}
-
-Status check_nodes(const RunConfig& config, const KeyPositions& places) {
-  const ParallelSection& parallel = config.parallel;
-  if (parallel.ranks % parallel.nodes != 0) {
-    return broken(places, "parallel.nodes",
-                  fmt::format("must be a divisor of parallel.ranks ({}), found {}", parallel.ranks,
-                              parallel.nodes));
-  }
-  if (parallel.nodes > 1 && parallel.transport == "inproc") {
-    return broken(places, "parallel.nodes",
-                  fmt::format("is {}, but with parallel.transport \"inproc\" all ranks are in one "
-                              "process; use \"gloo\" or \"nccl\"",
-                              parallel.nodes));
-  }
-  if (parallel.nodes > 1 && parallel.interface.empty()) {
-    return broken(places, "parallel.interface",
-                  fmt::format("is empty, but parallel.nodes is {}: name the private network that "
-                              "joins the nodes (\"lo\" to try it on one machine)",
-                              parallel.nodes));
-  }
-  return {};
-}
-
-Status check_device(const RunConfig& config, const KeyPositions& places) {
-  if (config.runtime.device != "cuda" && config.parallel.transport == "nccl") {
-    return broken(places, "parallel.transport",
-                  fmt::format("is \"nccl\", which moves memory of CUDA devices, but runtime.device "
-                              "is \"{}\"; use \"gloo\", or set runtime.device to \"cuda\"",
-                              config.runtime.device));
-  }
-  return {};
-}
-
-Status check_parallel(const RunConfig& config, const KeyPositions& places) {
-  if (config.parallel.ranks > config.batch.lanes) {
-    return broken(places, "parallel.ranks",
-                  fmt::format("is {}, but a step has {} lanes and each rank needs one; raise "
-                              "batch.lanes or use fewer ranks",
-                              config.parallel.ranks, config.batch.lanes));
-  }
-  TRAIN_RETURN_IF_ERROR(check_strategy_by_unit(config, places));
-  TRAIN_RETURN_IF_ERROR(check_group(config, places));
-  TRAIN_RETURN_IF_ERROR(check_wrapping(config, places));
-  return check_nodes(config, places);
+  rules.refuse_if(parallel.ranks % parallel.nodes != 0, "parallel.nodes",
+                  "must be a divisor of parallel.ranks ({}), found {}", parallel.ranks,
+                  parallel.nodes);
+  rules.refuse_if(parallel.nodes > 1 && parallel.transport == "inproc", "parallel.nodes",
+                  "is {}, but with parallel.transport \"inproc\" all ranks are in one process; use "
+                  "\"gloo\" or \"nccl\"",
+                  parallel.nodes);
+  rules.refuse_if(parallel.nodes > 1 && parallel.interface.empty(), "parallel.interface",
+                  "is empty, but parallel.nodes is {}: name the private network that joins the "
+                  "nodes (\"lo\" to try it on one machine)",
+                  parallel.nodes);
 }
 
 }  // namespace
@@ -361,17 +338,18 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   for (const Field& field : all_fields()) {
     TRAIN_RETURN_IF_ERROR(check_value(field, config, places));
   }
-  TRAIN_RETURN_IF_ERROR(check_names(config, places));
-  TRAIN_RETURN_IF_ERROR(check_order(config, places));
-  TRAIN_RETURN_IF_ERROR(check_sizes(config, places));
+  Rules before(places);
+  check_names(config, before);
+  check_sizes(config, before);
+  TRAIN_RETURN_IF_ERROR(before.result());
   TRAIN_RETURN_IF_ERROR(check_optimizer(config, places));
-  TRAIN_RETURN_IF_ERROR(check_schedule(config, places));
-  TRAIN_RETURN_IF_ERROR(check_scaling(config, places));
-  TRAIN_RETURN_IF_ERROR(check_checkpoint(config, places));
-  TRAIN_RETURN_IF_ERROR(check_recovery(config, places));
-  TRAIN_RETURN_IF_ERROR(check_device(config, places));
-  TRAIN_RETURN_IF_ERROR(check_memory(config, places));
-  return check_parallel(config, places);
+  Rules after(places);
+  check_schedule(config, after);
+  check_scaling(config, after);
+  check_checkpoint(config, after);
+  check_memory(config, after);
+  check_parallel(config, after);
+  return after.result();
 }
 
 }  // namespace train::configs

@@ -43,8 +43,6 @@ class KvStore {
   KvStore& operator=(const KvStore&) = delete;
   virtual ~KvStore() = default;
 
-  /// Empty if there is no such key.
-  virtual Result<std::optional<std::string>> get(std::string_view key) = 0;
   /// All of `batch`, in order, atomically.
   virtual Status write(const WriteBatch& batch, Durability durability) = 0;
   /// Visits the keys that start with `prefix` in ascending byte order.

@@ -14,29 +14,23 @@
 #include <utility>
 
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/disk_full.hpp"
 #include "storage/files/file_calls.hpp"
 
 namespace train::storage {
 
 struct RocksStore::Database {
+  Database(std::filesystem::path path, std::unique_ptr<rocksdb::DB> opened)
+      : directory(std::move(path)), handle(std::move(opened)) {}
   std::filesystem::path directory;
   std::unique_ptr<rocksdb::DB> handle;
 };
 
 namespace {
 
-std::string one_line(std::string text) {
-  for (char& character : text) {
-    if (character == '\n' || character == '\r') {
-      character = ' ';
-    }
-  }
-  return text;
-}
-
 Error to_error(const rocksdb::Status& status, const std::filesystem::path& directory) {
-  const std::string text = one_line(status.ToString());
+  std::string text = status.ToString();
+  std::replace_if(
+      text.begin(), text.end(), [](char letter) { return letter == '\n' || letter == '\r'; }, ' ');
   const std::string place = directory.string();
   if (text.find("lock ") != std::string::npos && status.IsIOError()) {
     return user_error(fmt::format(
@@ -66,6 +60,13 @@ class SilentLogger final : public rocksdb::Logger {
   using rocksdb::Logger::Logv;
   void Logv(const char*, va_list) override {}
 };
+
+rocksdb::Options options_with_checks() {
+  rocksdb::Options options;
+  options.paranoid_checks = true;
+  options.info_log = std::make_shared<SilentLogger>();
+  return options;
+}
 
 rocksdb::Slice slice(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -106,18 +107,14 @@ RocksStore::~RocksStore() = default;
 Result<std::unique_ptr<RocksStore>> RocksStore::open(const std::filesystem::path& directory,
                                                      bool* damaged) {
   TRAIN_RETURN_IF_ERROR(make_directory(directory));
-  rocksdb::Options options;
+  rocksdb::Options options = options_with_checks();
   options.create_if_missing = true;
-  options.paranoid_checks = true;
   options.max_background_jobs = 1;
   // The index is small: so is its memory, and the log that every open replays.
   options.write_buffer_size = std::size_t{1} << 20U;
-  options.info_log = std::make_shared<SilentLogger>();
   rocksdb::DB* raw = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(options, directory.string(), &raw);
-  auto database = std::make_unique<Database>();
-  database->directory = directory;
-  database->handle.reset(raw);
+  auto database = std::make_unique<Database>(directory, std::unique_ptr<rocksdb::DB>(raw));
   if (damaged != nullptr) {
     *damaged = means_damage(status.ToString());
   }
@@ -135,16 +132,11 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open_read_only(
   if (!std::filesystem::exists(directory / "CURRENT", code)) {
     return user_error(fmt::format("index {}: not there", directory.string()));
   }
-  rocksdb::Options options;
-  options.paranoid_checks = true;
-  options.info_log = std::make_shared<SilentLogger>();
   rocksdb::Status status;
   for (int attempt = 0; attempt < attempts; ++attempt) {
     rocksdb::DB* raw = nullptr;
-    status = rocksdb::DB::OpenForReadOnly(options, directory.string(), &raw);
-    auto database = std::make_unique<Database>();
-    database->directory = directory;
-    database->handle.reset(raw);
+    status = rocksdb::DB::OpenForReadOnly(options_with_checks(), directory.string(), &raw);
+    auto database = std::make_unique<Database>(directory, std::unique_ptr<rocksdb::DB>(raw));
     if (status.ok()) {
       return std::unique_ptr<RocksStore>(new RocksStore(std::move(database)));
     }
@@ -152,18 +144,6 @@ Result<std::unique_ptr<RocksStore>> RocksStore::open_read_only(
     std::this_thread::sleep_for(pause);
   }
   return to_error(status, directory);
-}
-
-Result<std::optional<std::string>> RocksStore::get(std::string_view key) {
-  std::string value;
-  const rocksdb::Status status = database_->handle->Get(rocksdb::ReadOptions(), slice(key), &value);
-  if (status.IsNotFound()) {
-    return std::optional<std::string>();
-  }
-  if (!status.ok()) {
-    return to_error(status, database_->directory);
-  }
-  return std::optional<std::string>(std::move(value));
 }
 
 Status RocksStore::write(const WriteBatch& batch, Durability durability) {

@@ -35,7 +35,6 @@ class RocksStore final : public KvStore {
   /// Reads all of it. `damaged` as of open(): a damaged block shows only when it is read.
   [[nodiscard]] Status read_all(bool* damaged);
 
-  Result<std::optional<std::string>> get(std::string_view key) override;
   Status write(const WriteBatch& batch, Durability durability) override;
   Status scan(std::string_view prefix, const Visitor& visitor) override;
 

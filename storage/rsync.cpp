@@ -9,7 +9,6 @@
 
 #include "base/process.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/disk_full.hpp"
 #include "storage/files/file_calls.hpp"
 
 namespace train::storage {

@@ -49,9 +49,7 @@ std::string layout_defect(std::span<const TensorEntry> entries, std::uint64_t da
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path, Links links) {
   auto file = InputFile::open(path, links);
-  if (!file) {
-    return file.error();
-  }
+  TRAIN_RETURN_IF_ERROR(file);
   return parse(std::move(*file));
 }
 
@@ -119,12 +117,6 @@ Status SafetensorsFile::read(const TensorEntry& entry, std::uint64_t offset,
   const std::uint64_t size = entry.end - entry.begin;
   TRAIN_CHECK(offset <= size && out.size() <= size - offset);
   return file_.read(data_start_ + entry.begin + offset, out);
-}
-
-Result<std::vector<std::byte>> SafetensorsFile::read_all(const TensorEntry& entry) const {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.end - entry.begin));
-  TRAIN_RETURN_IF_ERROR(read(entry, 0, bytes));
-  return bytes;
 }
 
 }  // namespace train::storage

@@ -14,27 +14,7 @@
 
 namespace train::storage {
 
-/// A tensor to write, row-major. Borrows `bytes`.
-struct TensorBytes {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;
-  std::string dtype = "F32";  ///< As in TensorEntry.
-};
-
 using TensorMetadata = std::map<std::string, std::string>;
-
-struct WrittenFile {
-  std::uint64_t size_bytes = 0;
-  std::string digest;  ///< Of the whole file.
-};
-
-/// Writes `path` atomically (ST-1) in the safetensors format: tensors in the order given, header
-/// padded so that the data starts at a multiple of 8. Blocks; needs no memory beyond the header.
-/// REQUIRES: names are distinct UTF-8, dtypes known, bytes match shapes. Errors: as AtomicFile.
-Result<WrittenFile> write_safetensors(const std::filesystem::path& path,
-                                      std::span<const TensorBytes> tensors,
-                                      const TensorMetadata& metadata = {});
 
 struct TensorEntry {
   std::string name;
@@ -65,9 +45,6 @@ class SafetensorsFile {
   /// Fills `out` with bytes of a tensor, from its byte `offset` on. Blocks.
   /// REQUIRES: an entry of this file, which has so many. Errors: those of InputFile::read.
   Status read(const TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) const;
-
-  /// All bytes of a tensor. REQUIRES, errors: as read().
-  [[nodiscard]] Result<std::vector<std::byte>> read_all(const TensorEntry& entry) const;
 
   [[nodiscard]] const InputFile& file() const { return file_; }
   [[nodiscard]] std::uint64_t data_start() const { return data_start_; }  ///< Bytes before tensors.

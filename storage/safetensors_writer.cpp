@@ -54,9 +54,7 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
     length[i] = static_cast<char>(static_cast<unsigned char>(header.text.size() >> (8 * i)));
   }
   auto file = AtomicFile::create(path);
-  if (!file) {
-    return file.error();
-  }
+  TRAIN_RETURN_IF_ERROR(file);
   SafetensorsWriter writer(std::move(*file), header.data_bytes);
   TRAIN_RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(length))));
   TRAIN_RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(header.text))));
@@ -78,26 +76,6 @@ Result<WrittenFile> SafetensorsWriter::commit() {
   TRAIN_CHECK(due_bytes_ == 0, "{} bytes are due", due_bytes_);
   TRAIN_RETURN_IF_ERROR(file_.commit());
   return WrittenFile{file_.size_bytes(), digest_.finish()};
-}
-
-Result<WrittenFile> write_safetensors(const std::filesystem::path& path,
-                                      std::span<const TensorBytes> tensors,
-                                      const TensorMetadata& metadata) {
-  std::vector<TensorHeading> headings;
-  headings.reserve(tensors.size());
-  for (const TensorBytes& tensor : tensors) {
-    TRAIN_CHECK(tensor_size_bytes(tensor.dtype, tensor.shape) == tensor.bytes.size(),
-                "tensor {}: bytes do not fit its shape", tensor.name);
-    headings.push_back({tensor.name, tensor.shape, tensor.dtype});
-  }
-  auto writer = SafetensorsWriter::create(path, headings, metadata);
-  if (!writer) {
-    return writer.error();
-  }
-  for (const TensorBytes& tensor : tensors) {
-    TRAIN_RETURN_IF_ERROR(writer->write(tensor.bytes));
-  }
-  return writer->commit();
 }
 
 }  // namespace train::storage

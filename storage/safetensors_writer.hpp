@@ -21,6 +21,11 @@ struct TensorHeading {
   std::string dtype = "F32";
 };
 
+struct WrittenFile {
+  std::uint64_t size_bytes = 0;
+  std::string digest;  ///< Of the whole file.
+};
+
 /// Writes a safetensors file whose tensors come one after the other, in pieces of any size, so that
 /// no more than a piece need be in memory. Atomic as AtomicFile (ST-1): dropped without commit(),
 /// nothing is left. Threading: one owner. Every call blocks on the disk.

@@ -143,24 +143,6 @@ Result<TensorboardWriter> TensorboardWriter::open(const std::filesystem::path& d
   return writer;
 }
 
-TensorboardWriter::TensorboardWriter(TensorboardWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      size_bytes_(other.size_bytes_) {}
-
-TensorboardWriter& TensorboardWriter::operator=(TensorboardWriter&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_bytes_, other.size_bytes_);
-  return *this;
-}
-
-TensorboardWriter::~TensorboardWriter() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
-}
-
 Status TensorboardWriter::scalar(std::string_view tag, std::int64_t step, float value) {
   return record(scalar_event(tag, step, value));
 }
@@ -171,13 +153,13 @@ Status TensorboardWriter::record(std::string_view event) {
   append_little_endian(frame, masked_crc(frame));
   frame += event;
   append_little_endian(frame, masked_crc(event));
-  if (disk_write_all(descriptor_, path_, std::as_bytes(std::span(frame))) == 0) {
+  if (disk_write_all(descriptor_.get(), path_, std::as_bytes(std::span(frame))) == 0) {
     size_bytes_ += static_cast<off_t>(frame.size());
     return {};
   }
   const int error_number = errno;
   // A part of a record would make everything after it unreadable.
-  if (disk_truncate(descriptor_, path_, static_cast<std::uint64_t>(size_bytes_)) != 0) {
+  if (disk_truncate(descriptor_.get(), path_, static_cast<std::uint64_t>(size_bytes_)) != 0) {
     return os_error(Access::write, path_, errno);
   }
   return os_error(Access::write, path_, error_number);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::storage {
@@ -21,12 +22,6 @@ class TensorboardWriter {
   static Result<TensorboardWriter> open(const std::filesystem::path& directory,
                                         std::int64_t first_step = 0);
 
-  TensorboardWriter(TensorboardWriter&& other) noexcept;
-  TensorboardWriter& operator=(TensorboardWriter&& other) noexcept;
-  TensorboardWriter(const TensorboardWriter&) = delete;
-  TensorboardWriter& operator=(const TensorboardWriter&) = delete;
-  ~TensorboardWriter();
-
   /// Wall time is now. A record that cannot be written whole is taken back and reported.
   Status scalar(std::string_view tag, std::int64_t step, float value);
 
@@ -38,7 +33,7 @@ class TensorboardWriter {
   Status record(std::string_view event);
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::int64_t size_bytes_ = 0;
 };
 

@@ -13,7 +13,6 @@
 #include "base/signal_watcher.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/disk_full.hpp"
 
 namespace train::actors {
 
@@ -47,9 +46,7 @@ Status CheckpointStore::open_index() {
     TRAIN_RETURN_IF_ERROR(checkpoint::remove_leftovers(options_.locations.project));
     index = options_.surroundings.open_index(options_.index, options_.locations.project);
   }
-  if (!index) {
-    return index.error();
-  }
+  TRAIN_RETURN_IF_ERROR(index);
   index_.emplace(std::move(index).value());
   const checkpoint::ReconcileReport& report = index_->index.report();
   if (report.rebuilt && !index_->index.entries().empty()) {
@@ -261,9 +258,7 @@ Result<checkpoint::ManifestDraft> CheckpointStore::draft(std::int64_t step,
 Result<std::string> CheckpointStore::seal(std::int64_t step,
                                           const std::vector<ShardWritten>& shards) {
   auto made = draft(step, shards);
-  if (!made) {
-    return made.error();
-  }
+  TRAIN_RETURN_IF_ERROR(made);
   return drafts_.insert_or_assign(step, std::move(made).value()).first->second.text;
 }
 
@@ -273,14 +268,12 @@ Result<WrittenCheckpoint> CheckpointStore::publish(std::int64_t step,
     TRAIN_RETURN_IF_ERROR(seal(step, shards));
   }
   checkpoint::ManifestDraft made = std::move(drafts_.extract(step).mapped());
-  auto incoming = checkpoint::IncomingCheckpoint::of_ranks(options_.locations.project, tag_, step);
+  checkpoint::IncomingCheckpoint incoming(options_.locations.project, tag_, step);
   auto outcome = incoming.publish(made);
   if (!outcome && storage::says_disk_full(outcome.error().message) && make_room(step) > 0) {
     outcome = incoming.publish(std::move(made));
   }
-  if (!outcome) {
-    return outcome.error();
-  }
+  TRAIN_RETURN_IF_ERROR(outcome);
   const checkpoint::IndexEntry entry =
       checkpoint::entry_of(outcome->manifest, outcome->manifest_digest);
   published_.insert_or_assign(step, entry);

@@ -13,7 +13,7 @@
 #include "actors/supervision.hpp"
 #include "actors/train/rank_runtime.hpp"
 #include "base/log.hpp"
-#include "storage/files/disk_full.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {

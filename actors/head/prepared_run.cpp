@@ -145,13 +145,9 @@ bool PreparedRun::nothing_to_do() const {
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                                 const CheckpointStore::Surroundings& surroundings) {
   auto directory = open_run_directory(plan.config, choices.fresh);
-  if (!directory) {
-    return directory.error();
-  }
+  TRAIN_RETURN_IF_ERROR(directory);
   auto store = CheckpointStore::open(store_options(plan, *directory, surroundings));
-  if (!store) {
-    return store.error();
-  }
+  TRAIN_RETURN_IF_ERROR(store);
   PreparedRun run{.plan = std::move(plan),
                   .directory = std::move(directory).value(),
                   .store = std::move(store).value(),

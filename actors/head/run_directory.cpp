@@ -175,9 +175,7 @@ Result<RunDirectory> open_run_directory(const configs::RunConfig& config, bool f
   }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(root));
   auto lock = storage::FileLock::acquire(root);
-  if (!lock) {
-    return lock.error();
-  }
+  TRAIN_RETURN_IF_ERROR(lock);
   if (is_foreign(root)) {
     return foreign;
   }

@@ -99,9 +99,7 @@ Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(const configs::Ru
       files, {.seed = config.data.seed,
               .sequence_length = static_cast<std::uint64_t>(config.data.sequence_length),
               .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)});
-  if (!order) {
-    return order.error();
-  }
+  TRAIN_RETURN_IF_ERROR(order);
   return std::make_shared<const storage::DstarOrder>(std::move(order).value());
 }
 
@@ -115,9 +113,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
   auto dataset = open_dataset(config, options->shape.vocab_size);
-  if (!dataset) {
-    return dataset.error();
-  }
+  TRAIN_RETURN_IF_ERROR(dataset);
   if (const auto order = dstar_order(config, dataset->train()); !order) {
     return order.error();
   }

@@ -89,9 +89,7 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
   if (options.tensorboard) {
     auto writer =
         storage::TensorboardWriter::open(options.directory / "tensorboard", options.first_step + 1);
-    if (!writer) {
-      return writer.error();
-    }
+    TRAIN_RETURN_IF_ERROR(writer);
     report->tensorboard_.emplace(std::move(writer).value());
   }
   report->last_ns_ = steady_now_ns();  // the clock of the first step

@@ -10,7 +10,7 @@
 #include "actors/train/background_io.hpp"
 #include "actors/train/rank_board.hpp"
 #include "checkpoint/index/step_journal.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 #include "configs/data_section.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/rank/rank_engine.hpp"

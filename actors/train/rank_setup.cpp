@@ -16,20 +16,14 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   engine::RankOptions options = plan.engine;
   options.rank = rank;
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
-  if (!engine) {
-    return engine.error();
-  }
+  TRAIN_RETURN_IF_ERROR(engine);
   if (start.checkpoint && !start.memory) {
     TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
   }
   auto dataset = open_dataset(plan.config, options.shape.vocab_size);
-  if (!dataset) {
-    return dataset.error();
-  }
+  TRAIN_RETURN_IF_ERROR(dataset);
   auto order = dstar_order(plan.config, dataset->train());
-  if (!order) {
-    return order.error();
-  }
+  TRAIN_RETURN_IF_ERROR(order);
   auto context =
       std::make_shared<RankRuntime>(std::move(engine).value(), std::move(dataset).value(),
                                     plan.config.run.seed, streams, threads);
@@ -58,9 +52,7 @@ Result<ShardWork> shard_work(const checkpoint::Locations& places, const std::str
       .write = [carrier](std::int64_t step,
                          std::span<const engine::StateView> state) -> Result<std::string> {
         const auto record = carrier->write(step, state);
-        if (!record) {
-          return record.error();
-        }
+        TRAIN_RETURN_IF_ERROR(record);
         return checkpoint::shard_text(*record);
       },
       .seal = [carrier](std::int64_t step,
@@ -76,9 +68,7 @@ Result<std::vector<RankContext>> make_local_ranks(const RunPlan& plan, const Sta
   std::vector<RankContext> contexts;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     auto context = make_rank(plan, rank, start, threads);
-    if (!context) {
-      return context.error();
-    }
+    TRAIN_RETURN_IF_ERROR(context);
     if (start.memory) {
       TRAIN_RETURN_IF_ERROR(restore_from_memory(*start.memory, *(*context)->engine,
                                                 /*transport=*/nullptr, /*generation=*/0));

@@ -15,7 +15,7 @@
 #include "actors/supervision.hpp"
 #include "actors/train/staging.hpp"
 #include "engine/rank/state/state_rows.hpp"
-#include "storage/files/disk_full.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {

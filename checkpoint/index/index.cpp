@@ -52,13 +52,9 @@ Status make_names_last(const fs::path& checkpoints) {
 
 Result<CheckpointIndex> CheckpointIndex::open(storage::KvStore& store, fs::path checkpoints) {
   const auto placed = LocatedManifests::list(checkpoints);
-  if (!placed) {
-    return placed.error();
-  }
+  TRAIN_RETURN_IF_ERROR(placed);
   const auto newest = placed->newest();
-  if (!newest) {
-    return newest.error();
-  }
+  TRAIN_RETURN_IF_ERROR(newest);
   CheckpointIndex index(store, std::move(checkpoints));
   index.known_ = read_index_content(store, *newest ? (*newest)->index_head : std::string());
   if (index.known_.unreadable) {
@@ -84,9 +80,7 @@ Result<CheckpointIndex> CheckpointIndex::make_anew(storage::KvStore& store, fs::
                                                    const IndexContent& remains,
                                                    const std::string& reason) {
   const auto placed = LocatedManifests::list(checkpoints);
-  if (!placed) {
-    return placed.error();
-  }
+  TRAIN_RETURN_IF_ERROR(placed);
   CheckpointIndex index(store, std::move(checkpoints));
   index.known_ = remains;
   TRAIN_RETURN_IF_ERROR(index.load_journals());
@@ -163,18 +157,14 @@ Status CheckpointIndex::adopt(const LocatedManifests& placed) {
   std::vector<IndexChange> changes;
   for (const Candidate& candidate : placed.all()) {
     const auto digest = LocatedManifests::digest_of(candidate);
-    if (!digest) {
-      return digest.error();
-    }
+    TRAIN_RETURN_IF_ERROR(digest);
     const IndexEntry* known = known_.entries.find(candidate.step);
     const bool recorded = known != nullptr && known->state == CheckpointState::committed;
     if (recorded && *digest == known->manifest_digest) {
       continue;
     }
     auto entry = LocatedManifests::entry_at(candidate);
-    if (!entry) {
-      return entry.error();
-    }
+    TRAIN_RETURN_IF_ERROR(entry);
     if (recorded) {
       report_.dropped.push_back(known->directory);
     }
@@ -214,9 +204,7 @@ Status CheckpointIndex::rebuild_from(const LocatedManifests& placed, const std::
   }
   for (const Candidate& candidate : placed.all()) {
     auto entry = LocatedManifests::entry_at(candidate);
-    if (!entry) {
-      return entry.error();
-    }
+    TRAIN_RETURN_IF_ERROR(entry);
     if (!*entry) {
       continue;
     }
@@ -322,15 +310,6 @@ Status CheckpointIndex::commit(const IndexEntry& entry) {
   known_.notes.erase(entry.step);
   known_.losses.erase(known_.losses.begin(), last_loss);
   return {};
-}
-
-Status CheckpointIndex::record(std::int64_t step, const std::string& manifest_digest) {
-  IndexEntry entry;
-  entry.step = step;
-  entry.directory = checkpoint_name(step);
-  entry.manifest_digest = manifest_digest;
-  entry.recorded_s = unix_now_s();
-  return commit(entry);
 }
 
 Status CheckpointIndex::retire(std::int64_t step) {

@@ -14,8 +14,8 @@
 #include "base/result.hpp"
 #include "checkpoint/index/index_content.hpp"
 #include "checkpoint/index/index_entry.hpp"
+#include "checkpoint/index/located_manifests.hpp"
 #include "checkpoint/index/step_journal.hpp"
-#include "checkpoint/located_manifests.hpp"
 #include "storage/kv_store.hpp"
 
 namespace train::checkpoint {
@@ -65,14 +65,9 @@ class CheckpointIndex {
   /// the digests of the newest 10,000 of them that have any, dropping some hundreds at a time.
   /// Buffered.
   Status log_steps(std::span<const StepRecord> records);
-  Status log_step(const StepRecord& record) { return log_steps({&record, 1}); }
   /// Appends to the journal of events: started, resumed, saved, failed …. `kind` has no blanks.
   /// Keeps the newest 10,000, likewise. Buffered.
   Status log_event(std::string_view kind, std::string_view text);
-
-  /// commit() and retire() of callers that know less.
-  Status record(std::int64_t step, const std::string& manifest_digest);
-  Status forget(std::int64_t step) { return retire(step); }
 
   /// Throws the entries away and makes them anew from the manifests in place. Validation losses and
   /// the history of retired checkpoints stay as far as the chain before proves them. Synced.

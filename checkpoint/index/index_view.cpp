@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "checkpoint/index/index_content.hpp"
-#include "checkpoint/located_manifests.hpp"
+#include "checkpoint/index/located_manifests.hpp"
 #include "storage/rocks_store.hpp"
 
 namespace train::checkpoint {
@@ -60,9 +60,7 @@ Result<std::vector<IndexEntry>> merged(const IndexContent& content,
       continue;
     }
     auto entry = LocatedManifests::entry_at(candidate);
-    if (!entry) {
-      return entry.error();
-    }
+    TRAIN_RETURN_IF_ERROR(entry);
     if (*entry) {
       list.put(std::move(**entry));
     }
@@ -94,13 +92,9 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
   int again = attempts - 1;
   for (int left = looks - 1;; --left) {
     const auto before = LocatedManifests::list(checkpoints);
-    if (!before) {
-      return before.error();
-    }
+    TRAIN_RETURN_IF_ERROR(before);
     const auto newest = before->newest();
-    if (!newest) {
-      return newest.error();
-    }
+    TRAIN_RETURN_IF_ERROR(newest);
     Attempt found = attempt(index, *newest ? (*newest)->index_head : std::string());
     if (found.defect.empty() && *newest && is_behind(found.content, **newest)) {
       found.defect = fmt::format("index {}: {} knows of changes that it lost", index.string(),
@@ -115,13 +109,9 @@ Result<IndexView> view_index(const fs::path& index, const fs::path& checkpoints)
     }
     // Listed after the index was read: what it has committed is in place now or gone for good.
     const auto placed = LocatedManifests::list(checkpoints);
-    if (!placed) {
-      return placed.error();
-    }
+    TRAIN_RETURN_IF_ERROR(placed);
     auto entries = merged(found.content, *placed);
-    if (!entries) {
-      return entries.error();
-    }
+    TRAIN_RETURN_IF_ERROR(entries);
     // A run replaces its checkpoints; that all it had went away while we read is no answer.
     if (placed->all().empty() || holds_committed(*entries) || left == 0) {
       return IndexView{std::move(entries).value(), std::move(found.defect)};

@@ -47,16 +47,12 @@ Result<OpenedIndex> make_anew(const fs::path& directory, const fs::path& checkpo
   const fs::path aside = free_name(directory);
   TRAIN_RETURN_IF_ERROR(storage::rename_durably(directory, aside));
   auto store = storage::RocksStore::open(directory);
-  if (!store) {
-    return store.error();
-  }
+  TRAIN_RETURN_IF_ERROR(store);
   TRAIN_RETURN_IF_ERROR((*store)->write(remains.journals, storage::Durability::buffered));
   auto index =
       CheckpointIndex::make_anew(**store, checkpoints, remains.content,
                                  fmt::format("{}; it is kept as {}", reason, aside.string()));
-  if (!index) {
-    return index.error();
-  }
+  TRAIN_RETURN_IF_ERROR(index);
   return OpenedIndex{std::move(store).value(), std::move(index).value()};
 }
 
@@ -79,9 +75,7 @@ Result<OpenedIndex> open_index(const fs::path& directory, const fs::path& checkp
     return make_anew(directory, checkpoints, remains, whole.error().message);
   }
   auto index = CheckpointIndex::open(**store, checkpoints);
-  if (!index) {
-    return index.error();
-  }
+  TRAIN_RETURN_IF_ERROR(index);
   return OpenedIndex{std::move(store).value(), std::move(index).value()};
 }
 

@@ -100,16 +100,4 @@ Result<bool> has_steps(storage::KvStore& store) {
   return found;
 }
 
-Result<std::vector<StepRecord>> read_steps(storage::KvStore& store) {
-  auto journal = read_step_journal(store);
-  if (!journal) {
-    return journal.error();
-  }
-  std::vector<StepRecord> steps;
-  for (auto& [step, record] : journal->steps) {
-    steps.push_back(std::move(record));
-  }
-  return steps;
-}
-
 }  // namespace train::checkpoint

@@ -46,7 +46,5 @@ struct StepJournal {
 Result<StepJournal> read_step_journal(storage::KvStore& store);
 /// Whether it has a record of any step, readable or not. Errors: the store's. Blocks.
 Result<bool> has_steps(storage::KvStore& store);
-/// The records that can be read, oldest first.
-Result<std::vector<StepRecord>> read_steps(storage::KvStore& store);
 
 }  // namespace train::checkpoint

@@ -232,9 +232,7 @@ Result<std::unique_ptr<ChannelLink>> join_devices(RendezvousStore& store, Channe
     TRAIN_RETURN_IF_ERROR(store.set(key, {id.begin(), id.end()}));
   } else {
     const Result<std::vector<char>> made = store.get(key, options.timeout);
-    if (!made) {
-      return made.error();
-    }
+    TRAIN_RETURN_IF_ERROR(made);
     TRAIN_CHECK(made->size() == id.size(), "an id of {} bytes", made->size());
     std::copy(made->begin(), made->end(), id.begin());
   }
@@ -249,15 +247,11 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
   for (std::size_t i = 0; i < kChannelCount; ++i) {
     Result<std::unique_ptr<GlooLink>> link =
         connect(store, device, static_cast<Channel>(i), options);
-    if (!link) {
-      return link.error();
-    }
+    TRAIN_RETURN_IF_ERROR(link);
     links[i] = std::move(link).value();
   }
   const Result<LocalRanks> local = agree_on_local(*links[0], options.generation, options.direct);
-  if (!local) {
-    return local.error();
-  }
+  TRAIN_RETURN_IF_ERROR(local);
   for (std::size_t i = 0; i < kChannelCount; ++i) {
     links[i]->set_local(i, *local);
     links[i]->set_limit(options.exchange_limit);
@@ -270,9 +264,7 @@ Result<ChannelTransports> connect_all(RendezvousStore& store, Device& device,
       continue;
     }
     auto joined = join_devices(store, channel, std::move(links[i]), options);
-    if (!joined) {
-      return joined.error();
-    }
+    TRAIN_RETURN_IF_ERROR(joined);
     channels[i] = std::make_unique<GlooChannel>(std::move(joined).value());
   }
   return channels;
@@ -291,9 +283,7 @@ Result<ChannelTransports> make_gloo(RendezvousStore& store, const GlooOptions& o
     return alone;
   }
   const Result<std::string> address = address_of(options.interface);
-  if (!address) {
-    return address.error();
-  }
+  TRAIN_RETURN_IF_ERROR(address);
   const WithoutSigpipe without_sigpipe;
   try {
     Device device = make_device(*address);

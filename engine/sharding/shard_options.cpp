@@ -96,9 +96,7 @@ Result<Groups> wrap_by_pattern(const ShardPlan::Options& options) {
                       pattern));
     }
     const auto found = matching(options, pattern, "parallel.wrapping");
-    if (!found) {
-      return found.error();
-    }
+    TRAIN_RETURN_IF_ERROR(found);
     for (std::size_t unit = 0; unit < alone.size(); ++unit) {
       alone[unit] = alone[unit] || (*found)[unit];
     }
@@ -164,9 +162,7 @@ Result<Strategy> strategy_of(const std::string& text, const std::string& key) {
 
 Result<std::vector<Strategy>> strategies_of(const ShardPlan::Options& options) {
   const auto usual = strategy_of(options.parallel.strategy, "parallel.strategy");
-  if (!usual) {
-    return usual.error();
-  }
+  TRAIN_RETURN_IF_ERROR(usual);
   std::vector<std::optional<Strategy>> chosen(options.units.size());
   for (const std::string& entry : options.parallel.strategy_by_unit) {
     const std::size_t equals = entry.rfind('=');
@@ -178,13 +174,9 @@ Result<std::vector<Strategy>> strategies_of(const ShardPlan::Options& options) {
     const std::string name(trimmed(std::string_view(entry).substr(equals + 1)));
     const auto strategy =
         strategy_of(name, fmt::format("parallel.strategy_by_unit: strategy of \"{}\"", pattern));
-    if (!strategy) {
-      return strategy.error();
-    }
+    TRAIN_RETURN_IF_ERROR(strategy);
     const auto found = matching(options, pattern, "parallel.strategy_by_unit");
-    if (!found) {
-      return found.error();
-    }
+    TRAIN_RETURN_IF_ERROR(found);
     for (std::size_t unit = 0; unit < chosen.size(); ++unit) {
       if ((*found)[unit] && !chosen[unit]) {
         chosen[unit] = *strategy;
@@ -222,9 +214,7 @@ Result<Groups> wrap_units(const ShardPlan::Options& options,
     groups.insert(groups.end(), more.begin(), more.end());
   } else {
     auto by_pattern = wrap_by_pattern(options);
-    if (!by_pattern) {
-      return by_pattern.error();
-    }
+    TRAIN_RETURN_IF_ERROR(by_pattern);
     groups = std::move(*by_pattern);
   }
   std::sort(groups.begin(), groups.end());

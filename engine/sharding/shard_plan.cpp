@@ -244,14 +244,10 @@ ShardPlan::ShardPlan(const Options& options)
 Result<ShardPlan> ShardPlan::make(const Options& options) {
   TRAIN_CHECK(!options.units.empty());
   const auto strategies = strategies_of(options);
-  if (!strategies) {
-    return strategies.error();
-  }
+  TRAIN_RETURN_IF_ERROR(strategies);
   TRAIN_RETURN_IF_ERROR(check_ranks(options, *strategies));
   const auto wrapped = wrap_units(options, *strategies);
-  if (!wrapped) {
-    return wrapped.error();
-  }
+  TRAIN_RETURN_IF_ERROR(wrapped);
   ShardPlan plan(options);
   plan.group_of_.resize(options.units.size());
   for (const std::vector<std::size_t>& members : *wrapped) {
@@ -263,16 +259,12 @@ Result<ShardPlan> ShardPlan::make(const Options& options) {
   }
   assign_owners(plan.groups_, options.whole_parameters, options.parallel.ranks);
   const auto reshard = reshard_of(options.parallel.reshard);
-  if (!reshard) {
-    return reshard.error();
-  }
+  TRAIN_RETURN_IF_ERROR(reshard);
   plan.reshard_ranks_ = *reshard;
   TRAIN_RETURN_IF_ERROR(check_reshard(*reshard, plan.groups_));
   const bool splits = std::any_of(plan.groups_.begin(), plan.groups_.end(), splits_gradients);
   const auto rounds = rounds_per_sync_of(options.parallel.sync, splits ? 1 : 0);
-  if (!rounds) {
-    return rounds.error();
-  }
+  TRAIN_RETURN_IF_ERROR(rounds);
   // One rank has nobody to send to: all its lanes are one sync.
   const std::int64_t rounds_per_sync = plan.ranks() == 1 ? 0 : *rounds;
   plan.train_lanes_ = LaneSchedule(options.train_lanes, plan.ranks(), rounds_per_sync);

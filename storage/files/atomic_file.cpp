@@ -1,16 +1,21 @@
 #include "storage/files/atomic_file.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
+#include <optional>
 #include <system_error>
 #include <utility>
 
-#include "storage/files/disk_full.hpp"
 #include "storage/files/file_calls.hpp"
+#include "storage/files/input_file.hpp"
 
 namespace train::storage {
 namespace {
@@ -25,18 +30,76 @@ fs::path directory_of(const fs::path& path) {
 /// Opens what is there already, syncs it with `sync(descriptor, path)` and closes it.
 template <class Sync>
 Status sync_path(const fs::path& path, int flags, const Sync& sync) {
-  const int descriptor = ::open(path.c_str(), flags | O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    return os_error(Access::write, path, errno);
-  }
-  const int result = sync(descriptor, path);
-  const int error_number = errno;
-  ::close(descriptor);  // opened to read: it has nothing of its own to lose
-  if (result != 0) {
-    return os_error(Access::write, path, error_number);
-  }
-  return {};
+  const Descriptor file(::open(path.c_str(), flags | O_RDONLY | O_CLOEXEC));
+  return file && sync(file.get(), path) == 0 ? Status() : os_error(Access::write, path, errno);
 }
+
+Status write_all(Result<AtomicFile> file, std::string_view content) {
+  TRAIN_RETURN_IF_ERROR(file);
+  TRAIN_RETURN_IF_ERROR(file->write(content));
+  return file->commit();
+}
+
+/// Goes down by descriptors, so that a directory that is exchanged for a link meanwhile leads
+/// nowhere else.
+class TreeRemoval {
+ public:
+  void remove(int parent, const std::string& name, const fs::path& path) {
+    struct stat facts {};
+    if (::fstatat(parent, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
+      note(path, errno);
+      return;
+    }
+    if (!S_ISDIR(facts.st_mode)) {
+      note(path, disk_unlink(parent, name.c_str(), path) == 0 ? 0 : errno);
+      return;
+    }
+    empty(parent, name, path);
+    note(path, disk_remove_directory(parent, name.c_str(), path) == 0 ? 0 : errno);
+  }
+
+  [[nodiscard]] Status result() const { return first_ ? Status(*first_) : Status{}; }
+
+ private:
+  void empty(int parent, const std::string& name, const fs::path& path) {
+    const int descriptor =
+        ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR* const directory = descriptor < 0 ? nullptr : ::fdopendir(descriptor);
+    if (directory == nullptr) {
+      note(path, errno);
+      if (descriptor >= 0) {
+        ::close(descriptor);
+      }
+      return;
+    }
+    for (const std::string& entry : names(directory, path)) {
+      remove(descriptor, entry, path / entry);
+    }
+    ::closedir(directory);
+  }
+
+  /// Read before any goes, and sorted: the order of the calls does not depend on the file system.
+  std::vector<std::string> names(DIR* directory, const fs::path& path) {
+    std::vector<std::string> found;
+    errno = 0;
+    while (const dirent* entry = ::readdir(directory)) {
+      if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) {
+        found.emplace_back(entry->d_name);
+      }
+    }
+    note(path, errno);
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  void note(const fs::path& path, int error_number) {
+    if (error_number != 0 && error_number != ENOENT && !first_) {
+      first_ = os_error(Access::write, path, error_number);
+    }
+  }
+
+  std::optional<Error> first_;
+};
 
 }  // namespace
 
@@ -68,54 +131,32 @@ Error os_error(Access access, const fs::path& path, int error_number) {
   }
 }
 
-Result<AtomicFile> AtomicFile::create(const fs::path& target) {
+Result<AtomicFile> AtomicFile::create(const fs::path& target, Readers readers) {
   static std::atomic<unsigned> serial{0};
   const fs::path hidden =
       directory_of(target) /
       fmt::format(".{}.tmp-{}-{}", target.filename().string(), ::getpid(), serial++);
-  const int descriptor = disk_open(hidden, O_WRONLY | O_TRUNC | O_NOFOLLOW);
+  const bool owned = readers == Readers::owner;
+  if (owned) {
+    ::unlink(hidden.c_str());  // of a process that had this number before, for whomever to read
+  }
+  const int flags = O_WRONLY | O_NOFOLLOW | (owned ? O_EXCL : O_TRUNC);
+  const int descriptor = disk_open(hidden, flags, owned ? 0600 : 0666);
   if (descriptor < 0) {
     return os_error(Access::write, target, errno);
   }
   return AtomicFile(target, hidden, descriptor);
 }
 
-AtomicFile::AtomicFile(fs::path target, fs::path hidden, int descriptor)
-    : target_(std::move(target)),
-      hidden_(std::move(hidden)),
-      descriptor_(descriptor),
-      writer_(std::make_unique<PieceWriter>(descriptor_, hidden_)) {}
-
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : target_(std::move(other.target_)),
-      hidden_(std::exchange(other.hidden_, {})),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      writer_(std::move(other.writer_)),
-      size_bytes_(other.size_bytes_) {}
-
-AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
-  if (this != &other) {
-    discard();
-    target_ = std::move(other.target_);
-    hidden_ = std::exchange(other.hidden_, {});
-    descriptor_ = std::exchange(other.descriptor_, -1);
-    writer_ = std::move(other.writer_);
-    size_bytes_ = other.size_bytes_;
-  }
-  return *this;
-}
-
-AtomicFile::~AtomicFile() { discard(); }
-
 void AtomicFile::discard() noexcept {
+  if (!writer_) {
+    return;
+  }
   writer_.reset();  // it may be writing still
-  if (descriptor_ >= 0) {
-    disk_close(std::exchange(descriptor_, -1), hidden_);  // of bytes that nobody wants
+  if (descriptor_) {
+    disk_close(descriptor_.release(), hidden_);  // of bytes that nobody wants
   }
-  if (!hidden_.empty()) {
-    disk_unlink(AT_FDCWD, hidden_.c_str(), hidden_);
-    hidden_.clear();
-  }
+  disk_unlink(AT_FDCWD, hidden_.c_str(), hidden_);
 }
 
 Error AtomicFile::abandon(int error_number) {
@@ -124,7 +165,7 @@ Error AtomicFile::abandon(int error_number) {
 }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
-  TRAIN_CHECK(descriptor_ >= 0, "{} was committed or abandoned", target_.string());
+  TRAIN_CHECK(descriptor_, "{} was committed or abandoned", target_.string());
   if (const int error_number = writer_->write(bytes); error_number != 0) {
     return abandon(error_number);
   }
@@ -133,11 +174,11 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 Status AtomicFile::sync() {
-  TRAIN_CHECK(descriptor_ >= 0, "{} was committed or abandoned", target_.string());
+  TRAIN_CHECK(descriptor_, "{} was committed or abandoned", target_.string());
   if (const int error_number = writer_->finish(); error_number != 0) {
     return abandon(error_number);
   }
-  if (disk_sync(descriptor_, hidden_) != 0) {
+  if (disk_sync(descriptor_.get(), hidden_) != 0) {
     return abandon(errno);
   }
   return {};
@@ -145,51 +186,25 @@ Status AtomicFile::sync() {
 
 Status AtomicFile::commit() {
   TRAIN_RETURN_IF_ERROR(sync());
-  writer_.reset();
-  if (disk_close(std::exchange(descriptor_, -1), hidden_) != 0 ||
-      disk_rename(hidden_, target_) != 0) {
+  if (disk_close(descriptor_.release(), hidden_) != 0 || disk_rename(hidden_, target_) != 0) {
     return abandon(errno);
   }
-  hidden_.clear();
+  writer_.reset();
   return fsync_directory(directory_of(target_));
 }
 
 Status write_file_atomically(const fs::path& path, std::string_view content) {
-  auto file = AtomicFile::create(path);
-  if (!file) {
-    return file.error();
-  }
-  TRAIN_RETURN_IF_ERROR(file->write(content));
-  return file->commit();
+  return write_all(AtomicFile::create(path), content);
+}
+
+Status write_private_file(const fs::path& path, std::string_view content) {
+  return write_all(AtomicFile::create(path, Readers::owner), content);
 }
 
 Result<std::string> read_file(const fs::path& path, std::uint64_t limit_bytes) {
-  const int descriptor = disk_open_to_read(path, O_RDONLY);
-  if (descriptor < 0) {
-    return os_error(Access::read, path, errno);
-  }
-  std::string content;
-  std::string piece(std::size_t{1} << 16, '\0');
-  while (true) {
-    const ssize_t got = disk_read(descriptor, path, std::as_writable_bytes(std::span(piece)));
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    const int error_number = errno;
-    if (got <= 0) {
-      ::close(descriptor);
-      if (got < 0) {
-        return os_error(Access::read, path, error_number);
-      }
-      return content;
-    }
-    content.append(piece, 0, static_cast<std::size_t>(got));
-    if (content.size() > limit_bytes) {
-      ::close(descriptor);
-      return failure(fmt::format("cannot read {}: larger than {} bytes, so not what it should be",
-                                 path.string(), limit_bytes));
-    }
-  }
+  const auto file = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  return file->read_text(limit_bytes);
 }
 
 Result<fs::path> absolute_path(const fs::path& path) {
@@ -221,6 +236,25 @@ Status make_directory(const fs::path& path) {
   return fsync_directory(directory_of(clean));
 }
 
+Status make_private_directory(const fs::path& path) {
+  TRAIN_RETURN_IF_ERROR(make_directory(path));
+  return ::chmod(path.c_str(), 0700) == 0 ? Status() : os_error(Access::write, path, errno);
+}
+
+Result<std::vector<std::string>> entry_names(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code code;
+  fs::directory_iterator entry(directory, code);
+  for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (code && code != std::errc::no_such_file_or_directory) {
+    return os_error(Access::read, directory, code.value());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 Status fsync_file(const fs::path& path) { return sync_path(path, O_NOFOLLOW, disk_sync); }
 
 Status fsync_directory(const fs::path& path) {
@@ -236,6 +270,13 @@ Status rename_durably(const fs::path& from, const fs::path& to) {
     return fsync_directory(directory_of(from));
   }
   return {};
+}
+
+Status remove_tree(const fs::path& path) {
+  TreeRemoval removal;
+  const fs::path clean = path.has_filename() ? path : path.parent_path();
+  removal.remove(AT_FDCWD, clean.string(), clean);
+  return removal.result();
 }
 
 }  // namespace train::storage

@@ -7,9 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
-#include "storage/files/piece_writer.hpp"
+#include "storage/files/direct_io.hpp"
 
 namespace train::storage {
 
@@ -19,6 +21,18 @@ enum class Access : std::uint8_t { read, write };
 /// Missing files and missing permission are the user's (exit 2); a full disk, a broken disk and all
 /// else are failures (exit 1).
 [[nodiscard]] Error os_error(Access access, const std::filesystem::path& path, int error_number);
+
+/// What the text of a failure says if a disk was full, or a quota used up: that of os_error(), of
+/// RocksStore and of rsync_file().
+inline constexpr std::string_view disk_full_words = "disk full";
+
+/// Whether a failure is one of a full disk. Asks the text, as failures cross processes as text.
+[[nodiscard]] inline bool says_disk_full(std::string_view failure) {
+  return failure.find(disk_full_words) != std::string_view::npos;
+}
+
+/// Who may read a file that is made.
+enum class Readers : std::uint8_t { as_umask, owner };
 
 /// A file that appears under its name whole or not at all (ST-1).
 ///
@@ -30,13 +44,12 @@ enum class Access : std::uint8_t { read, write };
 class AtomicFile {
  public:
   /// Errors: directory missing or not writable (user), disk full (failure).
-  static Result<AtomicFile> create(const std::filesystem::path& target);
+  static Result<AtomicFile> create(const std::filesystem::path& target,
+                                   Readers readers = Readers::as_umask);
 
-  AtomicFile(AtomicFile&& other) noexcept;
-  AtomicFile& operator=(AtomicFile&& other) noexcept;
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-  ~AtomicFile();
+  AtomicFile(AtomicFile&&) noexcept = default;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile() { discard(); }
 
   /// Appends. The bytes are copied and written in large pieces, so that the error of one may come
   /// with a later call.
@@ -55,21 +68,29 @@ class AtomicFile {
   [[nodiscard]] const std::filesystem::path& target() const { return target_; }
 
  private:
-  AtomicFile(std::filesystem::path target, std::filesystem::path hidden, int descriptor);
+  AtomicFile(std::filesystem::path target, std::filesystem::path hidden, int descriptor)
+      : target_(std::move(target)),
+        hidden_(std::move(hidden)),
+        descriptor_(descriptor),
+        writer_(std::make_unique<PieceWriter>(descriptor, hidden_)) {}
   void discard() noexcept;
   Error abandon(int error_number);
 
   std::filesystem::path target_;
   std::filesystem::path hidden_;
-  int descriptor_ = -1;
-  std::unique_ptr<PieceWriter> writer_;
+  Descriptor descriptor_;
+  std::unique_ptr<PieceWriter> writer_;  ///< Null once there is no hidden file any more.
   std::uint64_t size_bytes_ = 0;
 };
 
 /// Replaces or creates `path` with `content`, whole or not at all; durable on return. Blocks.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
+/// The same, with mode 0600 from the first byte on.
+[[nodiscard]] Status write_private_file(const std::filesystem::path& path,
+                                        std::string_view content);
 
-/// The whole content of a regular file. Larger than `limit_bytes`: a failure.
+/// The whole content of a regular file. Larger than `limit_bytes`: a failure. Other errors: those
+/// of InputFile.
 Result<std::string> read_file(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
 /// The same path from the root of the file system on. Errors (failure): there is no working
@@ -79,6 +100,12 @@ Result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
 /// Creates `path` and its missing parents; each new entry is durable on return. There already:
 /// fine.
 Status make_directory(const std::filesystem::path& path);
+
+/// The same, or takes it over, with mode 0700. Errors: not the owner (user).
+[[nodiscard]] Status make_private_directory(const std::filesystem::path& path);
+
+/// Names of what is in `directory`, sorted. A missing directory holds none.
+Result<std::vector<std::string>> entry_names(const std::filesystem::path& directory);
 
 Status fsync_file(const std::filesystem::path& path);
 Status fsync_directory(const std::filesystem::path& path);

@@ -81,11 +81,11 @@ void file_point(std::string_view name, const fs::path& path) {
   errno = error_number;
 }
 
-int disk_open(const fs::path& path, int flags) {
+int disk_open(const fs::path& path, int flags, mode_t mode) {
   return until_not_interrupted([&] {
     return pass(
         {.kind = FileCallKind::open, .path = text(path), .empties = (flags & O_TRUNC) != 0},
-        [&](const FileCall&) { return ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0666); });
+        [&](const FileCall&) { return ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, mode); });
   });
 }
 

@@ -74,8 +74,8 @@ FileCallHook* install_file_call_hook(FileCallHook* hook);
 /// REQUIRES: `name` is a literal.
 void file_point(std::string_view name, const std::filesystem::path& path);
 
-/// open(2) with `flags`, O_CREAT and O_CLOEXEC, mode 0666 less the umask; repeated after EINTR.
-int disk_open(const std::filesystem::path& path, int flags);
+/// open(2) with `flags`, O_CREAT and O_CLOEXEC, `mode` less the umask; repeated after EINTR.
+int disk_open(const std::filesystem::path& path, int flags, mode_t mode = 0666);
 /// write(2): may be short, may be interrupted. disk_write_all() is what most callers want.
 ssize_t disk_write(int descriptor, const std::filesystem::path& path,
                    std::span<const std::byte> bytes);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_calls.hpp"
@@ -61,19 +60,6 @@ Result<FileLock> FileLock::wait_for(const std::filesystem::path& directory) {
     }
   }
   return lock;
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-FileLock::~FileLock() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);  // Drops the lock.
-  }
 }
 
 }  // namespace train::storage

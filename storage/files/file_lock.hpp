@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::storage {
@@ -21,16 +22,10 @@ class FileLock {
   /// nobody else has it so. Errors: no directory that can be opened; no locks there.
   static Result<FileLock> wait_for(const std::filesystem::path& directory);
 
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock();
-
  private:
   explicit FileLock(int descriptor) : descriptor_(descriptor) {}
 
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace train::storage

@@ -2,8 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -40,32 +40,14 @@ Result<InputFile> InputFile::open(const std::filesystem::path& path, Links links
   return file;
 }
 
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_bytes_, other.size_bytes_);
-  return *this;
-}
-
-InputFile::~InputFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);  // Opened for reading: there is nothing left to fail.
-  }
-}
-
 Status InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
-  TRAIN_CHECK(descriptor_ >= 0);
+  TRAIN_CHECK(descriptor_);
   if (offset > size_bytes_ || out.size() > size_bytes_ - offset) {
     return failure(fmt::format("cannot read {}: {} bytes from byte {} on, of a file of {}",
                                path_.string(), out.size(), offset, size_bytes_));
   }
   while (!out.empty()) {
-    const ssize_t got = disk_read_at(descriptor_, path_, out, offset);
+    const ssize_t got = disk_read_at(descriptor_.get(), path_, out, offset);
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -80,6 +62,18 @@ Status InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     offset += static_cast<std::uint64_t>(got);
   }
   return {};
+}
+
+Result<Mapping> InputFile::map() const {
+  const auto size = static_cast<std::size_t>(size_bytes_);
+  if (size == 0) {
+    return Mapping();
+  }
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor_.get(), 0);
+  if (data == MAP_FAILED) {
+    return os_error(Access::read, path_, errno);
+  }
+  return Mapping(static_cast<std::byte*>(data), {.size_bytes = size});
 }
 
 Result<std::string> InputFile::read_text(std::uint64_t limit_bytes) const {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::storage {
@@ -23,15 +24,14 @@ class InputFile {
   /// a link where none may be (all user), other (failure).
   static Result<InputFile> open(const std::filesystem::path& path, Links links = Links::follow);
 
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&& other) noexcept;
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-  ~InputFile();
-
   /// Fills `out` with the bytes from `offset` on. Errors (failure): the file has no such bytes, or
   /// no longer; the disk.
   Status read(std::uint64_t offset, std::span<std::byte> out) const;
+
+  /// All of it, mapped to be read: null of an empty file. Valid without this. A file that someone
+  /// shortens while it is mapped ends the process (SIGBUS): our writers only ever replace files by
+  /// renaming.
+  [[nodiscard]] Result<Mapping> map() const;
 
   /// All of it. Larger than `limit_bytes`: a failure, before anything is read.
   [[nodiscard]] Result<std::string> read_text(std::uint64_t limit_bytes) const;
@@ -45,7 +45,7 @@ class InputFile {
       : path_(std::move(path)), descriptor_(descriptor), size_bytes_(size_bytes) {}
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::uint64_t size_bytes_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,7 +13,6 @@
 #include <limits>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include "base/units.hpp"
 
@@ -82,13 +80,12 @@ std::uint64_t file_size_limit() {
 std::uint64_t available_memory() { return std::min(available_on_machine(), available_in_groups()); }
 
 Status SharedMemory::map(std::uint64_t size_bytes) {
-  void* memory = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  void* memory = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor(), 0);
   if (memory == MAP_FAILED) {
     return failure(fmt::format("{} of shared memory cannot be mapped: {}", format_bytes(size_bytes),
                                text_of(errno)));
   }
-  data_ = static_cast<std::byte*>(memory);
-  size_bytes_ = size_bytes;
+  data_ = Mapping(static_cast<std::byte*>(memory), {.size_bytes = size_bytes});
   return {};
 }
 
@@ -104,16 +101,16 @@ Result<SharedMemory> SharedMemory::create(const std::string& name, std::uint64_t
                                format_bytes(size_bytes), format_bytes(available)));
   }
   SharedMemory memory(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (memory.descriptor_ < 0) {
+  if (!memory.descriptor_) {
     return failure(fmt::format("no shared memory: {}", text_of(errno)));
   }
   const auto length = static_cast<off_t>(size_bytes);
-  if (const int error_number = ::posix_fallocate(memory.descriptor_, 0, length);
+  if (const int error_number = ::posix_fallocate(memory.descriptor(), 0, length);
       error_number != 0) {
     return failure(
         fmt::format("no {} of shared memory: {}", format_bytes(size_bytes), text_of(error_number)));
   }
-  if (::fcntl(memory.descriptor_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+  if (::fcntl(memory.descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return failure(fmt::format("shared memory cannot be sealed: {}", text_of(errno)));
   }
   TRAIN_RETURN_IF_ERROR(memory.map(size_bytes));
@@ -132,34 +129,6 @@ Result<SharedMemory> SharedMemory::attach(int descriptor) {
   }
   TRAIN_RETURN_IF_ERROR(memory.map(static_cast<std::uint64_t>(found.st_size)));
   return memory;
-}
-
-SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
-
-SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
-  if (this != &other) {
-    release();
-    descriptor_ = std::exchange(other.descriptor_, -1);
-    data_ = std::exchange(other.data_, nullptr);
-    size_bytes_ = std::exchange(other.size_bytes_, 0);
-  }
-  return *this;
-}
-
-SharedMemory::~SharedMemory() { release(); }
-
-void SharedMemory::release() noexcept {
-  if (data_ != nullptr) {
-    ::munmap(data_, size_bytes_);
-    data_ = nullptr;
-  }
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-    descriptor_ = -1;
-  }
 }
 
 }  // namespace train::storage

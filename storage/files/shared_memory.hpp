@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace train::storage {
@@ -24,24 +25,18 @@ class SharedMemory {
   /// Errors (failure): not such memory; no room in the address space.
   [[nodiscard]] static Result<SharedMemory> attach(int descriptor);
 
-  SharedMemory(SharedMemory&& other) noexcept;
-  SharedMemory& operator=(SharedMemory&& other) noexcept;
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory();
-
-  [[nodiscard]] std::span<std::byte> bytes() const { return {data_, size_bytes_}; }
+  [[nodiscard]] std::span<std::byte> bytes() const {
+    return {data_.get(), data_.get_deleter().size_bytes};
+  }
   /// Closed when a new program begins, unless its starter leaves it open.
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
   explicit SharedMemory(int descriptor) : descriptor_(descriptor) {}
   [[nodiscard]] Status map(std::uint64_t size_bytes);
-  void release() noexcept;
 
-  int descriptor_ = -1;
-  std::byte* data_ = nullptr;
-  std::size_t size_bytes_ = 0;
+  Descriptor descriptor_;
+  Mapping data_;
 };
 
 /// What the machine and the control groups of this process leave it, in bytes; a value that is

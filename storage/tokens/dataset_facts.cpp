@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -16,31 +15,36 @@ using nlohmann::json;
 
 constexpr std::uint64_t facts_limit_bytes = std::uint64_t{1} << 20;
 
-Status read_count(const json& object, const char* key, const std::string& place,
-                  std::optional<std::int64_t>& value) {
+struct CountKey {
+  const char* name;
+  std::optional<std::int64_t> DatasetFacts::*member;
+};
+constexpr CountKey kCounts[] = {{"vocab_size", &DatasetFacts::vocab_size},
+                                {"end_of_text", &DatasetFacts::end_of_text},
+                                {"train_tokens", &DatasetFacts::train_tokens},
+                                {"val_tokens", &DatasetFacts::val_tokens},
+                                {"val_bytes", &DatasetFacts::val_bytes}};
+
+struct TextKey {
+  const char* name;
+  std::optional<std::string> DatasetFacts::*member;
+  bool (*holds)(std::string_view);
+  const char* wanted;
+};
+constexpr const char* kDigest = "a digest (xxh3-128:...)";
+constexpr TextKey kTexts[] = {
+    {"tokenizer", &DatasetFacts::tokenizer, [](std::string_view) { return true; }, "a string"},
+    {"train_digest", &DatasetFacts::train_digest, is_digest, kDigest},
+    {"val_digest", &DatasetFacts::val_digest, is_digest, kDigest}};
+
+/// The member `key`; null: there is none.
+const json* member_of(const json& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end() || found->is_null()) {
-    return {};
-  }
-  if (!found->is_number_unsigned() ||
-      found->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) {
-    return user_error(fmt::format("{}: {} has to be a whole number >= 0", place, key));
-  }
-  value = found->get<std::int64_t>();
-  return {};
+  return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-Status read_digest(const json& object, const char* key, const std::string& place,
-                   std::optional<std::string>& value) {
-  const auto found = object.find(key);
-  if (found == object.end() || found->is_null()) {
-    return {};
-  }
-  if (!found->is_string() || !is_digest(found->get_ref<const std::string&>())) {
-    return user_error(fmt::format("{}: {} has to be a digest (xxh3-128:...)", place, key));
-  }
-  value = found->get<std::string>();
-  return {};
+Error wrong(const std::string& place, const char* key, const char* wanted) {
+  return user_error(fmt::format("{}: {} has to be {}", place, key, wanted));
 }
 
 Status read_dtype(const json& object, const std::string& place, DatasetFacts& facts) {
@@ -64,9 +68,7 @@ Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory) 
     return DatasetFacts{};
   }
   const auto text = read_file(path, facts_limit_bytes);
-  if (!text) {
-    return text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(text);
   const std::string place = path.string();
   const json object = json::parse(*text, nullptr, false);
   if (!object.is_object()) {
@@ -74,20 +76,26 @@ Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory) 
         fmt::format("{} is not a JSON object; prepare the data again with --force", place));
   }
   DatasetFacts facts;
-  if (const auto found = object.find("tokenizer"); found != object.end() && !found->is_null()) {
-    if (!found->is_string()) {
-      return user_error(fmt::format("{}: tokenizer has to be a string", place));
-    }
-    facts.tokenizer = found->get<std::string>();
-  }
   TRAIN_RETURN_IF_ERROR(read_dtype(object, place, facts));
-  TRAIN_RETURN_IF_ERROR(read_count(object, "vocab_size", place, facts.vocab_size));
-  TRAIN_RETURN_IF_ERROR(read_count(object, "end_of_text", place, facts.end_of_text));
-  TRAIN_RETURN_IF_ERROR(read_count(object, "train_tokens", place, facts.train_tokens));
-  TRAIN_RETURN_IF_ERROR(read_count(object, "val_tokens", place, facts.val_tokens));
-  TRAIN_RETURN_IF_ERROR(read_count(object, "val_bytes", place, facts.val_bytes));
-  TRAIN_RETURN_IF_ERROR(read_digest(object, "train_digest", place, facts.train_digest));
-  TRAIN_RETURN_IF_ERROR(read_digest(object, "val_digest", place, facts.val_digest));
+  for (const CountKey& key : kCounts) {
+    const json* found = member_of(object, key.name);
+    if (found != nullptr && (!found->is_number_unsigned() || found->get<std::int64_t>() < 0)) {
+      return wrong(place, key.name, "a whole number >= 0");
+    }
+    if (found != nullptr) {
+      facts.*key.member = found->get<std::int64_t>();
+    }
+  }
+  for (const TextKey& key : kTexts) {
+    const json* found = member_of(object, key.name);
+    if (found != nullptr &&
+        (!found->is_string() || !key.holds(found->get_ref<const std::string&>()))) {
+      return wrong(place, key.name, key.wanted);
+    }
+    if (found != nullptr) {
+      facts.*key.member = found->get<std::string>();
+    }
+  }
   return facts;
 }
 

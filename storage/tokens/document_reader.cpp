@@ -1,17 +1,13 @@
 #include "storage/tokens/document_reader.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "storage/files/atomic_file.hpp"
+#include "storage/files/input_file.hpp"
 
 namespace train::storage {
 namespace {
@@ -21,54 +17,23 @@ constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 /// A regular file read front to back in pieces.
 class SequentialFile {
  public:
-  static Result<SequentialFile> open(const std::filesystem::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) {
-      return os_error(Access::read, path, errno);
-    }
-    SequentialFile file(path, descriptor);
-    struct stat status {};
-    if (::fstat(descriptor, &status) != 0) {
-      return os_error(Access::read, path, errno);
-    }
-    if (!S_ISREG(status.st_mode)) {
-      return user_error(fmt::format("cannot read {}: not a regular file; give text or .jsonl files",
-                                    path.string()));
-    }
-    return file;
-  }
-  SequentialFile(SequentialFile&& other) noexcept
-      : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-  SequentialFile& operator=(SequentialFile&&) = delete;
-  SequentialFile(const SequentialFile&) = delete;
-  SequentialFile& operator=(const SequentialFile&) = delete;
-  ~SequentialFile() {
-    if (descriptor_ >= 0) {
-      ::close(descriptor_);
-    }
-  }
+  explicit SequentialFile(InputFile file) : file_(std::move(file)) {}
 
   /// Appends the next piece to `buffer`; returns its size, 0 at the end.
   Result<std::size_t> append_to(std::string& buffer) {
+    const auto size = static_cast<std::size_t>(
+        std::min<std::uint64_t>(chunk_bytes, file_.size_bytes() - offset_));
     const std::size_t old_size = buffer.size();
-    buffer.resize(old_size + chunk_bytes);
-    ssize_t got = -1;
-    do {
-      got = ::read(descriptor_, buffer.data() + old_size, chunk_bytes);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0) {
-      return os_error(Access::read, path_, errno);
-    }
-    buffer.resize(old_size + static_cast<std::size_t>(got));
-    return static_cast<std::size_t>(got);
+    buffer.resize(old_size + size);
+    TRAIN_RETURN_IF_ERROR(
+        file_.read(offset_, std::as_writable_bytes(std::span(buffer)).subspan(old_size)));
+    offset_ += size;
+    return size;
   }
 
  private:
-  SequentialFile(std::filesystem::path path, int descriptor)
-      : path_(std::move(path)), descriptor_(descriptor) {}
-
-  std::filesystem::path path_;
-  int descriptor_;
+  InputFile file_;
+  std::uint64_t offset_ = 0;
 };
 
 /// Cuts a stream at a separator that may lie across pieces.
@@ -118,9 +83,7 @@ Status read_text(SequentialFile& file, std::string_view separator, const Documen
   std::string buffer;
   while (true) {
     const auto got = file.append_to(buffer);
-    if (!got) {
-      return got.error();
-    }
+    TRAIN_RETURN_IF_ERROR(got);
     TRAIN_RETURN_IF_ERROR(cutter.feed(buffer, *got == 0));
     if (*got == 0) {
       return {};
@@ -162,7 +125,7 @@ class TextHandler : public nlohmann::json_sax<nlohmann::json> {
   [[nodiscard]] const std::optional<std::string>& text() const { return text_; }
 
  private:
-  bool other() const { return depth_ > 0; }  // Outside an object there is nothing to find.
+  [[nodiscard]] bool other() const { return depth_ > 0; }  // Outside an object nothing is found.
   bool enter() {
     ++depth_;
     return true;
@@ -202,9 +165,7 @@ Status read_lines(SequentialFile& file, const std::string& name, const DocumentS
   std::uint64_t line = 1;
   while (true) {
     const auto got = file.append_to(buffer);
-    if (!got) {
-      return got.error();
-    }
+    TRAIN_RETURN_IF_ERROR(got);
     const bool at_end = *got == 0;
     std::size_t done = 0;
     std::size_t search_from = buffer.size() - *got;  // What is older holds no end of line.
@@ -231,12 +192,11 @@ Status read_lines(SequentialFile& file, const std::string& name, const DocumentS
 
 Status read_documents(const std::filesystem::path& path, std::string_view separator,
                       const DocumentSink& sink) {
-  auto file = SequentialFile::open(path);
-  if (!file) {
-    return file.error();
-  }
-  return path.extension() == ".jsonl" ? read_lines(*file, path.string(), sink)
-                                      : read_text(*file, separator, sink);
+  auto input = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(input);
+  SequentialFile file(std::move(*input));
+  return path.extension() == ".jsonl" ? read_lines(file, path.string(), sink)
+                                      : read_text(file, separator, sink);
 }
 
 }  // namespace train::storage

@@ -234,43 +234,29 @@ Status check_request(const PrepareRequest& request) {
 
 /// Token files of an earlier run in `directory`, meta.json first.
 Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
+  const auto names = entry_names(directory);
+  TRAIN_RETURN_IF_ERROR(names);
   std::vector<fs::path> found;
-  std::error_code code;
-  fs::directory_iterator entry(directory, code);
-  for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
-    const std::string name = entry->path().filename().string();
+  for (const std::string& name : *names) {
     const bool tokens = name.ends_with(".bin") && (name.starts_with("train") || name == "val.bin");
-    if (tokens || name == facts_file_name) {
-      found.push_back(entry->path());
+    if (name == facts_file_name) {
+      // First: a crash in between must not leave facts about files that are gone.
+      found.insert(found.begin(), directory / name);
+    } else if (tokens) {
+      found.push_back(directory / name);
     }
   }
-  if (code && code != std::errc::no_such_file_or_directory) {
-    return os_error(Access::read, directory, code.value());
-  }
-  // Without meta.json last: a crash in between must not leave facts about files that are gone.
-  std::sort(found.begin(), found.end(), [](const fs::path& a, const fs::path& b) {
-    return std::pair(a.filename() != facts_file_name, a) <
-           std::pair(b.filename() != facts_file_name, b);
-  });
   return found;
 }
 
 /// Hidden files of a run that was killed. REQUIRES: the lock is held.
 Status remove_hidden(const fs::path& directory) {
-  std::error_code code;
-  std::vector<fs::path> hidden;
-  fs::directory_iterator entry(directory, code);
-  for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
-    const std::string name = entry->path().filename().string();
+  const auto names = entry_names(directory);
+  TRAIN_RETURN_IF_ERROR(names);
+  for (const std::string& name : *names) {
     if (name.starts_with(".train.bin.tmp-") || name.starts_with(".val.bin.tmp-")) {
-      hidden.push_back(entry->path());
+      TRAIN_RETURN_IF_ERROR(remove_tree(directory / name));
     }
-  }
-  if (code) {
-    return os_error(Access::read, directory, code.value());
-  }
-  for (const fs::path& path : hidden) {
-    TRAIN_RETURN_IF_ERROR(remove_tree(path));
   }
   return {};
 }
@@ -280,9 +266,7 @@ Status publish(const PrepareRequest& request, TokenWriter& train, TokenWriter& v
   TRAIN_RETURN_IF_ERROR(train.finish());
   TRAIN_RETURN_IF_ERROR(val.finish());
   const auto earlier = earlier_files(request.out);
-  if (!earlier) {
-    return earlier.error();
-  }
+  TRAIN_RETURN_IF_ERROR(earlier);
   for (const fs::path& path : *earlier) {
     TRAIN_RETURN_IF_ERROR(remove_tree(path));
     TRAIN_RETURN_IF_ERROR(fsync_directory(request.out));
@@ -337,13 +321,9 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
                                       const PrepareProgress& callback) {
   TRAIN_RETURN_IF_ERROR(check_request(request));
   const auto total = input_bytes(request);
-  if (!total) {
-    return total.error();
-  }
+  TRAIN_RETURN_IF_ERROR(total);
   const auto earlier = earlier_files(request.out);
-  if (!earlier) {
-    return earlier.error();
-  }
+  TRAIN_RETURN_IF_ERROR(earlier);
   if (!earlier->empty() && !request.force) {
     return user_error(
         fmt::format("{} already holds data ({}); say --force to replace it, or "
@@ -352,9 +332,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   }
   Progress progress(callback, 2 * *total);
   const auto census = take_census(request, progress);
-  if (!census) {
-    return census.error();
-  }
+  TRAIN_RETURN_IF_ERROR(census);
   if (census->documents == 0) {
     return user_error(fmt::format("{}: no text in the input{}; give a file that is not empty",
                                   request.inputs.front().string(),
@@ -362,9 +340,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   }
   TRAIN_RETURN_IF_ERROR(make_directory(request.out));
   const auto lock = FileLock::acquire(request.out, ".prepare.lock");
-  if (!lock) {
-    return lock.error();
-  }
+  TRAIN_RETURN_IF_ERROR(lock);
   TRAIN_RETURN_IF_ERROR(remove_hidden(request.out));
   auto report = write_tokens(request, *census, progress);
   if (report) {

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/input_file.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 
 namespace train::storage {
@@ -16,16 +17,13 @@ namespace fs = std::filesystem;
 constexpr const char* make_command =
     "make it with `actortrain data prepare --input FILE --tokenizer bytes --out DIR`";
 
-bool is_train_file(const std::string& name) {
-  return name.starts_with("train") && name.ends_with(".bin");
-}
-
 Result<std::vector<fs::path>> train_files(const fs::path& directory) {
   std::error_code code;
   std::vector<fs::path> files;
   fs::directory_iterator entry(directory, code);
   for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
-    if (is_train_file(entry->path().filename().string())) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("train") && name.ends_with(".bin")) {
       files.push_back(entry->path());
     }
   }
@@ -76,11 +74,7 @@ Result<TokenSplit> TokenSplit::open(std::span<const fs::path> files, const Layou
   TokenSplit split;
   split.layout_ = layout;
   for (const fs::path& path : files) {
-    auto file = MappedFile::open(path);
-    if (!file) {
-      return file.error();
-    }
-    TRAIN_RETURN_IF_ERROR(split.add(std::move(*file)));
+    TRAIN_RETURN_IF_ERROR(split.add(path));
   }
   if (split.sequences_ == 0) {
     return user_error(
@@ -93,18 +87,22 @@ Result<TokenSplit> TokenSplit::open(std::span<const fs::path> files, const Layou
   return split;
 }
 
-Status TokenSplit::add(MappedFile file) {
-  const std::size_t size_bytes = file.bytes().size();
+Status TokenSplit::add(const fs::path& path) {
+  const auto file = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  auto bytes = file->map();
+  TRAIN_RETURN_IF_ERROR(bytes);
+  const std::uint64_t size_bytes = file->size_bytes();
   const auto token_bytes = static_cast<std::size_t>(layout_.token_bytes);
   if (size_bytes % token_bytes != 0) {
     return user_error(fmt::format(
         "{}: {} bytes is no multiple of {} (uint{} tokens): cut short, or of another dtype; "
         "prepare it again or set dtype in meta.json",
-        file.path().string(), size_bytes, token_bytes, 8 * token_bytes));
+        path.string(), size_bytes, token_bytes, 8 * token_bytes));
   }
   const std::uint64_t tokens = size_bytes / token_bytes;
   const auto length = static_cast<std::uint64_t>(layout_.sequence_length);
-  files_.push_back({std::move(file), tokens, sequences_});
+  files_.push_back({path, std::move(*bytes), tokens, sequences_});
   tokens_ += tokens;
   sequences_ += tokens > length ? (tokens - 1) / length : 0;
   return {};
@@ -112,7 +110,7 @@ Status TokenSplit::add(MappedFile file) {
 
 std::uint32_t TokenSplit::token(const File& file, std::uint64_t position) const {
   const auto width = static_cast<std::size_t>(layout_.token_bytes);
-  const auto bytes = file.bytes.bytes().subspan(position * width, width);
+  const std::byte* const bytes = file.bytes.get() + position * width;
   std::uint32_t value = 0;
   for (std::size_t i = width; i-- > 0;) {
     value = (value << 8U) | std::to_integer<std::uint32_t>(bytes[i]);
@@ -132,8 +130,6 @@ Status TokenSplit::read(std::uint64_t index, std::span<std::int32_t> tokens,
                  (index - file->first_sequence) * length, tokens, targets);
 }
 
-const fs::path& TokenSplit::path(std::size_t file) const { return files_[file].bytes.path(); }
-
 Status TokenSplit::read_at(std::size_t index, std::uint64_t first, std::span<std::int32_t> tokens,
                            std::span<std::int32_t> targets) const {
   const auto length = static_cast<std::uint64_t>(layout_.sequence_length);
@@ -151,7 +147,7 @@ Status TokenSplit::read_at(std::size_t index, std::uint64_t first, std::span<std
       return user_error(fmt::format(
           "{}: token {} at position {} is outside the vocabulary of {}; set model.vocab_size to "
           "the data's, or prepare the data for this model",
-          file.bytes.path().string(), id, first + i, limit));
+          file.path.string(), id, first + i, limit));
     }
     if (i < length) {
       tokens[i] = static_cast<std::int32_t>(id);
@@ -166,23 +162,15 @@ Status TokenSplit::read_at(std::size_t index, std::uint64_t first, std::span<std
 Result<TokenDataset> TokenDataset::open(const fs::path& directory, const DatasetOptions& options) {
   TokenDataset dataset;
   const auto files = train_files(directory);
-  if (!files) {
-    return files.error();
-  }
+  TRAIN_RETURN_IF_ERROR(files);
   auto facts = read_dataset_facts(directory);
-  if (!facts) {
-    return facts.error();
-  }
+  TRAIN_RETURN_IF_ERROR(facts);
   dataset.facts_ = std::move(*facts);
   const auto vocab_size = vocabulary(directory, dataset.facts_, options.vocab_size);
-  if (!vocab_size) {
-    return vocab_size.error();
-  }
+  TRAIN_RETURN_IF_ERROR(vocab_size);
   const TokenSplit::Layout layout{options.sequence_length, dataset.facts_.token_bytes, *vocab_size};
   auto train = TokenSplit::open(*files, layout);
-  if (!train) {
-    return train.error();
-  }
+  TRAIN_RETURN_IF_ERROR(train);
   dataset.train_ = std::move(*train);
   TRAIN_RETURN_IF_ERROR(
       check_count(directory, "train_tokens", dataset.facts_.train_tokens, dataset.train_.tokens()));

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/result.hpp"
-#include "storage/files/mapped_file.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 
 namespace train::storage {
@@ -43,7 +43,9 @@ class TokenSplit {
 
   /// One file of the split, in the order in which they were opened.
   [[nodiscard]] std::size_t file_count() const { return files_.size(); }
-  [[nodiscard]] const std::filesystem::path& path(std::size_t file) const;
+  [[nodiscard]] const std::filesystem::path& path(std::size_t file) const {
+    return files_[file].path;
+  }
   [[nodiscard]] std::uint64_t tokens_of(std::size_t file) const { return files_[file].tokens; }
 
   /// The same from the token at `first` of a file on, at any multiple or none of T.
@@ -53,11 +55,12 @@ class TokenSplit {
 
  private:
   struct File {
-    MappedFile bytes;
+    std::filesystem::path path;
+    Mapping bytes;
     std::uint64_t tokens;
     std::uint64_t first_sequence;
   };
-  Status add(MappedFile file);
+  Status add(const std::filesystem::path& path);
   [[nodiscard]] std::uint32_t token(const File& file, std::uint64_t position) const;
 
   Layout layout_;

@@ -43,9 +43,7 @@ Result<std::string> sample_digest(std::span<const SplitFile> files, std::uint64_
       continue;
     }
     const auto input = InputFile::open(file.path);
-    if (!input) {
-      return input.error();
-    }
+    TRAIN_RETURN_IF_ERROR(input);
     while (block != blocks.end() && block->offset < end) {
       const std::uint64_t first = std::max(block->offset, begin);
       const std::uint64_t last = std::min(block->offset + block->size_bytes, end);
@@ -72,9 +70,7 @@ Result<std::string> split_text(std::span<const SplitFile> files,
     size_bytes += file.size_bytes;
   }
   const auto sample = sample_digest(files, size_bytes);
-  if (!sample) {
-    return sample.error();
-  }
+  TRAIN_RETURN_IF_ERROR(sample);
   return fmt::format("{}\nsample {}\nwhole {}\n", text, *sample, whole_digest.value_or("-"));
 }
 
@@ -109,9 +105,7 @@ Result<std::string> token_fingerprint(const TokenDataset& dataset) {
     train.push_back({split.path(file), split.tokens_of(file) * width});
   }
   const auto train_text = split_text(train, facts.train_digest);
-  if (!train_text) {
-    return train_text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(train_text);
   const fs::path val_file = train.front().path.parent_path() / "val.bin";
   std::error_code code;
   const std::uint64_t val_bytes = fs::file_size(val_file, code);
@@ -123,9 +117,7 @@ Result<std::string> token_fingerprint(const TokenDataset& dataset) {
     validation.push_back({val_file, val_bytes});
   }
   const auto val_text = split_text(validation, facts.val_digest);
-  if (!val_text) {
-    return val_text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(val_text);
   return digest_text(
       fmt::format("tokens of {} bytes\ntrain{}val{}", facts.token_bytes, *train_text, *val_text));
 }

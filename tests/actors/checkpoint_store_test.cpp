@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "checkpoint/shard_record.hpp"
+#include "checkpoint/manifest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/failing_disk.hpp"
 

@@ -11,7 +11,7 @@
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
-#include "storage/files/private_file.hpp"
+#include "storage/files/atomic_file.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {

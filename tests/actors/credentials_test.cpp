@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "actors/cluster/network/tls.hpp"
-#include "storage/files/private_file.hpp"
+#include "storage/files/atomic_file.hpp"
 #include "tests/support/full_disk.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -14,6 +14,8 @@
 #include "checkpoint/writer.hpp"
 #include "storage/safetensors.hpp"
 #include "tests/bench/checkpoint_rows.hpp"
+#include "tests/support/whole_checkpoint.hpp"
+#include "tests/support/whole_safetensors.hpp"
 
 namespace train::bench {
 namespace {
@@ -144,7 +146,7 @@ class ModelState {
 
 checkpoint::WriteOutcome write_shards(const fs::path& checkpoints, ModelState& state,
                                       std::int64_t ranks) {
-  auto incoming = value_or_throw(checkpoint::IncomingCheckpoint::create(checkpoints, 1));
+  test::CheckpointOfOneProcess incoming(checkpoints, 1);
   std::vector<checkpoint::ShardRecord> shards;
   double ignored = 0.0;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -189,7 +191,7 @@ void show_restore(const fs::path& home, ModelState& state, std::int64_t writers,
 
 void write_row(const Workplace& place) {
   const std::vector<std::byte> bytes = noise(static_cast<std::size_t>(kRows * kColumns) * 4);
-  std::vector<storage::TensorBytes> tensors;
+  std::vector<test::TensorBytes> tensors;
   for (std::size_t i = 0; i < kTensors; ++i) {
     tensors.push_back({fmt::format("t{}", i), {kRows, kColumns}, bytes});
   }
@@ -205,7 +207,7 @@ void write_row(const Workplace& place) {
     };
     const auto measure_ours = [&] {
       ours.add(size * 1e-6 / seconds_of([&] {
-                 check(storage::write_safetensors(path, tensors).ok(), "cannot write");
+                 check(test::write_safetensors(path, tensors).ok(), "cannot write");
                }));
       fs::remove(path);
     };

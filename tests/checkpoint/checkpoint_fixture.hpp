@@ -11,6 +11,7 @@
 #include "checkpoint/writer.hpp"
 #include "engine/state_view.hpp"
 #include "tests/support/temp_directory.hpp"
+#include "tests/support/whole_checkpoint.hpp"
 
 namespace train::test {
 
@@ -87,15 +88,14 @@ inline checkpoint::ManifestFields fields_at(std::int64_t step) {
 inline checkpoint::WriteOutcome write_at(const std::filesystem::path& checkpoints,
                                          std::int64_t step, SmallState state,
                                          std::int64_t ranks = 1) {
-  auto incoming = checkpoint::IncomingCheckpoint::create(checkpoints, step);
-  REQUIRE(incoming);
+  CheckpointOfOneProcess incoming(checkpoints, step);
   std::vector<checkpoint::ShardRecord> shards;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    auto shard = incoming->write_shard(state.views_of(rank, ranks), {rank, ranks});
+    auto shard = incoming.write_shard(state.views_of(rank, ranks), {rank, ranks});
     REQUIRE(shard);
     shards.push_back(*shard);
   }
-  auto outcome = incoming->publish(fields_at(step), shards);
+  auto outcome = incoming.publish(fields_at(step), shards);
   REQUIRE(outcome);
   return *outcome;
 }

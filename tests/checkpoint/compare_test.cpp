@@ -35,7 +35,7 @@ void write_values(const std::filesystem::path& directory, std::int64_t step,
                                            rows,
                                            reinterpret_cast<std::byte*>(values.data()),
                                            values.size() * sizeof(float)}};
-  REQUIRE(write_checkpoint(directory, test::fields_at(step), views));
+  REQUIRE(test::write_checkpoint(directory, test::fields_at(step), views));
 }
 
 }  // namespace

@@ -29,7 +29,6 @@ inline constexpr std::array kUnsyncedBytes = {UnsyncedBytes::kept,      Unsynced
 /// A store that remembers what it held after each of its writes, and marks them among the disk's.
 class RememberingStore final : public storage::KvStore {
  public:
-  Result<std::optional<std::string>> get(std::string_view key) override { return store.get(key); }
   Status write(const storage::WriteBatch& batch, storage::Durability durability) override {
     TRAIN_RETURN_IF_ERROR(store.write(batch, durability));
     contents.push_back(store.content);

@@ -97,7 +97,7 @@ WriteOutcome write_wide(const fs::path& checkpoints, std::size_t count, std::int
                      reinterpret_cast<std::byte*>(values.data()),
                      values.size() * sizeof(float)});
   }
-  const auto outcome = write_checkpoint(checkpoints, test::fields_at(1), views);
+  const auto outcome = test::write_checkpoint(checkpoints, test::fields_at(1), views);
   REQUIRE(outcome);
   return *outcome;
 }

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/shard_record.hpp"
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/writer.hpp"
 #include "tests/checkpoint/hostile_site.hpp"
 #include "tests/support/contained.hpp"

@@ -49,11 +49,11 @@ void live(const fs::path& home, std::int64_t first, std::int64_t last) {
       auto fields = test::fields_at(save);
       fields.index_head = index.head();
       REQUIRE(index.note(save, CheckpointState::writing));
-      const auto outcome = write_checkpoint(checkpoints, fields, views);
+      const auto outcome = test::write_checkpoint(checkpoints, fields, views);
       REQUIRE(outcome);
       REQUIRE(index.commit(entry_of(outcome->manifest, outcome->manifest_digest)));
       REQUIRE(index.evaluated(save, 1.0 / static_cast<double>(save)));
-      REQUIRE(index.log_step({.step = save}));
+      REQUIRE(index.log_steps(std::vector<StepRecord>{{.step = save}}));
       for (const std::int64_t old : to_retire(index.committed(), {.keep_last = 4})) {
         REQUIRE(retire(checkpoints, old));
         REQUIRE(index.retire(old));

@@ -28,7 +28,7 @@ inline void save(checkpoint::CheckpointIndex& index, const std::filesystem::path
   auto views = state.views();
   auto fields = fields_at(step);
   fields.index_head = index.head();
-  const auto outcome = checkpoint::write_checkpoint(directory, fields, views);
+  const auto outcome = write_checkpoint(directory, fields, views);
   REQUIRE(outcome);
   REQUIRE(index.commit(checkpoint::entry_of(outcome->manifest, outcome->manifest_digest)));
 }

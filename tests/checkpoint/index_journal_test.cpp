@@ -35,14 +35,16 @@ TEST_CASE("index: the journals keep the newest, to the bit", "[checkpoint][index
   {
     auto index = CheckpointIndex::open(store, directory.path());
     REQUIRE(index);
-    REQUIRE(index->log_step({.step = 1, .loss = odd, .grad_norm = -0.0, .lr = 1e-3, .tokens = 7}));
-    const auto steps = read_steps(store);
-    REQUIRE(steps);
-    REQUIRE(steps->size() == 1);
-    REQUIRE(std::bit_cast<std::uint64_t>(steps->front().loss) == 0x7ff8000000000123);
-    REQUIRE(std::signbit(steps->front().grad_norm));
-    REQUIRE(steps->front().lr == 1e-3);
-    REQUIRE(steps->front().tokens == 7);
+    REQUIRE(index->log_steps(std::vector<StepRecord>{
+        {.step = 1, .loss = odd, .grad_norm = -0.0, .lr = 1e-3, .tokens = 7}}));
+    const auto journal = read_step_journal(store);
+    REQUIRE(journal);
+    REQUIRE(journal->steps.size() == 1);
+    const StepRecord& step = journal->steps.at(1);
+    REQUIRE(std::bit_cast<std::uint64_t>(step.loss) == 0x7ff8000000000123);
+    REQUIRE(std::signbit(step.grad_norm));
+    REQUIRE(step.lr == 1e-3);
+    REQUIRE(step.tokens == 7);
   }
   constexpr std::int64_t all = 103'000;
   for (std::int64_t first = 2; first <= all; first += 1000) {
@@ -58,11 +60,11 @@ TEST_CASE("index: the journals keep the newest, to the bit", "[checkpoint][index
       REQUIRE(index->log_event("started", fmt::format("{}", first)));
     }
   }
-  const auto steps = read_steps(store);
-  REQUIRE(steps);
-  REQUIRE(steps->size() >= 100'000);
-  REQUIRE(steps->size() < 102'000);
-  REQUIRE(steps->back().step >= all);
+  const auto journal = read_step_journal(store);
+  REQUIRE(journal);
+  REQUIRE(journal->steps.size() >= 100'000);
+  REQUIRE(journal->steps.size() < 102'000);
+  REQUIRE(journal->steps.rbegin()->first >= all);
   const auto events = read_events(store);
   REQUIRE(events);
   REQUIRE(events->size() >= 10'000);
@@ -80,7 +82,7 @@ TEST_CASE("index: reads what the first version of it wrote", "[checkpoint][index
     fields.index_head = chain.empty() ? "" : fmt::format("{}:{}", sequence, chain);
     SmallState state;
     auto views = state.views();
-    const auto outcome = write_checkpoint(directory.path(), fields, views);
+    const auto outcome = test::write_checkpoint(directory.path(), fields, views);
     REQUIRE(outcome);
     const std::string entry =
         fmt::format(R"({{"step":{0},"directory":"step-000000{0}","state":"published",)"
@@ -113,7 +115,6 @@ class CountingStore final : public storage::KvStore {
   std::size_t scans = 0;
   std::size_t operations = 0;
 
-  Result<std::optional<std::string>> get(std::string_view key) override { return inner.get(key); }
   Status write(const storage::WriteBatch& batch, storage::Durability durability) override {
     operations += batch.operations().size();
     return inner.write(batch, durability);

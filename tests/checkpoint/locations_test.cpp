@@ -128,7 +128,7 @@ TEST_CASE("places: a file that is missing or cut short is never published",
   auto carriers = test::carriers_of(site.request(10));
   auto draft = test::write_locally(site.request(10), carriers);
   REQUIRE(draft.ok());
-  auto incoming = IncomingCheckpoint::of_ranks(site.places.project, "job", 10);
+  IncomingCheckpoint incoming(site.places.project, "job", 10);
   REQUIRE(carriers[0].send(10).ok());
   std::string wanted = "is not there";
   SECTION("cut short") {

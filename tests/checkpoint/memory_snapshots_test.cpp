@@ -1,5 +1,5 @@
 // Snapshots in memory: whole or not there, whichever ranks die when; read by any number of ranks.
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 #include <csignal>
 #include <random>
 
-#include "checkpoint/row_sources.hpp"
+#include "checkpoint/memory/row_sources.hpp"
 #include "tests/checkpoint/planned_state.hpp"
 
 using namespace train;

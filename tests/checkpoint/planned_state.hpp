@@ -125,15 +125,14 @@ using engine::testing::plan_with;
 inline checkpoint::WriteOutcome write_planned(const std::filesystem::path& checkpoints,
                                               std::int64_t step, PlannedState& state,
                                               const engine::ShardPlan& plan) {
-  auto incoming = checkpoint::IncomingCheckpoint::create(checkpoints, step);
-  REQUIRE(incoming);
+  CheckpointOfOneProcess incoming(checkpoints, step);
   std::vector<checkpoint::ShardRecord> shards;
   for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
-    auto shard = incoming->write_shard(state.shard_views(plan, rank), {rank, plan.ranks()});
+    auto shard = incoming.write_shard(state.shard_views(plan, rank), {rank, plan.ranks()});
     REQUIRE(shard);
     shards.push_back(std::move(*shard));
   }
-  auto outcome = incoming->publish(fields_at(step), shards);
+  auto outcome = incoming.publish(fields_at(step), shards);
   REQUIRE(outcome);
   return std::move(*outcome);
 }

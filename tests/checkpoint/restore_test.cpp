@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/blocks.hpp"
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/reader.hpp"
 #include "tests/checkpoint/planned_state.hpp"
 #include "tests/support/temp_directory.hpp"

@@ -1,5 +1,5 @@
 // Who has which rows of a snapshot: near ones first, each byte once, the same for everybody.
-#include "checkpoint/row_sources.hpp"
+#include "checkpoint/memory/row_sources.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>

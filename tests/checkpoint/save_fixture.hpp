@@ -37,18 +37,15 @@ inline checkpoint::ManifestFields fields_of(const SaveRequest& request) {
 }
 
 inline Result<checkpoint::WriteOutcome> write_in_place(const SaveRequest& request) {
-  auto incoming = checkpoint::IncomingCheckpoint::create(request.checkpoints, request.step);
-  if (!incoming) {
-    return incoming.error();
-  }
+  CheckpointOfOneProcess incoming(request.checkpoints, request.step);
   SmallState state = state_at(request.step, request.rows);
   std::vector<checkpoint::ShardRecord> shards;
   for (std::int64_t rank = 0; rank < request.ranks; ++rank) {
-    auto shard = incoming->write_shard(state.views_of(rank, request.ranks), {rank, request.ranks});
+    auto shard = incoming.write_shard(state.views_of(rank, request.ranks), {rank, request.ranks});
     TRAIN_RETURN_IF_ERROR(shard);
     shards.push_back(*shard);
   }
-  return incoming->publish(fields_of(request), shards);
+  return incoming.publish(fields_of(request), shards);
 }
 
 inline checkpoint::Locations locations_beside(const std::filesystem::path& checkpoints) {
@@ -95,7 +92,7 @@ inline Result<checkpoint::WriteOutcome> write_in_two_locations(const SaveRequest
   for (const checkpoint::ShardCarrier& carrier : carriers) {
     TRAIN_RETURN_IF_ERROR(carrier.send(request.step));
   }
-  return checkpoint::IncomingCheckpoint::of_ranks(request.checkpoints, "job", request.step)
+  return checkpoint::IncomingCheckpoint(request.checkpoints, "job", request.step)
       .publish(std::move(*draft));
 }
 

@@ -1,4 +1,4 @@
-#include "checkpoint/shard_record.hpp"
+#include "checkpoint/manifest.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Snapshots in memory on their way to another node's: whole at the other end or not there.
-#include "checkpoint/snapshot_stream.hpp"
+#include "checkpoint/memory/snapshot_stream.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>

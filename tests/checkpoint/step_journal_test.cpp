@@ -86,17 +86,17 @@ TEST_CASE("step journal: digests of a step go with the step's next record", "[ch
   {
     auto index = CheckpointIndex::open(store, directory.path());
     REQUIRE(index);
-    REQUIRE(index->log_step(record_of(5)));
+    REQUIRE(index->log_steps(std::vector{record_of(5)}));
   }
   auto index = CheckpointIndex::open(store, directory.path());  // another start digests less
   REQUIRE(index);
   StepRecord again = record_of(5);
   again.tensor_digests.clear();
-  REQUIRE(index->log_step(again));
-  const auto steps = read_steps(store);
-  REQUIRE(steps);
-  REQUIRE(steps->size() == 1);
-  CHECK(steps->front().tensor_digests.empty());
+  REQUIRE(index->log_steps(std::vector{again}));
+  const auto journal = read_step_journal(store);
+  REQUIRE(journal);
+  REQUIRE(journal->steps.size() == 1);
+  CHECK(journal->steps.at(5).tensor_digests.empty());
 }
 
 TEST_CASE("step journal: the newest 10,000 digests stay", "[checkpoint][index]") {
@@ -114,11 +114,11 @@ TEST_CASE("step journal: the newest 10,000 digests stay", "[checkpoint][index]")
       REQUIRE(index->log_steps(records));
     }
   }
-  const auto steps = read_steps(store);
-  REQUIRE(steps);
-  REQUIRE(std::ssize(*steps) == all);
+  const auto journal = read_step_journal(store);
+  REQUIRE(journal);
+  REQUIRE(std::ssize(journal->steps) == all);
   std::int64_t digested = 0;
-  for (const StepRecord& step : *steps) {
+  for (const auto& [number, step] : journal->steps) {
     digested += step.tensor_digests.empty() ? 0 : 1;
     CHECK((!step.tensor_digests.empty() || step.step <= all - 10'000));
   }

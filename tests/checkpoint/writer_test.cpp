@@ -29,8 +29,8 @@ TEST_CASE("writer: a checkpoint appears whole under its name", "[checkpoint][wri
   SmallState state;
   auto views = state.views();
   auto fields = test::fields_at(200);
-  fields.weights_digest = weights_digest(views);
-  const auto outcome = write_checkpoint(directory / "checkpoints", fields, views);
+  fields.weights_digest = "0123456789abcdef";
+  const auto outcome = test::write_checkpoint(directory / "checkpoints", fields, views);
   REQUIRE(outcome);
   REQUIRE_FALSE(outcome->already_there);
   REQUIRE(outcome->path == directory / "checkpoints/step-00000200");
@@ -47,16 +47,15 @@ TEST_CASE("writer: a checkpoint appears whole under its name", "[checkpoint][wri
 TEST_CASE("writer: the manifest comes last and the name after it", "[checkpoint][writer][CK-1]") {
   const TempDirectory directory;
   SmallState state;
-  auto incoming = IncomingCheckpoint::create(directory.path(), 5);
-  REQUIRE(incoming);
-  const auto first = incoming->write_shard(state.views_of(0, 2), {0, 2});
+  test::CheckpointOfOneProcess incoming(directory.path(), 5);
+  const auto first = incoming.write_shard(state.views_of(0, 2), {0, 2});
   REQUIRE(first);
   REQUIRE(list_checkpoints(directory.path())->empty());
-  REQUIRE_FALSE(std::filesystem::exists(incoming->path() / manifest_file_name));
-  const auto second = incoming->write_shard(state.views_of(1, 2), {1, 2});
+  REQUIRE_FALSE(std::filesystem::exists(incoming.path() / manifest_file_name));
+  const auto second = incoming.write_shard(state.views_of(1, 2), {1, 2});
   REQUIRE(second);
   const std::vector<ShardRecord> shards = {*second, *first};
-  REQUIRE(incoming->publish(test::fields_at(5), shards));
+  REQUIRE(incoming.publish(test::fields_at(5), shards));
   REQUIRE(list_checkpoints(directory.path())->size() == 1);
 }
 
@@ -64,11 +63,10 @@ TEST_CASE("writer: shards that do not add up are not published", "[checkpoint][w
   const TempDirectory directory;
   SmallState state;
   {
-    auto incoming = IncomingCheckpoint::create(directory.path(), 5);
-    REQUIRE(incoming);
-    const auto first = incoming->write_shard(state.views_of(0, 2), {0, 2});
+    test::CheckpointOfOneProcess incoming(directory.path(), 5);
+    const auto first = incoming.write_shard(state.views_of(0, 2), {0, 2});
     REQUIRE(first);
-    const auto outcome = incoming->publish(test::fields_at(5), std::span(&*first, 1));
+    const auto outcome = incoming.publish(test::fields_at(5), std::span(&*first, 1));
     REQUIRE_FALSE(outcome);
     REQUIRE_THAT(outcome.error().message, Catch::Contains("model.embedding"));
   }
@@ -79,14 +77,13 @@ TEST_CASE("writer: a shard that is missing, shorter or longer than it was is not
           "[checkpoint][writer][CK-1]") {
   const TempDirectory directory;
   SmallState state;
-  auto incoming = IncomingCheckpoint::create(directory.path(), 5);
-  REQUIRE(incoming);
-  const auto shard = incoming->write_shard(state.views(), {0, 1});
+  test::CheckpointOfOneProcess incoming(directory.path(), 5);
+  const auto shard = incoming.write_shard(state.views(), {0, 1});
   REQUIRE(shard);
-  const auto path = incoming->path() / shard->file.name;
+  const auto path = incoming.path() / shard->file.name;
   const std::string good = test::read_bytes(path);
   const auto refused = [&](const std::string& why) {
-    const auto outcome = incoming->publish(test::fields_at(5), std::span(&*shard, 1));
+    const auto outcome = incoming.publish(test::fields_at(5), std::span(&*shard, 1));
     REQUIRE_FALSE(outcome);
     REQUIRE_THAT(outcome.error().message, Catch::Contains(shard->file.name + " " + why));
     REQUIRE(list_checkpoints(directory.path())->empty());
@@ -98,7 +95,7 @@ TEST_CASE("writer: a shard that is missing, shorter or longer than it was is not
   std::filesystem::remove(path);
   refused("is not there");
   test::write_bytes(path, good);
-  REQUIRE(incoming->publish(test::fields_at(5), std::span(&*shard, 1)));
+  REQUIRE(incoming.publish(test::fields_at(5), std::span(&*shard, 1)));
 }
 
 TEST_CASE("writer: what cannot be read is not replaced", "[checkpoint][writer][CK-3]") {
@@ -107,12 +104,11 @@ TEST_CASE("writer: what cannot be read is not replaced", "[checkpoint][writer][C
   const std::string bytes = test::read_bytes(first.path / "shard-00000-of-00001.safetensors");
   {
     SmallState state(2);
-    auto incoming = IncomingCheckpoint::create(directory.path(), 5);
-    REQUIRE(incoming);
-    const auto shard = incoming->write_shard(state.views(), {0, 1});
+    test::CheckpointOfOneProcess incoming(directory.path(), 5);
+    const auto shard = incoming.write_shard(state.views(), {0, 1});
     REQUIRE(shard);
     const test::FailingReads reads("/step-00000005/shard", EIO, 1);
-    const auto outcome = incoming->publish(test::fields_at(5), std::span(&*shard, 1));
+    const auto outcome = incoming.publish(test::fields_at(5), std::span(&*shard, 1));
     REQUIRE_FALSE(outcome);
     REQUIRE_THAT(outcome.error().message,
                  Catch::Contains("cannot be read") && Catch::Contains("Input/output error"));
@@ -136,7 +132,7 @@ TEST_CASE("writer: a full disk fails the write and leaves what was there",
                                                  1 << 18,
                                                  reinterpret_cast<std::byte*>(big.data()),
                                                  big.size() * 4}};
-  const auto outcome = write_checkpoint(disk.path(), test::fields_at(2), views);
+  const auto outcome = test::write_checkpoint(disk.path(), test::fields_at(2), views);
   REQUIRE_FALSE(outcome);
   REQUIRE(outcome.error().exit_code() == 1);
   REQUIRE_THAT(outcome.error().message, Catch::Contains("disk full"));
@@ -155,8 +151,8 @@ TEST_CASE("writer: SIGKILL at any moment leaves whole checkpoints only",
       for (std::int64_t step = 1;; ++step) {
         SmallState state(static_cast<float>(step));
         auto views = state.views();
-        (void)write_checkpoint(directory.path(), test::fields_at(step), views).ok();
-        (void)retire_old(directory.path(), 3).ok();
+        (void)test::write_checkpoint(directory.path(), test::fields_at(step), views).ok();
+        (void)retire(directory.path(), step - 3).ok();
       }
     }
     std::this_thread::sleep_for(std::chrono::microseconds(3000 + 1700 * round));
@@ -195,40 +191,6 @@ TEST_CASE("writer: a whole checkpoint in place wins, a damaged one is set aside"
   REQUIRE(third.manifest_digest != first.manifest_digest);
   REQUIRE(names_in(directory.path()) ==
           std::vector<std::string>{"damaged-step-00000007", "step-00000007"});
-}
-
-TEST_CASE("writer: the weights' digest sees names, shapes and bits", "[checkpoint][writer]") {
-  SmallState state(1);
-  SmallState same(1);
-  SmallState other(1.0000001F);
-  const std::string digest = weights_digest(state.views());
-  REQUIRE(digest == weights_digest(same.views()));
-  REQUIRE(digest != weights_digest(other.views()));
-  auto views = state.views();
-  std::reverse(views.begin(), views.end());
-  REQUIRE(digest == weights_digest(views));
-  views = state.views();
-  views[0].global_shape = {7, 1, 3};
-  REQUIRE(digest != weights_digest(views));
-  views = state.views();
-  views[2].data = views[0].data;  // The optimizer's state is no weight.
-  REQUIRE(digest == weights_digest(views));
-}
-
-TEST_CASE("retention: keeps the newest, never touches the last one",
-          "[checkpoint][retention][CK-6]") {
-  const TempDirectory directory;
-  for (const std::int64_t step : {100, 20, 3, 40}) {
-    write_at(directory.path(), step, SmallState());
-  }
-  REQUIRE(retire_old(directory.path(), 0)->empty());
-  REQUIRE(*retire_old(directory.path(), 2) ==
-          std::vector<std::string>{"step-00000003", "step-00000020"});
-  REQUIRE(names_in(directory.path()) == std::vector<std::string>{"step-00000040", "step-00000100"});
-  REQUIRE(retire_old(directory.path(), 1)->size() == 1);
-  REQUIRE(retire_old(directory.path(), 1)->empty());
-  REQUIRE(names_in(directory.path()) == std::vector<std::string>{"step-00000100"});
-  REQUIRE(retire_old(directory / "none", 1)->empty());
 }
 
 TEST_CASE("layout: names and steps are one to one", "[checkpoint][layout]") {

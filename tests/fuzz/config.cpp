@@ -3,7 +3,7 @@
 
 #include "configs/field_table.hpp"
 #include "configs/load_config.hpp"
-#include "configs/scaling_table.hpp"
+#include "configs/scaling.hpp"
 #include "tests/fuzz/target.hpp"
 
 namespace train::fuzz {

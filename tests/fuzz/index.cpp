@@ -79,7 +79,7 @@ void run(std::string_view input) {
     require(content.entries.find(entry.step) == &entry, "entries are found");
   }
   require(!content.unreadable, "a store in memory can be read");
-  require(read_steps(store) && read_events(store), "journals are read");
+  require(read_step_journal(store) && read_events(store), "journals are read");
 }
 
 std::vector<std::string> seeds() {

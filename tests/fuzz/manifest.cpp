@@ -1,7 +1,6 @@
 // Manifests whose own digest fits, as someone would make them who means harm.
 #include "checkpoint/manifest.hpp"
 
-#include "checkpoint/blocks.hpp"
 #include "storage/files/digest.hpp"
 #include "tests/fuzz/target.hpp"
 

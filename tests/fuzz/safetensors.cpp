@@ -9,6 +9,7 @@
 #include "storage/safetensors_header.hpp"
 #include "tests/fuzz/scratch_directory.hpp"
 #include "tests/fuzz/target.hpp"
+#include "tests/support/whole_safetensors.hpp"
 
 namespace train::fuzz {
 namespace {
@@ -23,7 +24,7 @@ void require_table(const storage::SafetensorsFile& file) {
             "an entry fits its shape");
     require(names.insert(entry.name).second, "names are distinct");
     require(file.find(entry.name) == &entry, "every entry is found by its name");
-    require(bool(file.read_all(entry)), "every entry can be read");
+    require(bool(test::read_all(file, entry)), "every entry can be read");
   }
   require(file.data_start() + end == file.file().size_bytes(), "entries cover the file");
 }
@@ -38,11 +39,11 @@ void run(std::string_view input) {
   require_table(*file);
 }
 
-std::string written(std::span<const storage::TensorBytes> tensors,
+std::string written(std::span<const test::TensorBytes> tensors,
                     const storage::TensorMetadata& metadata) {
   const ScratchDirectory directory;
   const auto path = directory.path() / "file";
-  require(bool(storage::write_safetensors(path, tensors, metadata)), "a file can be written");
+  require(bool(test::write_safetensors(path, tensors, metadata)), "a file can be written");
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
@@ -50,7 +51,7 @@ std::string written(std::span<const storage::TensorBytes> tensors,
 std::vector<std::string> seeds() {
   static const std::byte bytes[48] = {};
   const auto first = [](std::size_t count) { return std::span(bytes).first(count); };
-  const std::vector<storage::TensorBytes> tensors = {
+  const std::vector<test::TensorBytes> tensors = {
       {"model.embedding", {4, 3}, first(48)},
       {"a", {2, 3}, first(12), "BF16"},
       {"empty", {0, 7}, first(0)},

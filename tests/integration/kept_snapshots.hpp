@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/cluster/recovery/generations.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 #include "tests/integration/rank_runs.hpp"
 
 // What launchers have in memory of their ranks, and a time at which a node is lost that the others

@@ -181,9 +181,6 @@ class LoggedStore final : public storage::KvStore {
     }
   }
 
-  Result<std::optional<std::string>> get(std::string_view key) override {
-    return content_.get(key);
-  }
   Status write(const storage::WriteBatch& batch, storage::Durability durability) override {
     FileCall call{.kind = FileCallKind::write, .path = "index"};
     if (const int refused = disk_.before(call); refused != 0) {

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "storage/files/file_lock.hpp"
-#include "storage/files/mapped_file.hpp"
+#include "storage/files/input_file.hpp"
 #include "tests/support/full_disk.hpp"
 #include "tests/support/recording_disk.hpp"
 #include "tests/support/temp_directory.hpp"
@@ -231,12 +231,12 @@ TEST_CASE("mapped_file: holds the bytes, refuses what is no file", "[storage][ma
   const TempDirectory directory;
   test::write_bytes(directory / "f", "hello");
   test::write_bytes(directory / "empty", "");
-  auto file = MappedFile::open(directory / "f");
-  REQUIRE(file);
-  const MappedFile moved = std::move(*file);
-  REQUIRE(moved.bytes().size() == 5);
-  REQUIRE(std::to_integer<char>(moved.bytes()[4]) == 'o');
-  REQUIRE(MappedFile::open(directory / "empty")->bytes().empty());
-  REQUIRE(MappedFile::open(directory.path()).error().exit_code() == 2);
-  REQUIRE(MappedFile::open(directory / "none").error().exit_code() == 2);
+  auto mapped = InputFile::open(directory / "f")->map();
+  REQUIRE(mapped);
+  const Mapping moved = std::move(*mapped);
+  REQUIRE(moved.get_deleter().size_bytes == 5);
+  REQUIRE(std::to_integer<char>(moved.get()[4]) == 'o');
+  REQUIRE(*InputFile::open(directory / "empty")->map() == nullptr);
+  REQUIRE(InputFile::open(directory.path()).error().exit_code() == 2);
+  REQUIRE(InputFile::open(directory / "none").error().exit_code() == 2);
 }

@@ -1,4 +1,4 @@
-#include "storage/files/piece_writer.hpp"
+#include "storage/files/direct_io.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,6 @@
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/digest.hpp"
-#include "storage/files/disk_digest.hpp"
 #include "tests/support/failing_disk.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -7,6 +7,7 @@
 #include "storage/files/digest.hpp"
 #include "storage/safetensors_header.hpp"
 #include "tests/support/temp_directory.hpp"
+#include "tests/support/whole_safetensors.hpp"
 
 using namespace train;
 using namespace train::storage;
@@ -119,12 +120,12 @@ TEST_CASE("safetensors: what is written is read", "[storage][safetensors][ST-3]"
   const TempDirectory directory;
   const std::vector<float> a = {1.0F, -2.5F, 3.25F, 0.0F, 5.0F, 6.0F};
   const std::vector<float> b = {42.0F};
-  const std::vector<TensorBytes> tensors = {
+  const std::vector<test::TensorBytes> tensors = {
       {"model.\xc3\xa4\"weird\" name", {2, 3}, std::as_bytes(std::span(a))},
       {"scalar", {}, std::as_bytes(std::span(b))},
       {"empty", {0, 7}, {}}};
   const auto path = directory / "w.safetensors";
-  const auto written = write_safetensors(path, tensors, {{"note", "one\ntwo"}});
+  const auto written = test::write_safetensors(path, tensors, {{"note", "one\ntwo"}});
   REQUIRE(written);
   const std::string bytes = test::read_bytes(path);
   REQUIRE(written->size_bytes == bytes.size());
@@ -135,12 +136,12 @@ TEST_CASE("safetensors: what is written is read", "[storage][safetensors][ST-3]"
   REQUIRE(file);
   REQUIRE(file->metadata() == TensorMetadata{{"note", "one\ntwo"}});
   REQUIRE(file->entries().size() == 3);
-  for (const TensorBytes& tensor : tensors) {
+  for (const test::TensorBytes& tensor : tensors) {
     const TensorEntry* entry = file->find(tensor.name);
     REQUIRE(entry != nullptr);
     REQUIRE(entry->dtype == "F32");
     REQUIRE(entry->shape == tensor.shape);
-    REQUIRE(digest_bytes(*file->read_all(*entry)) == digest_bytes(tensor.bytes));
+    REQUIRE(digest_bytes(*test::read_all(*file, *entry)) == digest_bytes(tensor.bytes));
   }
   REQUIRE(file->find("none") == nullptr);
 }
@@ -171,10 +172,10 @@ TEST_CASE("safetensors: random damage never yields views outside the file",
   const TempDirectory directory;
   const std::vector<float> values(16, 1.5F);
   const auto path = directory / "w.safetensors";
-  const std::vector<TensorBytes> tensors = {
+  const std::vector<test::TensorBytes> tensors = {
       {"a", {4, 2}, std::as_bytes(std::span(values)).first(32)},
       {"b", {8}, std::as_bytes(std::span(values)).last(32)}};
-  REQUIRE(write_safetensors(path, tensors));
+  REQUIRE(test::write_safetensors(path, tensors));
   const std::string good = test::read_bytes(path);
   std::mt19937 random(Catch::rngSeed());
   int accepted = 0;
@@ -188,7 +189,7 @@ TEST_CASE("safetensors: random damage never yields views outside the file",
       ++accepted;
       std::size_t total = 0;
       for (const TensorEntry& entry : file->entries()) {
-        const auto found = file->read_all(entry);
+        const auto found = test::read_all(*file, entry);
         REQUIRE(found);
         total += found->size();
         REQUIRE(tensor_size_bytes(entry.dtype, entry.shape) == found->size());

@@ -6,6 +6,7 @@
 
 #include "tests/support/full_disk.hpp"
 #include "tests/support/temp_directory.hpp"
+#include "tests/support/whole_safetensors.hpp"
 
 namespace train::storage {
 namespace {
@@ -25,15 +26,15 @@ TEST_CASE("safetensors writer: pieces of any size make the file that whole tenso
   const test::TempDirectory directory;
   const auto bytes = counted_bytes(24 + 12 + 2);
   const std::span<const std::byte> all(bytes);
-  const std::vector<TensorBytes> tensors = {{"a.weight", {3, 2}, all.first(24)},
-                                            {"b", {2, 3}, all.subspan(24, 12), "BF16"},
-                                            {"empty", {0, 4}, {}},
-                                            {"scalar", {}, all.last(2), "F16"}};
+  const std::vector<test::TensorBytes> tensors = {{"a.weight", {3, 2}, all.first(24)},
+                                                  {"b", {2, 3}, all.subspan(24, 12), "BF16"},
+                                                  {"empty", {0, 4}, {}},
+                                                  {"scalar", {}, all.last(2), "F16"}};
   const TensorMetadata metadata = {{"format", "pt"}};
-  const auto whole = write_safetensors(directory / "whole", tensors, metadata);
+  const auto whole = test::write_safetensors(directory / "whole", tensors, metadata);
   REQUIRE(whole);
   std::vector<TensorHeading> headings;
-  for (const TensorBytes& tensor : tensors) {
+  for (const test::TensorBytes& tensor : tensors) {
     headings.push_back({tensor.name, tensor.shape, tensor.dtype});
   }
   for (const std::size_t piece : {1U, 5U, 38U}) {
@@ -51,12 +52,12 @@ TEST_CASE("safetensors writer: pieces of any size make the file that whole tenso
   const auto read = SafetensorsFile::open(directory / "pieces");
   REQUIRE(read);
   CHECK(read->metadata() == metadata);
-  for (const TensorBytes& tensor : tensors) {
+  for (const test::TensorBytes& tensor : tensors) {
     const TensorEntry* entry = read->find(tensor.name);
     REQUIRE(entry != nullptr);
     CHECK(entry->dtype == tensor.dtype);
     CHECK(entry->shape == tensor.shape);
-    const auto found = read->read_all(*entry);
+    const auto found = test::read_all(*read, *entry);
     REQUIRE(found);
     CHECK(std::equal(found->begin(), found->end(), tensor.bytes.begin(), tensor.bytes.end()));
   }
@@ -85,7 +86,6 @@ TEST_CASE("safetensors writer: dropped half way, or out of space, it leaves noth
         written = committed.error();
       }
       CHECK_THAT(written.error().message, Catch::Contains("disk full"));
-      writer = failure("dropped");
       CHECK(test::names_in(disk.path()).empty());
     }
   }

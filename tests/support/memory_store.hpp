@@ -15,11 +15,6 @@ class MemoryStore final : public storage::KvStore {
   std::map<std::string, std::string, std::less<>> content;
   int writes_until_failure = -1;  ///< -1: never.
 
-  Result<std::optional<std::string>> get(std::string_view key) override {
-    const auto found = content.find(key);
-    return found == content.end() ? std::optional<std::string>() : std::optional(found->second);
-  }
-
   Status write(const storage::WriteBatch& batch, storage::Durability) override {
     if (writes_until_failure == 0) {
       return failure("memory store: write refused");

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/private_file.hpp"
 
 namespace train::actors {
 namespace {

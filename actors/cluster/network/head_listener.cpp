@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "storage/files/private_file.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {
@@ -153,9 +153,7 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
   auto context = TlsContext::load(credentials, TlsEnd::head);
   TRAIN_RETURN_IF_ERROR(context);
   auto listening = listen_on(options.address, options.port);
-  if (!listening) {
-    return listening.error();
-  }
+  TRAIN_RETURN_IF_ERROR(listening);
   const std::uint16_t port = listening->second;
   auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
   // Published on every connection by itself: the framework listens nowhere.

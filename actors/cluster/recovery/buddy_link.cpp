@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "checkpoint/snapshot_stream.hpp"
+#include "checkpoint/memory/snapshot_stream.hpp"
 
 namespace train::actors {
 namespace {
@@ -46,9 +46,7 @@ Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const Credentia
   auto context = TlsContext::load(credentials, TlsEnd::head);
   TRAIN_RETURN_IF_ERROR(context);
   auto listening = listen_on(address, 0);
-  if (!listening) {
-    return listening.error();
-  }
+  TRAIN_RETURN_IF_ERROR(listening);
   std::unique_ptr<SnapshotReceiver> receiver(new SnapshotReceiver);
   receiver->endpoint_ = {.host = address, .port = listening->second};
   receiver->acceptor_ =

@@ -19,7 +19,7 @@
 #include "actors/messages/cluster_messages.hpp"
 #include "base/result.hpp"
 #include "base/wake.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 
 namespace train::actors {
 

@@ -173,9 +173,7 @@ Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
 
 Status take_nodes(PreparedRun& run, std::int64_t nodes) {
   auto plan = plan_of_nodes(run, nodes);
-  if (!plan) {
-    return plan.error();
-  }
+  TRAIN_RETURN_IF_ERROR(plan);
   run.plan = std::move(plan).value();
   run.position.nodes = nodes;
   return {};

@@ -62,9 +62,7 @@ Status HeadNetwork::open_listener(const PreparedRun& run) {
   options->endpoint_file = endpoint_file(root);
   options->start = run.position.start_of(run.generation);
   auto listener = HeadListener::open(system_, cluster_, *credentials, *options);
-  if (!listener) {
-    return listener.error();
-  }
+  TRAIN_RETURN_IF_ERROR(listener);
   listener_ = std::move(listener).value();
   link_ = BuddyLink::open(*credentials, run.plan);
   return {};

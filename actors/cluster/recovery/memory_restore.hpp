@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/rank/rank_engine.hpp"
 

@@ -9,7 +9,7 @@
 #include "actors/cluster/recovery/memory_restore.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/result.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "engine/rank/state/state_rows.hpp"
 

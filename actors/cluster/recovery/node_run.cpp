@@ -25,7 +25,6 @@
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "storage/files/atomic_file.hpp"
-#include "storage/files/private_file.hpp"
 
 namespace train::actors {
 namespace {
@@ -141,9 +140,7 @@ class NodeGeneration {
 
   Status take_position(const TakePosition& order) {
     auto plan = plan_with(run_.plan, order.nodes, order.ranks);
-    if (!plan) {
-      return plan.error();
-    }
+    TRAIN_RETURN_IF_ERROR(plan);
     run_.plan = std::move(plan).value();
     run_.position.node = order.node;
     run_.position.nodes = order.nodes;

@@ -1,4 +1,4 @@
-#include "checkpoint/located_manifests.hpp"
+#include "checkpoint/index/located_manifests.hpp"
 
 #include <sys/stat.h>
 
@@ -50,9 +50,7 @@ struct Read {
 
 Result<std::optional<Read>> read(const Candidate& candidate) {
   const auto text = text_of(candidate);
-  if (!text) {
-    return text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(text);
   if (!*text) {
     return std::optional<Read>();
   }
@@ -67,9 +65,7 @@ Result<std::optional<Read>> read(const Candidate& candidate) {
 
 Result<LocatedManifests> LocatedManifests::list(const fs::path& checkpoints) {
   auto found = list_checkpoints(checkpoints);
-  if (!found) {
-    return found.error();
-  }
+  TRAIN_RETURN_IF_ERROR(found);
   LocatedManifests placed;
   placed.placed_.assign(found->rbegin(), found->rend());
   return placed;
@@ -82,17 +78,13 @@ bool LocatedManifests::has(std::int64_t step) const {
 
 Result<std::optional<std::string>> LocatedManifests::digest_of(const Candidate& candidate) {
   const auto text = text_of(candidate);
-  if (!text) {
-    return text.error();
-  }
+  TRAIN_RETURN_IF_ERROR(text);
   return *text ? std::optional(storage::digest_text(**text)) : std::optional<std::string>();
 }
 
 Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& candidate) {
   auto found = read(candidate);
-  if (!found) {
-    return found.error();
-  }
+  TRAIN_RETURN_IF_ERROR(found);
   if (!*found) {
     return std::optional<IndexEntry>();
   }
@@ -107,9 +99,7 @@ Result<std::optional<IndexEntry>> LocatedManifests::entry_at(const Candidate& ca
 Result<std::optional<LocatedManifests::Newest>> LocatedManifests::newest() const {
   for (auto candidate = placed_.rbegin(); candidate != placed_.rend(); ++candidate) {
     auto found = read(*candidate);
-    if (!found) {
-      return found.error();
-    }
+    TRAIN_RETURN_IF_ERROR(found);
     if (*found) {
       return std::optional(Newest{candidate->step, std::move((*found)->digest),
                                   std::move((*found)->manifest.fields.index_head)});

@@ -1,4 +1,4 @@
-#include "checkpoint/snapshot_stream.hpp"
+#include "checkpoint/memory/snapshot_stream.hpp"
 
 #include <fmt/format.h>
 

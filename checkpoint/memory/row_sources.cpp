@@ -1,4 +1,4 @@
-#include "checkpoint/row_sources.hpp"
+#include "checkpoint/memory/row_sources.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 
 #include <fmt/format.h>
 
@@ -126,9 +126,7 @@ std::uint64_t MemorySnapshots::size_bytes(const Layout& layout) {
 
 Result<MemorySnapshots> MemorySnapshots::create(const Layout& layout) {
   auto memory = storage::SharedMemory::create("actortrain-snapshots", size_bytes(layout));
-  if (!memory) {
-    return memory.error();
-  }
+  TRAIN_RETURN_IF_ERROR(memory);
   const Header header{.ranks = layout.ranks,
                       .plan_digest = layout.plan_digest,
                       .first_rank = layout.first_rank,
@@ -141,9 +139,7 @@ Result<MemorySnapshots> MemorySnapshots::create(const Layout& layout) {
 
 Result<MemorySnapshots> MemorySnapshots::attach(int descriptor) {
   auto memory = storage::SharedMemory::attach(descriptor);
-  if (!memory) {
-    return memory.error();
-  }
+  TRAIN_RETURN_IF_ERROR(memory);
   const std::span<const std::byte> bytes = memory->bytes();
   const Error other = failure(fmt::format("descriptor {} holds no snapshots", descriptor));
   Header header;

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/result.hpp"
-#include "checkpoint/memory_snapshots.hpp"
+#include "checkpoint/memory/memory_snapshots.hpp"
 
 // Snapshots in memory as a stream of bytes from one node's memory to another of the same layout:
 // the layout's digest, then for each rank a beginning, its bytes in pieces, and a seal.

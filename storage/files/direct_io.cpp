@@ -1,24 +1,41 @@
-#include "storage/files/piece_writer.hpp"
+#include "storage/files/direct_io.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
-#include "base/check.hpp"
+#include "base/descriptor.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/files/file_calls.hpp"
 
 namespace train::storage {
 namespace {
 
+/// What a disk wants of addresses, sizes and offsets; none known wants more, and one that did would
+/// refuse (EINVAL), after which we go on without.
+constexpr std::size_t direct_alignment = 4096;
 constexpr std::size_t kWritePieceBytes = std::size_t{2} << 20;
+constexpr std::size_t kDigestPieceBytes = std::size_t{1} << 20;
 
-DirectBytes new_piece() {
-  DirectBytes bytes = new_direct_bytes(kWritePieceBytes);
+/// Aligned memory. REQUIRES: a multiple of direct_alignment.
+DirectBytes new_piece(std::size_t size) {
+  DirectBytes bytes(static_cast<std::byte*>(std::aligned_alloc(direct_alignment, size)));
   TRAIN_CHECK(bytes != nullptr, "no memory for a piece of a file");
   return bytes;
+}
+
+/// Has what is read or written from here on go past the page cache, or through it. Whether the
+/// system does so; errno if not.
+bool set_direct(int descriptor, bool direct) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 &&
+         ::fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
 }
 
 /// Has the system start writing these bytes without waiting for them. Where it cannot, fsync does
@@ -28,6 +45,30 @@ int start_writing(int descriptor, std::uint64_t begin, std::uint64_t end) {
                                        static_cast<off64_t>(end - begin), SYNC_FILE_RANGE_WRITE);
   const bool unknown_here = errno == ENOSYS || errno == EINVAL || errno == ESPIPE;
   return result != 0 && !unknown_here ? errno : 0;
+}
+
+/// 0 or an error number.
+int digest_all(int descriptor, StreamingDigest& digest) {
+  const DirectBytes bytes = new_piece(kDigestPieceBytes);
+  bool direct = set_direct(descriptor, true);
+  while (true) {
+    const ssize_t got = ::read(descriptor, bytes.get(), kDigestPieceBytes);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0 && errno == EINVAL && direct) {
+      // Refused only now, or where the last piece, which is shorter, has moved the offset.
+      direct = false;
+      if (!set_direct(descriptor, false)) {
+        return errno;
+      }
+      continue;
+    }
+    if (got <= 0) {
+      return got < 0 ? errno : 0;
+    }
+    digest.update(std::span(bytes.get(), static_cast<std::size_t>(got)));
+  }
 }
 
 }  // namespace
@@ -49,7 +90,7 @@ PieceWriter::~PieceWriter() {
 int PieceWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (!filling_.bytes) {
-      filling_.bytes = new_piece();
+      filling_.bytes = new_piece(kWritePieceBytes);
     }
     const auto part = bytes.first(std::min(bytes.size(), kWritePieceBytes - filling_.size));
     std::memcpy(filling_.bytes.get() + filling_.size, part.data(), part.size());
@@ -81,7 +122,7 @@ int PieceWriter::finish() {
 }
 
 void PieceWriter::start() {
-  writing_.bytes = new_piece();
+  writing_.bytes = new_piece(kWritePieceBytes);
   direct_ = set_direct(descriptor_, true);
   thread_ = std::thread([this] { serve(); });
 }
@@ -152,6 +193,19 @@ int PieceWriter::write_out(std::span<const std::byte> bytes) {
     }
   }
   return 0;
+}
+
+Result<std::string> digest_on_disk(const std::filesystem::path& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file) {
+    return os_error(Access::read, path, errno);
+  }
+  (void)::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+  StreamingDigest digest;
+  if (const int error_number = digest_all(file.get(), digest); error_number != 0) {
+    return os_error(Access::read, path, error_number);
+  }
+  return digest.finish();
 }
 
 }  // namespace train::storage

@@ -1,4 +1,4 @@
-#include "checkpoint/index/record_text.hpp"
+#include "checkpoint/record_text.hpp"
 
 #include <fmt/format.h>
 

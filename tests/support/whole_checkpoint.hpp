@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "base/result.hpp"
+#include "checkpoint/writer.hpp"
+#include "engine/state_view.hpp"
+
+// Checkpoints written in one go by one process, by the same calls as the ranks of a run make.
+namespace train::test {
+
+/// A checkpoint on its way into `checkpoints`, one place.
+class CheckpointOfOneProcess {
+ public:
+  CheckpointOfOneProcess(const std::filesystem::path& checkpoints, std::int64_t step)
+      : step_(step), incoming_(checkpoints, "job", step) {}
+
+  [[nodiscard]] Result<checkpoint::ShardRecord> write_shard(
+      std::span<const engine::StateView> state, checkpoint::Shard shard) const {
+    return checkpoint::write_shard(path(), state, shard);
+  }
+  Result<checkpoint::WriteOutcome> publish(checkpoint::ManifestFields fields,
+                                           std::span<const checkpoint::ShardRecord> shards) {
+    fields.step = step_;
+    auto draft = checkpoint::draft_manifest(fields, shards);
+    TRAIN_RETURN_IF_ERROR(draft);
+    return incoming_.publish(std::move(*draft));
+  }
+  [[nodiscard]] const std::filesystem::path& path() const { return incoming_.path(); }
+
+ private:
+  std::int64_t step_;
+  checkpoint::IncomingCheckpoint incoming_;
+};
+
+/// Writes and publishes a state that is all here, as one shard.
+inline Result<checkpoint::WriteOutcome> write_checkpoint(const std::filesystem::path& checkpoints,
+                                                         const checkpoint::ManifestFields& fields,
+                                                         std::span<const engine::StateView> state) {
+  CheckpointOfOneProcess incoming(checkpoints, fields.step);
+  const auto shard = incoming.write_shard(state, {.index = 0, .count = 1});
+  TRAIN_RETURN_IF_ERROR(shard);
+  return incoming.publish(fields, std::span(&*shard, 1));
+}
+
+}  // namespace train::test

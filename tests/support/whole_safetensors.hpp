@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/safetensors.hpp"
+#include "storage/safetensors_writer.hpp"
+
+// Safetensors files whose tensors are all in memory.
+namespace train::test {
+
+/// A tensor to write, row-major. Borrows `bytes`.
+struct TensorBytes {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+  std::string dtype = "F32";
+};
+
+/// Writes `path` by the product's writer, each tensor in one piece.
+inline Result<storage::WrittenFile> write_safetensors(
+    const std::filesystem::path& path, std::span<const TensorBytes> tensors,
+    const storage::TensorMetadata& metadata = {}) {
+  std::vector<storage::TensorHeading> headings;
+  for (const TensorBytes& tensor : tensors) {
+    headings.push_back({tensor.name, tensor.shape, tensor.dtype});
+  }
+  auto writer = storage::SafetensorsWriter::create(path, headings, metadata);
+  TRAIN_RETURN_IF_ERROR(writer);
+  for (const TensorBytes& tensor : tensors) {
+    TRAIN_RETURN_IF_ERROR(writer->write(tensor.bytes));
+  }
+  return writer->commit();
+}
+
+/// All bytes of a tensor.
+inline Result<std::vector<std::byte>> read_all(const storage::SafetensorsFile& file,
+                                               const storage::TensorEntry& entry) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.end - entry.begin));
+  TRAIN_RETURN_IF_ERROR(file.read(entry, 0, bytes));
+  return bytes;
+}
+
+}  // namespace train::test
