@@ -1,11 +1,8 @@
 #include <cuda_runtime.h>
-#include <dlfcn.h>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
-#include <cstdlib>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
@@ -122,61 +119,6 @@ void free_cuda_memory(MemoryKind kind, void* data) {
   } else {
     cudaFreeHost(data);
   }
-}
-
-std::string cuda_reason(int status) {
-  const auto error = static_cast<cudaError_t>(status);
-  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
-}
-
-void check_cuda(int status, const char* statement, const std::source_location& where) {
-  if (status != cudaSuccess) {
-    cudaGetLastError();
-    throw DeviceError(fmt::format("{} ({}:{}): {}", statement, where.file_name(), where.line(),
-                                  cuda_reason(status)));
-  }
-}
-
-namespace {
-
-/// Where toolkits are: as modules of clusters name the one that is loaded, the one that this was
-/// built with, and the usual place.
-std::vector<std::string> library_directories() {
-  std::vector<std::string> directories;
-  for (const char* const variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* const home = std::getenv(variable); home != nullptr && *home != '\0') {
-      directories.push_back(std::string(home) + "/lib64");
-    }
-  }
-  directories.insert(directories.end(), {ACTORTRAIN_CUDA_LIBRARY_DIR, "/usr/local/cuda/lib64"});
-  return directories;
-}
-
-}  // namespace
-
-CudaLibrary::CudaLibrary(const std::string& name, std::string what) : what_(std::move(what)) {
-  library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ != nullptr) {
-    return;
-  }
-  const std::string reason = dlerror();
-  const std::vector<std::string> directories = library_directories();
-  for (const std::string& directory : directories) {
-    library_ = dlopen((directory + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ != nullptr) {
-      return;
-    }
-  }
-  throw DeviceError(fmt::format("{}: {}; nor is it in {} (LD_LIBRARY_PATH can name the place)",
-                                what_, reason, fmt::join(directories, ", ")));
-}
-
-CudaLibrary::Symbol CudaLibrary::operator[](const char* name) const {
-  void* address = dlsym(library_, name);
-  if (address == nullptr) {
-    throw DeviceError(fmt::format("{}: it has no {}", what_, name));
-  }
-  return {address};
 }
 
 }  // namespace train::kernels

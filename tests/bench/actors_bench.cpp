@@ -101,7 +101,7 @@ actors::TrainingActors start(caf::actor_system& system, const Workplace& place,
       .report = std::move(report),
       .report_stream = streams,
       .disk = std::shared_ptr<kernels::Stream>(context, context->disk.get()),
-      .index = {.note = [](std::int64_t, checkpoint::CheckpointState) { return Status(); },
+      .index = {.set_state = [](std::int64_t, checkpoint::CheckpointState) { return Status(); },
                 .seal = {},
                 .publish = [](std::int64_t, const std::vector<actors::ShardWritten>&)
                     -> Result<actors::WrittenCheckpoint> { return actors::WrittenCheckpoint{}; },

@@ -159,7 +159,7 @@ TEST_CASE("cuda twins: head loss of logits that are far from zero, or not finite
   compare("one above -Inf", case_of_logits(logits, {400}));
 }
 
-TEST_CASE("cuda twins: head loss poisons the step where a target is unknown",
+TEST_CASE("cuda twins: head loss makes the step nonfinite where a target is unknown",
           "[kernels][cuda][.gpu]") {
   if (no_device()) {
     return;

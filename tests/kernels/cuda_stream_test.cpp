@@ -218,7 +218,7 @@ TEST_CASE("cuda stream: kernels of the CUDA table refuse a stream of the CPU",
                     Catch::Contains("head_dim=257, at most 256"));
 }
 
-TEST_CASE("cuda stream: an id outside the vocabulary fails the stream and poisons the result",
+TEST_CASE("cuda stream: an id outside the vocabulary fails the stream, and the result is nonfinite",
           "[kernels][cuda][.gpu]") {
   if (no_device()) {
     return;

@@ -87,7 +87,7 @@ TEST_CASE("clip_scale: scales down to the clip, never up", "[kernels][global_nor
   REQUIRE(gate_of(0.0, 1.0, 0.0, 1.0F).grad_scale == 1.0F);
 }
 
-TEST_CASE("clip_scale: a loss or norm that is not finite poisons, and that stays",
+TEST_CASE("clip_scale: a loss or norm that is not finite prevents the update, and that stays",
           "[kernels][global_norm]") {
   const double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::nan("");
