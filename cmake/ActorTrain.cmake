@@ -66,9 +66,10 @@ endfunction()
 # tests/<folder>/*_test.cpp become one program test_<folder>, which `./dev test` runs under that name, and
 # what is tagged [.full] in it `./dev test full` under <folder>_full. What lies in tests/<folder>/long is a
 # program of its own, test_<folder>_long, which `./dev test` does not even build. CAF: its cases see actors.
-# COMPUTES: so much that the compiler has to do its best. ONLY_FULL: all cases are tagged [.full].
+# COMPUTES: so much that the compiler has to do its best. ONLY_FULL: all cases are tagged [.full]. UNITY: as
+# that of actortrain_library; a name then stands once in the folder.
 function(actortrain_test name)
-  cmake_parse_arguments(arg "CAF;COMPUTES;ONLY_FULL" "" "LINK" ${ARGN})
+  cmake_parse_arguments(arg "CAF;COMPUTES;ONLY_FULL" "UNITY" "LINK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*_test.cpp")
   if(NOT sources)
     return()
@@ -84,6 +85,9 @@ function(actortrain_test name)
   endif()
   add_custom_target(${name}_tests)  # for `./dev test ${name}`
   actortrain_test_of(${name} "${sources}" ${kind} LINK ${arg_LINK})
+  if(arg_UNITY)
+    set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${arg_UNITY})
+  endif()
   if(NOT arg_ONLY_FULL)
     actortrain_default_test(${name} test_${name})
   endif()

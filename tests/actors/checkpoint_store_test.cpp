@@ -23,7 +23,7 @@ using Names = std::vector<std::string>;
 using Steps = std::vector<std::int64_t>;
 
 /// A run in a directory, with one place or two, whose only rank has a small state.
-struct Site {
+struct StoreSite {
   test::TempDirectory directory{test::quick_directory()};
   std::unique_ptr<CheckpointStore> home;
 
@@ -80,7 +80,7 @@ struct Site {
 
 TEST_CASE("checkpoint_store: no run goes on from before what it cannot read",
           "[actors][checkpoint_store][CK-3][P3]") {
-  Site site;
+  StoreSite site;
   site.open({});
   for (const std::int64_t step : {10, 20}) {
     site.save(step);
@@ -106,7 +106,7 @@ TEST_CASE("checkpoint_store: no run goes on from before what it cannot read",
 
 TEST_CASE("checkpoint_store: what cannot be read in one place does not matter if the other has it",
           "[actors][checkpoint_store][CK-9][P3]") {
-  Site site;
+  StoreSite site;
   site.open({.keep_last = 1});
   site.save(10);
   site.save(20);
@@ -130,7 +130,7 @@ TEST_CASE("checkpoint_store: what cannot be read in one place does not matter if
 
 TEST_CASE("checkpoint_store: what the rule lets go of goes at the start",
           "[actors][checkpoint_store][CK-6]") {
-  Site site;
+  StoreSite site;
   site.open({});
   for (const std::int64_t step : {10, 20, 30}) {
     site.save(step);
@@ -144,7 +144,7 @@ TEST_CASE("checkpoint_store: what the rule lets go of goes at the start",
 TEST_CASE("checkpoint_store: room is made as the rule would after the save, never of the newest",
           "[actors][checkpoint_store][CK-6][P3]") {
   const std::int64_t keep_last = GENERATE(0, 1, 2, 3);
-  Site site;
+  StoreSite site;
   site.open({});
   site.save(10);
   site.save(20);
@@ -165,7 +165,7 @@ TEST_CASE("checkpoint_store: room is made as the rule would after the save, neve
 TEST_CASE("checkpoint_store: a publication that meets a full disk makes room and is tried again",
           "[actors][checkpoint_store][CK-6][P3]") {
   const std::int64_t keep_last = GENERATE(1, 2);
-  Site site;
+  StoreSite site;
   site.open({});
   site.save(10);
   site.save(20);

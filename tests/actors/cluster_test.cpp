@@ -218,7 +218,7 @@ TEST_CASE("cluster: an endpoint is a host and a port", "[actors][cluster]") {
 }
 
 /// What a get was answered: "=value", "!error" or "" (not yet).
-struct Heard {
+struct Asker {
   std::string text;
   RendezvousTable::Answer answer() {
     return [this](const auto& given) {
@@ -234,7 +234,7 @@ struct Heard {
 
 TEST_CASE("cluster: who asks early is answered when the key is set", "[actors][cluster]") {
   RendezvousTable table;
-  Heard early, twin, late, other;
+  Asker early, twin, late, other;
   table.get("g1/a", early.answer());
   table.get("g1/a", twin.answer());
   table.get("g1/b", other.answer());
@@ -257,7 +257,7 @@ TEST_CASE("cluster: the table has a bound", "[actors][cluster]") {
   CHECK(table.set("a", Bytes(8)).ok());
   CHECK_FALSE(table.set("b", Bytes(8)).ok());
   CHECK(table.set("b", Bytes(6)).ok());
-  Heard first, second;
+  Asker first, second;
   table.get("c", first.answer());
   table.get("d", second.answer());
   CHECK(first.text.empty());

@@ -104,8 +104,9 @@ struct Asked {
 };
 
 /// Rank 0 of two, with idle transports. The gather channel of a step has the four refreshes.
-struct Fixture {
-  explicit Fixture(bool manual_streams = true) : run(setup_of("optimizer", manual_streams)) {}
+struct CollectiveFixture {
+  explicit CollectiveFixture(bool manual_streams = true)
+      : run(setup_of("optimizer", manual_streams)) {}
   test::TrainingRun run;
   Texts exchanged;
   IdleTransport* gather = nullptr;
@@ -125,7 +126,7 @@ struct Fixture {
 };
 
 TEST_CASE("an early request is parked and answered in its turn", "[actors][EX-2]") {
-  Fixture f;
+  CollectiveFixture f;
   REQUIRE(f.context->engine->unit_count() == 4);
   f.asked.ask(f.all_gather(1));
   CHECK(f.asked.answered.empty());  // its command has not begun
@@ -140,7 +141,7 @@ TEST_CASE("an early request is parked and answered in its turn", "[actors][EX-2]
 }
 
 TEST_CASE("the board says how far each channel is, and the stream of which step", "[actors][P2]") {
-  Fixture f;
+  CollectiveFixture f;
   const auto gather = [&] { return f.context->board.look().channels[0]; };
   CHECK_FALSE(gather());
   f.asked.open(0);
@@ -165,7 +166,7 @@ TEST_CASE("the board says how far each channel is, and the stream of which step"
 }
 
 TEST_CASE("channels do not wait for each other", "[actors][EX-2]") {
-  Fixture f;
+  CollectiveFixture f;
   f.asked.open(0);
   f.asked.ask(f.asked.identity(0, CollectiveKind::loss_and_norm, -1));
   CHECK(f.asked.answered.size() == 1);
@@ -178,7 +179,7 @@ TEST_CASE("channels do not wait for each other", "[actors][EX-2]") {
 }
 
 TEST_CASE("a request that nothing expects names both sides", "[actors][EX-2]") {
-  Fixture f;
+  CollectiveFixture f;
   f.asked.open(0);
   auto wrong = f.all_gather(0);
   wrong.hash += 1;
@@ -192,7 +193,7 @@ TEST_CASE("a request that nothing expects names both sides", "[actors][EX-2]") {
 }
 
 TEST_CASE("a request made twice ends the actor", "[actors][EX-2]") {
-  Fixture f;
+  CollectiveFixture f;
   f.asked.open(0);
   f.asked.ask(f.all_gather(3));
   CHECK_FALSE(f.asked.obituary.died());
@@ -201,7 +202,7 @@ TEST_CASE("a request made twice ends the actor", "[actors][EX-2]") {
 }
 
 TEST_CASE("a newer generation is an error, an older one is dropped", "[actors][EX-2]") {
-  Fixture f;
+  CollectiveFixture f;
   f.asked.open(0);
   auto old = f.all_gather(0);
   old.generation = 0;
@@ -218,7 +219,7 @@ TEST_CASE("a newer generation is an error, an older one is dropped", "[actors][E
 }
 
 TEST_CASE("staging slots bound what is under way on a channel", "[actors][EX-4]") {
-  Fixture f;
+  CollectiveFixture f;
   f.gather->slow = true;
   f.asked.open(0);
   for (const std::int32_t group : {3, 2, 1, 0}) {
@@ -244,7 +245,7 @@ TEST_CASE("staging slots bound what is under way on a channel", "[actors][EX-4]"
 }
 
 TEST_CASE("an operation waits for its own slot, also behind another command's", "[actors][EX-4]") {
-  Fixture f;
+  CollectiveFixture f;
   auto& control = static_cast<IdleTransport&>(*f.context->transports.back());
   control.slow = true;
   const auto norm = [&](std::uint64_t sequence) {
@@ -264,7 +265,7 @@ TEST_CASE("an operation waits for its own slot, also behind another command's", 
 }
 
 TEST_CASE("no exchange overtakes one that is still being packed", "[actors][EX-2]") {
-  Fixture f;
+  CollectiveFixture f;
   f.asked.open(0);
   f.run.compute().held = true;
   f.asked.ask(f.all_gather(0));
@@ -279,7 +280,7 @@ TEST_CASE("no exchange overtakes one that is still being packed", "[actors][EX-2
 }
 
 TEST_CASE("an operation is packed when what it sends is written", "[actors][EX-2]") {
-  Fixture f(/*manual_streams=*/false);
+  CollectiveFixture f(/*manual_streams=*/false);
   const auto writer = kernels::make_thread_stream("writer", 1);
   std::promise<void> written;
   writer->enqueue([reached = written.get_future().share()] { reached.wait(); });
@@ -298,7 +299,7 @@ TEST_CASE("an operation is packed when what it sends is written", "[actors][EX-2
 }
 
 TEST_CASE("a transport that fails makes the rank's end a consequence", "[actors]") {
-  Fixture f;
+  CollectiveFixture f;
   f.gather->slow = true;
   f.asked.open(0);
   f.asked.ask(f.all_gather(0));

@@ -23,7 +23,7 @@ std::vector<Command> commands(const test::Recorder& rank, CommandKind kind) {
 }
 
 /// A conductor between recorders; the test plays the rank.
-struct Fixture {
+struct ConductorFixture {
   test::ActorWorld world;
   WaitBoard waits;
   test::Recorder rank{world.system()};
@@ -33,7 +33,7 @@ struct Fixture {
   ConductorActor conductor;
   std::uint64_t finished = 0;  // commands
 
-  explicit Fixture(const RunProgram::Options& program, const SaveDrain& drain = {})
+  explicit ConductorFixture(const RunProgram::Options& program, const SaveDrain& drain = {})
       : conductor(world.keep(spawn_conductor(world.system(), waits, program, drain))) {
     tell(ConnectConductor{{rank.as<RankActor>()},
                           reporter.as<ReporterActor>(),
@@ -79,7 +79,7 @@ struct Fixture {
 };
 
 TEST_CASE("the conductor keeps its window of commands ahead", "[actors][EX-4]") {
-  Fixture f({.total_steps = 5});
+  ConductorFixture f({.total_steps = 5});
   CHECK(f.rank.size() == kCommandWindow);
   for (std::int64_t step = 1; step <= 3; ++step) {
     f.finish_step(step);
@@ -93,7 +93,7 @@ TEST_CASE("the conductor keeps its window of commands ahead", "[actors][EX-4]") 
 }
 
 TEST_CASE("a run to the end stops the rank, closes the report, says so", "[actors][EX-1]") {
-  Fixture f({.total_steps = 1});
+  ConductorFixture f({.total_steps = 1});
   CHECK(commands(f.rank, CommandKind::snapshot).size() == 1);
   f.finish_step(1);
   f.finish_command();
@@ -106,7 +106,7 @@ TEST_CASE("a run to the end stops the rank, closes the report, says so", "[actor
 }
 
 TEST_CASE("a signal during a step: the steps given out are finished and saved", "[actors][P3]") {
-  Fixture f({.total_steps = 100, .checkpoint_interval = 50});
+  ConductorFixture f({.total_steps = 100, .checkpoint_interval = 50});
   f.tell(StopRequested{SIGTERM});
   CHECK(f.rank.size() == 2);  // nothing new before the window has room
   f.finish_step(1);
@@ -124,7 +124,7 @@ TEST_CASE("a signal during a step: the steps given out are finished and saved", 
 }
 
 TEST_CASE("a signal before the first step is over saves that step", "[actors][P3]") {
-  Fixture f({.total_steps = 100, .eval_interval = 10, .checkpoint_interval = 10});
+  ConductorFixture f({.total_steps = 100, .eval_interval = 10, .checkpoint_interval = 10});
   f.tell(StopRequested{SIGTERM});
   f.tell(StopRequested{SIGTERM});
   f.finish_command();  // the evaluation
@@ -137,7 +137,7 @@ TEST_CASE("a signal before the first step is over saves that step", "[actors][P3
 }
 
 TEST_CASE("a signal during an evaluation", "[actors][P3]") {
-  Fixture f({.total_steps = 100, .eval_interval = 10});
+  ConductorFixture f({.total_steps = 100, .eval_interval = 10});
   CHECK(commands(f.rank, CommandKind::evaluate).size() == 1);
   f.tell(StopRequested{SIGTERM});
   f.finish_command();
@@ -149,7 +149,7 @@ TEST_CASE("a signal during an evaluation", "[actors][P3]") {
 }
 
 TEST_CASE("a signal during a snapshot saves the steps after it too", "[actors][P3]") {
-  Fixture f({.total_steps = 100, .checkpoint_interval = 1});
+  ConductorFixture f({.total_steps = 100, .checkpoint_interval = 1});
   f.finish_step(1);  // the snapshot of step 1 is under way, the next step is given out
   REQUIRE(commands(f.rank, CommandKind::snapshot).size() == 1);
   REQUIRE(commands(f.rank, CommandKind::train_step).size() == 2);
@@ -163,7 +163,7 @@ TEST_CASE("a signal during a snapshot saves the steps after it too", "[actors][P
 }
 
 TEST_CASE("a signal after the last step is a run that finished", "[actors]") {
-  Fixture f({.total_steps = 1});
+  ConductorFixture f({.total_steps = 1});
   f.finish_step(1);
   f.tell(StopRequested{SIGTERM});
   f.finish_command();
@@ -171,7 +171,7 @@ TEST_CASE("a signal after the last step is a run that finished", "[actors]") {
 }
 
 TEST_CASE("a step that is not finite: find the origin, save nothing more", "[actors]") {
-  Fixture f({.total_steps = 100, .checkpoint_interval = 3});
+  ConductorFixture f({.total_steps = 100, .checkpoint_interval = 3});
   const double nan = std::numeric_limits<double>::quiet_NaN();
   f.finish_step(1);
   f.finish_step(2, nan);
@@ -190,7 +190,7 @@ TEST_CASE("a step that is not finite: find the origin, save nothing more", "[act
 
 TEST_CASE("a failed save ends in exit code 1 unless a later one succeeded", "[actors]") {
   const bool later = GENERATE(false, true);
-  Fixture f({.total_steps = 1});
+  ConductorFixture f({.total_steps = 1});
   f.tell(CheckpointFailed{1, -1, "disk full"});
   if (later) {
     f.tell(CheckpointWritten{1, "directory", 1, 1});
@@ -204,7 +204,7 @@ TEST_CASE("a failed save ends in exit code 1 unless a later one succeeded", "[ac
 
 TEST_CASE("saves that take long: the newest waits, all are told what it replaces",
           "[actors][P3][CK-8]") {
-  Fixture f({.total_steps = 4, .checkpoint_interval = 1});
+  ConductorFixture f({.total_steps = 4, .checkpoint_interval = 1});
   for (std::int64_t step = 1; step <= 4; ++step) {
     f.finish_step(step);
     f.finish_command();
@@ -230,7 +230,7 @@ TEST_CASE("saves that take long: the newest waits, all are told what it replaces
 }
 
 TEST_CASE("steps and evaluations reach the index, but for those that are not finite", "[actors]") {
-  Fixture f({.total_steps = 3, .eval_interval = 3});
+  ConductorFixture f({.total_steps = 3, .eval_interval = 3});
   f.tell(EvaluationFinished{.step = 0, .rank = 0, .cross_entropy = FloatBits(2.0), .accuracy = {}});
   f.finish_command();
   f.finish_step(1);
@@ -241,7 +241,7 @@ TEST_CASE("steps and evaluations reach the index, but for those that are not fin
 }
 
 TEST_CASE("a snapshot that is not finite is not waited for", "[actors]") {
-  Fixture f({.total_steps = 100, .checkpoint_interval = 1});
+  ConductorFixture f({.total_steps = 100, .checkpoint_interval = 1});
   f.finish_step(1);
   REQUIRE(f.index.all<WriteSnapshot>().back().step == 1);
   f.finish_command();
@@ -257,8 +257,8 @@ TEST_CASE("a snapshot that is not finite is not waited for", "[actors]") {
 }
 
 TEST_CASE("the end waits for the last checkpoint, but not for ever", "[actors][P3]") {
-  Fixture f({.total_steps = 2, .checkpoint_interval = 1},
-            {.time = std::chrono::seconds(7), .local_location = "/fast/run"});
+  ConductorFixture f({.total_steps = 2, .checkpoint_interval = 1},
+                     {.time = std::chrono::seconds(7), .local_location = "/fast/run"});
   for (std::int64_t step = 1; step <= 2; ++step) {
     f.finish_step(step);
     f.finish_command();
@@ -298,7 +298,7 @@ TEST_CASE("the end waits for the last checkpoint, but not for ever", "[actors][P
 }
 
 TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") {
-  Fixture f({.total_steps = 1});
+  ConductorFixture f({.total_steps = 1});
   f.tell(ReportFailed{"metrics.jsonl: disk full"});
   f.finish_step(1);
   f.finish_command();
@@ -308,7 +308,7 @@ TEST_CASE("a report that could not be written ends in exit code 1", "[actors]") 
 }
 
 TEST_CASE("a failed rank ends the run with its text and its code", "[actors]") {
-  Fixture f({.total_steps = 5});
+  ConductorFixture f({.total_steps = 5});
   f.tell(RankFailed{0, "train.bin: token 99 at position 3", kExitUserError, false});
   f.tell(RankFailed{0, "something that followed", kExitFailure, false});
   CHECK(f.reporter.count<CloseReport>() == 1);

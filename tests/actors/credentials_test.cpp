@@ -18,8 +18,8 @@ unsigned mode_of(const std::filesystem::path& path) {
   return facts.st_mode & 07777U;
 }
 
-const std::vector<std::string> kNames = {"authority.pem", "head.key", "head.pem", "worker.key",
-                                         "worker.pem"};
+const std::vector<std::string> kCredentialFiles = {"authority.pem", "head.key", "head.pem",
+                                                   "worker.key", "worker.pem"};
 
 TEST_CASE("credentials: only the owner can read them", "[actors][credentials]") {
   const test::TempDirectory directory;
@@ -29,8 +29,8 @@ TEST_CASE("credentials: only the owner can read them", "[actors][credentials]") 
   ::umask(old);
   REQUIRE(files.ok());
   CHECK(mode_of(control) == 0700);
-  CHECK(test::names_in(control) == kNames);
-  for (const std::string& name : kNames) {
+  CHECK(test::names_in(control) == kCredentialFiles);
+  for (const std::string& name : kCredentialFiles) {
     INFO(name);
     CHECK(mode_of(control / name) == 0600);
   }
@@ -60,7 +60,7 @@ TEST_CASE("credentials: each start makes others, and keeps no key of the authori
   REQUIRE(second.ok());
   CHECK(test::read_bytes(second->authority) != authority);
   CHECK(test::read_bytes(second->worker_key) != key);
-  CHECK(test::names_in(directory / "control") == kNames);
+  CHECK(test::names_in(directory / "control") == kCredentialFiles);
 }
 
 TEST_CASE("credentials: a missing or open file is named", "[actors][credentials]") {

@@ -12,7 +12,7 @@
 namespace train::test {
 namespace {
 
-void run_events(TrainingRun& run, Random& random, int events) {
+void run_some_events(TrainingRun& run, Random& random, int events) {
   for (int event = 0; event < events && run.step(random); ++event) {
   }
 }
@@ -40,7 +40,7 @@ TEST_CASE("no later message revives a run that failed", "[actors]") {
   TrainingRun run({.manual_streams = true});
   run.start();
   Random random(4);
-  run_events(run, random, 200);
+  run_some_events(run, random, 200);
   run.compute().enqueue([] { throw std::runtime_error("the device is gone"); });
   run.run(random);
   const std::size_t steps = run.steps.size();
@@ -67,7 +67,7 @@ TEST_CASE("a stream that fails ends the run, whichever and whenever", "[actors]"
     TrainingRun run(setup);
     run.start();
     Random random(static_cast<std::uint64_t>(after));
-    run_events(run, random, after);
+    run_some_events(run, random, after);
     ManualStream* streams[] = {&run.compute(), &run.copy(), &run.input(), &run.disk()};
     streams[which]->mark({.what = "something", .step = 7, .unit = 2, .lane = 1});
     streams[which]->enqueue([] { throw std::runtime_error("out of order\nand broken"); });
@@ -93,7 +93,7 @@ TEST_CASE("whoever dies, the run ends with the reason", "[actors]") {
     TrainingRun run({.manual_streams = true});
     run.start();
     Random random(static_cast<std::uint64_t>(after));
-    run_events(run, random, after);
+    run_some_events(run, random, after);
     REQUIRE_FALSE(run.over());
     strike_down(run.part(part.first, part.second), "struck down");
     run.run(random);
@@ -106,7 +106,7 @@ TEST_CASE("a part that ends without a reason is a failure too", "[actors]") {
   TrainingRun run({});
   run.start();
   Random random(1);
-  run_events(run, random, 60);
+  run_some_events(run, random, 60);
   caf::anon_send_exit(run.part("batch"), caf::exit_reason::user_shutdown);
   run.run(random);
   CHECK(run.finished().exit_code == kExitFailure);

@@ -15,7 +15,7 @@ namespace {
 using Steps = std::vector<std::int64_t>;
 
 /// An index actor of three ranks on a stream of the test, between recorders.
-struct Fixture {
+struct IndexFixture {
   test::ActorWorld world;
   test::MemoryCheckpoints disk;
   std::shared_ptr<test::ManualStream> stream =
@@ -28,7 +28,7 @@ struct Fixture {
   std::size_t orders_alone[3] = {0, 0, 0};
   std::int64_t newest_step = 0;  // that the index has heard of
 
-  explicit Fixture(bool two_locations = false) {
+  explicit IndexFixture(bool two_locations = false) {
     disk.two_locations = two_locations;
     index = world.keep(spawn_index(world.system(), stream, disk.index_work()));
     tell(ConnectIndex{{rank[0].as<RankActor>(), rank[1].as<RankActor>(), rank[2].as<RankActor>()},
@@ -123,7 +123,7 @@ struct Fixture {
 TEST_CASE("index: the shards of all ranks make one checkpoint, in any order", "[actors][P3]") {
   std::vector<std::int32_t> order = {0, 1, 2};
   do {
-    Fixture f;
+    IndexFixture f;
     f.grant(7);
     f.write(order[0], 7);
     f.write(order[1], 7);
@@ -147,7 +147,7 @@ TEST_CASE("index: the shards of all ranks make one checkpoint, in any order", "[
 
 TEST_CASE("index: one rank that failed gives the checkpoint up for all", "[actors][P3]") {
   const std::int32_t failing = GENERATE(0, 1, 2);
-  Fixture f;
+  IndexFixture f;
   f.disk.fail_rank = failing;
   f.disk.fail_write.insert(4);
   f.grant(4);
@@ -175,7 +175,7 @@ TEST_CASE("index: one rank that failed gives the checkpoint up for all", "[actor
 TEST_CASE("index: a full disk: room is made, and the rank that had none writes again",
           "[actors][P3]") {
   const std::int32_t full = GENERATE(0, 1, 2);
-  Fixture f;
+  IndexFixture f;
   f.disk.fail_rank = full;
   f.disk.fail_write.insert(4);
   f.disk.old_checkpoints = 1;
@@ -198,7 +198,7 @@ TEST_CASE("index: a full disk: room is made, and the rank that had none writes a
 }
 
 TEST_CASE("index: a full disk: a save is tried again once", "[actors][P3]") {
-  Fixture f;
+  IndexFixture f;
   f.disk.fail_rank = 1;
   f.disk.fail_write.insert(4);
   f.disk.old_checkpoints = 5;
@@ -224,7 +224,7 @@ TEST_CASE("index: a full disk: a save is tried again once", "[actors][P3]") {
 }
 
 TEST_CASE("index: no room is made if a shard failed for another reason as well", "[actors][P3]") {
-  Fixture f;
+  IndexFixture f;
   f.disk.old_checkpoints = 1;
   f.grant(4);
   f.tell(CheckpointFailed{4, 2, "disk full"});
@@ -239,7 +239,7 @@ TEST_CASE("index: no room is made if a shard failed for another reason as well",
 TEST_CASE("index: two places: room is made in the project's, not for a full local disk",
           "[actors][P3]") {
   const bool local = GENERATE(false, true);
-  Fixture f(true);
+  IndexFixture f(true);
   f.disk.fail_rank = 1;
   f.disk.old_checkpoints = 1;
   f.disk.send_failure = "exit code 11: No space left on device; disk full: free space there";
@@ -272,7 +272,7 @@ TEST_CASE("index: two places: room is made in the project's, not for a full loca
 }
 
 TEST_CASE("index: the first failure is the one that is reported", "[actors]") {
-  Fixture f;
+  IndexFixture f;
   f.grant(4);
   f.tell(CheckpointFailed{4, 2, "disk full"});
   f.write(0, 4);
@@ -286,7 +286,7 @@ TEST_CASE("index: the first failure is the one that is reported", "[actors]") {
 TEST_CASE("index: a checkpoint that cannot be published or recorded is a failed save",
           "[actors][P3]") {
   const int where = GENERATE(0, 1, 2);
-  Fixture f;
+  IndexFixture f;
   (where == 0   ? f.disk.fail_publish
    : where == 1 ? f.disk.throw_in_publish
                 : f.disk.fail_record)
@@ -305,7 +305,7 @@ TEST_CASE("index: a checkpoint that cannot be published or recorded is a failed 
 
 TEST_CASE("index: two places: sealed on every node, sent by every rank, then published",
           "[actors][P3]") {
-  Fixture f(true);
+  IndexFixture f(true);
   f.grant(3);
   for (const std::int32_t number : {0, 1, 2}) {
     f.write(number, 3);
@@ -340,7 +340,7 @@ TEST_CASE("index: two places: whatever fails, the next save is made; a whole loc
           "[actors][P3]") {
   const int where = GENERATE(range(0, 6));
   const std::int32_t failing = GENERATE(0, 2);
-  Fixture f(true);
+  IndexFixture f(true);
   f.disk.fail_rank = failing;
   std::set<std::int64_t>* failures[] = {&f.disk.fail_write,   &f.disk.fail_manifest,
                                         &f.disk.fail_seal,    &f.disk.fail_send,
@@ -369,7 +369,7 @@ TEST_CASE("index: two places: whatever fails, the next save is made; a whole loc
 
 TEST_CASE("index: a save whose state was dropped by all ranks makes room for the one before",
           "[actors][P3]") {
-  Fixture f;
+  IndexFixture f;
   f.grant(3);
   f.save(2);
   CHECK(f.disk.discarded == Steps{3});
@@ -377,7 +377,7 @@ TEST_CASE("index: a save whose state was dropped by all ranks makes room for the
 }
 
 TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "[actors]") {
-  Fixture f;
+  IndexFixture f;
   const auto finish_steps = [&f](std::int64_t first, std::int64_t last) {
     for (std::int64_t step = first; step <= last; ++step) {
       f.finish_step(step);
@@ -406,7 +406,7 @@ TEST_CASE("index: steps are journalled in batches, at a save, and at the end", "
 
 TEST_CASE("index: a checkpoint appears only after its steps are in the journal", "[actors][P3]") {
   const bool two_locations = GENERATE(false, true);
-  Fixture f(two_locations);
+  IndexFixture f(two_locations);
   f.finish_step(6);
   f.tell(WriteSnapshot{7});
   for (const std::int32_t number : {0, 1, 2}) {
@@ -429,7 +429,7 @@ TEST_CASE("index: a checkpoint appears only after its steps are in the journal",
 }
 
 TEST_CASE("index: it hears of evaluations and of skipped snapshots", "[actors]") {
-  Fixture f;
+  IndexFixture f;
   f.tell(
       EvaluationFinished{.step = 10, .rank = 0, .cross_entropy = FloatBits(2.5), .accuracy = {}});
   f.tell(CheckpointSkipped{9});

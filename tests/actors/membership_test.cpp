@@ -10,33 +10,33 @@ namespace {
 
 using Nodes = std::vector<NodeSteps>;
 
-constexpr std::int64_t kAll = 1000;
+constexpr std::int64_t kAllSteps = 1000;
 
 }  // namespace
 
 TEST_CASE("nodes met: one node goes on from what it has", "[actors][nodes_met]") {
-  CHECK(newest_common(Nodes{{.own = {20, 10}, .buddy = {}}}, kAll) == 20);
+  CHECK(newest_common(Nodes{{.own = {20, 10}, .buddy = {}}}, kAllSteps) == 20);
   CHECK(newest_common(Nodes{{.own = {20, 10}, .buddy = {}}}, 19) == 10);
   CHECK_FALSE(newest_common(Nodes{{.own = {20, 10}, .buddy = {}}}, 9).has_value());
-  CHECK_FALSE(newest_common(Nodes{{}}, kAll).has_value());
-  CHECK_FALSE(newest_common({}, kAll).has_value());
+  CHECK_FALSE(newest_common(Nodes{{}}, kAllSteps).has_value());
+  CHECK_FALSE(newest_common({}, kAllSteps).has_value());
 }
 
 TEST_CASE("nodes met: the buddy of a node that comes with nothing has its snapshots",
           "[actors][nodes_met]") {
   const NodeSteps fresh;
-  CHECK(newest_common(Nodes{{{20, 10}, {20, 10}}, fresh}, kAll) == 20);
-  CHECK(newest_common(Nodes{{{20, 10}, {10}}, fresh}, kAll) == 10);  // the link was slow
-  CHECK_FALSE(newest_common(Nodes{{{30, 20}, {10}}, fresh}, kAll).has_value());
-  CHECK(newest_common(Nodes{{{30, 20}, {20, 10}}, {{30, 20}, {30, 20}}, {{30, 20}, {}}}, kAll) ==
-        30);
+  CHECK(newest_common(Nodes{{{20, 10}, {20, 10}}, fresh}, kAllSteps) == 20);
+  CHECK(newest_common(Nodes{{{20, 10}, {10}}, fresh}, kAllSteps) == 10);  // the link was slow
+  CHECK_FALSE(newest_common(Nodes{{{30, 20}, {10}}, fresh}, kAllSteps).has_value());
+  CHECK(newest_common(Nodes{{{30, 20}, {20, 10}}, {{30, 20}, {30, 20}}, {{30, 20}, {}}},
+                      kAllSteps) == 30);
   // Of three the middle one: its buddy is the last.
-  CHECK(newest_common(Nodes{{{20}, {}}, fresh, {{20}, {20}}}, kAll) == 20);
-  CHECK_FALSE(newest_common(Nodes{{{20}, {20}}, fresh, {{20}, {}}}, kAll).has_value());
+  CHECK(newest_common(Nodes{{{20}, {}}, fresh, {{20}, {20}}}, kAllSteps) == 20);
+  CHECK_FALSE(newest_common(Nodes{{{20}, {20}}, fresh, {{20}, {}}}, kAllSteps).has_value());
   // Two neighbours at once.
-  CHECK_FALSE(newest_common(Nodes{{{20}, {20}}, fresh, fresh}, kAll).has_value());
+  CHECK_FALSE(newest_common(Nodes{{{20}, {20}}, fresh, fresh}, kAllSteps).has_value());
   // Node 0's ranks from node 1.
-  CHECK(newest_common(Nodes{fresh, {{20}, {20}}}, kAll) == 20);
+  CHECK(newest_common(Nodes{fresh, {{20}, {20}}}, kAllSteps) == 20);
 }
 
 TEST_CASE("nodes met: it is the newest step that everybody has", "[actors][nodes_met]") {

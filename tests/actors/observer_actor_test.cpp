@@ -8,15 +8,14 @@
 #include "actors/messages/watch_messages.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "tests/support/actor_world.hpp"
+#include "tests/support/nanoseconds.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
-
 /// An observer of two ranks, what it logs, and time that the test moves.
-struct Fixture {
+struct ObserverFixture {
   test::ActorWorld world;
   test::TempDirectory directory;
   std::shared_ptr<WaitBoard> waits = std::make_shared<WaitBoard>();
@@ -26,7 +25,7 @@ struct Fixture {
   caf::scoped_actor conductor{world.system()};
   ObserverActor observer;
 
-  explicit Fixture(std::int64_t abort_after_ns = 0) {
+  explicit ObserverFixture(std::int64_t abort_after_ns = 0) {
     REQUIRE(log_to_file((directory / "log").string(), true));
     observer = world.keep(spawn_observer(
         world.system(),
@@ -39,9 +38,9 @@ struct Fixture {
         StreamKind::inline_));
     world.run_actors();
   }
-  ~Fixture() { REQUIRE(log_to_file("/dev/null", true)); }
-  Fixture(const Fixture&) = delete;
-  Fixture& operator=(const Fixture&) = delete;
+  ~ObserverFixture() { REQUIRE(log_to_file("/dev/null", true)); }
+  ObserverFixture(const ObserverFixture&) = delete;
+  ObserverFixture& operator=(const ObserverFixture&) = delete;
 
   void hear(std::int32_t rank, std::vector<ObservedStream> streams = {}) {
     RankObserved observed{.rank = rank};
@@ -92,7 +91,7 @@ std::vector<ObservedStream> in_kernel(std::int64_t age_s) {
 }
 
 TEST_CASE("observer: a stall is said once, and that it is over", "[actors][observer][P2]") {
-  Fixture run;
+  ObserverFixture run;
   run.commands.in_use(1);
   for (int age = 0; age < 9; ++age) {
     run.second(in_kernel(age));
@@ -108,7 +107,7 @@ TEST_CASE("observer: a stall is said once, and that it is over", "[actors][obser
 
 TEST_CASE("observer: a stall that lasts abort_after_s ends the run once, and is no lost rank",
           "[actors][observer][P2]") {
-  Fixture run(20 * kSecond);
+  ObserverFixture run(20 * kSecond);
   run.commands.in_use(1);
   int age = 0;
   for (; age < 18; ++age) {
@@ -132,7 +131,7 @@ TEST_CASE("observer: a stall that lasts abort_after_s ends the run once, and is 
 TEST_CASE("observer: no stall ends the run by default, nor shorter ones one after the other",
           "[actors][observer]") {
   const bool endless = GENERATE(true, false);
-  Fixture run(endless ? 0 : 20 * kSecond);
+  ObserverFixture run(endless ? 0 : 20 * kSecond);
   run.commands.in_use(1);
   for (int second = 0; second < 200; ++second) {
     run.second(in_kernel(endless ? second : second % 10));
@@ -143,7 +142,7 @@ TEST_CASE("observer: no stall ends the run by default, nor shorter ones one afte
 
 TEST_CASE("observer: work that takes long by itself is no news until it takes twice as long",
           "[actors][observer]") {
-  Fixture run;
+  ObserverFixture run;
   run.commands.in_use(1);
   const auto work_for = [&run](int seconds) {
     for (int age = 0; age < seconds; ++age) {
@@ -161,7 +160,7 @@ TEST_CASE("observer: work that takes long by itself is no news until it takes tw
 
 TEST_CASE("observer: a silent rank is a stall, before its loss or with it",
           "[actors][observer][P2]") {
-  Fixture run;
+  ObserverFixture run;
   run.commands.in_use(1);
   run.second();
   SECTION("by itself") {
@@ -187,7 +186,7 @@ TEST_CASE("observer: a silent rank is a stall, before its loss or with it",
 }
 
 TEST_CASE("observer: its own pause is nobody's silence", "[actors][observer]") {
-  Fixture run;
+  ObserverFixture run;
   run.commands.in_use(1);
   run.second();
   run.world.advance(std::chrono::seconds(30));  // as when the launcher itself is stopped
@@ -200,7 +199,7 @@ TEST_CASE("observer: its own pause is nobody's silence", "[actors][observer]") {
 }
 
 TEST_CASE("observer: writes the status of what it has heard", "[actors][observer]") {
-  Fixture run;
+  ObserverFixture run;
   run.commands.in_use(2);
   run.second(in_kernel(1));
   const auto status = run.written();
@@ -215,7 +214,7 @@ TEST_CASE("observer: writes the status of what it has heard", "[actors][observer
 }
 
 TEST_CASE("observer: a rank that does not exist is passed over", "[actors][observer]") {
-  Fixture run;
+  ObserverFixture run;
   run.hear(-1);
   run.hear(2);
   caf::anon_send(run.observer, RankLost{});
@@ -224,7 +223,7 @@ TEST_CASE("observer: a rank that does not exist is passed over", "[actors][obser
 }
 
 TEST_CASE("observer: a status that cannot be written is said once", "[actors][observer]") {
-  Fixture run;
+  ObserverFixture run;
   run.second();
   std::filesystem::remove(run.directory / "status.json");
   std::filesystem::create_directory(run.directory / "status.json");

@@ -10,12 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/nanoseconds.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {
 namespace {
-
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 /// A report to memory: a step has 1000 tokens of a million FLOP each, and takes the time that the
 /// test says.

@@ -23,7 +23,7 @@ namespace {
 using Steps = std::vector<std::int64_t>;
 
 /// Snapshot and index actor on manual streams, between recorders; the test plays the conductor.
-struct Fixture {
+struct SnapshotFixture {
   test::TrainingRun run{{.manual_streams = true}};
   test::MemoryCheckpoints& disk = run.checkpoints;
   test::Recorder rank{run.world().system()};
@@ -36,7 +36,7 @@ struct Fixture {
   std::size_t saves_over = 0;
   std::size_t orders = 0;
 
-  Fixture() {
+  SnapshotFixture() {
     tell(ConnectSnapshot{rank.as<RankActor>(), conductor.as<ConductorActor>(), index});
     caf::anon_send(index, ConnectIndex{{rank.as<RankActor>()}, conductor.as<ConductorActor>()});
     run.disk().held = true;  // a slow disk, until finish()
@@ -108,7 +108,7 @@ struct Fixture {
 };
 
 TEST_CASE("a snapshot is copied, written, recorded, in that order", "[actors][EX-3]") {
-  Fixture f;
+  SnapshotFixture f;
   f.run.copy().held = true;
   f.take(1);
   REQUIRE(f.rank.count<CopyEnqueued>() == 1);  // before the copy has run
@@ -125,7 +125,7 @@ TEST_CASE("a snapshot is copied, written, recorded, in that order", "[actors][EX
 }
 
 TEST_CASE("a slow disk: those between are skipped, never the newest", "[actors][EX-4][CK-8]") {
-  Fixture f;
+  SnapshotFixture f;
   for (std::int64_t step = 1; step <= 5; ++step) {
     f.take(step);
     CHECK(f.rank.count<CopyEnqueued>() == static_cast<std::size_t>(step));  // training goes on
@@ -136,7 +136,7 @@ TEST_CASE("a slow disk: those between are skipped, never the newest", "[actors][
 }
 
 TEST_CASE("a copy that has not begun takes no second buffer", "[actors][EX-4]") {
-  Fixture f;
+  SnapshotFixture f;
   f.run.copy().held = true;
   for (std::int64_t step = 1; step <= 4; ++step) {
     f.take(step);
@@ -148,7 +148,7 @@ TEST_CASE("a copy that has not begun takes no second buffer", "[actors][EX-4]") 
 }
 
 TEST_CASE("a grant that overtakes its snapshot is kept", "[actors][EX-2]") {
-  Fixture f;
+  SnapshotFixture f;
   f.finish_step(1);
   caf::anon_send(f.index, WriteSnapshot{1});
   f.tell(WriteSnapshot{1});
@@ -158,7 +158,7 @@ TEST_CASE("a grant that overtakes its snapshot is kept", "[actors][EX-2]") {
 }
 
 TEST_CASE("a failed save is reported, and the next one is made", "[actors]") {
-  Fixture f;
+  SnapshotFixture f;
   const bool in_index = GENERATE(false, true);
   (in_index ? f.disk.fail_record : f.disk.fail_write).insert(1);
   f.finish();
@@ -173,7 +173,7 @@ TEST_CASE("a failed save is reported, and the next one is made", "[actors]") {
 
 TEST_CASE("a full disk: the copy stays until there is room, and is written then",
           "[actors][EX-4][P3]") {
-  Fixture f;
+  SnapshotFixture f;
   f.disk.fail_write.insert(1);
   f.disk.old_checkpoints = 1;
   f.take(1);
@@ -192,7 +192,7 @@ TEST_CASE("a full disk: the copy stays until there is room, and is written then"
 }
 
 TEST_CASE("what a writer throws is a failed save, too", "[actors]") {
-  Fixture f;
+  SnapshotFixture f;
   f.disk.throw_in_write.insert(1);
   f.finish();
   f.take(1);
@@ -203,7 +203,7 @@ TEST_CASE("what a writer throws is a failed save, too", "[actors]") {
 }
 
 TEST_CASE("the drain ends when nothing is under way", "[actors][P3]") {
-  Fixture f;
+  SnapshotFixture f;
   f.tell(DrainSnapshots{});
   CHECK(f.rank.count<SnapshotsDrained>() == 1);
   f.take(1);
@@ -217,7 +217,7 @@ TEST_CASE("the drain ends when nothing is under way", "[actors][P3]") {
 }
 
 TEST_CASE("a non-finite state is never written and takes nobody's place", "[actors]") {
-  Fixture f;
+  SnapshotFixture f;
   f.take(1);
   f.take(2);
   const std::uint64_t digest = f.run.runtime().engine->state().digest();
@@ -243,7 +243,7 @@ TEST_CASE("a non-finite state is never written and takes nobody's place", "[acto
 }
 
 TEST_CASE("orders of the index run on the disk stream, and are answered", "[actors][EX-3][P3]") {
-  Fixture f;
+  SnapshotFixture f;
   f.disk.incoming[7] = {0};
   f.tell(ShardOrder{7, ShardTask::seal, "manifest of 1"});
   CHECK(f.disk.local.empty());
@@ -305,7 +305,7 @@ TEST_CASE("staging: a copy of the bytes; the memory is the system's again afterw
 }
 
 TEST_CASE("the snapshot actor does not outlive the index", "[actors]") {
-  Fixture f;
+  SnapshotFixture f;
   const test::Obituary obituary(f.run.world().system(), f.snapshot);
   f.run.run();
   test::strike_down(f.index, "broken");

@@ -17,11 +17,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using checkpoint::MemorySnapshots;
-using Memory = SnapshotReceiver::Memory;
+using LinkMemory = SnapshotReceiver::Memory;
 
 constexpr std::int64_t kRanks = 2;
 
-Memory memory_of(std::uint64_t shard_bytes) {
+LinkMemory memory_of(std::uint64_t shard_bytes) {
   auto made = MemorySnapshots::create(
       {.ranks = 4, .plan_digest = 7, .first_rank = 0, .shard_bytes = {shard_bytes, shard_bytes}});
   REQUIRE(made.ok());
@@ -48,15 +48,15 @@ bool same(const MemorySnapshots& left, const MemorySnapshots& right, std::int64_
   return equal;
 }
 
-struct Site {
-  Site() : files(make_credentials(directory.path() / "control")) {
+struct LinkSite {
+  LinkSite() : files(make_credentials(directory.path() / "control")) {
     std::signal(SIGPIPE, SIG_IGN);  // as in every process with a control connection
     REQUIRE(files.ok());
     auto opened = SnapshotReceiver::open(*files, "127.0.0.1");
     REQUIRE(opened.ok());
     receiver = std::move(opened).value();
   }
-  [[nodiscard]] std::unique_ptr<SnapshotSender> sender(const Memory& memory) const {
+  [[nodiscard]] std::unique_ptr<SnapshotSender> sender(const LinkMemory& memory) const {
     auto started = SnapshotSender::start(*files, receiver->endpoint(), memory);
     REQUIRE(started.ok());
     return std::move(started).value();
@@ -70,9 +70,9 @@ struct Site {
 
 TEST_CASE("snapshot link: each that is sealed here comes there, and is the same",
           "[actors][snapshot_link][CK-10]") {
-  Site site;
-  const Memory from = memory_of(1'000'001);
-  const Memory to = memory_of(1'000'001);
+  LinkSite site;
+  const LinkMemory from = memory_of(1'000'001);
+  const LinkMemory to = memory_of(1'000'001);
   site.receiver->receive_into(to);
   const auto sender = site.sender(from);
   for (const std::int64_t step : {10, 20, 30}) {
@@ -85,10 +85,10 @@ TEST_CASE("snapshot link: each that is sealed here comes there, and is the same"
 
 TEST_CASE("snapshot link: who takes nothing holds nobody up, and gets the newest when it does",
           "[actors][snapshot_link]") {
-  Site site;
+  LinkSite site;
   constexpr std::uint64_t kMoreThanSocketsHold = std::uint64_t{24} << 20;
-  const Memory from = memory_of(kMoreThanSocketsHold);
-  const Memory to = memory_of(kMoreThanSocketsHold);
+  const LinkMemory from = memory_of(kMoreThanSocketsHold);
+  const LinkMemory to = memory_of(kMoreThanSocketsHold);
   const auto sender = site.sender(from);
   for (std::int64_t step = 10; step <= 50; step += 10) {
     write(*from, step);
@@ -102,10 +102,10 @@ TEST_CASE("snapshot link: who takes nothing holds nobody up, and gets the newest
 
 TEST_CASE("snapshot link: memory of another layout is not touched, and the sender comes again",
           "[actors][snapshot_link]") {
-  Site site;
-  const Memory from = memory_of(5000);
-  const Memory other = memory_of(5001);
-  const Memory to = memory_of(5000);
+  LinkSite site;
+  const LinkMemory from = memory_of(5000);
+  const LinkMemory other = memory_of(5001);
+  const LinkMemory to = memory_of(5000);
   site.receiver->receive_into(other);
   const auto sender = site.sender(from);
   write(*from, 10);
@@ -117,10 +117,10 @@ TEST_CASE("snapshot link: memory of another layout is not touched, and the sende
 }
 
 TEST_CASE("snapshot link: one snapshot is given back", "[actors][snapshot_link]") {
-  Site site;
+  LinkSite site;
   constexpr std::uint64_t kBytes = std::uint64_t{64} << 20;
-  const Memory from = memory_of(kBytes);
-  const Memory to = memory_of(kBytes);
+  const LinkMemory from = memory_of(kBytes);
+  const LinkMemory to = memory_of(kBytes);
   write(*from, 10);
   site.receiver->receive_into(to);
   const auto before = std::chrono::steady_clock::now();
@@ -137,9 +137,9 @@ TEST_CASE("snapshot link: one snapshot is given back", "[actors][snapshot_link]"
 
 TEST_CASE("snapshot link: unauthenticated peers and nonsense change nothing",
           "[actors][snapshot_link][failure]") {
-  Site site;
-  const Memory from = memory_of(5000);
-  const Memory to = memory_of(5000);
+  LinkSite site;
+  const LinkMemory from = memory_of(5000);
+  const LinkMemory to = memory_of(5000);
   write(*to, 10);
   write(*from, 10);
   write(*from, 20);

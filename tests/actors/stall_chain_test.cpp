@@ -3,14 +3,14 @@
 #include <catch2/catch.hpp>
 
 #include "actors/train/rank_board.hpp"
+#include "tests/support/nanoseconds.hpp"
 
 namespace train::actors {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kNow = 1000 * kSecond;
 
-enum Channel : std::int32_t { kGather, kReduce, kControl };
+enum WaitChannel : std::int32_t { kGather, kReduce, kControl };
 
 ObservedChannel at(std::int32_t channel, std::uint64_t command, std::uint32_t index,
                    ChannelPhase phase, std::int64_t age_s, std::vector<std::int32_t> from = {}) {

@@ -10,11 +10,10 @@
 #include "actors/head/stall_chain.hpp"
 #include "actors/train/lane_driver.hpp"
 #include "tests/support/actor_fixture.hpp"
+#include "tests/support/nanoseconds.hpp"
 
 namespace train::actors {
 namespace {
-
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 const ObservedStream* stream_of(const RankObserved& observed, const std::string& name) {
   for (const ObservedStream& stream : observed.streams) {
