@@ -215,6 +215,32 @@ TEST_CASE("watchdog: sends the next only when the one before was taken",
   CHECK(observer.count<RankObserved>() == 1);  // it answers nothing
 }
 
+TEST_CASE("watchdog: a stream that is busy with the same work makes no progress",
+          "[actors][watchdog][EX-4]") {
+  test::TrainingRun run({.eval_interval = 0, .lanes = 9, .manual_streams = true});
+  run.compute().held = true;
+  run.start();
+  run.run();
+  REQUIRE(stream_of(observe_rank(run.runtime(), steady_now_ns()), "compute") != nullptr);
+  std::vector<RankObserved> heard;
+  const caf::actor observer = run.world().system().spawn([&heard]() -> caf::behavior {
+    return {[&heard](const RankObserved& observed) {
+      heard.push_back(observed);
+      return ObservationTaken{};
+    }};
+  });
+  run.world().keep(spawn_watchdog(run.world().system(), run.context(),
+                                  caf::actor_cast<ObserverActor>(observer), {}));
+  for (int second = 0; second < 3; ++second) {
+    run.world().run_actors();
+    run.world().advance(kWatchPeriod);
+  }
+  REQUIRE(heard.size() == 3);
+  CHECK(heard[0].unchanged_ns == 0);
+  CHECK(heard[1].unchanged_ns > 0);
+  CHECK(heard[2].unchanged_ns > heard[1].unchanged_ns);
+}
+
 TEST_CASE("watchdog: tells the lengths of mailboxes", "[actors][watchdog]") {
   test::TrainingRun run({.manual_streams = true});
   test::Recorder observer(run.world().system());
