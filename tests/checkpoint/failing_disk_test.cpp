@@ -51,8 +51,8 @@ Status save(const fs::path& checkpoints, CheckpointIndex& index, std::int64_t st
 }
 
 // A run's directory with one checkpoint.
-struct Site {
-  explicit Site(const fs::path& home, bool two_locations = false)
+struct DiskSite {
+  explicit DiskSite(const fs::path& home, bool two_locations = false)
       : checkpoints(home / "checkpoints"),
         index(CheckpointIndex::open(store, checkpoints).value()) {
     if (two_locations) {
@@ -97,7 +97,7 @@ struct Site {
 
 std::int64_t calls_of_a_save(int error_number, bool two_locations) {
   const TempDirectory home(test::quick_directory());
-  Site site(home.path(), two_locations);
+  DiskSite site(home.path(), two_locations);
   const FailingDisk disk({.error_number = error_number, .at = -1});
   REQUIRE(save(site.checkpoints, site.index, 30));
   return disk.seen();
@@ -121,7 +121,7 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
     INFO(fmt::format("call {} of {}, error {}, {}", at, calls, error_number,
                      persistent ? "and all after it" : "once"));
     const TempDirectory home(test::quick_directory());
-    Site site(home.path(), two_locations);
+    DiskSite site(home.path(), two_locations);
     std::optional<Status> saved;
     bool removal_fails = false;
     {
@@ -138,7 +138,7 @@ TEST_CASE("failing disk: whatever call of a save fails, checkpoints stay whole a
     REQUIRE((newest == 20 || newest == 30));
     if (two_locations) {  // the local copy, old or new, is whole as well
       const std::int64_t local =
-          Site::newest_in(test::locations_beside(site.checkpoints).local, 500);
+          DiskSite::newest_in(test::locations_beside(site.checkpoints).local, 500);
       REQUIRE((local == 20 || local == 30));
     }
     published += newest == 30 ? 1 : 0;
@@ -171,7 +171,7 @@ TEST_CASE("failing disk: a real disk that is full gives back what a failed save 
     return;  // it has said why
   }
   constexpr std::int64_t rows = 20000;  // 480 KB a checkpoint
-  Site site(disk.path());
+  DiskSite site(disk.path());
   REQUIRE(save(site.checkpoints, site.index, 30, rows));
   const auto free_bytes = [&disk] {
     struct statvfs facts {};

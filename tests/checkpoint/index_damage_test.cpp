@@ -62,30 +62,31 @@ void live(const fs::path& home, std::int64_t first, std::int64_t last) {
   }
 }
 
-enum class Damage { flip, cut, empty, remove, yesterday };
-constexpr Damage all_damages[] = {Damage::flip, Damage::cut, Damage::empty, Damage::remove,
-                                  Damage::yesterday};
+enum class IndexDamage { flip, cut, empty, remove, yesterday };
+constexpr IndexDamage all_damages[] = {IndexDamage::flip, IndexDamage::cut, IndexDamage::empty,
+                                       IndexDamage::remove, IndexDamage::yesterday};
 
 /// Does it to `file`; false: it would change nothing.
-bool inflict(Damage damage, const fs::path& file, const fs::path& old_one, std::mt19937& random) {
+bool inflict(IndexDamage damage, const fs::path& file, const fs::path& old_one,
+             std::mt19937& random) {
   std::string bytes = test::read_bytes(file);
   const std::string before = bytes;
   switch (damage) {
-    case Damage::flip:
+    case IndexDamage::flip:
       for (int i = 0; i < 3 && !bytes.empty(); ++i) {
         bytes[random() % bytes.size()] ^= static_cast<char>(1U << (random() % 8));
       }
       break;
-    case Damage::cut:
+    case IndexDamage::cut:
       bytes.resize(bytes.empty() ? 0 : random() % bytes.size());
       break;
-    case Damage::empty:
+    case IndexDamage::empty:
       bytes.clear();
       break;
-    case Damage::remove:
+    case IndexDamage::remove:
       fs::remove(file);
       return true;
-    case Damage::yesterday:
+    case IndexDamage::yesterday:
       bytes = fs::exists(old_one) ? test::read_bytes(old_one) : bytes;
       break;
   }
@@ -152,7 +153,7 @@ TEST_CASE("index: damage to any of its files costs no checkpoint",
   };
   while (tally.cases < 200) {
     for (const std::string& name : names) {
-      for (const Damage damage : all_damages) {
+      for (const IndexDamage damage : all_damages) {
         INFO(name << " damage " << static_cast<int>(damage) << " seed " << seed);
         restart();
         if (inflict(damage, directory / "case/index" / name, directory / "yesterday" / name,

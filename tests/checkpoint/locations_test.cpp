@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
 /// A run's two places.
-struct Site {
+struct LocationSite {
   TempDirectory home;
   Locations places = test::locations_beside(home / "checkpoints");
 
@@ -68,7 +68,7 @@ TEST_CASE("places: runs of one name do not meet in a local place", "[checkpoint]
 
 TEST_CASE("places: sealed locally, sent, published: the same bytes in both",
           "[checkpoint][places][CK-9]") {
-  const Site site;
+  const LocationSite site;
   for (const std::int64_t step : {10, 20}) {
     REQUIRE(test::write_in_two_locations(site.request(step)).ok());
     CHECK(site.whole(site.places.local, step));
@@ -88,7 +88,7 @@ TEST_CASE("places: sealed locally, sent, published: the same bytes in both",
 
 TEST_CASE("places: a step that is done again takes the place of what an earlier start sealed",
           "[checkpoint][places]") {
-  const Site site;
+  const LocationSite site;
   SaveRequest request = site.request(10);
   request.index_head = "another start's";
   auto carriers = test::carriers_of(request);
@@ -108,7 +108,7 @@ TEST_CASE("places: a step that is done again takes the place of what an earlier 
 
 TEST_CASE("places: bytes that change on the way are found before anything is published",
           "[checkpoint][places][CK-9]") {
-  const Site site;
+  const LocationSite site;
   const auto script = write_script(site.home / "rsync",
                                    "rsync \"$@\" || exit 1\nfor to; do :; done\n"
                                    "for shard in \"$to\"/shard*; do\n"
@@ -124,7 +124,7 @@ TEST_CASE("places: bytes that change on the way are found before anything is pub
 
 TEST_CASE("places: a file that is missing or cut short is never published",
           "[checkpoint][places][CK-1]") {
-  const Site site;
+  const LocationSite site;
   auto carriers = test::carriers_of(site.request(10));
   auto draft = test::write_locally(site.request(10), carriers);
   REQUIRE(draft.ok());
@@ -145,7 +145,7 @@ TEST_CASE("places: a file that is missing or cut short is never published",
 }
 
 TEST_CASE("places: a copy that is told to stop stops", "[checkpoint][places]") {
-  const Site site;
+  const LocationSite site;
   std::stop_source stop;
   auto carriers = test::carriers_of(site.request(10));
   REQUIRE(test::write_locally(site.request(10), carriers).ok());
@@ -165,7 +165,7 @@ TEST_CASE("places: a copy that is told to stop stops", "[checkpoint][places]") {
 
 TEST_CASE("places: what was sealed and not published is published as it is",
           "[checkpoint][places][CK-9]") {
-  const Site site;
+  const LocationSite site;
   auto carriers = test::carriers_of(site.request(10));
   REQUIRE(test::write_locally(site.request(10), carriers).ok());
   REQUIRE(carriers[0].send(10).ok());  // and then the run was killed
@@ -182,7 +182,7 @@ TEST_CASE("places: what was sealed and not published is published as it is",
 
 TEST_CASE("places: leftovers in the local place go at the next start, or when a save is given up",
           "[checkpoint][places][CK-2]") {
-  const Site site;
+  const LocationSite site;
   SaveRequest request = site.request(10);
   auto carriers = test::carriers_of(request);
   test::SmallState state;

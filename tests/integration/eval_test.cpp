@@ -8,7 +8,7 @@ using namespace train::test;
 
 namespace {
 
-const Words kRun = {"batch.lanes=5", "eval.lanes=4"};
+const Words kEvalRun = {"batch.lanes=5", "eval.lanes=4"};
 
 Words eval_words(const RunSite& site, const Words& more) {
   return joined({"eval", site.run().string()}, more);
@@ -33,7 +33,7 @@ std::string line_of(const RunSite& site, std::int64_t step) {
 TEST_CASE("eval: any number of ranks prints the run's own evaluation",
           "[integration][.full][eval][P1]") {
   const RunSite site;
-  site.train(rank_keys(2, "full", kRun));
+  site.train(rank_keys(2, "full", kEvalRun));
   const auto before = tree_of(site.path());
   for (const char* ranks : {"1", "2", "3", "5"}) {
     INFO(ranks << " ranks");
@@ -50,9 +50,10 @@ TEST_CASE("eval: any number of ranks prints the run's own evaluation",
 TEST_CASE("eval: --follow prints every checkpoint of a running run and ends with it",
           "[integration][.full][eval]") {
   const RunSite site;
-  const auto run = site.start_run(rank_keys(
-      2, "gradient",
-      joined(kRun, {"run.steps=60", "eval.interval_steps=20", "checkpoint.interval_steps=20"})));
+  const auto run =
+      site.start_run(rank_keys(2, "gradient",
+                               joined(kEvalRun, {"run.steps=60", "eval.interval_steps=20",
+                                                 "checkpoint.interval_steps=20"})));
   REQUIRE(run->until([&] { return fs::exists(site.run() / "config.toml"); }));
   const auto follower = site.start(eval_words(site, {"--follow", "--ranks", "2"}));
   const Ended trained = run->wait();

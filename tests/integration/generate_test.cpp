@@ -6,7 +6,7 @@ using namespace train::test;
 
 namespace {
 
-const RunSite& trained_site() {
+const RunSite& generating_site() {
   static const RunSite site;
   static const Ended ended = site.train();
   return site;
@@ -15,7 +15,7 @@ const RunSite& trained_site() {
 std::string text_of(Words words) {
   words.insert(words.begin(),
                {"generate", "runs/tiny", "--prompt", "the river ", "--tokens", "40"});
-  const Ended ended = trained_site().call(std::move(words));
+  const Ended ended = generating_site().call(std::move(words));
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK(ended.err.empty());
@@ -23,7 +23,7 @@ std::string text_of(Words words) {
 }
 
 void check_mistake(Words words, const Words& parts) {
-  const Ended ended = trained_site().call(std::move(words));
+  const Ended ended = generating_site().call(std::move(words));
   INFO(ended.err);
   CHECK(ended.exit_code == 2);
   CHECK(ended.out.empty());
@@ -89,7 +89,7 @@ TEST_CASE("generate: works without the data", "[integration][.full][generate]") 
 }
 
 TEST_CASE("generate: an interrupt ends it", "[integration][.full][generate]") {
-  const auto process = trained_site().start({"generate", "runs/tiny", "--tokens", "100000000"});
+  const auto process = generating_site().start({"generate", "runs/tiny", "--tokens", "100000000"});
   REQUIRE(process->until([&] { return process->out().size() > 10; }));
   process->send(SIGINT);
   const Ended ended = process->wait();

@@ -6,13 +6,13 @@ using namespace train::test;
 
 namespace {
 
-const Words kShort = {"run.steps=6", "run.digest_interval_steps=1", "batch.lanes=5",
-                      "schedule.warmup_steps=2"};
+const Words kShortNodes = {"run.steps=6", "run.digest_interval_steps=1", "batch.lanes=5",
+                           "schedule.warmup_steps=2"};
 
 /// Both launchers of a job, to its good end.
 void start_nodes_to_end(const RunSite& site, int job) {
-  const auto other = start_node(site, 1, job, kShort);
-  const auto head = start_node(site, 0, job, kShort);
+  const auto other = start_node(site, 1, job, kShortNodes);
+  const auto head = start_node(site, 0, job, kShortNodes);
   for (Process* launcher : {head.get(), other.get()}) {
     const Ended ended = launcher->wait();
     INFO(ended.err);
@@ -25,8 +25,8 @@ void start_nodes_to_end(const RunSite& site, int job) {
 TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank",
           "[integration][ranks][nodes][P1]") {
   const RunSite site;
-  const auto other = start_node(site, 1, 7, kShort);  // it waits for the head
-  const auto head = start_node(site, 0, 7, kShort);
+  const auto other = start_node(site, 1, 7, kShortNodes);  // it waits for the head
+  const auto head = start_node(site, 0, 7, kShortNodes);
   const Ended ended = head->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 0);
@@ -35,7 +35,7 @@ TEST_CASE("nodes: two launchers with two ranks each compute the bits of one rank
   CHECK(other_ended.exit_code == 0);
   CHECK(other_ended.out.empty());  // the head speaks for all
   CHECK(other_ended.err.empty());
-  site.train(joined(kShort, {"run.name=one"}));
+  site.train(joined(kShortNodes, {"run.name=one"}));
   CHECK(results_of(site.run()) == results_of(site.run("one")));
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("nodes: launchers whose head has ended, or has nothing to do, end as i
           "[integration][.full][ranks][nodes]") {
   const RunSite site;
   start_nodes_to_end(site, 8);
-  const Ended late = start_node(site, 1, 8, kShort)->wait();  // after the run's end
+  const Ended late = start_node(site, 1, 8, kShortNodes)->wait();  // after the run's end
   INFO(late.err);
   CHECK(late.exit_code == 0);
   CHECK(has(late.err, "node 1: the head has ended with exit code 0"));
@@ -53,8 +53,8 @@ TEST_CASE("nodes: launchers whose head has ended, or has nothing to do, end as i
 TEST_CASE("nodes: a launcher that nobody joins says for whom it waits, and gives up",
           "[integration][.full][ranks][nodes][failure]") {
   const RunSite site;
-  const auto head = start_node(site, 0, 10, joined(kShort, {"recovery.start_wait_s=15"}));
-  const auto other = start_node(site, 1, 11, joined(kShort, {"recovery.start_wait_s=2"}));
+  const auto head = start_node(site, 0, 10, joined(kShortNodes, {"recovery.start_wait_s=15"}));
+  const auto other = start_node(site, 1, 11, joined(kShortNodes, {"recovery.start_wait_s=2"}));
   const Ended ended = head->wait();
   INFO(ended.err);
   CHECK(ended.exit_code == 75);
@@ -70,8 +70,8 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
           "[integration][.full][ranks][nodes][failure]") {
   const RunSite site;
   const Words keys =
-      joined(kShort, {"run.steps=1000000", "checkpoint.interval_steps=5", "checkpoint.keep_last=2",
-                      "recovery.node_wait_s=1", "parallel.group=4"});
+      joined(kShortNodes, {"run.steps=1000000", "checkpoint.interval_steps=5",
+                           "checkpoint.keep_last=2", "recovery.node_wait_s=1", "parallel.group=4"});
   int job = 20;
   for (const int lost : {1, 0}) {
     INFO("node " << lost << " is lost");
@@ -109,7 +109,7 @@ TEST_CASE("nodes: a lost node ends a run that cannot do without it, and the next
 TEST_CASE("nodes: ranks of another node do not outlive a head that is lost while they join",
           "[integration][.full][ranks][nodes][failure]") {
   const RunSite site;
-  const Words keys = joined(kShort, {"run.steps=1000000", "recovery.node_wait_s=1"});
+  const Words keys = joined(kShortNodes, {"run.steps=1000000", "recovery.node_wait_s=1"});
   const auto head = start_node(site, 0, 30, keys);
   const auto other = start_node(site, 1, 30, keys);
   started_workers(site, *other, 4);

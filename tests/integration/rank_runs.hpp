@@ -85,6 +85,15 @@ inline void wait_for_output(Process& launcher, const std::string& text) {
   REQUIRE(printed);
 }
 
+/// How often `part` stands in `text`.
+inline std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
 /// The newest step of metrics.jsonl; 0: there is none. The run may be under way: half of a last
 /// line does not count.
 inline std::int64_t last_step(const fs::path& run) {

@@ -9,8 +9,9 @@ using namespace train::test;
 
 namespace {
 
-const Words kEndless = {"run.steps=1000000", "batch.micro_batch=1", "checkpoint.interval_steps=1",
-                        "checkpoint.keep_last=2", "recovery.rank_loss=stop"};
+const Words kEndlessRanks = {"run.steps=1000000", "batch.micro_batch=1",
+                             "checkpoint.interval_steps=1", "checkpoint.keep_last=2",
+                             "recovery.rank_loss=stop"};
 
 std::string first_error(const Ended& ended) {
   for (const std::string& line : lines_of(ended.err)) {
@@ -82,7 +83,7 @@ TEST_CASE("ranks: kill -9 of a worker ends the run at once and names it; the nex
        [&](const RunSite& site, Process&) { return being_saved(site); }}};
   for (const Moment& moment : moments) {
     const RunSite site;
-    const Words keys = rank_keys(2, "full", joined(kEndless, moment.keys));
+    const Words keys = rank_keys(2, "full", joined(kEndlessRanks, moment.keys));
     const auto launcher = site.start_run(keys);
     const auto workers = started_workers(site, *launcher, 2);
     INFO(moment.name << launcher->err());
@@ -98,7 +99,7 @@ TEST_CASE("ranks: kill -9 of a worker ends the run at once and names it; the nex
 TEST_CASE("ranks: a worker that is stopped and then killed is a lost rank",
           "[integration][.full][ranks][failure]") {
   const RunSite site;
-  const auto launcher = site.start_run(rank_keys(3, "gradient", kEndless));
+  const auto launcher = site.start_run(rank_keys(3, "gradient", kEndlessRanks));
   const auto workers = started_workers(site, *launcher, 3);
   wait_for_output(*launcher, "step 1/");
   REQUIRE(::kill(workers.at(2), SIGSTOP) == 0);
@@ -150,7 +151,7 @@ TEST_CASE("ranks: what one rank finds wrong in the data is said once",
 
 TEST_CASE("ranks: workers do not outlive their launcher", "[integration][.full][ranks][failure]") {
   const RunSite site;
-  const auto launcher = site.start_run(rank_keys(3, "full", kEndless));
+  const auto launcher = site.start_run(rank_keys(3, "full", kEndlessRanks));
   started_workers(site, *launcher, 3);
   if (GENERATE(false, true)) {  // while they join, or while they train
     wait_for_output(*launcher, "step 1/");
@@ -168,7 +169,7 @@ TEST_CASE("ranks: SIGTERM and SIGINT save and say 75, whoever receives them",
     for (const bool to_group : {false, true}) {
       const std::int64_t done = stops++ == 0 ? 0 : checkpoint_steps(site.run()).back();
       const auto launcher =
-          site.start(RunSite::run_words(rank_keys(2, "full", kEndless)), Process::Group::own);
+          site.start(RunSite::run_words(rank_keys(2, "full", kEndlessRanks)), Process::Group::own);
       started_workers(site, *launcher, 2);
       wait_for_output(*launcher, fmt::format("step {}/", done + 1));
       REQUIRE(::kill(to_group ? -launcher->pid() : launcher->pid(), signal) == 0);
@@ -188,7 +189,7 @@ TEST_CASE("ranks: SIGTERM and SIGINT save and say 75, whoever receives them",
 TEST_CASE("ranks: SIGTERM while workers start ends the run in good order",
           "[integration][.full][ranks][resume]") {
   const RunSite site;
-  const auto launcher = site.start_run(rank_keys(3, "full", kEndless));
+  const auto launcher = site.start_run(rank_keys(3, "full", kEndlessRanks));
   started_workers(site, *launcher, 3);
   launcher->send(SIGTERM);
   const Ended ended = launcher->wait();

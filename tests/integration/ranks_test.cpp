@@ -9,14 +9,14 @@ using namespace train::test;
 namespace {
 
 // 5 lanes: no number of ranks here divides them.
-const Words kShort = {"run.steps=6",
-                      "run.digest_interval_steps=1",
-                      "batch.lanes=5",
-                      "batch.micro_batch=1",
-                      "eval.interval_steps=3",
-                      "eval.lanes=4",
-                      "schedule.warmup_steps=2",
-                      "checkpoint.interval_steps=3"};
+const Words kShortRanks = {"run.steps=6",
+                           "run.digest_interval_steps=1",
+                           "batch.lanes=5",
+                           "batch.micro_batch=1",
+                           "eval.interval_steps=3",
+                           "eval.lanes=4",
+                           "schedule.warmup_steps=2",
+                           "checkpoint.interval_steps=3"};
 
 struct Case {
   int ranks;
@@ -31,7 +31,7 @@ std::string name_of(const Case& one) {
 
 void check_bits_of_one_rank(const Cases& cases) {
   const RunSite site;
-  site.train(joined(kShort, {"run.name=one"}));
+  site.train(joined(kShortRanks, {"run.name=one"}));
   const Words one = results_of(site.run("one"));
   REQUIRE(one.size() == 6 + 3);
   for (const Case& each : cases) {
@@ -39,7 +39,7 @@ void check_bits_of_one_rank(const Cases& cases) {
     INFO(name);
     const Ended ended = site.train(rank_keys(
         each.ranks, each.strategy,
-        joined(kShort, {"run.name=" + name, fmt::format("parallel.sync={}", each.sync)})));
+        joined(kShortRanks, {"run.name=" + name, fmt::format("parallel.sync={}", each.sync)})));
     CHECK(has(ended.err, fmt::format("ranks={} strategy={}", each.ranks, each.strategy)));
     CHECK_FALSE(has(ended.err, "warning"));
     CHECK(results_of(site.run(name)) == one);
@@ -72,16 +72,16 @@ TEST_CASE("ranks: three processes and four compute the bits of one rank",
 TEST_CASE("ranks: threads in one process compute the bits of processes",
           "[integration][.full][ranks][P1]") {
   const RunSite site;
-  site.train(rank_keys(3, "full", joined(kShort, {"run.name=processes"})));
+  site.train(rank_keys(3, "full", joined(kShortRanks, {"run.name=processes"})));
   const Ended ended = site.train(
-      rank_keys(3, "full", joined(kShort, {"run.name=threads", "parallel.transport=inproc"})));
+      rank_keys(3, "full", joined(kShortRanks, {"run.name=threads", "parallel.transport=inproc"})));
   CHECK_FALSE(has(ended.err, "warning"));
   CHECK(results_of(site.run("threads")) == results_of(site.run("processes")));
 }
 
 TEST_CASE("ranks: more ranks than an evaluation has lanes", "[integration][.full][ranks][P1]") {
   const RunSite site;
-  const Words keys = joined(kShort, {"eval.lanes=1"});
+  const Words keys = joined(kShortRanks, {"eval.lanes=1"});
   site.train(joined(keys, {"run.name=one"}));
   site.train(rank_keys(3, "full", joined(keys, {"run.name=three"})));
   CHECK(results_of(site.run("three")) == results_of(site.run("one")));
@@ -90,7 +90,8 @@ TEST_CASE("ranks: more ranks than an evaluation has lanes", "[integration][.full
 TEST_CASE("ranks: frozen weights stay as they are, the others learn",
           "[integration][.full][ranks][P1]") {
   const RunSite site;
-  const Words keys = joined(kShort, {"train.freeze=[\"block 0\"]", "checkpoint.interval_steps=1"});
+  const Words keys =
+      joined(kShortRanks, {"train.freeze=[\"block 0\"]", "checkpoint.interval_steps=1"});
   site.train(joined(keys, {"run.name=one"}));
   site.train(rank_keys(3, "full", joined(keys, {"run.name=three"})));
   CHECK(results_of(site.run("three")) == results_of(site.run("one")));

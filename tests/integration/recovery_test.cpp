@@ -10,10 +10,10 @@ using namespace train::test;
 
 namespace {
 
-constexpr std::int64_t kSteps = 800;
+constexpr std::int64_t kKilledSteps = 800;
 
 Words recovering_keys(const Words& more = {}) {
-  return killed_run_keys(kSteps, joined({"recovery.rank_loss=respawn"}, more));
+  return killed_run_keys(kKilledSteps, joined({"recovery.rank_loss=respawn"}, more));
 }
 
 Words results_without_kills(const Words& keys) {
@@ -23,7 +23,7 @@ Words results_without_kills(const Words& keys) {
 }
 
 const Words& unbroken_results() {
-  static const Words results = results_without_kills(killed_run_keys(kSteps));
+  static const Words results = results_without_kills(killed_run_keys(kKilledSteps));
   return results;
 }
 
@@ -36,14 +36,6 @@ std::int64_t journalled_steps(const fs::path& run) {
     ++count;
     return true;
   }));
-  return count;
-}
-
-std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
   return count;
 }
 
@@ -100,7 +92,7 @@ TEST_CASE(
   // Rarely saved: what is lost with the ranks comes back from memory.
   const Words shape = {fmt::format("run.steps={}", kFourSteps), "batch.lanes=4",
                        "checkpoint.interval_steps=150"};
-  static const Words unbroken = results_without_kills(killed_run_keys(kSteps, shape));
+  static const Words unbroken = results_without_kills(killed_run_keys(kKilledSteps, shape));
   const char* const strategy = GENERATE("none", "full", "gradient", "hybrid");
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
@@ -228,7 +220,7 @@ TEST_CASE("recovery: a worker that falls silent is lost, and the run goes on",
   const std::int64_t before = last_step(run.site().run());
   REQUIRE(launcher->until([&] { return last_step(run.site().run()) > before + 10; }));
   run.check_after(stopped(*launcher));
-  UnbrokenRun(killed_run_keys(kSteps, shape)).check_same(run.site().run(), before);
+  UnbrokenRun(killed_run_keys(kKilledSteps, shape)).check_same(run.site().run(), before);
 }
 
 TEST_CASE("recovery: where a rank is lost again and again the run goes on with fewer",

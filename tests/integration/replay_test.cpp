@@ -8,7 +8,7 @@ using namespace train::test;
 
 namespace {
 
-const Words kRun = {"run.digest_interval_steps=4"};
+const Words kReplayRun = {"run.digest_interval_steps=4"};
 
 Words replay_words(const RunSite& site, const Words& more) {
   return joined({"replay", site.run().string()}, more);
@@ -19,7 +19,7 @@ Words replay_words(const RunSite& site, const Words& more) {
 TEST_CASE("replay: any number of ranks computes the run of two again, to the bit",
           "[integration][.full][replay][P1]") {
   const RunSite site;
-  site.train(rank_keys(2, GENERATE(std::string("full"), std::string("none")), kRun));
+  site.train(rank_keys(2, GENERATE(std::string("full"), std::string("none")), kReplayRun));
   const std::size_t tensors = tensors_of(site.run(), 20).size();
   CHECK(journal_of(site.run()).steps.at(12).tensor_digests.size() == tensors);
   for (const char* ranks : {"1", "2", "3"}) {
@@ -42,7 +42,7 @@ TEST_CASE("replay: any number of ranks computes the run of two again, to the bit
 TEST_CASE("replay: the first step, layer and tensor that differ are named",
           "[integration][.full][replay]") {
   const RunSite site;
-  site.train(rank_keys(2, "full", kRun));
+  site.train(rank_keys(2, "full", kReplayRun));
   const Words replay = replay_words(site, {"--from", "11", "--to", "19"});
   const Words tensors = tensors_of(site.run(), 20);
   const auto moment = std::find_if(tensors.begin(), tensors.end(), [](const std::string& name) {
@@ -73,7 +73,7 @@ TEST_CASE("replay: the first step, layer and tensor that differ are named",
 
 TEST_CASE("replay: a checkpoint that is not the run's is found", "[integration][.full][replay]") {
   const RunSite site;
-  const Words keys = joined(kRun, {"run.digest_interval_steps=5"});
+  const Words keys = joined(kReplayRun, {"run.digest_interval_steps=5"});
   site.train(keys);
   site.train(joined(keys, {"run.name=other", "run.seed=9"}));
   const fs::path ten = site.run() / "checkpoints/step-00000010";
@@ -151,7 +151,7 @@ TEST_CASE("replay: mistakes", "[integration][replay][mistakes]") {
 TEST_CASE("replay: bits of one number of ranks are computed on that number",
           "[integration][.full][replay]") {
   const RunSite site;
-  site.train(rank_keys(2, "full", joined(kRun, {"precision.reduce=bf16", "run.steps=8"})));
+  site.train(rank_keys(2, "full", joined(kReplayRun, {"precision.reduce=bf16", "run.steps=8"})));
   check_same(site, replay_words(site, {"--from", "1"}), {"same bits: 8 steps", "on 2 ranks"});
   check_mistake(site, replay_words(site, {"--ranks", "1"}),
                 {"--ranks 1", "precision.reduce = \"bf16\"", "on 2 ranks alone"});

@@ -8,7 +8,7 @@ using namespace train::test;
 
 namespace {
 
-const Words kRun = {"run.steps=700", "run.digest_interval_steps=1", "batch.micro_batch=4"};
+const Words kDisturbedRun = {"run.steps=700", "run.digest_interval_steps=1", "batch.micro_batch=4"};
 constexpr std::int64_t kGrowthLimit_kib = 16 * 1024;
 
 std::int64_t resident_kib(pid_t pid) {
@@ -47,7 +47,7 @@ TEST_CASE("unauthenticated peers: 100 of them at the control port change no bit 
           "[integration][.full][ranks][unauthenticated peer][P1]") {
   const RunSite site;
   // Held: what it takes meanwhile is the unauthenticated peers'.
-  const auto launcher = start_held(site, "0", 4 * 20 + 1, rank_keys(2, "full", kRun));
+  const auto launcher = start_held(site, "0", 4 * 20 + 1, rank_keys(2, "full", kDisturbedRun));
   wait_for_metrics(site, *launcher, 20);
   const auto endpoint = train::actors::wait_for_endpoint(
       site.run() / "control/endpoint", [](const std::string& start) { return start == ".."; },
@@ -82,7 +82,7 @@ TEST_CASE("unauthenticated peers: 100 of them at the control port change no bit 
   INFO(ended.err);
   REQUIRE(ended.exit_code == 0);
   CHECK_FALSE(has(ended.err, "warning"));
-  site.train(joined(kRun, {"run.name=undisturbed"}));
+  site.train(joined(kDisturbedRun, {"run.name=undisturbed"}));
   CHECK(results_of(site.run()) == results_of(site.run("undisturbed")));
 }
 

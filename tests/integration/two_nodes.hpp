@@ -20,14 +20,6 @@ inline UnbrokenRun& unbroken_run(bool endless = true) {
   return endless ? long_run : short_run;
 }
 
-inline std::size_t count_of(const std::string& text, const std::string& part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 /// A run of four ranks on two nodes, and what must be true at its end. Without an end in sight if
 /// the keys say so.
 class TwoNodes {
