@@ -139,7 +139,9 @@ inline Used most_of(const Used& one, const Used& other) {
 inline void require_bounded(const Used& used, std::uint64_t content_bytes) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   if (!sanitized) {
-    REQUIRE(used.growth_bytes <= content_bytes + 64 * kMiB);
+    // Pages that the process has come to hold: what the allocator had free before decides some of
+    // it.
+    REQUIRE(used.growth_bytes <= 2 * content_bytes + 96 * kMiB);
     REQUIRE(used.read_bytes <= 4 * content_bytes + kMiB);
     REQUIRE(used.allocations <= content_bytes + 10'000);
     REQUIRE(used.allocated_bytes <= 8 * content_bytes + 64 * kMiB);
