@@ -25,6 +25,10 @@ void require_heads(const char* kernel, const Params& params) {
               "{}: seq_len={} heads={} head_dim={}", kernel, params.seq_len, params.heads,
               params.head_dim);
   TRAIN_CHECK(params.scale >= 0.0F, "{}: scale {} is negative", kernel, params.scale);
+  TRAIN_CHECK(params.kv_heads == 0 || (params.kv_heads > 0 && params.heads % params.kv_heads == 0),
+              "{}: kv_heads={} of heads={}", kernel, params.kv_heads, params.heads);
+  TRAIN_CHECK(params.window >= 0 && params.softcap >= 0.0F, "{}: window={} softcap={}", kernel,
+              params.window, params.softcap);
 }
 
 void require_update(const char* kernel, const UpdateGuard* guard, std::int64_t step = 1) {
@@ -89,6 +93,9 @@ void check_params(const RopeTableParams& params) {
   TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
               "rope_table: head_dim {} is not even", params.head_dim);
   require_pointers("rope_table", params.seq_len * params.head_dim, params.cos, params.sin);
+  TRAIN_CHECK(!params.frequencies.given ||
+                  params.head_dim / 2 <= std::int64_t{RopeFrequencies::most_pairs},
+              "rope_table: frequencies of {} pairs", params.head_dim / 2);
 }
 
 void check_params(const RopeParams& params) {
@@ -139,6 +146,38 @@ void check_params(const SigmoidGateBackwardParams& params) {
               params.heads, params.head_dim);
   require_pointers("sigmoid_gate_backward", params.tokens, params.x, params.gate, params.dy,
                    params.dx, params.dgate);
+}
+
+void check_params(const ActivationForwardParams& params) {
+  require_pointers("activation_forward", params.rows * params.cols, params.x, params.y);
+  TRAIN_CHECK(params.x_stride >= params.cols && params.y_stride >= params.cols,
+              "activation_forward: cols={} x_stride={} y_stride={}", params.cols, params.x_stride,
+              params.y_stride);
+}
+
+void check_params(const ActivationBackwardParams& params) {
+  require_pointers("activation_backward", params.rows * params.cols, params.x, params.dy, params.dx,
+                   params.y);
+  TRAIN_CHECK((params.up == nullptr) == (params.dup == nullptr),
+              "activation_backward: up and dup come together");
+  TRAIN_CHECK(params.x_stride >= params.cols && params.dy_stride >= params.cols &&
+                  params.dx_stride >= params.cols,
+              "activation_backward: cols={} x_stride={} dy_stride={} dx_stride={}", params.cols,
+              params.x_stride, params.dy_stride, params.dx_stride);
+}
+
+void check_params(const BiasAddParams& params) {
+  require_pointers("bias_add", params.rows * params.cols, params.y, params.bias);
+  TRAIN_CHECK(params.period >= 1 && params.stride >= params.cols,
+              "bias_add: period={} stride={} cols={}", params.period, params.stride, params.cols);
+}
+
+void check_params(const BiasGradientParams& params) {
+  require_pointers("bias_gradient", params.rows * params.cols, params.dy);
+  require_pointers("bias_gradient", params.cols, params.dbias);
+  TRAIN_CHECK(params.period >= 1 && params.stride >= params.cols,
+              "bias_gradient: period={} stride={} cols={}", params.period, params.stride,
+              params.cols);
 }
 
 void check_params(const HeadLossParams& params) {

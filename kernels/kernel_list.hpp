@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/activation/activation.hpp"
+#include "kernels/activation/bias.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/rope.hpp"
@@ -33,6 +34,10 @@
   KERNEL(swiglu_backward, SwigluBackwardParams)            \
   KERNEL(sigmoid_gate_forward, SigmoidGateForwardParams)   \
   KERNEL(sigmoid_gate_backward, SigmoidGateBackwardParams) \
+  KERNEL(activation_forward, ActivationForwardParams)      \
+  KERNEL(activation_backward, ActivationBackwardParams)    \
+  KERNEL(bias_add, BiasAddParams)                          \
+  KERNEL(bias_gradient, BiasGradientParams)                \
   KERNEL(head_loss, HeadLossParams)                        \
   KERNEL(residual_add, ResidualAddParams)                  \
   KERNEL(tree_add, TreeAddParams)                          \

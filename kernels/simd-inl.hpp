@@ -87,6 +87,29 @@ HWY_INLINE FloatVec normal_cdf(Floats d, FloatVec x, FloatVec gauss) {
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
 }
 
+HWY_INLINE FloatVec tanh_of(Floats d, FloatVec x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
+}
+
+/// cap tanh(x / cap): Gemma 2's soft cap (Gemma Team 2024).
+HWY_INLINE FloatVec capped(Floats d, FloatVec x, float cap) {
+  return hn::Mul(hn::Set(d, cap), tanh_of(d, hn::Mul(x, hn::Set(d, 1.0F / cap))));
+}
+
+/// Rotates the pairs (i, i + pairs): "half", as published weights mostly have it.
+HWY_INLINE void rotate_halves(float* x, const float* cos, const float* sin, std::int64_t pairs,
+                              float direction) {
+  const Floats d;
+  each_vector(0, pairs, [&](std::int64_t i, auto part) {
+    const FloatVec x0 = load(d, x + i, part);
+    const FloatVec x1 = load(d, x + pairs + i, part);
+    const FloatVec c = load(d, cos + i, part);
+    const FloatVec s = hn::Mul(hn::Set(d, direction), load(d, sin + i, part));
+    store(hn::Sub(hn::Mul(x0, c), hn::Mul(x1, s)), d, x + i, part);
+    store(hn::Add(hn::Mul(x0, s), hn::Mul(x1, c)), d, x + pairs + i, part);
+  });
+}
+
 /// Rotates `pairs` interleaved pairs; `direction` is 1, or -1 for the inverse. No fused operations,
 /// so that the scalar tail gives the bits of the vector body.
 HWY_INLINE void rotate_row(float* x, const float* cos, const float* sin, std::int64_t pairs,

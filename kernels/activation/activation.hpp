@@ -44,6 +44,38 @@ struct SwigluBackwardParams {
   DType dtype = DType::f32;
 };
 
+enum class ActivationKind : std::uint8_t {
+  silu,       ///< x sigmoid(x).
+  gelu,       ///< x Phi(x), exact.
+  gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+  relu,
+};
+
+/// y = act(x), or with `up` act(x) * up, of rows that lie apart: what gelu_forward and
+/// swiglu_forward do to whole buffers, for every activation and for gates beside their factors.
+struct ActivationForwardParams {
+  ActivationKind kind = ActivationKind::silu;
+  const void* x = nullptr;
+  const void* up = nullptr;  ///< Or null; rows as x's.
+  void* y = nullptr;
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t x_stride = 0, y_stride = 0;  ///< Elements between rows.
+  DType dtype = DType::f32;
+};
+/// dx, and with `up` dup, rows as x's and dup's as x's. y: the forward pass's result again.
+struct ActivationBackwardParams {
+  ActivationKind kind = ActivationKind::silu;
+  const void* x = nullptr;
+  const void* up = nullptr;
+  const void* dy = nullptr;
+  void* dx = nullptr;   ///< May be dy where it has dx's stride.
+  void* dup = nullptr;  ///< With `up`.
+  void* y = nullptr;    ///< Rows as dy's.
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t x_stride = 0, dy_stride = 0, dx_stride = 0;
+  DType dtype = DType::f32;
+};
+
 /// y = x * sigmoid(gate), rows (token, head) of `head_dim` elements by layout.
 struct SigmoidGateForwardParams {
   const void* x = nullptr;

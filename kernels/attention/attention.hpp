@@ -12,6 +12,10 @@ namespace train::kernels {
 /// memory: a block of query rows at a time, and the backward pass computes the scores again from
 /// lse (Dao et al. 2022). Token b * seq_len + t, head h of a tensor starts at pointer + token *
 /// outer_stride + h * inner_stride.
+///
+/// Grouped queries (Ainslie et al. 2023): head h reads key and value head h / (heads / kv_heads),
+/// and dk, dv are the sums over the heads of a group, in their order. The CUDA twin takes neither
+/// groups, windows nor caps yet (check_params of its own).
 struct AttentionForwardParams {
   const void* q = nullptr;
   const void* k = nullptr;
@@ -19,9 +23,14 @@ struct AttentionForwardParams {
   void* out = nullptr;
   float* lse = nullptr;  ///< [sequences, heads, seq_len]: log of the row sums, for the backward.
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
+  std::int64_t kv_heads = 0;  ///< Divides heads; 0: as many.
+  std::int64_t window = 0;    ///< Keys that a query sees, its own the last; 0: all.
+  float softcap = 0.0F;       ///< c in c tanh(scale q k^T / c), before the softmax; 0: none.
   RowLayout q_layout, k_layout, v_layout, out_layout;
   float scale = 1.0F;  ///< Not negative.
   DType dtype = DType::f32;
+
+  [[nodiscard]] std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
 };
 
 /// dq, dk, dv are overwritten. `delta` is scratch of [sequences, heads, seq_len].
@@ -37,9 +46,14 @@ struct AttentionBackwardParams {
   void* dk = nullptr;
   void* dv = nullptr;
   std::int64_t sequences = 0, seq_len = 0, heads = 0, head_dim = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t window = 0;
+  float softcap = 0.0F;
   RowLayout q_layout, k_layout, v_layout, out_layout, dout_layout, dq_layout, dk_layout, dv_layout;
   float scale = 1.0F;  ///< Not negative.
   DType dtype = DType::f32;
+
+  [[nodiscard]] std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
 };
 
 namespace cuda {

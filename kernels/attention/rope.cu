@@ -10,9 +10,13 @@ struct RopeTableEach {
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t pairs = p.head_dim / 2;
     const double exponent = -2.0 * static_cast<double>(i % pairs) / static_cast<double>(p.head_dim);
-    const double angle = static_cast<double>(i / pairs) * pow(p.theta, exponent);
-    p.cos[i] = static_cast<float>(cos(angle));
-    p.sin[i] = static_cast<float>(sin(angle));
+    double angle = static_cast<double>(i / pairs) * pow(p.theta, exponent);
+    if (p.frequencies.given) {
+      angle = static_cast<double>(static_cast<float>(i / pairs) * p.frequencies.values[i % pairs]);
+    }
+    const auto factor = static_cast<double>(p.factor);
+    p.cos[i] = static_cast<float>(factor * cos(angle));
+    p.sin[i] = static_cast<float>(factor * sin(angle));
   }
 };
 
@@ -47,6 +51,26 @@ struct RopeEach {
   }
 };
 
+/// Pair i of all rows.
+template <class T>
+struct RopeHalvesEach {
+  RopeParams p;
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t pairs = p.head_dim / 2;
+    const std::int64_t row = i / pairs;
+    const std::int64_t pair = i - row * pairs;
+    const std::int64_t token = row / p.heads;
+    T* at = static_cast<T*>(p.x) + token * p.layout.outer_stride +
+            (row - token * p.heads) * p.layout.inner_stride + pair;
+    float x0 = value_of(at[0]);
+    float x1 = value_of(at[pairs]);
+    const std::int64_t entry = token % p.seq_len * pairs + pair;
+    rotate(x0, x1, p.cos[entry], p.inverse ? -p.sin[entry] : p.sin[entry]);
+    store<T>(at, 0, x0);
+    store<T>(at, pairs, x1);
+  }
+};
+
 template <class T>
 void run_rope(CudaStream& stream, const RopeParams& p) {
   const std::int64_t vectors = divide_up(p.head_dim, Packed<T>::count);
@@ -66,7 +90,13 @@ void rope_table(CudaStream& stream, const RopeTableParams& p) {
 }
 
 void rope_apply(CudaStream& stream, const RopeParams& p) {
-  for_element_type(p.dtype, [&]<class T>() { run_rope<T>(stream, p); });
+  for_element_type(p.dtype, [&]<class T>() {
+    if (p.pairing == RopePairing::half) {
+      launch_each(stream, p.tokens * p.heads * (p.head_dim / 2), RopeHalvesEach<T>{p});
+    } else {
+      run_rope<T>(stream, p);
+    }
+  });
 }
 
 }  // namespace train::kernels::cuda

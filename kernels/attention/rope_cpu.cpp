@@ -21,8 +21,12 @@ void rotate_tokens(const RopeParams& p, std::int64_t begin, std::int64_t end) {
     const std::int64_t entry = token % p.seq_len * pairs;
     float* row = static_cast<float*>(p.x) + token * p.layout.outer_stride;
     for (std::int64_t head = 0; head < p.heads; ++head) {
-      rotate_row(row + head * p.layout.inner_stride, p.cos + entry, p.sin + entry, pairs,
-                 direction);
+      float* x = row + head * p.layout.inner_stride;
+      if (p.pairing == RopePairing::half) {
+        rotate_halves(x, p.cos + entry, p.sin + entry, pairs, direction);
+      } else {
+        rotate_row(x, p.cos + entry, p.sin + entry, pairs, direction);
+      }
     }
   }
 }
@@ -41,9 +45,14 @@ void rope_table(const RopeTableParams& p, int threads) {
     for (std::int64_t t = begin; t < end; ++t) {
       for (std::int64_t i = 0; i < pairs; ++i) {
         const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(p.head_dim);
-        const double angle = static_cast<double>(t) * std::pow(p.theta, exponent);
-        p.cos[t * pairs + i] = static_cast<float>(std::cos(angle));
-        p.sin[t * pairs + i] = static_cast<float>(std::sin(angle));
+        double angle = static_cast<double>(t) * std::pow(p.theta, exponent);
+        if (p.frequencies.given) {
+          angle = static_cast<double>(static_cast<float>(t) *
+                                      p.frequencies.values[static_cast<std::size_t>(i)]);
+        }
+        const auto factor = static_cast<double>(p.factor);
+        p.cos[t * pairs + i] = static_cast<float>(factor * std::cos(angle));
+        p.sin[t * pairs + i] = static_cast<float>(factor * std::sin(angle));
       }
     }
   });

@@ -53,7 +53,7 @@ void sum_group(const EmbeddingBackwardParams& p, const Groups& groups, std::int6
   for (std::int64_t slot = begin; slot < end; ++slot) {
     const float* row = dout + groups.position[static_cast<std::size_t>(slot)] * p.cols;
     for (std::int64_t c = 0; c < p.cols; ++c) {
-      sum[c] += row[c];
+      sum[c] += p.scale * row[c];
     }
   }
 }
@@ -65,7 +65,8 @@ void embedding_forward(const EmbeddingForwardParams& p, int threads) {
   const auto* weight = static_cast<const float*>(p.weight);
   auto* out = static_cast<float*>(p.out);
   each_row(threads, p.rows, p.cols, [&](std::int64_t i) {
-    std::copy_n(weight + p.tokens[i] * p.cols, p.cols, out + i * p.cols);
+    const float* row = weight + p.tokens[i] * p.cols;
+    std::transform(row, row + p.cols, out + i * p.cols, [&](float x) { return p.scale * x; });
   });
 }
 

@@ -33,6 +33,7 @@ struct HeadLossParams {
   std::int64_t rows = 0, cols = 0, vocab = 0, chunk_rows = 0;
   float loss_scale = 1.0F;
   float z_scale = 0.0F;
+  float softcap = 0.0F;  ///< Logits are c tanh(logit / c); 0: as they are. Not on CUDA.
   DType dtype = DType::f32;
 };
 

@@ -53,6 +53,25 @@ void scale_row(float* values, std::int64_t count, float factor) {
   });
 }
 
+/// Caps the logits; with `slopes` their derivatives there.
+void cap_row(float* logits, float* slopes, std::int64_t count, float cap) {
+  const Floats d;
+  each_vector(0, count, [&](std::int64_t i, auto part) {
+    const FloatVec t = tanh_of(d, hn::Mul(load(d, logits + i, part), hn::Set(d, 1.0F / cap)));
+    store(hn::Mul(hn::Set(d, cap), t), d, logits + i, part);
+    if (slopes != nullptr) {
+      store(hn::NegMulAdd(t, t, hn::Set(d, 1.0F)), d, slopes + i, part);
+    }
+  });
+}
+
+void multiply_row(float* values, const float* factors, std::int64_t count) {
+  const Floats d;
+  each_vector(0, count, [&](std::int64_t i, auto part) {
+    store(hn::Mul(load(d, values + i, part), load(d, factors + i, part)), d, values + i, part);
+  });
+}
+
 }  // namespace train::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -62,6 +81,8 @@ namespace train::kernels::cpu {
 HWY_EXPORT(max_of_row);
 HWY_EXPORT(exponentiate_row);
 HWY_EXPORT(scale_row);
+HWY_EXPORT(cap_row);
+HWY_EXPORT(multiply_row);
 
 namespace {
 
@@ -71,6 +92,11 @@ constexpr std::int64_t terms_per_row = 4;  // Cross-entropy, lse^2, correct, has
 ///   softmax * ((target >= 0 ? loss_scale : 0) + 2 z_scale lse) - loss_scale * onehot(target)
 void loss_row(const HeadLossParams& p, float* logits, std::int64_t target, bool gradient,
               double* terms) {
+  static thread_local Scratch scratch;
+  float* slopes = gradient && p.softcap > 0.0F ? scratch.get<float>(p.vocab) : nullptr;
+  if (p.softcap > 0.0F) {
+    HWY_DYNAMIC_DISPATCH(cap_row)(logits, slopes, p.vocab, p.softcap);
+  }
   const float largest = HWY_DYNAMIC_DISPATCH(max_of_row)(logits, p.vocab);
   const bool has_target = target >= 0;
   const float chosen = has_target ? logits[target] : 0.0F;
@@ -90,6 +116,9 @@ void loss_row(const HeadLossParams& p, float* logits, std::int64_t target, bool 
   HWY_DYNAMIC_DISPATCH(scale_row)(logits, p.vocab, static_cast<float>(factor));
   if (has_target) {
     logits[target] -= p.loss_scale;
+  }
+  if (slopes != nullptr) {
+    HWY_DYNAMIC_DISPATCH(multiply_row)(logits, slopes, p.vocab);
   }
 }
 

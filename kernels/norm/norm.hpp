@@ -47,6 +47,7 @@ struct NormForwardParams {
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, y_layout;
   float eps = 1e-5F;
+  float gain_offset = 0.0F;  ///< w is this plus weight: 1 in Gemma's.
   NormResidual residual =
       {};                     ///< x is its sum, written first; all of its rows are laid out as x's.
   RowRotation rotation = {};  ///< Of y, after the norm.
@@ -65,7 +66,8 @@ struct NormBackwardParams {
   float* dweight = nullptr;  ///< [cols], overwritten.
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, dy_layout, dx_layout;
-  float dy_scale = 1.0F;  ///< dy is read as dy_scale * dy (the residual branch's factor).
+  float gain_offset = 0.0F;  ///< The forward pass's.
+  float dy_scale = 1.0F;     ///< dy is read as dy_scale * dy (the residual branch's factor).
   bool accumulate_dx = false;
   /// The forward pass's: dy is rotated back first, in its place. REQUIRES: dx is dy.
   RowRotation rotation = {};

@@ -57,7 +57,7 @@ __device__ void begin_row(const NormBackwardParams& p, const RowWalk& walk, int 
         const float xhat = (row.x.part[v].value(i + j) - row.mean) * row.rstd;
         const float scaled = p.dy_scale * d[j];
         dweight[e] = fmaf(scaled, xhat, dweight[e]);
-        row.g[e] = scaled * weight.part[v].value(i + j);
+        row.g[e] = scaled * (weight.part[v].value(i + j) + p.gain_offset);
         sums[0] += row.g[e];
         sums[1] = fmaf(row.g[e], xhat, sums[1]);
       }

@@ -46,7 +46,7 @@ struct NormBackwardRow {
   const float* dy;
   float* dx;
   float* dweight;  // This block's partial sum, added to.
-  float mean, rstd, dy_scale;
+  float mean, rstd, dy_scale, gain_offset;
   bool layer, accumulate_dx;
   std::int64_t cols;
 };
@@ -93,12 +93,13 @@ HWY_INLINE void add_branch_row(const NormResidual& residual, std::int64_t offset
 }
 
 HWY_INLINE void normalise_row(const float* x, const float* weight, float* y, std::int64_t cols,
-                              float mean, float rstd) {
+                              float mean, float rstd, float gain_offset) {
   const Floats d;
+  const FloatVec offset = hn::Set(d, gain_offset);
   each_vector(0, cols, [&](std::int64_t i, auto part) {
     const FloatVec xhat =
         hn::Mul(hn::Sub(load(d, x + i, part), hn::Set(d, mean)), hn::Set(d, rstd));
-    store(hn::Mul(xhat, load(d, weight + i, part)), d, y + i, part);
+    store(hn::Mul(xhat, hn::Add(load(d, weight + i, part), offset)), d, y + i, part);
   });
 }
 
@@ -109,12 +110,13 @@ HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
   const FloatVec scale = hn::Set(d, r.dy_scale);
   const FloatVec mean = hn::Set(d, r.mean);
   const FloatVec rstd = hn::Set(d, r.rstd);
+  const FloatVec offset = hn::Set(d, r.gain_offset);
   FloatVec g_sum = hn::Zero(d);
   FloatVec gx_sum = hn::Zero(d);
   each_vector(0, r.cols, [&](std::int64_t i, auto part) {
     const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
     const FloatVec dy = hn::Mul(scale, load(d, r.dy + i, part));
-    const FloatVec g = hn::Mul(dy, load(d, r.weight + i, part));
+    const FloatVec g = hn::Mul(dy, hn::Add(load(d, r.weight + i, part), offset));
     g_sum = hn::Add(g_sum, g);
     gx_sum = hn::MulAdd(g, xhat, gx_sum);
     store(hn::MulAdd(dy, xhat, load(d, r.dweight + i, part)), d, r.dweight + i, part);
@@ -125,7 +127,8 @@ HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
   each_vector(0, r.cols, [&](std::int64_t i, auto part) {
     const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
     const FloatVec g =
-        hn::Mul(hn::Mul(scale, load(d, r.dy + i, part)), load(d, r.weight + i, part));
+        hn::Mul(hn::Mul(scale, load(d, r.dy + i, part)),
+                hn::Add(load(d, r.weight + i, part), offset));
     FloatVec dx = hn::Mul(rstd, hn::NegMulAdd(xhat, gx_mean, hn::Sub(g, g_mean)));
     if (r.accumulate_dx) {
       dx = hn::Add(load(d, r.dx + i, part), dx);
@@ -167,7 +170,7 @@ void norm_forward_rows(const NormForwardParams& p, std::int64_t begin, std::int6
       p.rstd[first + i] = rstd[i];
       float* row = y + walk.offset(p.y_layout);
       normalise_row(x + walk.offset(p.x_layout), static_cast<const float*>(p.weight), row, p.cols,
-                    mean[i], rstd[i]);
+                    mean[i], rstd[i], p.gain_offset);
       if (p.rotation.cos != nullptr) {
         const std::int64_t entry = walk.outer() % p.rotation.seq_len * (p.cols / 2);
         rotate_row(row, p.rotation.cos + entry, p.rotation.sin + entry, p.cols / 2, 1.0F);
@@ -195,6 +198,7 @@ void norm_backward_rows(const NormBackwardParams& p, float* dweight, std::int64_
                        .mean = layer ? p.mean[row] : 0.0F,
                        .rstd = p.rstd[row],
                        .dy_scale = p.dy_scale,
+                       .gain_offset = p.gain_offset,
                        .layer = layer,
                        .accumulate_dx = p.accumulate_dx,
                        .cols = p.cols});

@@ -65,8 +65,9 @@ __device__ void normalise(const NormForwardParams& p, RowPart<Shape, aligned>& x
     }
 #pragma unroll
     for (int i = 0; i < Shape::width; i += 2) {
-      float y0 = (x.part[v].value(i) - mean) * rstd * weight.part[v].value(i);
-      float y1 = (x.part[v].value(i + 1) - mean) * rstd * weight.part[v].value(i + 1);
+      float y0 = (x.part[v].value(i) - mean) * rstd * (weight.part[v].value(i) + p.gain_offset);
+      float y1 =
+          (x.part[v].value(i + 1) - mean) * rstd * (weight.part[v].value(i + 1) + p.gain_offset);
       if constexpr (rotated) {
         rotate(y0, y1, angles.cos.entry[i / 2], angles.sin.entry[i / 2]);
       }

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_forward_kernel(NormFo
     }
   }
   const auto normalised = [&](std::int64_t c) {
-    return (x(c) - mean) * rstd * load<T>(p.weight, c);
+    return (x(c) - mean) * rstd * (load<T>(p.weight, c) + p.gain_offset);
   };
   if (p.rotation.cos == nullptr) {
     for (std::int64_t c = lane; c < p.cols; c += warp_size) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormB
   float g_sum = 0.0F;
   float gx_sum = 0.0F;
   for (std::int64_t c = lane; c < p.cols; c += warp_size) {
-    const float g = p.dy_scale * value_of(dy[c]) * load<T>(p.weight, c);
+    const float g = p.dy_scale * value_of(dy[c]) * (load<T>(p.weight, c) + p.gain_offset);
     g_sum += g;
     gx_sum = fmaf(g, (value_of(x[c]) - mean) * rstd, gx_sum);
   }
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(block_threads) wide_norm_backward_kernel(NormB
   const float g_mean = layer ? warp_sum(g_sum) / n : 0.0F;
   const float gx_mean = warp_sum(gx_sum) / n;
   for (std::int64_t c = lane; c < p.cols; c += warp_size) {
-    const float g = p.dy_scale * value_of(dy[c]) * load<T>(p.weight, c);
+    const float g = p.dy_scale * value_of(dy[c]) * (load<T>(p.weight, c) + p.gain_offset);
     const float gradient = rstd * fmaf(-((value_of(x[c]) - mean) * rstd), gx_mean, g - g_mean);
     set_value(dx[c], p.accumulate_dx ? value_of(dx[c]) + gradient : gradient);
   }

@@ -1,5 +1,6 @@
 #include "kernels/attention/attention.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "tests/kernels/kernel_fixture.hpp"
@@ -11,10 +12,23 @@ namespace {
 /// packed.
 struct Case {
   std::int64_t sequences, seq_len, heads, head_dim;
+  std::int64_t kv_heads = 0;  ///< 0: as many.
+  std::int64_t window = 0;
+  float softcap = 0.0F;
 
+  [[nodiscard]] std::int64_t keys() const { return kv_heads == 0 ? heads : kv_heads; }
+  [[nodiscard]] std::int64_t kv_width() const { return keys() * head_dim; }
+  /// Column of queries, keys or values (0 to 2) in a fused row.
+  [[nodiscard]] std::int64_t column(std::int64_t part) const {
+    return part == 0 ? 0 : width() + (part - 1) * kv_width();
+  }
+  /// The first key that query `row` sees.
+  [[nodiscard]] std::int64_t first_key(std::int64_t row) const {
+    return window == 0 ? 0 : std::max<std::int64_t>(0, row + 1 - window);
+  }
   [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
   [[nodiscard]] std::int64_t width() const { return heads * head_dim; }
-  [[nodiscard]] RowLayout fused() const { return {3 * width() + 1, head_dim}; }
+  [[nodiscard]] RowLayout fused() const { return {width() + 2 * kv_width() + 1, head_dim}; }
   [[nodiscard]] RowLayout packed() const { return {width(), head_dim}; }
   [[nodiscard]] std::int64_t fused_size() const { return tokens() * fused().outer_stride; }
   [[nodiscard]] std::int64_t packed_size() const { return tokens() * width(); }
@@ -24,7 +38,9 @@ struct Case {
   [[nodiscard]] Values dout() const { return random_values(packed_size(), 2); }
   [[nodiscard]] std::string name() const {
     return "attention of " + std::to_string(sequences) + " x " + std::to_string(seq_len) + ", " +
-           std::to_string(heads) + " x " + std::to_string(head_dim);
+           std::to_string(heads) + " x " + std::to_string(head_dim) + ", " +
+           std::to_string(keys()) + " of keys, window " + std::to_string(window) + ", cap " +
+           std::to_string(softcap);
   }
 };
 
@@ -39,37 +55,44 @@ Results compute(const Case& t, int threads) {
             .lse = untouched_values(t.rows()),
             .dqkv = untouched_values(t.fused_size())};
   Values delta = zeros(t.rows());
-  const std::int64_t w = t.width();
+  const std::int64_t k = t.column(1);
+  const std::int64_t v = t.column(2);
   run(
       [&](Stream& stream) {
         cpu::attention_forward(stream, {.q = qkv.data(),
-                                        .k = qkv.data() + w,
-                                        .v = qkv.data() + 2 * w,
+                                        .k = qkv.data() + k,
+                                        .v = qkv.data() + v,
                                         .out = r.out.data(),
                                         .lse = r.lse.data(),
                                         .sequences = t.sequences,
                                         .seq_len = t.seq_len,
                                         .heads = t.heads,
                                         .head_dim = t.head_dim,
+                                        .kv_heads = t.kv_heads,
+                                        .window = t.window,
+                                        .softcap = t.softcap,
                                         .q_layout = t.fused(),
                                         .k_layout = t.fused(),
                                         .v_layout = t.fused(),
                                         .out_layout = t.packed(),
                                         .scale = t.scale()});
         cpu::attention_backward(stream, {.q = qkv.data(),
-                                         .k = qkv.data() + w,
-                                         .v = qkv.data() + 2 * w,
+                                         .k = qkv.data() + k,
+                                         .v = qkv.data() + v,
                                          .out = r.out.data(),
                                          .dout = dout.data(),
                                          .lse = r.lse.data(),
                                          .delta = delta.data(),
                                          .dq = r.dqkv.data(),
-                                         .dk = r.dqkv.data() + w,
-                                         .dv = r.dqkv.data() + 2 * w,
+                                         .dk = r.dqkv.data() + k,
+                                         .dv = r.dqkv.data() + v,
                                          .sequences = t.sequences,
                                          .seq_len = t.seq_len,
                                          .heads = t.heads,
                                          .head_dim = t.head_dim,
+                                         .kv_heads = t.kv_heads,
+                                         .window = t.window,
+                                         .softcap = t.softcap,
                                          .q_layout = t.fused(),
                                          .k_layout = t.fused(),
                                          .v_layout = t.fused(),
@@ -98,7 +121,7 @@ class Reference {
              .lse = Exact(at(t_.rows())),
              .dqkv = Exact(at(t_.fused_size()), static_cast<double>(untouched))};
     for (std::int64_t token = 0; token < t_.tokens(); ++token) {
-      for (std::int64_t c = 0; c < 3 * t_.width(); ++c) {
+      for (std::int64_t c = 0; c + 1 < t_.fused().outer_stride; ++c) {
         o.dqkv[at(token * t_.fused().outer_stride + c)] = 0.0;
       }
     }
@@ -116,24 +139,26 @@ class Reference {
   /// Element `c` of part 0 (q), 1 (k) or 2 (v) of a token's head.
   [[nodiscard]] std::size_t index(std::int64_t part, std::int64_t token, std::int64_t h,
                                   std::int64_t c) const {
-    return at(token * t_.fused().outer_stride + part * t_.width() + h * t_.head_dim + c);
+    const std::int64_t head = part == 0 ? h : h / (t_.heads / t_.keys());
+    return at(token * t_.fused().outer_stride + t_.column(part) + head * t_.head_dim + c);
   }
 
   [[nodiscard]] Exact probabilities(const Exact& qkv, std::int64_t b, std::int64_t h,
                                     std::int64_t i, double& lse) const {
     Exact p(at(i + 1));
     double largest = -1e300;
-    for (std::int64_t j = 0; j <= i; ++j) {
+    for (std::int64_t j = t_.first_key(i); j <= i; ++j) {
       for (std::int64_t c = 0; c < t_.head_dim; ++c) {
         p[at(j)] += scale_ * qkv[index(0, b * t_.seq_len + i, h, c)] *
                     qkv[index(1, b * t_.seq_len + j, h, c)];
       }
+      p[at(j)] = capped(p[at(j)]);
       largest = std::max(largest, p[at(j)]);
     }
     double sum = 0.0;
-    for (double& value : p) {
-      value = std::exp(value - largest);
-      sum += value;
+    for (std::int64_t j = t_.first_key(i); j <= i; ++j) {
+      p[at(j)] = std::exp(p[at(j)] - largest);
+      sum += p[at(j)];
     }
     for (double& value : p) {
       value /= sum;
@@ -159,9 +184,9 @@ class Reference {
       }
       delta += p[at(j)] * dp[at(j)];
     }
-    for (std::int64_t j = 0; j <= i; ++j) {
+    for (std::int64_t j = t_.first_key(i); j <= i; ++j) {
       const std::int64_t key = b * t_.seq_len + j;
-      const double ds = p[at(j)] * (dp[at(j)] - delta) * scale_;
+      const double ds = p[at(j)] * (dp[at(j)] - delta) * scale_ * cap_slope(qkv, query, key, h);
       for (std::int64_t c = 0; c < t_.head_dim; ++c) {
         o.dqkv[index(0, query, h, c)] += ds * qkv[index(1, key, h, c)];
         o.dqkv[index(1, key, h, c)] += ds * qkv[index(0, query, h, c)];
@@ -169,12 +194,43 @@ class Reference {
     }
   }
 
+  [[nodiscard]] double capped(double score) const {
+    const auto cap = static_cast<double>(t_.softcap);
+    return cap == 0.0 ? score : cap * std::tanh(score / cap);
+  }
+
+  [[nodiscard]] double cap_slope(const Exact& qkv, std::int64_t query, std::int64_t key,
+                                 std::int64_t h) const {
+    if (t_.softcap == 0.0F) {
+      return 1.0;
+    }
+    double score = 0.0;
+    for (std::int64_t c = 0; c < t_.head_dim; ++c) {
+      score += scale_ * qkv[index(0, query, h, c)] * qkv[index(1, key, h, c)];
+    }
+    const double t = std::tanh(score / static_cast<double>(t_.softcap));
+    return 1.0 - t * t;
+  }
+
   Case t_;
   double scale_;
 };
 
-constexpr Case cases[] = {{1, 1, 1, 1},    {2, 5, 3, 7},   {1, 64, 2, 64}, {2, 65, 1, 33},
-                          {1, 130, 3, 16}, {3, 17, 2, 80}, {1, 257, 2, 64}};
+constexpr Case cases[] = {{1, 1, 1, 1},
+                          {2, 5, 3, 7},
+                          {1, 64, 2, 64},
+                          {2, 65, 1, 33},
+                          {1, 130, 3, 16},
+                          {3, 17, 2, 80},
+                          {1, 257, 2, 64},
+                          {2, 70, 4, 16, 2},
+                          {1, 130, 6, 8, 1},
+                          {1, 150, 2, 16, 0, 1},
+                          {1, 150, 2, 16, 0, 40},
+                          {2, 200, 4, 8, 2, 64},
+                          {1, 90, 2, 16, 0, 0, 2.5F},
+                          {2, 140, 6, 24, 3, 33, 4.0F},
+                          {1, 50, 2, 8, 2, 1000, 50.0F}};
 
 TEST_CASE("attention: forward and backward agree with a double reference", "[kernels][attention]") {
   for (const Case& t : cases) {
@@ -189,7 +245,7 @@ TEST_CASE("attention: forward and backward agree with a double reference", "[ker
 }
 
 TEST_CASE("attention: the reference's gradients are finite differences", "[kernels][attention]") {
-  const Case t{.sequences = 2, .seq_len = 5, .heads = 2, .head_dim = 3};
+  const Case t = GENERATE(Case{2, 5, 2, 3}, Case{2, 5, 4, 3, 2, 3, 1.5F});
   const Reference reference(t);
   const Values dout = t.dout();
   const Exact expected = finite_differences(exact(t.qkv()), [&](const Exact& qkv) {
@@ -241,7 +297,7 @@ Values part_of(const Case& t, const Values& fused, std::int64_t part) {
 }
 
 TEST_CASE("attention: every tensor has a layout of its own", "[kernels][attention]") {
-  const Case t{.sequences = 2, .seq_len = 21, .heads = 3, .head_dim = 8};
+  const Case t{2, 21, 3, 8};
   const Results expected = compute(t, 2);
   // Rows and heads of each are further apart than those of the one before.
   const auto layout = [&t](std::int64_t which) {

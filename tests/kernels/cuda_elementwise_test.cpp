@@ -114,5 +114,75 @@ TEST_CASE("cuda twins: several elements at once, activations", "[kernels][cuda][
   });
 }
 
+TEST_CASE("cuda twins: activations of rows that lie apart", "[kernels][cuda][.gpu]") {
+  constexpr std::int64_t rows = 37;
+  constexpr std::int64_t cols = 45;
+  const auto kind = GENERATE(ActivationKind::silu, ActivationKind::gelu, ActivationKind::gelu_tanh,
+                             ActivationKind::relu);
+  const std::string what = "kind " + std::to_string(static_cast<int>(kind));
+  const Values x = random_values(rows * 2 * cols, 1, 4.0F);
+  const Values dy = random_values(rows * cols, 2);
+  compare_twins("activation_forward", what, transcendental, bf16_rounding + transcendental,
+                [&](Side& side) {
+                  const auto in = side.elements(x);
+                  side.kernels.activation_forward(
+                      side.stream(), {.kind = kind,
+                                      .x = in,
+                                      .up = in + cols,
+                                      .y = side.element_result(untouched_values(rows * cols)),
+                                      .rows = rows,
+                                      .cols = cols,
+                                      .x_stride = 2 * cols,
+                                      .y_stride = cols,
+                                      .dtype = side.dtype});
+                });
+  compare_twins("activation_backward", what, transcendental, bf16_rounding + transcendental,
+                [&](Side& side) {
+                  const auto in = side.elements(x);
+                  const auto dx = side.element_result(untouched_values(rows * 2 * cols));
+                  side.kernels.activation_backward(
+                      side.stream(), {.kind = kind,
+                                      .x = in,
+                                      .up = in + cols,
+                                      .dy = side.elements(dy),
+                                      .dx = dx,
+                                      .dup = dx + cols,
+                                      .y = side.element_result(untouched_values(rows * cols)),
+                                      .rows = rows,
+                                      .cols = cols,
+                                      .x_stride = 2 * cols,
+                                      .dy_stride = cols,
+                                      .dx_stride = 2 * cols,
+                                      .dtype = side.dtype});
+                });
+}
+
+TEST_CASE("cuda twins: biases and learned positions", "[kernels][cuda][.gpu]") {
+  constexpr std::int64_t rows = 150;
+  constexpr std::int64_t cols = 33;
+  const std::int64_t period = GENERATE(1, 50);
+  const std::string what = "period " + std::to_string(period);
+  const Values y = random_values(rows * cols, 1);
+  compare_twins("bias_add", what, elementwise, bf16_rounding + elementwise, [&](Side& side) {
+    side.kernels.bias_add(side.stream(), {.y = side.element_result(y),
+                                          .bias = side.elements(random_values(period * cols, 2)),
+                                          .rows = rows,
+                                          .cols = cols,
+                                          .stride = cols,
+                                          .period = period,
+                                          .dtype = side.dtype});
+  });
+  compare_twins("bias_gradient", what, elementwise, elementwise, [&](Side& side) {
+    side.kernels.bias_gradient(side.stream(),
+                               {.dy = side.elements(y),
+                                .dbias = side.result(untouched_values(period * cols)),
+                                .rows = rows,
+                                .cols = cols,
+                                .stride = cols,
+                                .period = period,
+                                .dtype = side.dtype});
+  });
+}
+
 }  // namespace
 }  // namespace train::kernels::testing

@@ -104,5 +104,59 @@ TEST_CASE("rope: an odd head is refused", "[kernels][rope]") {
   REQUIRE_THROWS_AS(cpu::rope_table(*stream, {.seq_len = 1, .head_dim = 7}), CheckFailed);
 }
 
+TEST_CASE("rope: halves of a part of a head, by given frequencies", "[kernels][rope]") {
+  const std::int64_t seq_len = 9;
+  const std::int64_t heads = 2;
+  const std::int64_t dim = 12;
+  const std::int64_t rotary = 8;
+  RopeFrequencies frequencies{.given = true, .values = {0.5F, 0.25F, 0.125F, 0.01F}};
+  Values cos = zeros(seq_len * rotary / 2);
+  Values sin = cos;
+  const Values before = random_values(2 * seq_len * heads * dim, 5);
+  Values x = before;
+  const auto apply = [&](Stream& stream, bool inverse) {
+    cpu::rope_apply(stream, {.x = x.data(),
+                             .cos = cos.data(),
+                             .sin = sin.data(),
+                             .tokens = 2 * seq_len,
+                             .seq_len = seq_len,
+                             .heads = heads,
+                             .head_dim = rotary,
+                             .layout = {heads * dim, dim},
+                             .pairing = RopePairing::half,
+                             .inverse = inverse});
+  };
+  run([&](Stream& stream) {
+    cpu::rope_table(stream, {.cos = cos.data(),
+                             .sin = sin.data(),
+                             .seq_len = seq_len,
+                             .head_dim = rotary,
+                             .frequencies = frequencies,
+                             .factor = 1.5F});
+    apply(stream, false);
+  });
+  for (std::int64_t i = 0; i < std::ssize(x); ++i) {
+    const std::int64_t c = i % dim;
+    const std::int64_t pair = c % (rotary / 2);
+    if (c >= rotary) {
+      REQUIRE(x[at(i)] == before[at(i)]);
+      continue;
+    }
+    const double angle = static_cast<double>(i / (heads * dim) % seq_len) *
+                         static_cast<double>(frequencies.values[at(pair)]);
+    const auto x0 = static_cast<double>(before[at(i - c + pair)]);
+    const auto x1 = static_cast<double>(before[at(i - c + pair + rotary / 2)]);
+    const double wanted = c < rotary / 2 ? x0 * std::cos(angle) - x1 * std::sin(angle)
+                                         : x0 * std::sin(angle) + x1 * std::cos(angle);
+    REQUIRE(static_cast<double>(x[at(i)]) == Approx(1.5 * wanted).margin(1e-6));
+  }
+  // Back again: the square of the factor is left.
+  run([&](Stream& stream) { apply(stream, true); });
+  for (std::int64_t i = 0; i < std::ssize(x); ++i) {
+    const float factor = i % dim < rotary ? 2.25F : 1.0F;
+    REQUIRE(x[at(i)] == Approx(factor * before[at(i)]).margin(2e-6));
+  }
+}
+
 }  // namespace
 }  // namespace train::kernels::testing
