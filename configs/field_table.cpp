@@ -94,8 +94,18 @@ constexpr auto kFields = std::to_array<Field>({
      run<&RunSection::sample_tokens>, kOptional, between(0, 1e6)},
     {"run", "tensorboard", "", "Write TensorBoard event files.", run<&RunSection::tensorboard>},
 
-    {"model", "arch", "", "Architecture.", model<&ModelSection::arch>, kRequired, kNone,
-     "enoki|qwen3"},
+    {"model", "arch", "",
+     "Architecture whose dimensions the keys below give; `qwen3` is the old name of `dstar_qwen3`.",
+     model<&ModelSection::arch>, kOptional, kNone, "enoki|dstar_qwen3|qwen3"},
+    {"model", "config", "path",
+     "Instead of `arch`: a shipped shape (`actortrain describe` lists them) or a config.json; "
+     "fresh "
+     "weights.",
+     model<&ModelSection::config>},
+    {"model", "from", "path",
+     "Instead of `arch`: a directory with config.json and safetensors, whose weights are where "
+     "training starts.",
+     model<&ModelSection::from>},
     {"model", "layers", "blocks",
      "Transformer blocks; 0: enoki 3/4 of `heads` (rounded down), qwen3 twice `heads`.",
      model<&ModelSection::layers>, kOptional, between(0, kManyBlocks)},

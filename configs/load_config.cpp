@@ -203,12 +203,17 @@ class Loader {
   Result<RunConfig> finish() {
     TRAIN_RETURN_IF_ERROR(apply_optimizer(config_, places_));
     TRAIN_RETURN_IF_ERROR(apply_scaling(config_, places_));
+    const bool published = !config_.model.config.empty() || !config_.model.from.empty();
     for (const Field& field : all_fields()) {
-      if (field.required && !places_.by_key.contains(field.key())) {
+      const bool wanted = field.required || (field.key() == "model.arch" && !published);
+      if (wanted && !places_.by_key.contains(field.key())) {
         return user_error(fmt::format("{}: {} is missing; add {} = ... under [{}] ({})",
                                       places_.file, field.key(), field.name, field.section,
                                       field.sentence));
       }
+    }
+    if (published && !places_.by_key.contains("model.z_loss_coeff")) {
+      config_.model.z_loss_coeff = 0.0;  // the loss that such models were trained with
     }
     const std::string cut = cut_warmup();
     TRAIN_RETURN_IF_ERROR(validate_config(config_, places_));

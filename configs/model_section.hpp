@@ -5,9 +5,12 @@
 
 namespace train::configs {
 
-/// [model]: architecture and dimensions. Zero means "derive it by the architecture's rule".
+/// [model]: one of `arch` with dimensions (zero means "derive it by the architecture's rule"),
+/// `config` and `from`. The dimensions belong to `arch`; the others' stand in their config.json.
 struct ModelSection {
-  std::string arch;                ///< Required: "enoki" or "qwen3".
+  std::string arch;                ///< "enoki" or "dstar_qwen3" ("qwen3" is its old name).
+  std::string config;              ///< A shipped shape's name, or a path of a config.json.
+  std::string from;                ///< A model's directory: its config.json, and its weights.
   std::int64_t layers = 0;         ///< Transformer blocks. Rule: enoki 3*heads/4, qwen3 2*heads.
   std::int64_t heads = 3;          ///< Attention heads.
   std::int64_t head_dim = 0;       ///< Width of a head, even. Rule: enoki 64, qwen3 128.

@@ -39,7 +39,10 @@ bool inside(const Limits& limits, Number value) {
 
 Status check_text(const Field& field, const std::string& value, const KeyPositions& places) {
   const std::vector<std::string> choices = split_choices(field);
-  if (!choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end()) {
+  // Stored run files have every key; whether this one may be empty is check_model()'s.
+  const bool not_given = value.empty() && field.key() == "model.arch";
+  if (!choices.empty() && !not_given &&
+      std::find(choices.begin(), choices.end(), value) == choices.end()) {
     return broken(places, field.key(),
                   fmt::format("is \"{}\"; this version supports {}{}", value, allowed_values(field),
                               did_you_mean(value, choices)));
@@ -109,6 +112,39 @@ void check_names(const RunConfig& config, Rules& rules) {
       "belongs to data.order \"dstar\"; in the order \"{}\" it is run.seed that decides "
       "what is read when",
       config.data.order);
+}
+
+/// Whose model it is: one of three keys says it, and dimensions belong to the first of them.
+void check_model(const RunConfig& config, Rules& rules) {
+  const ModelSection& model = config.model;
+  const bool published = !model.config.empty() || !model.from.empty();
+  rules.refuse_if(
+      model.arch.empty() && !published, "model.arch",
+      "is missing; add arch = ..., config = ... or from = ... under [model] (an "
+      "architecture of this program, a published one's config.json, a model's directory)");
+  rules.refuse_if(
+      !model.config.empty() && !model.from.empty(), "model.config",
+      "is of no use beside model.from, which has a config.json of its own; leave one out");
+  const char* other = model.from.empty() ? "model.config" : "model.from";
+  rules.refuse_if(published && !model.arch.empty(), "model.arch",
+                  "is of no use beside {}, whose config.json says it; leave one out", other);
+  const ModelSection none;
+  const auto belongs = [&](bool changed, std::string_view key) {
+    rules.refuse_if(published && changed, key,
+                    "belongs to model.arch; with {} the config.json says it: leave it out", other);
+  };
+  belongs(model.layers != none.layers, "model.layers");
+  belongs(model.heads != none.heads, "model.heads");
+  belongs(model.head_dim != none.head_dim, "model.head_dim");
+  belongs(model.embedding_dim != none.embedding_dim, "model.embedding_dim");
+  belongs(model.mlp_hidden != none.mlp_hidden, "model.mlp_hidden");
+  belongs(model.vocab_size != none.vocab_size, "model.vocab_size");
+  belongs(model.norm_eps != none.norm_eps, "model.norm_eps");
+  belongs(model.rope_theta != none.rope_theta, "model.rope_theta");
+  belongs(model.residual_scale != none.residual_scale, "model.residual_scale");
+  belongs(model.qk_norm != none.qk_norm, "model.qk_norm");
+  belongs(model.attention_output_gate != none.attention_output_gate, "model.attention_output_gate");
+  belongs(model.tie_embeddings != none.tie_embeddings, "model.tie_embeddings");
 }
 
 void check_sizes(const RunConfig& config, Rules& rules) {
@@ -340,6 +376,7 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   }
   Rules before(places);
   check_names(config, before);
+  check_model(config, before);
   check_sizes(config, before);
   TRAIN_RETURN_IF_ERROR(before.result());
   TRAIN_RETURN_IF_ERROR(check_optimizer(config, places));

@@ -12,7 +12,8 @@ namespace train::engine {
 enum class ParameterGroup : std::uint8_t { decay, no_decay };
 
 /// What decides the standard deviation of the initial values.
-enum class InitKind : std::uint8_t { linear, residual_output, embedding, norm };
+/// norm: ones; zero: biases, and gains that are added to one.
+enum class InitKind : std::uint8_t { linear, residual_output, embedding, norm, zero };
 
 /// One named tensor of a unit: [rows, cols], or [rows] when `vector` (norm weights; cols is 1
 /// then).
@@ -20,9 +21,11 @@ struct Parameter {
   std::string name;  ///< As the reference names it: "transformer.h.0.attn.c_attn.weight".
   std::int64_t rows = 0;
   std::int64_t cols = 1;
+  std::int64_t fan_in = 0;  ///< Of a product's matrix: its inputs; 0: cols.
   bool vector = false;
   ParameterGroup group = ParameterGroup::decay;
   InitKind init = InitKind::linear;
+  bool is_head = false;     ///< The head's own matrix.
   std::int64_t offset = 0;  ///< First element in the unit's flat buffers (a multiple of 16).
 
   [[nodiscard]] std::int64_t count() const { return rows * cols; }

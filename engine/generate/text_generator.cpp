@@ -80,13 +80,13 @@ std::int32_t sample_token(std::span<const float> logits, std::int64_t vocab,
   return ids[chosen];
 }
 
-TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelShape& shape,
+TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec,
                              std::int64_t context, std::vector<const float*> weights)
     : context_(context),
-      model_(shape, kernels, 1, context, false),
+      model_(spec, kernels, 1, context, false),
       weights_(std::move(weights)),
       tokens_(static_cast<std::size_t>(context) * sizeof(std::int32_t), "prompt tokens"),
-      logits_(static_cast<std::size_t>(shape.vocab_size) * sizeof(float), "logits") {
+      logits_(static_cast<std::size_t>(spec.vocab_size) * sizeof(float), "logits") {
   TRAIN_CHECK(weights_.size() == model_.unit_count() && kernels.device->is_host());
 }
 
@@ -110,7 +110,11 @@ std::span<const float> TextGenerator::next_logits(kernels::Stream& stream,
   }
   model_.last_logits(stream, memory_of(model_.unit_count() - 1), lane, logits_.as<float>());
   stream.synchronize();
-  return {logits_.as<float>(), static_cast<std::size_t>(model_.shape().vocab_size)};
+  if (const float cap = model_.spec().logit_softcap; cap > 0.0F) {
+    std::transform(logits_.as<float>(), logits_.as<float>() + model_.spec().vocab_size,
+                   logits_.as<float>(), [cap](float x) { return cap * std::tanh(x / cap); });
+  }
+  return {logits_.as<float>(), static_cast<std::size_t>(model_.spec().vocab_size)};
 }
 
 void TextGenerator::generate(kernels::Stream& stream, const Request& request,

@@ -30,7 +30,7 @@ struct SamplingOptions {
 /// Ownership: owns its activations; borrows the weights (flat, one pointer per unit).
 class TextGenerator {
  public:
-  TextGenerator(const kernels::KernelTable& kernels, const ModelShape& shape, std::int64_t context,
+  TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec, std::int64_t context,
                 std::vector<const float*> weights);
 
   struct Request {

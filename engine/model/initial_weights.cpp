@@ -29,12 +29,12 @@ std::array<double, 4> normal_block(std::uint64_t key, std::uint64_t block) {
 
 }  // namespace
 
-double initial_std(const Parameter& parameter, const ModelShape& shape,
-                   const InitOptions& options) {
-  const double fan_in = static_cast<double>(parameter.cols);
-  const double branches = 2.0 * static_cast<double>(shape.layers);
+double initial_std(const Parameter& parameter, const ModelSpec& spec, const InitOptions& options) {
+  const double fan_in =
+      static_cast<double>(parameter.fan_in == 0 ? parameter.cols : parameter.fan_in);
+  const double branches = 2.0 * static_cast<double>(spec.layers.size());
   const bool residual = parameter.init == InitKind::residual_output;
-  if (parameter.init == InitKind::norm) {
+  if (parameter.init == InitKind::norm || parameter.init == InitKind::zero) {
     return 0.0;
   }
   switch (options.scheme) {
@@ -50,16 +50,16 @@ double initial_std(const Parameter& parameter, const ModelShape& shape,
   return 0.0;
 }
 
-void fill_initial_rows(const Parameter& parameter, const ModelShape& shape,
+void fill_initial_rows(const Parameter& parameter, const ModelSpec& spec,
                        const InitOptions& options, std::int64_t first_row, std::int64_t rows,
                        std::span<float> out) {
   TRAIN_CHECK(first_row >= 0 && rows >= 0 && first_row + rows <= parameter.rows);
   TRAIN_CHECK(out.size() == static_cast<std::size_t>(rows * parameter.cols));
-  if (parameter.init == InitKind::norm) {
-    std::fill(out.begin(), out.end(), 1.0F);
+  if (parameter.init == InitKind::norm || parameter.init == InitKind::zero) {
+    std::fill(out.begin(), out.end(), parameter.init == InitKind::norm ? 1.0F : 0.0F);
     return;
   }
-  const double std_dev = initial_std(parameter, shape, options);
+  const double std_dev = initial_std(parameter, spec, options);
   const std::uint64_t key =
       XXH3_64bits_withSeed(parameter.name.data(), parameter.name.size(), options.seed);
   const auto first = static_cast<std::uint64_t>(first_row * parameter.cols);

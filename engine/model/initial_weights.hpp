@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
-#include "engine/model/model_shape.hpp"
+#include "engine/model/spec.hpp"
+#include "engine/model/weight_source.hpp"
 #include "engine/parameter.hpp"
 
 namespace train::engine {
@@ -14,16 +16,17 @@ struct InitOptions {
   std::uint64_t seed = 0;
   InitScheme scheme = InitScheme::scaled_gpt;
   double init_std = 0.02;
+  std::shared_ptr<const WeightSource> source = {};  ///< Instead of drawing them.
 };
 
-/// Standard deviation by scheme and kind; norms are all ones (returns 0).
-[[nodiscard]] double initial_std(const Parameter& parameter, const ModelShape& shape,
+/// Standard deviation by scheme and kind; norms are all ones and biases zeros (returns 0).
+[[nodiscard]] double initial_std(const Parameter& parameter, const ModelSpec& spec,
                                  const InitOptions& options);
 
 /// Fills rows [first_row, first_row + rows) of the parameter: each value is a pure function of
 /// (seed, parameter name, element index), so it is the same at any number of ranks.
 /// Philox4x32-10 (Salmon et al. 2011) + Box-Muller. Blocking, host memory.
-void fill_initial_rows(const Parameter& parameter, const ModelShape& shape,
+void fill_initial_rows(const Parameter& parameter, const ModelSpec& spec,
                        const InitOptions& options, std::int64_t first_row, std::int64_t rows,
                        std::span<float> out);
 

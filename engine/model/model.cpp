@@ -15,48 +15,53 @@ namespace {
 /// % where they are small (128); there the memory does not matter either. Beside tensor cores
 /// passes over memory weigh more (2 % of a step of 124 M weights on an H200, by their bytes): only
 /// who computes again to save memory anyway does it there.
-bool better_lean(const ModelShape& shape, std::int64_t rows, const ActivationOptions& options) {
+bool better_lean(const ModelSpec& spec, std::int64_t rows, const ActivationOptions& options) {
   if (options.dtype == kernels::DType::bf16) {
     return options.checkpointing.every > 0;
   }
   constexpr std::int64_t kLargestFloats = std::int64_t{16} << 20;
-  return 4 * shape.layers * rows * shape.embedding_dim > kLargestFloats;
+  return 4 * static_cast<std::int64_t>(spec.layers.size()) * rows * spec.embedding_dim >
+         kLargestFloats;
 }
 
 /// Builds the units and reserves what they need in `workspace`; allocates nothing.
-std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelShape& shape,
+std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelSpec& spec,
                                                     const kernels::KernelTable& kernels,
                                                     Workspace& workspace,
                                                     const ActivationOptions& options) {
   const Checkpointing& checkpointing = options.checkpointing;
   TRAIN_CHECK(checkpointing.every >= 0, "checkpointing of every {}", checkpointing.every);
-  workspace.lean(options.lean.value_or(better_lean(shape, workspace.rows(), options)));
+  workspace.lean(options.lean.value_or(better_lean(spec, workspace.rows(), options)));
   std::vector<std::unique_ptr<LayerUnit>> units;
-  auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, shape);
+  auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, spec);
   Workspace::Slot residual = embedding->output();
   units.push_back(std::move(embedding));
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+  for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
     workspace.begin_unit(units.size());
     auto block = std::make_unique<TransformerBlock>(
-        kernels, workspace, shape,
+        kernels, workspace, spec,
         TransformerBlock::Options{
-            .index = layer, .input = residual, .recompute = checkpointing.of_layer(layer)});
+            .index = layer,
+            .input = residual,
+            .recompute = checkpointing.of_layer(static_cast<std::int64_t>(layer))});
     residual = block->output();
     units.push_back(std::move(block));
   }
   workspace.begin_unit(units.size());
-  units.push_back(std::make_unique<HeadUnit>(kernels, workspace, shape, residual));
+  units.push_back(std::make_unique<HeadUnit>(kernels, workspace, spec, residual));
   workspace.share_gradients(options.gradients);
   return units;
 }
 
 }  // namespace
 
-Model::Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
+Model::Model(const ModelSpec& spec, const kernels::KernelTable& kernels, std::int64_t sequences,
              std::int64_t seq_len, bool with_gradient, const ActivationOptions& options)
-    : shape_(shape),
+    : spec_(spec),
       workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient, options.dtype)),
-      units_(build_units(shape, kernels, *workspace_, options)) {
+      units_(build_units(spec, kernels, *workspace_, options)) {
+  TRAIN_CHECK(kernels.device->memory == kernels::MemoryKind::host || missing_on_cuda(spec).empty(),
+              "a device that has no {}", missing_on_cuda(spec));
   TRAIN_CHECK(options.dtype == kernels::DType::f32 || kernels.device->knows_bf16,
               "the kernels of {} know no bf16", kernels.name);
   workspace_->allocate(kernels.device->memory);
@@ -78,18 +83,18 @@ void Model::last_logits(kernels::Stream& stream, const UnitMemory& head, const L
   static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head, lane.seq_len - 1, logits);
 }
 
-std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
+std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,
                                      std::int64_t seq_len, bool with_gradient,
                                      const ActivationOptions& options) {
   Workspace workspace(sequences, seq_len, with_gradient, options.dtype);
-  const auto units = build_units(shape, kernels::cpu_backend(), workspace, options);
+  const auto units = build_units(spec, kernels::cpu_backend(), workspace, options);
   return workspace.size_bytes();
 }
 
-std::vector<UnitParameters> describe_units(const ModelShape& shape) {
+std::vector<UnitParameters> describe_units(const ModelSpec& spec) {
   Workspace workspace(1, 1, false);
   std::vector<UnitParameters> described;
-  for (const auto& unit : build_units(shape, kernels::cpu_backend(), workspace, {})) {
+  for (const auto& unit : build_units(spec, kernels::cpu_backend(), workspace, {})) {
     described.push_back({unit->name(), unit->parameters(), unit->element_count()});
   }
   return described;

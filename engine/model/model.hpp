@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "engine/model/blocks/layer_unit.hpp"
-#include "engine/model/model_shape.hpp"
+#include "engine/model/spec.hpp"
+#include "engine/model/unit_parameters.hpp"
 #include "engine/model/workspace.hpp"
 #include "kernels/backend.hpp"
 
@@ -33,9 +34,9 @@ class Model {
  public:
   /// `sequences` x `seq_len`: the largest lane. `with_gradient`: allocate what the backward pass
   /// needs.
-  Model(const ModelShape& shape, const kernels::KernelTable& kernels, std::int64_t sequences,
+  Model(const ModelSpec& spec, const kernels::KernelTable& kernels, std::int64_t sequences,
         std::int64_t seq_len, bool with_gradient, const ActivationOptions& options = {});
-  [[nodiscard]] const ModelShape& shape() const { return shape_; }
+  [[nodiscard]] const ModelSpec& spec() const { return spec_; }
   /// layers + 2.
   [[nodiscard]] std::size_t unit_count() const { return units_.size(); }
   [[nodiscard]] LayerUnit& unit(std::size_t index);
@@ -55,23 +56,14 @@ class Model {
   [[nodiscard]] std::size_t activation_bytes() const { return workspace_->allocated_bytes(); }
 
  private:
-  ModelShape shape_;
+  ModelSpec spec_;
   std::unique_ptr<Workspace> workspace_;
   std::vector<std::unique_ptr<LayerUnit>> units_;
 };
 
 /// What Model::activation_bytes() would be, without allocating anything.
-[[nodiscard]] std::size_t planned_activation_bytes(const ModelShape& shape, std::int64_t sequences,
+[[nodiscard]] std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,
                                                    std::int64_t seq_len, bool with_gradient,
                                                    const ActivationOptions& options = {});
-
-/// The parameters of every unit without allocating anything: what `--dry-run`, restore and the
-/// optimizer groups need. Index as in Model.
-struct UnitParameters {
-  std::string name;
-  std::vector<Parameter> parameters;
-  std::int64_t element_count = 0;
-};
-[[nodiscard]] std::vector<UnitParameters> describe_units(const ModelShape& shape);
 
 }  // namespace train::engine

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/model/architectures/house.hpp"
+
 namespace train::engine {
 namespace {
 
@@ -50,13 +52,15 @@ Status check_dimensions(const ModelShape& shape, std::int64_t dataset_vocab) {
 
 Result<ModelShape> resolve_shape(const configs::ModelSection& section, std::int64_t dataset_vocab) {
   ModelShape shape;
-  if (section.arch != "enoki" && section.arch != "qwen3") {
-    return user_error(
-        fmt::format("model.arch is \"{}\": give \"enoki\" or \"qwen3\"", section.arch));
+  if (section.arch != "enoki" && section.arch != "dstar_qwen3" && section.arch != "qwen3") {
+    return user_error(fmt::format(
+        "model.arch is \"{}\": give \"enoki\" or \"dstar_qwen3\", or model.config or model.from "
+        "for an architecture that is published",
+        section.arch));
   }
   TRAIN_RETURN_IF_ERROR(check_dimension("model.heads", section.heads));
-  const bool qwen3 = section.arch == "qwen3";
-  shape.architecture = qwen3 ? Architecture::qwen3 : Architecture::enoki;
+  const bool qwen3 = section.arch != "enoki";
+  shape.architecture = qwen3 ? Architecture::dstar_qwen3 : Architecture::enoki;
   shape.heads = section.heads;
   shape.layers = or_rule(
       section.layers, qwen3 ? 2 * section.heads : std::max<std::int64_t>(1, 3 * section.heads / 4));
@@ -75,34 +79,8 @@ Result<ModelShape> resolve_shape(const configs::ModelSection& section, std::int6
   return shape;
 }
 
-namespace {
-
-/// Elements of the matrices of one transformer block.
-std::int64_t block_matrix_elements(const ModelShape& shape) {
-  const std::int64_t projections = shape.output_gate ? 5 : 4;  // q, k, v, output, gate
-  const std::int64_t mlp_matrices = shape.architecture == Architecture::qwen3 ? 3 : 2;
-  return shape.embedding_dim *
-         (projections * shape.attention_dim() + mlp_matrices * shape.mlp_hidden);
-}
-
-}  // namespace
-
-ParameterCount count_parameters(const ModelShape& shape) {
-  const std::int64_t block_norms =
-      2 * shape.embedding_dim + (shape.qk_norm ? 2 * shape.head_dim : 0);
-  ParameterCount count;
-  count.embedding = shape.vocab_size * shape.embedding_dim;
-  count.head = shape.tie_embeddings ? 0 : shape.vocab_size * shape.embedding_dim;
-  count.total = shape.layers * (block_matrix_elements(shape) + block_norms) + shape.embedding_dim +
-                count.embedding + count.head;
-  return count;
-}
-
-double flops_per_token(const ModelShape& shape, std::int64_t seq_len) {
-  const std::int64_t matrices =
-      shape.layers * block_matrix_elements(shape) + shape.vocab_size * shape.embedding_dim;
-  const std::int64_t attention = shape.layers * shape.attention_dim() * seq_len;
-  return 6.0 * static_cast<double>(matrices) + 6.0 * static_cast<double>(attention);
+ModelSpec ModelShape::spec() const {
+  return architecture == Architecture::enoki ? enoki_spec(*this) : dstar_qwen3_spec(*this);
 }
 
 }  // namespace train::engine

@@ -4,12 +4,14 @@
 
 #include "base/result.hpp"
 #include "configs/model_section.hpp"
+#include "engine/model/spec.hpp"
 
 namespace train::engine {
 
-enum class Architecture : std::uint8_t { enoki, qwen3 };
+/// The architectures that a run file gives the dimensions of.
+enum class Architecture : std::uint8_t { enoki, dstar_qwen3 };
 
-/// The dimensions of a model with every rule applied.
+/// The dimensions of such a model with every rule applied.
 struct ModelShape {
   Architecture architecture = Architecture::enoki;
   std::int64_t layers = 0;
@@ -27,6 +29,9 @@ struct ModelShape {
   bool tie_embeddings = false;  ///< The head's matrix is the embedding's.
 
   [[nodiscard]] std::int64_t attention_dim() const { return heads * head_dim; }
+  /// The model as everything else takes it.
+  [[nodiscard]] ModelSpec spec() const;
+  operator ModelSpec() const { return spec(); }  // NOLINT: it says the same.
 };
 
 /// Applies the rules of the architecture to the zeros of `section`. `dataset_vocab`: vocabulary of
@@ -34,19 +39,5 @@ struct ModelShape {
 /// data's or a dimension is impossible.
 [[nodiscard]] Result<ModelShape> resolve_shape(const configs::ModelSection& section,
                                                std::int64_t dataset_vocab);
-
-/// Trainable elements: all, and without embedding and head. With tied embeddings the one matrix
-/// counts as embedding, and `head` is 0.
-struct ParameterCount {
-  std::int64_t total = 0;
-  std::int64_t embedding = 0;
-  std::int64_t head = 0;
-  [[nodiscard]] std::int64_t non_embedding() const { return total - embedding - head; }
-};
-[[nodiscard]] ParameterCount count_parameters(const ModelShape& shape);
-
-/// Training FLOPs (forward + backward) of one token: 6 * (elements of all matrices used in a
-/// matmul, head included) + 6 * layers * attention_dim * seq_len (causal attention).
-[[nodiscard]] double flops_per_token(const ModelShape& shape, std::int64_t seq_len);
 
 }  // namespace train::engine

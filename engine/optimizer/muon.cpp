@@ -70,7 +70,7 @@ class Muon final : public Optimizer {
   }
 
   [[nodiscard]] bool whole(const Parameter& parameter) const override {
-    const bool outside = parameter.init == InitKind::embedding || parameter.name == kHead;
+    const bool outside = parameter.init == InitKind::embedding || parameter.is_head;
     return !parameter.vector && !outside && parameter.rows < variant_.most_rows;
   }
 
@@ -88,8 +88,6 @@ class Muon final : public Optimizer {
   }
 
  private:
-  static constexpr std::string_view kHead = "lm_head.weight";
-
   void update_matrix(kernels::Stream& stream, const OptimizerSlice& slice,
                      const OptimizerStep& step) const {
     const Parameter& matrix = *slice.parameter;

@@ -44,7 +44,7 @@ Lane LaneRunner::make_lane(const LaneWork& work) const {
           .targets = targets_.device<std::int32_t>() + work.slot * rank_->lane_tokens(),
           .sums = parts_.totals.lane_sums(work),
           .loss_scale = static_cast<float>(1.0 / tokens),
-          .z_scale = static_cast<float>(static_cast<double>(options.shape.z_loss_coeff) / tokens),
+          .z_scale = static_cast<float>(static_cast<double>(options.model.z_loss_coeff) / tokens),
           .with_gradient = work.kind != CommandKind::evaluate};
 }
 
@@ -73,7 +73,7 @@ UnitMemory LaneRunner::memory_of(std::size_t unit, const LaneWork& work, UnitBuf
       with_gradient ? parts_.gradients.of_lane(group, work, place.gradient_buffer) : nullptr;
   UnitMemory memory{.weights = weights + base,
                     .gradient = gradient == nullptr ? nullptr : gradient + base};
-  if (rank_->options().shape.tie_embeddings) {
+  if (rank_->options().model.tie_embeddings) {
     // The embedding is the first unit of its group, and the head is in the same one.
     memory.tied_weights = weights;
     memory.tied_gradient = gradient;

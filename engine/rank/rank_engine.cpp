@@ -7,7 +7,7 @@ namespace {
 
 Model make_model(const RankPlan& rank) {
   const RankOptions& options = rank.options();
-  return {options.shape,
+  return {options.model,
           rank.kernels(),
           options.batch.micro_batch,
           options.seq_len,

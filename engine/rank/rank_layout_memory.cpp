@@ -82,7 +82,7 @@ MemoryPlan plan_memory(const RankOptions& options) {
   const RankLayout layout(*plan, options);
   MemoryPlan memory = layout.memory();
   memory.activations_bytes = planned_activation_bytes(
-      options.shape, options.batch.micro_batch, options.seq_len,
+      options.model, options.batch.micro_batch, options.seq_len,
       /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));
   return memory;
 }

@@ -15,7 +15,7 @@
 namespace train::engine {
 
 Result<ShardPlan> plan_of(const RankOptions& options) {
-  std::vector<UnitParameters> units = describe_units(options.shape);
+  std::vector<UnitParameters> units = describe_units(options.model);
   std::vector<std::string> whole =
       whole_parameters(*make_optimizer(options.optimizer, options.total_steps), units);
   whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
@@ -24,12 +24,12 @@ Result<ShardPlan> plan_of(const RankOptions& options) {
                           .units = std::move(units),
                           .train_lanes = options.batch.lanes,
                           .eval_lanes = options.eval_lanes,
-                          .tied = options.shape.tie_embeddings,
+                          .tied = options.model.tie_embeddings,
                           .whole_parameters = std::move(whole)});
 }
 
 Status check_freeze(const RankOptions& options) {
-  const std::vector<UnitParameters> units = describe_units(options.shape);
+  const std::vector<UnitParameters> units = describe_units(options.model);
   for (const std::string& pattern : options.train.freeze) {
     const bool found = std::any_of(units.begin(), units.end(), [&](const UnitParameters& unit) {
       return matches(pattern, unit.name) ||

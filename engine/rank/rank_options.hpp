@@ -31,7 +31,7 @@ enum class Offload : std::uint8_t {
 
 /// What a run asks of each rank's engine: the same on all of them but for `rank`.
 struct RankOptions {
-  ModelShape shape;
+  ModelSpec model;
   InitOptions init;
   configs::BatchSection batch;
   configs::OptimizerSection optimizer;

@@ -7,13 +7,14 @@
 
 #include "base/check.hpp"
 #include "base/log.hpp"
+#include "engine/rank/state/group_state.hpp"
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/nccl.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
 
-Status check_device(const std::string& device, const ModelShape& shape, std::string_view fix) {
+Status check_device(const std::string& device, const ModelSpec& model, std::string_view fix) {
   if (device == "cpu") {
     return {};
   }
@@ -24,9 +25,12 @@ Status check_device(const std::string& device, const ModelShape& shape, std::str
     return refused(kernels::cuda_absence());
   }
   constexpr std::int64_t kWidestHead = 256;  // Of the attention kernels.
-  if (shape.head_dim > kWidestHead) {
+  if (model.widest_head() > kWidestHead) {
     return refused(fmt::format("its heads are at most {} wide, model.head_dim is {}", kWidestHead,
-                               shape.head_dim));
+                               model.widest_head()));
+  }
+  if (const std::string missing = missing_on_cuda(model); !missing.empty()) {
+    return refused(fmt::format("its kernels have no {} yet, which this model needs", missing));
   }
   try {
     (void)kernel_set_name(device);
@@ -109,13 +113,15 @@ void release_device(const std::string& device) {
 
 Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
                                                      const RankOptions& options) {
-  TRAIN_RETURN_IF_ERROR(check_device(device, options.shape));
+  TRAIN_RETURN_IF_ERROR(check_device(device, options.model));
   if (const auto plan = plan_of(options); !plan) {
     return plan.error();
   }
   TRAIN_RETURN_IF_ERROR(check_freeze(options));
   try {
     return std::make_unique<RankEngine>(kernels_of(device), options);
+  } catch (const WeightsUnreadable& error) {
+    return failure(error.what());
   } catch (const kernels::DeviceError& error) {
     return failure(
         fmt::format("not enough memory: {}; lower batch.micro_batch or the model's size, or split "

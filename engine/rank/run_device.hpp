@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "engine/model/model_shape.hpp"
+#include "engine/model/spec.hpp"
 #include "engine/rank/rank_engine.hpp"
 #include "kernels/backend.hpp"
 
@@ -14,7 +14,7 @@ namespace train::engine {
 
 /// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
 /// lacks a library for it; it has no kernels for such a model. `fix`: how to choose another.
-[[nodiscard]] Status check_device(const std::string& device, const ModelShape& shape,
+[[nodiscard]] Status check_device(const std::string& device, const ModelSpec& model,
                                   std::string_view fix = "set runtime.device = \"cpu\"");
 
 /// Of `ranks` processes of this machine with a device each, which `transport`

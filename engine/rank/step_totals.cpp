@@ -231,7 +231,7 @@ void StepTotals::combine(kernels::Stream& stream) {
                                .z_squared = &scalars->z_squared,
                                .guard = &scalars->guard,
                                .loss_scale = 1.0 / tokens,
-                               .z_scale = static_cast<double>(options.shape.z_loss_coeff) / tokens,
+                               .z_scale = static_cast<double>(options.model.z_loss_coeff) / tokens,
                                .clip = static_cast<float>(options.optimizer.grad_clip)});
   scalars_.to_host(stream, &scalars->guard);
 }

@@ -39,7 +39,7 @@ std::string kind_of(const Product& p) {
 std::vector<ShapeClass> classes_of(const Workplace& place, const StepCase& one,
                                    const std::string& name) {
   const auto plan = plan_of_case(place, one);
-  const auto& shape = plan.engine.shape;
+  const auto& shape = plan.engine.model;
   const auto& batch = plan.engine.batch;
   std::vector<ShapeClass> classes;
   std::map<std::string, std::size_t> known;

@@ -155,7 +155,7 @@ void print_speeds(const GpuSite& site, const StepCase& one, const Sides& sides,
   const auto tokens = static_cast<double>(actors::tokens_per_step(plan.config));
   print_measured(one.name + ": ours, tokens/s", over(sides.ours_s, tokens),
                  targets.tokens_per_second, 0);
-  const double flops = engine::flops_per_token(plan.engine.shape, plan.engine.seq_len) * tokens;
+  const double flops = engine::flops_per_token(plan.engine.model, plan.engine.seq_len) * tokens;
   if (const double limit = site.limits().bf16_flops; limit > 0.0) {
     print_measured(one.name + ": ours, share of the device's FLOP/s",
                    over(sides.ours_s, flops / limit), targets.mfu, 3);

@@ -277,7 +277,7 @@ std::pair<double, double> exchange_times(Collectives& channel, int rank, std::si
 }  // namespace
 
 KernelTimes measure_kernels(const RankOptions& run, int processes) {
-  const auto units = static_cast<std::size_t>(run.shape.layers + 2);
+  const auto units = run.model.layers.size() + 2;
   const std::vector<double> found = in_processes(processes, 2 * units + 5, [&](int) {
     KernelTimes times = measure_passes(run);
     measure_packing(run, times);

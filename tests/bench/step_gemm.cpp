@@ -9,6 +9,7 @@
 #include <future>
 #include <stdexcept>
 
+#include "engine/model/model.hpp"
 #include "tests/bench/ranks_support.hpp"
 
 namespace train::bench {
@@ -69,23 +70,16 @@ std::vector<float> operand(std::int64_t count) {
   return values;
 }
 
-std::vector<Product> products_of(const engine::ModelShape& shape, std::int64_t rows) {
-  const bool qwen3 = shape.architecture == engine::Architecture::qwen3;
-  const std::int64_t width = shape.embedding_dim;
-  const std::int64_t attention = shape.attention_dim();
-  const std::int64_t layers = shape.layers;
+std::vector<Product> products_of(const engine::ModelSpec& model, std::int64_t rows) {
   std::vector<Product> products;
-  if (qwen3) {
-    add_matrix(products, rows, attention * (shape.output_gate ? 2 : 1), width, layers);
-    add_matrix(products, rows, attention, width, 2 * layers);
-    add_matrix(products, rows, shape.mlp_hidden, width, 2 * layers);
-  } else {
-    add_matrix(products, rows, 3 * attention, width, layers);
-    add_matrix(products, rows, shape.mlp_hidden, width, layers);
+  for (const engine::UnitParameters& unit : engine::describe_units(model)) {
+    for (const engine::Parameter& matrix : unit.parameters) {
+      if (!matrix.vector && !matrix.is_head && matrix.init != engine::InitKind::embedding) {
+        add_matrix(products, rows, matrix.rows, matrix.cols, 1);
+      }
+    }
   }
-  add_matrix(products, rows, width, attention, layers);
-  add_matrix(products, rows, width, shape.mlp_hidden, layers);
-  add_matrix(products, rows, shape.vocab_size, width, 1);
+  add_matrix(products, rows, model.vocab_size, model.embedding_dim, 1);
   return products;
 }
 

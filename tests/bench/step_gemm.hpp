@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/model/model_shape.hpp"
+#include "engine/model/spec.hpp"
 
 namespace train::bench {
 
@@ -17,7 +17,7 @@ struct Product {
 
 /// All products of `rows` tokens through the model: forward, dX and dW of every matrix and of the
 /// head, each over all rows at once. No attention.
-[[nodiscard]] std::vector<Product> products_of(const engine::ModelShape& shape, std::int64_t rows);
+[[nodiscard]] std::vector<Product> products_of(const engine::ModelSpec& model, std::int64_t rows);
 
 /// Numbers to multiply, between -0.5 and 0.5.
 [[nodiscard]] std::vector<float> operand(std::int64_t count);

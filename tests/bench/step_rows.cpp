@@ -48,7 +48,7 @@ void check_first_loss(const Workplace& place, const StepCase& one, double ours, 
   constexpr double kFarFromGuessing = 1.0;
   constexpr double kSame = 0.15;
   const double guessing =
-      std::log(static_cast<double>(plan_of_case(place, one).engine.shape.vocab_size));
+      std::log(static_cast<double>(plan_of_case(place, one).engine.model.vocab_size));
   if (std::abs(ours - guessing) > kFarFromGuessing || std::abs(ours - theirs) > kSame) {
     throw std::runtime_error(
         fmt::format("not the same model: first loss {:.3f} here, {:.3f} "
@@ -90,7 +90,7 @@ Comparison compare(const Workplace& place, const StepCase& one, const Length& le
   }
   const actors::RunPlan plan = plan_of_case(place, one);
   const std::int64_t lane_rows = plan.engine.batch.micro_batch * plan.engine.seq_len;
-  const std::vector<Product> products = products_of(plan.engine.shape, lane_rows);
+  const std::vector<Product> products = products_of(plan.engine.model, lane_rows);
   Comparison result;
   const auto begin = Clock::now();
   for (int round = 0; round < length.rounds; ++round) {
@@ -125,8 +125,8 @@ void print_speeds(const Workplace& place, const StepCase& one, const Comparison&
   const actors::RunPlan plan = plan_of_case(place, one);
   print_result(
       fmt::format("{}: weights; our first loss; that of guessing", one.name),
-      fmt::format("{}; {:.3f}; {:.3f}", engine::count_parameters(plan.engine.shape).total,
-                  result.first_loss, std::log(static_cast<double>(plan.engine.shape.vocab_size))));
+      fmt::format("{}; {:.3f}; {:.3f}", engine::count_parameters(plan.engine.model).total,
+                  result.first_loss, std::log(static_cast<double>(plan.engine.model.vocab_size))));
   const double tokens = tokens_of_step(plan);
   const auto speed = [&](const Values& seconds) {
     return seconds.all.empty() ? std::string("PyTorch is not installed")
@@ -145,9 +145,9 @@ void print_gemm_share(const Workplace& place, const StepCase& one, const Compari
   const actors::RunPlan plan = plan_of_case(place, one);
   const double lanes = static_cast<double>(plan.engine.batch.lanes);
   const auto products =
-      products_of(plan.engine.shape, plan.engine.batch.micro_batch * plan.engine.seq_len);
+      products_of(plan.engine.model, plan.engine.batch.micro_batch * plan.engine.seq_len);
   const double step_flops =
-      engine::flops_per_token(plan.engine.shape, plan.engine.seq_len) * tokens_of_step(plan);
+      engine::flops_per_token(plan.engine.model, plan.engine.seq_len) * tokens_of_step(plan);
   const double gemm_flops = flops_of(products) * lanes;
   Values share;
   for (std::size_t i = 0; i < result.ours_s.all.size(); ++i) {

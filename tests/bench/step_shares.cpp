@@ -148,7 +148,7 @@ struct Shares {
 
 engine::WorldStep::ReadLane random_lanes(const engine::RankOptions& options) {
   const auto count = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
-  const auto vocabulary = static_cast<std::uint32_t>(options.shape.vocab_size);
+  const auto vocabulary = static_cast<std::uint32_t>(options.model.vocab_size);
   return [count, vocabulary](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
                              std::int32_t* targets) {
     auto state = static_cast<std::uint32_t>(step * 100 + lane);

@@ -41,25 +41,27 @@ Words our_words(const Workplace& place, const StepCase& one, const Words& keys) 
 Json description_of(const Workplace& place, const StepCase& one, const std::string& mode,
                     bool choose_way) {
   const actors::RunPlan plan = plan_of_case(place, one);
-  const engine::ModelShape& shape = plan.engine.shape;
-  const bool qwen3 = shape.architecture == engine::Architecture::qwen3;
+  const engine::ModelSpec& model = plan.engine.model;
+  const engine::LayerSpec& layer = model.layers.front();
+  const configs::ModelSection& section = plan.config.model;
+  const bool qwen3 = model.architecture == "dstar_qwen3";
   return {{"mode", mode},
           {"device", plan.config.runtime.device},
           {"choose_way", choose_way && plan.engine.batch.lanes > 1},
           {"tokens", tokens_of(place, one).string()},
           {"threads", actors::resolve_threads(plan.config.runtime.threads)},
           {"arch", qwen3 ? "qwen3" : "enoki"},
-          {"layers", shape.layers},
-          {"heads", shape.heads},
-          {"head_dim", shape.head_dim},
-          {"embedding_dim", shape.embedding_dim},
-          {"mlp_hidden", shape.mlp_hidden},
-          {"vocab_size", shape.vocab_size},
-          {"norm_eps", shape.norm_eps},
-          {"rope_theta", shape.rope_theta},
-          {"qk_norm", shape.qk_norm},
-          {"output_gate", shape.output_gate},
-          {"tie_embeddings", shape.tie_embeddings},
+          {"layers", model.layers.size()},
+          {"heads", layer.attention.heads},
+          {"head_dim", layer.attention.head_dim},
+          {"embedding_dim", model.embedding_dim},
+          {"mlp_hidden", layer.mlp.hidden},
+          {"vocab_size", model.vocab_size},
+          {"norm_eps", section.norm_eps},
+          {"rope_theta", section.rope_theta},
+          {"qk_norm", section.qk_norm},
+          {"output_gate", layer.attention.output_gate},
+          {"tie_embeddings", model.tie_embeddings},
           {"seq_len", plan.engine.seq_len},
           {"micro_batch", plan.engine.batch.micro_batch},
           {"lanes", plan.engine.batch.lanes},
@@ -141,7 +143,7 @@ TorchPeer::TorchPeer(const Workplace& place, const StepCase& one, std::string mo
   version_ = ready.at("torch").get<std::string>();
   gemm_flops_ = ready.at("gemm_flops").get<double>();
   split_ = ready.at("split").get<bool>();
-  const auto ours = engine::count_parameters(plan_of_case(place, one).engine.shape).total;
+  const auto ours = engine::count_parameters(plan_of_case(place, one).engine.model).total;
   const auto theirs = ready.at("parameters").get<std::int64_t>();
   if (ours != theirs) {
     throw std::runtime_error(

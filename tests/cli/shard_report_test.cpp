@@ -8,6 +8,7 @@
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/state/state_rows.hpp"
+#include "tests/support/reshape.hpp"
 
 namespace train::cli {
 namespace {
@@ -17,12 +18,14 @@ using Options = engine::RankOptions;
 
 Options report_options(std::int64_t ranks, const char* strategy) {
   Options options;
-  options.shape.layers = 2;
-  options.shape.heads = 2;
-  options.shape.head_dim = 8;
-  options.shape.embedding_dim = 16;
-  options.shape.mlp_hidden = 64;
-  options.shape.vocab_size = 64;
+  engine::testing::reshape(options, [](engine::ModelShape& shape) {
+    shape.layers = 2;
+    shape.heads = 2;
+    shape.head_dim = 8;
+    shape.embedding_dim = 16;
+    shape.mlp_hidden = 64;
+    shape.vocab_size = 64;
+  });
   options.batch.lanes = 12;
   options.batch.micro_batch = 2;
   options.seq_len = 16;
@@ -41,7 +44,7 @@ StepTraffic traffic_of(Options options, std::int64_t rank) {
 /// Bytes of a quarter of each parameter, padding included, sent to three others.
 std::size_t quarter_to_others(const Options& options) {
   std::size_t elements = 0;
-  for (const engine::UnitParameters& unit : engine::describe_units(options.shape)) {
+  for (const engine::UnitParameters& unit : engine::describe_units(options.model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
       REQUIRE(parameter.rows % 4 == 0);
       elements += static_cast<std::size_t>((parameter.count() / 4 + 15) / 16 * 16);

@@ -29,6 +29,8 @@ const std::vector<std::string> kKnownKeys = {"run.name",
                                              "run.sample_tokens",
                                              "run.tensorboard",
                                              "model.arch",
+                                             "model.config",
+                                             "model.from",
                                              "model.layers",
                                              "model.heads",
                                              "model.head_dim",
@@ -234,7 +236,7 @@ TEST_CASE("field_table: the README's table is the code's", "[configs][field_tabl
 TEST_CASE("field_table: ranges print as a reader expects", "[configs][field_table]") {
   CHECK(allowed_values(*find_field("run.steps")) == "1 .. 1000000000");
   CHECK(allowed_values(*find_field("optimizer.beta1")) == "0 <= x < 1");
-  CHECK(allowed_values(*find_field("model.arch")) == "\"enoki\", \"qwen3\"");
+  CHECK(allowed_values(*find_field("model.arch")) == "\"enoki\", \"dstar_qwen3\", \"qwen3\"");
   CHECK(allowed_values(*find_field("model.qk_norm")) == "true, false");
   CHECK(type_name(*find_field("run.seed")) == "integer");
   CHECK(type_name(*find_field("optimizer.lr")) == "number");

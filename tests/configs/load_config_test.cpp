@@ -148,6 +148,24 @@ TEST_CASE("load_config: a missing required key says what to add", "[configs][loa
   CHECK(accepted("", {"run.name=a", "model.arch=enoki", "data.dir=d"}).data.dir == "d");
 }
 
+TEST_CASE("load_config: a published model stands for an architecture", "[configs][load_config]") {
+  const std::string rest = "[run]\nname = \"a\"\n[data]\ndir = \"d\"\n";
+  const RunConfig from = accepted(rest + "[model]\nfrom = \"m\"\n");
+  CHECK(from.model.arch.empty());
+  CHECK(from.model.z_loss_coeff == 0.0);
+  CHECK(accepted(rest + "[model]\nconfig = \"gpt2\"\nz_loss_coeff = 0.5\n").model.z_loss_coeff ==
+        0.5);
+  CHECK(accepted(rest + "[model]\narch = \"enoki\"\n").model.z_loss_coeff == 1e-4);
+  CHECK(refusal(rest + "[model]\nfrom = \"m\"\nconfig = \"gpt2\"\n").find("leave one out") !=
+        std::string::npos);
+  CHECK(refusal(rest + "[model]\nfrom = \"m\"\narch = \"enoki\"\n").find("leave one out") !=
+        std::string::npos);
+  CHECK(refusal(rest + "[model]\nconfig = \"gpt2\"\nqk_norm = false\n")
+            .find("model.qk_norm belongs to model.arch") != std::string::npos);
+  CHECK(refusal(rest + "[model]\narch = \"\"\n").find("model.arch is missing") !=
+        std::string::npos);
+}
+
 TEST_CASE("load_config: overrides replace in order, after the file", "[configs][load_config]") {
   const RunConfig config = accepted(
       kMinimal + "[batch]\nlanes = 2\n",

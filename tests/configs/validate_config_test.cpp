@@ -67,7 +67,8 @@ TEST_CASE("validate_config: which checkpoints stay", "[configs][validate_config]
 
 TEST_CASE("validate_config: names list what is allowed and the nearest",
           "[configs][validate_config]") {
-  check_refused("model.arch=enoky", "\"enoki\", \"qwen3\"; did you mean \"enoki\"?");
+  check_refused("model.arch=enoky",
+                "\"enoki\", \"dstar_qwen3\", \"qwen3\"; did you mean \"enoki\"?");
   check_refused("model.init_scheme=scaled", "\"karpathy_gpt2\"");
   check_refused("optimizer.name=adam", "supports \"adamw\", \"adamw-decaying-wd\", \"adana\", ");
   check_refused("optimizer.name=dana-star-mk5", "did you mean \"dana-star-mk4\"?");

@@ -92,7 +92,7 @@ TEST_CASE("cuda bf16: fifty steps have nearly the losses of fp32", "[.gpu][engin
   if (kernels::testing::no_device()) {
     return;
   }
-  const auto architecture = GENERATE(Architecture::enoki, Architecture::qwen3);
+  const auto architecture = GENERATE(Architecture::enoki, Architecture::dstar_qwen3);
   constexpr std::int64_t steps = 50;
   const auto fp32 = losses_of(kernels::cpu_backend(), options_of(architecture, "fp32"), steps);
   const auto bf16 = losses_of(*kernels::cuda_backend(), options_of(architecture, "bf16"), steps);
@@ -156,7 +156,7 @@ TEST_CASE("cuda bf16: memory is what was planned, and half of fp32's", "[.gpu][e
   if (kernels::testing::no_device()) {
     return;
   }
-  auto options = options_of(Architecture::qwen3, "bf16");
+  auto options = options_of(Architecture::dstar_qwen3, "bf16");
   options.batch.lanes = 2;
   options.parallel.ranks = 2;
   options.parallel.strategy = "full";

@@ -59,7 +59,7 @@ WorldStep::Options options_of(Architecture architecture) {
 
 TEST_CASE("cuda run: steps have the losses of the CPU", "[.gpu][engine]") {
   compare_runs("enoki", options_of(Architecture::enoki), CUDA_RUN_STEPS);
-  compare_runs("qwen3", options_of(Architecture::qwen3), CUDA_RUN_STEPS);
+  compare_runs("qwen3", options_of(Architecture::dstar_qwen3), CUDA_RUN_STEPS);
 }
 
 }  // namespace train::engine

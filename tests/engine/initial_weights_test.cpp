@@ -1,3 +1,4 @@
+#include "engine/model/model_shape.hpp"
 #include "engine/model/initial_weights.hpp"
 
 #include <algorithm>
@@ -172,7 +173,7 @@ constexpr InitScheme kSchemes[] = {InitScheme::scaled_gpt, InitScheme::karpathy_
 
 TEST_CASE("initial weights: every tensor of both architectures has its scheme's deviation",
           "[engine][initial_weights]") {
-  const auto architecture = GENERATE(Architecture::enoki, Architecture::qwen3);
+  const auto architecture = GENERATE(Architecture::enoki, Architecture::dstar_qwen3);
   const ModelShape shape = wide_shape(architecture);
   for (const InitScheme scheme : kSchemes) {
     const auto drawn = draw_model(shape, {.seed = 4, .scheme = scheme, .init_std = 0.03});
@@ -195,7 +196,7 @@ TEST_CASE("initial weights: every tensor of both architectures has its scheme's 
 }
 
 TEST_CASE("initial weights: tensors of one kind are independent", "[engine][initial_weights]") {
-  const auto drawn = draw_model(wide_shape(Architecture::qwen3), {.seed = 4});
+  const auto drawn = draw_model(wide_shape(Architecture::dstar_qwen3), {.seed = 4});
   for (std::size_t i = 0; i < drawn.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       const std::size_t count = std::min(drawn[i].values.size(), drawn[j].values.size());
@@ -227,9 +228,9 @@ TEST_CASE("initial weights: stay what they are from version to version",
   CHECK(digest(Architecture::enoki, InitScheme::scaled_gpt) == 0x5fba35f855cd1530U);
   CHECK(digest(Architecture::enoki, InitScheme::karpathy_gpt2) == 0xa41b9c2d967c51b4U);
   CHECK(digest(Architecture::enoki, InitScheme::standard) == 0xd61b16873860e4d3U);
-  CHECK(digest(Architecture::qwen3, InitScheme::scaled_gpt) == 0x965f966cd89613c9U);
-  CHECK(digest(Architecture::qwen3, InitScheme::karpathy_gpt2) == 0x4b22f02efc422db4U);
-  CHECK(digest(Architecture::qwen3, InitScheme::standard) == 0x4fc51ccedbe91a93U);
+  CHECK(digest(Architecture::dstar_qwen3, InitScheme::scaled_gpt) == 0x965f966cd89613c9U);
+  CHECK(digest(Architecture::dstar_qwen3, InitScheme::karpathy_gpt2) == 0x4b22f02efc422db4U);
+  CHECK(digest(Architecture::dstar_qwen3, InitScheme::standard) == 0x4fc51ccedbe91a93U);
 }
 
 }  // namespace train::engine

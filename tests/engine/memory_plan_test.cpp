@@ -7,6 +7,7 @@
 #include "engine/rank/rank_engine.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "kernels/backend.hpp"
+#include "tests/support/reshape.hpp"
 
 namespace train::engine {
 namespace {
@@ -23,12 +24,14 @@ constexpr Case kCases[] = {
 /// Blocks of rows that 4 ranks do not share evenly.
 Options tiny_options() {
   Options options;
-  options.shape.layers = 2;
-  options.shape.heads = 2;
-  options.shape.head_dim = 8;
-  options.shape.embedding_dim = 16;
-  options.shape.mlp_hidden = 42;
-  options.shape.vocab_size = 41;
+  testing::reshape(options, [](ModelShape& shape) {
+    shape.layers = 2;
+    shape.heads = 2;
+    shape.head_dim = 8;
+    shape.embedding_dim = 16;
+    shape.mlp_hidden = 42;
+    shape.vocab_size = 41;
+  });
   options.batch.lanes = 8;
   options.batch.micro_batch = 2;
   options.seq_len = 24;
@@ -112,7 +115,7 @@ TEST_CASE("memory plan: so it is with other element types, wrappings and reshard
     options.parallel.reshard = std::string("2");  // GCC 12 warns of a literal of one character.
     options.parallel.gather_credits = 1;
     check_prediction(options);
-    options.shape.tie_embeddings = true;
+    options.model.tie_embeddings = true;
     options.precision.determinism = "run";
     check_prediction(options);
   }
@@ -122,7 +125,7 @@ TEST_CASE("memory plan: so it is where some parameters, or all, have one owner",
           "[engine][memory_plan][optimizer]") {
   for (const bool all : {false, true}) {
     Options options = tiny_options();
-    for (const UnitParameters& unit : describe_units(options.shape)) {
+    for (const UnitParameters& unit : describe_units(options.model)) {
       for (const Parameter& parameter : unit.parameters) {
         if (all || parameter.name.find("mlp") != std::string::npos) {
           options.whole_parameters.push_back(parameter.name);
@@ -145,8 +148,10 @@ TEST_CASE("memory plan: each strategy splits what its table says", "[engine][mem
   // Rows that 4 ranks share evenly, so that padding and odd rows do not blur the table.
   constexpr double kRanks = 4;
   Options options = tiny_options();
-  options.shape.mlp_hidden = 64;
-  options.shape.vocab_size = 256;
+  testing::reshape(options, [](ModelShape& shape) {
+    shape.mlp_hidden = 64;
+    shape.vocab_size = 256;
+  });
   options.parallel.ranks = 1;
   const MemoryPlan whole = plan_memory(options);
   struct Row {

@@ -29,7 +29,7 @@ Text text_of(std::int64_t rows) {
 }
 
 ModelShape some_shape() {
-  ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::qwen3));
+  ModelShape shape = testing::small_shape(GENERATE(Architecture::enoki, Architecture::dstar_qwen3));
   shape.tie_embeddings = GENERATE(false, true);
   return shape;
 }

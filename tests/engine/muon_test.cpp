@@ -81,7 +81,7 @@ TEST_CASE("muon: rows of the update are about orthonormal, whatever the gradient
 }
 
 TEST_CASE("muon: the matrices of blocks are its own, all else is AdamW's", "[engine][optimizer]") {
-  for (const Architecture architecture : {Architecture::enoki, Architecture::qwen3}) {
+  for (const Architecture architecture : {Architecture::enoki, Architecture::dstar_qwen3}) {
     const std::vector<UnitParameters> units = describe_units(testing::small_shape(architecture));
     for (const char* name : {"muon", "d-muon"}) {
       const auto optimizer = make_optimizer(configs::default_optimizer(name), 100);

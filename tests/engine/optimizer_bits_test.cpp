@@ -26,7 +26,7 @@ constexpr std::int64_t kSteps = 4;
 
 Options world_options(std::string_view optimizer) {
   auto options = testing::small_options(Architecture::enoki);
-  options.shape.vocab_size = 64;
+  options.model.vocab_size = 64;
   options.batch.lanes = 4;
   options.batch.micro_batch = 1;
   options.seq_len = 12;
@@ -173,7 +173,7 @@ TEST_CASE("optimizer bits: nor do they with bf16 weights, other wrapping and tie
   for (const char* name : {"dana-star-mk4", "muon", "d-muon"}) {
     Options options = world_options(name);
     options.precision.compute = "bf16";
-    options.shape.tie_embeddings = true;
+    options.model.tie_embeddings = true;
     const Trace alone = run(options);
     options.parallel.wrapping = {"by_size"};
     options.parallel.wrap_min_parameters = 2000;
@@ -217,7 +217,7 @@ TEST_CASE("optimizer bits: the state of every optimizer is in its checkpoints, a
     const auto made = make_optimizer(options.optimizer, options.total_steps);
     const WholeState state = run(options, 0, 1).state;
     std::size_t expected = 0;
-    for (const UnitParameters& unit : describe_units(options.shape)) {
+    for (const UnitParameters& unit : describe_units(options.model)) {
       for (const Parameter& parameter : unit.parameters) {
         ++expected;
         CHECK(state.count("model." + parameter.name) == 1);
@@ -281,7 +281,7 @@ TEST_CASE("optimizer diagnostics: frozen parameters do not count",
   Options options = world_options("dana-star-mk4");
   options.train.freeze = {"embedding", "transformer.h.1.mlp.*"};
   double trained = 0.0;
-  for (const UnitParameters& unit : describe_units(options.shape)) {
+  for (const UnitParameters& unit : describe_units(options.model)) {
     for (const Parameter& parameter : unit.parameters) {
       const bool frozen =
           unit.name == "embedding" || matches("transformer.h.1.mlp.*", parameter.name);

@@ -29,8 +29,8 @@ Json load_fixture(const std::string& name) {
 
 ModelShape read_shape(const Json& json) {
   ModelShape shape;
-  shape.architecture =
-      json.at("arch").get<std::string>() == "qwen3" ? Architecture::qwen3 : Architecture::enoki;
+  shape.architecture = json.at("arch").get<std::string>() == "qwen3" ? Architecture::dstar_qwen3
+                                                                     : Architecture::enoki;
   shape.layers = json.at("layers");
   shape.heads = json.at("heads");
   shape.head_dim = json.at("head_dim");
@@ -49,7 +49,7 @@ ModelShape read_shape(const Json& json) {
 
 WorldStep::Options read_options(const Json& fixture) {
   WorldStep::Options options;
-  options.shape = read_shape(fixture.at("shape"));
+  options.model = read_shape(fixture.at("shape"));
   options.batch.lanes = fixture.at("lanes");
   options.batch.micro_batch = fixture.at("sequences");
   options.seq_len = fixture.at("seq_len");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
 #include "tests/support/world_step.hpp"
 
@@ -22,13 +23,13 @@ inline ModelShape small_shape(Architecture architecture) {
   shape.mlp_hidden = 40;
   shape.vocab_size = 41;
   shape.z_loss_coeff = 1e-4F;
-  shape.output_gate = architecture == Architecture::qwen3;
+  shape.output_gate = architecture == Architecture::dstar_qwen3;
   return shape;
 }
 
 inline WorldStep::Options small_options(Architecture architecture) {
   WorldStep::Options options;
-  options.shape = small_shape(architecture);
+  options.model = small_shape(architecture);
   options.init.seed = 7;
   options.batch.lanes = 3;
   options.batch.micro_batch = 2;

@@ -26,7 +26,7 @@ Options options_of(std::int64_t ranks, const std::string& strategy, std::int64_t
 /// A second of forward and two of backward for every unit; the rest is free.
 StepModelOptions unit_times(const Options& options) {
   StepModelOptions model;
-  const auto units = static_cast<std::size_t>(options.shape.layers + 2);
+  const auto units = options.model.layers.size() + 2;
   model.kernels.forward.assign(units, 1.0);
   model.kernels.backward.assign(units, 2.0);
   model.link.bytes_per_second = 1e30;

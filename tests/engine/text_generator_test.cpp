@@ -1,3 +1,4 @@
+#include "engine/model/model_shape.hpp"
 #include "engine/generate/text_generator.hpp"
 
 #include <catch2/catch.hpp>

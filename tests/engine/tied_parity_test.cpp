@@ -95,7 +95,7 @@ Sums run_fixture(const Json& fixture, Model& model, ModelMemory& memory) {
                        .targets = targets.data() + first,
                        .sums = &loss,
                        .loss_scale = scale,
-                       .z_scale = scale * model.shape().z_loss_coeff});
+                       .z_scale = scale * model.spec().z_loss_coeff});
     sums.cross_entropy += loss.cross_entropy;
     sums.z_squared += loss.z_squared;
     for (std::size_t u = 0; u < memory.units.size(); ++u) {

@@ -10,6 +10,7 @@
 
 #include "engine/rank/rank_layout.hpp"
 #include "tests/engine/small_model.hpp"
+#include "tests/support/reshape.hpp"
 
 namespace train::engine {
 namespace {
@@ -28,12 +29,12 @@ struct Trace {
 
 Options world_options() {
   auto options = testing::small_options(Architecture::enoki);
-  options.shape.vocab_size = 64;
+  options.model.vocab_size = 64;
   options.batch.lanes = 8;
   options.batch.micro_batch = 1;
   options.seq_len = 12;
   options.eval_lanes = 3;
-  options.shape.z_loss_coeff = 0.01F;
+  options.model.z_loss_coeff = 0.01F;
   options.optimizer.weight_decay = 0.1;
   options.optimizer.grad_clip = 0.5;
   return options;
@@ -158,7 +159,7 @@ TEST_CASE("world bits: wrapping and a strategy per unit never show", "[engine][w
 /// The matrices of the blocks, or every parameter there is.
 std::vector<std::string> whole_parameters(const Options& options, bool all) {
   std::vector<std::string> names;
-  for (const UnitParameters& unit : describe_units(options.shape)) {
+  for (const UnitParameters& unit : describe_units(options.model)) {
     for (const Parameter& parameter : unit.parameters) {
       if (all || (unit.name.rfind("block", 0) == 0 && !parameter.vector)) {
         names.push_back(parameter.name);
@@ -191,7 +192,7 @@ TEST_CASE("world bits: parameters with one owner never show",
 TEST_CASE("world bits: owners and everything else that shards never show",
           "[engine][world_step][optimizer][EN-1]") {
   auto options = world_options();
-  options.shape.tie_embeddings = true;
+  options.model.tie_embeddings = true;
   const Trace alone = run(options);
   options.whole_parameters = whole_parameters(options, false);
   for (const char* reshard : {"never", "after_forward", "2"}) {
@@ -213,7 +214,7 @@ TEST_CASE("world bits: owners and everything else that shards never show",
 
 TEST_CASE("world bits: tied embeddings", "[engine][world_step][EN-1]") {
   auto options = world_options();
-  options.shape.tie_embeddings = true;
+  options.model.tie_embeddings = true;
   const Trace alone = run(options);
   CHECK(alone.digests != run(world_options()).digests);
   for (const std::int64_t ranks : {2, 3, 4}) {
@@ -231,8 +232,10 @@ TEST_CASE("world bits: tied embeddings", "[engine][world_step][EN-1]") {
 TEST_CASE("world bits: activation checkpointing and the other architecture",
           "[engine][world_step][EN-1]") {
   auto options = world_options();
-  options.shape.architecture = Architecture::qwen3;
-  options.shape.output_gate = true;
+  testing::reshape(options, [](ModelShape& shape) {
+    shape.architecture = Architecture::dstar_qwen3;
+    shape.output_gate = true;
+  });
   const Trace alone = run(options);
   for (const char* checkpointing : {"all", "2"}) {
     for (const char* part : {"block", "attention", "mlp"}) {
@@ -332,8 +335,10 @@ TEST_CASE("world step: a probe of many ranks finds the lane and the unit", "[eng
 TEST_CASE("world step: what a failure left in shared memory is no finding",
           "[engine][world_step]") {
   auto options = world_options();
-  options.shape.head_dim = 12;
-  options.shape.embedding_dim = 24;  // The head's norm is followed by padding,
+  testing::reshape(options, [](ModelShape& shape) {
+    shape.head_dim = 12;
+    shape.embedding_dim = 24;  // The head's norm is followed by padding,
+  });
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
   // which in the gradient buffer is the place of token 1 of the embedding, the last group of a
@@ -354,10 +359,12 @@ TEST_CASE("world step: what a failure left in shared memory is no finding",
 TEST_CASE("world step: each strategy splits what it says, to within a twentieth",
           "[engine][world_step][memory_plan]") {
   auto options = world_options();
-  options.shape.embedding_dim = 64;
-  options.shape.head_dim = 32;
-  options.shape.mlp_hidden = 256;
-  options.shape.vocab_size = 256;
+  testing::reshape(options, [](ModelShape& shape) {
+    shape.embedding_dim = 64;
+    shape.head_dim = 32;
+    shape.mlp_hidden = 256;
+    shape.vocab_size = 256;
+  });
   const MemoryPlan whole = plan_memory(options);
   const auto share = [](std::size_t part, std::size_t all) {
     return static_cast<double>(part) / static_cast<double>(all);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/engine/small_model.hpp"
+#include "tests/support/reshape.hpp"
 
 namespace train::engine {
 namespace {
@@ -38,7 +39,8 @@ std::vector<std::uint64_t> digests_of_steps(const WorldStep::Options& options, i
 }  // namespace
 
 TEST_CASE("world step: the loss falls on text that repeats", "[engine][world_step]") {
-  const auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::qwen3));
+  const auto options =
+      testing::small_options(GENERATE(Architecture::enoki, Architecture::dstar_qwen3));
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), options);
   const double first = step.run(*stream, 0, testing::repeating_text(options)).loss;
@@ -52,10 +54,12 @@ TEST_CASE("world step: the loss falls on text that repeats", "[engine][world_ste
 
 TEST_CASE("world step: weights do not depend on the number of threads",
           "[engine][world_step][EN-1]") {
-  auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::qwen3));
-  options.shape.head_dim = 32;
-  options.shape.embedding_dim = 64;
-  options.shape.mlp_hidden = 200;
+  auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::dstar_qwen3));
+  testing::reshape(options, [](ModelShape& shape) {
+    shape.head_dim = 32;
+    shape.embedding_dim = 64;
+    shape.mlp_hidden = 200;
+  });
   options.seq_len = 96;
   const auto one = digests_of_steps(options, 1, 3);
   CHECK(digests_of_steps(options, 2, 3) == one);
@@ -64,7 +68,7 @@ TEST_CASE("world step: weights do not depend on the number of threads",
 }
 
 TEST_CASE("world step: evaluation measures and changes nothing", "[engine][world_step]") {
-  auto options = testing::small_options(Architecture::qwen3);
+  auto options = testing::small_options(Architecture::dstar_qwen3);
   options.eval_lanes = 5;  // More than there are slots.
   const auto stream = kernels::make_thread_stream("device", 1);
   WorldStep step(kernels::cpu_backend(), options);
@@ -100,7 +104,7 @@ TEST_CASE("world step: a probe finds where values stop being finite", "[engine][
 }
 
 TEST_CASE("world step: a probe goes back from the last layer", "[engine][world_step]") {
-  auto options = testing::small_options(Architecture::qwen3);
+  auto options = testing::small_options(Architecture::dstar_qwen3);
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), options);
   // A closed gate hides what is behind it from the forward pass; its own gradient is the product of
@@ -123,9 +127,9 @@ TEST_CASE("world step: a probe goes back from the last layer", "[engine][world_s
 }
 
 TEST_CASE("world step: the gradient is the slope of the loss", "[engine][world_step]") {
-  auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::qwen3));
+  auto options = testing::small_options(GENERATE(Architecture::enoki, Architecture::dstar_qwen3));
   options.optimizer.lr = 0.0;  // run() then only measures.
-  options.shape.z_loss_coeff = 0.05F;
+  options.model.z_loss_coeff = 0.05F;
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), options);
   const auto text = testing::repeating_text(options);
@@ -187,7 +191,7 @@ TEST_CASE("world step: clipping bounds what the optimizer sees, not what is repo
 }
 
 TEST_CASE("world step: the reported norm is that of all gradients", "[engine][gradient_norm]") {
-  const auto options = testing::small_options(Architecture::qwen3);
+  const auto options = testing::small_options(Architecture::dstar_qwen3);
   const auto stream = kernels::make_inline_stream(1);
   WorldStep step(kernels::cpu_backend(), options);
   const StepResult result = step.run(*stream, 0, testing::repeating_text(options));

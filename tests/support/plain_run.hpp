@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "configs/parallel_section.hpp"
+#include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
 #include "storage/tokens/lane_order.hpp"
@@ -53,13 +54,15 @@ struct RunSetup {
 
 inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t rank = 0) {
   engine::RankOptions options;
-  options.shape.architecture = engine::Architecture::enoki;
-  options.shape.layers = 2;
-  options.shape.heads = 2;
-  options.shape.head_dim = 8;
-  options.shape.embedding_dim = 16;
-  options.shape.mlp_hidden = 40;
-  options.shape.vocab_size = 64;
+  engine::ModelShape shape;
+  shape.architecture = engine::Architecture::enoki;
+  shape.layers = 2;
+  shape.heads = 2;
+  shape.head_dim = 8;
+  shape.embedding_dim = 16;
+  shape.mlp_hidden = 40;
+  shape.vocab_size = 64;
+  options.model = shape;
   options.init.seed = setup.seed;
   options.batch.lanes = setup.lanes;
   options.batch.micro_batch = 2;

@@ -46,7 +46,9 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
        {"base/", "kernels/", "configs/model_section.hpp", "configs/optimizer_section.hpp",
         "configs/optimizer_list.hpp", "configs/data_section.hpp", "configs/parallel_section.hpp"}},
       {"checkpoint",
-       {"base/", "storage/", "engine/state_view.hpp", "configs/checkpoint_section.hpp"}},
+       {"base/", "storage/", "engine/state_view.hpp", "engine/model/spec.hpp",
+        "engine/model/unit_parameters.hpp", "engine/model/weight_source.hpp",
+        "configs/checkpoint_section.hpp"}},
       {"actors", {"base/", "configs/", "kernels/device/", "storage/", "engine/", "checkpoint/"}},
       {"cli",
        {"base/", "configs/", "kernels/device/", "storage/", "engine/", "checkpoint/", "actors/"}}};

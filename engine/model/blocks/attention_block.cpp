@@ -1,160 +1,229 @@
 #include "engine/model/blocks/attention_block.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.hpp"
 
 namespace train::engine {
 
-AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionOptions& options)
-    : kernels_(&context.kernels), workspace_(&context.workspace), options_(options) {
-  TRAIN_CHECK(!(options.fused_projection && options.output_gate));
-  const bool fused = options.fused_projection;
-  const std::int64_t dim = options.heads * options.head_dim;
-  add_projections(context);
-  output_.emplace(context, fused ? "c_proj" : "o_proj", dim, options.embedding_dim,
-                  InitKind::residual_output);
-  if (options.qk_norm) {
-    const HeadNormBlock::Options norm{options.norm, options.heads, options.head_dim,
-                                      options.norm_eps};
-    query_norm_.emplace(context, fused ? "q_layernorm" : "q_norm", norm);
-    key_norm_.emplace(context, fused ? "k_layernorm" : "k_norm", norm);
+AttentionBlock::AttentionBlock(const BlockContext& context, const AttentionSpec& spec,
+                               const ModelSpec& model)
+    : kernels_(&context.kernels),
+      workspace_(&context.workspace),
+      spec_(spec),
+      embedding_dim_(model.embedding_dim),
+      transposed_(model.transposed_linears),
+      scale_(spec.scale > 0.0F ? spec.scale : 1.0F / std::sqrt(static_cast<float>(spec.head_dim))),
+      query_dim_(spec.heads * spec.head_dim),
+      kv_dim_(spec.kv_heads * spec.head_dim) {
+  TRAIN_CHECK(spec.kv_heads > 0 && spec.heads % spec.kv_heads == 0, "{} heads, {} of keys",
+              spec.heads, spec.kv_heads);
+  TRAIN_CHECK(!spec.output_gate || spec.layout == ProjectionLayout::separate);
+  if (spec.rope) {
+    rope_ = model.ropes.at(*spec.rope);
+    norm_rotates_ = spec.head_norm == HeadNorm::per_head &&
+                    rope_->pairing == kernels::RopePairing::interleaved &&
+                    rope_->rotary_dim == spec.head_dim;
   }
+  add_projections(context);
+  output_.emplace(context, spec.output,
+                  LinearBlock::Options{.inputs = query_dim_,
+                                       .outputs = embedding_dim_,
+                                       .init = InitKind::residual_output,
+                                       .bias = spec.output_bias,
+                                       .transposed = transposed_});
+  add_norms(context);
   reserve(context);
 }
 
 void AttentionBlock::add_projections(const BlockContext& context) {
-  const std::int64_t dim = options_.heads * options_.head_dim;
-  const std::int64_t query_stride = options_.head_dim * (options_.output_gate ? 2 : 1);
-  const std::int64_t query_width = options_.heads * query_stride;
-  width_ = query_width + 2 * dim;
-  query_ = {0, {width_, query_stride}};
-  gate_ = {options_.head_dim, {width_, query_stride}};
-  key_ = {query_width, {width_, options_.head_dim}};
-  value_ = {query_width + dim, {width_, options_.head_dim}};
-
-  const std::int64_t inputs = options_.embedding_dim;
-  if (options_.fused_projection) {
-    projections_.emplace_back(context, "c_attn", inputs, width_, InitKind::linear);
-    projection_columns_ = {0};
+  const std::int64_t dim = spec_.head_dim;
+  const std::int64_t query_stride = dim * (spec_.output_gate ? 2 : 1);
+  const std::int64_t query_width = spec_.heads * query_stride;
+  width_ = query_width + 2 * kv_dim_;
+  query_ = {0, {width_, query_stride}, spec_.heads};
+  gate_ = {dim, {width_, query_stride}, spec_.heads};
+  key_ = {query_width, {width_, dim}, spec_.kv_heads};
+  value_ = {query_width + kv_dim_, {width_, dim}, spec_.kv_heads};
+  const auto add = [&](const std::string& name, std::int64_t outputs, std::int64_t column) {
+    projections_.emplace_back(context, name,
+                              LinearBlock::Options{.inputs = embedding_dim_,
+                                                   .outputs = outputs,
+                                                   .init = InitKind::linear,
+                                                   .bias = spec_.projection_bias,
+                                                   .transposed = transposed_});
+    projection_columns_.push_back(column);
+  };
+  if (spec_.layout == ProjectionLayout::separate) {
+    add(spec_.query, query_width, query_.column);
+    add(spec_.key, kv_dim_, key_.column);
+    add(spec_.value, kv_dim_, value_.column);
     return;
   }
-  projections_.emplace_back(context, "q_proj", inputs, query_width, InitKind::linear);
-  projections_.emplace_back(context, "k_proj", inputs, dim, InitKind::linear);
-  projections_.emplace_back(context, "v_proj", inputs, dim, InitKind::linear);
-  projection_columns_ = {query_.column, key_.column, value_.column};
+  add(spec_.query, width_, 0);
+  if (spec_.layout == ProjectionLayout::per_head) {
+    TRAIN_CHECK(spec_.heads == spec_.kv_heads, "heads side by side come without groups");
+    query_ = {0, {width_, 3 * dim}, spec_.heads};
+    key_ = {dim, {width_, 3 * dim}, spec_.heads};
+    value_ = {2 * dim, {width_, 3 * dim}, spec_.heads};
+  }
+}
+
+void AttentionBlock::add_norms(const BlockContext& context) {
+  if (!has_norms()) {
+    return;
+  }
+  const bool whole = spec_.head_norm == HeadNorm::whole;
+  const auto options = [&](std::int64_t heads) {
+    return HeadNormBlock::Options{.kind = spec_.norm.kind,
+                                  .heads = whole ? 1 : heads,
+                                  .head_dim = whole ? heads * spec_.head_dim : spec_.head_dim,
+                                  .eps = spec_.norm.eps,
+                                  .plus_one = spec_.norm.plus_one};
+  };
+  query_norm_.emplace(context, spec_.query_norm, options(spec_.heads));
+  key_norm_.emplace(context, spec_.key_norm, options(spec_.kv_heads));
 }
 
 void AttentionBlock::reserve(const BlockContext& context) {
   const std::int64_t rows = workspace_->rows();
-  const std::int64_t dim = options_.heads * options_.head_dim;
   projection_ = workspace_->keep(context.prefix, "projection", rows * width_);
-  if (options_.qk_norm) {
-    rotated_ = workspace_->keep_unless_lean(context.prefix, "rotated", rows * 2 * dim);
+  if (has_norms()) {
+    rotated_ =
+        workspace_->keep_unless_lean(context.prefix, "rotated", rows * (query_dim_ + kv_dim_));
   }
-  attended_ = workspace_->keep(context.prefix, "attended", rows * dim);
-  if (options_.output_gate) {
-    gated_ = workspace_->keep(context.prefix, "gated", rows * dim);
+  attended_ = workspace_->keep(context.prefix, "attended", rows * query_dim_);
+  if (spec_.output_gate) {
+    gated_ = workspace_->keep(context.prefix, "gated", rows * query_dim_);
   }
-  lse_ = workspace_->keep(context.prefix, "lse", rows * options_.heads, Content::floats);
-  const std::int64_t angles = workspace_->seq_len() * options_.head_dim / 2;
-  cos_ = workspace_->share("rope cos", angles, Content::floats);
-  sin_ = workspace_->share("rope sin", angles, Content::floats);
+  lse_ = workspace_->keep(context.prefix, "lse", rows * spec_.heads, Content::floats);
+  if (rope_) {
+    const std::int64_t angles = workspace_->seq_len() * rope_->rotary_dim / 2;
+    cos_ = workspace_->share(fmt::format("rope {} cos", *spec_.rope), angles, Content::floats);
+    sin_ = workspace_->share(fmt::format("rope {} sin", *spec_.rope), angles, Content::floats);
+  }
   dprojection_ = workspace_->scratch_backward(Phase::block, "attention dprojection", rows * width_);
-  dattended_ = workspace_->scratch_backward(Phase::block, "attention dattended", rows * dim);
-  delta_ = workspace_->scratch_backward(Phase::block, "attention delta", rows * options_.heads,
+  dattended_ = workspace_->scratch_backward(Phase::block, "attention dattended", rows * query_dim_);
+  delta_ = workspace_->scratch_backward(Phase::block, "attention delta", rows * spec_.heads,
                                         Content::floats);
 }
 
 // With norms the rotated queries and keys have a buffer of their own, since the norms' backward
 // pass needs their inputs; without, they are rotated in place.
 AttentionBlock::View AttentionBlock::rotated_query() const {
-  const std::int64_t dim = options_.heads * options_.head_dim;
-  return options_.qk_norm ? View{0, {2 * dim, options_.head_dim}} : query_;
+  const std::int64_t width = query_dim_ + kv_dim_;
+  return has_norms() ? View{0, {width, spec_.head_dim}, spec_.heads} : query_;
 }
 
 AttentionBlock::View AttentionBlock::rotated_key() const {
-  const std::int64_t dim = options_.heads * options_.head_dim;
-  return options_.qk_norm ? View{dim, {2 * dim, options_.head_dim}} : key_;
+  const std::int64_t width = query_dim_ + kv_dim_;
+  return has_norms() ? View{query_dim_, {width, spec_.head_dim}, spec_.kv_heads} : key_;
 }
 
 Elements AttentionBlock::rotated() const {
-  return workspace_->at(options_.qk_norm ? rotated_ : projection_);
+  return workspace_->at(has_norms() ? rotated_ : projection_);
 }
 
 ConstElements AttentionBlock::head_output() const {
-  return workspace_->at(options_.output_gate ? gated_ : attended_);
+  return workspace_->at(spec_.output_gate ? gated_ : attended_);
+}
+
+kernels::RowLayout AttentionBlock::norm_layout(const View& view) const {
+  return spec_.head_norm == HeadNorm::whole ? kernels::RowLayout{view.layout.outer_stride, 0}
+                                            : view.layout;
 }
 
 void AttentionBlock::rotate(const BlockCall& call, Elements base, const View& view,
                             bool inverse) const {
+  if (!rope_) {
+    return;
+  }
   kernels_->rope_apply(call.stream, {.x = base + view.column,
                                      .cos = workspace_->floats_at(cos_),
                                      .sin = workspace_->floats_at(sin_),
                                      .tokens = call.lane.rows(),
                                      .seq_len = call.lane.seq_len,
-                                     .heads = options_.heads,
-                                     .head_dim = options_.head_dim,
+                                     .heads = view.heads,
+                                     .head_dim = rope_->rotary_dim,
                                      .layout = view.layout,
+                                     .pairing = rope_->pairing,
                                      .inverse = inverse,
                                      .dtype = base.dtype});
 }
 
 kernels::RowRotation AttentionBlock::rotation(const BlockCall& call) const {
+  if (!norm_rotates_) {
+    return {};
+  }
   return {.cos = workspace_->floats_at(cos_),
           .sin = workspace_->floats_at(sin_),
           .seq_len = call.lane.seq_len};
 }
 
-void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
-  if (workspace_->first_use(cos_)) {
-    kernels_->rope_table(call.stream, {.cos = workspace_->floats_at(cos_),
-                                       .sin = workspace_->floats_at(sin_),
-                                       .seq_len = workspace_->seq_len(),
-                                       .head_dim = options_.head_dim,
-                                       .theta = options_.rope_theta});
-  }
-  if (!options_.qk_norm) {
-    rotate(call, rotated(), query_, false);
-    rotate(call, rotated(), key_, false);
+void AttentionBlock::fill_table(const BlockCall& call) {
+  if (!rope_ || !workspace_->first_use(cos_)) {
     return;
   }
+  kernels::RopeFrequencies frequencies;
+  frequencies.given = !rope_->frequencies.empty();
+  std::copy(rope_->frequencies.begin(), rope_->frequencies.end(), frequencies.values.begin());
+  kernels_->rope_table(call.stream, {.cos = workspace_->floats_at(cos_),
+                                     .sin = workspace_->floats_at(sin_),
+                                     .seq_len = workspace_->seq_len(),
+                                     .head_dim = rope_->rotary_dim,
+                                     .theta = rope_->theta,
+                                     .frequencies = frequencies,
+                                     .factor = rope_->factor});
+}
+
+void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
+  fill_table(call);
   const View query = rotated_query();
   const View key = rotated_key();
-  ConstElements projection = workspace_->at(projection_);
-  query_norm_->forward(call, projection + query_.column, query_.layout, rotated() + query.column,
-                       query.layout, rotation(call));
-  key_norm_->forward(call, projection + key_.column, key_.layout, rotated() + key.column,
-                     key.layout, rotation(call));
+  if (has_norms()) {
+    ConstElements projection = workspace_->at(projection_);
+    query_norm_->forward(call, projection + query_.column, norm_layout(query_),
+                         rotated() + query.column, norm_layout(query), rotation(call));
+    key_norm_->forward(call, projection + key_.column, norm_layout(key_), rotated() + key.column,
+                       norm_layout(key), rotation(call));
+  }
+  if (!norm_rotates_) {
+    rotate(call, rotated(), query, false);
+    rotate(call, rotated(), key, false);
+  }
 }
 
 void AttentionBlock::attend(const BlockCall& call) const {
-  const std::int64_t dim = options_.heads * options_.head_dim;
-  const kernels::RowLayout output_layout{dim, options_.head_dim};
+  const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
   ConstElements projection = workspace_->at(projection_);
-  kernels_->attention_forward(call.stream,
-                              {.q = rotated() + rotated_query().column,
-                               .k = rotated() + rotated_key().column,
-                               .v = projection + value_.column,
-                               .out = workspace_->at(attended_),
-                               .lse = workspace_->floats_at(lse_),
-                               .sequences = call.lane.sequences,
-                               .seq_len = call.lane.seq_len,
-                               .heads = options_.heads,
-                               .head_dim = options_.head_dim,
-                               .q_layout = rotated_query().layout,
-                               .k_layout = rotated_key().layout,
-                               .v_layout = value_.layout,
-                               .out_layout = output_layout,
-                               .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim)),
-                               .dtype = workspace_->dtype()});
-  if (options_.output_gate) {
+  kernels_->attention_forward(call.stream, {.q = rotated() + rotated_query().column,
+                                            .k = rotated() + rotated_key().column,
+                                            .v = projection + value_.column,
+                                            .out = workspace_->at(attended_),
+                                            .lse = workspace_->floats_at(lse_),
+                                            .sequences = call.lane.sequences,
+                                            .seq_len = call.lane.seq_len,
+                                            .heads = spec_.heads,
+                                            .head_dim = spec_.head_dim,
+                                            .kv_heads = spec_.kv_heads,
+                                            .window = spec_.window,
+                                            .softcap = spec_.softcap,
+                                            .q_layout = rotated_query().layout,
+                                            .k_layout = rotated_key().layout,
+                                            .v_layout = value_.layout,
+                                            .out_layout = output_layout,
+                                            .scale = scale_,
+                                            .dtype = workspace_->dtype()});
+  if (spec_.output_gate) {
     kernels_->sigmoid_gate_forward(call.stream, {.x = workspace_->at(attended_),
                                                  .gate = projection + gate_.column,
                                                  .y = workspace_->at(gated_),
                                                  .tokens = call.lane.rows(),
-                                                 .heads = options_.heads,
-                                                 .head_dim = options_.head_dim,
+                                                 .heads = spec_.heads,
+                                                 .head_dim = spec_.head_dim,
                                                  .x_layout = output_layout,
                                                  .gate_layout = gate_.layout,
                                                  .y_layout = output_layout,
@@ -176,60 +245,66 @@ void AttentionBlock::forward_kept(const BlockCall& call, ConstElements x) {
 }
 
 void AttentionBlock::forward_output(const BlockCall& call, Elements branch) const {
-  output_->forward(call, head_output(), branch, options_.embedding_dim);
+  output_->forward(call, head_output(), branch, embedding_dim_);
 }
 
 void AttentionBlock::attend_backward(const BlockCall& call, ConstElements dattended) const {
-  const std::int64_t dim = options_.heads * options_.head_dim;
-  const kernels::RowLayout output_layout{dim, options_.head_dim};
+  const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
   Elements dprojection = workspace_->at(dprojection_);
-  kernels_->attention_backward(call.stream,
-                               {.q = rotated() + rotated_query().column,
-                                .k = rotated() + rotated_key().column,
-                                .v = workspace_->at(projection_) + value_.column,
-                                .out = workspace_->at(attended_),
-                                .dout = dattended,
-                                .lse = workspace_->floats_at(lse_),
-                                .delta = workspace_->floats_at(delta_),
-                                .dq = dprojection + query_.column,
-                                .dk = dprojection + key_.column,
-                                .dv = dprojection + value_.column,
-                                .sequences = call.lane.sequences,
-                                .seq_len = call.lane.seq_len,
-                                .heads = options_.heads,
-                                .head_dim = options_.head_dim,
-                                .q_layout = rotated_query().layout,
-                                .k_layout = rotated_key().layout,
-                                .v_layout = value_.layout,
-                                .out_layout = output_layout,
-                                .dout_layout = output_layout,
-                                .dq_layout = query_.layout,
-                                .dk_layout = key_.layout,
-                                .dv_layout = value_.layout,
-                                .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim)),
-                                .dtype = workspace_->dtype()});
-  if (!options_.qk_norm) {
+  kernels_->attention_backward(call.stream, {.q = rotated() + rotated_query().column,
+                                             .k = rotated() + rotated_key().column,
+                                             .v = workspace_->at(projection_) + value_.column,
+                                             .out = workspace_->at(attended_),
+                                             .dout = dattended,
+                                             .lse = workspace_->floats_at(lse_),
+                                             .delta = workspace_->floats_at(delta_),
+                                             .dq = dprojection + query_.column,
+                                             .dk = dprojection + key_.column,
+                                             .dv = dprojection + value_.column,
+                                             .sequences = call.lane.sequences,
+                                             .seq_len = call.lane.seq_len,
+                                             .heads = spec_.heads,
+                                             .head_dim = spec_.head_dim,
+                                             .kv_heads = spec_.kv_heads,
+                                             .window = spec_.window,
+                                             .softcap = spec_.softcap,
+                                             .q_layout = rotated_query().layout,
+                                             .k_layout = rotated_key().layout,
+                                             .v_layout = value_.layout,
+                                             .out_layout = output_layout,
+                                             .dout_layout = output_layout,
+                                             .dq_layout = query_.layout,
+                                             .dk_layout = key_.layout,
+                                             .dv_layout = value_.layout,
+                                             .scale = scale_,
+                                             .dtype = workspace_->dtype()});
+  normalise_backward(call, dprojection);
+}
+
+void AttentionBlock::normalise_backward(const BlockCall& call, Elements dprojection) const {
+  if (!norm_rotates_) {
     rotate(call, dprojection, query_, true);
     rotate(call, dprojection, key_, true);
+  }
+  if (!has_norms()) {
     return;
   }
   ConstElements projection = workspace_->at(projection_);
-  query_norm_->backward(call, projection + query_.column, query_.layout,
+  query_norm_->backward(call, projection + query_.column, norm_layout(query_),
                         dprojection + query_.column, dprojection + query_.column, false,
                         rotation(call));
-  key_norm_->backward(call, projection + key_.column, key_.layout, dprojection + key_.column,
+  key_norm_->backward(call, projection + key_.column, norm_layout(key_), dprojection + key_.column,
                       dprojection + key_.column, false, rotation(call));
 }
 
 void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                               Elements dx) {
-  const std::int64_t dim = options_.heads * options_.head_dim;
-  const kernels::RowLayout output_layout{dim, options_.head_dim};
+  const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
   Elements dattended = workspace_->at(dattended_);
   Elements dprojection = workspace_->at(dprojection_);
-  output_->backward_weight(call, dbranch, options_.embedding_dim, head_output());
-  output_->backward_input(call, dbranch, options_.embedding_dim, dattended);
-  if (options_.output_gate) {
+  output_->backward_weight(call, dbranch, embedding_dim_, head_output());
+  output_->backward_input(call, dbranch, embedding_dim_, dattended);
+  if (spec_.output_gate) {
     kernels_->sigmoid_gate_backward(call.stream,
                                     {.x = workspace_->at(attended_),
                                      .gate = workspace_->at(projection_) + gate_.column,
@@ -237,8 +312,8 @@ void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstEleme
                                      .dx = dattended,
                                      .dgate = dprojection + gate_.column,
                                      .tokens = call.lane.rows(),
-                                     .heads = options_.heads,
-                                     .head_dim = options_.head_dim,
+                                     .heads = spec_.heads,
+                                     .head_dim = spec_.head_dim,
                                      .x_layout = output_layout,
                                      .gate_layout = gate_.layout,
                                      .dy_layout = output_layout,
@@ -246,7 +321,7 @@ void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstEleme
                                      .dgate_layout = gate_.layout,
                                      .dtype = workspace_->dtype()});
   }
-  if (options_.qk_norm && workspace_->lean()) {
+  if (has_norms() && workspace_->lean()) {
     normalise_and_rotate(call);
   }
   attend_backward(call, dattended);

@@ -6,34 +6,20 @@
 
 #include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
+#include "engine/model/spec.hpp"
 
 namespace train::engine {
 
-/// How one attention block differs from another.
-struct AttentionOptions {
-  std::int64_t embedding_dim = 0;
-  std::int64_t heads = 0;
-  std::int64_t head_dim = 0;
-  kernels::NormKind norm = kernels::NormKind::layer;  ///< Of queries and keys.
-  float norm_eps = 1e-5F;
-  double rope_theta = 10000.0;
-  bool qk_norm = true;
-  /// sigmoid(gate) on the output; q_proj's rows are then per head [query D | gate D].
-  /// REQUIRES: !fused_projection.
-  bool output_gate = false;
-  /// One c_attn with rows [Q | K | V] and c_proj, or q_proj, k_proj, v_proj and o_proj.
-  bool fused_projection = true;
-};
-
-/// Causal multi-head attention with rotary positions (interleaved pairs), optional norms of queries
-/// and keys before the rotation, optional output gate:
-///   o_proj(softmax(rope(norm(q)) rope(norm(k))^T / sqrt(D)) v * sigmoid(gate))
+/// Causal attention with grouped keys and values, optional norms of queries and keys, rotary
+/// positions, a window, a cap of the scores and an output gate:
+///   output(softmax(cap(scale rope(norm(q)) rope(norm(k))^T)) v * sigmoid(gate))
 ///
-/// All projections of a row lie side by side in one buffer, so the fused and the separate form
-/// differ in their weights alone.
+/// All projections of a row lie side by side in one buffer, so the forms of ProjectionLayout differ
+/// in their weights and in where a head's columns begin.
 class AttentionBlock {
  public:
-  AttentionBlock(const BlockContext& context, const AttentionOptions& options);
+  /// `model`: its ropes and dimensions; must outlive this.
+  AttentionBlock(const BlockContext& context, const AttentionSpec& spec, const ModelSpec& model);
 
   /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
   void forward(const BlockCall& call, ConstElements x, Elements branch);
@@ -48,24 +34,38 @@ class AttentionBlock {
   struct View {
     std::int64_t column = 0;
     kernels::RowLayout layout;
+    std::int64_t heads = 0;
   };
 
   void add_projections(const BlockContext& context);
+  void add_norms(const BlockContext& context);
   void reserve(const BlockContext& context);
+  void fill_table(const BlockCall& call);
   void rotate(const BlockCall& call, Elements base, const View& view, bool inverse) const;
   [[nodiscard]] kernels::RowRotation rotation(const BlockCall& call) const;
   void normalise_and_rotate(const BlockCall& call);
   void attend(const BlockCall& call) const;
   void attend_backward(const BlockCall& call, ConstElements dattended) const;
+  void normalise_backward(const BlockCall& call, Elements dprojection) const;
   [[nodiscard]] ConstElements head_output() const;
   [[nodiscard]] View rotated_query() const;
   [[nodiscard]] View rotated_key() const;
   [[nodiscard]] Elements rotated() const;
+  [[nodiscard]] bool has_norms() const { return spec_.head_norm != HeadNorm::none; }
+  /// What a norm sees as a row: a head, or all of them.
+  [[nodiscard]] kernels::RowLayout norm_layout(const View& view) const;
 
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
-  AttentionOptions options_;
-  std::int64_t width_ = 0;  ///< Columns of the projection buffer.
+  AttentionSpec spec_;
+  std::optional<RopeSpec> rope_;
+  std::int64_t embedding_dim_;
+  bool transposed_;
+  /// The norms' kernel rotates what it has normalised: interleaved pairs of whole heads.
+  bool norm_rotates_ = false;
+  float scale_ = 1.0F;
+  std::int64_t query_dim_ = 0, kv_dim_ = 0;  ///< Of all heads.
+  std::int64_t width_ = 0;                   ///< Columns of the projection buffer.
   View query_, gate_, key_, value_;
   std::vector<LinearBlock> projections_;
   std::vector<std::int64_t> projection_columns_;

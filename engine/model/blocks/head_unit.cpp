@@ -3,23 +3,33 @@
 #include <algorithm>
 
 #include "base/check.hpp"
-#include "engine/model/blocks/transformer_block.hpp"
 
 namespace train::engine {
 
 EmbeddingUnit::EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace,
-                             const ModelShape& shape)
-    : LayerUnit("embedding", kernels, workspace, shape.embedding_dim),
-      vocab_size_(shape.vocab_size),
-      tied_(shape.tie_embeddings) {
+                             const ModelSpec& spec)
+    : LayerUnit("embedding", kernels, workspace, spec.embedding_dim),
+      vocab_size_(spec.vocab_size),
+      tied_(spec.tie_embeddings),
+      scale_(spec.embedding_scale) {
   // Tied or not: as an embedding it is not decayed, and drawn by the embedding's rule.
-  weight_ = parameters_.add({.name = "transformer.wte.weight",
-                             .rows = shape.vocab_size,
-                             .cols = shape.embedding_dim,
+  weight_ = parameters_.add({.name = spec.embedding,
+                             .rows = spec.vocab_size,
+                             .cols = spec.embedding_dim,
                              .group = ParameterGroup::no_decay,
                              .init = InitKind::embedding});
-  output_ = workspace.keep("transformer.wte.", "residual", workspace.rows() * shape.embedding_dim);
-  residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
+  if (!spec.positions.empty()) {
+    TRAIN_CHECK(workspace.seq_len() <= spec.position_rows, "{} positions for a sequence of {}",
+                spec.position_rows, workspace.seq_len());
+    position_rows_ = spec.position_rows;
+    positions_ = parameters_.add({.name = spec.positions,
+                                  .rows = spec.position_rows,
+                                  .cols = spec.embedding_dim,
+                                  .group = ParameterGroup::no_decay,
+                                  .init = InitKind::embedding});
+  }
+  output_ = workspace.keep("embedding.", "residual", workspace.rows() * spec.embedding_dim);
+  residual_gradient_ = share_residual_gradient(workspace, spec.embedding_dim);
 }
 
 void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
@@ -29,7 +39,17 @@ void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, c
                                        .rows = lane.rows(),
                                        .cols = embedding_dim_,
                                        .vocab = vocab_size_,
+                                       .scale = scale_,
                                        .dtype = workspace_->dtype()});
+  if (position_rows_ > 0) {
+    kernels_->bias_add(stream, {.y = workspace_->at(output_),
+                                .bias = memory.weights + positions_,
+                                .rows = lane.rows(),
+                                .cols = embedding_dim_,
+                                .stride = embedding_dim_,
+                                .period = lane.seq_len,
+                                .dtype = workspace_->dtype()});
+  }
 }
 
 void EmbeddingUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
@@ -40,7 +60,20 @@ void EmbeddingUnit::backward(kernels::Stream& stream, const UnitMemory& memory, 
                                         .cols = embedding_dim_,
                                         .vocab = vocab_size_,
                                         .accumulate = tied_,
+                                        .scale = scale_,
                                         .dtype = workspace_->dtype()});
+  if (position_rows_ > 0) {
+    float* gradient = memory.gradient + positions_;
+    kernels_->bias_gradient(stream, {.dy = workspace_->at(residual_gradient_),
+                                     .dbias = gradient,
+                                     .rows = lane.rows(),
+                                     .cols = embedding_dim_,
+                                     .stride = embedding_dim_,
+                                     .period = lane.seq_len,
+                                     .dtype = workspace_->dtype()});
+    kernels_->fill(stream, {.out = gradient + lane.seq_len * embedding_dim_,
+                            .count = (position_rows_ - lane.seq_len) * embedding_dim_});
+  }
 }
 
 std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels::DType dtype) {
@@ -52,30 +85,30 @@ std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels
   return std::min(chunk, rows);
 }
 
-HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace,
-                   const ModelShape& shape, Workspace::Slot input)
-    : LayerUnit("head", kernels, workspace, shape.embedding_dim),
-      vocab_size_(shape.vocab_size),
-      tied_(shape.tie_embeddings),
+HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelSpec& spec,
+                   Workspace::Slot input)
+    : LayerUnit("head", kernels, workspace, spec.embedding_dim),
+      vocab_size_(spec.vocab_size),
+      tied_(spec.tie_embeddings),
+      softcap_(spec.logit_softcap),
       input_(input),
-      chunk_rows_(head_chunk_rows(workspace.rows(), shape.vocab_size, workspace.dtype())) {
-  const BlockContext context{kernels, parameters_, workspace, "transformer."};
-  ln_f_.emplace(
-      context, "ln_f",
-      NormBlock::Options{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps});
+      chunk_rows_(head_chunk_rows(workspace.rows(), spec.vocab_size, workspace.dtype())) {
+  const BlockContext context{kernels, parameters_, workspace, ""};
+  ln_f_.emplace(context, spec.final_norm, spec.embedding_dim);
   if (!tied_) {
-    weight_ = parameters_.add({.name = "lm_head.weight",
-                               .rows = shape.vocab_size,
-                               .cols = shape.embedding_dim,
+    weight_ = parameters_.add({.name = spec.head,
+                               .rows = spec.vocab_size,
+                               .cols = spec.embedding_dim,
                                .group = ParameterGroup::decay,
-                               .init = InitKind::linear});
+                               .init = InitKind::linear,
+                               .is_head = true});
   }
-  logits_ = workspace.scratch(Phase::head, "head logits", chunk_rows_ * shape.vocab_size,
-                              Content::floats);
+  logits_ =
+      workspace.scratch(Phase::head, "head logits", chunk_rows_ * spec.vocab_size, Content::floats);
   row_terms_ = workspace.scratch(Phase::head, "head row terms", workspace.rows() * 4 * 2,
                                  Content::floats);  // doubles
   output_ = ln_f_->output_slot();
-  residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
+  residual_gradient_ = share_residual_gradient(workspace, spec.embedding_dim);
 }
 
 ConstElements HeadUnit::matrix(const UnitMemory& memory) const {
@@ -106,6 +139,7 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
                        .chunk_rows = std::min(chunk_rows_, lane.rows()),
                        .loss_scale = lane.loss_scale,
                        .z_scale = lane.z_scale,
+                       .softcap = softcap_,
                        .dtype = workspace_->dtype()});
 }
 

@@ -5,14 +5,15 @@
 
 #include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
-#include "engine/model/model_shape.hpp"
+#include "engine/model/spec.hpp"
 
 namespace train::engine {
 
-/// Token embedding: starts the residual stream. With tied embeddings the head uses its matrix too.
+/// Token embedding, and learned positions where the model has them: starts the residual stream.
+/// With tied embeddings the head uses its matrix too.
 class EmbeddingUnit final : public LayerUnit {
  public:
-  EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelShape& shape);
+  EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelSpec& spec);
 
   void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
@@ -20,16 +21,19 @@ class EmbeddingUnit final : public LayerUnit {
  private:
   std::int64_t vocab_size_;
   bool tied_;
+  float scale_;
   std::int64_t weight_;
+  std::int64_t positions_ = 0;      ///< Offset.
+  std::int64_t position_rows_ = 0;  ///< 0: none.
   Workspace::Slot residual_gradient_;
 };
 
 /// Final norm, LM head and loss, fused: the logits exist for a few rows at a time. With tied
-/// embeddings the head's matrix is transformer.wte.weight, and the unit has the norm alone.
+/// embeddings the head's matrix is the embedding's, and the unit has the norm alone.
 class HeadUnit final : public LayerUnit {
  public:
   /// `input`: output slot of the last block.
-  HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelShape& shape,
+  HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelSpec& spec,
            Workspace::Slot input);
 
   /// With lane.targets the loss sums too, and with lane.with_gradient the gradients of the head's
@@ -37,7 +41,8 @@ class HeadUnit final : public LayerUnit {
   void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
-  /// logits[vocab_size] of one row of the last forward pass.
+  /// logits[vocab_size] of one row of the last forward pass; without the
+  /// model's cap.
   void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t row,
                   float* logits) const;
 
@@ -46,6 +51,7 @@ class HeadUnit final : public LayerUnit {
 
   std::int64_t vocab_size_;
   bool tied_;
+  float softcap_;
   Workspace::Slot input_;
   std::optional<NormBlock> ln_f_;
   std::int64_t weight_ = 0;

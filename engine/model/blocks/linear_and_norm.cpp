@@ -1,44 +1,71 @@
 #include "engine/model/blocks/linear_and_norm.hpp"
 
 namespace train::engine {
+namespace {
 
-LinearBlock::LinearBlock(const BlockContext& context, const std::string& name, std::int64_t inputs,
-                         std::int64_t outputs, InitKind init)
-    : kernels_(&context.kernels), inputs_(inputs), outputs_(outputs) {
+std::int64_t add_bias(const BlockContext& context, const std::string& name, std::int64_t count) {
+  return context.parameters.add({.name = context.prefix + name + ".bias",
+                                 .rows = count,
+                                 .cols = 1,
+                                 .vector = true,
+                                 .group = ParameterGroup::no_decay,
+                                 .init = InitKind::zero});
+}
+
+}  // namespace
+
+LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
+                         const Options& options)
+    : kernels_(&context.kernels), options_(options) {
   weight_ = context.parameters.add({.name = context.prefix + name + ".weight",
-                                    .rows = outputs,
-                                    .cols = inputs,
+                                    .rows = options.transposed ? options.inputs : options.outputs,
+                                    .cols = options.transposed ? options.outputs : options.inputs,
+                                    .fan_in = options.inputs,
                                     .group = ParameterGroup::decay,
-                                    .init = init});
+                                    .init = options.init});
+  if (options.bias) {
+    bias_ = add_bias(context, name, options.outputs);
+  }
 }
 
 void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                           std::int64_t y_stride) const {
+  const Options& o = options_;
   kernels_->matmul(call.stream, {.a = x,
                                  .b = call.weights + weight_,
                                  .c = y,
                                  .m = call.lane.rows(),
-                                 .n = outputs_,
-                                 .k = inputs_,
-                                 .lda = inputs_,
-                                 .ldb = inputs_,
+                                 .n = o.outputs,
+                                 .k = o.inputs,
+                                 .lda = o.inputs,
+                                 .ldb = o.transposed ? o.outputs : o.inputs,
                                  .ldc = y_stride,
-                                 .transpose_b = true,
+                                 .transpose_b = !o.transposed,
                                  .dtype = x.dtype,
                                  .output_dtype = y.dtype});
+  if (o.bias) {
+    kernels_->bias_add(call.stream, {.y = y,
+                                     .bias = call.weights + bias_,
+                                     .rows = call.lane.rows(),
+                                     .cols = o.outputs,
+                                     .stride = y_stride,
+                                     .dtype = y.dtype});
+  }
 }
 
 void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                  Elements dx, bool accumulate) const {
+  const Options& o = options_;
   kernels_->matmul(call.stream, {.a = dy,
                                  .b = call.weights + weight_,
                                  .c = dx,
                                  .m = call.lane.rows(),
-                                 .n = inputs_,
-                                 .k = outputs_,
+                                 .n = o.inputs,
+                                 .k = o.outputs,
                                  .lda = dy_stride,
-                                 .ldb = inputs_,
-                                 .ldc = inputs_,
+                                 .ldb = o.transposed ? o.outputs : o.inputs,
+                                 .ldc = o.inputs,
+                                 .transpose_b = o.transposed,
                                  .accumulate = accumulate,
                                  .dtype = dy.dtype,
                                  .output_dtype = dx.dtype});
@@ -46,17 +73,33 @@ void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::i
 
 void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                   ConstElements x) const {
-  kernels_->matmul(call.stream, {.a = dy,
-                                 .b = x,
-                                 .c = call.gradient + weight_,
-                                 .m = outputs_,
-                                 .n = inputs_,
-                                 .k = call.lane.rows(),
-                                 .lda = dy_stride,
-                                 .ldb = inputs_,
-                                 .ldc = inputs_,
-                                 .transpose_a = true,
-                                 .dtype = x.dtype});
+  const Options& o = options_;
+  kernels::MatmulParams product{.a = dy,
+                                .b = x,
+                                .c = call.gradient + weight_,
+                                .m = o.outputs,
+                                .n = o.inputs,
+                                .k = call.lane.rows(),
+                                .lda = dy_stride,
+                                .ldb = o.inputs,
+                                .ldc = o.inputs,
+                                .transpose_a = true,
+                                .dtype = x.dtype};
+  if (o.transposed) {
+    std::swap(product.a, product.b);
+    std::swap(product.m, product.n);
+    std::swap(product.lda, product.ldb);
+    product.ldc = o.outputs;
+  }
+  kernels_->matmul(call.stream, product);
+  if (o.bias) {
+    kernels_->bias_gradient(call.stream, {.dy = dy,
+                                          .dbias = call.gradient + bias_,
+                                          .rows = call.lane.rows(),
+                                          .cols = o.outputs,
+                                          .stride = dy_stride,
+                                          .dtype = dy.dtype});
+  }
 }
 
 HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& name,
@@ -64,12 +107,16 @@ HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& nam
     : kernels_(&context.kernels),
       workspace_(&context.workspace),
       options_(options),
-      weight_(context.parameters.add({.name = context.prefix + name + ".weight",
-                                      .rows = options.head_dim,
-                                      .cols = 1,
-                                      .vector = true,
-                                      .group = ParameterGroup::no_decay,
-                                      .init = InitKind::norm})) {
+      weight_(
+          context.parameters.add({.name = context.prefix + name + ".weight",
+                                  .rows = options.head_dim,
+                                  .cols = 1,
+                                  .vector = true,
+                                  .group = ParameterGroup::no_decay,
+                                  .init = options.plus_one ? InitKind::zero : InitKind::norm})) {
+  if (options.bias) {
+    bias_ = add_bias(context, name, options.head_dim);
+  }
   const std::int64_t rows = workspace_->rows() * options.heads;
   mean_ = workspace_->keep(context.prefix, name + ".mean", rows, Content::floats);
   rstd_ = workspace_->keep(context.prefix, name + ".rstd", rows, Content::floats);
@@ -91,14 +138,31 @@ void HeadNormBlock::forward(const BlockCall& call, ConstElements x, kernels::Row
                                        .x_layout = x_layout,
                                        .y_layout = y_layout,
                                        .eps = options_.eps,
+                                       .gain_offset = options_.plus_one ? 1.0F : 0.0F,
                                        .residual = residual,
                                        .rotation = rotation,
                                        .dtype = x.dtype});
+  if (options_.bias) {
+    kernels_->bias_add(call.stream, {.y = y,
+                                     .bias = call.weights + bias_,
+                                     .rows = call.lane.rows(),
+                                     .cols = options_.head_dim,
+                                     .stride = y_layout.outer_stride,
+                                     .dtype = y.dtype});
+  }
 }
 
 void HeadNormBlock::backward(const BlockCall& call, ConstElements x, kernels::RowLayout x_layout,
                              ConstElements dy, Elements dx, bool accumulate,
                              const kernels::RowRotation& rotation) const {
+  if (options_.bias) {  // before dx, which may be dy
+    kernels_->bias_gradient(call.stream, {.dy = dy,
+                                          .dbias = call.gradient + bias_,
+                                          .rows = call.lane.rows(),
+                                          .cols = options_.head_dim,
+                                          .stride = x_layout.outer_stride,
+                                          .dtype = dy.dtype});
+  }
   kernels_->norm_backward(call.stream, {.kind = options_.kind,
                                         .x = x,
                                         .weight = call.weights + weight_,
@@ -113,22 +177,50 @@ void HeadNormBlock::backward(const BlockCall& call, ConstElements x, kernels::Ro
                                         .x_layout = x_layout,
                                         .dy_layout = x_layout,
                                         .dx_layout = x_layout,
+                                        .gain_offset = options_.plus_one ? 1.0F : 0.0F,
                                         .accumulate_dx = accumulate,
                                         .rotation = rotation,
                                         .dtype = x.dtype});
 }
 
-NormBlock::NormBlock(const BlockContext& context, const std::string& name, const Options& options)
+HeadNormBlock::Options row_norm(const NormSpec& spec, std::int64_t cols) {
+  return {.kind = spec.kind,
+          .heads = 1,
+          .head_dim = cols,
+          .eps = spec.eps,
+          .plus_one = spec.plus_one,
+          .bias = spec.bias};
+}
+
+NormBlock::NormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols)
     : workspace_(&context.workspace),
-      layout_{options.cols, 0},
-      norm_(context, name, {.kind = options.kind, .head_dim = options.cols, .eps = options.eps}),
-      output_(workspace_->keep_unless_lean(context.prefix, name + ".output",
-                                           workspace_->rows() * options.cols)) {}
+      layout_{cols, 0},
+      norm_(context, spec.name, row_norm(spec, cols)),
+      output_(workspace_->keep_unless_lean(context.prefix, spec.name + ".output",
+                                           workspace_->rows() * cols)) {}
 
 Elements NormBlock::forward(const BlockCall& call, ConstElements x,
                             const kernels::NormResidual& residual) const {
   norm_.forward(call, x, layout_, output(), layout_, {}, residual);
   return output();
+}
+
+PostNormBlock::PostNormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols)
+    : workspace_(&context.workspace),
+      layout_{cols, 0},
+      input_(workspace_->keep(context.prefix, spec.name + ".input", workspace_->rows() * cols)),
+      norm_(context, spec.name, row_norm(spec, cols)),
+      gradient_(workspace_->scratch_backward(Phase::block, "post norm gradient",
+                                             workspace_->rows() * cols)) {}
+
+void PostNormBlock::forward(const BlockCall& call, Elements y) const {
+  norm_.forward(call, input(), layout_, y, layout_);
+}
+
+Elements PostNormBlock::backward(const BlockCall& call, ConstElements dy) const {
+  const Elements gradient = workspace_->at(gradient_);
+  norm_.backward(call, input(), layout_, dy, gradient, /*accumulate=*/false);
+  return gradient;
 }
 
 }  // namespace train::engine

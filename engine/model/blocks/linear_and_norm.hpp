@@ -1,39 +1,46 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/model/blocks/layer_unit.hpp"
+#include "engine/model/spec.hpp"
 
 namespace train::engine {
 
-/// y = x W^T without bias; W is [outputs, inputs] as in torch. Keeps nothing: the caller owns x.
-/// `y_stride`, `dy_stride`: elements between rows, so several layers can write one wide buffer.
+/// y = x W^T (+ b); W is [outputs, inputs] as in torch, or [inputs, outputs] where `transposed`.
+/// Keeps nothing: the caller owns x. `y_stride`, `dy_stride`: elements between rows, so several
+/// layers can write one wide buffer.
 class LinearBlock {
  public:
-  LinearBlock(const BlockContext& context, const std::string& name, std::int64_t inputs,
-              std::int64_t outputs, InitKind init);
+  struct Options {
+    std::int64_t inputs = 0, outputs = 0;
+    InitKind init = InitKind::linear;
+    bool bias = false;
+    bool transposed = false;
+  };
+  LinearBlock(const BlockContext& context, const std::string& name, const Options& options);
 
-  [[nodiscard]] std::int64_t outputs() const { return outputs_; }
+  [[nodiscard]] std::int64_t outputs() const { return options_.outputs; }
 
   void forward(const BlockCall& call, ConstElements x, Elements y, std::int64_t y_stride) const;
   /// dx (+)= dy W.
   void backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride, Elements dx,
                       bool accumulate = false) const;
-  /// dW = dy^T x, overwritten.
+  /// dW = dy^T x and db = sum of dy, overwritten.
   void backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                        ConstElements x) const;
 
  private:
   const kernels::KernelTable* kernels_;
-  std::int64_t inputs_;
-  std::int64_t outputs_;
+  Options options_;
   std::int64_t weight_;  ///< Offset.
+  std::int64_t bias_ = 0;
 };
 
-/// LayerNorm or RMSNorm over each head of a projection, one weight vector of head_dim for all heads
-/// and no bias, and the rotation of what comes out. Keeps its statistics; input and output are the
-/// caller's.
+/// A norm over each head of a projection, one weight vector of head_dim for all heads, and the
+/// rotation of what comes out. Keeps its statistics; input and output are the caller's.
 class HeadNormBlock {
  public:
   struct Options {
@@ -41,6 +48,8 @@ class HeadNormBlock {
     std::int64_t heads = 1;
     std::int64_t head_dim = 0;
     float eps = 1e-5F;
+    bool plus_one = false;
+    bool bias = false;  ///< REQUIRES: heads of 1, no rotation, a layout without gaps.
   };
 
   HeadNormBlock(const BlockContext& context, const std::string& name, const Options& options);
@@ -60,19 +69,17 @@ class HeadNormBlock {
   Workspace* workspace_;
   Options options_;
   std::int64_t weight_;  ///< Offset.
+  std::int64_t bias_ = 0;
   Workspace::Slot mean_, rstd_;
 };
+
+/// Options of a norm over whole rows.
+[[nodiscard]] HeadNormBlock::Options row_norm(const NormSpec& spec, std::int64_t cols);
 
 /// The same norm over whole rows, which has its output.
 class NormBlock {
  public:
-  struct Options {
-    kernels::NormKind kind = kernels::NormKind::layer;
-    std::int64_t cols = 0;
-    float eps = 1e-5F;
-  };
-
-  NormBlock(const BlockContext& context, const std::string& name, const Options& options);
+  NormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols);
 
   /// x, result: [rows, cols]. The result lasts until the next norm of the model at least.
   Elements forward(const BlockCall& call, ConstElements x,
@@ -94,6 +101,25 @@ class NormBlock {
   kernels::RowLayout layout_;
   HeadNormBlock norm_;
   Workspace::Slot output_;
+};
+
+/// A norm of what a branch gives, before it is added: keeps its input, which the branch writes.
+class PostNormBlock {
+ public:
+  PostNormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols);
+
+  /// Where the branch goes.
+  [[nodiscard]] Elements input() const { return workspace_->at(input_); }
+  void forward(const BlockCall& call, Elements y) const;
+  /// The gradient at the branch, in a buffer of this block; dy stays.
+  Elements backward(const BlockCall& call, ConstElements dy) const;
+
+ private:
+  Workspace* workspace_;
+  kernels::RowLayout layout_;
+  Workspace::Slot input_;
+  HeadNormBlock norm_;
+  Workspace::Slot gradient_;
 };
 
 }  // namespace train::engine

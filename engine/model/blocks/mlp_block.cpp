@@ -3,92 +3,169 @@
 namespace train::engine {
 namespace {
 
+using kernels::ActivationKind;
+
+LinearBlock::Options into_hidden(const MlpSpec& spec, const ModelSpec& model) {
+  return {.inputs = model.embedding_dim,
+          .outputs = spec.fused ? 2 * spec.hidden : spec.hidden,
+          .init = InitKind::linear,
+          .bias = spec.bias,
+          .transposed = model.transposed_linears};
+}
+
 // The members are initialised in the order of the parameters: gate, up, down.
-std::optional<LinearBlock> up_projection(const BlockContext& context,
-                                         const MlpBlock::Options& options) {
-  if (options.kind != MlpKind::swiglu) {
+std::optional<LinearBlock> up_projection(const BlockContext& context, const MlpSpec& spec,
+                                         const ModelSpec& model) {
+  if (!spec.gated || spec.fused) {
     return std::nullopt;
   }
-  return LinearBlock(context, "up_proj", options.embedding_dim, options.hidden, InitKind::linear);
+  return LinearBlock(context, spec.up, into_hidden(spec, model));
 }
 
 }  // namespace
 
-MlpBlock::MlpBlock(const BlockContext& context, const Options& options)
+MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const ModelSpec& model)
     : kernels_(&context.kernels),
       workspace_(&context.workspace),
-      options_(options),
-      in_(context, options.kind == MlpKind::swiglu ? "gate_proj" : "c_fc", options.embedding_dim,
-          options.hidden, InitKind::linear),
-      up_(up_projection(context, options)),
-      out_(context, options.kind == MlpKind::swiglu ? "down_proj" : "c_proj", options.hidden,
-           options.embedding_dim, InitKind::residual_output) {
-  const std::int64_t count = workspace_->rows() * options.hidden;
-  hidden_ = workspace_->keep(context.prefix, "hidden", count);
+      spec_(spec),
+      embedding_dim_(model.embedding_dim),
+      in_(context, spec.in, into_hidden(spec, model)),
+      up_(up_projection(context, spec, model)),
+      out_(context, spec.out,
+           {.inputs = spec.hidden,
+            .outputs = model.embedding_dim,
+            .init = InitKind::residual_output,
+            .bias = spec.bias,
+            .transposed = model.transposed_linears}) {
+  const std::int64_t count = workspace_->rows() * spec.hidden;
+  hidden_ = workspace_->keep(context.prefix, "hidden", workspace_->rows() * stride());
   if (up_) {
     up_hidden_ = workspace_->keep(context.prefix, "up_hidden", count);
-    dhidden_ = workspace_->scratch_backward(Phase::block, "mlp dhidden", count);
+  }
+  if (spec.gated) {
+    dhidden_ =
+        workspace_->scratch_backward(Phase::block, "mlp dhidden", workspace_->rows() * stride());
   }
   activated_ = workspace_->scratch(Phase::block, "mlp activated",
                                    count);  // the backward pass writes it again
   dactivated_ = workspace_->scratch_backward(Phase::block, "mlp dactivated", count);
 }
 
+bool MlpBlock::is_swiglu() const {
+  return up_.has_value() && spec_.activation == ActivationKind::silu;
+}
+
+bool MlpBlock::is_gelu() const { return !spec_.gated && spec_.activation == ActivationKind::gelu; }
+
+Elements MlpBlock::up_hidden() const {
+  if (!spec_.gated) {
+    return nullptr;
+  }
+  return up_ ? workspace_->at(up_hidden_) : workspace_->at(hidden_) + spec_.hidden;
+}
+
+void MlpBlock::activate(const BlockCall& call) const {
+  const std::int64_t rows = call.lane.rows();
+  const Elements hidden = workspace_->at(hidden_);
+  const Elements activated = workspace_->at(activated_);
+  const std::int64_t count = rows * spec_.hidden;
+  if (is_swiglu()) {
+    kernels_->swiglu_forward(
+        call.stream,
+        {.gate = hidden, .up = up_hidden(), .y = activated, .count = count, .dtype = hidden.dtype});
+  } else if (is_gelu()) {
+    kernels_->gelu_forward(call.stream,
+                           {.x = hidden, .y = activated, .count = count, .dtype = hidden.dtype});
+  } else {
+    kernels_->activation_forward(call.stream, {.kind = spec_.activation,
+                                               .x = hidden,
+                                               .up = up_hidden(),
+                                               .y = activated,
+                                               .rows = rows,
+                                               .cols = spec_.hidden,
+                                               .x_stride = stride(),
+                                               .y_stride = spec_.hidden,
+                                               .dtype = hidden.dtype});
+  }
+}
+
 void MlpBlock::forward(const BlockCall& call, ConstElements x, Elements branch) const {
   forward_kept(call, x);
-  const std::int64_t count = call.lane.rows() * options_.hidden;
-  Elements hidden = workspace_->at(hidden_);
-  Elements activated = workspace_->at(activated_);
-  if (up_) {
-    kernels_->swiglu_forward(call.stream, {.gate = hidden,
-                                           .up = workspace_->at(up_hidden_),
-                                           .y = activated,
-                                           .count = count,
-                                           .dtype = x.dtype});
-  } else {
-    kernels_->gelu_forward(call.stream,
-                           {.x = hidden, .y = activated, .count = count, .dtype = x.dtype});
-  }
-  out_.forward(call, activated, branch, options_.embedding_dim);
+  forward_output(call, branch);
 }
 
 void MlpBlock::forward_kept(const BlockCall& call, ConstElements x) const {
-  in_.forward(call, x, workspace_->at(hidden_), options_.hidden);
+  in_.forward(call, x, workspace_->at(hidden_), stride());
   if (up_) {
-    up_->forward(call, x, workspace_->at(up_hidden_), options_.hidden);
+    up_->forward(call, x, workspace_->at(up_hidden_), spec_.hidden);
   }
+}
+
+void MlpBlock::forward_output(const BlockCall& call, Elements branch) const {
+  activate(call);
+  out_.forward(call, workspace_->at(activated_), branch, embedding_dim_);
+}
+
+void MlpBlock::activate_backward(const BlockCall& call, Elements dactivated) const {
+  const std::int64_t rows = call.lane.rows();
+  const Elements hidden = workspace_->at(hidden_);
+  const Elements activated = workspace_->at(activated_);
+  const std::int64_t count = rows * spec_.hidden;
+  if (is_gelu()) {
+    kernels_->gelu_backward(call.stream, {.x = hidden,
+                                          .dy = dactivated,
+                                          .dx = dactivated,
+                                          .y = activated,
+                                          .count = count,
+                                          .dtype = hidden.dtype});
+    return;
+  }
+  if (is_swiglu()) {
+    kernels_->swiglu_backward(call.stream, {.gate = hidden,
+                                            .up = up_hidden(),
+                                            .dy = dactivated,
+                                            .dgate = workspace_->at(dhidden_),
+                                            .dup = dactivated,
+                                            .y = activated,
+                                            .count = count,
+                                            .dtype = hidden.dtype});
+    return;
+  }
+  const Elements dhidden = spec_.gated ? workspace_->at(dhidden_) : dactivated;
+  Elements dup = nullptr;
+  if (spec_.gated) {
+    dup = spec_.fused ? dhidden + spec_.hidden : dactivated;
+  }
+  kernels_->activation_backward(call.stream, {.kind = spec_.activation,
+                                              .x = hidden,
+                                              .up = up_hidden(),
+                                              .dy = dactivated,
+                                              .dx = dhidden,
+                                              .dup = dup,
+                                              .y = activated,
+                                              .rows = rows,
+                                              .cols = spec_.hidden,
+                                              .x_stride = stride(),
+                                              .dy_stride = spec_.hidden,
+                                              .dx_stride = stride(),
+                                              .dtype = hidden.dtype});
 }
 
 void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                         Elements dx) const {
-  const std::int64_t count = call.lane.rows() * options_.hidden;
-  ConstElements hidden = workspace_->at(hidden_);
-  Elements d = workspace_->at(dactivated_);
-  Elements activated = workspace_->at(activated_);
-  out_.backward_input(call, dbranch, options_.embedding_dim, d);
-  if (!up_) {
-    kernels_->gelu_backward(
-        call.stream,
-        {.x = hidden, .dy = d, .dx = d, .y = activated, .count = count, .dtype = x.dtype});
-    out_.backward_weight(call, dbranch, options_.embedding_dim, activated);
-    in_.backward_weight(call, d, options_.hidden, x);
-    in_.backward_input(call, d, options_.hidden, dx);
-    return;
+  const Elements d = workspace_->at(dactivated_);
+  const Elements dhidden = spec_.gated ? workspace_->at(dhidden_) : d;
+  out_.backward_input(call, dbranch, embedding_dim_, d);
+  activate_backward(call, d);
+  out_.backward_weight(call, dbranch, embedding_dim_, workspace_->at(activated_));
+  in_.backward_weight(call, dhidden, stride(), x);
+  if (up_) {
+    up_->backward_weight(call, d, spec_.hidden, x);
   }
-  Elements dgate = workspace_->at(dhidden_);
-  kernels_->swiglu_backward(call.stream, {.gate = hidden,
-                                          .up = workspace_->at(up_hidden_),
-                                          .dy = d,
-                                          .dgate = dgate,
-                                          .dup = d,
-                                          .y = activated,
-                                          .count = count,
-                                          .dtype = x.dtype});
-  out_.backward_weight(call, dbranch, options_.embedding_dim, activated);
-  in_.backward_weight(call, dgate, options_.hidden, x);
-  up_->backward_weight(call, d, options_.hidden, x);
-  in_.backward_input(call, dgate, options_.hidden, dx);
-  up_->backward_input(call, d, options_.hidden, dx, /*accumulate=*/true);
+  in_.backward_input(call, dhidden, stride(), dx);
+  if (up_) {
+    up_->backward_input(call, d, spec_.hidden, dx, /*accumulate=*/true);
+  }
 }
 
 }  // namespace train::engine

@@ -5,38 +5,43 @@
 
 #include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/blocks/linear_and_norm.hpp"
+#include "engine/model/spec.hpp"
 
 namespace train::engine {
 
-enum class MlpKind : std::uint8_t {
-  gelu,    ///< c_proj(gelu(c_fc x)), exact (erf) GELU.
-  swiglu,  ///< down_proj(silu(gate_proj x) * up_proj x).
-};
-
-/// The MLP of a transformer block, without biases. Keeps what the activation is applied to; the
-/// backward pass computes the rest again on its way.
+/// The MLP of a layer, MlpSpec's forms. Keeps what the activation is applied to; the backward pass
+/// computes the rest again on its way.
 class MlpBlock {
  public:
-  struct Options {
-    MlpKind kind = MlpKind::gelu;
-    std::int64_t embedding_dim = 0;
-    std::int64_t hidden = 0;
-  };
-  MlpBlock(const BlockContext& context, const Options& options);
+  MlpBlock(const BlockContext& context, const MlpSpec& spec, const ModelSpec& model);
 
   /// x: [rows, embedding_dim]. Writes the branch (before the residual factor) to `branch`.
   void forward(const BlockCall& call, ConstElements x, Elements branch) const;
-  /// The part of forward() that the backward pass needs.
+  /// forward() in two parts: all that the backward pass needs, and from that the branch.
   void forward_kept(const BlockCall& call, ConstElements x) const;
+  void forward_output(const BlockCall& call, Elements branch) const;
   /// dbranch, dx: [rows, embedding_dim]; dx is overwritten. x as in forward().
   void backward(const BlockCall& call, ConstElements x, ConstElements dbranch, Elements dx) const;
 
  private:
+  void activate(const BlockCall& call) const;
+  /// dhidden of what `in_` gave, and dup; the activation's result again.
+  void activate_backward(const BlockCall& call, Elements dactivated) const;
+  /// Of the buffers of `in_` and of its gradient.
+  [[nodiscard]] std::int64_t stride() const {
+    return spec_.fused ? 2 * spec_.hidden : spec_.hidden;
+  }
+  [[nodiscard]] Elements up_hidden() const;
+  /// Whole buffers of the two oldest activations have kernels of their own.
+  [[nodiscard]] bool is_swiglu() const;
+  [[nodiscard]] bool is_gelu() const;
+
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
-  Options options_;
-  LinearBlock in_;                 ///< c_fc or gate_proj.
-  std::optional<LinearBlock> up_;  ///< swiglu only.
+  MlpSpec spec_;
+  std::int64_t embedding_dim_;
+  LinearBlock in_;                 ///< Its output is the gate's where there is one.
+  std::optional<LinearBlock> up_;  ///< Gated and not fused.
   LinearBlock out_;
   Workspace::Slot hidden_ = 0, up_hidden_ = 0, activated_ = 0, dactivated_ = 0, dhidden_ = 0;
 };

@@ -2,69 +2,124 @@
 
 #include <fmt/format.h>
 
+#include "base/check.hpp"
 #include "kernels/dtype.hpp"
 
 namespace train::engine {
 
-kernels::NormKind norm_kind(Architecture architecture) {
-  return architecture == Architecture::qwen3 ? kernels::NormKind::rms : kernels::NormKind::layer;
-}
-
 TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
-                                   const ModelShape& shape, const Options& options)
-    : LayerUnit(fmt::format("block {}", options.index), kernels, workspace, shape.embedding_dim),
-      residual_scale_(shape.residual_scale),
+                                   const ModelSpec& spec, const Options& options)
+    : LayerUnit(fmt::format("block {}", options.index), kernels, workspace, spec.embedding_dim),
+      residual_scale_(spec.residual_scale),
+      parallel_(spec.layers.at(options.index).parallel),
       input_(options.input),
       recompute_(workspace.with_gradient() ? options.recompute : Recompute::nothing) {
-  const bool qwen3 = shape.architecture == Architecture::qwen3;
-  const BlockContext context{kernels, parameters_, workspace,
-                             fmt::format("transformer.h.{}.", options.index)};
+  const LayerSpec& layer = spec.layers[options.index];
+  TRAIN_CHECK(!parallel_ ||
+                  (residual_scale_ == 1.0F && !layer.attention_norms.post && !layer.mlp_norms.post),
+              "branches side by side come without norms behind them and without a factor");
+  const BlockContext context{kernels, parameters_, workspace, layer.prefix};
+  const auto pre = [&](const std::optional<NormSpec>& norm, std::optional<NormBlock>& block) {
+    if (norm) {
+      block.emplace(context, *norm, spec.embedding_dim);
+    }
+  };
+  const auto post = [&](const std::optional<NormSpec>& norm, std::optional<PostNormBlock>& block) {
+    if (norm) {
+      block.emplace(context, *norm, spec.embedding_dim);
+    }
+  };
   workspace.recompute_kept(attention_again());
-  const NormBlock::Options norm{norm_kind(shape.architecture), shape.embedding_dim, shape.norm_eps};
-  ln_1_.emplace(context, "ln_1", norm);
-  attention_.emplace(context.within("attn."), AttentionOptions{.embedding_dim = shape.embedding_dim,
-                                                               .heads = shape.heads,
-                                                               .head_dim = shape.head_dim,
-                                                               .norm = norm.kind,
-                                                               .norm_eps = shape.norm_eps,
-                                                               .rope_theta = shape.rope_theta,
-                                                               .qk_norm = shape.qk_norm,
-                                                               .output_gate = shape.output_gate,
-                                                               .fused_projection = !qwen3});
+  pre(layer.attention_norms.pre, ln_1_);
+  attention_.emplace(context, layer.attention, spec);
+  post(layer.attention_norms.post, post_1_);
   workspace.recompute_kept(mlp_again());
-  ln_2_.emplace(context, "ln_2", norm);
-  mlp_.emplace(context.within("mlp."), MlpBlock::Options{qwen3 ? MlpKind::swiglu : MlpKind::gelu,
-                                                         shape.embedding_dim, shape.mlp_hidden});
+  pre(layer.mlp_norms.pre, ln_2_);
+  mlp_.emplace(context, layer.mlp, spec);
+  post(layer.mlp_norms.post, post_2_);
+  reserve(workspace, layer.prefix);
+}
 
-  const std::int64_t count = workspace.rows() * shape.embedding_dim;
-  workspace.recompute_kept(recompute_ == Recompute::block);
-  middle_ = workspace.keep(context.prefix + "middle.", "residual", count);
+void TransformerBlock::reserve(Workspace& workspace, const std::string& prefix) {
+  const std::int64_t count = workspace.rows() * embedding_dim_;
+  if (parallel_) {
+    middle_ = workspace.scratch(Phase::block, "parallel sum", count);
+  } else {
+    workspace.recompute_kept(recompute_ == Recompute::block);
+    middle_ = workspace.keep(prefix + "middle.", "residual", count);
+  }
   workspace.recompute_kept(false);
-  output_ = workspace.keep(context.prefix, "residual", count);
+  output_ = workspace.keep(prefix, "residual", count);
   branch_ = workspace.scratch(Phase::block, "branch", count);
-  residual_gradient_ = share_residual_gradient(workspace, shape.embedding_dim);
-  if (shape.residual_scale != 1.0F) {
+  residual_gradient_ = share_residual_gradient(workspace, embedding_dim_);
+  if (residual_scale_ != 1.0F || parallel_) {
     scaled_gradient_ = workspace.scratch_backward(Phase::block, "scaled residual gradient", count);
   }
   norm_gradient_ = workspace.scratch_backward(Phase::block, "norm gradient", count);
 }
 
+void TransformerBlock::add(const BlockCall& call, ConstElements x, ConstElements branch,
+                           Elements out, float scale) const {
+  kernels_->residual_add(call.stream, {.x = x,
+                                       .branch = branch,
+                                       .out = out,
+                                       .scale = scale,
+                                       .count = call.lane.rows() * embedding_dim_,
+                                       .dtype = workspace_->dtype()});
+}
+
+ConstElements TransformerBlock::attention_input(const BlockCall& call) const {
+  const ConstElements input = workspace_->at(input_);
+  return ln_1_ ? ln_1_->forward(call, input) : input;
+}
+
+ConstElements TransformerBlock::attention_input_again(const BlockCall& call) const {
+  const ConstElements input = workspace_->at(input_);
+  return ln_1_ ? ln_1_->output_again(call, input) : input;
+}
+
+ConstElements TransformerBlock::mlp_input_again(const BlockCall& call) const {
+  const ConstElements x = workspace_->at(parallel_ ? input_ : middle_);
+  return ln_2_ ? ln_2_->output_again(call, x) : x;
+}
+
+void TransformerBlock::attention_output(const BlockCall& call) const {
+  const Elements branch = workspace_->at(branch_);
+  attention_->forward_output(call, post_1_ ? post_1_->input() : branch);
+  if (post_1_) {
+    post_1_->forward(call, branch);
+  }
+}
+
+void TransformerBlock::mlp_output(const BlockCall& call) const {
+  const Elements branch = workspace_->at(branch_);
+  mlp_->forward_output(call, post_2_ ? post_2_->input() : branch);
+  if (post_2_) {
+    post_2_->forward(call, branch);
+  }
+}
+
+ConstElements TransformerBlock::add_attention(const BlockCall& call) const {
+  const ConstElements input = workspace_->at(input_);
+  const ConstElements branch = workspace_->at(branch_);
+  const Elements middle = workspace_->at(middle_);
+  if (ln_2_ && !parallel_) {
+    return ln_2_->forward(
+        call, middle, {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_});
+  }
+  add(call, input, branch, middle, residual_scale_);
+  return ln_2_ ? ConstElements(ln_2_->forward(call, input)) : ConstElements(middle);
+}
+
 void TransformerBlock::forward(kernels::Stream& stream, const UnitMemory& memory,
                                const Lane& lane) {
   const BlockCall call{stream, memory.weights, nullptr, lane};
-  const ConstElements input = workspace_->at(input_);
-  const Elements middle = workspace_->at(middle_);
-  const Elements branch = workspace_->at(branch_);
-  attention_->forward(call, ln_1_->forward(call, input), branch);
-  const ConstElements normed = ln_2_->forward(
-      call, middle, {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_});
-  mlp_->forward(call, normed, branch);
-  kernels_->residual_add(stream, {.x = middle,
-                                  .branch = branch,
-                                  .out = workspace_->at(output_),
-                                  .scale = residual_scale_,
-                                  .count = lane.rows() * embedding_dim_,
-                                  .dtype = workspace_->dtype()});
+  attention_->forward_kept(call, attention_input(call));
+  attention_output(call);
+  mlp_->forward_kept(call, add_attention(call));
+  mlp_output(call);
+  add(call, workspace_->at(middle_), workspace_->at(branch_), workspace_->at(output_),
+      residual_scale_);
 }
 
 bool TransformerBlock::attention_again() const {
@@ -76,57 +131,74 @@ bool TransformerBlock::mlp_again() const {
 }
 
 void TransformerBlock::compute_again(const BlockCall& call) {
-  const ConstElements input = workspace_->at(input_);
-  const Elements middle = workspace_->at(middle_);
   if (attention_again()) {
-    attention_->forward_kept(call, ln_1_->forward(call, input));
+    attention_->forward_kept(call, attention_input(call));
+    if (post_1_ || recompute_ == Recompute::block) {
+      attention_output(call);
+    }
   }
-  if (recompute_ == Recompute::block) {  // else the sum of input and attention has been kept
-    const Elements branch = workspace_->at(branch_);
-    attention_->forward_output(call, branch);
-    mlp_->forward_kept(
-        call,
-        ln_2_->forward(call, middle,
-                       {.base = input, .branch = branch, .sum = middle, .scale = residual_scale_}));
-  } else if (recompute_ == Recompute::mlp) {
-    mlp_->forward_kept(call, ln_2_->forward(call, middle));
+  if (!mlp_again()) {
+    return;
+  }
+  if (recompute_ == Recompute::block) {
+    mlp_->forward_kept(call, add_attention(call));
+  } else {  // the sum of input and attention has been kept
+    const ConstElements x = workspace_->at(parallel_ ? input_ : middle_);
+    mlp_->forward_kept(call, ln_2_ ? ConstElements(ln_2_->forward(call, x)) : x);
+  }
+  if (post_2_) {
+    mlp_output(call);
   }
 }
 
-ConstElements TransformerBlock::branch_gradient(kernels::Stream& stream, const Lane& lane) const {
+ConstElements TransformerBlock::branch_gradient(const BlockCall& call) const {
   const ConstElements d = workspace_->at(residual_gradient_);
-  if (residual_scale_ == 1.0F) {
+  if (residual_scale_ == 1.0F && !parallel_) {
     return d;
   }
-  const std::int64_t count = lane.rows() * embedding_dim_;
+  const std::int64_t count = call.lane.rows() * embedding_dim_;
   const Elements scaled = workspace_->at(scaled_gradient_);
   // Zeros of either type have the same bits; slots have room for whole floats.
   const auto zeros = kernels::divide_up(count * static_cast<std::int64_t>(size_of(scaled.dtype)),
                                         std::int64_t{sizeof(float)});
-  kernels_->fill(stream, {.out = reinterpret_cast<float*>(scaled.data), .count = zeros});
-  kernels_->residual_add(stream, {.x = scaled,
-                                  .branch = d,
-                                  .out = scaled,
-                                  .scale = residual_scale_,
-                                  .count = count,
-                                  .dtype = scaled.dtype});
+  kernels_->fill(call.stream, {.out = reinterpret_cast<float*>(scaled.data), .count = zeros});
+  add(call, scaled, d, scaled, residual_scale_);
   return scaled;
+}
+
+void TransformerBlock::mlp_backward(const BlockCall& call, ConstElements gradient) const {
+  const Elements d = workspace_->at(residual_gradient_);
+  const Elements norm_gradient = workspace_->at(norm_gradient_);
+  const ConstElements from = post_2_ ? ConstElements(post_2_->backward(call, gradient)) : gradient;
+  mlp_->backward(call, mlp_input_again(call), from, norm_gradient);
+  if (ln_2_) {
+    ln_2_->backward(call, workspace_->at(parallel_ ? input_ : middle_), norm_gradient, d,
+                    /*accumulate=*/true);
+  } else {
+    add(call, d, norm_gradient, d, 1.0F);
+  }
+}
+
+void TransformerBlock::attention_backward(const BlockCall& call, ConstElements gradient) {
+  const Elements d = workspace_->at(residual_gradient_);
+  const Elements norm_gradient = workspace_->at(norm_gradient_);
+  const ConstElements from = post_1_ ? ConstElements(post_1_->backward(call, gradient)) : gradient;
+  attention_->backward(call, attention_input_again(call), from, norm_gradient);
+  if (ln_1_) {
+    ln_1_->backward(call, workspace_->at(input_), norm_gradient, d, /*accumulate=*/true);
+  } else {
+    add(call, d, norm_gradient, d, 1.0F);
+  }
 }
 
 void TransformerBlock::backward(kernels::Stream& stream, const UnitMemory& memory,
                                 const Lane& lane) {
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
   compute_again(call);
-  const Elements d = workspace_->at(residual_gradient_);
-  const Elements norm_gradient = workspace_->at(norm_gradient_);
-  const ConstElements input = workspace_->at(input_);
-  const ConstElements middle = workspace_->at(middle_);
-  mlp_->backward(call, ln_2_->output_again(call, middle), branch_gradient(stream, lane),
-                 norm_gradient);
-  ln_2_->backward(call, middle, norm_gradient, d, /*accumulate=*/true);
-  attention_->backward(call, ln_1_->output_again(call, input), branch_gradient(stream, lane),
-                       norm_gradient);
-  ln_1_->backward(call, input, norm_gradient, d, /*accumulate=*/true);
+  const ConstElements gradient = branch_gradient(call);
+  mlp_backward(call, gradient);
+  // Side by side both start from the gradient as it came; in series from what the MLP has left.
+  attention_backward(call, parallel_ ? gradient : branch_gradient(call));
 }
 
 }  // namespace train::engine

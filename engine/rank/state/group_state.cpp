@@ -25,8 +25,19 @@ struct RowFill {
   float* out = nullptr;
 };
 
-void fill_rows(const std::vector<RowFill>& fills, const ModelShape& shape,
+void fill_rows(const std::vector<RowFill>& fills, const ModelSpec& model,
                const InitOptions& options) {
+  if (options.source) {  // as fast as the files are read
+    for (const RowFill& fill : fills) {
+      const auto size = static_cast<std::size_t>(fill.rows * fill.parameter->cols);
+      const Status read = options.source->read_rows(*fill.parameter, fill.first_row, fill.rows,
+                                                    std::span<float>(fill.out, size));
+      if (!read.ok()) {
+        throw WeightsUnreadable(read.error().message);
+      }
+    }
+    return;
+  }
   std::int64_t elements = 0;
   for (const RowFill& fill : fills) {
     elements += fill.rows * fill.parameter->cols;
@@ -34,7 +45,7 @@ void fill_rows(const std::vector<RowFill>& fills, const ModelShape& shape,
   const auto fill = [&](std::int64_t i, int /*worker*/) {
     const RowFill& rows = fills[static_cast<std::size_t>(i)];
     const auto count = static_cast<std::size_t>(rows.rows * rows.parameter->cols);
-    fill_initial_rows(*rows.parameter, shape, options, rows.first_row, rows.rows,
+    fill_initial_rows(*rows.parameter, model, options, rows.first_row, rows.rows,
                       std::span<float>(rows.out, count));
   };
   constexpr std::int64_t kWorthThreads = std::int64_t{1} << 18;
@@ -129,13 +140,13 @@ Elements GroupState::whole() const {
           compute_ == ComputeWeights::bf16 ? kernels::DType::bf16 : kernels::DType::f32};
 }
 
-void GroupState::initialise_bf16(const ModelShape& shape, const InitOptions& options) {
+void GroupState::initialise_bf16(const ModelSpec& model, const InitOptions& options) {
   const kernels::Buffer values(floats(layout_->flat), "initial weights");
   std::vector<RowFill> fills;
   for (const Parameter& parameter : group_->parameters) {
     append_fill(fills, {&parameter, 0, parameter.rows, values.as<float>() + parameter.offset});
   }
-  fill_rows(fills, shape, options);
+  fill_rows(fills, model, options);
   const kernels::Buffer rounded(whole_.size_bytes(), "initial bf16 weights");
   const auto stream = kernels::make_inline_stream(1);
   kernels::cpu_backend().pack_bf16(
@@ -149,9 +160,9 @@ void GroupState::initialise_bf16(const ModelShape& shape, const InitOptions& opt
   }
 }
 
-void GroupState::initialise(const ModelShape& shape, const InitOptions& options) {
+void GroupState::initialise(const ModelSpec& model, const InitOptions& options) {
   if (keeps_whole() && compute_ == ComputeWeights::bf16) {
-    initialise_bf16(shape, options);
+    initialise_bf16(model, options);
     return;
   }
   const kernels::Device& device = *kernels_->device;
@@ -170,7 +181,7 @@ void GroupState::initialise(const ModelShape& shape, const InitOptions& options)
                           to + segment.packed_offset});
     }
   }
-  fill_rows(fills, shape, options);
+  fill_rows(fills, model, options);
   device.copy(made.data(), elsewhere.data(), elsewhere.size_bytes());
   if (layout_->resident && compute_ == ComputeWeights::rounded) {
     for (const Segment& segment : layout_->state.segments) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "engine/model/initial_weights.hpp"
@@ -13,6 +14,12 @@
 #include "kernels/device/buffer.hpp"
 
 namespace train::engine {
+
+/// Initial weights that cannot be read; caught where an engine is made.
+class WeightsUnreadable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// What a rank keeps of one group between steps: fp32 masters and optimizer state of its state
 /// part, and weights for the layers: whole where they are resident, else the shard that gathers
@@ -30,7 +37,7 @@ class GroupState {
              Offload offload);
 
   /// Weights from the seed; the optimizer's state is zero. Blocking; on several threads.
-  void initialise(const ModelShape& shape, const InitOptions& options);
+  void initialise(const ModelSpec& model, const InitOptions& options);
 
   /// A row that this rank keeps, REQUIRES: it is in the state part.
   [[nodiscard]] float* master(std::size_t parameter, std::int64_t row) const;
@@ -75,7 +82,7 @@ class GroupState {
   void pack_masters(kernels::Stream& stream, std::uint16_t* out) const;
   void make_states(kernels::MemoryKind kind);
   /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
-  void initialise_bf16(const ModelShape& shape, const InitOptions& options);
+  void initialise_bf16(const ModelSpec& model, const InitOptions& options);
   /// Index of the segment that holds the row. REQUIRES: there is one.
   [[nodiscard]] std::size_t segment_with(std::size_t parameter, std::int64_t row) const;
 

@@ -21,7 +21,7 @@ RankState::RankState(const RankPlan& rank)
   for (std::size_t index = 0; index < rank.group_count(); ++index) {
     groups_.emplace_back(rank.kernels(), rank.group(index), rank.layout(index), rank.optimizer(),
                          rank.layout().compute_weights(), rank.layout().offload());
-    groups_.back().initialise(rank.options().shape, rank.options().init);
+    groups_.back().initialise(rank.options().model, rank.options().init);
   }
   finalize_restored();
 }

@@ -1,0 +1,76 @@
+#include "engine/model/architectures/decoder_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace train::engine {
+
+DecoderSizes decoder_sizes(ModelConfig& config, double eps) {
+  DecoderSizes sizes;
+  sizes.layers = config.size({"num_hidden_layers"});
+  sizes.heads = config.size({"num_attention_heads"});
+  sizes.kv_heads = config.size_or({"num_key_value_heads"}, sizes.heads);
+  sizes.head_dim = config.size_or(
+      {"head_dim"}, std::max<std::int64_t>(1, config.size({"hidden_size"}) / sizes.heads));
+  sizes.hidden = config.size({"intermediate_size"});
+  sizes.eps = static_cast<float>(config.real_or({"rms_norm_eps", "layer_norm_eps"}, eps));
+  if (sizes.head_dim > 512) {
+    config.refuse(fmt::format("head_dim is {}: at most 512 is supported", sizes.head_dim));
+  }
+  return sizes;
+}
+
+NormSpec rms_norm(std::string name, float eps, bool plus_one) {
+  return {
+      .name = std::move(name), .kind = kernels::NormKind::rms, .eps = eps, .plus_one = plus_one};
+}
+
+ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes, bool tied) {
+  ModelSpec spec;
+  spec.vocab_size = config.size({"vocab_size"});
+  spec.embedding_dim = config.size({"hidden_size"});
+  spec.embedding = "model.embed_tokens.weight";
+  spec.final_norm = rms_norm("model.norm", sizes.eps);
+  spec.head = "lm_head.weight";
+  spec.tie_embeddings = config.flag_or({"tie_word_embeddings"}, tied);
+  spec.max_positions = config.size_or({"max_position_embeddings"}, 0);
+  return spec;
+}
+
+LayerSpec decoder_layer(ModelConfig& config, const DecoderSizes& sizes, std::int64_t index) {
+  LayerSpec layer;
+  layer.prefix = fmt::format("model.layers.{}.", index);
+  layer.attention_norms.pre = rms_norm("input_layernorm", sizes.eps);
+  layer.mlp_norms.pre = rms_norm("post_attention_layernorm", sizes.eps);
+  AttentionSpec& attention = layer.attention;
+  attention.heads = sizes.heads;
+  attention.kv_heads = sizes.kv_heads;
+  attention.head_dim = sizes.head_dim;
+  attention.rope = 0;
+  attention.query = "self_attn.q_proj";
+  attention.key = "self_attn.k_proj";
+  attention.value = "self_attn.v_proj";
+  attention.output = "self_attn.o_proj";
+  attention.query_norm = "self_attn.q_norm";
+  attention.key_norm = "self_attn.k_norm";
+  attention.norm = rms_norm({}, sizes.eps);
+  layer.mlp.hidden = sizes.hidden;
+  layer.mlp.activation = config.activation({"hidden_activation", "hidden_act"}, "silu");
+  layer.mlp.gated = true;
+  layer.mlp.in = "mlp.gate_proj";
+  layer.mlp.up = "mlp.up_proj";
+  layer.mlp.out = "mlp.down_proj";
+  return layer;
+}
+
+void add_decoder_layers(ModelConfig& config, const DecoderSizes& sizes, ModelSpec& spec,
+                        const std::function<void(LayerSpec&, std::int64_t)>& change) {
+  for (std::int64_t index = 0; index < sizes.layers; ++index) {
+    LayerSpec layer = decoder_layer(config, sizes, index);
+    change(layer, index);
+    spec.layers.push_back(std::move(layer));
+  }
+}
+
+}  // namespace train::engine

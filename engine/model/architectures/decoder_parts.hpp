@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+
+#include "engine/model/architectures/model_config.hpp"
+#include "engine/model/spec.hpp"
+
+namespace train::engine {
+
+/// What the families that came after Llama have alike: the keys of their sizes, the names of their
+/// tensors, RMS norms, SwiGLU, ropes by halves.
+struct DecoderSizes {
+  std::int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, hidden = 0;
+  float eps = 1e-6F;
+};
+
+/// num_hidden_layers and so on. `eps`: of the norms, where the configuration has none.
+[[nodiscard]] DecoderSizes decoder_sizes(ModelConfig& config, double eps);
+
+/// Vocabulary, width, embedding, final norm and head; no layers and no ropes.
+[[nodiscard]] ModelSpec decoder_model(ModelConfig& config, const DecoderSizes& sizes, bool tied);
+
+/// A layer with norms before both branches and separate projections without biases; rope 0.
+[[nodiscard]] LayerSpec decoder_layer(ModelConfig& config, const DecoderSizes& sizes,
+                                      std::int64_t index);
+
+/// Adds a layer after the other, each as `change` leaves it.
+void add_decoder_layers(ModelConfig& config, const DecoderSizes& sizes, ModelSpec& spec,
+                        const std::function<void(LayerSpec&, std::int64_t)>& change);
+
+/// An RMS norm.
+[[nodiscard]] NormSpec rms_norm(std::string name, float eps, bool plus_one = false);
+
+}  // namespace train::engine

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "engine/model/model_shape.hpp"
+
+namespace train::engine {
+
+/// Enoki: LayerNorm before each branch, one c_attn, norms of queries and keys, an exact GELU.
+[[nodiscard]] ModelSpec enoki_spec(const ModelShape& shape);
+/// DSTAR's variant of Qwen3: RMSNorm, SwiGLU, a sigmoid gate on the attention's output.
+[[nodiscard]] ModelSpec dstar_qwen3_spec(const ModelShape& shape);
+
+/// What both have alike: names of embedding, norms and head, ropes, scales.
+[[nodiscard]] ModelSpec house_spec(const ModelShape& shape, kernels::NormKind norm);
+/// A layer of it, attention and MLP not filled in but for their sizes.
+[[nodiscard]] LayerSpec house_layer(const ModelShape& shape, kernels::NormKind norm,
+                                    std::int64_t index);
+
+}  // namespace train::engine

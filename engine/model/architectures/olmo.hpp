@@ -1,0 +1,10 @@
+#pragma once
+
+#include "engine/model/architectures/decoder_parts.hpp"
+
+namespace train::engine {
+
+/// What OLMo 2 and 3 have alike.
+void make_olmo_layer(ModelConfig& config, const DecoderSizes& sizes, LayerSpec& layer);
+
+}  // namespace train::engine

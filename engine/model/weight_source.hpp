@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.hpp"
+#include "engine/parameter.hpp"
+
+namespace train::engine {
+
+/// Where weights come from that are not drawn: a published model's files.
+/// Threading: any number of calls at a time.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// Rows [first_row, first_row + rows) of the parameter, in fp32. Blocks on what holds them.
+  /// Errors: those of reading.
+  [[nodiscard]] virtual Status read_rows(const Parameter& parameter, std::int64_t first_row,
+                                         std::int64_t rows, std::span<float> out) const = 0;
+};
+
+}  // namespace train::engine

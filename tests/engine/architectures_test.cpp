@@ -1,0 +1,170 @@
+#include "engine/model/architectures/architectures.hpp"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "configs/shipped_models.hpp"
+#include "engine/model/spec.hpp"
+
+namespace train::engine {
+namespace {
+
+using Json = nlohmann::json;
+
+Json tiny_llama() {
+  return {{"model_type", "llama"},    {"vocab_size", 32},
+          {"hidden_size", 16},        {"intermediate_size", 24},
+          {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}, {"max_position_embeddings", 64}};
+}
+
+std::string refusal_of(const Json& config, std::int64_t sequence_length = 0) {
+  const auto spec = spec_from_config(config.dump(), "c.json", sequence_length);
+  if (spec.ok()) {
+    return "accepted";
+  }
+  CHECK(spec.error().kind == ErrorKind::user);
+  CHECK(spec.error().message.find('\n') == std::string::npos);
+  CHECK(spec.error().message.starts_with("c.json: "));
+  return spec.error().message;
+}
+
+/// tiny_llama() with one key changed.
+std::string refusal_with(const char* key, const Json& value) {
+  Json config = tiny_llama();
+  config[key] = value;
+  return refusal_of(config);
+}
+
+}  // namespace
+
+TEST_CASE("architectures: published sizes have the published number of parameters",
+          "[engine][architectures]") {
+  // sum(p.numel()) of transformers' classes.
+  const std::map<std::string_view, std::int64_t> published = {
+      {"llama-3.2-1b", 1'235'814'400},    {"llama-3.1-8b", 8'030'261'248},
+      {"qwen3-0.6b", 596'049'920},        {"gemma-3-1b", 999'885'952},
+      {"phi-4", 14'659'507'200},          {"gemma-3-270m", 268'098'176},
+      {"smollm2-135m", 134'515'008},      {"pythia-6.9b", 6'857'302'016},
+      {"llama-3.2-3b", 3'212'749'824},    {"smollm2-360m", 361'821'120},
+      {"smollm2-1.7b", 1'711'376'384},    {"tinyllama-1.1b", 1'100'048'384},
+      {"mistral-7b-v0.3", 7'248'023'552}, {"qwen3-1.7b", 1'720'574'976},
+      {"qwen3-4b", 4'022'468'096},        {"qwen3-8b", 8'190'735'360},
+      {"qwen2.5-0.5b", 494'032'768},      {"qwen2.5-1.5b", 1'543'714'304},
+      {"qwen2.5-7b", 7'615'616'512},      {"gemma-2-2b", 2'614'341'888},
+      {"olmo-2-1b", 1'484'916'736},       {"olmo-2-7b", 7'298'617'344},
+      {"olmo-3-7b", 7'298'011'136},       {"pythia-70m", 70'426'624},
+      {"pythia-160m", 162'322'944},       {"pythia-410m", 405'334'016},
+      {"pythia-1.4b", 1'414'647'808},     {"gpt2", 124'439'808},
+      {"gpt2-medium", 354'823'168},       {"gpt2-large", 774'030'080},
+      {"gpt2-xl", 1'557'611'200}};
+  CHECK(configs::shipped_models().size() == published.size());
+  for (const configs::ShippedModel& shape : configs::shipped_models()) {
+    CAPTURE(shape.name);
+    const auto spec = spec_from_config(std::string(shape.config_json), std::string(shape.name), 0);
+    REQUIRE(spec.ok());
+    REQUIRE(published.contains(shape.name));
+    CHECK(count_parameters(*spec).total == published.at(shape.name));
+  }
+}
+
+TEST_CASE("architectures: every one of the list has a shape or is known by another",
+          "[engine][architectures]") {
+  for (const ModelArchitecture& architecture : model_architectures()) {
+    CAPTURE(architecture.model_type);
+    CHECK(find_architecture(architecture.model_type) == &architecture);
+    CHECK_FALSE(architecture.class_name.empty());
+  }
+  CHECK(find_architecture("enoki") == nullptr);
+}
+
+TEST_CASE("architectures: what changes the maths and is not supported is named",
+          "[engine][architectures]") {
+  CHECK(refusal_of(tiny_llama()) == "accepted");
+  const auto has = [](const std::string& text, const char* part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(refusal_with("model_type", "bloom"), "model_type \"bloom\" is not supported: llama, mistral");
+  has(refusal_with("model_type", 3), "model_type is 3: a string is wanted");
+  has(refusal_with("hidden_act", "tanh"), "hidden_act is \"tanh\"");
+  has(refusal_with("attention_dropout", 0.1), "attention_dropout is 0.1");
+  has(refusal_with("quantization_config", Json::object({{"bits", 4}})), "quantization_config");
+  has(refusal_with("rope_scaling", Json::object({{"rope_type", "dynamic"}, {"factor", 2}})),
+      "rope_type \"dynamic\" is not supported");
+  has(refusal_with("rope_scaling", Json::object({{"rope_type", "llama3"}})),
+      "factor of the rope's scaling is missing");
+  has(refusal_with("num_attention_heads", 0), "num_attention_heads is 0");
+  has(refusal_with("num_key_value_heads", 3), "is no multiple of num_key_value_heads 3");
+  has(refusal_with("hidden_size", nullptr), "hidden_size is missing");
+  has(refusal_with("tie_word_embeddings", "yes"), "tie_word_embeddings is \"yes\"");
+  Json gemma = tiny_llama();
+  gemma["model_type"] = "gemma3_text";
+  gemma["head_dim"] = 8;
+  gemma["final_logit_softcapping"] = 30.0;
+  has(refusal_of(gemma), "final_logit_softcapping is 30.0");
+  gemma.erase("final_logit_softcapping");
+  gemma["dtype"] = "float16";
+  has(refusal_of(gemma), "dtype is float16");
+  gemma["dtype"] = "bfloat16";
+  gemma["layer_types"] = {"full_attention"};
+  has(refusal_of(gemma), "layer_types is no list of 2 names");
+  CHECK_FALSE(spec_from_config("[1]", "c.json", 0).ok());
+  CHECK_FALSE(spec_from_config("{", "c.json", 0).ok());
+}
+
+TEST_CASE("architectures: longrope's factors follow the run's length, learned positions bound it",
+          "[engine][architectures]") {
+  Json phi = tiny_llama();
+  phi["model_type"] = "phi3";
+  phi["original_max_position_embeddings"] = 32;
+  phi["rope_scaling"] = {
+      {"type", "longrope"}, {"short_factor", {1.0, 1.0}}, {"long_factor", {2.0, 2.0}}};
+  const auto at = [&](std::int64_t length) {
+    return spec_from_config(phi.dump(), "c.json", length).value().ropes.front().frequencies;
+  };
+  CHECK(at(32).front() == 1.0F);
+  CHECK(at(33).front() == 0.5F);
+  const Json gpt2 = {{"model_type", "gpt2"}, {"vocab_size", 8}, {"n_positions", 16},
+                     {"n_embd", 8},          {"n_layer", 1},    {"n_head", 2}};
+  CHECK(refusal_of(gpt2, 16) == "accepted");
+  CHECK(refusal_of(gpt2, 17).find("16 learned positions") != std::string::npos);
+}
+
+TEST_CASE("architectures: weights in bf16 round Gemma's factor, as its own training did",
+          "[engine][architectures]") {
+  Json gemma = tiny_llama();
+  gemma["model_type"] = "gemma3_text";
+  gemma["head_dim"] = 8;
+  gemma["hidden_size"] = 1152;
+  const auto factor = [&](const char* dtype) {
+    gemma["dtype"] = dtype;
+    return spec_from_config(gemma.dump(), "c.json", 0).value().embedding_scale;
+  };
+  CHECK(factor("float32") == Approx(33.941125).epsilon(1e-7));
+  CHECK(factor("bfloat16") == 34.0F);
+}
+
+TEST_CASE("architectures: the text half of a model that also sees", "[engine][architectures]") {
+  Json half = tiny_llama();
+  half["model_type"] = "gemma3_text";
+  half["head_dim"] = 8;
+  const Json both = {{"model_type", "gemma3"}, {"text_config", half}};
+  CHECK(spec_from_config(both.dump(), "c.json", 0).value().architecture == "gemma3_text");
+}
+
+TEST_CASE("architectures: FLOPs count windows", "[engine][architectures]") {
+  Json config = tiny_llama();
+  config["model_type"] = "mistral";
+  const auto flops = [&](std::int64_t window) {
+    config["sliding_window"] = window;
+    return flops_per_token(spec_from_config(config.dump(), "c.json", 0).value(), 64);
+  };
+  // 2 layers, 4 heads of 4: 12 * 32 for each key that a query sees.
+  CHECK(flops(64) - flops(32) == Approx(12.0 * 32.0 * (32.0 - 24.0)));
+  CHECK(flops(1000) == flops(64));
+}
+
+}  // namespace train::engine
