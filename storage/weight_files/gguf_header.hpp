@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/files/input_file.hpp"
+#include "storage/weight_files/gguf_file.hpp"
+
+namespace train::storage {
+
+/// What a GGUF file says before its tensors.
+struct GgufHeader {
+  std::uint32_t version = 0;
+  GgufMetadata metadata = {};
+  std::vector<GgufEntry> entries = {};  ///< In the order of the file; every check passed.
+};
+
+/// Reads and checks metadata and tensor table. Errors: the reason alone, on one short line, without
+/// the file (failure); those of InputFile::read.
+Result<GgufHeader> read_gguf_header(const InputFile& file);
+
+}  // namespace train::storage

@@ -1,0 +1,174 @@
+#include "storage/weight_files/weight_directory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/check.hpp"
+#include "storage/files/input_file.hpp"
+#include "storage/weight_files/element_types.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOneFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr std::uint64_t kLargestIndex = std::uint64_t{256} << 20;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+/// A name of a file in the same directory.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+Error no_index(const fs::path& index, std::string_view why) {
+  return user_error(fmt::format("{}: {}; it should be {{\"weight_map\": {{tensor: file}}}}",
+                                index.string(), why));
+}
+
+/// Which file each tensor is in.
+Result<std::map<std::string, std::string>> parse_weight_map(const fs::path& index,
+                                                            const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+    return no_index(index, "no index of weights");
+  }
+  std::map<std::string, std::string> map;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
+      return no_index(index, fmt::format("tensor {} is in {}, which is no file beside it", tensor,
+                                         file.dump()));
+    }
+    map.emplace(tensor, file.get<std::string>());
+  }
+  if (map.empty()) {
+    return no_index(index, "it names no tensor");
+  }
+  return map;
+}
+
+}  // namespace
+
+Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
+  WeightDirectory directory(path);
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) {
+    TRAIN_RETURN_IF_ERROR(directory.add_file(path));
+    return directory;
+  }
+  if (!fs::exists(path / kOneFile, ignored) && fs::exists(path / kIndexFile, ignored)) {
+    TRAIN_RETURN_IF_ERROR(directory.read_index(path / kIndexFile));
+    return directory;
+  }
+  if (!fs::exists(path / kOneFile, ignored)) {
+    return user_error(fmt::format("{}: neither {} nor {} is there; give the directory of a model",
+                                  path.string(), kOneFile, kIndexFile));
+  }
+  TRAIN_RETURN_IF_ERROR(directory.add_file(path / kOneFile));
+  return directory;
+}
+
+Status WeightDirectory::add_file(const fs::path& file) {
+  auto opened = SafetensorsFile::open(file);
+  TRAIN_RETURN_IF_ERROR(opened);
+  files_.push_back(std::move(opened).value());
+  // Entries stay where they are when the file's object moves.
+  for (const TensorEntry& entry : files_.back().entries()) {
+    const auto [at, added] = tensors_.emplace(entry.name, Location{files_.size() - 1, &entry});
+    if (!added) {
+      return user_error(fmt::format("{}: tensor {} is in {} too; which one is meant?",
+                                    file.string(), entry.name,
+                                    files_[at->second.file].file().path().string()));
+    }
+  }
+  return {};
+}
+
+Status WeightDirectory::read_index(const fs::path& index) {
+  const auto file = InputFile::open(index);
+  TRAIN_RETURN_IF_ERROR(file);
+  const auto text = file->read_text(kLargestIndex);
+  TRAIN_RETURN_IF_ERROR(text);
+  const auto map = parse_weight_map(index, *text);
+  TRAIN_RETURN_IF_ERROR(map);
+  std::set<std::string> names;
+  for (const auto& [tensor, name] : *map) {
+    names.insert(name);
+  }
+  for (const std::string& name : names) {
+    TRAIN_RETURN_IF_ERROR(add_file(path_ / name));
+  }
+  for (const auto& [tensor, name] : *map) {
+    const auto found = tensors_.find(tensor);
+    if (found == tensors_.end() ||
+        files_[found->second.file].file().path().filename() != fs::path(name)) {
+      return user_error(fmt::format("{}: tensor {} is not in {}, where {} has it", path_.string(),
+                                    tensor, name, kIndexFile));
+    }
+  }
+  for (const auto& [tensor, location] : tensors_) {
+    if (!map->contains(tensor)) {
+      return user_error(fmt::format("{}: {} has no tensor {}, which {} holds", path_.string(),
+                                    kIndexFile, tensor,
+                                    files_[location.file].file().path().filename().string()));
+    }
+  }
+  return {};
+}
+
+std::vector<std::string> WeightDirectory::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, location] : tensors_) {
+    all.push_back(name);
+  }
+  return all;
+}
+
+const TensorEntry* WeightDirectory::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : found->second.entry;
+}
+
+std::uint64_t WeightDirectory::tensor_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, location] : tensors_) {
+    bytes += location.entry->end - location.entry->begin;
+  }
+  return bytes;
+}
+
+Status WeightDirectory::read_floats(std::string_view name, std::uint64_t first,
+                                    std::span<float> out) const {
+  const auto found = tensors_.find(name);
+  TRAIN_CHECK(found != tensors_.end(), "no tensor {}", name);
+  const TensorEntry& entry = *found->second.entry;
+  const auto type = weight_type(entry.dtype);
+  if (!type) {
+    return user_error(fmt::format("{}: tensor {} is of type {}: F32, BF16 and F16 can be read",
+                                  path_.string(), name, entry.dtype));
+  }
+  const SafetensorsFile& file = files_[found->second.file];
+  const std::size_t size = size_of(*type);
+  std::uint64_t offset = first * size;
+  if (*type == WeightType::f32) {
+    return file.read(entry, offset, std::as_writable_bytes(out));
+  }
+  std::vector<std::byte> piece(std::min(out.size() * size, kPieceBytes));
+  while (!out.empty()) {
+    const std::size_t count = std::min(out.size(), piece.size() / size);
+    const std::span<std::byte> bytes(piece.data(), count * size);
+    TRAIN_RETURN_IF_ERROR(file.read(entry, offset, bytes));
+    to_floats(*type, bytes, out.first(count));
+    offset += bytes.size();
+    out = out.subspan(count);
+  }
+  return {};
+}
+
+}  // namespace train::storage

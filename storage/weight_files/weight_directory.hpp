@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/safetensors.hpp"
+
+namespace train::storage {
+
+/// The tensors of a published model: `model.safetensors`, or the shards that
+/// `model.safetensors.index.json` names, which must agree with it.
+/// Threading: reading from any number of threads. Everything blocks on the disk.
+class WeightDirectory {
+ public:
+  /// `path`: such a directory, or one safetensors file.
+  /// Errors (user, one line with the file): neither is there; an index that is no index, that names
+  /// a file elsewhere, or a tensor that is not where it says; a tensor in two files; those of
+  /// SafetensorsFile::open.
+  static Result<WeightDirectory> open(const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  /// By name, rising.
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// nullptr if there is none of that name.
+  [[nodiscard]] const TensorEntry* find(std::string_view name) const;
+  [[nodiscard]] std::uint64_t tensor_bytes() const;
+
+  /// Fills `out` with elements of a tensor of F32, BF16 or F16 from `first` on, exactly, through a
+  /// buffer of at most 1 MiB. REQUIRES: the tensor is there and has so many.
+  /// Errors: another type (user, names it), those of SafetensorsFile::read.
+  Status read_floats(std::string_view name, std::uint64_t first, std::span<float> out) const;
+
+ private:
+  struct Location {
+    std::size_t file = 0;
+    const TensorEntry* entry = nullptr;
+  };
+  explicit WeightDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  Status add_file(const std::filesystem::path& file);
+  Status read_index(const std::filesystem::path& index);
+
+  std::filesystem::path path_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, Location, std::less<>> tensors_;
+};
+
+}  // namespace train::storage
