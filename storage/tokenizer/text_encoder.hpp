@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/tokenizer/added_tokens.hpp"
+#include "storage/tokenizer/bpe.hpp"
+#include "storage/tokenizer/pre_tokenizer.hpp"
+#include "storage/tokenizer/tokenizer.hpp"
+#include "storage/tokenizer/word_cache.hpp"
+
+namespace train::storage {
+
+/// Encodes text after text, remembering words: the fast way.
+///
+/// Threading: one for each thread. Shares what the tokenizer holds; owns its cache and buffers.
+/// Invariant: TK-2 what it remembers never changes the ids.
+class TextEncoder : private WordSink {
+ public:
+  enum class Memory : std::uint8_t { words, none };
+
+  explicit TextEncoder(const Tokenizer& tokenizer, Memory memory = Memory::words);
+
+  /// Appends to `ids`. Errors: as Tokenizer::encode, and `ids` has some of the text's then.
+  [[nodiscard]] Status encode(std::string_view text, bool add_special_tokens,
+                              std::vector<std::uint32_t>& ids);
+
+  /// Breaks in UTF-8 that were read as U+FFFD so far.
+  [[nodiscard]] std::uint64_t replaced_count() const { return replaced_; }
+
+ private:
+  void word(std::string_view text) override;
+  void cached_word(std::string_view text);
+  [[nodiscard]] Status encode_raw(std::string_view text);
+  [[nodiscard]] Status encode_part(std::string_view text, bool at_start);
+
+  std::shared_ptr<const TokenizerParts> parts_;
+  std::unique_ptr<WordCache> cache_;
+  Bpe::Scratch scratch_;
+  std::vector<AddedTokens::Part> raw_parts_;
+  std::vector<AddedTokens::Part> normal_parts_;
+  std::string repaired_;
+  std::string normal_;
+  std::vector<std::uint32_t>* ids_ = nullptr;  ///< During encode().
+  std::uint64_t replaced_ = 0;
+};
+
+struct EncodedDocuments {
+  std::vector<std::vector<std::uint32_t>> ids;  ///< Of each document, in their order.
+  std::uint64_t replaced_count = 0;             ///< As TextEncoder's.
+};
+
+/// Encodes documents on `threads` threads, this one among them (0 counts as 1). TK-2: the result
+/// does not depend on how many. Errors: that of the first document that has one.
+[[nodiscard]] Result<EncodedDocuments> encode_documents(const Tokenizer& tokenizer,
+                                                        std::span<const std::string_view> documents,
+                                                        bool add_special_tokens, unsigned threads);
+
+}  // namespace train::storage

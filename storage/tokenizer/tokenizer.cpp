@@ -1,0 +1,103 @@
+#include "storage/tokenizer/tokenizer.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "storage/tokenizer/text_encoder.hpp"
+#include "storage/tokenizer/tokenizer_files.hpp"
+#include "storage/tokenizer/tokenizer_parts.hpp"
+#include "storage/tokenizer/utf8.hpp"
+
+namespace train::storage {
+
+std::vector<AddedToken> numbered(std::vector<AddedToken> tokens, const Vocabulary& vocabulary) {
+  std::vector<AddedToken> kept;
+  std::map<std::string, std::size_t, std::less<>> places;
+  auto next = static_cast<std::uint32_t>(vocabulary.size());
+  for (AddedToken& token : tokens) {
+    if (token.content.empty()) {
+      continue;
+    }
+    const auto [place, is_new] = places.try_emplace(token.content, kept.size());
+    if (!is_new) {
+      // The later one's flags count, but special stays special.
+      AddedToken& earlier = kept[place->second];
+      token.id = earlier.id;
+      token.special = token.special || earlier.special;
+      earlier = std::move(token);
+      continue;
+    }
+    const auto known = vocabulary.find(token.content);
+    token.id = known ? *known : next++;
+    kept.push_back(std::move(token));
+  }
+  return kept;
+}
+
+Result<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
+  auto parts = read_tokenizer_files(path);
+  TRAIN_RETURN_IF_ERROR(parts);
+  return Tokenizer(std::make_shared<const TokenizerParts>(std::move(*parts)));
+}
+
+Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,
+                                                     bool add_special_tokens) const {
+  TextEncoder encoder(*this, TextEncoder::Memory::none);
+  std::vector<std::uint32_t> ids;
+  TRAIN_RETURN_IF_ERROR(encoder.encode(text, add_special_tokens, ids));
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_special) const {
+  const bool bytes_alone = parts_->decoder.only_byte_level();
+  std::vector<std::string> tokens;
+  std::string bytes;
+  for (const std::uint32_t id : ids) {
+    const std::string_view text = token_text(id);
+    if (text.empty() || (skip_special && is_special(id))) {
+      continue;
+    }
+    if (bytes_alone) {
+      bytes += decoded_bytes(text);
+    } else {
+      tokens.emplace_back(text);
+    }
+  }
+  std::uint64_t replaced = 0;
+  return bytes_alone ? repaired_utf8(bytes, replaced) : parts_->decoder.decode(std::move(tokens));
+}
+
+std::uint32_t Tokenizer::vocab_size() const {
+  std::uint32_t limit = parts_->model.vocabulary().id_limit();
+  for (const AddedToken& token : parts_->added.tokens()) {
+    limit = std::max(limit, token.id + 1);
+  }
+  return limit;
+}
+
+std::optional<std::uint32_t> Tokenizer::id_of(std::string_view token) const {
+  if (const AddedToken* added = parts_->added.token(token)) {
+    return added->id;
+  }
+  return parts_->model.vocabulary().find(token);
+}
+
+std::string_view Tokenizer::token_text(std::uint32_t id) const {
+  if (const AddedToken* added = parts_->added.token(id)) {
+    return added->text;
+  }
+  return parts_->model.vocabulary().text(id);
+}
+
+bool Tokenizer::is_special(std::uint32_t id) const {
+  // By its text, so that a token whose normal form is another text is none; the reference's rule.
+  const AddedToken* added = parts_->added.token(token_text(id));
+  return added != nullptr && added->special;
+}
+
+std::optional<std::uint32_t> Tokenizer::end_of_text() const { return parts_->end_of_text; }
+
+const std::vector<std::string>& Tokenizer::notes() const { return parts_->notes; }
+
+}  // namespace train::storage

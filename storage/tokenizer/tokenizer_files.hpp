@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "storage/tokenizer/tokenizer_parts.hpp"
+
+namespace train::storage {
+
+/// Reads a tokenizer in any of its forms (see Tokenizer::load), and what the files beside it say of
+/// the end of a text. Errors (user): name the file.
+[[nodiscard]] Result<TokenizerParts> read_tokenizer_files(const std::filesystem::path& path);
+
+/// Reads lines of a token in base64 and its rank, which is its id. How text is split such a file
+/// does not say: it is known by how many ranks there are. Errors (user): not such lines; an unknown
+/// number of them.
+[[nodiscard]] Result<TokenizerParts> read_rank_file(std::string_view text);
+
+/// Reads the vocabulary and merges of GPT-2 and its kin. Errors (user): another shape.
+[[nodiscard]] Result<TokenizerParts> read_vocabulary_and_merges(std::string_view vocabulary,
+                                                                std::string_view merges,
+                                                                KnownPattern pattern);
+
+}  // namespace train::storage

@@ -1,0 +1,68 @@
+#include "storage/tokenizer/tokenizer_json.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "storage/tokenizer/json_members.hpp"
+#include "storage/tokenizer/tokenizer_json_events.hpp"
+#include "storage/tokenizer/tokenizer_sections.hpp"
+
+namespace train::storage {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::string> left_out(const json& document) {
+  std::vector<std::string> notes;
+  for (const std::string_view key : {"truncation", "padding"}) {
+    if (!json_member(document, key).is_null()) {
+      notes.push_back(fmt::format("the file's {} is left out", key));
+    }
+  }
+  return notes;
+}
+
+}  // namespace
+
+Result<TokenizerParts> read_tokenizer_json(std::string_view text) {
+  auto document = read_tokenizer_document(text);
+  TRAIN_RETURN_IF_ERROR(document);
+  const json& rest = *document->rest;
+  const json& model = json_member(rest, "model");
+  if (!model.is_object()) {
+    return user_error("there is no model in it");
+  }
+  auto options = read_bpe_options(model);
+  TRAIN_RETURN_IF_ERROR(options);
+  auto normalizer = read_normalizer(json_member(rest, "normalizer"));
+  TRAIN_RETURN_IF_ERROR(normalizer);
+  auto pre_tokenizer = read_pre_tokenizer(json_member(rest, "pre_tokenizer"));
+  TRAIN_RETURN_IF_ERROR(pre_tokenizer);
+  auto decoder = read_decoder(json_member(rest, "decoder"));
+  TRAIN_RETURN_IF_ERROR(decoder);
+  auto frame = read_post_processor(json_member(rest, "post_processor"));
+  TRAIN_RETURN_IF_ERROR(frame);
+  auto tokens = read_added_tokens(json_member(rest, "added_tokens"));
+  TRAIN_RETURN_IF_ERROR(tokens);
+  options->byte_level = pre_tokenizer->byte_level();
+  auto model_parts = Bpe::from_merges(std::move(document->vocabulary), document->merges.texts(),
+                                      std::move(*options));
+  if (!model_parts) {
+    return user_error("model: " + model_parts.error().message);
+  }
+  auto added =
+      AddedTokens::make(numbered(std::move(*tokens), model_parts->vocabulary()), *normalizer);
+  TRAIN_RETURN_IF_ERROR(added);
+  return TokenizerParts{.added = std::move(*added),
+                        .normalizer = std::move(*normalizer),
+                        .pre_tokenizer = std::move(*pre_tokenizer),
+                        .model = std::move(*model_parts),
+                        .frame = std::move(*frame),
+                        .decoder = std::move(*decoder),
+                        .end_of_text = std::nullopt,
+                        .notes = left_out(rest)};
+}
+
+}  // namespace train::storage

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "storage/tokenizer/added_tokens.hpp"
+#include "storage/tokenizer/bpe.hpp"
+#include "storage/tokenizer/normalization.hpp"
+#include "storage/tokenizer/pre_tokenizer.hpp"
+#include "storage/tokenizer/token_decoder.hpp"
+
+namespace train::storage {
+
+/// Ids around those of a text, where special tokens are wanted.
+struct SpecialFrame {
+  std::vector<std::uint32_t> before;
+  std::vector<std::uint32_t> after;
+};
+
+/// What a tokenizer is made of, in the order in which text passes through.
+struct TokenizerParts {
+  AddedTokens added;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  Bpe model;
+  SpecialFrame frame;
+  TokenDecoder decoder;
+  std::optional<std::uint32_t> end_of_text;
+  std::vector<std::string> notes;
+};
+
+/// Gives ids to added tokens as the reference does, whatever the file says: that of a token of the
+/// vocabulary with the text, else the next free one behind vocabulary and earlier ones. Empty texts
+/// and repeated ones go.
+[[nodiscard]] std::vector<AddedToken> numbered(std::vector<AddedToken> tokens,
+                                               const Vocabulary& vocabulary);
+
+}  // namespace train::storage

@@ -1,0 +1,148 @@
+#include "storage/tokenizer/tokenizer_files.hpp"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/storage/tokenizer/tokenizer_fixture.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace train;
+using namespace train::storage;
+using train::test::TempDirectory;
+
+namespace {
+
+std::string defect_of(const nlohmann::json& file) {
+  const auto parts = read_tokenizer_json(file.dump());
+  return parts.ok() ? std::string() : parts.error().message;
+}
+
+nlohmann::json with(std::string_view section, const nlohmann::json& value) {
+  nlohmann::json file = test::fixture_file("gpt2");
+  file[std::string(section)] = value;
+  return file;
+}
+
+nlohmann::json with_model(std::string_view member, const nlohmann::json& value) {
+  nlohmann::json file = test::fixture_file("gpt2");
+  file["model"][std::string(member)] = value;
+  return file;
+}
+
+/// A vocabulary of 26 letters and what they are merged to.
+nlohmann::json small_file() {
+  return {{"model",
+           {{"type", "BPE"}, {"vocab", {{"a", 0}, {"b", 1}, {"ab", 5}}}, {"merges", {"a b"}}}}};
+}
+
+nlohmann::json added(std::initializer_list<const char*> contents) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const char* content : contents) {
+    list.push_back({{"id", 77}, {"content", content}, {"special", true}, {"normalized", false}});
+  }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer files: what is not supported is refused by its name", "[storage][tokenizer]") {
+  using nlohmann::json;
+  const std::vector<std::pair<json, std::string>> cases = {
+      {with("normalizer", {{"type", "BertNormalizer"}}), "BertNormalizer"},
+      {with("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Precompiled"}}}}}),
+       "Precompiled"},
+      {with("pre_tokenizer", {{"type", "UnicodeScripts"}}), "UnicodeScripts"},
+      {with("pre_tokenizer", {{"type", "Sequence"}}), "pretokenizers"},
+      {with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "("}}}}), "Regex"},
+      {with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "[a&&b]"}}}}),
+       "intersection"},
+      {with("pre_tokenizer", {{"type", "Split"}, {"pattern", "x"}}), "needs a pattern"},
+      {with("pre_tokenizer",
+            {{"type", "Sequence"},
+             {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Whitespace"}}}}}),
+       "after ByteLevel"},
+      {with("post_processor", {{"type", "BertProcessing"}}), "BertProcessing"},
+      {with("decoder", {{"type", "WordPiece"}}), "WordPiece"},
+      {with_model("type", "Unigram"), "Unigram"},
+      {with_model("vocab", json::array({json::array({"a", -1.5})})), "only BPE"},
+      {with_model("dropout", 0.1), "dropout"},
+      {with_model("end_of_word_suffix", "</w>"), "end_of_word_suffix"},
+      {with_model("continuing_subword_prefix", "##"), "continuing_subword_prefix"},
+      {with_model("merges", {"a b c"}), "model.merges"},
+      {with_model("merges", json::array({json::array({"a"})})), "model.merges"},
+      {with_model("merges", json::array({json::array({"q", "\u0120\u0120q"})})), "lacks"},
+      {with_model("vocab", {{"a", 4'000'000'000U}}), "ids end at"},
+      {with_model("vocab", {{"a", 1}, {"b", 1}}), "twice"},
+      {with_model("vocab", {{"a", "b"}}), "not an id"},
+      {json::array(), "no model"},
+      {json{{"model", {{"type", "BPE"}, {"unk_token", "?"}, {"vocab", {{"a", 0}}}}}},
+       "unknown token"},
+  };
+  for (const auto& [file, part] : cases) {
+    const std::string defect = defect_of(file);
+    INFO(part);
+    CHECK(defect.find(part == "Regex" ? "regular expression" : part) != std::string::npos);
+    CHECK(defect.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("tokenizer files: added tokens get the reference's ids, whatever the file says",
+          "[storage][tokenizer][TK-1]") {
+  nlohmann::json file = small_file();
+  file["added_tokens"] = added({"ab", "<x>", "", "<y>", "<x>"});
+  const Tokenizer tokenizer = test::tokenizer_of(file);
+  CHECK(tokenizer.id_of("ab") == 5);
+  CHECK(tokenizer.id_of("<x>") == 3);
+  CHECK(tokenizer.id_of("<y>") == 4);
+  CHECK(tokenizer.id_of("<z>") == std::nullopt);
+  CHECK(tokenizer.vocab_size() == 6);
+  CHECK(tokenizer.token_text(4) == "<y>");
+  CHECK(tokenizer.token_text(2).empty());
+  CHECK(tokenizer.is_special(5));
+  CHECK(tokenizer.decode(test::Ids{0, 3, 2, 99, 1}, true) == "a b");
+}
+
+TEST_CASE("tokenizer files: a folder is read in each of its forms, and says what ends a text",
+          "[storage][tokenizer]") {
+  const TempDirectory folder;
+  CHECK(Tokenizer::load(folder.path()).error().message.find("tokenizer.json") != std::string::npos);
+  const nlohmann::json file = test::fixture_file("gpt2");
+  test::write_bytes(folder / "vocab.json", file["model"]["vocab"].dump());
+  std::string merges = "#version: 0.2\n";
+  for (const auto& merge : file["model"]["merges"]) {
+    merges += merge.get<std::string>() + "\n";
+  }
+  test::write_bytes(folder / "merges.txt", merges);
+  const std::string text = "The ship's 12 lighthouses\n\n stay.";
+  const test::Ids expected = test::encoded(test::tokenizer_of(file), text);
+  auto two_files = Tokenizer::load(folder.path());
+  REQUIRE(two_files.ok());
+  CHECK(test::encoded(*two_files, text) == expected);
+
+  test::write_bytes(folder / "tokenizer.json", file.dump());
+  for (const auto& path : {folder.path(), folder / "tokenizer.json"}) {
+    const auto tokenizer = Tokenizer::load(path);
+    REQUIRE(tokenizer.ok());
+    CHECK(test::encoded(*tokenizer, text) == expected);
+    CHECK(tokenizer->end_of_text() == tokenizer->id_of("</s>"));
+  }
+  test::write_bytes(folder / "config.json", R"({"eos_token_id": [7, 8]})");
+  CHECK(Tokenizer::load(folder.path())->end_of_text() == 7);
+  test::write_bytes(folder / "tokenizer_config.json", R"({"eos_token": {"content": "<s>"}})");
+  CHECK(Tokenizer::load(folder.path())->end_of_text() == 0);
+
+  test::overwrite_bytes(folder / "tokenizer.json", "{\"model\": ");
+  const auto broken = Tokenizer::load(folder.path());
+  REQUIRE(!broken.ok());
+  CHECK(broken.error().message.find("tokenizer.json: not JSON at byte") != std::string::npos);
+}
+
+TEST_CASE("tokenizer files: ranks merge by the rank of what they give", "[storage][tokenizer]") {
+  // 256 bytes and one merge are no vocabulary that anyone knows.
+  const auto unknown = read_rank_file("YQ== 0\nYg== 1\nYWI= 2\n");
+  REQUIRE(!unknown.ok());
+  CHECK(unknown.error().message.find("3 ranks") != std::string::npos);
+  const auto broken = read_rank_file("YQ== 0\n\x0a\x0b\x0c");
+  REQUIRE(!broken.ok());
+  CHECK(broken.error().message.find("SentencePiece") != std::string::npos);
+}

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "storage/tokenizer/text_encoder.hpp"
+#include "storage/tokenizer/tokenizer.hpp"
+#include "storage/tokenizer/tokenizer_json.hpp"
+#include "tests/storage/number_list.hpp"
+
+namespace train::test {
+
+using Ids = std::vector<std::uint32_t>;
+
+/// What tests/reference/make_tokenizer_fixtures.py made: tokenizers, texts and the reference's ids.
+inline const nlohmann::json& tokenizer_fixtures() {
+  static const nlohmann::json fixtures = read_fixture("tokenizers.json");
+  return fixtures;
+}
+
+inline storage::Tokenizer tokenizer_of(const nlohmann::json& file) {
+  auto parts = storage::read_tokenizer_json(file.dump());
+  REQUIRE(parts.ok());
+  return storage::Tokenizer(
+      std::make_shared<const storage::TokenizerParts>(std::move(parts).value()));
+}
+
+inline nlohmann::json fixture_file(std::string_view name) {
+  for (const auto& one : tokenizer_fixtures()) {
+    if (one.at("name") == name) {
+      return one.at("file");
+    }
+  }
+  FAIL("no fixture " << name);
+  return {};
+}
+
+inline Ids encoded(const storage::Tokenizer& tokenizer, std::string_view text,
+                   bool special = false) {
+  auto ids = tokenizer.encode(text, special);
+  REQUIRE(ids.ok());
+  return std::move(ids).value();
+}
+
+}  // namespace train::test
