@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -34,10 +33,8 @@ std::uint64_t element_count(const ExportTensor& tensor) {
 }
 
 std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
-  return element_count(tensor) * (type == ExportType::fp32 ? 4 : 2);
+  return element_count(tensor) * storage::size_of(type);
 }
-
-const char* dtype_of(ExportType type) { return type == ExportType::fp32 ? "F32" : "BF16"; }
 
 /// One file to be written and the tensors that go into it.
 struct Part {
@@ -133,11 +130,10 @@ class HiddenDirectory {
   fs::path path_;
 };
 
-/// Gives the elements of tensors as the checkpoint has them, some tensors at a time.
+/// Gives the elements of tensors as their source has them, some tensors at a time.
 class Weights {
  public:
-  Weights(const fs::path& checkpoint, const Manifest& manifest, const ExportRequest& request)
-      : checkpoint_(checkpoint), manifest_(manifest), request_(request) {
+  Weights(const ExportRequest& request, const ReadTensors& read) : request_(request), read_(read) {
     std::uint64_t largest = 0;
     std::uint64_t all = 0;
     for (const ExportTensor& tensor : request.tensors) {
@@ -181,41 +177,34 @@ class Weights {
   }
 
   Status read(std::span<const ExportTensor> tensors) {
-    std::vector<engine::StateView> views;
-    float* at = elements_.get();
+    std::size_t elements = 0;
     for (const ExportTensor& tensor : tensors) {
-      const std::size_t elements = element_count(tensor);
-      views.push_back({.name = engine::weight_name(tensor.name),
-                       .global_shape = tensor.shape,
-                       .first_row = 0,
-                       .rows = tensor.shape.empty() ? 1 : tensor.shape.front(),
-                       .data = reinterpret_cast<std::byte*>(at),
-                       .size_bytes = elements * sizeof(float)});
-      at += elements;
+      elements += element_count(tensor);
     }
-    return restore(checkpoint_, manifest_, views, Restore::subset);
+    return read_(tensors, std::span(elements_.get(), elements));
   }
 
-  const fs::path& checkpoint_;
-  const Manifest& manifest_;
   const ExportRequest& request_;
+  const ReadTensors& read_;
   std::uint64_t elements_limit_ = 0;
   std::unique_ptr<float[]> elements_;
 };
 
-/// Calls `take` with the bytes that `elements` are exported as, in order, piece by piece.
+/// Calls `take` with the bytes that a tensor's elements are exported as, in order, piece by piece.
 template <class Take>
-Status in_pieces(std::span<const float> elements, ExportType type, const Take& take) {
-  std::vector<std::uint16_t> rounded;
+Status in_pieces(std::string_view tensor, std::span<const float> elements, ExportType type,
+                 const Take& take) {
+  std::vector<std::byte> bytes;
   while (!elements.empty()) {
     const auto piece = elements.first(std::min(elements.size(), piece_elements));
-    if (type == ExportType::fp32) {
-      TRAIN_RETURN_IF_ERROR(take(std::as_bytes(piece)));
-    } else {
-      rounded.resize(piece.size());
-      std::transform(piece.begin(), piece.end(), rounded.begin(), round_to_bf16);
-      TRAIN_RETURN_IF_ERROR(take(std::as_bytes(std::span(rounded))));
+    bytes.resize(piece.size() * storage::size_of(type));
+    if (!storage::from_floats(type, piece, bytes)) {
+      return user_error(
+          fmt::format("tensor {} has a value that is too large for {}; give --dtype "
+                      "bf16 or fp32",
+                      tensor, storage::config_name(type)));
     }
+    TRAIN_RETURN_IF_ERROR(take(std::span<const std::byte>(bytes)));
     elements = elements.subspan(piece.size());
   }
   return {};
@@ -224,14 +213,14 @@ Status in_pieces(std::span<const float> elements, ExportType type, const Take& t
 Status write_part(const fs::path& path, const Part& part, ExportType type, Weights& weights) {
   std::vector<storage::TensorHeading> headings;
   for (const ExportTensor& tensor : part.tensors) {
-    headings.push_back({tensor.name, tensor.shape, dtype_of(type)});
+    headings.push_back({tensor.name, tensor.shape, storage::stored_name(type)});
   }
   auto writer = storage::SafetensorsWriter::create(path, headings, {{"format", "pt"}});
   TRAIN_RETURN_IF_ERROR(writer);
-  TRAIN_RETURN_IF_ERROR(
-      weights.for_each(part.tensors, [&](const ExportTensor&, std::span<const float> elements) {
-        return in_pieces(elements, type, [&](auto bytes) { return writer->write(bytes); });
-      }));
+  TRAIN_RETURN_IF_ERROR(weights.for_each(part.tensors, [&](const ExportTensor& tensor,
+                                                           std::span<const float> elements) {
+    return in_pieces(tensor.name, elements, type, [&](auto bytes) { return writer->write(bytes); });
+  }));
   const auto written = writer->commit();
   return written ? Status() : written.error();
 }
@@ -241,8 +230,8 @@ Status compare_part(const fs::path& path, const Part& part, ExportType type, Wei
   const auto file = storage::SafetensorsFile::open(path);
   TRAIN_RETURN_IF_ERROR(file);
   const auto differs = [&](std::string_view name) {
-    return failure(fmt::format("{}: tensor {} read back is not what the checkpoint holds",
-                               path.string(), name));
+    return failure(
+        fmt::format("{}: tensor {} read back is not what was to be written", path.string(), name));
   };
   if (file->entries().size() != part.tensors.size()) {
     return failure(fmt::format("{} read back has {} tensors of {}", path.string(),
@@ -252,17 +241,19 @@ Status compare_part(const fs::path& path, const Part& part, ExportType type, Wei
   return weights.for_each(
       part.tensors, [&](const ExportTensor& tensor, std::span<const float> elements) -> Status {
         const storage::TensorEntry* entry = file->find(tensor.name);
-        if (entry == nullptr || entry->dtype != dtype_of(type) || entry->shape != tensor.shape) {
+        if (entry == nullptr || entry->dtype != storage::stored_name(type) ||
+            entry->shape != tensor.shape) {
           return differs(tensor.name);
         }
         std::uint64_t offset = 0;
-        return in_pieces(elements, type, [&](std::span<const std::byte> wanted) -> Status {
-          found.resize(wanted.size());
-          TRAIN_RETURN_IF_ERROR(file->read(*entry, offset, found));
-          offset += wanted.size();
-          return std::equal(found.begin(), found.end(), wanted.begin()) ? Status()
-                                                                        : differs(tensor.name);
-        });
+        return in_pieces(
+            tensor.name, elements, type, [&](std::span<const std::byte> wanted) -> Status {
+              found.resize(wanted.size());
+              TRAIN_RETURN_IF_ERROR(file->read(*entry, offset, found));
+              offset += wanted.size();
+              return std::equal(found.begin(), found.end(), wanted.begin()) ? Status()
+                                                                            : differs(tensor.name);
+            });
       });
 }
 
@@ -285,30 +276,48 @@ fs::path parent_of(const fs::path& directory) {
   return parent.empty() ? fs::path(".") : parent;
 }
 
-}  // namespace
-
-std::uint16_t round_to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) {
-    return static_cast<std::uint16_t>((bits >> 16) | 0x40U);  // Rounding could make it infinite.
-  }
-  const std::uint32_t half_or_less = 0x7fffU + ((bits >> 16) & 1U);
-  return static_cast<std::uint16_t>((bits + half_or_less) >> 16);
+Status copy_companion(const fs::path& from, const fs::path& to) {
+  constexpr std::uint64_t kLargest = std::uint64_t{256} << 20;
+  const auto file = storage::InputFile::open(from);
+  TRAIN_RETURN_IF_ERROR(file);
+  const auto text = file->read_text(kLargest);
+  TRAIN_RETURN_IF_ERROR(text);
+  return storage::write_file_atomically(to, *text);
 }
+
+}  // namespace
 
 Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& manifest,
                                     const ExportRequest& request) {
+  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request.tensors));
+  return export_tensors(request, [&](std::span<const ExportTensor> tensors, std::span<float> out) {
+    std::vector<engine::StateView> views;
+    float* at = out.data();
+    for (const ExportTensor& tensor : tensors) {
+      const std::size_t elements = element_count(tensor);
+      views.push_back({.name = engine::weight_name(tensor.name),
+                       .global_shape = tensor.shape,
+                       .first_row = 0,
+                       .rows = tensor.shape.empty() ? 1 : tensor.shape.front(),
+                       .data = reinterpret_cast<std::byte*>(at),
+                       .size_bytes = elements * sizeof(float)});
+      at += elements;
+    }
+    return restore(checkpoint, manifest, views, Restore::subset);
+  });
+}
+
+Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTensors& read) {
   TRAIN_CHECK(!request.tensors.empty());
   const fs::path target =
       request.directory.has_filename() ? request.directory : request.directory.parent_path();
-  TRAIN_RETURN_IF_ERROR(check_same_tensors(checkpoint, manifest, request.tensors));
   TRAIN_RETURN_IF_ERROR(check_free(target));
   HiddenDirectory hidden(parent_of(target) /
                          fmt::format(".{}.tmp-{}", target.filename().string(), ::getpid()));
   TRAIN_RETURN_IF_ERROR(storage::remove_tree(hidden.path()));
   TRAIN_RETURN_IF_ERROR(storage::make_directory(hidden.path()));
   const std::vector<Part> parts = parts_of(request);
-  Weights weights(checkpoint, manifest, request);
+  Weights weights(request, read);
   ExportReport report;
   for (const Part& part : parts) {
     const fs::path path = hidden.path() / part.name;
@@ -325,6 +334,12 @@ Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& 
   if (parts.size() > 1) {
     TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(
         hidden.path() / "model.safetensors.index.json", index_text(parts, report.tensor_bytes)));
+  }
+  for (const auto& [name, text] : request.texts) {
+    TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(hidden.path() / name, text));
+  }
+  for (const fs::path& companion : request.companions) {
+    TRAIN_RETURN_IF_ERROR(copy_companion(companion, hidden.path() / companion.filename()));
   }
   TRAIN_RETURN_IF_ERROR(
       storage::write_file_atomically(hidden.path() / "config.json", request.config_text));

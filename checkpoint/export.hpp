@@ -3,22 +3,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
+#include "storage/weight_files/element_types.hpp"
 
 namespace train::checkpoint {
 
-enum class ExportType : std::uint8_t {
-  fp32,  ///< The checkpoint's bits.
-  bf16,  ///< Each element rounded to the nearest, halves to even.
-};
-
-/// The upper half of a float32 after rounding to nearest, halves to even. A NaN stays one.
-[[nodiscard]] std::uint16_t round_to_bf16(float value);
+/// f32: the checkpoint's bits; the others: each element rounded to the nearest, halves to even.
+using ExportType = storage::WeightType;
 
 /// A weight under the name it gets; the checkpoint holds it as weight_name().
 struct ExportTensor {
@@ -29,10 +26,12 @@ struct ExportTensor {
 struct ExportRequest {
   std::filesystem::path directory;    ///< New, or empty.
   std::vector<ExportTensor> tensors;  ///< All the model's, in the order they are to be stored.
-  ExportType type = ExportType::fp32;
-  std::uint64_t max_file_bytes = 5'000'000'000;  ///< Of tensors; one tensor may exceed it.
-  std::string config_text;                       ///< Becomes config.json.
-  std::function<bool()> stop = {};               ///< Asked now and then; true ends the export.
+  ExportType type = ExportType::f32;
+  std::uint64_t max_file_bytes = 5'000'000'000;        ///< Of tensors; one tensor may exceed it.
+  std::string config_text;                             ///< Becomes config.json.
+  std::map<std::string, std::string> texts = {};       ///< Files beside it, by name.
+  std::vector<std::filesystem::path> companions = {};  ///< Files to be copied beside it.
+  std::function<bool()> stop = {};  ///< Asked now and then; true ends the export.
 };
 
 struct ExportReport {
@@ -51,5 +50,12 @@ struct ExportReport {
 /// `tensors`; those of make_directory; (failure) damage, full disk, stopped.
 Result<ExportReport> export_weights(const std::filesystem::path& checkpoint,
                                     const Manifest& manifest, const ExportRequest& request);
+
+/// Fills `out` with the elements of tensors, one after the other.
+using ReadTensors =
+    std::function<Status(std::span<const ExportTensor> tensors, std::span<float> out)>;
+
+/// The same of weights from elsewhere, which `read` gives; it is asked twice for each tensor.
+Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTensors& read);
 
 }  // namespace train::checkpoint

@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <utility>
 
+#include "actors/head/model_files.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
 #include "configs/field_table.hpp"
-#include "engine/model/model_shape.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/run_device.hpp"
 
@@ -155,6 +155,8 @@ Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
                   .memory = {},
                   .position = {}};
   TRAIN_RETURN_IF_ERROR(find_start(run, std::nullopt));
+  TRAIN_RETURN_IF_ERROR(keep_model_files(run.plan.config.model, run.directory.root,
+                                         /*begins=*/run.first_step() == 0));
   run.job_first_step = run.first_step();
   if (run.checkpoint && !run.nothing_to_do()) {
     TRAIN_RETURN_IF_ERROR(compare_data(run, choices.accept_data));
@@ -193,7 +195,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .total_steps = options.total_steps,
        .log_interval = run.config().run.log_interval_steps,
        .tokens_per_step = tokens_per_step(run.config()),
-       .flops_per_token = engine::flops_per_token(options.shape, options.seq_len),
+       .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
        .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
        .bytes_per_token = run.plan.dataset.bytes_per_token(),
        .units = unit_names(options),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/units.hpp"
-#include "engine/model/model_shape.hpp"
+#include "actors/head/model_files.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/tokens/token_fingerprint.hpp"
@@ -22,13 +22,18 @@ engine::InitScheme init_scheme(const std::string& name) {
   return name == "standard" ? engine::InitScheme::standard : engine::InitScheme::scaled_gpt;
 }
 
-configs::RunConfig resolved(configs::RunConfig config, const engine::ModelShape& shape) {
-  config.model.layers = shape.layers;
-  config.model.heads = shape.heads;
-  config.model.head_dim = shape.head_dim;
-  config.model.embedding_dim = shape.embedding_dim;
-  config.model.mlp_hidden = shape.mlp_hidden;
-  config.model.vocab_size = shape.vocab_size;
+/// With every dimension that `model` has and the run file may leave out.
+configs::RunConfig resolved(configs::RunConfig config, const engine::ModelSpec& model) {
+  if (is_published(config.model)) {
+    return config;
+  }
+  const engine::LayerSpec& layer = model.layers.front();
+  config.model.layers = static_cast<std::int64_t>(model.layers.size());
+  config.model.heads = layer.attention.heads;
+  config.model.head_dim = layer.attention.head_dim;
+  config.model.embedding_dim = model.embedding_dim;
+  config.model.mlp_hidden = layer.mlp.hidden;
+  config.model.vocab_size = model.vocab_size;
   return config;
 }
 
@@ -58,12 +63,13 @@ int resolve_threads(std::int64_t requested) {
 
 Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                                            std::int64_t dataset_vocab) {
-  const auto shape = engine::resolve_shape(config.model, dataset_vocab);
-  TRAIN_RETURN_IF_ERROR(shape);
-  return engine::RankOptions{.shape = *shape,
+  const auto model = resolve_model(config, dataset_vocab);
+  TRAIN_RETURN_IF_ERROR(model);
+  return engine::RankOptions{.model = *model,
                              .init = {.seed = config.run.seed,
                                       .scheme = init_scheme(config.model.init_scheme),
-                                      .init_std = config.model.init_std},
+                                      .init_std = config.model.init_std,
+                                      .source = {}},
                              .batch = config.batch,
                              .optimizer = config.optimizer,
                              .schedule = config.schedule,
@@ -107,19 +113,25 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   const configs::RunConfig config = with_transport(given);
   const auto facts = storage::read_dataset_facts(config.data.dir);
   TRAIN_RETURN_IF_ERROR(facts);
-  auto options = engine_options(config, facts->vocab_size.value_or(0));
+  const auto root = std::filesystem::path(given.run.dir) / given.run.name;
+  auto options = engine_options(with_own_model(config, root), facts->vocab_size.value_or(0));
   TRAIN_RETURN_IF_ERROR(options);
   const auto plan = engine::plan_of(*options);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
-  auto dataset = open_dataset(config, options->shape.vocab_size);
+  // Looked at before anything is started; a run that goes on does without.
+  std::error_code ignored;
+  if (std::filesystem::exists(config.model.from, ignored)) {
+    TRAIN_RETURN_IF_ERROR(open_weights(config.model, options->model));
+  }
+  auto dataset = open_dataset(config, options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(dataset);
   if (const auto order = dstar_order(config, dataset->train()); !order) {
     return order.error();
   }
   auto fingerprint = storage::token_fingerprint(*dataset);
   TRAIN_RETURN_IF_ERROR(fingerprint);
-  return RunPlan{.config = resolved(config, options->shape),
+  return RunPlan{.config = resolved(config, options->model),
                  .engine = std::move(options).value(),
                  .dataset = std::move(dataset).value(),
                  .plan_digest = plan->digest(),
@@ -143,9 +155,10 @@ std::int64_t tokens_per_step(const configs::RunConfig& config) {
 
 std::string describe_plan(const RunPlan& plan) {
   const configs::RunConfig& config = plan.config;
-  const engine::ModelShape& shape = plan.engine.shape;
-  const engine::ParameterCount parameters = engine::count_parameters(shape);
-  const double flops = engine::flops_per_token(shape, plan.engine.seq_len);
+  const engine::ModelSpec& model = plan.engine.model;
+  const engine::LayerSpec& layer = model.layers.front();
+  const engine::ParameterCount parameters = engine::count_parameters(model);
+  const double flops = engine::flops_per_token(model, plan.engine.seq_len);
   const engine::MemoryPlan memory = engine::plan_memory(plan.engine);
   const std::int64_t step_tokens = tokens_per_step(config);
   const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
@@ -156,8 +169,9 @@ std::string describe_plan(const RunPlan& plan) {
     text += fmt::format("{:<22} {}\n", what, value);
   };
   row("model", fmt::format("{}: {} layers, {} heads of {}, width {}, MLP {}, vocabulary {}",
-                           config.model.arch, shape.layers, shape.heads, shape.head_dim,
-                           shape.embedding_dim, shape.mlp_hidden, shape.vocab_size));
+                           model.architecture, model.layers.size(), layer.attention.heads,
+                           layer.attention.head_dim, model.embedding_dim, layer.mlp.hidden,
+                           model.vocab_size));
   row("parameters", fmt::format("{} ({} without embedding and head)", parameters.total,
                                 parameters.non_embedding()));
   row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));

@@ -7,6 +7,7 @@
 
 #include "actors/cluster/network/node_position.hpp"
 #include "actors/head/checkpoint_store.hpp"
+#include "actors/head/model_files.hpp"
 #include "engine/rank/run_device.hpp"
 
 namespace train::actors {
@@ -15,12 +16,17 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
                               int threads, StreamKind streams) {
   engine::RankOptions options = plan.engine;
   options.rank = rank;
+  if (!start.checkpoint && !start.memory) {
+    auto weights = open_weights(plan.config.model, options.model);
+    TRAIN_RETURN_IF_ERROR(weights);
+    options.init.source = std::move(weights).value();
+  }
   auto engine = engine::make_rank_engine(plan.config.runtime.device, options);
   TRAIN_RETURN_IF_ERROR(engine);
   if (start.checkpoint && !start.memory) {
     TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
   }
-  auto dataset = open_dataset(plan.config, options.shape.vocab_size);
+  auto dataset = open_dataset(plan.config, options.model.vocab_size);
   TRAIN_RETURN_IF_ERROR(dataset);
   auto order = dstar_order(plan.config, dataset->train());
   TRAIN_RETURN_IF_ERROR(order);

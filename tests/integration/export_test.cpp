@@ -51,7 +51,7 @@ Words parameter_names(const fs::path& run) {
   const auto options = actors::engine_options(*config, 0);
   REQUIRE(options);
   Words names;
-  for (const auto& unit : engine::describe_units(options->shape)) {
+  for (const auto& unit : engine::describe_units(options->model)) {
     for (const auto& parameter : unit.parameters) {
       names.push_back(parameter.name);
     }
@@ -134,10 +134,11 @@ TEST_CASE("export: mistakes are one line and change nothing", "[integration][exp
   check_mistake(site, {"export", "runs/one", "--out", "x", "--step", "7"}, {"--step 7", "10, 20"});
   check_mistake(site, {"export", "runs/one"}, {"--out"});
   check_mistake(site, {"export", "runs/one", "--out", ""}, {"--out is empty"});
-  check_mistake(site, {"export", "runs/one", "--out", "x", "--dtype", "fp16"}, {"fp32 or bf16"});
+  check_mistake(site, {"export", "runs/one", "--out", "x", "--dtype", "fp8"},
+                {"fp32, bf16 or fp16"});
   for (const char* size : {"0", "-1", "5XB", "GB", "99999999999GiB", "1.5GB"}) {
     check_mistake(site, {"export", "runs/one", "--out", "x", "--max-file-bytes", size},
-                  {"--max-file-bytes", size});
+                  {"--max-shard-size wants a size", size});
   }
   check_mistake(site, {"export", "runs/one", "--out", "runs"}, {"runs", "is there already"});
   check_mistake(site, {"export", "runs/one", "--out", "tiny.toml"}, {"is there already"});

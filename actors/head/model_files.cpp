@@ -1,0 +1,174 @@
+#include "actors/head/model_files.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "checkpoint/published_weights.hpp"
+#include "configs/shipped_models.hpp"
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/model_shape.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/input_file.hpp"
+
+namespace train::actors {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLargestModelConfig = std::uint64_t{16} << 20;
+constexpr std::uint64_t kLargestCompanion = std::uint64_t{256} << 20;
+constexpr const char* kModelConfig = "config.json";
+constexpr std::array kCompanions = {"tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "tokenizer.model",
+                                    "vocab.json",
+                                    "merges.txt",
+                                    "added_tokens.json",
+                                    "chat_template.jinja",
+                                    "chat_template.json",
+                                    "special_tokens_map.json",
+                                    "generation_config.json"};
+
+Result<ModelConfigText> read_model_config(const fs::path& file) {
+  const auto opened = storage::InputFile::open(file);
+  TRAIN_RETURN_IF_ERROR(opened);
+  auto text = opened->read_text(kLargestModelConfig);
+  TRAIN_RETURN_IF_ERROR(text);
+  return ModelConfigText{
+      .text = std::move(text).value(), .source = file.string(), .directory = file.parent_path()};
+}
+
+/// Copies a file, if it is there and its copy is not.
+Status copy_if_there(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;
+  if (!fs::exists(from, ignored) || fs::exists(to, ignored)) {
+    return {};
+  }
+  const auto file = storage::InputFile::open(from);
+  TRAIN_RETURN_IF_ERROR(file);
+  const auto text = file->read_text(kLargestCompanion);
+  TRAIN_RETURN_IF_ERROR(text);
+  return storage::write_file_atomically(to, *text);
+}
+
+}  // namespace
+
+bool is_published(const configs::ModelSection& section) {
+  return !section.config.empty() || !section.from.empty();
+}
+
+std::span<const char* const> companion_files() { return kCompanions; }
+
+fs::path model_directory(const fs::path& run_root) { return run_root / "model"; }
+
+Result<ModelConfigText> find_model_config(const std::string& name_or_path) {
+  std::string names;
+  for (const configs::ShippedModel& model : configs::shipped_models()) {
+    if (model.name == name_or_path) {
+      return ModelConfigText{.text = std::string(model.config_json),
+                             .source = fmt::format("shape {}", model.name),
+                             .directory = {}};
+    }
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", model.name);
+  }
+  std::error_code ignored;
+  const fs::path path(name_or_path);
+  if (fs::is_directory(path, ignored)) {
+    return read_model_config(path / kModelConfig);
+  }
+  if (!fs::exists(path, ignored)) {
+    return user_error(
+        fmt::format("{}: no such config.json or directory, and no shape of that name; there are {}",
+                    name_or_path, names));
+  }
+  if (path.extension() == ".gguf") {
+    return user_error(fmt::format(
+        "{}: a GGUF file is read by `actortrain convert` alone: convert it, and give the directory",
+        name_or_path));
+  }
+  return read_model_config(path);
+}
+
+Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
+                                        std::int64_t dataset_vocab) {
+  const configs::ModelSection& section = config.model;
+  if (!is_published(section)) {
+    const auto shape = engine::resolve_shape(section, dataset_vocab);
+    TRAIN_RETURN_IF_ERROR(shape);
+    return shape->spec();
+  }
+  const auto found = find_model_config(section.from.empty() ? section.config : section.from);
+  TRAIN_RETURN_IF_ERROR(found);
+  auto spec = engine::spec_from_config(found->text, found->source, config.data.sequence_length);
+  TRAIN_RETURN_IF_ERROR(spec);
+  if (spec->vocab_size < dataset_vocab) {
+    return user_error(fmt::format(
+        "{}: vocab_size is {}, but the data of {} has {} tokens: prepare it with the model's own "
+        "tokenizer",
+        found->source, spec->vocab_size, config.data.dir, dataset_vocab));
+  }
+  spec->z_loss_coeff = static_cast<float>(section.z_loss_coeff);
+  return spec;
+}
+
+Result<std::shared_ptr<const engine::WeightSource>> open_weights(
+    const configs::ModelSection& section, const engine::ModelSpec& model) {
+  if (section.from.empty()) {
+    return std::shared_ptr<const engine::WeightSource>();
+  }
+  auto weights = checkpoint::PublishedWeights::open(section.from, model);
+  TRAIN_RETURN_IF_ERROR(weights);
+  return std::shared_ptr<const engine::WeightSource>(std::move(weights).value());
+}
+
+configs::RunConfig with_own_model(configs::RunConfig config, const fs::path& run_root) {
+  std::error_code ignored;
+  const fs::path own = model_directory(run_root) / kModelConfig;
+  configs::ModelSection& section = config.model;
+  if (!is_published(section) || !fs::exists(own, ignored) ||
+      find_model_config(section.from.empty() ? section.config : section.from)) {
+    return config;
+  }
+  section.from.clear();
+  section.config = own.string();
+  return config;
+}
+
+Status keep_model_files(const configs::ModelSection& section, const fs::path& run_root,
+                        bool begins) {
+  const fs::path to = model_directory(run_root);
+  std::error_code ignored;
+  if (!is_published(section)) {
+    return {};
+  }
+  const bool kept = fs::exists(to / kModelConfig, ignored);
+  const auto found = find_model_config(section.from.empty() ? section.config : section.from);
+  if (!found) {
+    return kept && !begins ? Status() : found.error();
+  }
+  if (kept) {
+    const auto own = read_model_config(to / kModelConfig);
+    TRAIN_RETURN_IF_ERROR(own);
+    if (own->text == found->text) {
+      return {};
+    }
+    if (!begins) {
+      return user_error(fmt::format(
+          "{}: is not what this run began with, which is in {}; put it back, choose another "
+          "run.name, or start anew with --fresh",
+          found->source, (to / kModelConfig).string()));
+    }
+    TRAIN_RETURN_IF_ERROR(storage::remove_tree(to));
+  }
+  TRAIN_RETURN_IF_ERROR(storage::make_directory(to));
+  for (const char* name : kCompanions) {
+    if (!found->directory.empty()) {
+      TRAIN_RETURN_IF_ERROR(copy_if_there(found->directory / name, to / name));
+    }
+  }
+  return storage::write_file_atomically(to / kModelConfig, found->text);  // last: now it is whole
+}
+
+}  // namespace train::actors

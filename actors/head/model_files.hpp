@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "engine/model/spec.hpp"
+#include "engine/model/weight_source.hpp"
+
+namespace train::actors {
+
+/// A published model's config.json.
+struct ModelConfigText {
+  std::string text;
+  std::string source;               ///< A path, or what a shipped shape is called.
+  std::filesystem::path directory;  ///< That it lies in; empty of a shipped shape.
+};
+
+/// A name of a shipped shape, a path of a config.json, or a directory with one. Blocks.
+/// Errors (user): there is none; the line lists the shapes.
+[[nodiscard]] Result<ModelConfigText> find_model_config(const std::string& name_or_path);
+
+/// Whether [model] names a published model rather than an architecture and its dimensions.
+[[nodiscard]] bool is_published(const configs::ModelSection& section);
+
+/// The model of a run. `dataset_vocab`: of its data; 0: not known. Blocks on config.json.
+/// Errors (user): those of find_model_config(), spec_from_config(), resolve_shape(); data with more
+/// tokens than the model knows.
+[[nodiscard]] Result<engine::ModelSpec> resolve_model(const configs::RunConfig& config,
+                                                      std::int64_t dataset_vocab);
+
+/// model.from's weights for a model; null where it is not set. Blocks on the files' headers.
+/// Errors: those of PublishedWeights::open.
+[[nodiscard]] Result<std::shared_ptr<const engine::WeightSource>> open_weights(
+    const configs::ModelSection& section, const engine::ModelSpec& model);
+
+/// The run's own copy of what belongs to a published model besides its weights, which evaluating,
+/// generating and exporting need when the original is gone: `<run>/model/`.
+[[nodiscard]] std::filesystem::path model_directory(const std::filesystem::path& run_root);
+
+/// Makes that copy: config.json, and tokenizer and generation files if there are any. Each file
+/// whole or absent. Does nothing for other models, and for a run that goes on without the original.
+/// `begins`: no step of the run is done, so an older copy is replaced. Blocks.
+/// Errors: (user) the run goes on, and config.json is not what it began with; those of writing.
+Status keep_model_files(const configs::ModelSection& section, const std::filesystem::path& run_root,
+                        bool begins);
+
+/// `config` of the run in `run_root`, with that copy in the place of a config.json that is gone.
+[[nodiscard]] configs::RunConfig with_own_model(configs::RunConfig config,
+                                                const std::filesystem::path& run_root);
+
+/// Names of the files beside config.json that belong to a model and are not its weights.
+[[nodiscard]] std::span<const char* const> companion_files();
+
+}  // namespace train::actors

@@ -1,0 +1,204 @@
+// A published model in and out, with the real program: trained from its directory, exported,
+// converted, described.
+
+#include "storage/weight_files/weight_directory.hpp"
+#include "tests/integration/rank_runs.hpp"
+
+using namespace train;
+using namespace train::test;
+
+namespace {
+
+constexpr const char* kTinyQwen3 = R"({"model_type": "qwen3", "vocab_size": 300,
+  "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+  "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0},
+  "tie_word_embeddings": true, "dtype": "bfloat16"})";
+
+/// Runs of a model whose config.json is tiny.json; `model_key` is the [model] section.
+void write_run_file(const RunSite& site, const std::string& model_key) {
+  std::string text = read_bytes(site / "tiny.toml");
+  const std::size_t begin = text.find("[model]");
+  const std::size_t end = text.find("[data]");
+  text.replace(begin, end - begin, "[model]\n" + model_key + "\n");
+  write_bytes(site / "tiny.toml", text);
+}
+
+/// A directory of a model, made by training it from fresh weights for a few steps.
+const RunSite& published_site() {
+  static const RunSite site;
+  static const bool made = [] {
+    write_bytes(site / "tiny.json", kTinyQwen3);
+    write_run_file(site, "config = \"tiny.json\"");
+    site.train({"run.name=fresh", "run.steps=20", "schedule.warmup_steps=1"});
+    write_bytes(site / "runs/fresh/model/tokenizer.json", "{\"carried\": \"along\"}");
+    const Ended ended =
+        site.call({"export", "runs/fresh", "--format", "hf", "--dtype", "bf16", "--out", "model"});
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    write_run_file(site, "from = \"model\"");
+    return true;
+  }();
+  REQUIRE(made);
+  return site;
+}
+
+nlohmann::json json_of(const fs::path& file) {
+  return nlohmann::json::parse(read_bytes(file), nullptr, false);
+}
+
+/// Bytes of every tensor, by name.
+std::map<std::string, std::vector<float>> tensors_of(const fs::path& directory) {
+  const auto opened = storage::WeightDirectory::open(directory);
+  REQUIRE(opened.ok());
+  std::map<std::string, std::vector<float>> tensors;
+  for (const std::string& name : opened->names()) {
+    const storage::TensorEntry& entry = *opened->find(name);
+    std::size_t count = 1;
+    for (const std::int64_t dimension : entry.shape) {
+      count *= static_cast<std::size_t>(dimension);
+    }
+    std::vector<float>& values = tensors[name];
+    values.resize(count);
+    REQUIRE(opened->read_floats(name, 0, values).ok());
+  }
+  return tensors;
+}
+
+std::string weights_digest(const fs::path& run, std::int64_t step) {
+  const auto manifest =
+      checkpoint::read_manifest(run / "checkpoints" / checkpoint::checkpoint_name(step));
+  REQUIRE(manifest.ok());
+  return manifest->fields.weights_digest;
+}
+
+}  // namespace
+
+TEST_CASE("published: an export is what transformers reads", "[integration][published]") {
+  const RunSite& site = published_site();
+  const auto config = json_of(site / "model/config.json");
+  CHECK(config.at("architectures") == nlohmann::json::array({"Qwen3ForCausalLM"}));
+  CHECK(config.at("torch_dtype") == "bfloat16");
+  CHECK(config.at("rope_theta") == 5000.0);
+  CHECK(config.at("rope_scaling").at("factor") == 2.0);
+  CHECK_FALSE(config.contains("rope_parameters"));
+  CHECK_FALSE(config.contains("dtype"));
+  CHECK(read_bytes(site / "model/tokenizer.json") == "{\"carried\": \"along\"}");
+  const auto tensors = tensors_of(site / "model");
+  CHECK(tensors.contains("model.layers.1.self_attn.q_norm.weight"));
+  CHECK_FALSE(tensors.contains("lm_head.weight"));  // it is the embedding
+}
+
+TEST_CASE("published: converting keeps every bit of the same type, in any number of files",
+          "[integration][published][WF-1]") {
+  const RunSite& site = published_site();
+  const Ended ended = site.call({"convert", "model", "--out", "again", "--max-shard-size", "20kB"});
+  check_mistake(site, {"convert", "model", "--out", "again", "--max-shard-size", "20kB"},
+                {"--max-shard-size", "wants a size"});
+  CHECK(ended.exit_code == 2);
+  const Ended split = site.call({"convert", "model", "--out", "split", "--max-shard-size", "20KB"});
+  INFO(split.err);
+  REQUIRE(split.exit_code == 0);
+  CHECK(fs::exists(site / "split/model.safetensors.index.json"));
+  CHECK(fs::exists(site / "split/tokenizer.json"));
+  REQUIRE(site.call({"convert", "split", "--out", "whole"}).exit_code == 0);
+  CHECK(read_bytes(site / "whole/model.safetensors") ==
+        read_bytes(site / "model/model.safetensors"));
+  REQUIRE(site.call({"convert", "split", "--out", "wide", "--dtype", "fp32"}).exit_code == 0);
+  CHECK(tensors_of(site / "wide") == tensors_of(site / "model"));
+  check_mistake(site, {"convert", "nowhere", "--out", "x"}, {"nowhere", "smollm2-135m"});
+  check_mistake(site, {"convert", "model", "--out", "split"}, {"split is there already"});
+  check_mistake(site, {"convert", "model", "--out", "x", "--dtype", "int8"}, {"--dtype"});
+}
+
+TEST_CASE("published: training from a directory gives the same bits on any number of ranks",
+          "[integration][published][EN-1]") {
+  const RunSite& site = published_site();
+  site.train({"run.name=one", "run.steps=6", "checkpoint.interval_steps=3"});
+  site.train(rank_keys(2, "full", {"run.name=two", "run.steps=6", "checkpoint.interval_steps=3"}));
+  for (const std::int64_t step : {3, 6}) {
+    CHECK(weights_digest(site.run("one"), step) == weights_digest(site.run("two"), step));
+  }
+  // The first loss is that of the weights in the directory, not of fresh ones.
+  const auto losses = [&](const std::string& run) {
+    std::vector<double> values;
+    for (const nlohmann::json& entry : metrics_of(site.run(run))) {
+      if (entry.contains("loss")) {
+        values.push_back(entry.at("loss"));
+      }
+    }
+    return values;
+  };
+  const double halfway = (losses("fresh").front() + losses("fresh").back()) / 2;
+  CHECK(losses("fresh").back() < halfway);
+  CHECK(losses("one").front() < halfway);
+}
+
+TEST_CASE("published: a run goes on when the directory it began with is gone",
+          "[integration][published]") {
+  const RunSite& site = published_site();
+  fs::copy(site / "model", site / "passing", fs::copy_options::recursive);
+  const Words keys = {"model.from=passing", "run.steps=6", "checkpoint.interval_steps=3"};
+  site.train(joined(keys, {"run.name=unbroken"}));
+  const Ended stopped =
+      site.start_run(joined(keys, {"run.name=broken", "run.steps_per_job=3"}))->wait();
+  CHECK(stopped.exit_code == 75);
+  fs::remove_all(site / "passing");
+  site.train(joined(keys, {"run.name=broken"}));
+  CHECK(weights_digest(site.run("broken"), 6) == weights_digest(site.run("unbroken"), 6));
+  const Ended exported = site.call({"export", "runs/broken", "--out", "of_broken"});
+  INFO(exported.err);
+  CHECK(exported.exit_code == 0);
+  // A config.json that is not what the run began with is no place to go on from.
+  fs::create_directory(site / "passing");
+  std::string other = kTinyQwen3;
+  other.replace(other.find("5000.0"), 6, "6000.0");
+  write_bytes(site / "passing/config.json", other);
+  fs::copy(site / "model/model.safetensors", site / "passing/model.safetensors");
+  const Ended refused = site.start_run(joined(keys, {"run.name=broken", "run.steps=9"}))->wait();
+  CHECK(refused.exit_code == 2);
+  CHECK(has(refused.err, "is not what this run began with"));
+}
+
+TEST_CASE("published: mistakes are one line each, and nothing is started",
+          "[integration][published][mistakes]") {
+  const RunSite& site = published_site();
+  const auto set = [](const std::string& assignment) {
+    return Words{"run", "tiny.toml", "--set", "run.name=none", "--set", assignment};
+  };
+  check_mistake(site, set("model.from=nowhere"), {"nowhere", "no such config.json"});
+  check_mistake(site, set("model.config=smollm2-135m"), {"model.config", "model.from"});
+  check_mistake(site, set("model.heads=2"), {"model.heads", "belongs to model.arch"});
+  fs::create_directory(site / "damaged");
+  write_bytes(site / "damaged/config.json", kTinyQwen3);
+  check_mistake(site, set("model.from=damaged"), {"damaged: neither model.safetensors nor"});
+  std::string wider = kTinyQwen3;
+  wider.replace(wider.find("\"intermediate_size\": 48"), 23, "\"intermediate_size\": 64");
+  write_bytes(site / "damaged/config.json", wider);
+  fs::copy(site / "model/model.safetensors", site / "damaged/model.safetensors");
+  check_mistake(
+      site, set("model.from=damaged"),
+      {"model.layers.0.mlp.gate_proj.weight has shape [48, 32], config.json wants [64, 32]",
+       "more like it"});
+  fs::resize_file(site / "damaged/model.safetensors", 3000);
+  check_mistake(site, set("model.from=damaged"), {"damaged/model.safetensors", "not a usable"},
+                /*exit_code=*/1);
+  std::string small = kTinyQwen3;
+  small.replace(small.find("300"), 3, "200");
+  write_bytes(site / "damaged/config.json", small);
+  check_mistake(site, set("model.from=damaged"), {"vocab_size is 200", "257 tokens"});
+}
+
+TEST_CASE("published: describe", "[integration][published]") {
+  const RunSite& site = published_site();
+  const Ended shapes = site.call({"describe"});
+  CHECK(shapes.exit_code == 0);
+  CHECK(has(shapes.out, "smollm2-135m"));
+  CHECK(has(shapes.out, "134515008 parameters"));
+  const Ended gemma = site.call({"describe", "gemma-3-270m"});
+  CHECK(has(gemma.out, "layers             0 to 4, 6 to 10, 12 to 16: attention, then MLP"));
+  CHECK(has(gemma.out, "268098176"));
+  CHECK(has(site.call({"describe", "model"}).out, "qwen3"));
+  CHECK(has(site.call({"describe", "tiny.toml"}).out, "qwen3"));
+  check_mistake(site, {"describe", "no-such-model"}, {"no-such-model", "gpt2"});
+}
