@@ -75,6 +75,7 @@ struct GenerateOptions {
   double top_p = 1.0;                ///< Above 0, at most 1.
   std::uint64_t seed = 0;            ///< The same seed gives the same text.
   std::optional<std::int64_t> step;  ///< Of the checkpoint; none: the newest.
+  std::int64_t context = 1024;       ///< Of a published model, in tokens; 1 or more.
 };
 
 /// actortrain status RUN_DIRECTORY
@@ -143,8 +144,29 @@ struct ExportOptions {
   std::string run_directory;
   std::string out;                                ///< A directory to be made.
   std::optional<std::int64_t> step;               ///< Of the checkpoint; none: the newest.
-  bool bf16 = false;                              ///< Rounded to bf16 instead of float32.
+  std::string dtype = "fp32";                     ///< "fp32", "bf16" or "fp16".
   std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Of tensors in a file; 1 or more.
+};
+
+/// actortrain convert
+struct ConvertOptions {
+  std::string in;                                 ///< A model's directory.
+  std::string out;                                ///< A directory to be made.
+  std::string dtype;                              ///< As ExportOptions has it; empty: as it is.
+  std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Of tensors in a file; 1 or more.
+};
+
+/// actortrain tokenize, and detokenize
+struct TokenizeOptions {
+  std::string tokenizer;  ///< A directory or a file.
+  std::string file;       ///< Empty: standard input.
+  bool lines = false;     ///< A text and its ids a line.
+  bool special = false;   ///< With special tokens: added, and shown.
+};
+
+/// actortrain describe
+struct DescribeOptions {
+  std::string model;  ///< A run file, a config.json, a directory, or a shape; empty: list shapes.
 };
 
 /// actortrain scale
@@ -181,6 +203,7 @@ struct PrepareOptions {
   std::string separator;       ///< Empty: a file is one document.
   std::uint64_t seed = 0;      ///< Chooses the validation documents.
   bool force = false;          ///< Replace token files already there.
+  std::int64_t threads = 0;    ///< That encode; 0: all.
 };
 
 /// actortrain config keys

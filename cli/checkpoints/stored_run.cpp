@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "actors/head/model_files.hpp"
 #include "base/log.hpp"
 #include "checkpoint/layout.hpp"
 #include "configs/load_config.hpp"
@@ -51,7 +52,9 @@ Result<configs::RunConfig> load_run_config(const fs::path& run) {
   if (!fs::exists(run / "config.toml", ignored)) {
     return not_a_run(run);
   }
-  return configs::load_config((run / "config.toml").string());
+  auto config = configs::load_config((run / "config.toml").string());
+  TRAIN_RETURN_IF_ERROR(config);
+  return actors::with_own_model(std::move(config).value(), run);
 }
 
 Error none_yet(const StoredRun& run) {

@@ -5,11 +5,15 @@
 #include <cstdio>
 #include <utility>
 
+#include "actors/head/model_files.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
+#include "checkpoint/published_weights.hpp"
 #include "cli/checkpoints/stored_run.hpp"
+#include "cli/checkpoints/text_codec.hpp"
 #include "engine/generate/text_generator.hpp"
+#include "engine/model/architectures/architectures.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/tokens/prepare.hpp"
 
@@ -32,6 +36,29 @@ engine::StateView weight_view(const engine::Parameter& parameter, float* flat) {
 }
 
 }  // namespace
+
+Result<TrainedModel> load_model_directory(const fs::path& directory, std::int64_t context) {
+  const auto found = find_model_config(directory.string());
+  TRAIN_RETURN_IF_ERROR(found);
+  const auto spec = engine::spec_from_config(found->text, found->source, context);
+  TRAIN_RETURN_IF_ERROR(spec);
+  const auto weights = checkpoint::PublishedWeights::open(directory, *spec);
+  TRAIN_RETURN_IF_ERROR(weights);
+  TrainedModel model;
+  model.options.model = *spec;
+  model.options.seq_len = context;
+  for (const engine::UnitParameters& unit : engine::describe_units(*spec)) {
+    model.units.emplace_back(static_cast<std::size_t>(unit.element_count) * sizeof(float),
+                             unit.name);
+    for (const engine::Parameter& parameter : unit.parameters) {
+      float* to = model.units.back().as<float>() + parameter.offset;
+      TRAIN_RETURN_IF_ERROR(
+          (*weights)->read_rows(parameter, 0, parameter.rows,
+                                std::span<float>(to, static_cast<std::size_t>(parameter.count()))));
+    }
+  }
+  return model;
+}
 
 std::vector<std::int32_t> encode_bytes(std::string_view text) {
   std::vector<std::int32_t> tokens;
@@ -60,7 +87,7 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
   TRAIN_RETURN_IF_ERROR(options);
   TrainedModel model{.config = *config, .options = *options, .units = {}};
   std::vector<engine::StateView> views;
-  for (const engine::UnitParameters& unit : engine::describe_units(options->shape)) {
+  for (const engine::UnitParameters& unit : engine::describe_units(options->model)) {
     model.units.emplace_back(static_cast<std::size_t>(unit.element_count) * sizeof(float),
                              unit.name);
     for (const engine::Parameter& parameter : unit.parameters) {
@@ -82,27 +109,33 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
   }
 }
 
-void write_text(const TrainedModel& model, std::int64_t threads, const TextRequest& request,
-                const std::function<bool(const std::string&)>& written) {
+Status write_text(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
+                  const TextRequest& request,
+                  const std::function<bool(const std::string&)>& written) {
+  const auto prompt = codec.encode(request.prompt);
+  TRAIN_RETURN_IF_ERROR(prompt);
   std::vector<const float*> weights;
   for (const kernels::Buffer& unit : model.units) {
     weights.push_back(unit.as<float>());
   }
   const auto stream = kernels::make_thread_stream("compute", resolve_threads(threads));
-  engine::TextGenerator generator(engine::kernels_of("cpu"), model.options.shape,
+  engine::TextGenerator generator(engine::kernels_of("cpu"), model.options.model,
                                   model.options.seq_len, weights);
-  generator.generate(*stream,
-                     {.prompt = encode_bytes(request.prompt),
-                      .tokens = request.tokens,
-                      .vocab = request.vocab,
-                      .sampling = request.sampling},
-                     [&written](std::int32_t token) { return written(show_byte(token)); });
+  TextCodec::Stream text(codec);
+  generator.generate(
+      *stream,
+      {.prompt = *prompt,
+       .tokens = request.tokens,
+       .vocab = codec.vocab(),
+       .sampling = request.sampling},
+      [&](std::int32_t token) { return token != codec.end() && written(text.add(token)); });
+  written(text.finish());
+  return {};
 }
 
 void show_sample(const PreparedRun& run) {
   const configs::RunSection& section = run.config().run;
-  const auto& facts = run.plan.dataset.facts();
-  if (section.sample_tokens == 0 || facts.tokenizer.value_or("") != "bytes") {
+  if (section.sample_tokens == 0) {
     return;
   }
   const auto model = load_model(run.directory.root, std::nullopt);
@@ -110,16 +143,25 @@ void show_sample(const PreparedRun& run) {
     log_warning(fmt::format("no_sample {}", model.error().message));
     return;
   }
+  const auto codec =
+      TextCodec::of_run(run.directory.root, run.config(), model->options.model.vocab_size);
+  if (!codec) {
+    log_warning(fmt::format("no_sample {}", codec.error().message));
+    return;
+  }
   std::string text = section.sample_prompt;
-  write_text(*model, run.config().runtime.threads,
-             {.prompt = section.sample_prompt,
-              .tokens = section.sample_tokens,
-              .vocab = facts.vocab_size.value_or(model->options.shape.vocab_size),
-              .sampling = {.seed = section.seed}},
-             [&text](const std::string& byte) {
-               text += byte;
-               return !signal_pending();
-             });
+  const Status written = write_text(*model, *codec, run.config().runtime.threads,
+                                    {.prompt = section.sample_prompt,
+                                     .tokens = section.sample_tokens,
+                                     .sampling = {.seed = section.seed}},
+                                    [&text](const std::string& piece) {
+                                      text += piece;
+                                      return !signal_pending();
+                                    });
+  if (!written.ok()) {
+    log_warning(fmt::format("no_sample {}", written.error().message));
+    return;
+  }
   std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
 }
 

@@ -28,6 +28,11 @@ struct TrainedModel {
 [[nodiscard]] Result<TrainedModel> load_model(const std::filesystem::path& run,
                                               std::optional<std::int64_t> step);
 
+/// Reads a published model's weights from its directory, to be continued over texts of `context`
+/// tokens at most. Blocking. Errors: those of spec_from_config() and PublishedWeights::open.
+[[nodiscard]] Result<TrainedModel> load_model_directory(const std::filesystem::path& directory,
+                                                        std::int64_t context);
+
 /// The `bytes` tokenizer for prompts: one token per byte. An empty text is one end-of-text token,
 /// so that there is always something to continue.
 [[nodiscard]] std::vector<std::int32_t> encode_bytes(std::string_view text);
@@ -35,20 +40,23 @@ struct TrainedModel {
 /// A token as it is shown: its byte; end-of-text as a line break; control characters as '?'.
 [[nodiscard]] std::string show_byte(std::int32_t token);
 
-/// A text to be continued, of tokens that are bytes.
+class TextCodec;
+
+/// A text to be continued.
 struct TextRequest {
   std::string prompt;       ///< Empty: start from end-of-text.
   std::int64_t tokens = 0;  ///< New tokens to make.
-  std::int64_t vocab = 0;   ///< Ids the tokenizer knows.
   engine::SamplingOptions sampling;
 };
 
-/// Gives each new byte to `written`, as it is shown; false stops. Blocking.
-void write_text(const TrainedModel& model, std::int64_t threads, const TextRequest& request,
-                const std::function<bool(const std::string&)>& written);
+/// Gives what each new token adds to the text to `written`, as it is shown; false stops, and so
+/// does the end of a text that is not bytes. Blocking. Errors: those of TextCodec::encode.
+Status write_text(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
+                  const TextRequest& request,
+                  const std::function<bool(const std::string&)>& written);
 
 /// Prints what the trained model writes after run.sample_prompt, from the run's newest checkpoint;
-/// nothing if no sample is asked for or the tokens are not bytes. Blocking.
+/// nothing if no sample is asked for or nobody knows the tokens. Blocking.
 void show_sample(const actors::PreparedRun& run);
 
 }  // namespace train::cli

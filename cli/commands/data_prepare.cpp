@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "base/units.hpp"
@@ -48,6 +49,7 @@ Status prepare(const PrepareOptions& options) {
                                   .val_fraction = options.val_fraction,
                                   .document_separator = options.separator,
                                   .seed = options.seed,
+                                  .threads = actors::resolve_threads(options.threads),
                                   .force = options.force};
   const auto report = storage::prepare_dataset(
       request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
@@ -55,6 +57,10 @@ Status prepare(const PrepareOptions& options) {
   log_info(fmt::format("data_prepared out={} documents={} train_tokens={} val_tokens={}{}",
                        options.out, report->documents, report->train_tokens, report->val_tokens,
                        report->whole_documents ? "" : " (validation is the tail of the text)"));
+  if (report->replaced > 0) {
+    log_warning(
+        fmt::format("text_replaced {} places were not UTF-8 and became U+FFFD", report->replaced));
+  }
   return {};
 }
 
@@ -70,21 +76,22 @@ void describe_data_prepare(CommandSyntaxes& commands) {
       ->required()
       ->type_name("FILE");
   command.text("--out", options.out, "Directory to write, created if missing", "DIR")->required();
-  command.text("--tokenizer", options.tokenizer, "bytes: a token is a byte", "NAME")
+  command
+      .text("--tokenizer", options.tokenizer,
+            "bytes: a token is a byte; or a model's directory, or a tokenizer's file",
+            "bytes|DIR|FILE")
       ->capture_default_str();
   command.app.add_option("--val-fraction", options.val_fraction, "Share of the text held out")
       ->capture_default_str();
   command.text("--document-separator", options.separator,
                "Text between two documents of a file; none: a file is one document", "TEXT");
+  command.integer("--threads", options.threads, "That encode; 0: all", 0)->default_str("0");
   command.integer("--seed", options.seed, "Chooses the documents held out")->default_str("0");
   command.app.add_flag("--force", options.force, "Replace token files already in DIR");
   command.check([&options] {
     if (!(options.val_fraction > 0 && options.val_fraction < 1)) {
       return fmt::format("--val-fraction must be above 0 and below 1, not {}",
                          options.val_fraction);
-    }
-    if (options.tokenizer != "bytes") {
-      return fmt::format("--tokenizer \"{}\" is not known; there is \"bytes\"", options.tokenizer);
     }
     return std::string(options.out.empty() ? "--out is empty" : "");
   });

@@ -50,7 +50,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   auto plan = plan_run(config);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(
-      engine::check_device(config.runtime.device, plan->engine.shape, kOtherDevice));
+      engine::check_device(config.runtime.device, plan->engine.model, kOtherDevice));
   const auto difference = data_difference(directory, *plan);
   TRAIN_RETURN_IF_ERROR(difference);
   if (!difference->empty()) {

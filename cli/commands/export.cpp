@@ -2,10 +2,13 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "actors/head/model_files.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "checkpoint/export.hpp"
+#include "cli/checkpoints/export_words.hpp"
+#include "cli/checkpoints/published_config.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "engine/model/model.hpp"
@@ -21,29 +24,30 @@ using Json = nlohmann::ordered_json;
 /// What computes the model, as far as the weights' shapes do not say it. Names as other programs
 /// use them where they have one. `model_type` is no name of theirs: the tensors are named otherwise
 /// than in theirs, and a program that took them for its own would start from random weights.
-Json describe_model(const configs::RunConfig& config, const engine::ModelShape& shape,
+Json describe_model(const configs::RunConfig& config, const engine::ModelSpec& model,
                     checkpoint::ExportType type) {
-  const bool enoki = shape.architecture == engine::Architecture::enoki;
+  const bool enoki = model.architecture == "enoki";
+  const engine::LayerSpec& layer = model.layers.front();
   return {{"model_type", enoki ? "actortrain-enoki" : "actortrain-qwen3"},
-          {"vocab_size", shape.vocab_size},
-          {"hidden_size", shape.embedding_dim},
-          {"num_hidden_layers", shape.layers},
-          {"num_attention_heads", shape.heads},
-          {"num_key_value_heads", shape.heads},
-          {"head_dim", shape.head_dim},
-          {"intermediate_size", shape.mlp_hidden},
+          {"vocab_size", model.vocab_size},
+          {"hidden_size", model.embedding_dim},
+          {"num_hidden_layers", model.layers.size()},
+          {"num_attention_heads", layer.attention.heads},
+          {"num_key_value_heads", layer.attention.kv_heads},
+          {"head_dim", layer.attention.head_dim},
+          {"intermediate_size", layer.mlp.hidden},
           {"hidden_act", enoki ? "gelu" : "silu"},
           {"mlp_gate", !enoki},
           {"norm", enoki ? "layer_norm" : "rms_norm"},
           {"norm_eps", config.model.norm_eps},
-          {"qk_norm", shape.qk_norm},
-          {"attention_output_gate", shape.output_gate},
+          {"qk_norm", config.model.qk_norm},
+          {"attention_output_gate", layer.attention.output_gate},
           {"residual_scale", config.model.residual_scale},
-          {"rope_theta", shape.rope_theta},
+          {"rope_theta", config.model.rope_theta},
           {"rope_interleaved", true},
-          {"tie_word_embeddings", shape.tie_embeddings},
+          {"tie_word_embeddings", model.tie_embeddings},
           {"max_position_embeddings", config.data.sequence_length},
-          {"torch_dtype", type == checkpoint::ExportType::fp32 ? "float32" : "bfloat16"}};
+          {"torch_dtype", storage::config_name(type)}};
 }
 
 /// The data may be gone by now; then the tokenizer is null.
@@ -65,9 +69,9 @@ Json describe_tokenizer(const configs::RunConfig& config) {
   return tokenizer;
 }
 
-std::string config_text(const configs::RunConfig& config, const engine::ModelShape& shape,
+std::string config_text(const configs::RunConfig& config, const engine::ModelSpec& model,
                         const checkpoint::Manifest& manifest, checkpoint::ExportType type) {
-  Json object = describe_model(config, shape, type);
+  Json object = describe_model(config, model, type);
   object["tokenizer"] = describe_tokenizer(config);
   object["actortrain"] = {{"version", ACTORTRAIN_VERSION},
                           {"run", config.run.name},
@@ -76,6 +80,23 @@ std::string config_text(const configs::RunConfig& config, const engine::ModelSha
                           {"weights_digest", manifest.fields.weights_digest},
                           {"kernel_set", manifest.fields.kernel_set}};
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// config.json, and the files of a published model that belong beside it.
+Status describe_to(checkpoint::ExportRequest& request, const configs::RunConfig& config,
+                   const engine::ModelSpec& model, const checkpoint::FoundCheckpoint& found,
+                   const fs::path& run) {
+  if (!is_published(config.model)) {
+    request.config_text = config_text(config, model, found.manifest, request.type);
+    return {};
+  }
+  const auto original = find_model_config(model_directory(run).string());
+  TRAIN_RETURN_IF_ERROR(original);
+  auto text = published_config(original->text, original->source, model, request.type);
+  TRAIN_RETURN_IF_ERROR(text);
+  request.config_text = std::move(text).value();
+  request.companions = companions_in(original->directory);
+  return {};
 }
 
 Status export_run(const ExportOptions& options) {
@@ -88,55 +109,24 @@ Status export_run(const ExportOptions& options) {
   const auto found = find_checkpoint(run / "checkpoints", options.step);
   block_signals();
   TRAIN_RETURN_IF_ERROR(found);
-  checkpoint::ExportRequest request{
-      .directory = options.out,
-      .tensors = {},
-      .type = options.bf16 ? checkpoint::ExportType::bf16 : checkpoint::ExportType::fp32,
-      .max_file_bytes = options.max_file_bytes,
-      .config_text = {},
-      .stop = signal_pending};
-  for (const engine::UnitParameters& unit : engine::describe_units(engine->shape)) {
-    for (const engine::Parameter& parameter : unit.parameters) {
-      request.tensors.push_back({parameter.name, parameter.shape()});
-    }
-  }
-  request.config_text = config_text(*config, engine->shape, found->manifest, request.type);
+  checkpoint::ExportRequest request{.directory = options.out,
+                                    .tensors = {},
+                                    .type = weight_type_of(options.dtype).value(),
+                                    .max_file_bytes = options.max_file_bytes,
+                                    .config_text = {},
+                                    .stop = signal_pending};
+  request.tensors = tensors_of(engine->model);
+  TRAIN_RETURN_IF_ERROR(describe_to(request, *config, engine->model, *found, run));
   const auto begin = std::chrono::steady_clock::now();
   const auto report = checkpoint::export_weights(found->candidate.path, found->manifest, request);
   TRAIN_RETURN_IF_ERROR(report);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-  print(fmt::format(
-      "exported step={} out={} dtype={} files={} tensors={} compared={} "
-      "bytes={} seconds={:.1f}\n",
-      found->candidate.step, options.out, options.bf16 ? "bf16" : "fp32", report->files.size(),
-      report->tensors, report->compared, report->tensor_bytes, elapsed.count()));
+  print(
+      fmt::format("exported step={} out={} dtype={} files={} tensors={} compared={} "
+                  "bytes={} seconds={:.1f}\n",
+                  found->candidate.step, options.out, options.dtype, report->files.size(),
+                  report->tensors, report->compared, report->tensor_bytes, elapsed.count()));
   return {};
-}
-
-/// "5GB", "512MiB", "4096": bytes; nothing if it is no size of 1 or more.
-std::optional<std::uint64_t> size_in(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 8> kUnits = {
-      {{"", 1},
-       {"B", 1},
-       {"KB", 1'000},
-       {"MB", 1'000'000},
-       {"GB", 1'000'000'000},
-       {"KiB", std::uint64_t{1} << 10},
-       {"MiB", std::uint64_t{1} << 20},
-       {"GiB", std::uint64_t{1} << 30}}};
-  std::uint64_t count = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, code] = std::from_chars(text.data(), end, count);
-  if (code != std::errc() || count == 0) {
-    return std::nullopt;
-  }
-  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
-  for (const auto& [name, bytes] : kUnits) {
-    if (unit == name && count <= std::numeric_limits<std::uint64_t>::max() / bytes) {
-      return count * bytes;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -151,23 +141,12 @@ void describe_export(CommandSyntaxes& commands) {
   command.text("--out", options.out, "Directory to make", "DIR")->required();
   command.step(options.step);
   command.check([&options] { return options.out.empty() ? "--out is empty" : ""; });
-  const auto dtype = [&options](std::string_view text) {
-    options.bf16 = text == "bf16";
-    return options.bf16 || text == "fp32";
-  };
-  command
-      .read("--dtype", dtype, "--dtype must be fp32 or bf16",
-            "fp32: the bits; bf16: rounded to the nearest", "fp32|bf16")
+  command.read(
+      "--format", [](std::string_view text) { return text == "hf"; }, "--format must be hf",
+      "Names, shapes and config.json as transformers reads them, where it knows the model", "hf");
+  read_dtype(command, options.dtype, "fp32: the bits; bf16 and fp16: rounded to the nearest")
       ->default_str("fp32");
-  const auto size = [&options](std::string_view text) {
-    const auto bytes = size_in(text);
-    options.max_file_bytes = bytes.value_or(0);
-    return bytes.has_value();
-  };
-  command
-      .read("--max-file-bytes", size, "--max-file-bytes wants a size like 5GB, 512MiB or 1000000",
-            "Weights above this size go to several files with an index", "SIZE")
-      ->default_str("5GB");
+  read_file_size(command, options.max_file_bytes);
 }
 
 }  // namespace train::cli

@@ -1,51 +1,60 @@
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "actors/head/run_plan.hpp"
 #include "base/signal_watcher.hpp"
+#include "cli/checkpoints/text_codec.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
-#include "storage/tokens/prepare.hpp"
 
 namespace train::cli {
 using namespace actors;
 namespace {
 
-/// Only the bytes tokenizer can turn a prompt into tokens. The data may be gone by now: then the
-/// vocabulary tells.
-Status require_bytes(const TrainedModel& model) {
-  const auto facts = storage::read_dataset_facts(model.config.data.dir);
-  const std::string tokenizer = facts ? facts->tokenizer.value_or("") : std::string();
-  const bool fits = model.options.shape.vocab_size >= storage::bytes_vocab_size &&
-                    model.options.shape.vocab_size < 2 * storage::bytes_vocab_size;
-  if (tokenizer == "bytes" || (tokenizer.empty() && fits)) {
-    return {};
+/// What writes, and what turns its tokens into text.
+struct Writer {
+  TrainedModel model;
+  TextCodec codec;
+};
+
+Result<Writer> open_writer(const GenerateOptions& options) {
+  const std::filesystem::path path(options.run_directory);
+  std::error_code ignored;
+  if (std::filesystem::exists(path / "config.json", ignored) &&
+      !std::filesystem::exists(path / "config.toml", ignored)) {
+    auto model = load_model_directory(path, options.context);
+    TRAIN_RETURN_IF_ERROR(model);
+    auto codec = TextCodec::of_directory(path, model->options.model.vocab_size);
+    TRAIN_RETURN_IF_ERROR(codec);
+    return Writer{std::move(model).value(), std::move(codec).value()};
   }
-  return user_error(fmt::format(
-      "generate: this model was trained on tokens of \"{}\", and only the bytes tokenizer is built "
-      "in; train on data made by `actortrain data prepare --tokenizer bytes`",
-      tokenizer.empty() ? "another tokenizer" : tokenizer));
+  auto model = load_model(path, options.step);
+  TRAIN_RETURN_IF_ERROR(model);
+  auto codec = TextCodec::of_run(path, model->config, model->options.model.vocab_size);
+  TRAIN_RETURN_IF_ERROR(codec);
+  return Writer{std::move(model).value(), std::move(codec).value()};
 }
 
-/// Continues a prompt with the newest (or named) checkpoint of a run.
+/// Continues a prompt with the newest (or named) checkpoint of a run, or a published model.
 Status generate(const GenerateOptions& options) {
   allow_signals();
-  const auto model = load_model(options.run_directory, options.step);
-  TRAIN_RETURN_IF_ERROR(model);
-  TRAIN_RETURN_IF_ERROR(require_bytes(*model));
+  const auto writer = open_writer(options);
+  TRAIN_RETURN_IF_ERROR(writer);
+  const TrainedModel* model = &writer->model;
+  const TextCodec* codec = &writer->codec;
   print(options.prompt);
-  write_text(*model, model->config.runtime.threads,
-             {.prompt = options.prompt,
-              .tokens = options.tokens,
-              .vocab = storage::bytes_vocab_size,
-              .sampling = {.temperature = options.temperature,
-                           .top_k = options.top_k,
-                           .top_p = options.top_p,
-                           .seed = options.seed}},
-             [](const std::string& byte) {
-               print(byte);
-               return std::ferror(stdout) == 0;
-             });
+  TRAIN_RETURN_IF_ERROR(write_text(*model, *codec, model->config.runtime.threads,
+                                   {.prompt = options.prompt,
+                                    .tokens = options.tokens,
+                                    .sampling = {.temperature = options.temperature,
+                                                 .top_k = options.top_k,
+                                                 .top_p = options.top_p,
+                                                 .seed = options.seed}},
+                                   [](const std::string& piece) {
+                                     print(piece);
+                                     return std::ferror(stdout) == 0;
+                                   }));
   print("\n");
   return {};
 }
@@ -54,9 +63,16 @@ Status generate(const GenerateOptions& options) {
 
 void describe_generate(CommandSyntaxes& commands) {
   CommandSyntax& command =
-      commands.add("generate", "Write text with the weights of a run's checkpoint.");
+      commands.add("generate", "Write text with a run's checkpoint, or a published model.");
   GenerateOptions& options = command.runs(generate);
-  command.run_directory(options.run_directory);
+  command
+      .text("run_directory", options.run_directory,
+            "For example runs/quickstart, or the directory of a published model", "RUN_DIRECTORY")
+      ->required();
+  command
+      .integer("--context", options.context,
+               "Longest text that a published model sees, in tokens; a run has its own", 1)
+      ->default_str("1024");
   command.text("--prompt", options.prompt, "Text to continue; none: start a document", "TEXT");
   command.integer("--tokens", options.tokens, "Tokens to write", 1)->default_str("200");
   command.app.add_option("--temperature", options.temperature, "0: always the likeliest token")

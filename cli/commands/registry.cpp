@@ -18,9 +18,13 @@
   COMMAND(replay)               \
   COMMAND(verify)               \
   COMMAND(export)               \
+  COMMAND(convert)              \
+  COMMAND(describe)             \
   COMMAND(scale)                \
   COMMAND(plot)                 \
   COMMAND(data_prepare)         \
+  COMMAND(tokenize)             \
+  COMMAND(detokenize)           \
   COMMAND(config_keys)          \
   COMMAND(version)              \
   COMMAND(worker)

@@ -26,7 +26,7 @@ class Replay {
   Result<int> run() {
     auto ranks = start();
     TRAIN_RETURN_IF_ERROR(ranks);
-    names_ = ModelNames::of(engine::describe_units(run_plan_.engine.shape), tensor_names(*ranks));
+    names_ = ModelNames::of(engine::describe_units(run_plan_.engine.model), tensor_names(*ranks));
     TRAIN_RETURN_IF_ERROR(check_journal());
     if (const auto different = compare_start(*ranks)) {
       return found(*different);
@@ -221,7 +221,7 @@ Result<int> replay(const ReplayOptions& options) {
   auto plan = plan_replay(options);
   TRAIN_RETURN_IF_ERROR(plan);
   const std::string& device = plan->run.config.runtime.device;
-  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.shape, kOtherDevice));
+  TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.model, kOtherDevice));
   TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range, device));
   return Replay(std::move(plan).value(), options.run_directory).run();
 }

@@ -216,7 +216,7 @@ Result<int> run_training(const RunOptions& options) {
     print(describe_plan(*plan));
     return kExitFinished;
   }
-  TRAIN_RETURN_IF_ERROR(engine::check_device(plan->config.runtime.device, plan->engine.shape));
+  TRAIN_RETURN_IF_ERROR(engine::check_device(plan->config.runtime.device, plan->engine.model));
   const auto position = find_position(config->parallel.nodes, process_environment());
   TRAIN_RETURN_IF_ERROR(position);
   if (in_processes(plan->config.parallel, plan->separate_processes)) {

@@ -14,15 +14,16 @@ inline constexpr const char* facts_file_name = "meta.json";
 /// What meta.json says of a token directory; a member is empty where the file or the key is
 /// missing.
 struct DatasetFacts {
-  std::optional<std::string> tokenizer;
-  std::optional<std::int64_t> vocab_size;
-  std::optional<std::int64_t> end_of_text;  ///< Token that ends a document.
-  std::optional<std::int64_t> train_tokens;
-  std::optional<std::int64_t> val_tokens;
-  std::optional<std::int64_t> val_bytes;    ///< Bytes of text behind the validation tokens.
-  std::optional<std::string> train_digest;  ///< Of all bytes of train.bin, as digest.hpp has it.
-  std::optional<std::string> val_digest;    ///< The same of val.bin.
-  std::int64_t token_bytes = 2;             ///< 2: uint16 (default), 4: uint32.
+  std::optional<std::string> tokenizer = {};
+  std::optional<std::int64_t> vocab_size = {};
+  std::optional<std::int64_t> end_of_text = {};  ///< Token that ends a document.
+  std::optional<std::int64_t> train_tokens = {};
+  std::optional<std::int64_t> val_tokens = {};
+  std::optional<std::int64_t> val_bytes = {};  ///< Bytes of text behind the validation tokens.
+  std::optional<std::string> train_digest =
+      {};                                      ///< Of all bytes of train.bin, as digest.hpp has it.
+  std::optional<std::string> val_digest = {};  ///< The same of val.bin.
+  std::int64_t token_bytes = 2;                ///< 2: uint16 (default), 4: uint32.
 };
 
 /// Reads meta.json of `directory`; all empty if there is none. Errors (user): malformed, names the

@@ -16,11 +16,12 @@ inline constexpr std::int64_t bytes_vocab_size = 257;
 
 struct PrepareRequest {
   std::vector<std::filesystem::path> inputs{};  ///< Text files, or `.jsonl` with a member "text".
-  std::string tokenizer = "bytes";              ///< The only one so far.
+  std::string tokenizer = "bytes";              ///< Or a tokenizer's directory or file.
   std::filesystem::path out{};                  ///< Created if missing.
   double val_fraction = 0.05;                   ///< Of the tokens; above 0, below 1.
   std::string document_separator{};             ///< Empty: a text file is one document.
   std::uint64_t seed = 0;                       ///< Chooses the validation documents.
+  int threads = 1;                              ///< That encode; the result is the same.
   bool force = false;                           ///< Replace token files already in `out`.
 };
 
@@ -30,6 +31,7 @@ struct PrepareReport {
   std::uint64_t train_tokens = 0;
   std::uint64_t val_tokens = 0;
   std::uint64_t val_bytes = 0;  ///< Validation tokens that are text (not end-of-text).
+  std::uint64_t replaced = 0;   ///< Breaks in UTF-8 that became U+FFFD.
   bool whole_documents = true;  ///< false: validation is the tail of the text.
 };
 

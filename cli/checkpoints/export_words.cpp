@@ -1,0 +1,92 @@
+#include "cli/checkpoints/export_words.hpp"
+
+#include <array>
+
+#include "actors/head/model_files.hpp"
+#include "engine/model/model.hpp"
+
+namespace train::cli {
+namespace {
+
+/// "5GB", "512MiB", "4096": bytes; nothing if it is no size of 1 or more.
+std::optional<std::uint64_t> size_in(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, std::uint64_t>, 8> kUnits = {
+      {{"", 1},
+       {"B", 1},
+       {"KB", 1'000},
+       {"MB", 1'000'000},
+       {"GB", 1'000'000'000},
+       {"KiB", std::uint64_t{1} << 10},
+       {"MiB", std::uint64_t{1} << 20},
+       {"GiB", std::uint64_t{1} << 30}}};
+  std::uint64_t count = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, count);
+  if (code != std::errc() || count == 0) {
+    return std::nullopt;
+  }
+  const std::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  for (const auto& [name, bytes] : kUnits) {
+    if (unit == name && count <= std::numeric_limits<std::uint64_t>::max() / bytes) {
+      return count * bytes;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<storage::WeightType> weight_type_of(std::string_view word) {
+  if (word == "fp32") {
+    return storage::WeightType::f32;
+  }
+  if (word == "bf16") {
+    return storage::WeightType::bf16;
+  }
+  return word == "fp16" ? std::optional(storage::WeightType::f16) : std::nullopt;
+}
+
+CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::string& help) {
+  const auto read = [&target](std::string_view text) {
+    target = text;
+    return weight_type_of(text).has_value();
+  };
+  return command.read("--dtype", read, "--dtype must be fp32, bf16 or fp16", help,
+                      "fp32|bf16|fp16");
+}
+
+void read_file_size(CommandSyntax& command, std::uint64_t& target) {
+  const auto read = [&target](std::string_view text) {
+    const auto bytes = size_in(text);
+    target = bytes.value_or(0);
+    return bytes.has_value();
+  };
+  command
+      .read("--max-shard-size,--max-file-bytes", read,
+            "--max-shard-size wants a size like 5GB, 512MiB or 1000000",
+            "Weights above this size go to several files with an index", "SIZE")
+      ->default_str("5GB");
+}
+
+std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model) {
+  std::vector<checkpoint::ExportTensor> tensors;
+  for (const engine::UnitParameters& unit : engine::describe_units(model)) {
+    for (const engine::Parameter& parameter : unit.parameters) {
+      tensors.push_back({parameter.name, parameter.shape()});
+    }
+  }
+  return tensors;
+}
+
+std::vector<std::filesystem::path> companions_in(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> found;
+  std::error_code ignored;
+  for (const char* name : actors::companion_files()) {
+    if (!directory.empty() && std::filesystem::is_regular_file(directory / name, ignored)) {
+      found.push_back(directory / name);
+    }
+  }
+  return found;
+}
+
+}  // namespace train::cli

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/export.hpp"
+#include "cli/command.hpp"
+#include "engine/model/spec.hpp"
+
+// What `export` and `convert` have alike.
+namespace train::cli {
+
+/// Of "fp32", "bf16" and "fp16".
+[[nodiscard]] std::optional<storage::WeightType> weight_type_of(std::string_view word);
+
+/// --dtype.
+CLI::Option* read_dtype(CommandSyntax& command, std::string& target, const std::string& help);
+/// --max-shard-size, or --max-file-bytes.
+void read_file_size(CommandSyntax& command, std::uint64_t& target);
+
+/// Every parameter, in the order of the units.
+[[nodiscard]] std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model);
+
+/// Those of companion_files() that are in `directory`.
+[[nodiscard]] std::vector<std::filesystem::path> companions_in(
+    const std::filesystem::path& directory);
+
+}  // namespace train::cli

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "engine/model/spec.hpp"
+#include "storage/weight_files/element_types.hpp"
+
+namespace train::cli {
+
+/// The config.json of weights that are written as `type`: as `config_text` has it, with the class
+/// that loads them, their type, and ropes in the older dialect, which all versions read.
+/// Errors (user): `config_text`, of `source`, is no JSON object.
+[[nodiscard]] Result<std::string> published_config(const std::string& config_text,
+                                                   const std::string& source,
+                                                   const engine::ModelSpec& model,
+                                                   storage::WeightType type);
+
+}  // namespace train::cli

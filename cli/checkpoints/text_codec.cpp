@@ -1,0 +1,136 @@
+#include "cli/checkpoints/text_codec.hpp"
+
+#include <fmt/format.h>
+
+#include "actors/head/model_files.hpp"
+#include "cli/checkpoints/trained_model.hpp"
+#include "storage/tokens/dataset_facts.hpp"
+#include "storage/tokens/prepare.hpp"
+#include "storage/tokens/prepare_encoded.hpp"
+
+namespace train::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Tokens whose text may still change with the next ones.
+constexpr std::size_t kUnsettled = 8;
+
+/// Where a run's tokenizer is; empty if nowhere.
+fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
+  std::error_code ignored;
+  const fs::path model = actors::model_directory(run);
+  for (const char* name : {"tokenizer.json", "vocab.json"}) {
+    if (fs::exists(model / name, ignored)) {
+      return model;
+    }
+  }
+  return storage::kept_tokenizer(config.data.dir);
+}
+
+/// Bytes at the end of `text` that begin a character and break off.
+std::size_t incomplete_bytes(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if (byte >= 0xC0) {
+      const std::size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+      return length > back ? back : 0;
+    }
+    if (byte < 0x80) {
+      return 0;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<TextCodec> TextCodec::of_run(const fs::path& run, const configs::RunConfig& config,
+                                    std::int64_t vocab) {
+  const auto facts = storage::read_dataset_facts(config.data.dir);
+  const std::string name = facts ? facts->tokenizer.value_or("") : std::string();
+  const bool fits = vocab >= storage::bytes_vocab_size && vocab < 2 * storage::bytes_vocab_size;
+  TextCodec codec;
+  const fs::path path = tokenizer_of(run, config);
+  if (name == "bytes" || (path.empty() && name.empty() && fits)) {
+    codec.vocab_ = storage::bytes_vocab_size;
+    return codec;
+  }
+  if (path.empty()) {
+    return user_error(
+        fmt::format("{}: trained on tokens of \"{}\", and its tokenizer is neither in {} nor "
+                    "beside the data in "
+                    "{}; put tokenizer.json into the first",
+                    run.string(), name.empty() ? "an unknown tokenizer" : name,
+                    actors::model_directory(run).string(), config.data.dir));
+  }
+  return of_directory(path, vocab);
+}
+
+Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_t vocab) {
+  auto tokenizer = storage::Tokenizer::load(directory);
+  TRAIN_RETURN_IF_ERROR(tokenizer);
+  TextCodec codec;
+  codec.tokenizer_ = std::make_shared<const storage::Tokenizer>(std::move(tokenizer).value());
+  codec.vocab_ = std::min<std::int64_t>(vocab, codec.tokenizer_->vocab_size());
+  return codec;
+}
+
+Result<std::vector<std::int32_t>> TextCodec::encode(std::string_view text) const {
+  if (!tokenizer_) {
+    return encode_bytes(text);
+  }
+  auto ids = tokenizer_->encode(text, /*add_special_tokens=*/true);
+  TRAIN_RETURN_IF_ERROR(ids);
+  const auto end = tokenizer_->end_of_text();
+  while (ids->size() > 1 && end && ids->back() == *end) {
+    ids->pop_back();
+  }
+  if (ids->empty()) {
+    ids->push_back(end.value_or(0));
+  }
+  std::vector<std::int32_t> tokens(ids->begin(), ids->end());
+  for (const std::int32_t token : tokens) {
+    if (token >= vocab_) {
+      return user_error(
+          fmt::format("the prompt has token {}, but the model knows {} tokens", token, vocab_));
+    }
+  }
+  return tokens;
+}
+
+std::optional<std::int32_t> TextCodec::end() const {
+  const auto id = tokenizer_ ? tokenizer_->end_of_text() : std::nullopt;
+  return id ? std::optional(static_cast<std::int32_t>(*id)) : std::nullopt;
+}
+
+std::string TextCodec::Stream::text_after(std::size_t shown) const {
+  const std::string text = codec_.tokenizer_->decode(tokens_, /*skip_special=*/true);
+  return shown < text.size() ? text.substr(shown) : std::string();
+}
+
+std::string TextCodec::Stream::add(std::int32_t token) {
+  if (!codec_.tokenizer_) {
+    return show_byte(token);
+  }
+  tokens_.push_back(static_cast<std::uint32_t>(token));
+  std::string text = text_after(shown_);
+  // A character that is not whole yet is shown as U+FFFD at the end, or breaks off.
+  constexpr std::string_view kReplaced = "\xEF\xBF\xBD";
+  if (text.ends_with(kReplaced)) {
+    return {};
+  }
+  text.resize(text.size() - incomplete_bytes(text));
+  shown_ += text.size();
+  if (tokens_.size() > 4 * kUnsettled && !text.empty() && text.back() == '\n') {
+    tokens_.clear();  // what follows a line's end does not change it
+    shown_ = 0;
+  }
+  return text;
+}
+
+std::string TextCodec::Stream::finish() {
+  return codec_.tokenizer_ ? text_after(shown_) : std::string();
+}
+
+}  // namespace train::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "storage/tokenizer/tokenizer.hpp"
+
+namespace train::cli {
+
+/// What turns a run's tokens into text and back: the tokenizer that its data was made with, kept
+/// with the model or beside the data; or bytes.
+/// Threading: as Tokenizer.
+class TextCodec {
+ public:
+  /// `vocab`: of the model; tells bytes where nothing else does. Blocks.
+  /// Errors (user): no tokenizer is to be found, and the tokens cannot be bytes; those of
+  /// Tokenizer::load.
+  static Result<TextCodec> of_run(const std::filesystem::path& run,
+                                  const configs::RunConfig& config, std::int64_t vocab);
+
+  /// The tokenizer in a published model's directory. Errors: those of Tokenizer::load.
+  static Result<TextCodec> of_directory(const std::filesystem::path& directory, std::int64_t vocab);
+
+  /// A prompt; what the tokenizer adds to every text is added, but for an end. An empty one is the
+  /// end-of-text, so that there is always something to continue.
+  [[nodiscard]] Result<std::vector<std::int32_t>> encode(std::string_view text) const;
+  /// Ids that mean something: those below it.
+  [[nodiscard]] std::int64_t vocab() const { return vocab_; }
+  /// A token that ends a text; bytes go on after theirs.
+  [[nodiscard]] std::optional<std::int32_t> end() const;
+
+  /// The text of tokens that come one after the other, as far as it is whole.
+  class Stream {
+   public:
+    explicit Stream(const TextCodec& codec) : codec_(codec) {}
+    /// What `token` adds to the text; nothing while a character is not complete.
+    [[nodiscard]] std::string add(std::int32_t token);
+    /// What is left at the end.
+    [[nodiscard]] std::string finish();
+
+   private:
+    [[nodiscard]] std::string text_after(std::size_t shown) const;
+    const TextCodec& codec_;
+    std::vector<std::uint32_t> tokens_;
+    std::size_t shown_ = 0;
+  };
+
+ private:
+  std::shared_ptr<const storage::Tokenizer> tokenizer_;  ///< Null: bytes.
+  std::int64_t vocab_ = 0;
+};
+
+}  // namespace train::cli

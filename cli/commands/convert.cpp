@@ -1,0 +1,143 @@
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "actors/head/model_files.hpp"
+#include "base/signal_watcher.hpp"
+#include "checkpoint/gguf_model.hpp"
+#include "checkpoint/gguf_tokenizer.hpp"
+#include "checkpoint/published_weights.hpp"
+#include "cli/checkpoints/export_words.hpp"
+#include "cli/checkpoints/published_config.hpp"
+#include "cli/command.hpp"
+#include "engine/model/architectures/architectures.hpp"
+#include "engine/model/model.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+/// The type of the embedding, which stands for the model's.
+storage::WeightType stored_type(const checkpoint::PublishedWeights& weights,
+                                const engine::ModelSpec& model) {
+  const auto* entry = weights.directory().find(weights.name_in_files(model.embedding));
+  return storage::weight_type(entry->dtype).value();  // checked when the weights were opened
+}
+
+std::uint64_t elements_of(const checkpoint::ExportTensor& tensor) {
+  std::uint64_t count = 1;
+  for (const std::int64_t dimension : tensor.shape) {
+    count *= static_cast<std::uint64_t>(dimension);
+  }
+  return count;
+}
+
+/// What is converted: its model, where its elements come from, what belongs beside it.
+struct Conversion {
+  engine::ModelSpec model;
+  checkpoint::ReadTensors read;
+  storage::WeightType type = storage::WeightType::bf16;  ///< Unless another is asked for.
+  std::string config_text;
+  std::string source;
+  std::map<std::string, std::string> texts = {};
+  std::vector<std::filesystem::path> companions = {};
+};
+
+/// Reads tensor after tensor by `read_one` (name, elements).
+template <class ReadOne>
+checkpoint::ReadTensors in_turn(ReadOne read_one) {
+  return [read_one](std::span<const checkpoint::ExportTensor> tensors,
+                    std::span<float> out) -> Status {
+    for (const checkpoint::ExportTensor& tensor : tensors) {
+      const std::uint64_t count = elements_of(tensor);
+      TRAIN_RETURN_IF_ERROR(read_one(tensor.name, out.first(count)));
+      out = out.subspan(count);
+    }
+    return {};
+  };
+}
+
+Result<Conversion> open_directory(const std::string& path) {
+  const auto config = find_model_config(path);
+  TRAIN_RETURN_IF_ERROR(config);
+  const auto model = engine::spec_from_config(config->text, config->source, 0);
+  TRAIN_RETURN_IF_ERROR(model);
+  const auto weights = checkpoint::PublishedWeights::open(path, *model);
+  TRAIN_RETURN_IF_ERROR(weights);
+  const auto& files = *weights;
+  return Conversion{.model = *model,
+                    .read = in_turn([files](const std::string& name, std::span<float> out) {
+                      return files->directory().read_floats(files->name_in_files(name), 0, out);
+                    }),
+                    .type = stored_type(*files, *model),
+                    .config_text = config->text,
+                    .source = config->source,
+                    .companions = companions_in(config->directory)};
+}
+
+Result<Conversion> open_gguf(const std::string& path) {
+  auto opened = checkpoint::GgufModel::open(path);
+  TRAIN_RETURN_IF_ERROR(opened);
+  const auto file = std::make_shared<const checkpoint::GgufModel>(std::move(opened).value());
+  const auto model = engine::spec_from_config(file->config_text(), path, 0);
+  TRAIN_RETURN_IF_ERROR(model);
+  TRAIN_RETURN_IF_ERROR(file->check(*model));
+  auto texts = checkpoint::gguf_tokenizer_files(file->file());
+  TRAIN_RETURN_IF_ERROR(texts);
+  return Conversion{.model = *model,
+                    .read = in_turn([file](const std::string& name, std::span<float> out) {
+                      return file->read(name, out);
+                    }),
+                    .config_text = file->config_text(),
+                    .source = path,
+                    .texts = std::move(texts).value()};
+}
+
+Status convert_model(const ConvertOptions& options) {
+  const bool gguf = std::filesystem::path(options.in).extension() == ".gguf";
+  const auto from = gguf ? open_gguf(options.in) : open_directory(options.in);
+  TRAIN_RETURN_IF_ERROR(from);
+  checkpoint::ExportRequest request{.directory = options.out,
+                                    .tensors = tensors_of(from->model),
+                                    .type = weight_type_of(options.dtype).value_or(from->type),
+                                    .max_file_bytes = options.max_file_bytes,
+                                    .config_text = {},
+                                    .texts = from->texts,
+                                    .companions = from->companions,
+                                    .stop = signal_pending};
+  auto text = published_config(from->config_text, from->source, from->model, request.type);
+  TRAIN_RETURN_IF_ERROR(text);
+  request.config_text = std::move(text).value();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = checkpoint::export_tensors(request, from->read);
+  TRAIN_RETURN_IF_ERROR(report);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  print(
+      fmt::format("converted in={} out={} dtype={} files={} tensors={} compared={} bytes={} "
+                  "seconds={:.1f}\n",
+                  options.in, options.out, storage::config_name(request.type), report->files.size(),
+                  report->tensors, report->compared, report->tensor_bytes, elapsed.count()));
+  return {};
+}
+
+}  // namespace
+
+/// A published model's weights once more, in another type or other files. Leaves nothing half-made.
+void describe_convert(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "convert", "Write a published model's weights again: another type, other files; no run.");
+  ConvertOptions& options = command.runs(convert_model);
+  command.app
+      .add_option("IN", options.in,
+                  "Directory with config.json and safetensors files, or a GGUF file")
+      ->type_name("DIR|FILE")
+      ->required();
+  command.text("--out", options.out, "Directory to make", "DIR")->required();
+  command.check([&options] { return options.out.empty() ? "--out is empty" : ""; });
+  read_dtype(command, options.dtype,
+             "Type of the new files; else that of the old ones, of a GGUF file bf16");
+  read_file_size(command, options.max_file_bytes);
+}
+
+}  // namespace train::cli

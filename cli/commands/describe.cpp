@@ -1,0 +1,73 @@
+#include <filesystem>
+
+#include "actors/head/model_files.hpp"
+#include "base/units.hpp"
+#include "cli/command.hpp"
+#include "cli/report/model_report.hpp"
+#include "configs/load_config.hpp"
+#include "configs/shipped_models.hpp"
+#include "engine/model/architectures/architectures.hpp"
+#include "storage/tokens/dataset_facts.hpp"
+
+namespace train::cli {
+using namespace actors;
+namespace {
+
+/// The model of a run file, as far as its data says the vocabulary.
+Result<engine::ModelSpec> model_of_run(const std::string& file) {
+  const auto config = configs::load_config(file);
+  TRAIN_RETURN_IF_ERROR(config);
+  const auto facts = storage::read_dataset_facts(config->data.dir);
+  const std::int64_t vocab = facts ? facts->vocab_size.value_or(0) : 0;
+  return resolve_model(*config, vocab);
+}
+
+Result<engine::ModelSpec> model_named(const std::string& name) {
+  if (std::filesystem::path(name).extension() == ".toml") {
+    return model_of_run(name);
+  }
+  const auto config = find_model_config(name);
+  TRAIN_RETURN_IF_ERROR(config);
+  return engine::spec_from_config(config->text, config->source, 0);
+}
+
+Status list_shapes() {
+  std::string text;
+  for (const configs::ShippedModel& shape : configs::shipped_models()) {
+    const auto model =
+        engine::spec_from_config(std::string(shape.config_json), std::string(shape.name), 0);
+    TRAIN_RETURN_IF_ERROR(model);
+    const engine::ParameterCount count = engine::count_parameters(*model);
+    text += fmt::format("{:<18} {:<12} {:>14} parameters\n", shape.name, model->architecture,
+                        count.total);
+  }
+  print(text);
+  return {};
+}
+
+Status describe_model(const DescribeOptions& options) {
+  if (options.model.empty()) {
+    return list_shapes();
+  }
+  const auto model = model_named(options.model);
+  TRAIN_RETURN_IF_ERROR(model);
+  print(describe_spec(*model));
+  return {};
+}
+
+}  // namespace
+
+/// A model as its spec says it, without allocating it.
+void describe_describe(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "describe",
+      "Show a model's layers, parameters, FLOPs and bytes; or list the shipped shapes.");
+  DescribeOptions& options = command.runs(describe_model);
+  command.app
+      .add_option(
+          "MODEL", options.model,
+          "Run file, config.json, directory of a model, or a shape's name; none: the shapes")
+      ->type_name("MODEL");
+}
+
+}  // namespace train::cli

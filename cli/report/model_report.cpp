@@ -1,0 +1,150 @@
+#include "cli/report/model_report.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <vector>
+
+#include "base/units.hpp"
+#include "engine/model/model.hpp"
+
+namespace train::cli {
+namespace {
+
+using engine::AttentionSpec;
+using engine::LayerSpec;
+
+const char* kind_name(const engine::NormSpec& norm) {
+  if (norm.kind == kernels::NormKind::layer) {
+    return norm.bias ? "LayerNorm with bias" : "LayerNorm";
+  }
+  return norm.plus_one ? "RMSNorm (1 + w)" : "RMSNorm";
+}
+
+std::string norms_text(const engine::BranchNorms& norms) {
+  std::string text = norms.pre ? fmt::format("{} before", kind_name(*norms.pre)) : "";
+  if (norms.post) {
+    text += fmt::format("{}{} behind", text.empty() ? "" : ", ", kind_name(*norms.post));
+  }
+  return text;
+}
+
+std::string attention_text(const AttentionSpec& attention) {
+  std::string text = fmt::format("{} heads of {}, {} of keys and values", attention.heads,
+                                 attention.head_dim, attention.kv_heads);
+  if (attention.window > 0) {
+    text += fmt::format(", window {}", attention.window);
+  }
+  if (attention.softcap > 0.0F) {
+    text += fmt::format(", scores capped at {}", attention.softcap);
+  }
+  if (attention.head_norm == engine::HeadNorm::per_head) {
+    text += ", QK norm per head";
+  } else if (attention.head_norm == engine::HeadNorm::whole) {
+    text += ", QK norm over all heads";
+  }
+  text += attention.rope ? fmt::format(", rope {}", *attention.rope) : "";
+  text += attention.output_gate ? ", output gate" : "";
+  text += attention.projection_bias ? ", biases" : "";
+  text += attention.layout == engine::ProjectionLayout::separate ? "" : ", one matrix for q, k, v";
+  return text;
+}
+
+std::string mlp_text(const engine::MlpSpec& mlp) {
+  static constexpr const char* kNames[] = {"silu", "gelu", "gelu_tanh", "relu"};
+  return fmt::format("{}{} of {}{}{}", kNames[static_cast<std::size_t>(mlp.activation)],
+                     mlp.gated ? "-gated MLP" : " MLP", mlp.hidden, mlp.bias ? ", biases" : "",
+                     mlp.fused ? ", one matrix for gate and up" : "");
+}
+
+/// "0 to 4, 6 to 10".
+std::string layer_list(const std::vector<std::size_t>& layers) {
+  std::string text;
+  for (std::size_t i = 0; i < layers.size();) {
+    std::size_t end = i;
+    while (end + 1 < layers.size() && layers[end + 1] == layers[end] + 1) {
+      ++end;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", layers[i]);
+    text += end > i ? fmt::format(" to {}", layers[end]) : "";
+    i = end + 1;
+  }
+  return text;
+}
+
+/// What a layer is, the same for layers that are alike.
+std::vector<std::string> layer_lines(const LayerSpec& layer) {
+  return {layer.parallel ? "attention and MLP side by side" : "attention, then MLP",
+          fmt::format("attention: {}; {}", attention_text(layer.attention),
+                      norms_text(layer.attention_norms)),
+          fmt::format("MLP: {}; {}", mlp_text(layer.mlp), norms_text(layer.mlp_norms))};
+}
+
+void add_rows(std::string& text, const char* what, const std::vector<std::string>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    text += fmt::format("{:<18} {}\n", i == 0 ? what : "", values[i]);
+  }
+}
+
+std::vector<std::string> rope_lines(const engine::ModelSpec& model) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < model.ropes.size(); ++i) {
+    const engine::RopeSpec& rope = model.ropes[i];
+    lines.push_back(fmt::format(
+        "{}: base {}, {} elements of a head, pairs {}, scaling {}", i, rope.theta, rope.rotary_dim,
+        rope.pairing == kernels::RopePairing::half ? "by halves" : "interleaved", rope.scaling));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string describe_spec(const engine::ModelSpec& model) {
+  std::string text;
+  add_rows(text, "architecture", {model.architecture});
+  add_rows(text, "sizes",
+           {fmt::format("{} layers, width {}, vocabulary {}, head {}", model.layers.size(),
+                        model.embedding_dim, model.vocab_size,
+                        model.tie_embeddings ? "tied" : "its own")});
+  if (!model.positions.empty()) {
+    add_rows(text, "positions", {fmt::format("{} learned", model.position_rows)});
+  }
+  add_rows(text, "ropes", rope_lines(model));
+  std::vector<std::vector<std::string>> kinds;
+  std::map<std::vector<std::string>, std::vector<std::size_t>> layers;
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const auto lines = layer_lines(model.layers[i]);
+    if (!layers.contains(lines)) {
+      kinds.push_back(lines);
+    }
+    layers[lines].push_back(i);
+  }
+  for (const auto& kind : kinds) {
+    std::vector<std::string> lines = kind;
+    lines.front() = fmt::format("{}: {}", layer_list(layers[kind]), kind.front());
+    add_rows(text, "layers", lines);
+  }
+  const engine::ParameterCount count = engine::count_parameters(model);
+  add_rows(text, "parameters",
+           {fmt::format("{} ({} without embedding and head)", count.total, count.non_embedding())});
+  for (const engine::UnitParameters& unit : engine::describe_units(model)) {
+    std::int64_t elements = 0;
+    for (const engine::Parameter& parameter : unit.parameters) {
+      elements += parameter.count();
+    }
+    if (unit.name == "embedding" || unit.name == "block 0" || unit.name == "head") {
+      add_rows(text, "", {fmt::format("{} in {}", elements, unit.name)});
+    }
+  }
+  constexpr std::int64_t kShort = 2048;
+  add_rows(text, "FLOPs per token",
+           {fmt::format("{} at {} tokens (forward and backward)",
+                        format_count(engine::flops_per_token(model, kShort)), kShort)});
+  const auto elements = static_cast<std::size_t>(count.total);
+  add_rows(text, "weights",
+           {fmt::format("{} in fp32, {} in bf16", format_bytes(4 * elements),
+                        format_bytes(2 * elements))});
+  return text;
+}
+
+}  // namespace train::cli

@@ -1,0 +1,125 @@
+#include "storage/tokens/prepare_parts.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t token_buffer_bytes = std::size_t{1} << 20;
+
+}  // namespace
+
+double document_hash(std::uint64_t seed, std::uint64_t document) {
+  std::uint64_t value = seed * 0x9ddfea08eb382d69U + document + 0x2545f4914f6cdd1dU;
+  for (int round = 0; round < 3; ++round) {
+    value ^= value >> 31U;
+    value *= 0xd1342543de82ef95U;
+  }
+  value ^= value >> 32U;
+  return static_cast<double>(value >> 11U) * 0x1p-53;
+}
+
+SplitPlan make_split_plan(const TokenCensus& census, double val_fraction) {
+  const double wanted = val_fraction * static_cast<double>(census.tokens);
+  const auto hashed = static_cast<double>(census.hashed_tokens);
+  if (census.hashed_tokens > 0 && census.hashed_tokens < census.tokens && hashed >= 0.5 * wanted &&
+      hashed <= 2.0 * wanted) {
+    return {};
+  }
+  const auto rounded = static_cast<std::uint64_t>(std::llround(wanted));
+  const std::uint64_t tail = std::clamp<std::uint64_t>(rounded, 1, census.tokens - 1);
+  return {.whole_documents = false, .tail_begin = census.tokens - tail};
+}
+
+TokenWriter::TokenWriter(AtomicFile file, std::int64_t token_bytes)
+    : file_(std::move(file)), token_bytes_(token_bytes) {
+  buffer_.reserve(token_buffer_bytes + sizeof(std::uint32_t));
+}
+
+Status TokenWriter::add(std::span<const std::byte> text) {
+  for (const std::byte byte : text) {
+    TRAIN_RETURN_IF_ERROR(add_token(std::to_integer<std::uint32_t>(byte)));
+  }
+  text_bytes_ += text.size();
+  return {};
+}
+
+Status TokenWriter::add_token(std::uint32_t token) {
+  for (std::int64_t byte = 0; byte < token_bytes_; ++byte) {
+    buffer_.push_back(static_cast<char>((token >> (8 * byte)) & 0xffU));
+  }
+  ++tokens_;
+  return buffer_.size() >= token_buffer_bytes ? flush() : Status{};
+}
+
+Status TokenWriter::flush() {
+  TRAIN_RETURN_IF_ERROR(file_.write(buffer_));
+  digest_.update(buffer_);
+  buffer_.clear();
+  return {};
+}
+
+Status TokenWriter::finish() {
+  TRAIN_RETURN_IF_ERROR(flush());
+  return file_.sync();
+}
+
+void ReadProgress::advance(std::uint64_t bytes) {
+  done_ += bytes;
+  if (callback_) {
+    callback_(std::min(done_, total_), total_);
+  }
+}
+
+Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
+  const auto names = entry_names(directory);
+  TRAIN_RETURN_IF_ERROR(names);
+  std::vector<fs::path> found;
+  for (const std::string& name : *names) {
+    const bool tokens = name.ends_with(".bin") && (name.starts_with("train") || name == "val.bin");
+    if (name == facts_file_name) {
+      // First: a crash in between must not leave facts about files that are gone.
+      found.insert(found.begin(), directory / name);
+    } else if (tokens) {
+      found.push_back(directory / name);
+    }
+  }
+  return found;
+}
+
+Status remove_hidden(const fs::path& directory) {
+  const auto names = entry_names(directory);
+  TRAIN_RETURN_IF_ERROR(names);
+  for (const std::string& name : *names) {
+    if (name.starts_with(".train.bin.tmp-") || name.starts_with(".val.bin.tmp-")) {
+      TRAIN_RETURN_IF_ERROR(remove_tree(directory / name));
+    }
+  }
+  return {};
+}
+
+Status publish_tokens(const fs::path& out, DatasetFacts facts, TokenWriter& train,
+                      TokenWriter& val) {
+  TRAIN_RETURN_IF_ERROR(train.finish());
+  TRAIN_RETURN_IF_ERROR(val.finish());
+  const auto earlier = earlier_files(out);
+  TRAIN_RETURN_IF_ERROR(earlier);
+  for (const fs::path& path : *earlier) {
+    TRAIN_RETURN_IF_ERROR(remove_tree(path));
+    TRAIN_RETURN_IF_ERROR(fsync_directory(out));
+  }
+  TRAIN_RETURN_IF_ERROR(train.commit());
+  TRAIN_RETURN_IF_ERROR(val.commit());
+  facts.train_tokens = static_cast<std::int64_t>(train.tokens());
+  facts.val_tokens = static_cast<std::int64_t>(val.tokens());
+  facts.val_bytes = static_cast<std::int64_t>(val.text_bytes());
+  facts.train_digest = train.digest();
+  facts.val_digest = val.digest();
+  facts.token_bytes = train.token_bytes();
+  return write_dataset_facts(out, facts);
+}
+
+}  // namespace train::storage

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/tokens/dataset_facts.hpp"
+#include "storage/tokens/prepare.hpp"
+
+// What preparing bytes and preparing a tokenizer's tokens have alike.
+namespace train::storage {
+
+/// A number in [0, 1) that depends on the document's number and the seed alone.
+[[nodiscard]] double document_hash(std::uint64_t seed, std::uint64_t document);
+
+/// What the first reading finds out.
+struct TokenCensus {
+  std::uint64_t documents = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t hashed_tokens = 0;  ///< Of the documents that the hash gives to validation.
+
+  bool operator==(const TokenCensus&) const = default;
+};
+
+/// Which tokens are for validation.
+struct SplitPlan {
+  bool whole_documents = true;
+  std::uint64_t tail_begin = 0;  ///< If not: the first validation token of all.
+};
+
+[[nodiscard]] SplitPlan make_split_plan(const TokenCensus& census, double val_fraction);
+
+/// Writes tokens, little-endian, in large pieces. Threading: one owner.
+class TokenWriter {
+ public:
+  /// `token_bytes`: 2 or 4.
+  TokenWriter(AtomicFile file, std::int64_t token_bytes);
+
+  /// Tokens that are bytes of a text.
+  Status add(std::span<const std::byte> text);
+  Status add_token(std::uint32_t token);
+  /// Bytes of text behind tokens that add_token() took.
+  void count_text(std::uint64_t bytes) { text_bytes_ += bytes; }
+
+  /// All bytes durable under the hidden name.
+  Status finish();
+  Status commit() { return file_.commit(); }
+
+  [[nodiscard]] std::uint64_t tokens() const { return tokens_; }
+  [[nodiscard]] std::uint64_t text_bytes() const { return text_bytes_; }
+  [[nodiscard]] std::int64_t token_bytes() const { return token_bytes_; }
+  /// Of all bytes of the file. REQUIRES: finish() before.
+  [[nodiscard]] std::string digest() const { return digest_.finish(); }
+
+ private:
+  Status flush();
+
+  AtomicFile file_;
+  StreamingDigest digest_;
+  std::string buffer_;
+  std::int64_t token_bytes_;
+  std::uint64_t tokens_ = 0;
+  std::uint64_t text_bytes_ = 0;
+};
+
+/// Counts progress over both readings of the input.
+class ReadProgress {
+ public:
+  ReadProgress(const PrepareProgress& callback, std::uint64_t total)
+      : callback_(callback), total_(total) {}
+  void advance(std::uint64_t bytes);
+
+ private:
+  const PrepareProgress& callback_;
+  std::uint64_t total_;
+  std::uint64_t done_ = 0;
+};
+
+/// Token files of an earlier run in `directory`, meta.json first.
+[[nodiscard]] Result<std::vector<std::filesystem::path>> earlier_files(
+    const std::filesystem::path& directory);
+
+/// Removes hidden files of a run that was killed. REQUIRES: the lock is held.
+Status remove_hidden(const std::filesystem::path& directory);
+
+/// Old facts go first and new ones come last, so facts never describe other files (ST-6). Of
+/// `facts` what the files decide is filled in.
+Status publish_tokens(const std::filesystem::path& out, DatasetFacts facts, TokenWriter& train,
+                      TokenWriter& val);
+
+}  // namespace train::storage

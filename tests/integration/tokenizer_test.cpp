@@ -1,0 +1,90 @@
+// A tokenizer from its file to text that a model writes, with the real program.
+
+#include "tests/integration/run_site.hpp"
+#include "tests/support/small_tokenizer.hpp"
+
+using namespace train;
+using namespace train::test;
+
+namespace {
+
+/// A tokenizer, text, and the tokens that the program made of it.
+const RunSite& tokenizer_site() {
+  static const RunSite site;
+  static const bool made = [] {
+    fs::create_directories(site / "tok");
+    write_bytes(site / "tok/tokenizer.json", small_tokenizer_json());
+    write_bytes(site / "text.txt", simple_text(1500));
+    const Ended ended = site.call({"data", "prepare", "--input", "text.txt", "--tokenizer", "tok",
+                                   "--document-separator", ".\n", "--out", "data"});
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+    site.write_config("data");
+    return true;
+  }();
+  REQUIRE(made);
+  return site;
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer: ids of a text and back", "[integration][tokenizer]") {
+  const RunSite& site = tokenizer_site();
+  write_bytes(site / "two.txt", "the hour\nin a there<|endoftext|>\n");
+  const Ended lines = site.call({"tokenize", "--tokenizer", "tok", "--lines", "two.txt"});
+  INFO(lines.err);
+  REQUIRE(lines.exit_code == 0);
+  CHECK(lines.out == "257 32 104 263\n260 261 258 114 101 264\n");
+  write_bytes(site / "ids.txt", lines.out);
+  const Ended back =
+      site.call({"detokenize", "--tokenizer", "tok", "--lines", "--special", "ids.txt"});
+  CHECK(back.out == read_bytes(site / "two.txt"));
+  const Ended whole = site.call({"tokenize", "--tokenizer", "tok/tokenizer.json", "text.txt"});
+  REQUIRE(whole.exit_code == 0);
+  write_bytes(site / "whole.txt", whole.out);
+  CHECK(site.call({"detokenize", "--tokenizer", "tok", "whole.txt"}).out ==
+        read_bytes(site / "text.txt"));
+  check_mistake(site, {"tokenize", "--tokenizer", "nowhere", "text.txt"}, {"nowhere"});
+  check_mistake(site, {"tokenize", "--tokenizer", "tok", "no.txt"}, {"no.txt"});
+  check_mistake(site, {"detokenize", "--tokenizer", "tok", "text.txt"}, {"is no token id"});
+}
+
+TEST_CASE("tokenizer: token files of any number of threads are the same",
+          "[integration][tokenizer][TK-2]") {
+  const RunSite& site = tokenizer_site();
+  for (const char* threads : {"1", "3"}) {
+    const Ended ended =
+        site.call({"data", "prepare", "--input", "text.txt", "--tokenizer", "tok", "--threads",
+                   threads, "--document-separator", ".\n", "--out", std::string("by") + threads});
+    REQUIRE(ended.exit_code == 0);
+  }
+  for (const char* file : {"train.bin", "val.bin", "meta.json", "tokenizer/tokenizer.json"}) {
+    CAPTURE(file);
+    CHECK(read_bytes(site / "by1" / file) == read_bytes(site / "by3" / file));
+  }
+  const auto facts = nlohmann::json::parse(read_bytes(site / "by1/meta.json"));
+  CHECK(facts.at("vocab_size") == 265);
+  CHECK(facts.at("end_of_text") == 264);
+  CHECK(facts.at("tokenizer") == "tok");
+  // Both files hold all documents, each ended by its end-of-text.
+  const std::uintmax_t bytes =
+      fs::file_size(site / "by1/train.bin") + fs::file_size(site / "by1/val.bin");
+  CHECK(bytes == 2 * (facts.at("train_tokens").get<std::uintmax_t>() +
+                      facts.at("val_tokens").get<std::uintmax_t>()));
+  check_mistake(site,
+                {"data", "prepare", "--input", "text.txt", "--tokenizer", "none", "--out", "x"},
+                {"none"});
+}
+
+TEST_CASE("tokenizer: a model writes text with its data's tokenizer", "[integration][tokenizer]") {
+  const RunSite& site = tokenizer_site();
+  const Ended trained = site.train({"run.sample_tokens=20", "run.sample_prompt=\"the old\""});
+  CHECK(has(trained.out, "sample:\nthe old"));
+  const Ended written =
+      site.call({"generate", "runs/tiny", "--prompt", "the quiet", "--tokens", "30"});
+  INFO(written.err);
+  REQUIRE(written.exit_code == 0);
+  CHECK(written.out.starts_with("the quiet"));
+  CHECK(written.out.size() > 20);
+  CHECK(has(trained.out, "bits per byte"));
+}
