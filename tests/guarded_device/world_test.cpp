@@ -131,10 +131,10 @@ TEST_CASE("guarded device: every architecture and precision trains as on the CPU
     options.precision.compute = "bf16";
     options.memory.offload = "parameters";
   }
-  SECTION("tied embeddings") { options.shape.tie_embeddings = true; }
+  SECTION("tied embeddings") { options.model.tie_embeddings = true; }
   SECTION("frozen units") { options.train.freeze = {"block 0"}; }
   SECTION("sums in order of arrival") { options.precision.determinism = std::string("run"); }
-  SECTION("qwen3") { options.shape = testing::small_shape(Architecture::qwen3); }
+  SECTION("qwen3") { options.model = testing::small_shape(Architecture::dstar_qwen3); }
   check_device(options);
 }
 
