@@ -1,5 +1,4 @@
 #include "kernels/attention/attention.cuh"
-#include "base/check.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_heads.cuh"
 #include "kernels/instructions.cuh"
@@ -170,8 +169,9 @@ __global__ void __launch_bounds__(block_threads)
 
 /// Three passes, each of which overwrites what it computes: no sums across blocks.
 void attention_backward(CudaStream& stream, const AttentionBackwardParams& p) {
-  TRAIN_CHECK(p.group() == 1 && p.window == 0 && p.softcap == 0.0F,
-              "CUDA's attention has no groups, windows or caps");
+  if (p.group() != 1 || p.window != 0 || p.softcap != 0.0F) {
+    throw DeviceError("attention on CUDA has no groups, windows or caps");
+  }
   if (p.dtype == DType::bf16) {
     attention_backward_mma(stream, p);
     return;

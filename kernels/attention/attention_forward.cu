@@ -1,5 +1,4 @@
 #include "kernels/attention/attention.cuh"
-#include "base/check.hpp"
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_heads.cuh"
 #include "kernels/instructions.cuh"
@@ -109,8 +108,9 @@ __global__ void __launch_bounds__(block_threads)
 }  // namespace
 
 void attention_forward(CudaStream& stream, const AttentionForwardParams& p) {
-  TRAIN_CHECK(p.group() == 1 && p.window == 0 && p.softcap == 0.0F,
-              "CUDA's attention has no groups, windows or caps");
+  if (p.group() != 1 || p.window != 0 || p.softcap != 0.0F) {
+    throw DeviceError("attention on CUDA has no groups, windows or caps");
+  }
   if (p.dtype == DType::bf16) {
     attention_forward_mma(stream, p);
     return;

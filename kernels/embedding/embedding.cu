@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.hpp"
 #include "kernels/element.cuh"
 #include "kernels/embedding/token_order.cuh"
 #include "kernels/packed.cuh"
@@ -238,7 +237,9 @@ void for_moves(DType dtype, std::int64_t cols, bool aligned, const With& with) {
 }  // namespace
 
 void embedding_forward(CudaStream& stream, const EmbeddingForwardParams& p) {
-  TRAIN_CHECK(p.scale == 1.0F, "CUDA's embedding has no scale");
+  if (p.scale != 1.0F) {
+    throw DeviceError("the embedding on CUDA has no scale");
+  }
   for_moves(p.dtype, p.cols, aligned_to_vectors(p.weight, p.out), [&]<class T, int n>() {
     launch(stream, embedding_forward_kernel<T, n>,
            {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p,
@@ -247,7 +248,9 @@ void embedding_forward(CudaStream& stream, const EmbeddingForwardParams& p) {
 }
 
 void embedding_backward(CudaStream& stream, const EmbeddingBackwardParams& p) {
-  TRAIN_CHECK(p.scale == 1.0F, "CUDA's embedding has no scale");
+  if (p.scale != 1.0F) {
+    throw DeviceError("the embedding on CUDA has no scale");
+  }
   if (!p.accumulate && p.vocab * p.cols > 0) {
     TRAIN_CUDA_CHECK(cudaMemsetAsync(
         p.dweight, 0, static_cast<std::size_t>(p.vocab * p.cols) * sizeof(float), stream.native()));

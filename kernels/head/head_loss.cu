@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "kernels/element.cuh"
-#include "base/check.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/head_loss_row.cuh"
 #include "kernels/instructions.cuh"
@@ -296,7 +295,9 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
 }  // namespace
 
 void head_loss(CudaStream& stream, const HeadLossParams& p) {
-  TRAIN_CHECK(p.softcap == 0.0F, "CUDA's head has no cap");
+  if (p.softcap != 0.0F) {
+    throw DeviceError("the head on CUDA has no cap");
+  }
   for (std::int64_t first = 0; first < p.rows; first += p.chunk_rows) {
     launch_chunk(stream, p, first, std::min(p.chunk_rows, p.rows - first));
   }
