@@ -1,9 +1,9 @@
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <sstream>
 
 #include "cli/command.hpp"
+#include "storage/files/input_file.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
 namespace train::cli {
@@ -14,15 +14,10 @@ Result<std::string> whole_input(const std::string& file) {
   if (file.empty()) {
     return std::string(std::istreambuf_iterator<char>(std::cin), {});
   }
-  std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream.good() && !stream.eof()) {
-    return user_error(fmt::format("{}: cannot be read", file));
-  }
-  if (!stream.is_open()) {
-    return user_error(fmt::format("{}: no such file, or no permission to read it", file));
-  }
-  return text;
+  constexpr std::uint64_t kLargest = std::uint64_t{1} << 32;
+  const auto opened = storage::InputFile::open(file);
+  TRAIN_RETURN_IF_ERROR(opened);
+  return opened->read_text(kLargest);
 }
 
 /// Lines of a text, without their ends; the last one also where it has none.

@@ -42,8 +42,12 @@ inline std::map<pid_t, std::string> processes_with(const std::string& text) {
     if (name.find_first_not_of("0123456789") != std::string::npos) {
       continue;
     }
+    // Not by iterators: reading what ends meanwhile is an error, which they throw.
     std::ifstream file(entry->path() / "cmdline", std::ios::binary);
-    std::string words{std::istreambuf_iterator<char>(file), {}};
+    std::string words;
+    for (char letter = 0; file.get(letter);) {
+      words.push_back(letter);
+    }
     if (has(words, text)) {
       processes.emplace(std::stoi(name), std::move(words));
     }

@@ -46,6 +46,7 @@ TEST_CASE("tokenizer: ids of a text and back", "[integration][tokenizer]") {
         read_bytes(site / "text.txt"));
   check_mistake(site, {"tokenize", "--tokenizer", "nowhere", "text.txt"}, {"nowhere"});
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "no.txt"}, {"no.txt"});
+  check_mistake(site, {"tokenize", "--tokenizer", "tok", "tok"}, {"tok", "not a regular file"});
   check_mistake(site, {"detokenize", "--tokenizer", "tok", "text.txt"}, {"is no token id"});
 }
 
