@@ -13,6 +13,7 @@
 #include "checkpoint/reader.hpp"
 #include "engine/state_view.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/copy_file.hpp"
 #include "storage/safetensors.hpp"
 #include "storage/safetensors_writer.hpp"
 
@@ -23,14 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kExportBatchBytes = std::uint64_t{64} << 20;
 constexpr std::size_t piece_elements = std::size_t{1} << 18;
-
-std::uint64_t element_count(const ExportTensor& tensor) {
-  std::uint64_t count = 1;
-  for (const std::int64_t dimension : tensor.shape) {
-    count *= static_cast<std::uint64_t>(dimension);
-  }
-  return count;
-}
 
 std::uint64_t stored_bytes(const ExportTensor& tensor, ExportType type) {
   return element_count(tensor) * storage::size_of(type);
@@ -276,16 +269,15 @@ fs::path parent_of(const fs::path& directory) {
   return parent.empty() ? fs::path(".") : parent;
 }
 
-Status copy_companion(const fs::path& from, const fs::path& to) {
-  constexpr std::uint64_t kLargest = std::uint64_t{256} << 20;
-  const auto file = storage::InputFile::open(from);
-  TRAIN_RETURN_IF_ERROR(file);
-  const auto text = file->read_text(kLargest);
-  TRAIN_RETURN_IF_ERROR(text);
-  return storage::write_file_atomically(to, *text);
-}
-
 }  // namespace
+
+std::uint64_t element_count(const ExportTensor& tensor) {
+  std::uint64_t count = 1;
+  for (const std::int64_t dimension : tensor.shape) {
+    count *= static_cast<std::uint64_t>(dimension);
+  }
+  return count;
+}
 
 Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& manifest,
                                     const ExportRequest& request) {
@@ -339,7 +331,7 @@ Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTens
     TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(hidden.path() / name, text));
   }
   for (const fs::path& companion : request.companions) {
-    TRAIN_RETURN_IF_ERROR(copy_companion(companion, hidden.path() / companion.filename()));
+    TRAIN_RETURN_IF_ERROR(storage::copy_file(companion, hidden.path() / companion.filename()));
   }
   TRAIN_RETURN_IF_ERROR(
       storage::write_file_atomically(hidden.path() / "config.json", request.config_text));

@@ -23,6 +23,9 @@ struct ExportTensor {
   std::vector<std::int64_t> shape;
 };
 
+/// Elements of the whole tensor.
+[[nodiscard]] std::uint64_t element_count(const ExportTensor& tensor);
+
 struct ExportRequest {
   std::filesystem::path directory;    ///< New, or empty.
   std::vector<ExportTensor> tensors;  ///< All the model's, in the order they are to be stored.

@@ -10,6 +10,7 @@
 #include "engine/model/architectures/architectures.hpp"
 #include "engine/model/model_shape.hpp"
 #include "storage/files/atomic_file.hpp"
+#include "storage/files/copy_file.hpp"
 #include "storage/files/input_file.hpp"
 
 namespace train::actors {
@@ -18,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestModelConfig = std::uint64_t{16} << 20;
-constexpr std::uint64_t kLargestCompanion = std::uint64_t{256} << 20;
 constexpr const char* kModelConfig = "config.json";
 constexpr std::array kCompanions = {"tokenizer.json",
                                     "tokenizer_config.json",
@@ -46,11 +46,7 @@ Status copy_if_there(const fs::path& from, const fs::path& to) {
   if (!fs::exists(from, ignored) || fs::exists(to, ignored)) {
     return {};
   }
-  const auto file = storage::InputFile::open(from);
-  TRAIN_RETURN_IF_ERROR(file);
-  const auto text = file->read_text(kLargestCompanion);
-  TRAIN_RETURN_IF_ERROR(text);
-  return storage::write_file_atomically(to, *text);
+  return storage::copy_file(from, to);
 }
 
 }  // namespace

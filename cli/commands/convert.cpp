@@ -25,14 +25,6 @@ storage::WeightType stored_type(const checkpoint::PublishedWeights& weights,
   return storage::weight_type(entry->dtype).value();  // checked when the weights were opened
 }
 
-std::uint64_t elements_of(const checkpoint::ExportTensor& tensor) {
-  std::uint64_t count = 1;
-  for (const std::int64_t dimension : tensor.shape) {
-    count *= static_cast<std::uint64_t>(dimension);
-  }
-  return count;
-}
-
 /// What is converted: its model, where its elements come from, what belongs beside it.
 struct Conversion {
   engine::ModelSpec model;
@@ -50,7 +42,7 @@ checkpoint::ReadTensors in_turn(ReadOne read_one) {
   return [read_one](std::span<const checkpoint::ExportTensor> tensors,
                     std::span<float> out) -> Status {
     for (const checkpoint::ExportTensor& tensor : tensors) {
-      const std::uint64_t count = elements_of(tensor);
+      const std::uint64_t count = checkpoint::element_count(tensor);
       TRAIN_RETURN_IF_ERROR(read_one(tensor.name, out.first(count)));
       out = out.subspan(count);
     }

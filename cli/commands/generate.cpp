@@ -41,10 +41,9 @@ Status generate(const GenerateOptions& options) {
   allow_signals();
   const auto writer = open_writer(options);
   TRAIN_RETURN_IF_ERROR(writer);
-  const TrainedModel* model = &writer->model;
-  const TextCodec* codec = &writer->codec;
   print(options.prompt);
-  TRAIN_RETURN_IF_ERROR(write_text(*model, *codec, model->config.runtime.threads,
+  TRAIN_RETURN_IF_ERROR(write_text(writer->model, writer->codec,
+                                   writer->model.config.runtime.threads,
                                    {.prompt = options.prompt,
                                     .tokens = options.tokens,
                                     .sampling = {.temperature = options.temperature,

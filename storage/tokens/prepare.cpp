@@ -125,7 +125,6 @@ Status check_request(const PrepareRequest& request) {
   return {};
 }
 
-/// The end of both ways: what was read once is read again and written.
 Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCensus& census,
                                    ReadProgress& progress) {
   auto train_file = AtomicFile::create(request.out / "train.bin");

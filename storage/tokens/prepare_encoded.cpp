@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "storage/files/copy_file.hpp"
 #include "storage/files/file_lock.hpp"
-#include "storage/files/input_file.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/document_reader.hpp"
@@ -23,7 +23,6 @@ using TokenList = std::vector<std::uint32_t>;
 
 /// Documents are encoded so many bytes at a time, by all threads.
 constexpr std::size_t batch_bytes = std::size_t{8} << 20;
-constexpr std::uint64_t tokenizer_file_limit = std::uint64_t{256} << 20;
 constexpr std::int64_t short_token_limit = 65536;
 constexpr const char* tokenizer_folder = "tokenizer";
 constexpr std::array tokenizer_files = {"tokenizer.json",
@@ -149,14 +148,6 @@ class EncodedSplitter {
   std::uint64_t documents_ = 0;
 };
 
-Status copy_tokenizer_file(const fs::path& from, const fs::path& to) {
-  const auto file = InputFile::open(from);
-  TRAIN_RETURN_IF_ERROR(file);
-  const auto text = file->read_text(tokenizer_file_limit);
-  TRAIN_RETURN_IF_ERROR(text);
-  return write_file_atomically(to, *text);
-}
-
 /// The tokenizer's files, so that the data says what its tokens mean.
 Status keep_tokenizer(const fs::path& tokenizer, const fs::path& out) {
   const fs::path to = out / tokenizer_folder;
@@ -164,11 +155,11 @@ Status keep_tokenizer(const fs::path& tokenizer, const fs::path& out) {
   TRAIN_RETURN_IF_ERROR(make_directory(to));
   std::error_code ignored;
   if (!fs::is_directory(tokenizer, ignored)) {
-    return copy_tokenizer_file(tokenizer, to / tokenizer.filename());
+    return storage::copy_file(tokenizer, to / tokenizer.filename());
   }
   for (const char* name : tokenizer_files) {
     if (fs::is_regular_file(tokenizer / name, ignored)) {
-      TRAIN_RETURN_IF_ERROR(copy_tokenizer_file(tokenizer / name, to / name));
+      TRAIN_RETURN_IF_ERROR(storage::copy_file(tokenizer / name, to / name));
     }
   }
   return {};

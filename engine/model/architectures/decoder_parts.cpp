@@ -21,6 +21,10 @@ DecoderSizes decoder_sizes(ModelConfig& config, double eps) {
   return sizes;
 }
 
+NormSpec layer_norm(std::string name, float eps) {
+  return {.name = std::move(name), .kind = kernels::NormKind::layer, .eps = eps, .bias = true};
+}
+
 NormSpec rms_norm(std::string name, float eps, bool plus_one) {
   return {
       .name = std::move(name), .kind = kernels::NormKind::rms, .eps = eps, .plus_one = plus_one};

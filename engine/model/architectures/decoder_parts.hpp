@@ -28,6 +28,8 @@ struct DecoderSizes {
 void add_decoder_layers(ModelConfig& config, const DecoderSizes& sizes, ModelSpec& spec,
                         const std::function<void(LayerSpec&, std::int64_t)>& change);
 
+/// A LayerNorm with a bias.
+[[nodiscard]] NormSpec layer_norm(std::string name, float eps);
 /// An RMS norm.
 [[nodiscard]] NormSpec rms_norm(std::string name, float eps, bool plus_one = false);
 

@@ -1,16 +1,10 @@
 #include <fmt/format.h>
 
 #include "engine/model/architectures/architectures.hpp"
+#include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/architectures/model_config.hpp"
 
 namespace train::engine {
-namespace {
-
-NormSpec gpt2_norm(std::string name, float eps) {
-  return {.name = std::move(name), .kind = kernels::NormKind::layer, .eps = eps, .bias = true};
-}
-
-}  // namespace
 
 /// GPT-2 (Radford et al. 2019): learned positions, LayerNorms with biases, matrices stored as
 /// [inputs, outputs].
@@ -26,7 +20,7 @@ ModelSpec gpt2_model(ModelConfig& config) {
   spec.tie_embeddings = config.flag_or({"tie_word_embeddings"}, true);
   spec.transposed_linears = true;
   const auto eps = static_cast<float>(config.real_or({"layer_norm_epsilon"}, 1e-5));
-  spec.final_norm = gpt2_norm("transformer.ln_f", eps);
+  spec.final_norm = layer_norm("transformer.ln_f", eps);
   const std::int64_t heads = config.size({"n_head", "num_attention_heads"});
   const std::int64_t head_dim = std::max<std::int64_t>(1, spec.embedding_dim / heads);
   const std::int64_t hidden = config.size_or({"n_inner"}, 4 * spec.embedding_dim);
@@ -39,8 +33,8 @@ ModelSpec gpt2_model(ModelConfig& config) {
   for (std::int64_t index = 0; index < layers; ++index) {
     LayerSpec layer;
     layer.prefix = fmt::format("transformer.h.{}.", index);
-    layer.attention_norms.pre = gpt2_norm("ln_1", eps);
-    layer.mlp_norms.pre = gpt2_norm("ln_2", eps);
+    layer.attention_norms.pre = layer_norm("ln_1", eps);
+    layer.mlp_norms.pre = layer_norm("ln_2", eps);
     layer.attention.heads = heads;
     layer.attention.kv_heads = heads;
     layer.attention.head_dim = head_dim;

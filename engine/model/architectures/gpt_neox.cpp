@@ -1,16 +1,10 @@
 #include <fmt/format.h>
 
 #include "engine/model/architectures/architectures.hpp"
+#include "engine/model/architectures/decoder_parts.hpp"
 #include "engine/model/architectures/rope_config.hpp"
 
 namespace train::engine {
-namespace {
-
-NormSpec neox_norm(std::string name, float eps) {
-  return {.name = std::move(name), .kind = kernels::NormKind::layer, .eps = eps, .bias = true};
-}
-
-}  // namespace
 
 /// GPT-NeoX and Pythia (Black et al. 2022): LayerNorms with biases, branches side by side, queries,
 /// keys and values head by head in one matrix, positions on a part of each head.
@@ -23,7 +17,7 @@ ModelSpec gpt_neox_model(ModelConfig& config) {
   spec.tie_embeddings = config.flag_or({"tie_word_embeddings"}, false);
   spec.max_positions = config.size_or({"max_position_embeddings"}, 0);
   const auto eps = static_cast<float>(config.real_or({"layer_norm_eps"}, 1e-5));
-  spec.final_norm = neox_norm("gpt_neox.final_layer_norm", eps);
+  spec.final_norm = layer_norm("gpt_neox.final_layer_norm", eps);
   const std::int64_t heads = config.size({"num_attention_heads"});
   const std::int64_t head_dim = std::max<std::int64_t>(1, spec.embedding_dim / heads);
   spec.ropes = {rope_of(config, {.head_dim = head_dim, .rotary_share = 0.25})};
@@ -33,8 +27,8 @@ ModelSpec gpt_neox_model(ModelConfig& config) {
     LayerSpec layer;
     layer.prefix = fmt::format("gpt_neox.layers.{}.", index);
     layer.parallel = config.flag_or({"use_parallel_residual"}, true);
-    layer.attention_norms.pre = neox_norm("input_layernorm", eps);
-    layer.mlp_norms.pre = neox_norm("post_attention_layernorm", eps);
+    layer.attention_norms.pre = layer_norm("input_layernorm", eps);
+    layer.mlp_norms.pre = layer_norm("post_attention_layernorm", eps);
     layer.attention.heads = heads;
     layer.attention.kv_heads = heads;
     layer.attention.head_dim = head_dim;
