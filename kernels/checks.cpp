@@ -27,8 +27,9 @@ void require_heads(const char* kernel, const Params& params) {
   TRAIN_CHECK(params.scale >= 0.0F, "{}: scale {} is negative", kernel, params.scale);
   TRAIN_CHECK(params.kv_heads == 0 || (params.kv_heads > 0 && params.heads % params.kv_heads == 0),
               "{}: kv_heads={} of heads={}", kernel, params.kv_heads, params.heads);
-  TRAIN_CHECK(params.window >= 0 && params.softcap >= 0.0F, "{}: window={} softcap={}", kernel,
-              params.window, params.softcap);
+  TRAIN_CHECK(params.window >= 0 && params.softcap >= 0.0F && params.value_dim >= 0,
+              "{}: window={} softcap={} value_dim={}", kernel, params.window, params.softcap,
+              params.value_dim);
 }
 
 void require_update(const char* kernel, const UpdateGuard* guard, std::int64_t step = 1) {
@@ -93,9 +94,9 @@ void check_params(const RopeTableParams& params) {
   TRAIN_CHECK(params.head_dim >= 0 && params.head_dim % 2 == 0,
               "rope_table: head_dim {} is not even", params.head_dim);
   require_pointers("rope_table", params.seq_len * params.head_dim, params.cos, params.sin);
-  TRAIN_CHECK(!params.frequencies.given ||
-                  params.head_dim / 2 <= std::int64_t{RopeFrequencies::most_pairs},
-              "rope_table: frequencies of {} pairs", params.head_dim / 2);
+  TRAIN_CHECK(
+      !params.frequencies.given || params.head_dim / 2 <= std::int64_t{RopeFrequencies::most_pairs},
+      "rope_table: frequencies of {} pairs", params.head_dim / 2);
 }
 
 void check_params(const RopeParams& params) {

@@ -34,12 +34,14 @@ struct RopeTableParams {
 };
 
 /// In place, pairs by pairing: y0 = x0 cos - x1 sin, y1 = x0 sin + x1 cos; `inverse` rotates back
-/// (the gradient). Row (token, head) as in RowLayout; position = token % seq_len. `head_dim` is how
-/// many elements of a row, its first, are turned; the others stay.
+/// (the gradient). Row (token, head) as in RowLayout; position = token % seq_len, or where they are
+/// given positions[token]. `head_dim` is how many elements of a row, its first, are turned; the
+/// others stay.
 struct RopeParams {
   void* x = nullptr;
   const float* cos = nullptr;
   const float* sin = nullptr;
+  const std::int32_t* positions = nullptr;  ///< [tokens], below the rows of the tables.
   std::int64_t tokens = 0, seq_len = 0, heads = 0, head_dim = 0;
   RowLayout layout;
   RopePairing pairing = RopePairing::interleaved;
