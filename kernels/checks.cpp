@@ -32,6 +32,13 @@ void require_heads(const char* kernel, const Params& params) {
               params.value_dim);
 }
 
+void require_cache(const char* kernel, const KeyValueCache& cache) {
+  TRAIN_CHECK(cache.capacity >= 1 && cache.kv_heads >= 1 && cache.head_dim >= 1 &&
+                  cache.value_dim >= 1 && cache.keys != nullptr && cache.values != nullptr,
+              "{}: a cache of {} slots, {} heads of {} and {}", kernel, cache.capacity,
+              cache.kv_heads, cache.head_dim, cache.value_dim);
+}
+
 void require_update(const char* kernel, const UpdateGuard* guard, std::int64_t step = 1) {
   TRAIN_CHECK(guard != nullptr, "{}: no guard", kernel);
   TRAIN_CHECK(step >= 1, "{}: steps count from 1, not {}", kernel, step);
@@ -117,6 +124,23 @@ void check_params(const AttentionBackwardParams& params) {
   require_heads("attention_backward", params);
   require_pointers("attention_backward", params.sequences, params.q, params.k, params.v, params.out,
                    params.dout, params.lse, params.delta, params.dq, params.dk, params.dv);
+}
+
+void check_params(const AttentionCachedParams& params) {
+  require_cache("attention_cached", params.cache);
+  TRAIN_CHECK(params.heads >= 1 && params.heads % params.cache.kv_heads == 0,
+              "attention_cached: kv_heads={} of heads={}", params.cache.kv_heads, params.heads);
+  TRAIN_CHECK(params.scale >= 0.0F && params.window >= 0 && params.softcap >= 0.0F,
+              "attention_cached: scale={} window={} softcap={}", params.scale, params.window,
+              params.softcap);
+  require_pointers("attention_cached", params.rows, params.q, params.out, params.texts,
+                   params.positions);
+}
+
+void check_params(const KeyValueAppendParams& params) {
+  require_cache("key_value_append", params.cache);
+  require_pointers("key_value_append", params.rows, params.k, params.v, params.texts,
+                   params.positions);
 }
 
 void check_params(const GeluForwardParams& params) {

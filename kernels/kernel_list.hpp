@@ -4,6 +4,7 @@
 #include "kernels/activation/bias.hpp"
 #include "kernels/activation/elementwise.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/attention/attention_cached.hpp"
 #include "kernels/attention/rope.hpp"
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/gemm/matmul.hpp"
@@ -28,6 +29,8 @@
   KERNEL(rope_apply, RopeParams)                           \
   KERNEL(attention_forward, AttentionForwardParams)        \
   KERNEL(attention_backward, AttentionBackwardParams)      \
+  KERNEL(attention_cached, AttentionCachedParams)          \
+  KERNEL(key_value_append, KeyValueAppendParams)           \
   KERNEL(gelu_forward, GeluForwardParams)                  \
   KERNEL(gelu_backward, GeluBackwardParams)                \
   KERNEL(swiglu_forward, SwigluForwardParams)              \

@@ -30,16 +30,52 @@ namespace train::kernels::cpu {
 
 HWY_EXPORT(add_row);
 
+namespace {
+
+template <class Params>
+void check_positions(const char* kernel, const Params& p) {
+  for (std::int64_t row = 0; p.positions != nullptr && row < p.rows; ++row) {
+    TRAIN_CHECK(p.positions[row] >= 0 && p.positions[row] < p.period,
+                "{}: position {} of row {}, of {}", kernel, p.positions[row], row, p.period);
+  }
+}
+
+}  // namespace
+
 void bias_add(const BiasAddParams& p, int threads) {
   const auto add = HWY_DYNAMIC_DISPATCH(add_row);
   auto* y = static_cast<float*>(p.y);
   const auto* bias = static_cast<const float*>(p.bias);
+  check_positions("bias_add", p);
   each_row(threads, p.rows, p.cols, [&](std::int64_t row) {
-    add(bias + row % p.period * p.cols, y + row * p.stride, p.cols);
+    const std::int64_t at = p.positions == nullptr ? row % p.period : p.positions[row];
+    add(bias + at * p.cols, y + row * p.stride, p.cols);
   });
 }
 
+namespace {
+
+/// Of each thread some columns: every sum is of rows in their order.
+void gradient_of_positions(const BiasGradientParams& p, int threads) {
+  constexpr std::int64_t columns = 64;
+  const auto add = HWY_DYNAMIC_DISPATCH(add_row);
+  const auto* dy = static_cast<const float*>(p.dy);
+  std::fill_n(p.dbias, p.period * p.cols, 0.0F);
+  parallel_blocks(threads, p.cols, columns, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      add(dy + row * p.stride + begin, p.dbias + p.positions[row] * p.cols + begin, end - begin);
+    }
+  });
+}
+
+}  // namespace
+
 void bias_gradient(const BiasGradientParams& p, int threads) {
+  check_positions("bias_gradient", p);
+  if (p.positions != nullptr) {
+    gradient_of_positions(p, threads);
+    return;
+  }
   static thread_local Scratch scratch;
   const auto add = HWY_DYNAMIC_DISPATCH(add_row);
   const auto* dy = static_cast<const float*>(p.dy);

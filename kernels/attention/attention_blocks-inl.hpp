@@ -1,5 +1,6 @@
 // What both passes of attention are made of, compiled once per instruction set (no `#pragma once`:
-// Highway includes this file again for each): small matrix products on padded scratch.
+// Highway includes this file again for each): small matrix products on padded scratch, and the
+// softmax of a row.
 #if defined(TRAIN_KERNELS_ATTENTION_BLOCKS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAIN_KERNELS_ATTENTION_BLOCKS_INL
 #undef TRAIN_KERNELS_ATTENTION_BLOCKS_INL
@@ -10,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/simd-inl.hpp"
 
@@ -121,6 +123,41 @@ HWY_INLINE void pack_transposed(const float* from, std::int64_t from_row, float*
   for (std::int64_t c = 0; c < cols; ++c) {
     std::fill(to + c * padded_rows + rows, to + (c + 1) * padded_rows, 0.0F);
   }
+}
+
+/// A row of scores: those of [begin, end) are seen, the rest of [0, padded) is not.
+struct ScoreRow {
+  float* scores;
+  std::int64_t begin, end, padded;
+};
+
+/// Turns the seen scores into exp(capped(scale * score) - largest), the rest of the row into zeros.
+/// Returns the sum; *largest_scaled is the largest of the exponents.
+HWY_INLINE float exponentiate_scores(const ScoreRow& row, float scale, float softcap,
+                                     float* largest_scaled) {
+  float* scores = row.scores;
+  const Floats d;
+  const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  FloatVec largest = lowest;
+  each_vector(row.begin, row.end, [&](std::int64_t i, auto part) {
+    FloatVec scaled = hn::Mul(hn::Set(d, scale), load(d, scores + i, part));
+    if (softcap > 0.0F) {
+      scaled = capped(d, scaled, softcap);
+    }
+    store(scaled, d, scores + i, part);
+    largest = hn::Max(largest, counted_or(scaled, lowest, d, part));
+  });
+  *largest_scaled = max_lanes(d, largest);
+  const FloatVec shift = hn::Set(d, *largest_scaled);
+  FloatVec sum = hn::Zero(d);
+  each_vector(row.begin, row.end, [&](std::int64_t i, auto part) {
+    const FloatVec e = exp_of_negative(d, hn::Sub(load(d, scores + i, part), shift));
+    sum = hn::Add(sum, counted_or(e, hn::Zero(d), d, part));
+    store(e, d, scores + i, part);
+  });
+  std::fill(scores, scores + row.begin, 0.0F);
+  std::fill(scores + row.end, scores + row.padded, 0.0F);
+  return sum_lanes(d, sum);
 }
 
 }  // namespace train::kernels::cpu::HWY_NAMESPACE

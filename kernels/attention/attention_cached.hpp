@@ -11,7 +11,9 @@ namespace train::kernels {
 /// Keys and values that a model that writes text has computed already, so that a new token costs
 /// its own row alone. Of position p of a text is kept what lies at slot p % capacity: a window's
 /// cache is a ring.
+/// Both buffers are readable for KeyValueCache::slack elements past their ends.
 struct KeyValueCache {
+  static constexpr std::int64_t slack = 16;
   void* keys = nullptr;    ///< [texts, kv_heads, head_dim, capacity]: a slot is a column.
   void* values = nullptr;  ///< [texts, kv_heads, capacity, value_dim].
   std::int64_t capacity = 0;

@@ -15,36 +15,44 @@ struct AttentionSizes {
   static constexpr std::int64_t query_block = 64;  ///< Query rows whose scores exist at a time.
   static constexpr std::int64_t vector = 16;
 
-  std::int64_t seq_len, head_dim;
-  std::int64_t padded_len, padded_dim;
+  std::int64_t length;  ///< Of a document.
+  std::int64_t head_dim, value_dim;
+  std::int64_t padded_len, padded_dim, padded_value;
 };
 
-[[nodiscard]] constexpr AttentionSizes attention_sizes(std::int64_t seq_len,
-                                                       std::int64_t head_dim) {
+[[nodiscard]] constexpr AttentionSizes attention_sizes(std::int64_t length, std::int64_t head_dim,
+                                                       std::int64_t value_dim) {
   constexpr std::int64_t vector = AttentionSizes::vector;
-  return {.seq_len = seq_len,
+  return {.length = length,
           .head_dim = head_dim,
-          .padded_len = divide_up(seq_len, 2 * vector) * 2 * vector + vector,
-          .padded_dim = divide_up(head_dim, vector) * vector};
+          .value_dim = value_dim,
+          .padded_len = divide_up(length, 2 * vector) * 2 * vector + vector,
+          .padded_dim = divide_up(head_dim, vector) * vector,
+          .padded_value = divide_up(value_dim, vector) * vector};
 }
+
+/// Tokens that see each other: `length` from `first` on, in sequence `sequence`.
+struct Document {
+  std::int64_t sequence, first, length;
+};
 
 /// One thread's scratch of the forward pass.
 struct AttentionForwardScratch {
   AttentionForwardScratch(float* memory, const AttentionSizes& s)
       : k_transposed(memory),
         v(k_transposed + s.head_dim * s.padded_len),
-        scores(v + s.seq_len * s.padded_dim),
+        scores(v + s.length * s.padded_value),
         out(scores + AttentionSizes::query_block * s.padded_len) {}
 
   static std::int64_t size(const AttentionSizes& s) {
     return (s.head_dim + AttentionSizes::query_block) * s.padded_len +
-           (s.seq_len + AttentionSizes::query_block) * s.padded_dim;
+           (s.length + AttentionSizes::query_block) * s.padded_value;
   }
 
   float* k_transposed;  // [head_dim, padded_len]
-  float* v;             // [seq_len, padded_dim]
+  float* v;             // [length, padded_value]
   float* scores;        // [query_block, padded_len]
-  float* out;           // [query_block, padded_dim]
+  float* out;           // [query_block, padded_value]
 };
 
 /// The first key that query `row` sees.
@@ -57,7 +65,13 @@ struct AttentionForwardScratch {
   return first_key(row, window) / AttentionSizes::vector * AttentionSizes::vector;
 }
 
-/// One query head's tensors, at their first row, and its group's keys and values.
+/// Floats of a row of scores against cached keys, of which each of two segments may write up to a
+/// vector more than it has.
+[[nodiscard]] constexpr std::int64_t cached_score_row(std::int64_t keys) {
+  return divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector + AttentionSizes::vector;
+}
+
+/// One query head's tensors at a document's first row, and its group's keys and values.
 struct AttentionHead {
   const float *q, *k, *v, *out, *dout, *lse;
   float *delta, *dq;
@@ -68,23 +82,25 @@ struct AttentionBackwardScratch {
   AttentionBackwardScratch(float* memory, const AttentionSizes& s)
       : k_transposed(memory),
         v_transposed(k_transposed + s.head_dim * s.padded_len),
-        scores(v_transposed + s.head_dim * s.padded_len),
+        scores(v_transposed + s.value_dim * s.padded_len),
         dscores(scores + AttentionSizes::query_block * s.padded_len),
         q(dscores + AttentionSizes::query_block * s.padded_len),
-        k(q + s.seq_len * s.padded_dim),
-        dout(k + s.seq_len * s.padded_dim),
-        dk(dout + s.seq_len * s.padded_dim),
-        dv(dk + s.seq_len * s.padded_dim),
-        dq(dv + s.seq_len * s.padded_dim) {}
+        k(q + s.length * s.padded_dim),
+        dk(k + s.length * s.padded_dim),
+        dout(dk + s.length * s.padded_dim),
+        dv(dout + s.length * s.padded_value),
+        dq(dv + s.length * s.padded_value) {}
 
   static std::int64_t size(const AttentionSizes& s) {
-    return 2 * (s.head_dim + AttentionSizes::query_block) * s.padded_len +
-           (5 * s.seq_len + AttentionSizes::query_block) * s.padded_dim;
+    return (s.head_dim + s.value_dim + 2 * AttentionSizes::query_block) * s.padded_len +
+           (3 * s.length + AttentionSizes::query_block) * s.padded_dim +
+           2 * s.length * s.padded_value;
   }
 
-  float *k_transposed, *v_transposed;  // [head_dim, padded_len]
+  float *k_transposed, *v_transposed;  // [head_dim, padded_len], [value_dim, padded_len]
   float *scores, *dscores;             // [query_block, padded_len]
-  float *q, *k, *dout, *dk, *dv;       // [seq_len, padded_dim]; q is already scaled.
+  float *q, *k, *dk;                   // [length, padded_dim]; q is already scaled.
+  float *dout, *dv;                    // [length, padded_value]
   float* dq;                           // [query_block, padded_dim]
 };
 

@@ -18,7 +18,9 @@ void rotate_tokens(const RopeParams& p, std::int64_t begin, std::int64_t end) {
   const std::int64_t pairs = p.head_dim / 2;
   const float direction = p.inverse ? -1.0F : 1.0F;
   for (std::int64_t token = begin; token < end; ++token) {
-    const std::int64_t entry = token % p.seq_len * pairs;
+    const std::int64_t position =
+        p.positions == nullptr ? token % p.seq_len : std::int64_t{p.positions[token]};
+    const std::int64_t entry = position * pairs;
     float* row = static_cast<float*>(p.x) + token * p.layout.outer_stride;
     for (std::int64_t head = 0; head < p.heads; ++head) {
       float* x = row + head * p.layout.inner_stride;
@@ -59,6 +61,11 @@ void rope_table(const RopeTableParams& p, int threads) {
 }
 
 void rope_apply(const RopeParams& p, int threads) {
+  for (std::int64_t token = 0; p.positions != nullptr && token < p.tokens; ++token) {
+    TRAIN_CHECK(p.positions[token] >= 0 && p.positions[token] < p.seq_len,
+                "rope_apply: position {} of token {}, tables of {}", p.positions[token], token,
+                p.seq_len);
+  }
   const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
   parallel_blocks(threads, p.tokens, row_block(p.heads * p.head_dim),
                   [&](std::int64_t begin, std::int64_t end) { rotate(p, begin, end); });

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/gemm/gemm_depth.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_cpu.cpp"
@@ -22,12 +23,6 @@ struct Piece {
   std::int64_t row = 0, rows = 0;
   std::int64_t column = 0, columns = 0;
 };
-
-/// The inner dimension is summed in equal blocks of at most this: long enough to hide what a tile
-/// loads and stores, short enough for the caches. They decide the bits; nothing else below does.
-constexpr std::int64_t kMaxDepth = 384;
-
-std::int64_t depth_of(std::int64_t k) { return divide_up(k, divide_up(k, kMaxDepth)); }
 
 /// Columns of B that are rearranged at a time: they stay in the second-level cache, with room for
 /// what passes, while all rows of A do.
@@ -178,7 +173,7 @@ void pack_a(const Block& block, float* rows) {
 
 void multiply_piece(const MatmulParams& p, const Piece& piece) {
   thread_local Scratch scratch;
-  const std::int64_t depth = depth_of(p.k);
+  const std::int64_t depth = gemm_depth(p.k);
   const std::int64_t most_columns = std::min(columns_at_once(depth), piece.columns);
   const std::int64_t most_rows =
       p.transpose_a ? std::min(rearranged_rows(piece.columns, depth), piece.rows) : piece.rows;
@@ -284,6 +279,10 @@ void matmul(const MatmulParams& p, int threads) {
     for (std::int64_t row = 0; row < p.m; ++row) {
       std::fill_n(static_cast<float*>(p.c) + row * p.ldc, p.n, 0.0F);
     }
+    return;
+  }
+  if (has_few_rows(p)) {
+    matmul_few_rows(p, threads);
     return;
   }
   const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_piece);

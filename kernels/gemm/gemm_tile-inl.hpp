@@ -42,10 +42,9 @@ HWY_INLINE hn::Vec<D> four_of_each(D d, const float* from, std::int64_t stride) 
   }
 }
 
-/// to[i * to_row + j] = from[j * stride + i] for four i and Lanes(d) j.
+/// to[i][j] = from[j * stride + i] for four i and Lanes(d) j.
 template <class D>
-HWY_INLINE void transpose_four(D d, const float* from, std::int64_t stride, float* to,
-                               std::int64_t to_row) {
+HWY_INLINE void load_four_across(D d, const float* from, std::int64_t stride, hn::Vec<D>* to) {
   const hn::RepartitionToWide<D> pairs;
   const auto a = four_of_each(d, from, stride);
   const auto b = four_of_each(d, from + stride, stride);
@@ -55,10 +54,22 @@ HWY_INLINE void transpose_four(D d, const float* from, std::int64_t stride, floa
   const auto low_ce = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
   const auto high_ab = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
   const auto high_ce = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low_ab, low_ce)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low_ab, low_ce)), d, to + to_row);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high_ab, high_ce)), d, to + 2 * to_row);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high_ab, high_ce)), d, to + 3 * to_row);
+  to[0] = hn::BitCast(d, hn::InterleaveLower(pairs, low_ab, low_ce));
+  to[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, low_ab, low_ce));
+  to[2] = hn::BitCast(d, hn::InterleaveLower(pairs, high_ab, high_ce));
+  to[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, high_ab, high_ce));
+}
+
+/// to[i * to_row + j] = from[j * stride + i] for four i and Lanes(d) j.
+template <class D>
+HWY_INLINE void transpose_four(D d, const float* from, std::int64_t stride, float* to,
+                               std::int64_t to_row) {
+  hn::Vec<D> columns[kBlock];
+  load_four_across(d, from, stride, columns);
+#pragma GCC unroll 4
+  for (int i = 0; i < kBlock; ++i) {
+    hn::StoreU(columns[i], d, to + i * to_row);
+  }
 }
 
 #endif

@@ -1,6 +1,7 @@
 #include "kernels/activation/bias.hpp"
 
 #include <string>
+#include <vector>
 
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
@@ -69,6 +70,66 @@ TEST_CASE("bias: its gradient is the sum over the rows, whatever the threads", "
     }
     require_near(sums_of(t, dy, 2), expected, 1e-5, t.name());
     require_same_bits([&](int threads) { return sums_of(t, dy, threads); }, t.name());
+  }
+}
+
+TEST_CASE("bias: rows take the entries of their positions, and give them their gradients",
+          "[kernels][bias]") {
+  constexpr std::int64_t cols = 70;
+  constexpr std::int64_t period = 5;
+  const std::vector<std::int32_t> positions = {0, 1, 2, 0, 4, 4, 1};
+  const auto rows = static_cast<std::int64_t>(positions.size());
+  const Values before = random_values(rows * cols, 1);
+  const Values bias = random_values(period * cols, 2);
+  const auto gradient = [&](int threads) {
+    Values dbias = untouched_values(period * cols);
+    run(
+        [&](Stream& stream) {
+          cpu::bias_gradient(stream, {.dy = before.data(),
+                                      .dbias = dbias.data(),
+                                      .positions = positions.data(),
+                                      .rows = rows,
+                                      .cols = cols,
+                                      .stride = cols,
+                                      .period = period});
+        },
+        threads);
+    return dbias;
+  };
+  Values y = before;
+  run([&](Stream& stream) {
+    cpu::bias_add(stream, {.y = y.data(),
+                           .bias = bias.data(),
+                           .positions = positions.data(),
+                           .rows = rows,
+                           .cols = cols,
+                           .stride = cols,
+                           .period = period});
+  });
+  Exact expected(at(period * cols));
+  for (std::int64_t i = 0; i < rows * cols; ++i) {
+    const std::int64_t entry = positions[at(i / cols)] * cols + i % cols;
+    REQUIRE(y[at(i)] == before[at(i)] + bias[at(entry)]);
+    expected[at(entry)] += static_cast<double>(before[at(i)]);
+  }
+  require_near(gradient(2), expected, 1e-6, "gradient of positions");
+  require_same_bits(gradient, "gradient of positions");
+}
+
+TEST_CASE("bias: a position that has no entry is refused", "[kernels][bias]") {
+  for (const std::int32_t position : {-1, 2}) {
+    Values y = zeros(3);
+    const Values bias = zeros(6);
+    REQUIRE_THROWS_AS(run([&](Stream& stream) {
+                        cpu::bias_add(stream, {.y = y.data(),
+                                               .bias = bias.data(),
+                                               .positions = &position,
+                                               .rows = 1,
+                                               .cols = 3,
+                                               .stride = 3,
+                                               .period = 2});
+                      }),
+                      CheckFailed);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 
@@ -74,6 +75,30 @@ Exact reference(const Case& t) {
 // A float sum of k products below 1: partial sums grow like sqrt(k), and so does the number of
 // roundings that stay. A wrong element would be off by 1e-2.
 double tolerance(std::int64_t k) { return 2e-7 + 6e-8 * static_cast<double>(k); }
+
+TEST_CASE("matmul: a row has the same bits in a product of any number of rows",
+          "[kernels][matmul]") {
+  for (const auto& [n, k] : {std::tuple{1, 1}, {15, 383}, {48, 384}, {100, 770}, {53, 1153}}) {
+    for (const bool transpose_b : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        const Case all{.m = 23,
+                       .n = n,
+                       .k = k,
+                       .transpose_b = transpose_b,
+                       .accumulate = accumulate,
+                       .slack = 3};
+        const Values expected = product(all, 2);
+        for (std::int64_t m = 1; m <= 9; ++m) {
+          Case some = all;
+          some.m = m;
+          const Values found = product(some, 2);
+          CAPTURE(some.name());
+          REQUIRE(std::equal(found.begin(), found.end(), expected.begin()));
+        }
+      }
+    }
+  }
+}
 
 TEST_CASE("matmul: agrees with a double product in every orientation", "[kernels][matmul]") {
   for (const auto& [m, n, k] : {std::tuple{1, 1, 1},

@@ -1,5 +1,8 @@
 #include "kernels/attention/rope.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
 
@@ -33,13 +36,15 @@ Table table_of(const Case& t, int threads) {
   return table;
 }
 
-Values rotate(const Case& t, Values x, bool inverse, int threads) {
+Values rotate(const Case& t, Values x, bool inverse, int threads,
+              const std::int32_t* positions = nullptr) {
   const Table table = table_of(t, threads);
   run(
       [&](Stream& stream) {
         cpu::rope_apply(stream, {.x = x.data(),
                                  .cos = table.cos.data(),
                                  .sin = table.sin.data(),
+                                 .positions = positions,
                                  .tokens = t.tokens(),
                                  .seq_len = t.seq_len,
                                  .heads = t.heads,
@@ -52,6 +57,26 @@ Values rotate(const Case& t, Values x, bool inverse, int threads) {
 }
 
 constexpr Case cases[] = {{1, 1, 1, 2}, {2, 5, 3, 6}, {1, 130, 2, 64}, {3, 64, 1, 34}};
+
+TEST_CASE("rope: a token at a given position is turned as the token there", "[kernels][rope]") {
+  const Case t{1, 40, 2, 10};
+  const std::int64_t width = t.layout().outer_stride;
+  const Values row = random_values(width, 5);
+  Values same;
+  std::vector<std::int32_t> positions;
+  for (std::int64_t token = 0; token < t.tokens(); ++token) {
+    same.insert(same.end(), row.begin(), row.end());
+    positions.push_back(static_cast<std::int32_t>((token * 7) % t.seq_len));
+  }
+  const Values in_order = rotate(t, same, false, 2);
+  const Values placed = rotate(t, same, false, 2, positions.data());
+  for (std::int64_t token = 0; token < t.tokens(); ++token) {
+    const auto expected = in_order.begin() + positions[at(token)] * width;
+    REQUIRE(std::equal(expected, expected + width, placed.begin() + token * width));
+  }
+  positions[3] = 40;
+  REQUIRE_THROWS_AS(rotate(t, same, false, 2, positions.data()), CheckFailed);
+}
 
 TEST_CASE("rope: rotates pairs by position times frequency", "[kernels][rope]") {
   for (const Case& t : cases) {
