@@ -2,91 +2,38 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 #include <utility>
-#include <vector>
 
 #include "base/check.hpp"
-#include "engine/philox.hpp"
 
 namespace train::engine {
-
 namespace {
 
-/// NaN counts as the least likely value, so that the order below is total.
-double comparable(float logit) {
-  return std::isnan(logit) ? -std::numeric_limits<double>::infinity() : static_cast<double>(logit);
+std::size_t bytes_for(std::int64_t count) {
+  return static_cast<std::size_t>(count) * sizeof(std::int32_t);
 }
 
-/// Token ids, most likely first, ties by id; only the first `kept` are in order.
-std::vector<std::int32_t> ranked(std::span<const float> logits, std::size_t kept) {
-  std::vector<std::int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto before = [&](std::int32_t a, std::int32_t b) {
-    const double left = comparable(logits[static_cast<std::size_t>(a)]);
-    const double right = comparable(logits[static_cast<std::size_t>(b)]);
-    return left != right ? left > right : a < b;
-  };
-  std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(kept), ids.end(),
-                    before);
-  ids.resize(kept);
-  return ids;
-}
-
-/// Probabilities of the ranked tokens at a temperature, cut to the nucleus.
-std::vector<double> nucleus(std::span<const float> logits, const std::vector<std::int32_t>& ids,
-                            const SamplingOptions& options) {
-  const double largest = comparable(logits[static_cast<std::size_t>(ids.front())]);
-  std::vector<double> weights;
-  for (const std::int32_t id : ids) {
-    const double logit = comparable(logits[static_cast<std::size_t>(id)]);
-    weights.push_back(std::exp((logit - largest) / options.temperature));
-  }
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  double reached = 0.0;
-  std::size_t kept = 0;
-  while (kept < weights.size() && (kept == 0 || reached < options.top_p * total)) {
-    reached += weights[kept++];
-  }
-  weights.resize(kept);
-  return weights;
+std::int64_t length_of(const std::vector<std::int32_t>& tokens) {
+  return static_cast<std::int64_t>(tokens.size());
 }
 
 }  // namespace
 
-std::int32_t sample_token(std::span<const float> logits, std::int64_t vocab,
-                          const SamplingOptions& options, std::int64_t position) {
-  TRAIN_CHECK(vocab > 0 && static_cast<std::size_t>(vocab) <= logits.size());
-  const auto real = logits.first(static_cast<std::size_t>(vocab));
-  const bool greedy = options.temperature <= 0.0;
-  std::size_t kept = real.size();
-  if (options.top_k > 0) {
-    kept = std::min(kept, static_cast<std::size_t>(options.top_k));
-  }
-  const std::vector<std::int32_t> ids = ranked(real, greedy ? 1 : kept);
-  if (greedy || !std::isfinite(comparable(real[static_cast<std::size_t>(ids.front())]))) {
-    return ids.front();
-  }
-  const std::vector<double> weights = nucleus(real, ids, options);
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const auto words =
-      philox_at(options.seed, static_cast<std::uint64_t>(position), RandomDomain::sampling);
-  double left = open_unit(words[0]) * total;
-  std::size_t chosen = 0;
-  while (chosen + 1 < weights.size() && left >= weights[chosen]) {
-    left -= weights[chosen++];
-  }
-  return ids[chosen];
-}
-
+// A row of each text has to fit beside each other, and a prompt as long as the context.
 TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec,
-                             std::int64_t context, std::vector<const float*> weights)
-    : context_(context),
-      model_(spec, kernels, 1, context, false),
+                             const Sizes& sizes, std::vector<const float*> weights)
+    : sizes_(sizes),
+      model_(spec, kernels, 1, std::max(sizes.context, sizes.texts), false,
+             {.cached_texts = sizes.texts}),
       weights_(std::move(weights)),
-      tokens_(static_cast<std::size_t>(context) * sizeof(std::int32_t), "prompt tokens"),
-      logits_(static_cast<std::size_t>(spec.vocab_size) * sizeof(float), "logits") {
+      tokens_(bytes_for(std::max(sizes.context, sizes.texts)), "tokens of a pass"),
+      positions_(bytes_for(std::max(sizes.context, sizes.texts)), "positions of a pass"),
+      places_(bytes_for(std::max(sizes.context, sizes.texts)), "texts of a pass"),
+      logits_(bytes_for(sizes.texts * spec.vocab_size), "logits"),
+      targets_(bytes_for(sizes.texts), "chosen tokens"),
+      log_probabilities_(bytes_for(sizes.texts), "log-probabilities") {
+  static_assert(sizeof(float) == sizeof(std::int32_t));
+  TRAIN_CHECK(sizes.context > 0 && sizes.texts > 0, "{} texts of {}", sizes.texts, sizes.context);
   TRAIN_CHECK(weights_.size() == model_.unit_count() && kernels.device->is_host());
 }
 
@@ -95,41 +42,205 @@ UnitMemory TextGenerator::memory_of(std::size_t unit) const {
   return {.weights = weights_[unit], .tied_weights = weights_.front()};
 }
 
-std::span<const float> TextGenerator::next_logits(kernels::Stream& stream,
-                                                  std::span<const std::int32_t> text) {
-  const auto length = std::min(static_cast<std::int64_t>(text.size()), context_);
-  std::copy(text.end() - length, text.end(), tokens_.as<std::int32_t>());
-  const Lane lane{.step = 0,
-                  .index = 0,
-                  .sequences = 1,
-                  .seq_len = length,
-                  .tokens = tokens_.as<std::int32_t>(),
-                  .with_gradient = false};
+void TextGenerator::add_row(Pass& pass, const Text& text, std::int64_t token,
+                            std::int64_t position) {
+  tokens_.as<std::int32_t>()[rows_] = text.tokens[static_cast<std::size_t>(token)];
+  positions_.as<std::int32_t>()[rows_] = static_cast<std::int32_t>(position);
+  places_.as<std::int32_t>()[rows_] = text.place;
+  ++rows_;
+  pass.lane.tokens = tokens_.as<std::int32_t>();
+  pass.lane.positions = positions_.as<std::int32_t>();
+  pass.lane.texts = places_.as<std::int32_t>();
+  pass.lane.with_gradient = false;
+}
+
+// Texts are documents of one sequence, as many as fit.
+TextGenerator::Pass TextGenerator::fill_pass(std::span<Text* const> waiting) {
+  Pass pass;
+  rows_ = 0;
+  for (Text* text : waiting) {
+    const std::int64_t length = std::min(length_of(text->tokens), sizes_.context);
+    if (rows_ > 0 && rows_ + length > sizes_.context) {
+      break;
+    }
+    const std::int64_t first = length_of(text->tokens) - length;
+    for (std::int64_t position = 0; position < length; ++position) {
+      add_row(pass, *text, first + position, position);
+    }
+    text->kept = length_of(text->tokens) <= sizes_.context ? length : 0;
+    pass.texts.push_back(text);
+    pass.last_rows.push_back(rows_ - 1);
+  }
+  pass.lane.sequences = 1;
+  pass.lane.seq_len = rows_;
+  pass.lane.cache = CacheUse::fill;
+  return pass;
+}
+
+TextGenerator::Pass TextGenerator::extend_pass(std::span<Text* const> texts) {
+  Pass pass;
+  rows_ = 0;
+  for (Text* text : texts) {
+    add_row(pass, *text, text->kept, text->kept);
+    ++text->kept;
+    pass.texts.push_back(text);
+    pass.last_rows.push_back(rows_ - 1);
+  }
+  pass.lane.sequences = rows_;
+  pass.lane.seq_len = 1;
+  pass.lane.cache = CacheUse::extend;
+  return pass;
+}
+
+void TextGenerator::forward(kernels::Stream& stream, const Lane& lane) {
   for (std::size_t unit = 0; unit < model_.unit_count(); ++unit) {
     model_.unit(unit).forward(stream, memory_of(unit), lane);
   }
-  model_.last_logits(stream, memory_of(model_.unit_count() - 1), lane, logits_.as<float>());
-  stream.synchronize();
-  if (const float cap = model_.spec().logit_softcap; cap > 0.0F) {
-    std::transform(logits_.as<float>(), logits_.as<float>() + model_.spec().vocab_size,
-                   logits_.as<float>(), [cap](float x) { return cap * std::tanh(x / cap); });
+}
+
+// Rows that lie side by side are multiplied together: the head's matrix is read once.
+void TextGenerator::compute_logits(kernels::Stream& stream, const Pass& pass) {
+  const UnitMemory head = memory_of(model_.unit_count() - 1);
+  const std::int64_t vocab = model_.spec().vocab_size;
+  auto* logits = logits_.as<float>();
+  if (pass.lane.cache == CacheUse::extend) {
+    model_.row_logits(stream, head, 0, static_cast<std::int64_t>(pass.texts.size()), logits);
+    return;
   }
-  return {logits_.as<float>(), static_cast<std::size_t>(model_.spec().vocab_size)};
+  for (const std::int64_t row : pass.last_rows) {
+    model_.row_logits(stream, head, row, 1, logits);
+    logits += vocab;
+  }
+}
+
+void TextGenerator::choose(kernels::Stream& stream, const Pass& pass, const Request& request,
+                           std::vector<NewToken>& chosen) {
+  const std::int64_t vocab = model_.spec().vocab_size;
+  const auto rows = static_cast<std::int64_t>(pass.texts.size());
+  const float cap = model_.spec().logit_softcap;
+  std::vector<float> capped;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::span<const float> logits(logits_.as<float>() + i * vocab,
+                                  static_cast<std::size_t>(vocab));
+    if (cap > 0.0F) {
+      capped.resize(logits.size());
+      std::transform(logits.begin(), logits.end(), capped.begin(),
+                     [cap](float x) { return cap * std::tanh(x / cap); });
+      logits = capped;
+    }
+    targets_.as<std::int32_t>()[i] =
+        sample_token(logits, request.vocab, request.sampling,
+                     length_of(pass.texts[static_cast<std::size_t>(i)]->tokens));
+  }
+  model_.kernels().logits_log_probs(stream,
+                                    {.logits = logits_.as<float>(),
+                                     .targets = targets_.as<std::int32_t>(),
+                                     .results = {.log_probs = log_probabilities_.as<float>()},
+                                     .rows = rows,
+                                     .vocab = vocab,
+                                     .softcap = cap});
+  stream.synchronize();
+  for (std::int64_t i = 0; i < rows; ++i) {
+    Text& text = *pass.texts[static_cast<std::size_t>(i)];
+    text.tokens.push_back(targets_.as<std::int32_t>()[i]);
+    ++text.made;
+    chosen.push_back({.text = text.index,
+                      .token = text.tokens.back(),
+                      .log_probability = log_probabilities_.as<float>()[i]});
+  }
+}
+
+// One new token of each text: texts whose last token alone is new in one pass, others as documents.
+std::vector<TextGenerator::NewToken> TextGenerator::step(kernels::Stream& stream,
+                                                         std::vector<Text>& texts,
+                                                         const Request& request) {
+  std::vector<Text*> extended;
+  std::vector<Text*> filled;
+  for (Text& text : texts) {
+    const bool fits = length_of(text.tokens) <= sizes_.context;
+    const bool kept = text.kept > 0 && text.kept + 1 == length_of(text.tokens);
+    (fits && kept ? extended : filled).push_back(&text);
+  }
+  std::vector<NewToken> chosen;
+  const auto run = [&](const Pass& pass) {
+    forward(stream, pass.lane);
+    compute_logits(stream, pass);
+    stream.synchronize();
+    choose(stream, pass, request, chosen);
+  };
+  if (!extended.empty()) {
+    run(extend_pass(extended));
+  }
+  for (std::span<Text* const> waiting = filled; !waiting.empty();) {
+    const Pass pass = fill_pass(waiting);
+    run(pass);
+    waiting = waiting.subspan(pass.texts.size());
+  }
+  std::sort(chosen.begin(), chosen.end(),
+            [](const NewToken& a, const NewToken& b) { return a.text < b.text; });
+  return chosen;
 }
 
 void TextGenerator::generate(kernels::Stream& stream, const Request& request,
                              const OnToken& on_token) {
-  TRAIN_CHECK(!request.prompt.empty(), "a prompt needs at least one token");
-  std::vector<std::int32_t> text = request.prompt;
-  for (std::int64_t made = 0; made < request.tokens; ++made) {
-    const auto logits = next_logits(stream, text);
-    const std::int32_t token = sample_token(logits, request.vocab, request.sampling,
-                                            static_cast<std::int64_t>(text.size()));
-    text.push_back(token);
-    if (!on_token(token)) {
+  std::vector<Text> texts;
+  std::vector<std::int32_t> free_places;
+  for (std::int64_t place = sizes_.texts; place-- > 0;) {
+    free_places.push_back(static_cast<std::int32_t>(place));
+  }
+  std::size_t next = 0;
+  while (request.tokens > 0) {
+    while (next < request.prompts.size() && !free_places.empty()) {
+      TRAIN_CHECK(!request.prompts[next].empty(), "a prompt needs at least one token");
+      texts.push_back(
+          {.index = next, .place = free_places.back(), .tokens = request.prompts[next]});
+      free_places.pop_back();
+      ++next;
+    }
+    if (texts.empty()) {
       return;
     }
+    std::vector<std::size_t> ended;
+    for (const NewToken& token : step(stream, texts, request)) {
+      if (!on_token(token)) {
+        ended.push_back(token.text);
+      }
+    }
+    std::erase_if(texts, [&](const Text& text) {
+      const bool ends = text.made == request.tokens ||
+                        std::find(ended.begin(), ended.end(), text.index) != ended.end();
+      if (ends) {
+        free_places.push_back(text.place);
+      }
+      return ends;
+    });
   }
+}
+
+std::vector<float> TextGenerator::log_probabilities(kernels::Stream& stream, const Tokens& text) {
+  const std::int64_t length = length_of(text);
+  TRAIN_CHECK(length > 0 && length <= sizes_.context, "{} tokens, a context of {}", length,
+              sizes_.context);
+  std::copy(text.begin(), text.end(), tokens_.as<std::int32_t>());
+  const Lane lane{.sequences = 1,
+                  .seq_len = length,
+                  .tokens = tokens_.as<std::int32_t>(),
+                  .with_gradient = false};
+  forward(stream, lane);
+  std::vector<float> log_probabilities(static_cast<std::size_t>(length - 1));
+  for (std::int64_t row = 0; row + 1 < length; ++row) {
+    targets_.as<std::int32_t>()[0] = text[static_cast<std::size_t>(row + 1)];
+    model_.row_logits(stream, memory_of(model_.unit_count() - 1), row, 1, logits_.as<float>());
+    model_.kernels().logits_log_probs(
+        stream, {.logits = logits_.as<float>(),
+                 .targets = targets_.as<std::int32_t>(),
+                 .results = {.log_probs = &log_probabilities[static_cast<std::size_t>(row)]},
+                 .rows = 1,
+                 .vocab = model_.spec().vocab_size,
+                 .softcap = model_.spec().logit_softcap});
+    stream.synchronize();
+  }
+  return log_probabilities;
 }
 
 }  // namespace train::engine

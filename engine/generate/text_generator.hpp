@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "engine/generate/sampling.hpp"
 #include "engine/model/model.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
@@ -12,47 +14,81 @@
 
 namespace train::engine {
 
-struct SamplingOptions {
-  double temperature = 0.8;  ///< 0: always the most likely token.
-  std::int64_t top_k = 0;    ///< Keep the k most likely; 0: all.
-  double top_p = 1.0;        ///< Keep the smallest set with at least this probability (nucleus).
-  std::uint64_t seed = 0;
-};
-
-/// Picks the token at `position` of the text. Pure function of its arguments (counter-based
-/// generator keyed by (seed, position)). Ties are ordered by token id. `vocab`: ids at and above it
-/// are padding of the model's vocabulary and never chosen.
-[[nodiscard]] std::int32_t sample_token(std::span<const float> logits, std::int64_t vocab,
-                                        const SamplingOptions& options, std::int64_t position);
-
-/// Continues a text token by token with a trained model. A plain tool outside training: it blocks.
-/// Each token is a forward pass over the last `context` tokens. REQUIRES: kernels of the host.
-/// Ownership: owns its activations; borrows the weights (flat, one pointer per unit).
+/// Continues texts token by token with a trained model, several of them at a time. A plain tool
+/// outside training: it blocks.
+///
+/// Keys and values of what has been read are kept, so a new token costs its own row alone. A text
+/// that is longer than the context is continued after its last `context` tokens: each new one then
+/// costs a pass over all of them.
+///
+/// Invariant GEN-1: the log-probability of a token has the bits that the forward pass of training
+/// computes for it over the finished text (as far as that fits the context), alone and in any
+/// batch: kernels compute a row from that row and what it sees, in one order (on the CPU).
+///
+/// REQUIRES: kernels of the host. Ownership: owns its activations; borrows the weights (flat, one
+/// pointer per unit).
 class TextGenerator {
  public:
-  TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec, std::int64_t context,
+  struct Sizes {
+    std::int64_t context = 0;  ///< Tokens that the model sees at most.
+    std::int64_t texts = 1;    ///< That are continued at a time; more wait for a place.
+  };
+  TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec, const Sizes& sizes,
                 std::vector<const float*> weights);
 
+  using Tokens = std::vector<std::int32_t>;
   struct Request {
-    std::vector<std::int32_t> prompt;  ///< At least one token.
-    std::int64_t tokens = 0;           ///< New tokens to make.
-    std::int64_t vocab = 0;            ///< Ids the tokenizer knows; the rest is padding.
-    SamplingOptions sampling;
+    std::vector<Tokens> prompts;  ///< Of at least one token each.
+    std::int64_t tokens = 0;      ///< New tokens of each text.
+    std::int64_t vocab = 0;       ///< Ids the tokenizer knows; the rest is padding.
+    SamplingOptions sampling;     ///< Of each text alike: the same prompt gives the same text.
   };
-  /// Called with each new token; false stops.
-  using OnToken = std::function<bool(std::int32_t token)>;
+  struct NewToken {
+    std::size_t text = 0;  ///< Index of the prompt.
+    std::int32_t token = 0;
+    float log_probability = 0.0F;  ///< Natural, at temperature 1, of the model's whole vocabulary.
+  };
+  /// Called with each new token, of each text in their order; false ends that text.
+  using OnToken = std::function<bool(const NewToken& token)>;
 
   void generate(kernels::Stream& stream, const Request& request, const OnToken& on_token);
 
- private:
-  [[nodiscard]] UnitMemory memory_of(std::size_t unit) const;
-  [[nodiscard]] std::span<const float> next_logits(kernels::Stream& stream,
-                                                   std::span<const std::int32_t> text);
+  /// The log-probability of each token of a text but the first, given those before it, by the
+  /// forward pass of training. REQUIRES: at most `context` tokens.
+  [[nodiscard]] std::vector<float> log_probabilities(kernels::Stream& stream, const Tokens& text);
 
-  std::int64_t context_;
+ private:
+  struct Text {
+    std::size_t index = 0;  ///< Of its prompt.
+    std::int32_t place = 0;  ///< In the caches.
+    Tokens tokens;
+    std::int64_t made = 0;
+    std::int64_t kept = 0;  ///< Tokens whose keys and values are kept; 0: none are of use.
+  };
+  /// Rows of one forward pass, and the texts whose next tokens their logits decide.
+  struct Pass {
+    Lane lane;
+    std::vector<Text*> texts;
+    std::vector<std::int64_t> last_rows;  ///< Of each text.
+  };
+
+  [[nodiscard]] UnitMemory memory_of(std::size_t unit) const;
+  void add_row(Pass& pass, const Text& text, std::int64_t token, std::int64_t position);
+  [[nodiscard]] Pass fill_pass(std::span<Text* const> waiting);
+  [[nodiscard]] Pass extend_pass(std::span<Text* const> texts);
+  void forward(kernels::Stream& stream, const Lane& lane);
+  void compute_logits(kernels::Stream& stream, const Pass& pass);
+  void choose(kernels::Stream& stream, const Pass& pass, const Request& request,
+              std::vector<NewToken>& chosen);
+  [[nodiscard]] std::vector<NewToken> step(kernels::Stream& stream, std::vector<Text>& texts,
+                                           const Request& request);
+
+  Sizes sizes_;
   Model model_;
   std::vector<const float*> weights_;
-  kernels::Buffer tokens_, logits_;
+  std::int64_t rows_ = 0;  ///< Of the pass that is being made.
+  kernels::Buffer tokens_, positions_, places_;  ///< [most rows].
+  kernels::Buffer logits_, targets_, log_probabilities_;
 };
 
 }  // namespace train::engine

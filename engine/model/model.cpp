@@ -31,6 +31,7 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelSpec& spec,
                                                     const ActivationOptions& options) {
   const Checkpointing& checkpointing = options.checkpointing;
   TRAIN_CHECK(checkpointing.every >= 0, "checkpointing of every {}", checkpointing.every);
+  workspace.cached_texts(options.cached_texts);
   workspace.lean(options.lean.value_or(better_lean(spec, workspace.rows(), options)));
   std::vector<std::unique_ptr<LayerUnit>> units;
   auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, spec);
@@ -77,10 +78,10 @@ const LayerUnit& Model::unit(std::size_t index) const {
   return *units_[index];
 }
 
-void Model::last_logits(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
-                        float* logits) {
+void Model::row_logits(kernels::Stream& stream, const UnitMemory& head, std::int64_t first_row,
+                       std::int64_t rows, float* logits) const {
   // build_units puts the head last.
-  static_cast<HeadUnit&>(*units_.back()).row_logits(stream, head, lane.seq_len - 1, logits);
+  static_cast<const HeadUnit&>(*units_.back()).row_logits(stream, head, first_row, rows, logits);
 }
 
 std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,

@@ -25,6 +25,8 @@ struct ActivationOptions {
   /// Of activations, their gradients and the weights that kernels read. bf16 where the device's
   /// kernels know it; sums, statistics and gradients of weights stay fp32.
   kernels::DType dtype = kernels::DType::f32;
+  /// Texts of seq_len tokens at most whose keys and values are kept (CacheUse); 0: of none.
+  std::int64_t cached_texts = 0;
 };
 
 /// The units of one model and the activations they share.
@@ -42,10 +44,11 @@ class Model {
   [[nodiscard]] LayerUnit& unit(std::size_t index);
   [[nodiscard]] const LayerUnit& unit(std::size_t index) const;
 
-  /// After a forward pass of all units with lane.targets == nullptr: enqueues the logits of the
-  /// last position of sequence 0, [vocab_size] floats. `head`: as in the head's forward pass.
-  void last_logits(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
-                   float* logits);
+  /// After a forward pass of all units with lane.targets == nullptr: enqueues the logits, before
+  /// any cap, of `rows` rows from `first_row` on, [rows, vocab_size] floats. `head`: as in the
+  /// head's forward pass.
+  void row_logits(kernels::Stream& stream, const UnitMemory& head, std::int64_t first_row,
+                  std::int64_t rows, float* logits) const;
 
   /// Memory of ActivationOptions::gradients[index]; valid until the next forward pass.
   [[nodiscard]] float* gradient_memory(std::size_t index) const {

@@ -95,6 +95,9 @@ class Workspace {
   /// they are not kept: the owner computes them again before it needs them in its backward pass.
   Slot keep_unless_lean(const std::string& owner, const std::string& name, std::int64_t count,
                         Content content = Content::elements);
+  /// Texts whose keys and values attention keeps; set before the first slot is reserved.
+  void cached_texts(std::int64_t texts) { cached_texts_ = texts; }
+  [[nodiscard]] std::int64_t cached_texts() const { return cached_texts_; }
   /// Set before the first slot is reserved.
   void lean(bool on) { lean_ = on; }
   [[nodiscard]] bool lean() const { return lean_; }
@@ -157,6 +160,7 @@ class Workspace {
   kernels::DType dtype_;
   bool recompute_kept_ = false;
   bool lean_ = false;
+  std::int64_t cached_texts_ = 0;
   std::size_t unit_ = 0;
   std::vector<Reservation> reservations_;
   std::vector<UnitBytes> shared_gradients_;

@@ -20,6 +20,14 @@ struct KeyValueCache {
   std::int64_t kv_heads = 0, head_dim = 0, value_dim = 0;
 };
 
+/// Slots for texts of `length` tokens whose rows come one at a time: of a window no more than it
+/// sees. A multiple of a vector, so that rows of keys begin on one.
+[[nodiscard]] constexpr std::int64_t cache_capacity(std::int64_t length, std::int64_t window) {
+  constexpr std::int64_t vector = 16;
+  const std::int64_t needed = window == 0 || window > length ? length : window;
+  return (needed + vector - 1) / vector * vector;
+}
+
 /// Puts the keys and values of rows into the cache: row r is the token at positions[r] of text
 /// texts[r]. Rows in ascending order of position within a text; of two rows of one slot the later
 /// one stays.

@@ -100,6 +100,12 @@ void AttentionBlock::reserve(const BlockContext& context) {
     gated_ = workspace_->keep(context.prefix, "gated", rows * query_dim_);
   }
   lse_ = workspace_->keep(context.prefix, "lse", rows * spec_.heads, Content::floats);
+  if (const std::int64_t texts = workspace_->cached_texts(); texts > 0) {
+    cache_capacity_ = kernels::cache_capacity(workspace_->seq_len(), spec_.window);
+    const std::int64_t count = texts * kv_dim_ * cache_capacity_ + kernels::KeyValueCache::slack;
+    cached_keys_ = workspace_->share(context.prefix + "cached keys", count);
+    cached_values_ = workspace_->share(context.prefix + "cached values", count);
+  }
   if (rope_) {
     const std::int64_t angles = workspace_->seq_len() * rope_->rotary_dim / 2;
     cos_ = workspace_->share(fmt::format("rope {} cos", *spec_.rope), angles, Content::floats);
@@ -144,8 +150,9 @@ void AttentionBlock::rotate(const BlockCall& call, Elements base, const View& vi
   kernels_->rope_apply(call.stream, {.x = base + view.column,
                                      .cos = workspace_->floats_at(cos_),
                                      .sin = workspace_->floats_at(sin_),
+                                     .positions = call.lane.positions,
                                      .tokens = call.lane.rows(),
-                                     .seq_len = call.lane.seq_len,
+                                     .seq_len = rope_period(call),
                                      .heads = view.heads,
                                      .head_dim = rope_->rotary_dim,
                                      .layout = view.layout,
@@ -154,8 +161,16 @@ void AttentionBlock::rotate(const BlockCall& call, Elements base, const View& vi
                                      .dtype = base.dtype});
 }
 
+std::int64_t AttentionBlock::rope_period(const BlockCall& call) const {
+  return call.lane.positions == nullptr ? call.lane.seq_len : workspace_->seq_len();
+}
+
+bool AttentionBlock::norm_rotates(const BlockCall& call) const {
+  return norm_rotates_ && call.lane.positions == nullptr;
+}
+
 kernels::RowRotation AttentionBlock::rotation(const BlockCall& call) const {
-  if (!norm_rotates_) {
+  if (!norm_rotates(call)) {
     return {};
   }
   return {.cos = workspace_->floats_at(cos_),
@@ -190,13 +205,50 @@ void AttentionBlock::normalise_and_rotate(const BlockCall& call) {
     key_norm_->forward(call, projection + key_.column, norm_layout(key_), rotated() + key.column,
                        norm_layout(key), rotation(call));
   }
-  if (!norm_rotates_) {
+  if (!norm_rotates(call)) {
     rotate(call, rotated(), query, false);
     rotate(call, rotated(), key, false);
   }
 }
 
-void AttentionBlock::attend(const BlockCall& call) const {
+kernels::KeyValueCache AttentionBlock::cache() const {
+  return {.keys = workspace_->at(cached_keys_),
+          .values = workspace_->at(cached_values_),
+          .capacity = cache_capacity_,
+          .kv_heads = spec_.kv_heads,
+          .head_dim = spec_.head_dim,
+          .value_dim = spec_.head_dim};
+}
+
+void AttentionBlock::keep_keys(const BlockCall& call) const {
+  kernels_->key_value_append(call.stream, {.k = rotated() + rotated_key().column,
+                                           .v = workspace_->at(projection_) + value_.column,
+                                           .texts = call.lane.texts,
+                                           .positions = call.lane.positions,
+                                           .rows = call.lane.rows(),
+                                           .k_layout = rotated_key().layout,
+                                           .v_layout = value_.layout,
+                                           .cache = cache(),
+                                           .dtype = workspace_->dtype()});
+}
+
+void AttentionBlock::attend_cached(const BlockCall& call) const {
+  kernels_->attention_cached(call.stream, {.q = rotated() + rotated_query().column,
+                                           .out = workspace_->at(attended_),
+                                           .texts = call.lane.texts,
+                                           .positions = call.lane.positions,
+                                           .rows = call.lane.rows(),
+                                           .heads = spec_.heads,
+                                           .window = spec_.window,
+                                           .softcap = spec_.softcap,
+                                           .q_layout = rotated_query().layout,
+                                           .out_layout = {query_dim_, spec_.head_dim},
+                                           .cache = cache(),
+                                           .scale = scale_,
+                                           .dtype = workspace_->dtype()});
+}
+
+void AttentionBlock::attend_to_lane(const BlockCall& call) const {
   const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
   ConstElements projection = workspace_->at(projection_);
   kernels_->attention_forward(call.stream, {.q = rotated() + rotated_query().column,
@@ -204,6 +256,7 @@ void AttentionBlock::attend(const BlockCall& call) const {
                                             .v = projection + value_.column,
                                             .out = workspace_->at(attended_),
                                             .lse = workspace_->floats_at(lse_),
+                                            .positions = call.lane.positions,
                                             .sequences = call.lane.sequences,
                                             .seq_len = call.lane.seq_len,
                                             .heads = spec_.heads,
@@ -217,7 +270,20 @@ void AttentionBlock::attend(const BlockCall& call) const {
                                             .out_layout = output_layout,
                                             .scale = scale_,
                                             .dtype = workspace_->dtype()});
+}
+
+void AttentionBlock::attend(const BlockCall& call) const {
+  if (call.lane.cache != CacheUse::none) {
+    keep_keys(call);
+  }
+  if (call.lane.cache == CacheUse::extend) {
+    attend_cached(call);
+  } else {
+    attend_to_lane(call);
+  }
   if (spec_.output_gate) {
+    const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
+    ConstElements projection = workspace_->at(projection_);
     kernels_->sigmoid_gate_forward(call.stream, {.x = workspace_->at(attended_),
                                                  .gate = projection + gate_.column,
                                                  .y = workspace_->at(gated_),
@@ -257,6 +323,7 @@ void AttentionBlock::attend_backward(const BlockCall& call, ConstElements datten
                                              .out = workspace_->at(attended_),
                                              .dout = dattended,
                                              .lse = workspace_->floats_at(lse_),
+                                             .positions = call.lane.positions,
                                              .delta = workspace_->floats_at(delta_),
                                              .dq = dprojection + query_.column,
                                              .dk = dprojection + key_.column,
@@ -282,7 +349,7 @@ void AttentionBlock::attend_backward(const BlockCall& call, ConstElements datten
 }
 
 void AttentionBlock::normalise_backward(const BlockCall& call, Elements dprojection) const {
-  if (!norm_rotates_) {
+  if (!norm_rotates(call)) {
     rotate(call, dprojection, query_, true);
     rotate(call, dprojection, key_, true);
   }

@@ -41,10 +41,18 @@ class AttentionBlock {
   void add_norms(const BlockContext& context);
   void reserve(const BlockContext& context);
   void fill_table(const BlockCall& call);
+  /// After how many rows positions begin anew, or with given positions how many there are.
+  [[nodiscard]] std::int64_t rope_period(const BlockCall& call) const;
+  /// Whether the norms' kernel rotates what it has normalised; only by a row's place in its lane.
+  [[nodiscard]] bool norm_rotates(const BlockCall& call) const;
   void rotate(const BlockCall& call, Elements base, const View& view, bool inverse) const;
   [[nodiscard]] kernels::RowRotation rotation(const BlockCall& call) const;
   void normalise_and_rotate(const BlockCall& call);
   void attend(const BlockCall& call) const;
+  void attend_to_lane(const BlockCall& call) const;
+  [[nodiscard]] kernels::KeyValueCache cache() const;
+  void keep_keys(const BlockCall& call) const;
+  void attend_cached(const BlockCall& call) const;
   void attend_backward(const BlockCall& call, ConstElements dattended) const;
   void normalise_backward(const BlockCall& call, Elements dprojection) const;
   [[nodiscard]] ConstElements head_output() const;
@@ -61,7 +69,7 @@ class AttentionBlock {
   std::optional<RopeSpec> rope_;
   std::int64_t embedding_dim_;
   bool transposed_;
-  /// The norms' kernel rotates what it has normalised: interleaved pairs of whole heads.
+  /// The norms' kernel can rotate what it has normalised: interleaved pairs of whole heads.
   bool norm_rotates_ = false;
   float scale_ = 1.0F;
   std::int64_t query_dim_ = 0, kv_dim_ = 0;  ///< Of all heads.
@@ -73,6 +81,8 @@ class AttentionBlock {
   std::optional<HeadNormBlock> query_norm_, key_norm_;
   Workspace::Slot projection_ = 0, rotated_ = 0, attended_ = 0, gated_ = 0, lse_ = 0;
   Workspace::Slot cos_ = 0, sin_ = 0;
+  std::int64_t cache_capacity_ = 0;  ///< Slots of each text.
+  Workspace::Slot cached_keys_ = 0, cached_values_ = 0;
   Workspace::Slot dprojection_ = 0, dattended_ = 0, delta_ = 0;
 };
 

@@ -44,10 +44,11 @@ void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, c
   if (position_rows_ > 0) {
     kernels_->bias_add(stream, {.y = workspace_->at(output_),
                                 .bias = memory.weights + positions_,
+                                .positions = lane.positions,
                                 .rows = lane.rows(),
                                 .cols = embedding_dim_,
                                 .stride = embedding_dim_,
-                                .period = lane.seq_len,
+                                .period = used_positions(lane),
                                 .dtype = workspace_->dtype()});
   }
 }
@@ -64,16 +65,22 @@ void EmbeddingUnit::backward(kernels::Stream& stream, const UnitMemory& memory, 
                                         .dtype = workspace_->dtype()});
   if (position_rows_ > 0) {
     float* gradient = memory.gradient + positions_;
+    const std::int64_t used = used_positions(lane);
     kernels_->bias_gradient(stream, {.dy = workspace_->at(residual_gradient_),
                                      .dbias = gradient,
+                                     .positions = lane.positions,
                                      .rows = lane.rows(),
                                      .cols = embedding_dim_,
                                      .stride = embedding_dim_,
-                                     .period = lane.seq_len,
+                                     .period = used,
                                      .dtype = workspace_->dtype()});
-    kernels_->fill(stream, {.out = gradient + lane.seq_len * embedding_dim_,
-                            .count = (position_rows_ - lane.seq_len) * embedding_dim_});
+    kernels_->fill(stream, {.out = gradient + used * embedding_dim_,
+                            .count = (position_rows_ - used) * embedding_dim_});
   }
+}
+
+std::int64_t EmbeddingUnit::used_positions(const Lane& lane) const {
+  return lane.positions == nullptr ? lane.seq_len : position_rows_;
 }
 
 std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels::DType dtype) {
@@ -149,12 +156,12 @@ void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const
   ln_f_->backward(call, workspace_->at(input_), d, d, /*accumulate=*/false);
 }
 
-void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t row,
-                          float* logits) const {
-  kernels_->matmul(stream, {.a = ln_f_->output() + row * embedding_dim_,
+void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
+                          std::int64_t rows, float* logits) const {
+  kernels_->matmul(stream, {.a = ln_f_->output() + first_row * embedding_dim_,
                             .b = matrix(memory),
                             .c = logits,
-                            .m = 1,
+                            .m = rows,
                             .n = vocab_size_,
                             .k = embedding_dim_,
                             .lda = embedding_dim_,

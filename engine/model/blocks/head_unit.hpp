@@ -19,6 +19,9 @@ class EmbeddingUnit final : public LayerUnit {
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
  private:
+  /// Rows of the learned positions that a lane may read.
+  [[nodiscard]] std::int64_t used_positions(const Lane& lane) const;
+
   std::int64_t vocab_size_;
   bool tied_;
   float scale_;
@@ -41,10 +44,9 @@ class HeadUnit final : public LayerUnit {
   void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
-  /// logits[vocab_size] of one row of the last forward pass; without the
-  /// model's cap.
-  void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t row,
-                  float* logits) const;
+  /// logits[rows, vocab_size] of rows of the last forward pass; without the model's cap.
+  void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
+                  std::int64_t rows, float* logits) const;
 
  private:
   [[nodiscard]] ConstElements matrix(const UnitMemory& memory) const;

@@ -13,6 +13,13 @@
 
 namespace train::engine {
 
+/// What a lane has to do with keys and values that are kept from row to row (text generation).
+enum class CacheUse : std::uint8_t {
+  none,    ///< Training: a lane is all there is.
+  fill,    ///< Its documents begin texts; their keys and values are kept.
+  extend,  ///< Each row is the next token of a text, and sees what is kept of it.
+};
+
 /// One lane on its way through the units. All pointers are device memory that lives until the
 /// stream has passed the lane.
 struct Lane {
@@ -21,6 +28,11 @@ struct Lane {
   std::int64_t sequences = 0;
   std::int64_t seq_len = 0;
   const std::int32_t* tokens = nullptr;  ///< [sequences, seq_len].
+  /// [sequences, seq_len]: of tokens in their documents (AttentionForwardParams), or with
+  /// CacheUse::extend of rows in their texts. nullptr: 0, 1, ... in each sequence.
+  const std::int32_t* positions = nullptr;
+  CacheUse cache = CacheUse::none;
+  const std::int32_t* texts = nullptr;  ///< [rows], with a cache: the text of each row.
   const std::int32_t* targets =
       nullptr;  ///< [sequences, seq_len]; nullptr when only logits are wanted.
   kernels::LossSums* sums = nullptr;  ///< Written by the head.
