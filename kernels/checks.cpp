@@ -44,6 +44,21 @@ void require_update(const char* kernel, const UpdateGuard* guard, std::int64_t s
   TRAIN_CHECK(step >= 1, "{}: steps count from 1, not {}", kernel, step);
 }
 
+void require_logit_shape(const char* kernel, float scale, float softcap) {
+  TRAIN_CHECK(scale > 0.0F && softcap >= 0.0F, "{}: logit_scale={} softcap={}", kernel, scale,
+              softcap);
+}
+
+template <class Params>
+void require_log_probs(const char* kernel, const Params& params) {
+  const LogProbResults& results = params.results;
+  require_logit_shape(kernel, params.logit_scale, params.softcap);
+  TRAIN_CHECK(params.targets != nullptr || results.log_probs == nullptr || params.rows == 0,
+              "{}: log_probs of no targets", kernel);
+  TRAIN_CHECK(results.top_k >= 1 || (results.top_lse == nullptr && results.top_mean == nullptr),
+              "{}: top_k={}", kernel, results.top_k);
+}
+
 }  // namespace
 
 void check_params(const MatmulParams& params) {
@@ -214,6 +229,20 @@ void check_params(const HeadLossParams& params) {
   TRAIN_CHECK(params.sums != nullptr, "head_loss: nowhere to put the sums");
   TRAIN_CHECK((params.dx == nullptr) == (params.dweight == nullptr),
               "head_loss: dx and dweight come together");
+}
+
+void check_params(const TokenLogProbsParams& params) {
+  TRAIN_CHECK(params.vocab >= 1 && params.cols >= 1 && params.chunk_rows >= 1,
+              "token_log_probs: vocab={} cols={} chunk_rows={}", params.vocab, params.cols,
+              params.chunk_rows);
+  require_pointers("token_log_probs", params.rows, params.x, params.weight, params.logits);
+  require_log_probs("token_log_probs", params);
+}
+
+void check_params(const LogitsLogProbsParams& params) {
+  TRAIN_CHECK(params.vocab >= 1, "logits_log_probs: vocab={}", params.vocab);
+  require_pointers("logits_log_probs", params.rows, params.logits);
+  require_log_probs("logits_log_probs", params);
 }
 
 void check_params(const ResidualAddParams& params) {

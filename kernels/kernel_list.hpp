@@ -9,6 +9,7 @@
 #include "kernels/embedding/embedding.hpp"
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
 #include "kernels/norm/norm.hpp"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/ademamix.hpp"
@@ -42,6 +43,8 @@
   KERNEL(bias_add, BiasAddParams)                          \
   KERNEL(bias_gradient, BiasGradientParams)                \
   KERNEL(head_loss, HeadLossParams)                        \
+  KERNEL(token_log_probs, TokenLogProbsParams)             \
+  KERNEL(logits_log_probs, LogitsLogProbsParams)           \
   KERNEL(residual_add, ResidualAddParams)                  \
   KERNEL(tree_add, TreeAddParams)                          \
   KERNEL(scale_add, ScaleAddParams)                        \

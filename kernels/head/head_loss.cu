@@ -276,7 +276,7 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
                   std::int64_t rows) {
   const HeadLossProducts products{p, first, rows};
   const bool gradient = p.dx != nullptr;
-  matmul(stream, products.logits());
+  matmul(stream, head_product(p, first, rows));
   // Whether each of the rows begins where 16 bytes can be read.
   const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % vector_bytes == 0;
   for_element_type(p.dtype, [&]<class T>() {

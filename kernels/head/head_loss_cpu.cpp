@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/cpu_support.hpp"
+#include "kernels/head/logit_row.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/head/head_loss_cpu.cpp"
@@ -16,52 +17,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-float max_of_row(const float* logits, std::int64_t count) {
-  const Floats d;
-  const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  FloatVec largest = lowest;
-  each_vector(0, count, [&](std::int64_t i, auto part) {
-    largest = hn::Max(largest, counted_or(load(d, logits + i, part), lowest, d, part));
-  });
-  return max_lanes(d, largest);
-}
-
-/// logits = exp(logits - largest); the sum, in double over runs that a float sum can stand. A logit
-/// that is NaN or +Inf makes the sum NaN.
-double exponentiate_row(float* logits, std::int64_t count, float largest) {
-  constexpr std::int64_t run = 4096;
-  const Floats d;
-  const FloatVec shift = hn::Set(d, largest);
-  double sum = 0.0;
-  for (std::int64_t begin = 0; begin < count; begin += run) {
-    FloatVec partial = hn::Zero(d);
-    each_vector(begin, HWY_MIN(count, begin + run), [&](std::int64_t i, auto part) {
-      const FloatVec e = exp_of_negative(d, hn::Sub(load(d, logits + i, part), shift));
-      partial = hn::Add(partial, counted_or(e, hn::Zero(d), d, part));
-      store(e, d, logits + i, part);
-    });
-    sum += static_cast<double>(sum_lanes(d, partial));
-  }
-  return sum;
-}
-
 void scale_row(float* values, std::int64_t count, float factor) {
   const Floats d;
   const FloatVec f = hn::Set(d, factor);
   each_vector(0, count, [&](std::int64_t i, auto part) {
     store(hn::Mul(f, load(d, values + i, part)), d, values + i, part);
-  });
-}
-
-/// Caps the logits; with `slopes` their derivatives there.
-void cap_row(float* logits, float* slopes, std::int64_t count, float cap) {
-  const Floats d;
-  each_vector(0, count, [&](std::int64_t i, auto part) {
-    const FloatVec t = tanh_of(d, hn::Mul(load(d, logits + i, part), hn::Set(d, 1.0F / cap)));
-    store(hn::Mul(hn::Set(d, cap), t), d, logits + i, part);
-    if (slopes != nullptr) {
-      store(hn::NegMulAdd(t, t, hn::Set(d, 1.0F)), d, slopes + i, part);
-    }
   });
 }
 
@@ -78,10 +38,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace train::kernels::cpu {
 
-HWY_EXPORT(max_of_row);
-HWY_EXPORT(exponentiate_row);
 HWY_EXPORT(scale_row);
-HWY_EXPORT(cap_row);
 HWY_EXPORT(multiply_row);
 
 namespace {
@@ -94,16 +51,13 @@ void loss_row(const HeadLossParams& p, float* logits, std::int64_t target, bool 
               double* terms) {
   static thread_local Scratch scratch;
   float* slopes = gradient && p.softcap > 0.0F ? scratch.get<float>(p.vocab) : nullptr;
-  if (p.softcap > 0.0F) {
-    HWY_DYNAMIC_DISPATCH(cap_row)(logits, slopes, p.vocab, p.softcap);
-  }
-  const float largest = HWY_DYNAMIC_DISPATCH(max_of_row)(logits, p.vocab);
+  const LogitShape shape{.softcap = p.softcap};
+  const float largest = shape.plain() ? max_of_row(logits, p.vocab)
+                                      : shape_row(logits, p.vocab, shape, logits, slopes);
   const bool has_target = target >= 0;
   const float chosen = has_target ? logits[target] : 0.0F;
-  const bool correct = has_target && chosen == largest &&
-                       std::find(logits, logits + target, largest) == logits + target;
-  const double sum = HWY_DYNAMIC_DISPATCH(exponentiate_row)(logits, p.vocab, largest);
-  const double lse = static_cast<double>(largest) + std::log(sum);
+  const bool correct = has_target && chosen == largest && find_in_row(logits, target, largest) < 0;
+  const auto [sum, lse] = exponentiate_row(logits, p.vocab, largest, gradient ? logits : nullptr);
   terms[0] = has_target ? lse - static_cast<double>(chosen) : 0.0;
   terms[1] = lse * lse;
   terms[2] = correct ? 1.0 : 0.0;
@@ -126,7 +80,7 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
   const HeadLossProducts products{p, first, rows};
   auto* logits = static_cast<float*>(p.logits);
   const bool gradient = p.dx != nullptr;
-  matmul(products.logits(), threads);
+  matmul(head_product(p, first, rows), threads);
   each_row(threads, rows, p.vocab, [&](std::int64_t row) {
     loss_row(p, logits + row * p.vocab, p.targets[first + row], gradient,
              p.row_terms + (first + row) * terms_per_row);

@@ -8,26 +8,36 @@
 
 namespace train::kernels {
 
-/// The products of rows [first, first + rows) of the head: what every device computes.
+/// Rows [first, first + rows) of x.
+template <class Params>
+[[nodiscard]] const void* head_input(const Params& params, std::int64_t first) {
+  return static_cast<const std::byte*>(params.x) +
+         static_cast<std::size_t>(first * params.cols) * size_of(params.dtype);
+}
+
+/// logits[rows, vocab] = x weight^T of rows [first, first + rows): of both passes over the head.
+template <class Params>
+[[nodiscard]] MatmulParams head_product(const Params& params, std::int64_t first,
+                                        std::int64_t rows) {
+  return {.a = head_input(params, first),
+          .b = params.weight,
+          .c = params.logits,
+          .m = rows,
+          .n = params.vocab,
+          .k = params.cols,
+          .lda = params.cols,
+          .ldb = params.cols,
+          .ldc = params.vocab,
+          .transpose_b = true,
+          .dtype = params.dtype};
+}
+
+/// The other products of rows [first, first + rows) of the head: what every device computes.
 struct HeadLossProducts {
   const HeadLossParams& params;
   std::int64_t first = 0;
   std::int64_t rows = 0;
 
-  /// logits[rows, vocab] = x weight^T.
-  [[nodiscard]] MatmulParams logits() const {
-    return {.a = x(),
-            .b = params.weight,
-            .c = params.logits,
-            .m = rows,
-            .n = params.vocab,
-            .k = params.cols,
-            .lda = params.cols,
-            .ldb = params.cols,
-            .ldc = params.vocab,
-            .transpose_b = true,
-            .dtype = params.dtype};
-  }
   /// dx[rows, cols] = dlogits weight; dlogits lie where the logits did, each row at its row's
   /// begin.
   [[nodiscard]] MatmulParams input_gradient() const {
@@ -46,7 +56,7 @@ struct HeadLossProducts {
   /// dweight[vocab, cols] (+)= dlogits^T x; the first rows begin it.
   [[nodiscard]] MatmulParams weight_gradient() const {
     return {.a = params.logits,
-            .b = x(),
+            .b = head_input(params, first),
             .c = params.dweight,
             .m = params.vocab,
             .n = params.cols,
@@ -62,9 +72,6 @@ struct HeadLossProducts {
  private:
   [[nodiscard]] std::size_t input_offset() const {
     return static_cast<std::size_t>(first * params.cols) * size_of(params.dtype);
-  }
-  [[nodiscard]] const void* x() const {
-    return static_cast<const std::byte*>(params.x) + input_offset();
   }
   /// Elements between the rows of dlogits, of which the logits' rows hold as many again where they
   /// are smaller.

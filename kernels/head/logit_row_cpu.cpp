@@ -1,0 +1,253 @@
+#include "kernels/head/logit_row.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu_support.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/head/logit_row_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/simd-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+HWY_INLINE FloatVec lowest(Floats d) { return hn::Set(d, -std::numeric_limits<float>::infinity()); }
+
+float max_of_row(const float* logits, std::int64_t count) {
+  const Floats d;
+  // Four maxima in turns: one alone would wait for itself.
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FloatVec a = lowest(d);
+  FloatVec b = a;
+  FloatVec c = a;
+  FloatVec e = a;
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    a = hn::Max(a, hn::LoadU(d, logits + i));
+    b = hn::Max(b, hn::LoadU(d, logits + i + lanes));
+    c = hn::Max(c, hn::LoadU(d, logits + i + 2 * lanes));
+    e = hn::Max(e, hn::LoadU(d, logits + i + 3 * lanes));
+  }
+  each_vector(i, count, [&](std::int64_t at, auto part) {
+    a = hn::Max(a, counted_or(load(d, logits + at, part), lowest(d), d, part));
+  });
+  return max_lanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e)));
+}
+
+float scale_and_max(const float* products, std::int64_t count, float scale, float* logits) {
+  const Floats d;
+  FloatVec largest = lowest(d);
+  each_vector(0, count, [&](std::int64_t i, auto part) {
+    const FloatVec z = hn::Mul(load(d, products + i, part), hn::Set(d, scale));
+    largest = hn::Max(largest, counted_or(z, lowest(d), d, part));
+    store(z, d, logits + i, part);
+  });
+  return max_lanes(d, largest);
+}
+
+float cap_and_max(const float* products, std::int64_t count, LogitShape shape, float* logits,
+                  float* slopes) {
+  const Floats d;
+  const FloatVec scale = hn::Set(d, shape.scale / shape.softcap);
+  FloatVec largest = lowest(d);
+  each_vector(0, count, [&](std::int64_t i, auto part) {
+    const FloatVec t = tanh_of(d, hn::Mul(load(d, products + i, part), scale));
+    const FloatVec z = hn::Mul(hn::Set(d, shape.softcap), t);
+    largest = hn::Max(largest, counted_or(z, lowest(d), d, part));
+    store(z, d, logits + i, part);
+    if (slopes != nullptr) {
+      store(hn::NegMulAdd(t, t, hn::Set(d, 1.0F)), d, slopes + i, part);
+    }
+  });
+  return max_lanes(d, largest);
+}
+
+std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
+  const Floats d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const FloatVec wanted = hn::Set(d, value);
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto left = static_cast<std::size_t>(HWY_MIN(count - i, lanes));
+    const auto found = hn::And(hn::FirstN(d, left),
+                               hn::Eq(hn::MaskedLoad(hn::FirstN(d, left), d, logits + i), wanted));
+    if (!hn::AllFalse(d, found)) {
+      return i + static_cast<std::int64_t>(hn::FindKnownFirstTrue(d, found));
+    }
+  }
+  return -1;
+}
+
+/// see(i, part, e, logit - largest) for the vectors of a row, in runs that a float sum can stand;
+/// add_run() after each.
+template <class See, class AddRun>
+HWY_INLINE void each_exponential(const float* logits, std::int64_t count, float largest,
+                                 const See& see, const AddRun& add_run) {
+  constexpr std::int64_t run = 4096;
+  const Floats d;
+  const FloatVec shift = hn::Set(d, largest);
+  for (std::int64_t begin = 0; begin < count; begin += run) {
+    each_vector(begin, HWY_MIN(count, begin + run), [&](std::int64_t i, auto part) {
+      const FloatVec shifted = hn::Sub(load(d, logits + i, part), shift);
+      see(i, part, exp_of_negative(d, shifted), shifted);
+    });
+    add_run();
+  }
+}
+
+template <class Amount>
+HWY_INLINE void add_counted(FloatVec& partial, FloatVec values, Amount part) {
+  const Floats d;
+  partial = hn::Add(partial, counted_or(values, hn::Zero(d), d, part));
+}
+
+/// The sum of a run; `partial` begins another one.
+HWY_INLINE double end_run(FloatVec& partial) {
+  const Floats d;
+  const auto sum = static_cast<double>(sum_lanes(d, partial));
+  partial = hn::Zero(d);
+  return sum;
+}
+
+double sum_exponentials(const float* logits, std::int64_t count, float largest,
+                        float* exponentials) {
+  const Floats d;
+  FloatVec partial = hn::Zero(d);
+  double sum = 0.0;
+  each_exponential(
+      logits, count, largest,
+      [&](std::int64_t i, auto part, FloatVec e, FloatVec) {
+        add_counted(partial, e, part);
+        if (exponentials != nullptr) {
+          store(e, d, exponentials + i, part);
+        }
+      },
+      [&] { sum += end_run(partial); });
+  return sum;
+}
+
+RowMoments sum_moments(const float* logits, std::int64_t count, float largest) {
+  const Floats d;
+  FloatVec partial = hn::Zero(d);
+  FloatVec partial_squares = partial;
+  FloatVec partial_shifted = partial;
+  RowMoments moments;
+  each_exponential(
+      logits, count, largest,
+      [&](std::int64_t, auto part, FloatVec e, FloatVec shifted) {
+        add_counted(partial, e, part);
+        add_counted(partial_squares, hn::Mul(e, e), part);
+        // -Inf times 0 is 0 here: such a token cannot be.
+        const FloatVec product = hn::Mul(e, shifted);
+        add_counted(partial_shifted, hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), product), part);
+      },
+      [&] {
+        moments.exponentials.sum += end_run(partial);
+        moments.squares += end_run(partial_squares);
+        moments.shifted += end_run(partial_shifted);
+      });
+  return moments;
+}
+
+/// Appends what is above `threshold` of [begin, end); returns the new size. Writes up to a vector
+/// beyond it.
+std::int64_t append_above(const float* logits, std::int64_t begin, std::int64_t end,
+                          float threshold, float* found, std::int64_t size) {
+  const Floats d;
+  const FloatVec limit = hn::Set(d, threshold);
+  each_vector(begin, end, [&](std::int64_t i, auto part) {
+    const FloatVec z = counted_or(load(d, logits + i, part), lowest(d), d, part);
+    const auto above = hn::Gt(z, limit);
+    if (!hn::AllFalse(d, above)) {
+      size += static_cast<std::int64_t>(hn::CompressStore(z, above, d, found + size));
+    }
+  });
+  return size;
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace train::kernels::cpu {
+
+HWY_EXPORT(max_of_row);
+HWY_EXPORT(scale_and_max);
+HWY_EXPORT(cap_and_max);
+HWY_EXPORT(find_in_row);
+HWY_EXPORT(sum_exponentials);
+HWY_EXPORT(sum_moments);
+HWY_EXPORT(append_above);
+
+float max_of_row(const float* logits, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(max_of_row)(logits, count);
+}
+
+float shape_row(const float* products, std::int64_t count, const LogitShape& shape, float* logits,
+                float* slopes) {
+  return shape.softcap > 0.0F
+             ? HWY_DYNAMIC_DISPATCH(cap_and_max)(products, count, shape, logits, slopes)
+             : HWY_DYNAMIC_DISPATCH(scale_and_max)(products, count, shape.scale, logits);
+}
+
+std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
+  return HWY_DYNAMIC_DISPATCH(find_in_row)(logits, count, value);
+}
+
+namespace {
+
+RowExponentials with_lse(double sum, float largest) {
+  return {.sum = sum, .lse = static_cast<double>(largest) + std::log(sum)};
+}
+
+}  // namespace
+
+RowExponentials exponentiate_row(const float* logits, std::int64_t count, float largest,
+                                 float* exponentials) {
+  const auto sum = HWY_DYNAMIC_DISPATCH(sum_exponentials)(logits, count, largest, exponentials);
+  return with_lse(sum, largest);
+}
+
+RowMoments moments_of_row(const float* logits, std::int64_t count, float largest) {
+  RowMoments moments = HWY_DYNAMIC_DISPATCH(sum_moments)(logits, count, largest);
+  moments.exponentials = with_lse(moments.exponentials.sum, largest);
+  return moments;
+}
+
+TopLogits top_of_row(const float* logits, std::int64_t count, std::int64_t top) {
+  // What may belong to them is collected, and thinned out when there are too many: after the first
+  // few pieces hardly anything is above the least of the largest.
+  constexpr std::int64_t piece = 1024;
+  constexpr std::int64_t beyond = 64;  // A vector of any instruction set.
+  static thread_local Scratch scratch;
+  auto* found = scratch.get<float>(top + piece + beyond);
+  float threshold = -std::numeric_limits<float>::infinity();
+  std::int64_t size = 0;
+  for (std::int64_t begin = 0; begin < count; begin += piece) {
+    size = HWY_DYNAMIC_DISPATCH(append_above)(logits, begin, std::min(count, begin + piece),
+                                              threshold, found, size);
+    if (size >= top) {
+      std::nth_element(found, found + top - 1, found + size, std::greater<>());
+      threshold = found[top - 1];
+      size = top;
+    }
+  }
+  std::fill(found + size, found + top, -std::numeric_limits<float>::infinity());
+  std::sort(found, found + top, std::greater<>());  // Sums in an order that the values decide.
+  const auto largest = static_cast<double>(found[0]);
+  double sum = 0.0;
+  double shifted = 0.0;
+  for (std::int64_t i = 0; i < top; ++i) {
+    const double below = static_cast<double>(found[i]) - largest;
+    sum += std::exp(below);
+    shifted += below;
+  }
+  return {.lse = largest + std::log(sum), .mean = largest + shifted / static_cast<double>(top)};
+}
+
+}  // namespace train::kernels::cpu
+#endif  // HWY_ONCE
