@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "actors/head/model_files.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "storage/tokens/dataset_facts.hpp"
@@ -26,6 +30,29 @@ fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
     }
   }
   return storage::kept_tokenizer(config.data.dir);
+}
+
+/// What a model's own files say ends its texts: a chat model's turn ends otherwise than a document.
+std::vector<std::int32_t> configured_ends(const fs::path& directory) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    std::ifstream file(directory / name);
+    const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("eos_token_id")) {
+      continue;
+    }
+    const nlohmann::json& ids = json.at("eos_token_id");
+    if (ids.is_number_integer()) {
+      return {ids.get<std::int32_t>()};
+    }
+    std::vector<std::int32_t> ends;
+    for (const nlohmann::json& id : ids.is_array() ? ids : nlohmann::json::array()) {
+      if (id.is_number_integer()) {
+        ends.push_back(id.get<std::int32_t>());
+      }
+    }
+    return ends;
+  }
+  return {};
 }
 
 /// Bytes at the end of `text` that begin a character and break off.
@@ -73,6 +100,10 @@ Result<TextCodec> TextCodec::of_directory(const fs::path& directory, std::int64_
   TextCodec codec;
   codec.tokenizer_ = std::make_shared<const storage::Tokenizer>(std::move(tokenizer).value());
   codec.vocab_ = std::min<std::int64_t>(vocab, codec.tokenizer_->vocab_size());
+  codec.ends_ = configured_ends(directory);
+  if (const auto id = codec.tokenizer_->end_of_text()) {
+    codec.ends_.push_back(static_cast<std::int32_t>(*id));
+  }
   return codec;
 }
 
@@ -89,7 +120,20 @@ Result<std::vector<std::int32_t>> TextCodec::encode(std::string_view text) const
   if (ids->empty()) {
     ids->push_back(end.value_or(0));
   }
-  std::vector<std::int32_t> tokens(ids->begin(), ids->end());
+  return checked(*ids);
+}
+
+Result<std::vector<std::int32_t>> TextCodec::encode_rendered(std::string_view text) const {
+  if (!tokenizer_) {
+    return encode_bytes(text);
+  }
+  const auto ids = tokenizer_->encode(text, /*add_special_tokens=*/false);
+  TRAIN_RETURN_IF_ERROR(ids);
+  return checked(*ids);
+}
+
+Result<std::vector<std::int32_t>> TextCodec::checked(const std::vector<std::uint32_t>& ids) const {
+  std::vector<std::int32_t> tokens(ids.begin(), ids.end());
   for (const std::int32_t token : tokens) {
     if (token >= vocab_) {
       return user_error(
@@ -99,18 +143,17 @@ Result<std::vector<std::int32_t>> TextCodec::encode(std::string_view text) const
   return tokens;
 }
 
-std::optional<std::int32_t> TextCodec::end() const {
-  const auto id = tokenizer_ ? tokenizer_->end_of_text() : std::nullopt;
-  return id ? std::optional(static_cast<std::int32_t>(*id)) : std::nullopt;
+bool TextCodec::ends_text(std::int32_t token) const {
+  return std::find(ends_.begin(), ends_.end(), token) != ends_.end();
 }
 
 std::string TextCodec::Stream::text_after(std::size_t shown) const {
-  const std::string text = codec_.tokenizer_->decode(tokens_, /*skip_special=*/true);
+  const std::string text = codec_->tokenizer_->decode(tokens_, /*skip_special=*/true);
   return shown < text.size() ? text.substr(shown) : std::string();
 }
 
 std::string TextCodec::Stream::add(std::int32_t token) {
-  if (!codec_.tokenizer_) {
+  if (!codec_->tokenizer_) {
     return show_byte(token);
   }
   tokens_.push_back(static_cast<std::uint32_t>(token));
@@ -130,7 +173,7 @@ std::string TextCodec::Stream::add(std::int32_t token) {
 }
 
 std::string TextCodec::Stream::finish() {
-  return codec_.tokenizer_ ? text_after(shown_) : std::string();
+  return codec_->tokenizer_ ? text_after(shown_) : std::string();
 }
 
 }  // namespace train::cli

@@ -32,15 +32,19 @@ class TextCodec {
   /// A prompt; what the tokenizer adds to every text is added, but for an end. An empty one is the
   /// end-of-text, so that there is always something to continue.
   [[nodiscard]] Result<std::vector<std::int32_t>> encode(std::string_view text) const;
+  /// The same of a text that holds its special tokens already, as a chat template's does: nothing
+  /// is added.
+  [[nodiscard]] Result<std::vector<std::int32_t>> encode_rendered(std::string_view text) const;
   /// Ids that mean something: those below it.
   [[nodiscard]] std::int64_t vocab() const { return vocab_; }
-  /// A token that ends a text; bytes go on after theirs.
-  [[nodiscard]] std::optional<std::int32_t> end() const;
+  /// Whether a token ends a text: the tokenizer's end-of-text, and what the model's
+  /// generation_config.json or config.json names as such; bytes go on after theirs.
+  [[nodiscard]] bool ends_text(std::int32_t token) const;
 
   /// The text of tokens that come one after the other, as far as it is whole.
   class Stream {
    public:
-    explicit Stream(const TextCodec& codec) : codec_(codec) {}
+    explicit Stream(const TextCodec& codec) : codec_(&codec) {}
     /// What `token` adds to the text; nothing while a character is not complete.
     [[nodiscard]] std::string add(std::int32_t token);
     /// What is left at the end.
@@ -48,13 +52,17 @@ class TextCodec {
 
    private:
     [[nodiscard]] std::string text_after(std::size_t shown) const;
-    const TextCodec& codec_;
+    const TextCodec* codec_;
     std::vector<std::uint32_t> tokens_;
     std::size_t shown_ = 0;
   };
 
  private:
+  [[nodiscard]] Result<std::vector<std::int32_t>> checked(
+      const std::vector<std::uint32_t>& ids) const;
+
   std::shared_ptr<const storage::Tokenizer> tokenizer_;  ///< Null: bytes.
+  std::vector<std::int32_t> ends_;
   std::int64_t vocab_ = 0;
 };
 

@@ -12,9 +12,8 @@
 #include "checkpoint/published_weights.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/checkpoints/text_codec.hpp"
-#include "engine/generate/text_generator.hpp"
+#include "cli/checkpoints/text_writer.hpp"
 #include "engine/model/architectures/architectures.hpp"
-#include "engine/rank/run_device.hpp"
 #include "storage/tokens/prepare.hpp"
 
 namespace train::cli {
@@ -109,30 +108,6 @@ Result<TrainedModel> load_model(const fs::path& run, std::optional<std::int64_t>
   }
 }
 
-Status write_text(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
-                  const TextRequest& request,
-                  const std::function<bool(const std::string&)>& written) {
-  const auto prompt = codec.encode(request.prompt);
-  TRAIN_RETURN_IF_ERROR(prompt);
-  std::vector<const float*> weights;
-  for (const kernels::Buffer& unit : model.units) {
-    weights.push_back(unit.as<float>());
-  }
-  const auto stream = kernels::make_thread_stream("compute", resolve_threads(threads));
-  engine::TextGenerator generator(engine::kernels_of("cpu"), model.options.model,
-                                  model.options.seq_len, weights);
-  TextCodec::Stream text(codec);
-  generator.generate(
-      *stream,
-      {.prompt = *prompt,
-       .tokens = request.tokens,
-       .vocab = codec.vocab(),
-       .sampling = request.sampling},
-      [&](std::int32_t token) { return token != codec.end() && written(text.add(token)); });
-  written(text.finish());
-  return {};
-}
-
 void show_sample(const PreparedRun& run) {
   const configs::RunSection& section = run.config().run;
   if (section.sample_tokens == 0) {
@@ -149,19 +124,20 @@ void show_sample(const PreparedRun& run) {
     log_warning(fmt::format("no_sample {}", codec.error().message));
     return;
   }
-  std::string text = section.sample_prompt;
-  const Status written = write_text(*model, *codec, run.config().runtime.threads,
-                                    {.prompt = section.sample_prompt,
-                                     .tokens = section.sample_tokens,
-                                     .sampling = {.seed = section.seed}},
-                                    [&text](const std::string& piece) {
-                                      text += piece;
-                                      return !signal_pending();
-                                    });
-  if (!written.ok()) {
-    log_warning(fmt::format("no_sample {}", written.error().message));
+  const auto prompt = codec->encode(section.sample_prompt);
+  if (!prompt) {
+    log_warning(fmt::format("no_sample {}", prompt.error().message));
     return;
   }
+  std::string text = section.sample_prompt;
+  TextWriter(*model, *codec, run.config().runtime.threads, 1)
+      .write({.prompts = {*prompt},
+              .tokens = section.sample_tokens,
+              .sampling = {.seed = section.seed}},
+             [&text](const WrittenToken& written) {
+               text += written.shown;
+               return !signal_pending();
+             });
   std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +10,6 @@
 #include "actors/head/prepared_run.hpp"
 #include "base/result.hpp"
 #include "configs/run_config.hpp"
-#include "engine/generate/text_generator.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "kernels/device/buffer.hpp"
 
@@ -39,21 +37,6 @@ struct TrainedModel {
 
 /// A token as it is shown: its byte; end-of-text as a line break; control characters as '?'.
 [[nodiscard]] std::string show_byte(std::int32_t token);
-
-class TextCodec;
-
-/// A text to be continued.
-struct TextRequest {
-  std::string prompt;       ///< Empty: start from end-of-text.
-  std::int64_t tokens = 0;  ///< New tokens to make.
-  engine::SamplingOptions sampling;
-};
-
-/// Gives what each new token adds to the text to `written`, as it is shown; false stops, and so
-/// does the end of a text that is not bytes. Blocking. Errors: those of TextCodec::encode.
-Status write_text(const TrainedModel& model, const TextCodec& codec, std::int64_t threads,
-                  const TextRequest& request,
-                  const std::function<bool(const std::string&)>& written);
 
 /// Prints what the trained model writes after run.sample_prompt, from the run's newest checkpoint;
 /// nothing if no sample is asked for or nobody knows the tokens. Blocking.

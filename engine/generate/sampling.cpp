@@ -47,8 +47,7 @@ class Ranking {
   void extend(std::size_t needed) {
     constexpr std::size_t least = 64;
     constexpr std::size_t growth = 8;
-    const std::size_t wanted =
-        std::min(ids_.size(), std::max({least, needed, growth * ordered_}));
+    const std::size_t wanted = std::min(ids_.size(), std::max({least, needed, growth * ordered_}));
     const auto from = ids_.begin() + static_cast<std::ptrdiff_t>(ordered_);
     std::partial_sort(from, ids_.begin() + static_cast<std::ptrdiff_t>(wanted), ids_.end(),
                       [this](std::int32_t a, std::int32_t b) {
@@ -98,9 +97,9 @@ std::int32_t sample_token(std::span<const float> logits, std::int64_t vocab,
   if (options.temperature <= 0.0 || !std::isfinite(largest)) {
     return best;
   }
-  const std::size_t most =
-      options.top_k > 0 ? std::min(real.size(), static_cast<std::size_t>(options.top_k))
-                        : real.size();
+  const std::size_t most = options.top_k > 0
+                               ? std::min(real.size(), static_cast<std::size_t>(options.top_k))
+                               : real.size();
   const Weights weights(real, largest, options.temperature);
   Ranking ranking(real);
   const auto words =

@@ -22,7 +22,8 @@ std::int64_t length_of(const std::vector<std::int32_t>& tokens) {
 // A row of each text has to fit beside each other, and a prompt as long as the context.
 TextGenerator::TextGenerator(const kernels::KernelTable& kernels, const ModelSpec& spec,
                              const Sizes& sizes, std::vector<const float*> weights)
-    : sizes_(sizes),
+    : kernels_(&kernels),
+      sizes_(sizes),
       model_(spec, kernels, 1, std::max(sizes.context, sizes.texts), false,
              {.cached_texts = sizes.texts}),
       weights_(std::move(weights)),
@@ -120,8 +121,7 @@ void TextGenerator::choose(kernels::Stream& stream, const Pass& pass, const Requ
   const float cap = model_.spec().logit_softcap;
   std::vector<float> capped;
   for (std::int64_t i = 0; i < rows; ++i) {
-    std::span<const float> logits(logits_.as<float>() + i * vocab,
-                                  static_cast<std::size_t>(vocab));
+    std::span<const float> logits(logits_.as<float>() + i * vocab, static_cast<std::size_t>(vocab));
     if (cap > 0.0F) {
       capped.resize(logits.size());
       std::transform(logits.begin(), logits.end(), capped.begin(),
@@ -132,13 +132,12 @@ void TextGenerator::choose(kernels::Stream& stream, const Pass& pass, const Requ
         sample_token(logits, request.vocab, request.sampling,
                      length_of(pass.texts[static_cast<std::size_t>(i)]->tokens));
   }
-  model_.kernels().logits_log_probs(stream,
-                                    {.logits = logits_.as<float>(),
-                                     .targets = targets_.as<std::int32_t>(),
-                                     .results = {.log_probs = log_probabilities_.as<float>()},
-                                     .rows = rows,
-                                     .vocab = vocab,
-                                     .softcap = cap});
+  kernels_->logits_log_probs(stream, {.logits = logits_.as<float>(),
+                                      .targets = targets_.as<std::int32_t>(),
+                                      .results = {.log_probs = log_probabilities_.as<float>()},
+                                      .rows = rows,
+                                      .vocab = vocab,
+                                      .softcap = cap});
   stream.synchronize();
   for (std::int64_t i = 0; i < rows; ++i) {
     Text& text = *pass.texts[static_cast<std::size_t>(i)];
@@ -231,7 +230,7 @@ std::vector<float> TextGenerator::log_probabilities(kernels::Stream& stream, con
   for (std::int64_t row = 0; row + 1 < length; ++row) {
     targets_.as<std::int32_t>()[0] = text[static_cast<std::size_t>(row + 1)];
     model_.row_logits(stream, memory_of(model_.unit_count() - 1), row, 1, logits_.as<float>());
-    model_.kernels().logits_log_probs(
+    kernels_->logits_log_probs(
         stream, {.logits = logits_.as<float>(),
                  .targets = targets_.as<std::int32_t>(),
                  .results = {.log_probs = &log_probabilities[static_cast<std::size_t>(row)]},

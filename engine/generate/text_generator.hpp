@@ -59,7 +59,7 @@ class TextGenerator {
 
  private:
   struct Text {
-    std::size_t index = 0;  ///< Of its prompt.
+    std::size_t index = 0;   ///< Of its prompt.
     std::int32_t place = 0;  ///< In the caches.
     Tokens tokens;
     std::int64_t made = 0;
@@ -83,10 +83,11 @@ class TextGenerator {
   [[nodiscard]] std::vector<NewToken> step(kernels::Stream& stream, std::vector<Text>& texts,
                                            const Request& request);
 
+  const kernels::KernelTable* kernels_;
   Sizes sizes_;
   Model model_;
   std::vector<const float*> weights_;
-  std::int64_t rows_ = 0;  ///< Of the pass that is being made.
+  std::int64_t rows_ = 0;                        ///< Of the pass that is being made.
   kernels::Buffer tokens_, positions_, places_;  ///< [most rows].
   kernels::Buffer logits_, targets_, log_probabilities_;
 };

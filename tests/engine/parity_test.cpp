@@ -198,7 +198,7 @@ TEST_CASE("parity: the logits of the last position equal PyTorch's", "[engine][p
     model.unit(u).forward(*stream, memory_of(u), lane);
   }
   std::vector<float> logits(static_cast<std::size_t>(shape.vocab_size));
-  model.last_logits(*stream, memory_of(weights.size() - 1), lane, logits.data());
+  model.row_logits(*stream, memory_of(weights.size() - 1), lane.seq_len - 1, 1, logits.data());
   stream->synchronize();
   CHECK(relative_error(logits.data(), fixture.at("last_logits")) < kTolerance);
 }

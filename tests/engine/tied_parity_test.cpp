@@ -158,7 +158,7 @@ TEST_CASE("tied parity: the logits of the last position equal PyTorch's", "[engi
       .sequences = 1, .seq_len = seq_len, .tokens = tokens.data(), .with_gradient = false};
   testing::run_lane(*stream, model, memory, lane);
   std::vector<float> logits(static_cast<std::size_t>(shape.vocab_size));
-  model.last_logits(*stream, memory.of(memory.units.size() - 1), lane, logits.data());
+  model.row_logits(*stream, memory.of(memory.units.size() - 1), lane.seq_len - 1, 1, logits.data());
   stream->synchronize();
   CHECK(relative_error(logits.data(), fixture.at("last_logits")) < kTolerance);
 }
