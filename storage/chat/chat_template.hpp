@@ -1,0 +1,130 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/chat/chat_message.hpp"
+
+namespace train::storage {
+
+/// Special tokens by the names that templates know them by ("bos_token", "eos_token", ...). What is
+/// missing is undefined to a template.
+using SpecialTokens = std::map<std::string, std::string, std::less<>>;
+
+/// How templates are rendered. The text depends on nothing else: not on the day, the locale or the
+/// environment.
+struct ChatSettings {
+  /// YYYY-MM-DD, as which strftime_now() prints "today".
+  std::string date = "2024-07-26";
+  /// Instead of a model's own, and besides them.
+  SpecialTokens special_tokens = {};
+  /// Of the templates that a model has by name; empty: "tool_use" for a conversation with tools if
+  /// there is one, else "default".
+  std::string name = {};
+  /// Processor time that one text may take; and in real time six times as much and 20 s.
+  std::chrono::milliseconds time_limit{10'000};
+  std::size_t output_limit_bytes = std::size_t{16} << 20U;
+  std::size_t memory_limit_bytes = std::size_t{1} << 30U;
+  /// Programs to render Jinja templates with: the first that has jinja2 3.1 or later.
+  std::vector<std::string> pythons = {"python3", "/usr/bin/python3"};
+};
+
+/// A piece of a rendered text.
+struct TextSpan {
+  std::size_t begin_bytes = 0;
+  std::size_t end_bytes = 0;
+  std::size_t begin_characters = 0;  ///< The same in code points.
+  std::size_t end_characters = 0;
+
+  bool operator==(const TextSpan&) const = default;
+};
+
+struct RenderedChat {
+  std::string text;
+  /// What the model is to say, in the order of the text: the {% generation %} blocks of a Jinja
+  /// template (none if it has none); of a built-in template what an assistant's turn holds, and the
+  /// token that ends it.
+  std::vector<TextSpan> generated;
+};
+
+struct RenderOptions {
+  bool add_generation_prompt = false;  ///< End with what comes before an assistant's turn.
+};
+
+/// The beginning of a conversation that is to be rendered.
+struct ChatPrefix {
+  std::size_t messages_count = 0;  ///< At most those of the conversation.
+  RenderOptions options = {};
+};
+
+/// Turns conversations into text, as the model's authors do: a Jinja template, rendered by one
+/// Python process that lives as long as this, or a built-in one without Python.
+///
+/// Threading: not thread-safe, and the process ends with the thread that rendered first (the next
+/// render starts another). Ownership: movable. All calls block: opening on the disk; rendering at
+/// most for the limits of ChatSettings for each text. Invariants: CT-1 the text is what
+/// transformers' apply_chat_template gives. CT-2 a text depends on template, settings and
+/// conversation alone.
+class ChatTemplate {
+ public:
+  /// Of a model's directory: chat_template.jinja, else what tokenizer_config.json has, and those of
+  /// additional_chat_templates/ by name; or of a file with a template, which has the special tokens
+  /// of `settings` and of a tokenizer_config.json beside it. Errors (user): name the file; a
+  /// directory without a template, with what to do.
+  static Result<ChatTemplate> open(const std::filesystem::path& path,
+                                   const ChatSettings& settings = {});
+  /// One of built_in_chat_templates(). Errors (user): no such name.
+  static Result<ChatTemplate> built_in(std::string_view name, const ChatSettings& settings = {});
+  /// `name_or_path`: as built_in() has it, else as open() has it.
+  static Result<ChatTemplate> find(const std::string& name_or_path,
+                                   const ChatSettings& settings = {});
+  /// `source` is the text of a template; `where` it stands, for messages.
+  static Result<ChatTemplate> of_source(const std::string& source, const std::string& where,
+                                        const ChatSettings& settings = {});
+
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  /// Errors: one line. What the template raises, a mistake of its grammar or in what it looks up
+  /// (with its line), a limit that it exceeds (all user; they name the template); no python3 with
+  /// jinja2 (user, names the package); the process died (failure).
+  Result<std::string> render(const Conversation& conversation, const RenderOptions& options = {});
+  /// The same with the spans of what the model says.
+  Result<RenderedChat> render_with_spans(const Conversation& conversation,
+                                         const RenderOptions& options = {});
+  /// Every conversation, in one exchange with the process; one that fails leaves the others be.
+  std::vector<Result<RenderedChat>> render_all(std::span<const Conversation> conversations,
+                                               const RenderOptions& options = {});
+  /// Several beginnings of one conversation, in one exchange.
+  std::vector<Result<RenderedChat>> render_prefixes(const Conversation& conversation,
+                                                    std::span<const ChatPrefix> prefixes);
+
+  /// A file's path, or "built-in template NAME".
+  [[nodiscard]] const std::string& where() const;
+  /// What makes the text, for keys of caches: sources, special tokens, date and name.
+  [[nodiscard]] std::string fingerprint() const;
+  [[nodiscard]] const SpecialTokens& special_tokens() const;
+
+ private:
+  class Renderer;
+  class BuiltInRenderer;
+  class JinjaRenderer;
+  explicit ChatTemplate(std::unique_ptr<Renderer> renderer);
+
+  std::unique_ptr<Renderer> renderer_;
+};
+
+/// The names of the built-in templates, sorted.
+[[nodiscard]] std::span<const std::string_view> built_in_chat_templates();
+
+}  // namespace train::storage
