@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 #include <map>
 
 #include "configs/nearest.hpp"
+#include "storage/files/input_file.hpp"
 
 namespace train::cli {
 namespace {
@@ -172,6 +175,16 @@ std::optional<std::int64_t> integer_in(std::string_view text, std::int64_t least
   const bool fits =
       code == std::errc() && stop == text.data() + text.size() && value >= least && value <= most;
   return fits ? std::optional(value) : std::nullopt;
+}
+
+Result<std::string> whole_input(const std::string& file) {
+  if (file.empty() || file == "-") {
+    return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  }
+  constexpr std::uint64_t kLargest = std::uint64_t{1} << 32;
+  const auto opened = storage::InputFile::open(file);
+  TRAIN_RETURN_IF_ERROR(opened);
+  return opened->read_text(kLargest);
 }
 
 void print(std::string_view text) {

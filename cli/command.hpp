@@ -141,6 +141,9 @@ void describe_commands(CommandSyntaxes& commands);
     std::string_view text, std::int64_t least,
     std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
+/// All of a file; of standard input, if `file` is empty or "-".
+[[nodiscard]] Result<std::string> whole_input(const std::string& file);
+
 /// To standard output, at once.
 void print(std::string_view text);
 

@@ -164,6 +164,17 @@ struct TokenizeOptions {
   bool special = false;   ///< With special tokens: added, and shown.
 };
 
+/// actortrain render
+struct RenderOptions {
+  std::string model;          ///< A directory or a GGUF file; empty: `chat_template`.
+  std::string chat_template;  ///< A built-in one by name, or a file.
+  std::string name;   ///< Of several templates; empty: the one that the conversation asks for.
+  std::string input;  ///< Empty or "-": standard input.
+  std::string date;   ///< YYYY-MM-DD; empty: a fixed one.
+  bool add_generation_prompt = false;
+  bool lines = false;  ///< A conversation and its text a line.
+};
+
 /// actortrain describe
 struct DescribeOptions {
   std::string model;  ///< A run file, a config.json, a directory, or a shape; empty: list shapes.

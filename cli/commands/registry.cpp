@@ -25,6 +25,7 @@
   COMMAND(data_prepare)         \
   COMMAND(tokenize)             \
   COMMAND(detokenize)           \
+  COMMAND(render)               \
   COMMAND(config_keys)          \
   COMMAND(version)              \
   COMMAND(worker)

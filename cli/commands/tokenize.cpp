@@ -1,24 +1,10 @@
-#include <iostream>
-#include <iterator>
 #include <sstream>
 
 #include "cli/command.hpp"
-#include "storage/files/input_file.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
 namespace train::cli {
 namespace {
-
-/// All of a file, or of standard input.
-Result<std::string> whole_input(const std::string& file) {
-  if (file.empty()) {
-    return std::string(std::istreambuf_iterator<char>(std::cin), {});
-  }
-  constexpr std::uint64_t kLargest = std::uint64_t{1} << 32;
-  const auto opened = storage::InputFile::open(file);
-  TRAIN_RETURN_IF_ERROR(opened);
-  return opened->read_text(kLargest);
-}
 
 /// Lines of a text, without their ends; the last one also where it has none.
 std::vector<std::string> lines_in(const std::string& text) {

@@ -38,7 +38,7 @@ class ChatMessage {
 /// What a template renders.
 struct Conversation {
   std::vector<ChatMessage> messages = {};
-  std::string tools = {};      ///< A JSON list of what the model may call; empty: none.
+  std::string tools = {};      ///< A JSON list of what the model may call; empty: not given.
   std::string variables = {};  ///< A JSON object of more that a template may ask for; empty: none.
 };
 

@@ -76,10 +76,10 @@ struct ChatPrefix {
 /// conversation alone.
 class ChatTemplate {
  public:
-  /// Of a model's directory: chat_template.jinja, else what tokenizer_config.json has, and those of
-  /// additional_chat_templates/ by name; or of a file with a template, which has the special tokens
-  /// of `settings` and of a tokenizer_config.json beside it. Errors (user): name the file; a
-  /// directory without a template, with what to do.
+  /// Of a model's directory: chat_template.jinja and those of additional_chat_templates/ by name,
+  /// else what tokenizer_config.json has; of a GGUF file; or of a file with a template, which has
+  /// the special tokens of `settings` and of a tokenizer_config.json beside it. Errors (user): name
+  /// the file; a directory without a template, with what to do.
   static Result<ChatTemplate> open(const std::filesystem::path& path,
                                    const ChatSettings& settings = {});
   /// One of built_in_chat_templates(). Errors (user): no such name.
@@ -99,7 +99,8 @@ class ChatTemplate {
   /// (with its line), a limit that it exceeds (all user; they name the template); no python3 with
   /// jinja2 (user, names the package); the process died (failure).
   Result<std::string> render(const Conversation& conversation, const RenderOptions& options = {});
-  /// The same with the spans of what the model says.
+  /// The same with the spans of what the model says. Errors: also (user) a generation block whose
+  /// place in the text is not known, as it is in a macro.
   Result<RenderedChat> render_with_spans(const Conversation& conversation,
                                          const RenderOptions& options = {});
   /// Every conversation, in one exchange with the process; one that fails leaves the others be.
@@ -116,12 +117,10 @@ class ChatTemplate {
   [[nodiscard]] const SpecialTokens& special_tokens() const;
 
  private:
-  class Renderer;
-  class BuiltInRenderer;
-  class JinjaRenderer;
-  explicit ChatTemplate(std::unique_ptr<Renderer> renderer);
+  struct State;
+  explicit ChatTemplate(std::unique_ptr<State> state);
 
-  std::unique_ptr<Renderer> renderer_;
+  std::unique_ptr<State> state_;
 };
 
 /// The names of the built-in templates, sorted.

@@ -1,0 +1,117 @@
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/command.hpp"
+#include "storage/chat/chat_template.hpp"
+
+namespace train::cli {
+namespace {
+
+using storage::ChatTemplate;
+using storage::Conversation;
+
+std::string name_of_input(const RenderOptions& options) {
+  return options.input.empty() || options.input == "-" ? "standard input" : options.input;
+}
+
+Result<ChatTemplate> open_template(const RenderOptions& options) {
+  storage::ChatSettings settings{.name = options.name};
+  if (!options.date.empty()) {
+    settings.date = options.date;
+  }
+  return options.model.empty() ? ChatTemplate::find(options.chat_template, settings)
+                               : ChatTemplate::open(options.model, settings);
+}
+
+/// A conversation of one text.
+Result<int> render_one(const RenderOptions& options, ChatTemplate& chat_template,
+                       const std::string& input) {
+  const auto conversation = storage::parse_conversation(input);
+  if (!conversation) {
+    return user_error(fmt::format("{}: {}", name_of_input(options), conversation.error().message));
+  }
+  const auto text =
+      chat_template.render(*conversation, {.add_generation_prompt = options.add_generation_prompt});
+  TRAIN_RETURN_IF_ERROR(text);
+  print(*text);
+  return kExitFinished;
+}
+
+/// What a text is as a line of JSON.
+std::string line_of_text(const Result<storage::RenderedChat>& text) {
+  nlohmann::ordered_json line = nlohmann::ordered_json::object();
+  if (!text) {
+    line["error"] = text.error().message;
+  } else {
+    line["text"] = text->text;
+    line["generated"] = nlohmann::ordered_json::array();
+    for (const storage::TextSpan& span : text->generated) {
+      line["generated"].push_back({span.begin_characters, span.end_characters});
+    }
+  }
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+/// A conversation a line, each with its own outcome.
+Result<int> render_lines(const RenderOptions& options, ChatTemplate& chat_template,
+                         const std::string& input) {
+  std::vector<Conversation> conversations;
+  std::istringstream stream(input);
+  for (std::string line; std::getline(stream, line);) {
+    auto conversation = storage::parse_conversation(line);
+    if (!conversation) {
+      return user_error(fmt::format("{}, line {}: {}", name_of_input(options),
+                                    conversations.size() + 1, conversation.error().message));
+    }
+    conversations.push_back(std::move(conversation).value());
+  }
+  int exit_code = kExitFinished;
+  for (const auto& text : chat_template.render_all(
+           conversations, {.add_generation_prompt = options.add_generation_prompt})) {
+    print(line_of_text(text));
+    exit_code = text ? exit_code : std::max(exit_code, text.error().exit_code());
+  }
+  return exit_code;
+}
+
+Result<int> render_input(const RenderOptions& options) {
+  auto chat_template = open_template(options);
+  TRAIN_RETURN_IF_ERROR(chat_template);
+  const auto input = whole_input(options.input);
+  TRAIN_RETURN_IF_ERROR(input);
+  return options.lines ? render_lines(options, *chat_template, *input)
+                       : render_one(options, *chat_template, *input);
+}
+
+}  // namespace
+
+/// What a model reads of a conversation.
+void describe_render(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "render", "Print the text that a chat template makes of a conversation, [{\"role\", ...}].");
+  RenderOptions& options = command.runs(render_input);
+  command.app.add_option("DIR", options.model, "Directory of a model, or a GGUF file")
+      ->type_name("DIR");
+  std::string names;
+  for (const std::string_view name : storage::built_in_chat_templates()) {
+    names += fmt::format("{}, ", name);
+  }
+  command.text("--template", options.chat_template,
+               fmt::format("Instead of a model's: {}or a file", names), "NAME|FILE");
+  command.text("--name", options.name, "Of a model with several templates", "NAME");
+  command.text("--input", options.input, "JSON of the conversation; none or -: standard input",
+               "FILE");
+  command.app.add_flag("--add-generation-prompt", options.add_generation_prompt,
+                       "End with what comes before an answer");
+  command.app.add_flag("--lines", options.lines,
+                       "A conversation a line; a JSON object with text, or error, a line");
+  command.text("--date", options.date, "What the template takes for today; 2024-07-26",
+               "YYYY-MM-DD");
+  command.check([&options] {
+    return options.model.empty() == options.chat_template.empty()
+               ? "give either the directory of a model or --template"
+               : "";
+  });
+}
+
+}  // namespace train::cli

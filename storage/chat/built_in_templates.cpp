@@ -1,0 +1,181 @@
+#include "storage/chat/built_in_templates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "storage/files/untrusted_text.hpp"
+
+namespace train::storage {
+namespace {
+
+/// A text as it grows, and what of it the model says.
+class ChatText {
+ public:
+  void add(std::string_view piece) {
+    chat_.text += piece;
+    characters_ += static_cast<std::size_t>(std::count_if(piece.begin(), piece.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U;
+    }));
+  }
+  /// `generated`: the model says it.
+  void add(std::string_view piece, bool generated) {
+    TextSpan span{.begin_bytes = chat_.text.size(), .begin_characters = characters_};
+    add(piece);
+    if (generated) {
+      span.end_bytes = chat_.text.size();
+      span.end_characters = characters_;
+      chat_.generated.push_back(span);
+    }
+  }
+  [[nodiscard]] RenderedChat take() { return std::move(chat_); }
+
+ private:
+  RenderedChat chat_;
+  std::size_t characters_ = 0;
+};
+
+/// Without the white space around it that Python's strip() takes.
+std::string_view trimmed(std::string_view text) {
+  constexpr std::array<std::string_view, 29> spaces = {
+      " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",
+      "\x1e",   "\x1f",   "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002",
+      "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+      "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+  const auto at = [&](auto&& matches) {
+    return std::find_if(spaces.begin(), spaces.end(), matches);
+  };
+  const auto* space = spaces.end();
+  while ((space = at([&](auto each) { return text.starts_with(each); })) != spaces.end()) {
+    text.remove_prefix(space->size());
+  }
+  while ((space = at([&](auto each) { return text.ends_with(each); })) != spaces.end()) {
+    text.remove_suffix(space->size());
+  }
+  return text;
+}
+
+std::string_view token(const SpecialTokens& tokens, std::string_view name) {
+  const auto found = tokens.find(name);
+  return found == tokens.end() ? std::string_view() : found->second;
+}
+
+/// Roles that every family has. Errors: another one, or content that is no text.
+Status check_turns(std::span<const ChatMessage> messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    if (!message.content()) {
+      return user_error(
+          fmt::format("message {}: its content is no text; take the model's own template", i + 1));
+    }
+    const std::string& role = message.role();
+    if (role != "system" && role != "user" && role != "assistant") {
+      return user_error(
+          fmt::format("message {}: the role is {}, not system, user or assistant; take the model's "
+                      "own template",
+                      i + 1, shown(role)));
+    }
+  }
+  return {};
+}
+
+Result<RenderedChat> render_chatml(std::span<const ChatMessage> messages,
+                                   bool add_generation_prompt, const SpecialTokens&) {
+  ChatText text;
+  for (const ChatMessage& message : messages) {
+    text.add(fmt::format("<|im_start|>{}\n", message.role()));
+    text.add(*message.content() + "<|im_end|>", message.role() == "assistant");
+    text.add("\n");
+  }
+  text.add(add_generation_prompt ? "<|im_start|>assistant\n" : "");
+  return text.take();
+}
+
+Result<RenderedChat> render_llama3(std::span<const ChatMessage> messages,
+                                   bool add_generation_prompt, const SpecialTokens& tokens) {
+  ChatText text;
+  text.add(messages.empty() ? "" : token(tokens, "bos_token"));
+  for (const ChatMessage& message : messages) {
+    text.add(fmt::format("<|start_header_id|>{}<|end_header_id|>\n\n", message.role()));
+    text.add(fmt::format("{}<|eot_id|>", trimmed(*message.content())),
+             message.role() == "assistant");
+  }
+  text.add(add_generation_prompt ? "<|start_header_id|>assistant<|end_header_id|>\n\n" : "");
+  return text.take();
+}
+
+/// What a system message says goes before what the user says first.
+Result<RenderedChat> render_gemma(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                                  const SpecialTokens& tokens) {
+  ChatText text;
+  text.add(token(tokens, "bos_token"));
+  std::string before;
+  if (!messages.empty() && messages.front().role() == "system") {
+    before = *messages.front().content() + "\n\n";
+    messages = messages.subspan(1);
+  }
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const bool user = messages[i].role() == "user";
+    if (user != (i % 2 == 0)) {
+      return user_error("Conversation roles must alternate user/assistant/user/assistant/...");
+    }
+    const bool model = messages[i].role() == "assistant";
+    text.add(fmt::format("<start_of_turn>{}\n{}", model ? "model" : messages[i].role(),
+                         i == 0 ? before : ""));
+    text.add(fmt::format("{}<end_of_turn>", trimmed(*messages[i].content())), model);
+    text.add("\n");
+  }
+  text.add(add_generation_prompt ? "<start_of_turn>model\n" : "");
+  return text.take();
+}
+
+Result<RenderedChat> render_tulu(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                                 const SpecialTokens& tokens) {
+  ChatText text;
+  for (const ChatMessage& message : messages) {
+    const bool assistant = message.role() == "assistant";
+    text.add(fmt::format("<|{}|>\n", message.role()));
+    text.add(fmt::format("{}{}", *message.content(), assistant ? token(tokens, "eos_token") : ""),
+             assistant);
+    text.add(assistant && &message == &messages.back() ? "" : "\n");
+  }
+  text.add(add_generation_prompt && !messages.empty() ? "<|assistant|>\n" : "");
+  return text.take();
+}
+
+/// One content after the other, with nothing between them.
+Result<RenderedChat> render_plain(std::span<const ChatMessage> messages, bool,
+                                  const SpecialTokens&) {
+  ChatText text;
+  for (const ChatMessage& message : messages) {
+    text.add(*message.content(), message.role() == "assistant");
+  }
+  return text.take();
+}
+
+using RenderTurns = Result<RenderedChat> (*)(std::span<const ChatMessage>, bool,
+                                             const SpecialTokens&);
+
+template <RenderTurns render>
+Result<RenderedChat> checked(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                             const SpecialTokens& tokens) {
+  TRAIN_RETURN_IF_ERROR(check_turns(messages));
+  return render(messages, add_generation_prompt, tokens);
+}
+
+}  // namespace
+
+std::span<const BuiltInTemplate> built_in_templates() {
+  static const std::array<BuiltInTemplate, 5> templates = {
+      {{"chatml", {{"eos_token", "<|im_end|>"}}, checked<render_chatml>},
+       {"gemma", {{"bos_token", "<bos>"}, {"eos_token", "<end_of_turn>"}}, checked<render_gemma>},
+       {"llama3",
+        {{"bos_token", "<|begin_of_text|>"}, {"eos_token", "<|eot_id|>"}},
+        checked<render_llama3>},
+       {"plain", {}, checked<render_plain>},
+       {"tulu", {{"eos_token", "<|end_of_text|>"}}, checked<render_tulu>}}};
+  return templates;
+}
+
+}  // namespace train::storage

@@ -1,0 +1,169 @@
+#include "storage/chat/jinja_script.hpp"
+
+namespace train::storage {
+
+const char* jinja_script() {
+  return R"python(
+import datetime, json, os, random, resource, sys, time
+
+READER = os.fdopen(int(sys.argv[1]), "rb", closefd=False)
+WRITER = os.fdopen(int(sys.argv[1]), "wb", closefd=False)
+
+
+def answer(head, body=b""):
+    head["cpu"] = time.process_time()
+    WRITER.write(json.dumps(head).encode() + b"\n" + body)
+    WRITER.flush()
+
+
+try:
+    import jinja2, jinja2.ext, jinja2.nodes, jinja2.sandbox
+    if tuple(int(part) for part in jinja2.__version__.split(".")[:2]) < (3, 1):
+        raise ImportError("its jinja2 is %s, older than 3.1" % jinja2.__version__)
+except ImportError as error:
+    answer({"missing": str(error)})
+    sys.exit(0)
+
+
+class Rendering:
+    """What the template has printed, and where its generation blocks began to."""
+    characters = 0
+    blocks = []
+
+
+class Generation(jinja2.ext.Extension):
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method("_generated", [jinja2.nodes.Const(line)])
+        return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    def _generated(self, line, caller):
+        text = caller()
+        Rendering.blocks.append((line, Rendering.characters, text))
+        return text
+
+
+class Refused(Exception):
+    """What ends a rendering; its line may be that of a block."""
+    line = None
+
+
+def raise_exception(message):
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                      sort_keys=sort_keys)
+
+
+def strftime_now(form):
+    return TODAY.strftime(form)
+
+
+def compiled(name):
+    if name not in TEMPLATES:
+        TEMPLATES[name] = ENVIRONMENT.from_string(SETUP["sources"][name])
+    return TEMPLATES[name]
+
+
+def spans_in(text):
+    spans = []
+    for line, begin, block in Rendering.blocks:
+        # What a macro or a set block holds is printed later, or never.
+        if not text.startswith(block, begin):
+            refused = Refused("what this generation block holds is printed elsewhere (it is in a "
+                              "macro or a set block), so that its place is not known")
+            refused.line = line
+            raise refused
+        spans.append([begin, begin + len(block)])
+    return spans
+
+
+def render(wanted, conversation):
+    template = compiled(wanted["template"])
+    random.seed(0)
+    values = {"documents": None, **SETUP["tokens"], **conversation["variables"],
+              "messages": conversation["messages"][:wanted["messages"]],
+              "tools": conversation["tools"],
+              "add_generation_prompt": wanted["add_generation_prompt"]}
+    Rendering.characters, Rendering.blocks = 0, []
+    pieces = []
+    limit = SETUP["output_limit"]
+    for piece in template.generate(values):
+        pieces.append(piece)
+        Rendering.characters += len(piece)
+        if Rendering.characters > limit:
+            break
+    text = "".join(pieces)
+    try:
+        body = text.encode()
+    except UnicodeEncodeError:
+        raise Refused("it prints half of a pair of surrogates, which is no character")
+    if len(body) > limit:
+        raise Refused("it prints more than %d bytes" % limit)
+    return body, spans_in(text) if wanted["spans"] else []
+
+
+def line_of(error):
+    if isinstance(error, jinja2.exceptions.TemplateSyntaxError):
+        return error.lineno
+    line = getattr(error, "line", None)
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def reason_of(error):
+    if isinstance(error, RecursionError):
+        return "it recurses too deep"
+    if isinstance(error, jinja2.exceptions.TemplateError):
+        return str(error.message)
+    if isinstance(error, Refused):
+        return str(error)
+    return "%s: %s" % (type(error).__name__, error)
+
+
+def run():
+    conversation = None
+    for line in READER:
+        request = json.loads(line)
+        if "variables" in request:
+            conversation = request
+            continue
+        try:
+            body, spans = render(request, conversation)
+            answer({"bytes": len(body), "spans": spans}, body)
+        except MemoryError:
+            body = spans = None
+            Rendering.blocks = []
+            answer({"error": "it takes more than %d MiB of memory"
+                    % (SETUP["memory_limit"] >> 20), "line": None})
+        except Exception as error:
+            answer({"error": reason_of(error)[:1000], "line": line_of(error)})
+
+
+SETUP = json.loads(READER.readline())
+TODAY = datetime.datetime(*SETUP["date"])
+os.environ["TZ"] = "UTC"
+time.tzset()
+resource.setrlimit(resource.RLIMIT_AS, (SETUP["memory_limit"], SETUP["memory_limit"]))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+TEMPLATES = {}
+ENVIRONMENT = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+ENVIRONMENT.filters["tojson"] = tojson
+ENVIRONMENT.globals["raise_exception"] = raise_exception
+ENVIRONMENT.globals["strftime_now"] = strftime_now
+answer({"pid": os.getpid(), "python": sys.version.split()[0], "jinja2": jinja2.__version__})
+run()
+)python";
+}
+
+}  // namespace train::storage

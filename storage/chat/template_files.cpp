@@ -1,0 +1,233 @@
+#include "storage/chat/template_files.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "storage/files/input_file.hpp"
+#include "storage/files/untrusted_text.hpp"
+#include "storage/tokenizer/json_members.hpp"
+#include "storage/tokenizer/utf8.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::uint64_t file_limit_bytes = std::uint64_t{1} << 24U;
+/// What transformers hands to templates, where a tokenizer has it.
+constexpr std::array token_names = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                    "pad_token", "cls_token", "mask_token"};
+constexpr const char* gguf_template_key = "tokenizer.chat_template";
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+Result<std::string> read_small_file(const fs::path& path) {
+  const auto file = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  return file->read_text(file_limit_bytes);
+}
+
+Result<std::string> read_template(const fs::path& path) {
+  auto text = read_small_file(path);
+  TRAIN_RETURN_IF_ERROR(text);
+  if (valid_prefix(*text) != text->size()) {
+    return user_error(fmt::format("{}: byte {} begins no character of UTF-8", path.string(),
+                                  valid_prefix(*text)));
+  }
+  return text;
+}
+
+/// A JSON document; null if there is no such file.
+Result<json> read_document(const fs::path& path) {
+  constexpr JsonLimits limits = {
+      .bytes = file_limit_bytes, .values = 1'000'000, .run = file_limit_bytes, .depth = 32};
+  if (!is_file(path)) {
+    return json(nullptr);
+  }
+  const auto text = read_small_file(path);
+  TRAIN_RETURN_IF_ERROR(text);
+  json document = json_excess(*text, limits).empty() ? json::parse(*text, nullptr, false)
+                                                     : json(json::value_t::discarded);
+  if (!document.is_object()) {
+    return user_error(fmt::format("{}: it is no JSON object", path.string()));
+  }
+  return document;
+}
+
+/// Adds those that a document names, as a text or as {"content": text}, and that are not there yet.
+void add_tokens(const json& document, SpecialTokens& tokens) {
+  for (const char* name : token_names) {
+    auto text = json_text(document, name);
+    if (!text) {
+      text = json_text(json_member(document, name), "content");
+    }
+    if (text) {
+      tokens.emplace(name, *text);
+    }
+  }
+}
+
+/// An older special_tokens_map.json goes before, unless the configuration lists all added tokens.
+Result<SpecialTokens> tokens_in(const fs::path& folder, const json& tokenizer_config) {
+  SpecialTokens tokens;
+  if (json_member(tokenizer_config, "added_tokens_decoder").is_null()) {
+    const auto map = read_document(folder / "special_tokens_map.json");
+    TRAIN_RETURN_IF_ERROR(map);
+    add_tokens(*map, tokens);
+  }
+  add_tokens(tokenizer_config, tokens);
+  return tokens;
+}
+
+/// Text, or a list of {"name", "template"}.
+Result<TemplateSources> sources_of(const json& member, const fs::path& file) {
+  TemplateSources sources;
+  if (member.is_string()) {
+    sources.emplace("default", member.get<std::string>());
+  }
+  for (const json& entry : member.is_array() ? member : json::array()) {
+    const auto name = json_text(entry, "name");
+    const auto source = json_text(entry, "template");
+    if (!name || !source) {
+      return user_error(fmt::format("{}: an entry of chat_template lacks its name or its template",
+                                    file.string()));
+    }
+    sources[*name] = *source;
+  }
+  if (!member.is_null() && sources.empty()) {
+    return user_error(fmt::format(
+        R"({}: chat_template is neither a text nor a list of {{"name": ..., "template": ...}})",
+        file.string()));
+  }
+  return sources;
+}
+
+/// chat_template.jinja and those of additional_chat_templates/.
+Result<TemplateSources> template_files_in(const fs::path& folder) {
+  TemplateSources sources;
+  std::map<std::string, fs::path> files;
+  if (is_file(folder / "chat_template.jinja")) {
+    files.emplace("default", folder / "chat_template.jinja");
+  }
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder / "additional_chat_templates", failed), end;
+       !failed && entry != end; entry.increment(failed)) {
+    if (entry->path().extension() == ".jinja") {
+      files.emplace(entry->path().stem().string(), entry->path());
+    }
+  }
+  for (const auto& [name, file] : files) {
+    auto source = read_template(file);
+    TRAIN_RETURN_IF_ERROR(source);
+    sources.emplace(name, std::move(source).value());
+  }
+  return sources;
+}
+
+Result<TemplateFiles> read_folder(const fs::path& folder) {
+  const fs::path config_file = folder / "tokenizer_config.json";
+  const auto config = read_document(config_file);
+  TRAIN_RETURN_IF_ERROR(config);
+  auto tokens = tokens_in(folder, *config);
+  TRAIN_RETURN_IF_ERROR(tokens);
+  TemplateFiles files{.sources = {}, .tokens = std::move(tokens).value(), .where = {}};
+  auto sources = template_files_in(folder);
+  TRAIN_RETURN_IF_ERROR(sources);
+  files.where = (folder / "chat_template.jinja").string();
+  if (sources->empty()) {
+    sources = sources_of(json_member(*config, "chat_template"), config_file);
+    TRAIN_RETURN_IF_ERROR(sources);
+    files.where = config_file.string();
+  }
+  if (sources->empty()) {
+    std::vector<std::string_view> names(built_in_chat_templates().begin(),
+                                        built_in_chat_templates().end());
+    return user_error(
+        fmt::format("{} has no chat template: no chat_template.jinja, no chat_template in "
+                    "tokenizer_config.json; take a built-in one, as with --template {}",
+                    folder.string(), fmt::join(names, ", ")));
+  }
+  files.sources = std::move(sources).value();
+  return files;
+}
+
+Result<TemplateFiles> read_gguf(const fs::path& path) {
+  const auto file = GgufFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  TemplateFiles files{.sources = gguf_template_sources(*file),
+                      .tokens = gguf_special_tokens(*file),
+                      .where = path.string()};
+  if (files.sources.empty()) {
+    return user_error(
+        fmt::format("{} has no chat template: no {}; take a built-in one, as with "
+                    "--template chatml",
+                    path.string(), gguf_template_key));
+  }
+  return files;
+}
+
+}  // namespace
+
+Result<TemplateFiles> read_template_files(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    return read_folder(path);
+  }
+  if (path.extension() == ".gguf") {
+    return read_gguf(path);
+  }
+  auto source = read_template(path);
+  TRAIN_RETURN_IF_ERROR(source);
+  const fs::path folder = path.parent_path();
+  const auto config = read_document(folder / "tokenizer_config.json");
+  TRAIN_RETURN_IF_ERROR(config);
+  auto tokens = tokens_in(folder, *config);
+  TRAIN_RETURN_IF_ERROR(tokens);
+  return TemplateFiles{.sources = {{"default", std::move(source).value()}},
+                       .tokens = std::move(tokens).value(),
+                       .where = path.string()};
+}
+
+TemplateSources gguf_template_sources(const GgufFile& file) {
+  TemplateSources sources;
+  for (const auto& [key, value] : file.metadata()) {
+    const auto* const source = std::get_if<std::string>(&value);
+    if (source == nullptr || !key.starts_with(gguf_template_key)) {
+      continue;
+    }
+    const std::string name = key.substr(std::string_view(gguf_template_key).size());
+    if (name.empty()) {
+      sources["default"] = *source;
+    } else if (name.size() > 1 && name.front() == '.') {
+      sources.emplace(name.substr(1), *source);
+    }
+  }
+  return sources;
+}
+
+SpecialTokens gguf_special_tokens(const GgufFile& file) {
+  SpecialTokens special;
+  const auto* const tokens = file.value_of<std::vector<std::string>>("tokenizer.ggml.tokens");
+  for (const auto& [name, key] : {std::pair("bos_token", "tokenizer.ggml.bos_token_id"),
+                                  std::pair("eos_token", "tokenizer.ggml.eos_token_id"),
+                                  std::pair("unk_token", "tokenizer.ggml.unknown_token_id"),
+                                  std::pair("pad_token", "tokenizer.ggml.padding_token_id")}) {
+    if (const auto id = file.count_of(key); tokens != nullptr && id && *id < tokens->size()) {
+      special[name] = (*tokens)[*id];
+    }
+  }
+  return special;
+}
+
+}  // namespace train::storage

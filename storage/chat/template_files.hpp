@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/result.hpp"
+#include "storage/chat/chat_template.hpp"
+#include "storage/chat/jinja_process.hpp"
+#include "storage/weight_files/gguf_file.hpp"
+
+namespace train::storage {
+
+/// What a model's files say of its chat template.
+struct TemplateFiles {
+  TemplateSources sources;  ///< At least one.
+  SpecialTokens tokens;
+  std::string where;  ///< The file with the templates.
+};
+
+/// Reads what ChatTemplate::open() says.
+[[nodiscard]] Result<TemplateFiles> read_template_files(const std::filesystem::path& path);
+
+/// The templates in a GGUF file, "default" and others by name, and its special tokens: bos, eos,
+/// unk and pad. Both may be empty.
+[[nodiscard]] TemplateSources gguf_template_sources(const GgufFile& file);
+[[nodiscard]] SpecialTokens gguf_special_tokens(const GgufFile& file);
+
+}  // namespace train::storage
