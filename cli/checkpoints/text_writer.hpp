@@ -44,7 +44,7 @@ struct TextRequest {
   std::int64_t tokens = 0;                         ///< New tokens of each at most.
   std::int64_t texts_at_once = 1;
   engine::SamplingOptions sampling;
-  std::vector<std::string> stops;  ///< Texts that end a text; none of them empty.
+  std::vector<std::string> stops = {};  ///< Texts that end a text; none of them empty.
 };
 
 /// What a token adds to a text.

@@ -1,21 +1,32 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "actors/head/model_files.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/signal_watcher.hpp"
 #include "cli/checkpoints/text_codec.hpp"
+#include "cli/checkpoints/text_writer.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
+#include "storage/chat/chat_template.hpp"
+#include "storage/files/input_file.hpp"
 
 namespace train::cli {
 using namespace actors;
 namespace {
 
+using Json = nlohmann::ordered_json;
+using Tokens = std::vector<std::int32_t>;
+
 /// What writes, and what turns its tokens into text.
 struct Writer {
   TrainedModel model;
   TextCodec codec;
+  std::filesystem::path files;  ///< Where the chat template is.
 };
 
 Result<Writer> open_writer(const GenerateOptions& options) {
@@ -27,35 +38,266 @@ Result<Writer> open_writer(const GenerateOptions& options) {
     TRAIN_RETURN_IF_ERROR(model);
     auto codec = TextCodec::of_directory(path, model->options.model.vocab_size);
     TRAIN_RETURN_IF_ERROR(codec);
-    return Writer{std::move(model).value(), std::move(codec).value()};
+    return Writer{std::move(model).value(), std::move(codec).value(), path};
   }
   auto model = load_model(path, options.step);
   TRAIN_RETURN_IF_ERROR(model);
   auto codec = TextCodec::of_run(path, model->config, model->options.model.vocab_size);
   TRAIN_RETURN_IF_ERROR(codec);
-  return Writer{std::move(model).value(), std::move(codec).value()};
+  return Writer{std::move(model).value(), std::move(codec).value(), model_directory(path)};
 }
 
-/// Continues a prompt with the newest (or named) checkpoint of a run, or a published model.
+/// A text that is to be continued: as it stands, or the conversation that a template renders.
+struct Prompt {
+  std::string text;
+  storage::Conversation conversation = {};
+};
+
+/// Turns prompts into tokens: text as it is, or by the model's chat template.
+class PromptReader {
+ public:
+  static Result<PromptReader> open(const GenerateOptions& options, const Writer& writer) {
+    PromptReader reader(options, writer);
+    if (options.chat) {
+      auto found = options.chat_template.empty()
+                       ? storage::ChatTemplate::open(writer.files, settings_of(options))
+                       : storage::ChatTemplate::find(options.chat_template, settings_of(options));
+      TRAIN_RETURN_IF_ERROR(found);
+      reader.template_ = std::make_unique<storage::ChatTemplate>(std::move(found).value());
+    }
+    return reader;
+  }
+
+  /// A prompt of --prompt or of a line: with --chat what the user says, or a JSON list of messages.
+  [[nodiscard]] Result<Prompt> read(const std::string& text) const {
+    Prompt prompt{.text = text};
+    if (!options_->chat) {
+      return prompt;
+    }
+    if (text.starts_with('[')) {
+      auto conversation = storage::parse_conversation(text);
+      TRAIN_RETURN_IF_ERROR(conversation);
+      prompt.conversation = std::move(conversation).value();
+      return prompt;
+    }
+    prompt.conversation = begun();
+    prompt.conversation.messages.emplace_back("user", text);
+    return prompt;
+  }
+
+  /// A conversation in which nobody has said anything yet but --system.
+  [[nodiscard]] storage::Conversation begun() const {
+    storage::Conversation conversation;
+    if (!options_->system.empty()) {
+      conversation.messages.emplace_back("system", options_->system);
+    }
+    return conversation;
+  }
+
+  [[nodiscard]] Result<Tokens> tokens_of(const Prompt& prompt) {
+    if (!template_) {
+      return writer_->codec.encode(prompt.text);
+    }
+    const auto text = template_->render(prompt.conversation, {.add_generation_prompt = true});
+    TRAIN_RETURN_IF_ERROR(text);
+    return writer_->codec.encode_rendered(*text);
+  }
+
+ private:
+  PromptReader(const GenerateOptions& options, const Writer& writer)
+      : options_(&options), writer_(&writer) {}
+
+  static storage::ChatSettings settings_of(const GenerateOptions& options) {
+    storage::ChatSettings settings;
+    if (!options.date.empty()) {
+      settings.date = options.date;
+    }
+    return settings;
+  }
+
+  const GenerateOptions* options_;
+  const Writer* writer_;
+  std::unique_ptr<storage::ChatTemplate> template_;
+};
+
+TextRequest request_of(const GenerateOptions& options, std::vector<Tokens> prompts) {
+  return {.prompts = std::move(prompts),
+          .tokens = options.tokens,
+          .texts_at_once = options.batch,
+          .sampling = {.temperature = options.temperature,
+                       .top_k = options.top_k,
+                       .top_p = options.top_p,
+                       .seed = options.seed},
+          .stops = options.stops};
+}
+
+/// Text as JSON has it; a character that breaks off is shown as U+FFFD.
+std::string quoted(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// A number that reads back as the same float.
+std::string exact(float value) { return fmt::format("{:.9g}", static_cast<double>(value)); }
+
+bool go_on() { return std::ferror(stdout) == 0 && !signal_pending(); }
+
+/// One text, as it is written; with --logprobs a line for each token.
+Result<std::string> write_one(const GenerateOptions& options, TextWriter& writer, Tokens prompt) {
+  std::string text;
+  writer.write(request_of(options, {std::move(prompt)}), [&](const WrittenToken& written) {
+    text += written.shown;
+    if (!options.logprobs) {
+      print(written.shown);
+    } else if (written.token >= 0) {
+      print(fmt::format("{} {} {}\n", written.token, exact(written.log_probability),
+                        quoted(written.shown)));
+    }
+    return go_on();
+  });
+  return text;
+}
+
+/// One line of JSON for each prompt of the file, in its order.
+Status write_file(const GenerateOptions& options, PromptReader& reader, TextWriter& writer) {
+  constexpr std::uint64_t kLargest = std::uint64_t{1} << 30;
+  const auto file = storage::InputFile::open(options.prompts);
+  TRAIN_RETURN_IF_ERROR(file);
+  const auto content = file->read_text(kLargest);
+  TRAIN_RETURN_IF_ERROR(content);
+  std::vector<std::string> lines;
+  std::istringstream stream(*content);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  std::vector<Tokens> prompts;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto tokens = [&]() -> Result<Tokens> {
+      const auto prompt = reader.read(lines[i]);
+      TRAIN_RETURN_IF_ERROR(prompt);
+      return reader.tokens_of(*prompt);
+    }();
+    if (!tokens) {
+      Error error = tokens.error();
+      error.message = fmt::format("{}:{}: {}", options.prompts, i + 1, error.message);
+      return error;
+    }
+    prompts.push_back(*tokens);
+  }
+  struct Text {
+    std::string shown;
+    Json tokens = Json::array(), log_probabilities = Json::array();
+  };
+  std::vector<Text> texts(lines.size());
+  writer.write(request_of(options, std::move(prompts)), [&](const WrittenToken& written) {
+    Text& text = texts[written.text];
+    text.shown += written.shown;
+    if (written.token >= 0) {
+      text.tokens.push_back(written.token);
+      // The shortest text of a float's double is not that of the float.
+      text.log_probabilities.push_back(Json::parse(exact(written.log_probability)));
+    }
+    return go_on();
+  });
+  for (std::size_t i = 0; i < lines.size() && go_on(); ++i) {
+    Json line{{"prompt", lines[i]}, {"text", texts[i].shown}};
+    if (options.logprobs) {
+      line["tokens"] = texts[i].tokens;
+      line["logprobs"] = texts[i].log_probabilities;
+    }
+    print(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  }
+  return {};
+}
+
+/// A conversation with whoever is at standard input, a line a turn, until it ends.
+Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& writer) {
+  Prompt prompt{.text = {}, .conversation = reader.begun()};
+  for (std::string line; go_on() && (print("> "), std::getline(std::cin, line));) {
+    if (line.empty()) {
+      continue;
+    }
+    prompt.conversation.messages.emplace_back("user", line);
+    auto tokens = reader.tokens_of(prompt);
+    TRAIN_RETURN_IF_ERROR(tokens);
+    const auto answer = write_one(options, writer, std::move(tokens).value());
+    TRAIN_RETURN_IF_ERROR(answer);
+    print("\n");
+    prompt.conversation.messages.emplace_back("assistant", *answer);
+  }
+  return {};
+}
+
+/// Continues prompts with the newest (or named) checkpoint of a run, or a published model.
 Status generate(const GenerateOptions& options) {
   allow_signals();
-  const auto writer = open_writer(options);
-  TRAIN_RETURN_IF_ERROR(writer);
-  print(options.prompt);
-  TRAIN_RETURN_IF_ERROR(write_text(writer->model, writer->codec,
-                                   writer->model.config.runtime.threads,
-                                   {.prompt = options.prompt,
-                                    .tokens = options.tokens,
-                                    .sampling = {.temperature = options.temperature,
-                                                 .top_k = options.top_k,
-                                                 .top_p = options.top_p,
-                                                 .seed = options.seed}},
-                                   [](const std::string& piece) {
-                                     print(piece);
-                                     return std::ferror(stdout) == 0;
-                                   }));
-  print("\n");
+  const auto opened = open_writer(options);
+  TRAIN_RETURN_IF_ERROR(opened);
+  auto reader = PromptReader::open(options, *opened);
+  TRAIN_RETURN_IF_ERROR(reader);
+  const bool file = !options.prompts.empty();
+  TextWriter writer(opened->model, opened->codec, opened->model.config.runtime.threads,
+                    file ? options.batch : 1);
+  if (file) {
+    return write_file(options, *reader, writer);
+  }
+  if (options.chat && options.prompt.empty()) {
+    return talk(options, *reader, writer);
+  }
+  const auto prompt = reader->read(options.prompt);
+  TRAIN_RETURN_IF_ERROR(prompt);
+  auto tokens = reader->tokens_of(*prompt);
+  TRAIN_RETURN_IF_ERROR(tokens);
+  if (!options.chat && !options.logprobs) {
+    print(options.prompt);
+  }
+  TRAIN_RETURN_IF_ERROR(write_one(options, writer, std::move(tokens).value()));
+  if (!options.logprobs) {
+    print("\n");
+  }
   return {};
+}
+
+std::string mistake_in(const GenerateOptions& options) {
+  if (!std::isfinite(options.temperature) || options.temperature < 0) {
+    return fmt::format("--temperature must be 0 or more, not {}", options.temperature);
+  }
+  if (!(options.top_p > 0 && options.top_p <= 1)) {
+    return fmt::format("--top-p must be above 0 and at most 1, not {}", options.top_p);
+  }
+  if (!options.prompts.empty() && !options.prompt.empty()) {
+    return "give --prompt or --prompts, not both";
+  }
+  for (const std::string& stop : options.stops) {
+    if (stop.empty()) {
+      return "--stop wants a text";
+    }
+  }
+  const bool of_chat =
+      !options.system.empty() || !options.chat_template.empty() || !options.date.empty();
+  return of_chat && !options.chat ? "--system, --template and --date need --chat" : std::string();
+}
+
+void describe_sampling(CommandSyntax& command, GenerateOptions& options) {
+  command.app.add_option("--temperature", options.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  command.integer("--top-k", options.top_k, "Choose among the K likeliest tokens; 0: all", 0)
+      ->default_str("0");
+  command.app
+      .add_option("--top-p", options.top_p,
+                  "Choose among the likeliest tokens that together have this probability")
+      ->capture_default_str();
+  command.integer("--seed", options.seed, "The same seed writes the same text")->default_str("0");
+}
+
+void describe_chat(CommandSyntax& command, GenerateOptions& options) {
+  command.app.add_flag("--chat", options.chat,
+                       "Prompts are what a user says, in the model's chat template; without one, "
+                       "talk: a line of standard input a turn");
+  command.text("--system", options.system, "What the system says first", "TEXT");
+  command.text("--template", options.chat_template,
+               "Instead of the model's template: a file, or a built-in one (see render)",
+               "NAME|FILE");
+  command.text("--date", options.date, "The day that a template prints", "YYYY-MM-DD");
 }
 
 }  // namespace
@@ -73,25 +315,26 @@ void describe_generate(CommandSyntaxes& commands) {
                "Longest text that a published model sees, in tokens; a run has its own", 1)
       ->default_str("1024");
   command.text("--prompt", options.prompt, "Text to continue; none: start a document", "TEXT");
-  command.integer("--tokens", options.tokens, "Tokens to write", 1)->default_str("200");
-  command.app.add_option("--temperature", options.temperature, "0: always the likeliest token")
-      ->capture_default_str();
-  command.integer("--top-k", options.top_k, "Choose among the K likeliest tokens; 0: all", 0)
-      ->default_str("0");
+  command.text("--prompts", options.prompts,
+               "Prompts, a line each (with --chat also JSON lists of messages); their texts are "
+               "printed as lines of JSON",
+               "FILE");
+  command.integer("--batch", options.batch, "Prompts of the file continued at a time", 1)
+      ->default_str("8");
+  command.integer("--tokens", options.tokens, "Tokens to write at most", 1)->default_str("200");
   command.app
-      .add_option("--top-p", options.top_p,
-                  "Choose among the likeliest tokens that together have this probability")
-      ->capture_default_str();
-  command.integer("--seed", options.seed, "The same seed writes the same text")->default_str("0");
+      .add_option("--stop", options.stops,
+                  "A text that ends the writing, and is not shown; more "
+                  "than one may be given")
+      ->type_name("TEXT")
+      ->allow_extra_args(false);
+  command.app.add_flag("--logprobs", options.logprobs,
+                       "Print each token with its log-probability: the bits that training would "
+                       "compute for this text");
+  describe_sampling(command, options);
+  describe_chat(command, options);
   command.step(options.step);
-  command.check([&options] {
-    if (!std::isfinite(options.temperature) || options.temperature < 0) {
-      return fmt::format("--temperature must be 0 or more, not {}", options.temperature);
-    }
-    return options.top_p > 0 && options.top_p <= 1
-               ? std::string()
-               : fmt::format("--top-p must be above 0 and at most 1, not {}", options.top_p);
-  });
+  command.check([&options] { return mistake_in(options); });
 }
 
 }  // namespace train::cli

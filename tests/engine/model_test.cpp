@@ -154,7 +154,7 @@ TEST_CASE("model: a tied head without the embedding's memory is a defect", "[eng
   UnitMemory head = memory.of(model.unit_count() - 1);
   head.tied_weights = nullptr;
   run_lane(*stream, model, memory, lane);
-  CHECK_THROWS_AS(model.last_logits(*stream, head, lane, logits.data()), CheckFailed);
+  CHECK_THROWS_AS(model.row_logits(*stream, head, lane.seq_len - 1, 1, logits.data()), CheckFailed);
 }
 
 TEST_CASE("model: the unit where values stop being finite can be found", "[engine][model]") {
