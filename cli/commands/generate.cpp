@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -209,10 +211,16 @@ Status write_file(const GenerateOptions& options, PromptReader& reader, TextWrit
   return {};
 }
 
+void prompt_for_turn() {
+  if (isatty(STDIN_FILENO) != 0) {
+    print("> ");
+  }
+}
+
 /// A conversation with whoever is at standard input, a line a turn, until it ends.
 Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& writer) {
   Prompt prompt{.text = {}, .conversation = reader.begun()};
-  for (std::string line; go_on() && (print("> "), std::getline(std::cin, line));) {
+  for (std::string line; go_on() && (prompt_for_turn(), std::getline(std::cin, line));) {
     if (line.empty()) {
       continue;
     }
