@@ -17,13 +17,15 @@ HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
 float max_of_row(const float* logits, std::int64_t count) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const Floats d;
-  const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  FloatVec largest = lowest;
-  each_vector(0, count, [&](std::int64_t i, auto part) {
-    largest = hn::Max(largest, counted_or(load(d, logits + i, part), lowest, d, part));
+  const FloatVec lowest = hn::Set(d, kLowest);
+  Floats16 largest(kLowest);
+  each_sixteen(0, count, [&](std::int64_t i, auto part, auto which) {
+    const FloatVec v = counted_or(load(d, logits + i, part), lowest, d, part);
+    largest[which] = hn::Max(largest[which], v);
   });
-  return max_lanes(d, largest);
+  return max_of(largest);
 }
 
 /// logits = exp(logits - largest); the sum, in double over runs that a float sum can stand. A logit
@@ -34,13 +36,13 @@ double exponentiate_row(float* logits, std::int64_t count, float largest) {
   const FloatVec shift = hn::Set(d, largest);
   double sum = 0.0;
   for (std::int64_t begin = 0; begin < count; begin += run) {
-    FloatVec partial = hn::Zero(d);
-    each_vector(begin, HWY_MIN(count, begin + run), [&](std::int64_t i, auto part) {
+    Floats16 partial(0.0F);
+    each_sixteen(begin, HWY_MIN(count, begin + run), [&](std::int64_t i, auto part, auto which) {
       const FloatVec e = exp_of_negative(d, hn::Sub(load(d, logits + i, part), shift));
-      partial = hn::Add(partial, counted_or(e, hn::Zero(d), d, part));
+      partial[which] = hn::Add(partial[which], counted_or(e, hn::Zero(d), d, part));
       store(e, d, logits + i, part);
     });
-    sum += static_cast<double>(sum_lanes(d, partial));
+    sum += static_cast<double>(sum_of(partial));
   }
   return sum;
 }
