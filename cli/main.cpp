@@ -6,13 +6,20 @@
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "cli/options.hpp"
+#include "engine/rank/run_device.hpp"
 
 namespace train::cli {
 namespace {
 
-int run_program(int argc, const char* const* argv) {
+Result<int> run_command(int argc, const char* const* argv) {
+  TRAIN_RETURN_IF_ERROR(engine::check_processor());
   const auto command = parse(argc, argv);
-  const Result<int> code = command ? command->run() : Result<int>(command.error());
+  TRAIN_RETURN_IF_ERROR(command);
+  return command->run();
+}
+
+int run_program(int argc, const char* const* argv) {
+  const Result<int> code = run_command(argc, argv);
   if (!code) {
     log_error(code.error().message);  // one line on stderr
     return code.error().exit_code();

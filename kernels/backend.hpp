@@ -20,13 +20,16 @@ struct KernelTable {
 #undef TRAIN_KERNEL_MEMBER
 };
 
-/// Always there: the fallback without a GPU, the oracle with one.
+/// Always there: the fallback without a GPU, the oracle with one. REQUIRES: cpu_absence() is empty.
 [[nodiscard]] const KernelTable& cpu_backend();
+/// Why this processor runs no kernels; empty if it does.
+[[nodiscard]] std::string cpu_absence();
 /// nullptr where the build has no CUDA, or the machine no device; cuda_absence() says why
 /// (device/cuda_device.hpp).
 [[nodiscard]] const KernelTable* cuda_backend();
 
-/// The CPU's kernel set: its instruction set ("cpu-avx512").
+/// The CPU's kernel set, one for all x86-64 processors with FMA ("cpu-fma"): they have the same
+/// bits.
 [[nodiscard]] std::string kernel_set();
 /// FLOP/s of `matmul` on this machine with `threads` threads, the best of several shapes measured
 /// in turn for about `seconds` (blocking; start-up and benches only): the peak that MFU refers to.

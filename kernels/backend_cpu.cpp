@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <future>
 #include <vector>
@@ -38,16 +37,6 @@ TRAIN_KERNELS(TRAIN_ENQUEUE)
 
 }  // namespace cpu
 namespace {
-
-/// The best instruction set that was compiled and that this machine has.
-std::string instruction_set() {
-  const std::int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  const std::int64_t best = usable & -usable;  // Better sets have lower bits.
-  std::string name = hwy::TargetName(best);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name == "avx3" ? "avx512" : name;
-}
 
 struct ProductShape {
   std::int64_t m, n, k;
@@ -103,7 +92,16 @@ double best_gemm_flops(int threads, double seconds) {
 
 }  // namespace
 
+std::string cpu_absence() {
+  if ((hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) != 0) {
+    return {};
+  }
+  return "this processor has no AVX2 and FMA instructions, without which nothing is computed: use "
+         "an x86-64 processor of 2015 or later";
+}
+
 const KernelTable& cpu_backend() {
+  TRAIN_CHECK(cpu_absence().empty(), "{}", cpu_absence());
   static const KernelTable table{.name = "cpu",
                                  .device = &cpu_device(),
                                  .kernel_set = kernel_set,
@@ -114,7 +112,7 @@ const KernelTable& cpu_backend() {
   return table;
 }
 
-std::string kernel_set() { return "cpu-" + instruction_set(); }
+std::string kernel_set() { return "cpu-fma"; }
 
 double measure_gemm_flops(int threads, double seconds) {
   // On a thread of its own, whose team ends with it.

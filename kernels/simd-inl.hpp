@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
@@ -54,8 +55,70 @@ HWY_INLINE void each_vector(std::int64_t begin, std::int64_t end, const Body& bo
   }
 }
 
-HWY_INLINE float sum_lanes(Floats d, FloatVec v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
-HWY_INLINE float max_lanes(Floats d, FloatVec v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
+/// Sixteen partial results of a range, whatever a vector's width: element i of the range is in the
+/// one of i % 16. So every processor adds in the same order.
+struct Floats16 {
+  static constexpr std::int64_t count = 16;
+  static constexpr std::int64_t lanes = HWY_LANES(float);
+  static constexpr int vectors = static_cast<int>(count / lanes);  // Two on AVX2, one on AVX-512.
+  static_assert(vectors == 1 || vectors == 2);
+
+  explicit HWY_INLINE Floats16(float value) {
+    for (FloatVec& v : parts) {
+      v = hn::Set(Floats(), value);
+    }
+  }
+  HWY_INLINE FloatVec& operator[](int vector) { return parts[vector]; }
+
+  FloatVec parts[vectors];
+};
+
+/// body(i, Whole or Part, which) for the vectors of [begin, end), sixteen elements at a time: the
+/// vector from i on belongs to part `which` of a Floats16. At the end a Part may count nothing:
+/// what is computed of zeros then reaches the same partial results on every processor.
+template <class Body>
+HWY_INLINE void each_sixteen(std::int64_t begin, std::int64_t end, const Body& body) {
+  constexpr std::int64_t lanes = Floats16::lanes;
+  using First = std::integral_constant<int, 0>;
+  using Last = std::integral_constant<int, Floats16::vectors - 1>;
+  std::int64_t i = begin;
+  for (; i + Floats16::count <= end; i += Floats16::count) {
+    body(i, Whole{}, First());
+    if constexpr (Floats16::vectors == 2) {
+      body(i + lanes, Whole{}, Last());
+    }
+  }
+  if (i < end) {
+    const auto left = static_cast<std::size_t>(end - i);
+    body(i, Part{HWY_MIN(left, std::size_t{lanes})}, First());
+    if constexpr (Floats16::vectors == 2) {
+      body(i + lanes, Part{left - HWY_MIN(left, std::size_t{lanes})}, Last());
+    }
+  }
+}
+
+/// The sixteen in halves: eight, four, two, one, the upper half on the left of op.
+template <class Op>
+HWY_INLINE float folded(const Floats16& x, const Op& op) {
+  const hn::FixedTag<float, 4> four;
+#if HWY_CAP_GE512
+  const hn::FixedTag<float, 8> eight;
+  const auto of_eight = op(hn::UpperHalf(eight, x.parts[0]), hn::LowerHalf(eight, x.parts[0]));
+#else
+  const auto of_eight = op(x.parts[1], x.parts[0]);
+#endif
+  const auto of_four = op(hn::UpperHalf(four, of_eight), hn::LowerHalf(four, of_eight));
+  const auto of_two = op(of_four, hn::Shuffle1032(of_four));
+  return hn::GetLane(op(of_two, hn::Shuffle2301(of_two)));
+}
+
+HWY_INLINE float sum_of(const Floats16& x) {
+  return folded(x, [](auto upper, auto lower) { return hn::Add(upper, lower); });
+}
+/// Of two of which one is NaN, the lower one: max_of() may lose a NaN, in the same way everywhere.
+HWY_INLINE float max_of(const Floats16& x) {
+  return folded(x, [](auto upper, auto lower) { return hn::Max(upper, lower); });
+}
 
 /// exp(x) for x <= 0, and NaN stays NaN (the library's Exp would return 0 and hide it).
 HWY_INLINE FloatVec exp_of_negative(Floats d, FloatVec x) {

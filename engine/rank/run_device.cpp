@@ -14,6 +14,13 @@
 
 namespace train::engine {
 
+Status check_processor() {
+  if (const std::string absence = kernels::cpu_absence(); !absence.empty()) {
+    return user_error(absence);
+  }
+  return {};
+}
+
 Status check_device(const std::string& device, const ModelSpec& model, std::string_view fix) {
   if (device == "cpu") {
     return {};

@@ -12,6 +12,10 @@
 
 namespace train::engine {
 
+/// Errors (user), in one line: this processor lacks what every kernel of the CPU needs. Nothing
+/// else here may be asked before.
+[[nodiscard]] Status check_processor();
+
 /// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
 /// lacks a library for it; it has no kernels for such a model. `fix`: how to choose another.
 [[nodiscard]] Status check_device(const std::string& device, const ModelSpec& model,

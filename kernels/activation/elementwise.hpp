@@ -25,8 +25,8 @@ struct TreeAddParams {
   std::int64_t count = 0;
 };
 
-/// y = alpha * y + beta * x (f32), the product with beta fused into the sum where the instruction
-/// set can. With beta 0 x is not read and may be null: y = alpha * y.
+/// y = alpha * y + beta * x (f32), the product with beta fused into the sum. With beta 0 x is not
+/// read and may be null: y = alpha * y.
 struct ScaleAddParams {
   float* y = nullptr;
   const float* x = nullptr;

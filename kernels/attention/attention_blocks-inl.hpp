@@ -137,27 +137,27 @@ HWY_INLINE float exponentiate_scores(const ScoreRow& row, float scale, float sof
                                      float* largest_scaled) {
   float* scores = row.scores;
   const Floats d;
-  const FloatVec lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  FloatVec largest = lowest;
-  each_vector(row.begin, row.end, [&](std::int64_t i, auto part) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  Floats16 largest(kLowest);
+  each_sixteen(row.begin, row.end, [&](std::int64_t i, auto part, auto which) {
     FloatVec scaled = hn::Mul(hn::Set(d, scale), load(d, scores + i, part));
     if (softcap > 0.0F) {
       scaled = capped(d, scaled, softcap);
     }
     store(scaled, d, scores + i, part);
-    largest = hn::Max(largest, counted_or(scaled, lowest, d, part));
+    largest[which] = hn::Max(largest[which], counted_or(scaled, hn::Set(d, kLowest), d, part));
   });
-  *largest_scaled = max_lanes(d, largest);
+  *largest_scaled = max_of(largest);
   const FloatVec shift = hn::Set(d, *largest_scaled);
-  FloatVec sum = hn::Zero(d);
-  each_vector(row.begin, row.end, [&](std::int64_t i, auto part) {
+  Floats16 sums(0.0F);
+  each_sixteen(row.begin, row.end, [&](std::int64_t i, auto part, auto which) {
     const FloatVec e = exp_of_negative(d, hn::Sub(load(d, scores + i, part), shift));
-    sum = hn::Add(sum, counted_or(e, hn::Zero(d), d, part));
+    sums[which] = hn::Add(sums[which], counted_or(e, hn::Zero(d), d, part));
     store(e, d, scores + i, part);
   });
   std::fill(scores, scores + row.begin, 0.0F);
   std::fill(scores + row.end, scores + row.padded, 0.0F);
-  return sum_lanes(d, sum);
+  return sum_of(sums);
 }
 
 }  // namespace train::kernels::cpu::HWY_NAMESPACE

@@ -96,11 +96,11 @@ void attention_forward_head(const AttentionForwardParams& p, const Document& doc
 /// delta = sum over the head of dout * out, the softmax gradient's row term.
 HWY_INLINE float delta_row(const float* dout, const float* out, std::int64_t value_dim) {
   const Floats d;
-  FloatVec sum = hn::Zero(d);
-  each_vector(0, value_dim, [&](std::int64_t c, auto part) {
-    sum = hn::MulAdd(load(d, dout + c, part), load(d, out + c, part), sum);
+  Floats16 sums(0.0F);
+  each_sixteen(0, value_dim, [&](std::int64_t c, auto part, auto which) {
+    sums[which] = hn::MulAdd(load(d, dout + c, part), load(d, out + c, part), sums[which]);
   });
-  return sum_lanes(d, sum);
+  return sum_of(sums);
 }
 
 /// scores -> probabilities exp(capped(score) - lse); dscores -> p * (dscores - delta), times the

@@ -70,7 +70,6 @@ HWY_INLINE void multiply_vector_across(const FewRows& block, std::int64_t row,
     sum[r] = hn::Zero(d);
   }
   std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
   // The next vector's columns, a line of each column at a time.
   constexpr std::int64_t line = 16;
   for (; i + kBlock <= block.depth; i += kBlock) {
@@ -90,7 +89,6 @@ HWY_INLINE void multiply_vector_across(const FewRows& block, std::int64_t row,
       }
     }
   }
-#endif
   for (; i < block.depth; ++i) {
     HWY_ALIGN float elements[kLanes];
     for (std::int64_t j = 0; j < kLanes; ++j) {

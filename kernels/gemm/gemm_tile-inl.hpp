@@ -27,8 +27,6 @@ constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 constexpr int kTileVectors = 3;
 constexpr std::int64_t kBlock = 4;  // Floats of 128 bits, inside which elements change places.
 
-#if HWY_TARGET != HWY_SCALAR  // which has nothing to change places in.
-
 /// Four elements of every fourth of Lanes(d) rows, which lie `stride` apart.
 template <class D>
 HWY_INLINE hn::Vec<D> four_of_each(D d, const float* from, std::int64_t stride) {
@@ -72,19 +70,15 @@ HWY_INLINE void transpose_four(D d, const float* from, std::int64_t stride, floa
   }
 }
 
-#endif
-
 /// A panel from rows of k elements, `stride` apart, one for each of its columns: the first `count`
 /// of them, the others are zero. d has as many lanes as the panel is wide, or a part of that.
 template <class D>
-HWY_INLINE void pack_across([[maybe_unused]] D d, const float* from, std::int64_t stride,
-                            std::int64_t k, std::int64_t count, float* to, std::int64_t width) {
-  [[maybe_unused]] constexpr std::int64_t line = 16;  // Of a cache, used up while it is near.
+HWY_INLINE void pack_across(D d, const float* from, std::int64_t stride, std::int64_t k,
+                            std::int64_t count, float* to, std::int64_t width) {
+  constexpr std::int64_t line = 16;  // Of a cache, used up while it is near.
   constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
-  const bool by_fours = lanes >= kBlock;
-  const std::int64_t whole = by_fours ? count / lanes * lanes : 0;
-  const std::int64_t fours = by_fours ? k / kBlock * kBlock : 0;
-#if HWY_TARGET != HWY_SCALAR
+  const std::int64_t whole = count / lanes * lanes;
+  const std::int64_t fours = k / kBlock * kBlock;
   for (std::int64_t first = 0; first < fours; first += line) {
     const std::int64_t last = std::min(fours, first + line);
     for (std::int64_t j = 0; j < whole; j += lanes) {
@@ -93,7 +87,6 @@ HWY_INLINE void pack_across([[maybe_unused]] D d, const float* from, std::int64_
       }
     }
   }
-#endif
   const auto one = [&](std::int64_t i, std::int64_t j) {
     to[i * width + j] = j < count ? from[j * stride + i] : 0.0F;
   };

@@ -16,55 +16,61 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
+HWY_INLINE Floats16 lowest16() { return Floats16(-std::numeric_limits<float>::infinity()); }
+
 HWY_INLINE FloatVec lowest(Floats d) { return hn::Set(d, -std::numeric_limits<float>::infinity()); }
 
 float max_of_row(const float* logits, std::int64_t count) {
   const Floats d;
   // Four maxima in turns: one alone would wait for itself.
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  FloatVec a = lowest(d);
-  FloatVec b = a;
-  FloatVec c = a;
-  FloatVec e = a;
+  constexpr std::int64_t turn = Floats16::count;
+  Floats16 largest[4] = {lowest16(), lowest16(), lowest16(), lowest16()};
   std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    a = hn::Max(a, hn::LoadU(d, logits + i));
-    b = hn::Max(b, hn::LoadU(d, logits + i + lanes));
-    c = hn::Max(c, hn::LoadU(d, logits + i + 2 * lanes));
-    e = hn::Max(e, hn::LoadU(d, logits + i + 3 * lanes));
+  for (; i + 4 * turn <= count; i += 4 * turn) {
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+#pragma GCC unroll 2
+      for (int v = 0; v < Floats16::vectors; ++v) {
+        largest[k][v] =
+            hn::Max(largest[k][v], hn::LoadU(d, logits + i + k * turn + v * Floats16::lanes));
+      }
+    }
   }
-  each_vector(i, count, [&](std::int64_t at, auto part) {
-    a = hn::Max(a, counted_or(load(d, logits + at, part), lowest(d), d, part));
+  each_sixteen(i, count, [&](std::int64_t at, auto part, auto which) {
+    largest[0][which] =
+        hn::Max(largest[0][which], counted_or(load(d, logits + at, part), lowest(d), d, part));
   });
-  return max_lanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e)));
+  const float pairs[2] = {HWY_MAX(max_of(largest[0]), max_of(largest[1])),
+                          HWY_MAX(max_of(largest[2]), max_of(largest[3]))};
+  return HWY_MAX(pairs[0], pairs[1]);
 }
 
 float scale_and_max(const float* products, std::int64_t count, float scale, float* logits) {
   const Floats d;
-  FloatVec largest = lowest(d);
-  each_vector(0, count, [&](std::int64_t i, auto part) {
+  Floats16 largest = lowest16();
+  each_sixteen(0, count, [&](std::int64_t i, auto part, auto which) {
     const FloatVec z = hn::Mul(load(d, products + i, part), hn::Set(d, scale));
-    largest = hn::Max(largest, counted_or(z, lowest(d), d, part));
+    largest[which] = hn::Max(largest[which], counted_or(z, lowest(d), d, part));
     store(z, d, logits + i, part);
   });
-  return max_lanes(d, largest);
+  return max_of(largest);
 }
 
 float cap_and_max(const float* products, std::int64_t count, LogitShape shape, float* logits,
                   float* slopes) {
   const Floats d;
   const FloatVec scale = hn::Set(d, shape.scale / shape.softcap);
-  FloatVec largest = lowest(d);
-  each_vector(0, count, [&](std::int64_t i, auto part) {
+  Floats16 largest = lowest16();
+  each_sixteen(0, count, [&](std::int64_t i, auto part, auto which) {
     const FloatVec t = tanh_of(d, hn::Mul(load(d, products + i, part), scale));
     const FloatVec z = hn::Mul(hn::Set(d, shape.softcap), t);
-    largest = hn::Max(largest, counted_or(z, lowest(d), d, part));
+    largest[which] = hn::Max(largest[which], counted_or(z, lowest(d), d, part));
     store(z, d, logits + i, part);
     if (slopes != nullptr) {
       store(hn::NegMulAdd(t, t, hn::Set(d, 1.0F)), d, slopes + i, part);
     }
   });
-  return max_lanes(d, largest);
+  return max_of(largest);
 }
 
 std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
@@ -82,8 +88,8 @@ std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
   return -1;
 }
 
-/// see(i, part, e, logit - largest) for the vectors of a row, in runs that a float sum can stand;
-/// add_run() after each.
+/// see(i, part, which, e, logit - largest) for the vectors of a row, in runs that a float sum can
+/// stand; add_run() after each.
 template <class See, class AddRun>
 HWY_INLINE void each_exponential(const float* logits, std::int64_t count, float largest,
                                  const See& see, const AddRun& add_run) {
@@ -91,9 +97,9 @@ HWY_INLINE void each_exponential(const float* logits, std::int64_t count, float 
   const Floats d;
   const FloatVec shift = hn::Set(d, largest);
   for (std::int64_t begin = 0; begin < count; begin += run) {
-    each_vector(begin, HWY_MIN(count, begin + run), [&](std::int64_t i, auto part) {
+    each_sixteen(begin, HWY_MIN(count, begin + run), [&](std::int64_t i, auto part, auto which) {
       const FloatVec shifted = hn::Sub(load(d, logits + i, part), shift);
-      see(i, part, exp_of_negative(d, shifted), shifted);
+      see(i, part, which, exp_of_negative(d, shifted), shifted);
     });
     add_run();
   }
@@ -106,22 +112,21 @@ HWY_INLINE void add_counted(FloatVec& partial, FloatVec values, Amount part) {
 }
 
 /// The sum of a run; `partial` begins another one.
-HWY_INLINE double end_run(FloatVec& partial) {
-  const Floats d;
-  const auto sum = static_cast<double>(sum_lanes(d, partial));
-  partial = hn::Zero(d);
+HWY_INLINE double end_run(Floats16& partial) {
+  const auto sum = static_cast<double>(sum_of(partial));
+  partial = Floats16(0.0F);
   return sum;
 }
 
 double sum_exponentials(const float* logits, std::int64_t count, float largest,
                         float* exponentials) {
   const Floats d;
-  FloatVec partial = hn::Zero(d);
+  Floats16 partial(0.0F);
   double sum = 0.0;
   each_exponential(
       logits, count, largest,
-      [&](std::int64_t i, auto part, FloatVec e, FloatVec) {
-        add_counted(partial, e, part);
+      [&](std::int64_t i, auto part, auto which, FloatVec e, FloatVec) {
+        add_counted(partial[which], e, part);
         if (exponentials != nullptr) {
           store(e, d, exponentials + i, part);
         }
@@ -132,18 +137,19 @@ double sum_exponentials(const float* logits, std::int64_t count, float largest,
 
 RowMoments sum_moments(const float* logits, std::int64_t count, float largest) {
   const Floats d;
-  FloatVec partial = hn::Zero(d);
-  FloatVec partial_squares = partial;
-  FloatVec partial_shifted = partial;
+  Floats16 partial(0.0F);
+  Floats16 partial_squares(0.0F);
+  Floats16 partial_shifted(0.0F);
   RowMoments moments;
   each_exponential(
       logits, count, largest,
-      [&](std::int64_t, auto part, FloatVec e, FloatVec shifted) {
-        add_counted(partial, e, part);
-        add_counted(partial_squares, hn::Mul(e, e), part);
+      [&](std::int64_t, auto part, auto which, FloatVec e, FloatVec shifted) {
+        add_counted(partial[which], e, part);
+        add_counted(partial_squares[which], hn::Mul(e, e), part);
         // -Inf times 0 is 0 here: such a token cannot be.
         const FloatVec product = hn::Mul(e, shifted);
-        add_counted(partial_shifted, hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), product), part);
+        add_counted(partial_shifted[which], hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), product),
+                    part);
       },
       [&] {
         moments.exponentials.sum += end_run(partial);

@@ -64,19 +64,20 @@ HWY_INLINE void moments_row(const float* x, std::int64_t cols, bool centred, flo
   const auto n = static_cast<float>(cols);
   *mean = 0.0F;
   if (centred) {
-    FloatVec sum = hn::Zero(d);
-    each_vector(0, cols,
-                [&](std::int64_t i, auto part) { sum = hn::Add(sum, load(d, x + i, part)); });
-    *mean = sum_lanes(d, sum) / n;
+    Floats16 sums(0.0F);
+    each_sixteen(0, cols, [&](std::int64_t i, auto part, auto which) {
+      sums[which] = hn::Add(sums[which], load(d, x + i, part));
+    });
+    *mean = sum_of(sums) / n;
   }
   const FloatVec centre = hn::Set(d, *mean);
-  FloatVec squares = hn::Zero(d);
-  each_vector(0, cols, [&](std::int64_t i, auto part) {
+  Floats16 squares(0.0F);
+  each_sixteen(0, cols, [&](std::int64_t i, auto part, auto which) {
     const FloatVec distance =
         counted_or(hn::Sub(load(d, x + i, part), centre), hn::Zero(d), d, part);
-    squares = hn::MulAdd(distance, distance, squares);
+    squares[which] = hn::MulAdd(distance, distance, squares[which]);
   });
-  *square = sum_lanes(d, squares) / n;
+  *square = sum_of(squares) / n;
 }
 
 /// The arithmetic of residual_add.
@@ -111,24 +112,23 @@ HWY_INLINE void norm_backward_row(const NormBackwardRow& r) {
   const FloatVec mean = hn::Set(d, r.mean);
   const FloatVec rstd = hn::Set(d, r.rstd);
   const FloatVec offset = hn::Set(d, r.gain_offset);
-  FloatVec g_sum = hn::Zero(d);
-  FloatVec gx_sum = hn::Zero(d);
-  each_vector(0, r.cols, [&](std::int64_t i, auto part) {
+  Floats16 g_sum(0.0F);
+  Floats16 gx_sum(0.0F);
+  each_sixteen(0, r.cols, [&](std::int64_t i, auto part, auto which) {
     const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
     const FloatVec dy = hn::Mul(scale, load(d, r.dy + i, part));
     const FloatVec g = hn::Mul(dy, hn::Add(load(d, r.weight + i, part), offset));
-    g_sum = hn::Add(g_sum, g);
-    gx_sum = hn::MulAdd(g, xhat, gx_sum);
+    g_sum[which] = hn::Add(g_sum[which], g);
+    gx_sum[which] = hn::MulAdd(g, xhat, gx_sum[which]);
     store(hn::MulAdd(dy, xhat, load(d, r.dweight + i, part)), d, r.dweight + i, part);
   });
   const auto n = static_cast<float>(r.cols);
-  const FloatVec g_mean = hn::Set(d, r.layer ? sum_lanes(d, g_sum) / n : 0.0F);
-  const FloatVec gx_mean = hn::Set(d, sum_lanes(d, gx_sum) / n);
+  const FloatVec g_mean = hn::Set(d, r.layer ? sum_of(g_sum) / n : 0.0F);
+  const FloatVec gx_mean = hn::Set(d, sum_of(gx_sum) / n);
   each_vector(0, r.cols, [&](std::int64_t i, auto part) {
     const FloatVec xhat = hn::Mul(hn::Sub(load(d, r.x + i, part), mean), rstd);
-    const FloatVec g =
-        hn::Mul(hn::Mul(scale, load(d, r.dy + i, part)),
-                hn::Add(load(d, r.weight + i, part), offset));
+    const FloatVec g = hn::Mul(hn::Mul(scale, load(d, r.dy + i, part)),
+                               hn::Add(load(d, r.weight + i, part), offset));
     FloatVec dx = hn::Mul(rstd, hn::NegMulAdd(xhat, gx_mean, hn::Sub(g, g_mean)));
     if (r.accumulate_dx) {
       dx = hn::Add(load(d, r.dx + i, part), dx);

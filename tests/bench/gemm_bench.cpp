@@ -1,9 +1,10 @@
 // Which library multiplies fastest at the shapes of a training step: the table in
-// kernels/README.md. Usage: bench_gemm [threads]. BLIS and OpenBLAS take part where they are
+// kernels/README.md. Usage: bench_gemm [threads] [avx2]. BLIS and OpenBLAS take part where they are
 // installed (Debian: libblis4-openmp, libopenblas0-openmp). Each product is measured with every
 // library in turn, round after round; a figure is all products of a class at the medians of their
-// rounds.
+// rounds. avx2: no library uses AVX-512. "limit": what the FMA units do in registers alone.
 #include <fmt/format.h>
+#include <hwy/targets.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/fma_limit.hpp"
 #include "tests/bench/gemm_libraries.hpp"
 #include "tests/bench/step_case.hpp"
 
@@ -118,6 +120,8 @@ void print_class(const ShapeClass& one, int threads,
 void print_table(int threads) {
   const Workplace place;
   const auto libraries = gemm_libraries();
+  const double limit = fma_limit(threads, 0.5) * 1e-9;
+  fmt::print("{} threads, limit of the FMA units {:.0f} GFLOP/s\n\n", threads, limit);
   std::string head = fmt::format("| {:<28} |", fmt::format("GFLOP/s, {} threads", threads));
   std::string rule = "|---|";
   for (const auto& library : libraries) {
@@ -139,22 +143,32 @@ void print_table(int threads) {
 
 /// Starts again with variables that are read before main() begins: OpenMP's threads would go on
 /// spinning on the cores of whatever is measured next, and freed operands would make the next
-/// product fetch its pages from the system again, which does not happen in a run.
-void start_undisturbed(char* argv[]) {
+/// product fetch its pages from the system again, which does not happen in a run. `narrow`: without
+/// AVX-512.
+void start_undisturbed(char* argv[], bool narrow) {
   if (::getenv("OMP_WAIT_POLICY") == nullptr) {
     ::setenv("OMP_WAIT_POLICY", "passive", 1);
     ::setenv("MALLOC_TRIM_THRESHOLD_", "1000000000", 0);
     ::setenv("MALLOC_MMAP_THRESHOLD_", "1000000000", 0);
+    if (narrow) {
+      ::setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+      ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+      ::setenv("BLIS_ARCH_TYPE", "haswell", 1);
+    }
     ::execv("/proc/self/exe", argv);
+  }
+  if (narrow) {
+    hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
   }
 }
 
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  start_undisturbed(argv);
+  const bool narrow = std::string(argv[argc - 1]) == "avx2";
+  start_undisturbed(argv, narrow);
   try {
-    if (argc > 1) {
+    if (argc > (narrow ? 2 : 1)) {
       print_table(std::atoi(argv[1]));
     } else {
       print_table(1);

@@ -12,6 +12,7 @@
 
 #include "kernels/backend.hpp"
 #include "tests/bench/attention_rows.hpp"
+#include "tests/bench/fma_limit.hpp"
 
 namespace {
 
@@ -32,8 +33,10 @@ class Bench {
  public:
   explicit Bench(int threads)
       : stream_(make_thread_stream("bench", threads)), peak_(measure_gemm_flops(threads, 1.0)) {
-    fmt::print("{}, {} threads, peak {:.0f} GFLOP/s (best of repeated 1024^3 products)\n\n",
-               kernel_set(), threads, peak_ * 1e-9);
+    fmt::print(
+        "{}, {} threads, peak {:.0f} GFLOP/s (best of repeated 1024^3 products); the limit "
+        "of the FMA units: {:.0f}\n\n",
+        kernel_set(), threads, peak_ * 1e-9, train::bench::fma_limit(threads, 0.2) * 1e-9);
     fmt::print("{:<44} {:>10} {:>10} {:>8} {:>8}\n", "kernel", "time/us", "GFLOP/s", "% peak",
                "GB/s");
   }

@@ -1,5 +1,11 @@
-// Makes of the program one that kills itself, or whose kernels fail, where its environment says.
+// Makes of the program one that kills itself, whose kernels fail, or whose processor has no
+// AVX-512, where its environment says.
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tests/support/instruction_sets.hpp"
 #include "tests/support/kernel_faults.hpp"
 #include "tests/support/kill_points.hpp"
 
@@ -21,6 +27,18 @@ namespace {
   auto* const kill_points = new train::test::KillPoints;
   train::storage::install_file_call_hook(kill_points);
   return kill_points;
+}();
+
+/// ACTORTRAIN_TEST_NO_AVX512=<roles>  commas between them; a role is a rank's number, or head.
+[[maybe_unused]] const auto* const processor = [] {
+  const char* const roles = std::getenv("ACTORTRAIN_TEST_NO_AVX512");
+  const std::string role = train::test::KillPoints::own_role();
+  if (roles == nullptr ||
+      ("," + std::string(roles) + ",").find("," + role + ",") == std::string::npos) {
+    return static_cast<train::test::WithoutAvx512*>(nullptr);
+  }
+  fmt::print(stderr, "without_avx512 role={}\n", role);
+  return new train::test::WithoutAvx512;
 }();
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/stream.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
+#include "tests/support/instruction_sets.hpp"
 
 namespace train::kernels::testing {
 namespace {
@@ -55,22 +56,50 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_CASE("backend: every kernel is compared with its CUDA twin", "[kernels][backend]") {
+/// The tests of kernels in files that begin with `prefix`, all together.
+std::string tests_named(const std::string& prefix) {
   std::string tests;
   for (const auto& file :
        std::filesystem::directory_iterator(ACTORTRAIN_SOURCE_DIR "/tests/kernels")) {
-    if (const std::string name = file.path().filename(); name.starts_with("cuda_")) {
+    if (const std::string name = file.path().filename(); name.starts_with(prefix)) {
       tests += text_of("tests/kernels/" + name);
     }
   }
+  return tests;
+}
+
+TEST_CASE("backend: every kernel is compared with its CUDA twin", "[kernels][backend]") {
+  const std::string tests = tests_named("cuda_");
   for (const std::string name : kKernelNames) {
     INFO(name);
     CHECK(std::regex_search(tests, std::regex("compare_(twins|sides)\\(\\s*\"" + name + "\"")));
   }
 }
 
-TEST_CASE("backend: the kernel set names the instruction set", "[kernels][backend]") {
-  REQUIRE_THAT(kernel_set(), Catch::StartsWith("cpu-") && !Catch::EndsWith("-"));
+TEST_CASE("backend: every kernel is compared with itself on other instructions",
+          "[kernels][backend]") {
+  const std::string tests = tests_named("instruction_sets");
+  for (const std::string name : kKernelNames) {
+    INFO(name);
+    CHECK(std::regex_search(tests, std::regex("compare_sets\\(\\s*\"" + name + "\"")));
+  }
+}
+
+TEST_CASE("backend: the kernel set is one for all processors with FMA", "[kernels][backend]") {
+  CHECK(kernel_set() == "cpu-fma");
+  CHECK(cpu_absence().empty());
+  if (test::has_avx512()) {
+    const test::WithoutAvx512 narrow;
+    CHECK(kernel_set() == "cpu-fma");
+    CHECK(cpu_absence().empty());
+  }
+}
+
+TEST_CASE("backend: a processor without FMA is refused", "[kernels][backend]") {
+  const test::WithoutInstructions portable(HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL);
+  CHECK_THAT(cpu_absence(), Catch::Contains("AVX2 and FMA"));
+  CHECK(cpu_absence().find('\n') == std::string::npos);
+  CHECK_THROWS_WITH(cpu_backend(), Catch::Contains("AVX2 and FMA"));
 }
 
 TEST_CASE("backend: the measured peak is plausible", "[kernels][backend]") {

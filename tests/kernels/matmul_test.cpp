@@ -164,41 +164,6 @@ TEST_CASE("matmul: the bits do not depend on the threads for the shapes of train
   }
 }
 
-/// As long as it lives, kernels run as on a machine without AVX-512.
-class WithoutAvx512 {
- public:
-  WithoutAvx512() { choose_again(HWY_AVX3); }
-  ~WithoutAvx512() { choose_again(0); }
-  WithoutAvx512(const WithoutAvx512&) = delete;
-  WithoutAvx512& operator=(const WithoutAvx512&) = delete;
-
- private:
-  static void choose_again(std::int64_t disabled) {
-    hwy::DisableTargets(disabled);
-    hwy::GetChosenTarget().DeInit();
-  }
-};
-
-TEST_CASE("matmul: the bits on AVX2 are those on AVX-512", "[kernels][matmul]") {
-  if ((hwy::SupportedTargets() & HWY_AVX3) == 0) {
-    WARN("skipped: this machine has no AVX-512");
-    return;
-  }
-  for (const int orientation : {0, 1, 2, 3}) {
-    // Two blocks of the inner dimension, and tiles that are not whole.
-    const Case t{.m = 101,
-                 .n = 150,
-                 .k = 500,
-                 .transpose_a = (orientation & 1) != 0,
-                 .transpose_b = (orientation & 2) != 0};
-    const Values wide = product(t, 1);
-    const WithoutAvx512 narrow;
-    REQUIRE((hwy::SupportedTargets() & HWY_AVX3) == 0);
-    INFO(t.name());
-    REQUIRE(product(t, 1) == wide);
-  }
-}
-
 TEST_CASE("matmul: an empty inner dimension is a sum of nothing", "[kernels][matmul]") {
   Values c = untouched_values(6);
   run([&](Stream& stream) {

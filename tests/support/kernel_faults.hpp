@@ -32,6 +32,8 @@ namespace train::test {
 /// While the file ACTORTRAIN_TEST_SLOW is there, each such pass of any process takes 5 ms more: a
 /// run is not over before a test has done to it what it wants to, however fast the machine is.
 ///
+/// ACTORTRAIN_TEST_KERNEL_SET=<name> is what the kernels are called, as if they had other bits.
+///
 /// A file ACTORTRAIN_TEST_FAULT_STAMP gets the time of the first throw, bad_alloc or nan:
 /// nanoseconds of std::chrono::steady_clock, which all processes of a machine share.
 class KernelFaults {
@@ -54,6 +56,9 @@ class KernelFaults {
     }
     if (!what_.empty() || slow() != nullptr) {
       table.attention_backward = faulty;
+    }
+    if (std::getenv("ACTORTRAIN_TEST_KERNEL_SET") != nullptr) {
+      table.kernel_set = [] { return std::string(std::getenv("ACTORTRAIN_TEST_KERNEL_SET")); };
     }
     return table;
   }

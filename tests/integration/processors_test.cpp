@@ -1,0 +1,182 @@
+// One set of bits on every processor with FMA: the numbers of the shipped runs are written down
+// here, and come out the same without AVX-512, on all ranks or on one.
+
+#include <fmt/ranges.h>
+
+#include <bit>
+
+#include "storage/files/digest.hpp"
+#include "tests/integration/killed_runs.hpp"
+
+using namespace train::test;
+
+namespace {
+
+/// The program on a processor without AVX-512, for the ranks that are named ("head": of a run in
+/// one process).
+Ended without_avx512(const Words& ranks, const RunSite& site, const Words& words) {
+  const std::string roles = fmt::format("ACTORTRAIN_TEST_NO_AVX512={}", fmt::join(ranks, ","));
+  Process process(joined({"/usr/bin/env", roles, faulty_program()}, words), site.path());
+  Ended ended = process.wait();
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  for (const std::string& rank : ranks) {
+    REQUIRE(has(ended.err, fmt::format("without_avx512 role={}\n", rank)));
+  }
+  return ended;
+}
+
+/// A text that is the same whatever compiler and library made it.
+std::string fixed_text() {
+  const Words words = {"the ",  "river ", "follows ", "a ",      "quiet ",  "child ",
+                       "and ",  "waits ", "for ",     "our\n",   "miller ", "who ",
+                       "sees ", "no ",    "end ",     "of it.\n"};
+  std::string text;
+  std::uint32_t state = 7;
+  for (int i = 0; i < 12'000; ++i) {
+    state = state * 1664525U + 1013904223U;
+    text += words[state >> 28U];
+  }
+  return text;
+}
+
+/// A site with data/, made of that text.
+struct FixedSite : RunSite {
+  FixedSite() {
+    write_bytes(path() / "text.txt", fixed_text());
+    const Ended ended = call({"data", "prepare", "--input", "text.txt", "--out", "data"});
+    INFO(ended.err);
+    REQUIRE(ended.exit_code == 0);
+  }
+};
+
+/// A shipped run on that text, so many steps of it, digests at each.
+Words shipped(const std::string& name, std::int64_t steps, const Words& more = {}) {
+  Words words = {"run", fmt::format(ACTORTRAIN_SOURCE_DIR "/configs/{}.toml", name)};
+  const Words keys = {
+      "data.dir=data",         fmt::format("run.steps={}", steps), "run.digest_interval_steps=1",
+      "run.sample_tokens=0",   "eval.interval_steps=10",           "checkpoint.interval_steps=10",
+      "checkpoint.keep_last=0"};
+  for (const std::string& key : joined(keys, more)) {
+    words.insert(words.end(), {"--set", key});
+  }
+  return words;
+}
+
+std::string bits_of(const nlohmann::json& value) {
+  return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value.get<double>()));
+}
+
+/// What is written down of a run: of some steps the bits of loss and gradient norm and the weights'
+/// digest, and of the checkpoints there one of all weights and moments, if one rank wrote them.
+Words numbers_of(const fs::path& run, const std::vector<std::int64_t>& steps) {
+  Words numbers;
+  for (const nlohmann::json& line : metrics_of(run)) {
+    const std::int64_t step = line["step"];
+    if (!line.contains("loss") || std::find(steps.begin(), steps.end(), step) == steps.end()) {
+      continue;
+    }
+    numbers.push_back(fmt::format("{} {} {} {}", step, bits_of(line["loss"]),
+                                  bits_of(line["grad_norm"]),
+                                  line["weights_digest"].get<std::string>()));
+    if (step % 10 == 0) {
+      const auto manifest = manifest_of(run, step);
+      CHECK(manifest.fields.weights_digest == line["weights_digest"]);
+      CHECK(manifest.fields.kernel_set == "cpu-fma");
+      std::string tensors;
+      for (const auto& tensor : manifest.tensors) {
+        tensors += tensor.name + " " + tensor.digest + "\n";
+      }
+      numbers.back() += " " + train::storage::digest_text(tensors).substr(9);
+    }
+  }
+  return numbers;
+}
+
+/// Without the checkpoints' digests, which depend on how rows are split.
+Words without_checkpoints(Words numbers) {
+  for (std::string& line : numbers) {
+    line.resize(std::min(line.size(), line.find(' ', line.find(' ') + 1) + 1 + 16 + 1 + 16));
+  }
+  return numbers;
+}
+
+const Words kTiny = {};
+const Words kQuickstart = {};
+const Words kQwen3 = {};
+
+const Words kShortQuickstart = {"schedule.warmup_steps=5"};
+const Words kShortQwen3 = {"schedule.warmup_steps=5", "schedule.constant_tail_steps=5"};
+
+}  // namespace
+
+TEST_CASE("processors: tiny_cpu has the numbers that are written down",
+          "[integration][processors][P1]") {
+  const FixedSite site;
+  CHECK(site.call(shipped("tiny_cpu", 20, {"run.name=own"})).exit_code == 0);
+  CHECK(numbers_of(site.run("own"), {1, 10, 20}) == kTiny);
+  without_avx512({"head"}, site, shipped("tiny_cpu", 20, {"run.name=narrow"}));
+  CHECK(results_of(site.run("narrow")) == results_of(site.run("own")));
+  CHECK(numbers_of(site.run("narrow"), {1, 10, 20}) == kTiny);
+}
+
+TEST_CASE("processors: the quickstart has the numbers that are written down",
+          "[integration][.full][processors][P1]") {
+  const FixedSite site;
+  const auto words = [](const std::string& name, const std::string& run) {
+    return shipped(name, 50, joined(kShortQuickstart, {"run.name=" + run}));
+  };
+  CHECK(site.call(words("quickstart", "own")).exit_code == 0);
+  CHECK(numbers_of(site.run("own"), {1, 10, 50}) == kQuickstart);
+  without_avx512({"head"}, site, words("quickstart", "narrow"));
+  CHECK(results_of(site.run("narrow")) == results_of(site.run("own")));
+  CHECK(numbers_of(site.run("narrow"), {1, 10, 50}) == kQuickstart);
+  without_avx512({"0"}, site, words("quickstart_2_ranks", "mixed"));
+  CHECK(results_of(site.run("mixed")) == results_of(site.run("own")));
+  CHECK(without_checkpoints(numbers_of(site.run("mixed"), {1, 10, 50})) ==
+        without_checkpoints(kQuickstart));
+}
+
+TEST_CASE("processors: qwen3_tiny has the numbers that are written down",
+          "[integration][.full][processors][P1]") {
+  const FixedSite site;
+  const auto words = [](const std::string& run) {
+    return shipped("qwen3_tiny", 50, joined(kShortQwen3, {"run.name=" + run}));
+  };
+  CHECK(site.call(words("own")).exit_code == 0);
+  CHECK(numbers_of(site.run("own"), {1, 10, 50}) == kQwen3);
+  without_avx512({"head"}, site, words("narrow"));
+  CHECK(results_of(site.run("narrow")) == results_of(site.run("own")));
+  CHECK(numbers_of(site.run("narrow"), {1, 10, 50}) == kQwen3);
+}
+
+TEST_CASE("processors: ranks on two kinds of processor are one job, with the bits of one rank",
+          "[integration][processors][ranks][P1]") {
+  const RunSite site;
+  const Words keys = {"run.digest_interval_steps=1", "run.steps=6"};
+  site.train(joined(keys, {"run.name=one"}));
+  const Ended ended = without_avx512(
+      {"1"}, site, RunSite::run_words(rank_keys(2, "full", joined(keys, {"run.name=mixed"}))));
+  CHECK_FALSE(has(ended.err, "without_avx512 role=0"));
+  CHECK_FALSE(has(ended.err, "warning"));
+  CHECK(results_of(site.run("mixed")) == results_of(site.run("one")));
+}
+
+TEST_CASE("processors: a checkpoint that names an instruction set is resumed, with a note",
+          "[integration][processors]") {
+  const std::string before = GENERATE("cpu-avx512", "cpu-avx2");
+  const RunSite site;
+  const Words words = RunSite::run_words({"run.digest_interval_steps=1"});
+  Process old(
+      joined({"/usr/bin/env", "ACTORTRAIN_TEST_KERNEL_SET=" + before, faulty_program()}, words),
+      site.path());
+  REQUIRE(old.wait().exit_code == 0);
+  const Words whole = results_of(site.run());
+  CHECK(manifest_of(site.run(), 20).fields.kernel_set == before);
+  forget_after(site.run(), 10);
+  const Ended resumed = site.train({"run.digest_interval_steps=1"});
+  CHECK(has(resumed.err,
+            fmt::format("kernel_set_changed saved with {}, running on cpu-fma", before)));
+  CHECK(results_of(site.run()) == whole);
+  CHECK(manifest_of(site.run(), 20).fields.kernel_set == "cpu-fma");
+}
