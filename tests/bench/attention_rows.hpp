@@ -15,18 +15,44 @@ namespace train::bench {
 struct AttentionCase {
   std::int64_t sequences, seq_len, heads, head_dim;
   kernels::DType dtype;
+  std::int64_t kv_heads = 0;  ///< Of keys and values; 0: as many.
+  std::int64_t window = 0;    ///< Keys that a query sees; 0: all before it.
 
   /// Half of each lies below the diagonal.
   static constexpr double kForwardProducts = 2.0;
   static constexpr double kBackwardProducts = 5.0;
   [[nodiscard]] double product_flop() const {
-    return static_cast<double>(sequences * heads * seq_len * seq_len * head_dim);
+    return static_cast<double>(sequences * heads * head_dim) * 2.0 * keys_seen();
   }
   [[nodiscard]] std::string shape() const {
-    return fmt::format("{} x T {}, {} x {}", sequences, seq_len, heads, head_dim);
+    return fmt::format("{} x T {}, {}{} x {}{}", sequences, seq_len, heads,
+                       kv_heads == 0 ? "" : fmt::format("/{}", kv_heads), head_dim,
+                       window == 0 ? "" : fmt::format(", window {}", window));
   }
   [[nodiscard]] std::int64_t width() const { return heads * head_dim; }
+  [[nodiscard]] std::int64_t kv_width() const {
+    return (kv_heads == 0 ? heads : kv_heads) * head_dim;
+  }
+  /// Of a token's queries, keys and values.
+  [[nodiscard]] std::int64_t fused_width() const { return width() + 2 * kv_width(); }
+  /// Where a token's keys and values begin.
+  [[nodiscard]] std::size_t key_bytes() const { return bytes_of(width()); }
+  [[nodiscard]] std::size_t value_bytes() const { return bytes_of(width() + kv_width()); }
   [[nodiscard]] std::int64_t tokens() const { return sequences * seq_len; }
+
+ private:
+  [[nodiscard]] std::size_t bytes_of(std::int64_t count) const {
+    return static_cast<std::size_t>(count) * kernels::size_of(dtype);
+  }
+  /// By all queries of a sequence; without a window half of all pairs.
+  [[nodiscard]] double keys_seen() const {
+    const auto length = static_cast<double>(seq_len);
+    if (window == 0 || window >= seq_len) {
+      return 0.5 * length * length;
+    }
+    const auto most = static_cast<double>(window);
+    return most * length - 0.5 * most * most;
+  }
 };
 
 /// Its memory, where the kernels of the bench work.
@@ -39,60 +65,74 @@ struct AttentionMemory {
   float* delta;
 };
 
+/// Enqueues one pass. Queries, keys and values of a token lie one after the other.
+inline void attention_forward(kernels::Stream& stream, const kernels::KernelTable& kernels,
+                              const AttentionCase& c, const AttentionMemory& memory) {
+  const kernels::RowLayout fused{c.fused_width(), c.head_dim};
+  const auto* qkv = static_cast<const std::byte*>(memory.qkv);
+  kernels.attention_forward(stream, {.q = qkv,
+                                     .k = qkv + c.key_bytes(),
+                                     .v = qkv + c.value_bytes(),
+                                     .out = memory.out,
+                                     .lse = memory.lse,
+                                     .sequences = c.sequences,
+                                     .seq_len = c.seq_len,
+                                     .heads = c.heads,
+                                     .head_dim = c.head_dim,
+                                     .kv_heads = c.kv_heads,
+                                     .window = c.window,
+                                     .q_layout = fused,
+                                     .k_layout = fused,
+                                     .v_layout = fused,
+                                     .out_layout = {c.width(), c.head_dim},
+                                     .scale = 0.125F,
+                                     .dtype = c.dtype});
+}
+
+inline void attention_backward(kernels::Stream& stream, const kernels::KernelTable& kernels,
+                               const AttentionCase& c, const AttentionMemory& memory) {
+  const kernels::RowLayout fused{c.fused_width(), c.head_dim};
+  const kernels::RowLayout packed{c.width(), c.head_dim};
+  const auto* qkv = static_cast<const std::byte*>(memory.qkv);
+  auto* dqkv = static_cast<std::byte*>(memory.dqkv);
+  kernels.attention_backward(stream, {.q = qkv,
+                                      .k = qkv + c.key_bytes(),
+                                      .v = qkv + c.value_bytes(),
+                                      .out = memory.out,
+                                      .dout = memory.dout,
+                                      .lse = memory.lse,
+                                      .delta = memory.delta,
+                                      .dq = dqkv,
+                                      .dk = dqkv + c.key_bytes(),
+                                      .dv = dqkv + c.value_bytes(),
+                                      .sequences = c.sequences,
+                                      .seq_len = c.seq_len,
+                                      .heads = c.heads,
+                                      .head_dim = c.head_dim,
+                                      .kv_heads = c.kv_heads,
+                                      .window = c.window,
+                                      .q_layout = fused,
+                                      .k_layout = fused,
+                                      .v_layout = fused,
+                                      .out_layout = packed,
+                                      .dout_layout = packed,
+                                      .dq_layout = fused,
+                                      .dk_layout = fused,
+                                      .dv_layout = fused,
+                                      .scale = 0.125F,
+                                      .dtype = c.dtype});
+}
+
 /// The rows of both passes. `Bench`: has kernels(), and row(name, flop, bytes, work).
 template <class Bench>
 void attention_rows(Bench& bench, const AttentionCase& c, const AttentionMemory& memory) {
-  const kernels::RowLayout fused{3 * c.width(), c.head_dim};
-  const kernels::RowLayout packed{c.width(), c.head_dim};
-  const std::size_t third = static_cast<std::size_t>(c.width()) * kernels::size_of(c.dtype);
-  const auto* qkv = static_cast<const std::byte*>(memory.qkv);
-  auto* dqkv = static_cast<std::byte*>(memory.dqkv);
   const double product = c.product_flop();
-  bench.row("attention forward  " + c.shape(), c.kForwardProducts * product, 0,
-            [&](kernels::Stream& stream) {
-              bench.kernels().attention_forward(stream, {.q = qkv,
-                                                         .k = qkv + third,
-                                                         .v = qkv + 2 * third,
-                                                         .out = memory.out,
-                                                         .lse = memory.lse,
-                                                         .sequences = c.sequences,
-                                                         .seq_len = c.seq_len,
-                                                         .heads = c.heads,
-                                                         .head_dim = c.head_dim,
-                                                         .q_layout = fused,
-                                                         .k_layout = fused,
-                                                         .v_layout = fused,
-                                                         .out_layout = packed,
-                                                         .scale = 0.125F,
-                                                         .dtype = c.dtype});
-            });
-  bench.row("attention backward " + c.shape(), c.kBackwardProducts * product, 0,
-            [&](kernels::Stream& stream) {
-              bench.kernels().attention_backward(stream, {.q = qkv,
-                                                          .k = qkv + third,
-                                                          .v = qkv + 2 * third,
-                                                          .out = memory.out,
-                                                          .dout = memory.dout,
-                                                          .lse = memory.lse,
-                                                          .delta = memory.delta,
-                                                          .dq = dqkv,
-                                                          .dk = dqkv + third,
-                                                          .dv = dqkv + 2 * third,
-                                                          .sequences = c.sequences,
-                                                          .seq_len = c.seq_len,
-                                                          .heads = c.heads,
-                                                          .head_dim = c.head_dim,
-                                                          .q_layout = fused,
-                                                          .k_layout = fused,
-                                                          .v_layout = fused,
-                                                          .out_layout = packed,
-                                                          .dout_layout = packed,
-                                                          .dq_layout = fused,
-                                                          .dk_layout = fused,
-                                                          .dv_layout = fused,
-                                                          .scale = 0.125F,
-                                                          .dtype = c.dtype});
-            });
+  bench.row(
+      "attention forward  " + c.shape(), c.kForwardProducts * product, 0,
+      [&](kernels::Stream& stream) { attention_forward(stream, bench.kernels(), c, memory); });
+  bench.row(
+      "attention backward " + c.shape(), c.kBackwardProducts * product, 0,
+      [&](kernels::Stream& stream) { attention_backward(stream, bench.kernels(), c, memory); });
 }
 
 }  // namespace train::bench

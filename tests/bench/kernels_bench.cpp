@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -11,75 +10,13 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "tests/bench/attention_rows.hpp"
-#include "tests/bench/fma_limit.hpp"
+#include "tests/bench/cpu_attention.hpp"
 
 namespace {
 
 using namespace train::kernels;
-using train::bench::attention_rows;
-using train::bench::AttentionCase;
-using Floats = std::vector<float>;
-
-Floats values(std::int64_t count) {
-  Floats result(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    result[i] = static_cast<float>(i * 2654435761U % 1000) * 1e-3F - 0.5F;
-  }
-  return result;
-}
-
-class Bench {
- public:
-  explicit Bench(int threads)
-      : stream_(make_thread_stream("bench", threads)), peak_(measure_gemm_flops(threads, 1.0)) {
-    fmt::print(
-        "{}, {} threads, peak {:.0f} GFLOP/s (best of repeated 1024^3 products); the limit "
-        "of the FMA units: {:.0f}\n\n",
-        kernel_set(), threads, peak_ * 1e-9, train::bench::fma_limit(threads, 0.2) * 1e-9);
-    fmt::print("{:<44} {:>10} {:>10} {:>8} {:>8}\n", "kernel", "time/us", "GFLOP/s", "% peak",
-               "GB/s");
-  }
-
-  [[nodiscard]] const KernelTable& kernels() const { return cpu_backend(); }
-
-  /// Median over batches of runs; a batch is queued at once and lasts long enough to hide the time
-  /// that waking the stream takes. `flop` and `bytes`: work of one run, 0 if the rate says nothing.
-  void row(const std::string& name, double flop, double bytes,
-           const std::function<void(Stream&)>& work) {
-    constexpr double batch_seconds = 5e-3;
-    constexpr int batches = 40;
-    constexpr double max_seconds = 0.6;
-    batch(work, 1);  // Generates code, touches memory.
-    const int runs = static_cast<int>(std::clamp(batch_seconds / batch(work, 1), 1.0, 1000.0));
-    std::vector<double> seconds;
-    double total = 0.0;
-    while (std::ssize(seconds) < 3 || (std::ssize(seconds) < batches && total < max_seconds)) {
-      total += seconds.emplace_back(batch(work, runs));
-    }
-    std::sort(seconds.begin(), seconds.end());
-    const double median = seconds[seconds.size() / 2] / runs;
-    const auto rate = [](double amount, double scale) {
-      return amount == 0.0 ? std::string("-") : fmt::format("{:.1f}", amount * scale);
-    };
-    fmt::print("{:<44} {:>10.1f} {:>10} {:>8} {:>8}\n", name, median * 1e6,
-               rate(flop / median, 1e-9), rate(flop / median / peak_, 100.0),
-               rate(bytes / median, 1e-9));
-  }
-
- private:
-  double batch(const std::function<void(Stream&)>& work, int runs) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < runs; ++i) {
-      work(*stream_);
-    }
-    stream_->synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-
-  std::unique_ptr<Stream> stream_;
-  double peak_;
-};
+using namespace train::bench;
+using Bench = CpuKernelBench;
 
 /// The three products of a linear layer of `out` x `in` weights.
 void bench_linear(Bench& bench, std::int64_t tokens, std::int64_t out, std::int64_t in) {
@@ -126,24 +63,6 @@ void bench_linear(Bench& bench, std::int64_t tokens, std::int64_t out, std::int6
                                     .ldc = in,
                                     .transpose_a = true});
   });
-}
-
-void bench_attention(Bench& bench, std::int64_t sequences, std::int64_t seq_len,
-                     std::int64_t heads) {
-  const AttentionCase c{sequences, seq_len, heads, /*head_dim=*/64, DType::f32};
-  const Floats qkv = values(c.tokens() * 3 * c.width());
-  Floats dqkv(qkv.size());
-  Floats out(static_cast<std::size_t>(c.tokens() * c.width()));
-  const Floats dout = values(c.tokens() * c.width());
-  Floats lse(static_cast<std::size_t>(c.tokens() * heads));
-  Floats delta(lse.size());
-  attention_rows(bench, c,
-                 {.qkv = qkv.data(),
-                  .out = out.data(),
-                  .dout = dout.data(),
-                  .dqkv = dqkv.data(),
-                  .lse = lse.data(),
-                  .delta = delta.data()});
 }
 
 void bench_head_loss(Bench& bench, std::int64_t rows, std::int64_t cols, std::int64_t vocab,
@@ -399,8 +318,15 @@ int main(int argc, char* argv[]) {
                                 {768, 3072}}) {
     bench_linear(bench, 1024, out, in);
   }
-  bench_attention(bench, 4, 256, 2);
-  bench_attention(bench, 1, 1024, 12);
+  bench_attention(bench, {4, 256, 2, 64, DType::f32});
+  bench_attention(bench, {1, 1024, 12, 64, DType::f32});
+  bench_attention(bench, {1, 1024, 12, 64, DType::f32, /*kv_heads=*/3});
+  bench_attention(bench, {1, 4096, 8, 64, DType::f32});
+  bench_attention(bench, {1, 4096, 8, 64, DType::f32, /*kv_heads=*/0, /*window=*/256});
+  for (const std::int64_t length : {256, 1024}) {
+    bench_grouped_attention(bench, {1, length, 12, 64, DType::f32, /*kv_heads=*/3});
+  }
+  bench_windowed_attention(bench, {1, 4096, 8, 64, DType::f32, /*kv_heads=*/0, /*window=*/256});
   bench_head_loss(bench, 1024, 128, 257, 1024);
   for (const std::int64_t chunk_rows : {32, 128, 256, 1024}) {
     bench_head_loss(bench, 1024, 768, 50304, chunk_rows);
