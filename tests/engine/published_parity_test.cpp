@@ -160,7 +160,8 @@ std::vector<float> all_logits(const Json& entry) {
       model.unit(unit).forward(*stream, memory, lane);
     }
     logits.resize(logits.size() + static_cast<std::size_t>(options.model.vocab_size));
-    model.last_logits(*stream, memory, lane, &logits.back() + 1 - options.model.vocab_size);
+    model.row_logits(*stream, memory, lane.seq_len - 1, 1,
+                     &logits.back() + 1 - options.model.vocab_size);
     stream->synchronize();
   }
   return logits;
