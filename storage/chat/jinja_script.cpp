@@ -4,7 +4,7 @@ namespace train::storage {
 
 const char* jinja_script() {
   return R"python(
-import datetime, json, os, random, resource, sys, time
+import datetime, json, os, pprint, random, resource, sys, textwrap, time
 
 READER = os.fdopen(int(sys.argv[1]), "rb", closefd=False)
 WRITER = os.fdopen(int(sys.argv[1]), "wb", closefd=False)
@@ -17,7 +17,7 @@ def answer(head, body=b""):
 
 
 try:
-    import jinja2, jinja2.ext, jinja2.nodes, jinja2.sandbox
+    import jinja2, jinja2.constants, jinja2.ext, jinja2.nodes, jinja2.sandbox, jinja2.utils
     if tuple(int(part) for part in jinja2.__version__.split(".")[:2]) < (3, 1):
         raise ImportError("its jinja2 is %s, older than 3.1" % jinja2.__version__)
 except ImportError as error:
@@ -64,6 +64,36 @@ def strftime_now(form):
     return TODAY.strftime(form)
 
 
+class TemplateDict:
+    """What templates call dict: not the type, from which Python's insides are reached."""
+    fromkeys = staticmethod(dict.fromkeys)
+
+    def __call__(self, *values, **named):
+        return dict(*values, **named)
+
+
+class TemplateNamespace(jinja2.utils.Namespace):
+    """A namespace without names that begin as Python's own do."""
+
+    def __init__(*values, **named):
+        jinja2.utils.Namespace.__init__(values[0])
+        for name, value in dict(*values[1:], **named).items():
+            values[0][name] = value
+
+    def __setitem__(self, name, value):
+        if str(name).startswith("_"):
+            raise jinja2.exceptions.SecurityError("a namespace has no attribute %r" % name)
+        super().__setitem__(name, value)
+
+
+def with_reasoning(message):
+    """What a message's author thought has three names; templates know it by two of them."""
+    for name in ("reasoning_content", "thinking", "reasoning"):
+        if message.get(name) is not None:
+            return {"thinking": message[name], **message, "reasoning_content": message[name]}
+    return message
+
+
 def compiled(name):
     if name not in TEMPLATES:
         TEMPLATES[name] = ENVIRONMENT.from_string(SETUP["sources"][name])
@@ -94,7 +124,8 @@ def render(wanted, conversation):
     pieces = []
     limit = SETUP["output_limit"]
     for piece in template.generate(values):
-        pieces.append(piece)
+        if piece:
+            pieces.append(piece)
         Rendering.characters += len(piece)
         if Rendering.characters > limit:
             break
@@ -125,6 +156,8 @@ def reason_of(error):
         return "it recurses too deep"
     if isinstance(error, jinja2.exceptions.TemplateError):
         return str(error.message)
+    if isinstance(error, SyntaxError):
+        return str(error.msg)
     if isinstance(error, Refused):
         return str(error)
     return "%s: %s" % (type(error).__name__, error)
@@ -136,6 +169,7 @@ def run():
         request = json.loads(line)
         if "variables" in request:
             conversation = request
+            conversation["messages"] = [with_reasoning(each) for each in request["messages"]]
             continue
         try:
             body, spans = render(request, conversation)
@@ -153,14 +187,24 @@ SETUP = json.loads(READER.readline())
 TODAY = datetime.datetime(*SETUP["date"])
 os.environ["TZ"] = "UTC"
 time.tzset()
-resource.setrlimit(resource.RLIMIT_AS, (SETUP["memory_limit"], SETUP["memory_limit"]))
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 TEMPLATES = {}
 ENVIRONMENT = jinja2.sandbox.ImmutableSandboxedEnvironment(
     trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
 ENVIRONMENT.filters["tojson"] = tojson
 ENVIRONMENT.globals["raise_exception"] = raise_exception
 ENVIRONMENT.globals["strftime_now"] = strftime_now
+ENVIRONMENT.globals["dict"] = TemplateDict()
+ENVIRONMENT.globals["namespace"] = TemplateNamespace
+# From here on it is a stranger's template that runs: behind the sandbox, no file can be opened or
+# grow. Before that, what Python imports only when it is needed.
+try:
+    "".join(text.encode("latin-1").decode("ascii") for text in
+            ENVIRONMENT.from_string("{{ '\\u0041' }}{{ 1 // 0 }}").generate())
+except ZeroDivisionError:
+    pass
+for what, limit in ((resource.RLIMIT_AS, SETUP["memory_limit"]), (resource.RLIMIT_CORE, 0),
+                    (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_NOFILE, 0)):
+    resource.setrlimit(what, (limit, limit))
 answer({"pid": os.getpid(), "python": sys.version.split()[0], "jinja2": jinja2.__version__})
 run()
 )python";
