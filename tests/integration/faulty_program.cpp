@@ -33,8 +33,8 @@ namespace {
 [[maybe_unused]] const auto* const processor = [] {
   const char* const roles = std::getenv("ACTORTRAIN_TEST_NO_AVX512");
   const std::string role = train::test::KillPoints::own_role();
-  if (roles == nullptr ||
-      ("," + std::string(roles) + ",").find("," + role + ",") == std::string::npos) {
+  const std::string listed = fmt::format(",{},", roles == nullptr ? "" : roles);
+  if (listed.find(fmt::format(",{},", role)) == std::string::npos) {
     return static_cast<train::test::WithoutAvx512*>(nullptr);
   }
   fmt::print(stderr, "without_avx512 role={}\n", role);

@@ -1,7 +1,5 @@
 #include "kernels/gemm/matmul.hpp"
 
-#include <hwy/targets.h>
-
 #include <algorithm>
 #include <string>
 #include <tuple>
