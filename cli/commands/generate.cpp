@@ -61,6 +61,11 @@ class PromptReader {
   static Result<PromptReader> open(const GenerateOptions& options, const Writer& writer) {
     PromptReader reader(options, writer);
     if (options.chat) {
+      std::error_code ignored;
+      if (options.chat_template.empty() && !std::filesystem::exists(writer.files, ignored)) {
+        return user_error(fmt::format("{} has no chat template; give one with --template NAME|FILE",
+                                      options.run_directory));
+      }
       auto found = options.chat_template.empty()
                        ? storage::ChatTemplate::open(writer.files, settings_of(options))
                        : storage::ChatTemplate::find(options.chat_template, settings_of(options));

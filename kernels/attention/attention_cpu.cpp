@@ -129,6 +129,20 @@ HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float 
   }
 }
 
+/// The block's dq from the scratch, times the scale of the scores.
+HWY_INLINE void store_query_gradients(const AttentionBackwardParams& p, const AttentionSizes& s,
+                                      const AttentionBackwardScratch& t, const AttentionHead& head,
+                                      std::int64_t first, std::int64_t rows) {
+  const Floats d;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    each_vector(0, s.head_dim, [&](std::int64_t c, auto part) {
+      const FloatVec v = load(d, t.dq + row * s.padded_dim + c, part);
+      store(hn::Mul(hn::Set(d, p.scale), v), d,
+            head.dq + (first + row) * p.dq_layout.outer_stride + c, part);
+    });
+  }
+}
+
 /// Query rows [first, first + rows): their probabilities again, then their share of all gradients.
 HWY_INLINE void backward_block(const AttentionBackwardParams& p, const AttentionSizes& s,
                                const AttentionBackwardScratch& t, const AttentionHead& head,
@@ -194,14 +208,7 @@ HWY_INLINE void backward_block(const AttentionBackwardParams& p, const Attention
                   .n = s.padded_dim,
                   .k = keys,
                   .accumulate = false});
-  const Floats d;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    each_vector(0, s.head_dim, [&](std::int64_t c, auto part) {
-      const FloatVec v = load(d, t.dq + row * s.padded_dim + c, part);
-      store(hn::Mul(hn::Set(d, p.scale), v), d,
-            head.dq + (first + row) * p.dq_layout.outer_stride + c, part);
-    });
-  }
+  store_query_gradients(p, s, t, head, first, rows);
 }
 
 /// All gradients of one head in a document of `length` tokens, those of keys and values left in the

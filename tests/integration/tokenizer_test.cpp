@@ -1,5 +1,8 @@
 // A tokenizer from its file to text that a model writes, with the real program.
 
+#include <algorithm>
+#include <sstream>
+
 #include "tests/integration/run_site.hpp"
 #include "tests/support/small_tokenizer.hpp"
 
@@ -88,4 +91,83 @@ TEST_CASE("tokenizer: a model writes text with its data's tokenizer", "[integrat
   CHECK(written.out.starts_with("the quiet"));
   CHECK(written.out.size() > 20);
   CHECK(has(trained.out, "bits per byte"));
+}
+
+namespace {
+
+/// Trained on the tokens above: what the cases below write with.
+const RunSite& writing_site() {
+  static const RunSite& site = tokenizer_site();
+  static const bool trained = site.train().exit_code == 0;
+  REQUIRE(trained);
+  return site;
+}
+
+std::string written(Words words) {
+  words.insert(words.begin(), {"generate", "runs/tiny", "--temperature", "0", "--tokens", "12"});
+  const Ended ended = writing_site().call(std::move(words));
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  return ended.out;
+}
+
+}  // namespace
+
+TEST_CASE("generate: a stop text ends a text and is not shown",
+          "[integration][tokenizer][generate]") {
+  const std::string all = written({"--prompt", "the quiet"});
+  const std::string after = all.substr(9, all.size() - 10);
+  REQUIRE(after.size() > 8);
+  // Bytes that no token begins or ends with, and what follows them.
+  const std::string stop = after.substr(3, 4);
+  CHECK(written({"--prompt", "the quiet", "--stop", "no such text", "--stop", stop}) ==
+        all.substr(0, 9 + after.find(stop)) + "\n");
+  check_mistake(writing_site(), {"generate", "runs/tiny", "--stop", ""}, {"--stop wants a text"});
+}
+
+TEST_CASE("generate: prompts of a file have the texts and log-probabilities they have alone",
+          "[integration][tokenizer][generate][GEN-1]") {
+  const RunSite& site = writing_site();
+  const Words prompts = {"the quiet", "a river", "t", "the old man in the boat"};
+  std::string lines;
+  for (const std::string& prompt : prompts) {
+    lines += prompt + "\n";
+  }
+  write_bytes(site / "prompts.txt", lines);
+  const std::string together = written({"--prompts", "prompts.txt", "--logprobs", "--batch", "3"});
+  REQUIRE(lines_of(together).size() == prompts.size());
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const auto line = nlohmann::json::parse(lines_of(together)[i]);
+    CHECK(line.at("prompt") == prompts[i]);
+    CHECK(prompts[i] + line.at("text").get<std::string>() + "\n" ==
+          written({"--prompt", prompts[i]}));
+    std::vector<std::int32_t> tokens;
+    std::vector<double> log_probabilities;
+    for (const std::string& token : lines_of(written({"--prompt", prompts[i], "--logprobs"}))) {
+      std::istringstream words(token);
+      words >> tokens.emplace_back() >> log_probabilities.emplace_back();
+    }
+    CHECK(line.at("tokens").get<std::vector<std::int32_t>>() == tokens);
+    CHECK(line.at("logprobs").get<std::vector<double>>() == log_probabilities);
+    CHECK(std::all_of(log_probabilities.begin(), log_probabilities.end(),
+                      [](double value) { return value < 0.0; }));
+  }
+  check_mistake(site, {"generate", "runs/tiny", "--prompts", "none.txt"}, {"none.txt"});
+  check_mistake(site, {"generate", "runs/tiny", "--prompts", "prompts.txt", "--prompt", "x"},
+                {"--prompt or --prompts, not both"});
+}
+
+TEST_CASE("generate: a chat is the text that its template renders",
+          "[integration][tokenizer][generate]") {
+  const std::string rendered =
+      "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nthe river<|im_end|>\n"
+      "<|im_start|>assistant\n";
+  const std::string plain = written({"--prompt", rendered});
+  const std::string answer =
+      written({"--chat", "--template", "chatml", "--system", "Be brief.", "--prompt", "the river"});
+  CHECK(rendered + answer == plain);
+  check_mistake(writing_site(), {"generate", "runs/tiny", "--system", "x"}, {"need --chat"});
+  check_mistake(writing_site(), {"generate", "runs/tiny", "--chat", "--template", "no-such"},
+                {"no-such"});
+  check_mistake(writing_site(), {"generate", "runs/tiny", "--chat", "--prompt", "x"}, {"template"});
 }

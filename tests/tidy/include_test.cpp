@@ -105,7 +105,7 @@ const std::vector<Confinement>& confinements() {
       {"CLI/", {"cli/.*\\.cpp", "cli/command\\.hpp"}},
       {"boost/", {"actors/cluster/.*\\.cpp"}},
       {"catch2/", {"tests/.*"}},
-      {"hwy/", {"kernels/.*", "tests/kernels/matmul_test\\.cpp"}},
+      {"hwy/", {"kernels/.*", "tests/bench/.*", "tests/support/instruction_sets\\.hpp"}},
       {"dnnl", {"tests/bench/(step_gemm|gemm_libraries)\\.cpp"}},
       {"gloo/", {"engine/collective/gloo_.*\\.(cpp|hpp)", "tests/bench/.*\\.cpp"}},
       {"openssl/", {"actors/cluster/network/.*\\.(cpp|hpp)", "tests/.*"}},
