@@ -75,7 +75,13 @@ Result<WeightDirectory> WeightDirectory::open(const fs::path& path) {
 }
 
 Status WeightDirectory::add_file(const fs::path& file) {
-  auto opened = SafetensorsFile::open(file);
+  auto input = InputFile::open(file);
+  TRAIN_RETURN_IF_ERROR(input);
+  bool malformed = false;
+  auto opened = SafetensorsFile::parse(std::move(*input), &malformed);
+  if (!opened && malformed) {  // which no second try makes any better
+    return user_error(fmt::format("{}; fetch it again", opened.error().message));
+  }
   TRAIN_RETURN_IF_ERROR(opened);
   files_.push_back(std::move(opened).value());
   // Entries stay where they are when the file's object moves.

@@ -2,46 +2,21 @@
 // converted, described.
 
 #include "storage/weight_files/weight_directory.hpp"
-#include "tests/integration/rank_runs.hpp"
+#include "tests/integration/published_site.hpp"
 
 using namespace train;
 using namespace train::test;
 
 namespace {
 
-constexpr const char* kTinyQwen3 = R"({"model_type": "qwen3", "vocab_size": 300,
-  "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
-  "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0},
-  "tie_word_embeddings": true, "dtype": "bfloat16"})";
-
-/// Runs of a model whose config.json is tiny.json; `model_key` is the [model] section.
-void write_run_file(const RunSite& site, const std::string& model_key) {
-  std::string text = read_bytes(site / "tiny.toml");
-  const std::size_t begin = text.find("[model]");
-  const std::size_t end = text.find("[data]");
-  text.replace(begin, end - begin, "[model]\n" + model_key + "\n");
-  write_bytes(site / "tiny.toml", text);
-}
-
-/// A directory of a model, made by training it from fresh weights for a few steps.
-const RunSite& published_site() {
-  static const RunSite site;
-  static const bool made = [] {
-    write_bytes(site / "tiny.json", kTinyQwen3);
-    write_run_file(site, "config = \"tiny.json\"");
-    site.train({"run.name=fresh", "run.steps=20", "schedule.warmup_steps=1"});
-    write_bytes(site / "runs/fresh/model/tokenizer.json", "{\"carried\": \"along\"}");
-    const Ended ended =
-        site.call({"export", "runs/fresh", "--format", "hf", "--dtype", "bf16", "--out", "model"});
-    INFO(ended.err);
-    REQUIRE(ended.exit_code == 0);
-    write_run_file(site, "from = \"model\"");
-    return true;
-  }();
-  REQUIRE(made);
-  return site;
-}
+/// One layer of three sees everything, at other frequencies; queries share one head of keys.
+constexpr const char* kTinyGemma3 = R"({"model_type": "gemma3_text", "vocab_size": 300,
+  "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4,
+  "num_key_value_heads": 1, "head_dim": 12, "max_position_embeddings": 64, "sliding_window": 7,
+  "query_pre_attn_scalar": 20, "rope_theta": 5000.0, "rope_local_base_freq": 50.0,
+  "hidden_activation": "gelu_pytorch_tanh",
+  "layer_types": ["sliding_attention", "sliding_attention", "full_attention",
+                  "sliding_attention", "sliding_attention", "full_attention"]})";
 
 nlohmann::json json_of(const fs::path& file) {
   return nlohmann::json::parse(read_bytes(file), nullptr, false);
@@ -134,6 +109,27 @@ TEST_CASE("published: training from a directory gives the same bits on any numbe
   CHECK(losses("one").front() < halfway);
 }
 
+TEST_CASE("published: windows, two ropes and a tied head outlive kill -9, to the same bits",
+          "[integration][published][recovery][P1]") {
+  const RunSite site;
+  write_bytes(site / "gemma.json", kTinyGemma3);
+  write_run_file(site, "config = \"gemma.json\"");
+  const Words keys = {"run.steps=60", "eval.interval_steps=0", "checkpoint.interval_steps=20",
+                      "recovery.snapshot_interval_steps=4"};
+  site.train(joined(keys, {"run.name=alone"}));
+  const auto launcher = site.start_run(rank_keys(3, "full", joined(keys, {"run.name=killed"})));
+  REQUIRE(launcher->until([&] { return last_step(site.run("killed")) > 6; }));
+  const auto workers = started_workers(site, *launcher, 3);
+  REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
+  const Ended ended = launcher->wait();
+  INFO(ended.err);
+  CHECK(ended.exit_code == 0);
+  CHECK(has(ended.err, "rank_lost "));
+  CHECK(has(ended.err, "respawned generation="));
+  CHECK(weights_digest(site.run("alone"), 60) == weights_digest(site.run("killed"), 60));
+  CHECK(results_of(site.run("alone")) == results_of(site.run("killed")));
+}
+
 TEST_CASE("published: a run goes on when the directory it began with is gone",
           "[integration][published]") {
   const RunSite& site = published_site();
@@ -158,35 +154,6 @@ TEST_CASE("published: a run goes on when the directory it began with is gone",
   const Ended refused = site.start_run(joined(keys, {"run.name=broken", "run.steps=9"}))->wait();
   CHECK(refused.exit_code == 2);
   CHECK(has(refused.err, "is not what this run began with"));
-}
-
-TEST_CASE("published: mistakes are one line each, and nothing is started",
-          "[integration][published][mistakes]") {
-  const RunSite& site = published_site();
-  const auto set = [](const std::string& assignment) {
-    return Words{"run", "tiny.toml", "--set", "run.name=none", "--set", assignment};
-  };
-  check_mistake(site, set("model.from=nowhere"), {"nowhere", "no such config.json"});
-  check_mistake(site, set("model.config=smollm2-135m"), {"model.config", "model.from"});
-  check_mistake(site, set("model.heads=2"), {"model.heads", "belongs to model.arch"});
-  fs::create_directory(site / "damaged");
-  write_bytes(site / "damaged/config.json", kTinyQwen3);
-  check_mistake(site, set("model.from=damaged"), {"damaged: neither model.safetensors nor"});
-  std::string wider = kTinyQwen3;
-  wider.replace(wider.find("\"intermediate_size\": 48"), 23, "\"intermediate_size\": 64");
-  write_bytes(site / "damaged/config.json", wider);
-  fs::copy(site / "model/model.safetensors", site / "damaged/model.safetensors");
-  check_mistake(
-      site, set("model.from=damaged"),
-      {"model.layers.0.mlp.gate_proj.weight has shape [48, 32], config.json wants [64, 32]",
-       "more like it"});
-  fs::resize_file(site / "damaged/model.safetensors", 3000);
-  check_mistake(site, set("model.from=damaged"), {"damaged/model.safetensors", "not a usable"},
-                /*exit_code=*/1);
-  std::string small = kTinyQwen3;
-  small.replace(small.find("300"), 3, "200");
-  write_bytes(site / "damaged/config.json", small);
-  check_mistake(site, set("model.from=damaged"), {"vocab_size is 200", "257 tokens"});
 }
 
 TEST_CASE("published: describe", "[integration][published]") {

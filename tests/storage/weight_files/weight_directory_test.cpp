@@ -104,6 +104,10 @@ TEST_CASE("weight directory: what does not fit is named in one line", "[storage]
   has(with_map(R"({"a": "one.safetensors", "b": "two.safetensors"})"), "is in");
   write_text(directory / kIndex, "{");
   has(error_of_open(directory.path()), "no index of weights");
+  write_tensors(directory / "two.safetensors", {"b"}, WeightType::f32);
+  fs::resize_file(directory / "two.safetensors", fs::file_size(directory / "two.safetensors") - 1);
+  has(with_map(R"({"a": "one.safetensors", "b": "two.safetensors"})"),
+      "two.safetensors is not a usable safetensors file");
 }
 
 TEST_CASE("weight directory: a type that holds no weights is named when it is read",
