@@ -66,11 +66,31 @@ StepCase qwen3_case() {
                    "batch.micro_batch=2"}};
 }
 
+StepCase published_case(const std::string& model, std::int64_t vocabulary, std::int64_t seq_len) {
+  return {.name = model,
+          .file = {},
+          .keys = {fmt::format("data.sequence_length={}", seq_len), "batch.lanes=1",
+                   "batch.micro_batch=1"},
+          .vocabulary = vocabulary,
+          .published = model};
+}
+
+std::string file_of(const Workplace& place, const StepCase& one) {
+  if (!one.file.empty()) {
+    return fmt::format("{}/{}", place.paths().configs, one.file);
+  }
+  const fs::path file = place.directory() / (one.published + ".toml");
+  if (!fs::exists(file)) {
+    std::ofstream(file) << fmt::format("[run]\nname = \"step\"\n[model]\nconfig = \"{}\"\n",
+                                       one.published);
+  }
+  return file.string();
+}
+
 Words keys_of(const Workplace& place, const StepCase& one) {
-  const Words common = {
+  Words common = {
       fmt::format("data.dir=\"{}\"", token_directory(place, one).string()),
       fmt::format("run.dir=\"{}\"", (place.directory() / "runs").string()),
-      fmt::format("model.vocab_size={}", one.vocabulary),
       "model.z_loss_coeff=0.0",
       "optimizer.name=\"adamw\"",
       "run.tensorboard=false",
@@ -78,12 +98,14 @@ Words keys_of(const Workplace& place, const StepCase& one) {
       "eval.interval_steps=0",
       "checkpoint.interval_steps=0",
   };
+  if (one.published.empty()) {
+    common.push_back(fmt::format("model.vocab_size={}", one.vocabulary));
+  }
   return joined(common, one.keys);
 }
 
 actors::RunPlan plan_of_case(const Workplace& place, const StepCase& one) {
-  const auto config = configs::load_config(fmt::format("{}/{}", place.paths().configs, one.file),
-                                           keys_of(place, one));
+  const auto config = configs::load_config(file_of(place, one), keys_of(place, one));
   if (!config) {
     throw std::runtime_error(config.error().message);
   }

@@ -1,4 +1,4 @@
-// Where the time of a step goes: the plain loop of the training step (engine/rank/world_step.hpp)
+// Where the time of a step goes: the plain loop of the training step (tests/support/world_step.hpp)
 // with a table of kernels that read the clock. The profile of a run has whole units only.
 #include <fmt/format.h>
 
@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "kernels/backend.hpp"
-#include "tests/bench/step_case.hpp"
-#include "tests/bench/step_rows.hpp"
+#include "tests/bench/step_shares.hpp"
 #include "tests/support/world_step.hpp"
 
 namespace train::bench {
@@ -211,6 +210,8 @@ std::vector<Line> lines_of(const Shares& shares, int steps) {
   return lines;
 }
 
+}  // namespace
+
 void print_shares(const Workplace& place, const StepCase& one, const std::string& title,
                   int steps) {
   const actors::RunPlan plan = plan_of_case(place, one);
@@ -225,15 +226,6 @@ void print_shares(const Workplace& place, const StepCase& one, const std::string
     }
   }
   print_at_most(fmt::format("{}: not GEMM, attention or optimizer", title), shares.other, 0.08);
-}
-
-}  // namespace
-
-void shares_row(const Workplace& place) {
-  print_shares(place, gpt2_case(1024, 1, 1), "124M, T 1024", 4);
-  print_shares(place, gpt2_case(64, 4, 1), "124M, T 64", 8);
-  print_shares(place, quickstart_case(), "quickstart", 40);
-  print_shares(place, qwen3_case(), "qwen3 2 heads", 6);
 }
 
 }  // namespace train::bench

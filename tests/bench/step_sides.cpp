@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "actors/head/model_files.hpp"
 #include "engine/model/model_shape.hpp"
 
 namespace train::bench {
@@ -30,12 +31,23 @@ StepTimes times_of(const std::vector<Json>& steps, std::size_t dropped) {
 }
 
 Words our_words(const Workplace& place, const StepCase& one, const Words& keys) {
-  Words words = {place.paths().program, "run",
-                 fmt::format("{}/{}", place.paths().configs, one.file)};
+  Words words = {place.paths().program, "run", file_of(place, one)};
   for (const std::string& key : joined(joined(keys_of(place, one), keys), {"run.name=\"step\""})) {
     words.insert(words.end(), {"--set", key});
   }
   return words;
+}
+
+/// What config.json says, for transformers; null of our own architectures.
+Json published_config(const StepCase& one) {
+  if (one.published.empty()) {
+    return nullptr;
+  }
+  const auto found = actors::find_model_config(one.published);
+  if (!found) {
+    throw std::runtime_error(found.error().message);
+  }
+  return Json::parse(found->text);
 }
 
 Json description_of(const Workplace& place, const StepCase& one, const std::string& mode,
@@ -51,6 +63,7 @@ Json description_of(const Workplace& place, const StepCase& one, const std::stri
           {"tokens", tokens_of(place, one).string()},
           {"threads", actors::resolve_threads(plan.config.runtime.threads)},
           {"arch", qwen3 ? "qwen3" : "enoki"},
+          {"config", published_config(one)},
           {"layers", model.layers.size()},
           {"heads", layer.attention.heads},
           {"head_dim", layer.attention.head_dim},

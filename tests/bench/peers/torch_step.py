@@ -140,6 +140,24 @@ class Model(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+class Published(nn.Module):
+    """A published model as transformers has it, with fresh weights."""
+
+    def __init__(self, spec):
+        super().__init__()
+        import transformers
+
+        settings = {k: v for k, v in spec["config"].items() if k not in ("dtype", "torch_dtype")}
+        config = transformers.AutoConfig.for_model(**settings)
+        # 1 / sqrt(inputs), as ours: the first losses are compared.
+        config.initializer_range = config.hidden_size**-0.5
+        self.model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+    def forward(self, tokens, targets):
+        logits = self.model(input_ids=tokens, use_cache=False).logits
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
 # The compiler takes minutes for more of them in one piece; they are compiled one by one, once.
 MOST_LAYERS_AT_ONCE = 24
 
@@ -151,9 +169,10 @@ class Trainer:
         self.device = torch.device(spec["device"])
         self.on_cpu = self.device.type == "cpu"
         with self.device:
-            self.model = Model(spec)
+            self.model = Published(spec) if spec["config"] else Model(spec)
         self.loss_of = self.model
-        if spec["mode"] == "compiled" and spec["layers"] <= MOST_LAYERS_AT_ONCE:
+        at_once = spec["config"] or spec["layers"] <= MOST_LAYERS_AT_ONCE
+        if spec["mode"] == "compiled" and at_once:
             self.loss_of = torch.compile(self.model, dynamic=False)
         elif spec["mode"] == "compiled":
             for block in self.model.blocks:

@@ -1,0 +1,34 @@
+// Speed and memory of training published models on the CPU, against transformers on the same
+// machine in the same run (tests/bench/peers/README.md). Usage: bench_published [ROW]; a row is one
+// of those below. A missed target is said, not failed. Quiet cores are meant.
+#include "tests/bench/bench_rows.hpp"
+#include "tests/bench/step_compare.hpp"
+#include "tests/bench/step_shares.hpp"
+#include "tests/bench/step_sides.hpp"
+
+namespace {
+
+using namespace train::bench;
+
+StepCase smollm2_case() { return published_case("smollm2-135m", 49152, /*seq_len=*/1024); }
+
+void smollm2_row(const Workplace& place) {
+  const StepCase one = smollm2_case();
+  const Comparison result =
+      compare(place, one, {.rounds = 5, .steps = 2, .dropped = 2, .thorough = false});
+  print_speeds(place, one, result, 2.5);
+  print_memory(one, result, std::nullopt);
+}
+
+void shares_row(const Workplace& place) {
+  print_shares(place, smollm2_case(), "smollm2-135m, T 1024", 4);
+}
+
+constexpr Row kRows[] = {
+    {"smollm2", "SmolLM2-135M's shape, fresh weights, T = 1024, one sequence", smollm2_row},
+    {"shares", "where the time of its step goes, kernel by kernel", shares_row},
+};
+
+}  // namespace
+
+int main(int argc, char* argv[]) { return run_rows(kRows, argc, argv); }
