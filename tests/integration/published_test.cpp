@@ -127,7 +127,6 @@ TEST_CASE("published: windows, two ropes and a tied head outlive kill -9, to the
   CHECK(has(ended.err, "rank_lost "));
   CHECK(has(ended.err, "respawned generation="));
   CHECK(weights_digest(site.run("alone"), 60) == weights_digest(site.run("killed"), 60));
-  CHECK(results_of(site.run("alone")) == results_of(site.run("killed")));
 }
 
 TEST_CASE("published: a run goes on when the directory it began with is gone",
