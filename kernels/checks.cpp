@@ -229,6 +229,9 @@ void check_params(const HeadLossParams& params) {
   TRAIN_CHECK(params.sums != nullptr, "head_loss: nowhere to put the sums");
   TRAIN_CHECK((params.dx == nullptr) == (params.dweight == nullptr),
               "head_loss: dx and dweight come together");
+  require_logit_shape("head_loss", params.logit_scale, params.softcap);
+  TRAIN_CHECK(params.label_smoothing >= 0.0F && params.label_smoothing <= 1.0F,
+              "head_loss: label_smoothing={}", params.label_smoothing);
 }
 
 void check_params(const TokenLogProbsParams& params) {

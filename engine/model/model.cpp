@@ -84,6 +84,11 @@ void Model::row_logits(kernels::Stream& stream, const UnitMemory& head, std::int
   static_cast<const HeadUnit&>(*units_.back()).row_logits(stream, head, first_row, rows, logits);
 }
 
+void Model::row_log_probs(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
+                          const kernels::LogProbResults& results) {
+  static_cast<HeadUnit&>(*units_.back()).row_log_probs(stream, head, lane, results);
+}
+
 std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,
                                      std::int64_t seq_len, bool with_gradient,
                                      const ActivationOptions& options) {
@@ -96,7 +101,7 @@ std::vector<UnitParameters> describe_units(const ModelSpec& spec) {
   Workspace workspace(1, 1, false);
   std::vector<UnitParameters> described;
   for (const auto& unit : build_units(spec, kernels::cpu_backend(), workspace, {})) {
-    described.push_back({unit->name(), unit->parameters(), unit->element_count()});
+    described.push_back({unit->name(), unit->parameters(), unit->element_count(), unit->traits()});
   }
   return described;
 }

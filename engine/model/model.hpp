@@ -50,6 +50,10 @@ class Model {
   void row_logits(kernels::Stream& stream, const UnitMemory& head, std::int64_t first_row,
                   std::int64_t rows, float* logits) const;
 
+  /// HeadUnit::row_log_probs, after a forward pass of all other units.
+  void row_log_probs(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
+                     const kernels::LogProbResults& results);
+
   /// Memory of ActivationOptions::gradients[index]; valid until the next forward pass.
   [[nodiscard]] float* gradient_memory(std::size_t index) const {
     return workspace_->gradient(index);

@@ -59,9 +59,6 @@ std::string missing_on_cuda(const ModelSpec& spec) {
   if (spec.embedding_scale != 1.0F) {
     return "scaled embeddings";
   }
-  if (spec.logit_softcap != 0.0F) {
-    return "caps of logits";
-  }
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     if (attention.heads != attention.kv_heads) {

@@ -9,12 +9,20 @@
 
 namespace train::engine {
 
+/// What is special about a unit, for those who drive it.
+struct UnitTraits {
+  bool makes_loss = false;  ///< Its forward pass reads the lane's targets and writes its sums.
+  /// Its forward pass writes the gradients of its weights already, where they are asked for.
+  bool gradient_in_forward = false;
+};
+
 /// The parameters of every unit without allocating anything: what `--dry-run`, restore and the
 /// optimizer groups need. Index as in Model.
 struct UnitParameters {
   std::string name;
   std::vector<Parameter> parameters;
   std::int64_t element_count = 0;
+  UnitTraits traits = {};
 };
 [[nodiscard]] std::vector<UnitParameters> describe_units(const ModelSpec& spec);
 

@@ -87,8 +87,8 @@ void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t uni
   // there.
   const std::size_t group = rank_->plan().group_of(unit);
   const std::size_t last_unit = rank_->group(group).last_unit();
-  const bool ends_with_head = last_unit + 1 == rank_->unit_count();
-  const bool first = unit == last_unit && backward != ends_with_head;
+  const bool in_forward = rank_->plan().units()[last_unit].traits.gradient_in_forward;
+  const bool first = unit == last_unit && backward != in_forward;
   if (work.kind == CommandKind::find_nonfinite && first) {
     rank_->kernels().fill(stream,
                           {.out = parts_.gradients.of_lane(group, work, place.gradient_buffer),
@@ -106,16 +106,14 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
     tokens_.to_device(stream, slot_tokens(work.slot), count);
     targets_.to_device(stream, slot_targets(work.slot), count);
   }
-  // Only the head, the last unit, has a gradient to write already.
-  const bool is_head = unit + 1 == rank_->unit_count();
-  const bool with_gradient = lane.with_gradient && is_head;
+  LayerUnit& layer = parts_.model.unit(unit);
+  const bool with_gradient = lane.with_gradient && layer.traits().gradient_in_forward;
   if (with_gradient) {
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
   }
   parts_.state.make_weights(stream, rank_->plan().group_of(unit));
-  LayerUnit& layer = parts_.model.unit(unit);
   layer.forward(stream, memory_of(unit, work, place, with_gradient), lane);
-  if (is_head) {
+  if (layer.traits().makes_loss) {
     parts_.totals.lane_summed(stream, work);
   }
   if (work.kind == CommandKind::find_nonfinite) {

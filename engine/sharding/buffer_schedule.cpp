@@ -207,8 +207,8 @@ std::vector<Reservation> gradient_reservations(const ShardPlan& plan,
   std::vector<std::int32_t> latest(plan.groups().size(), -1);
   for (std::size_t visit = 0; visit < visits.size(); ++visit) {
     const std::size_t group = plan.group_of(visits[visit].unit);
-    // The last unit writes a gradient already at the end of the forward pass.
-    const bool writes = visits[visit].backward || visits[visit].unit + 1 == plan.unit_count();
+    const bool writes =
+        visits[visit].backward || plan.units()[visits[visit].unit].traits.gradient_in_forward;
     if (!writes || !plan.uses_shared_gradient(group)) {
       continue;
     }

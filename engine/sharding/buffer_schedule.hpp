@@ -45,8 +45,8 @@ class BufferSchedule {
   /// Index in gathers() of the reservation that covers the visit; -1: the unit's weights are
   /// resident.
   [[nodiscard]] std::int32_t gather_of(std::size_t visit) const { return gather_of_[visit]; }
-  /// Leaves: a group's backward visits of one round, and the last unit's forward visit, which
-  /// writes a gradient already.
+  /// Leaves: a group's backward visits of one round, and the forward visit of a unit that
+  /// writes a gradient there already (UnitTraits).
   [[nodiscard]] const std::vector<Reservation>& gradient_buffers() const {
     return gradient_buffers_;
   }

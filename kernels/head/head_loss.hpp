@@ -7,24 +7,31 @@
 
 namespace train::kernels {
 
-/// Sums over the rows of one lane, in double, in an order that their number decides.
+/// Sums over the rows of one lane that have a target, in double, in an order that their number
+/// decides.
 struct LossSums {
-  double cross_entropy = 0.0;  ///< Sum of -log softmax(logits)[target] over rows with target >= 0.
-  double z_squared = 0.0;      ///< Sum of logsumexp(logits)^2 over all rows.
+  double cross_entropy = 0.0;  ///< Of CE (below), times the rows' weights.
+  double z_squared = 0.0;      ///< Of logsumexp(logits)^2, without weights.
   double correct = 0.0;        ///< Rows whose largest logit is the target (first one on ties).
-  double targets = 0.0;        ///< Rows with target >= 0.
+  double targets = 0.0;        ///< Rows.
+  double weights = 0.0;        ///< Of the rows' weights; without any as `targets`.
 };
 
 /// Fused LM head + cross-entropy + z-loss: logits = x weight^T exist for `chunk_rows` rows at a
-/// time.
-///   loss = loss_scale * sum CE + z_scale * sum lse^2
+/// time; z = softcap tanh(logit_scale logits / softcap), or logit_scale logits without a cap.
+///   loss = loss_scale * sum w CE + z_scale * sum lse(z)^2, over the rows with a target
+///   CE = lse(z) - (1 - e) z[target] - e mean(z), e the label smoothing (Szegedy et al. 2016)
+///   d loss / d z = loss_scale w (p - (1 - e) onehot(target) - e / vocab) + 2 z_scale lse p
 /// With dx != nullptr also the gradients of that loss: dx [rows, cols] and dweight [vocab, cols],
-/// both overwritten. A row with target -1 has no cross-entropy (but its z term, as the reference
-/// has). The bits depend on chunk_rows (dweight is summed chunk by chunk), never on the threads.
+/// both overwritten. A row with target -1 has no loss and a gradient of 0, whatever its logits are.
+/// Weights may be 0 or negative: an objective's second pass, which has made them of
+/// token_log_probs (log_probs.hpp). The bits depend on chunk_rows (dweight is summed chunk by
+/// chunk), never on the threads.
 struct HeadLossParams {
   const void* x = nullptr;                ///< [rows, cols].
   const void* weight = nullptr;           ///< [vocab, cols].
   const std::int32_t* targets = nullptr;  ///< [rows], -1 or in [0, vocab).
+  const float* row_weights = nullptr;     ///< w, [rows]; nullptr: 1.
   LossSums* sums = nullptr;               ///< One, overwritten.
   void* dx = nullptr;
   float* dweight = nullptr;
@@ -33,8 +40,14 @@ struct HeadLossParams {
   std::int64_t rows = 0, cols = 0, vocab = 0, chunk_rows = 0;
   float loss_scale = 1.0F;
   float z_scale = 0.0F;
-  float softcap = 0.0F;  ///< Logits are c tanh(logit / c); 0: as they are. Not on CUDA.
+  float label_smoothing = 0.0F;  ///< In [0, 1].
+  float logit_scale = 1.0F;      ///< Positive.
+  float softcap = 0.0F;          ///< 0: none.
   DType dtype = DType::f32;
+
+  [[nodiscard]] constexpr float row_weight(std::int64_t row) const {
+    return row_weights == nullptr ? 1.0F : row_weights[row];
+  }
 };
 
 }  // namespace train::kernels

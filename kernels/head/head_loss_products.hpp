@@ -5,6 +5,7 @@
 
 #include "kernels/gemm/matmul.hpp"
 #include "kernels/head/head_loss.hpp"
+#include "kernels/head/log_probs.hpp"
 
 namespace train::kernels {
 
@@ -30,6 +31,27 @@ template <class Params>
           .ldc = params.vocab,
           .transpose_b = true,
           .dtype = params.dtype};
+}
+
+/// The log-probabilities of rows [first, first + rows), of which the products exist.
+[[nodiscard]] inline LogitsLogProbsParams log_probs_of_rows(const TokenLogProbsParams& params,
+                                                            std::int64_t first, std::int64_t rows) {
+  const auto from_first = [&](auto* values) { return values == nullptr ? values : values + first; };
+  const LogProbResults& all = params.results;
+  return {.logits = params.logits,
+          .targets = from_first(params.targets),
+          .results = {.log_probs = from_first(all.log_probs),
+                      .lse = from_first(all.lse),
+                      .argmax = from_first(all.argmax),
+                      .entropy = from_first(all.entropy),
+                      .log_square_sum = from_first(all.log_square_sum),
+                      .top_lse = from_first(all.top_lse),
+                      .top_mean = from_first(all.top_mean),
+                      .top_k = all.top_k},
+          .rows = rows,
+          .vocab = params.vocab,
+          .logit_scale = params.logit_scale,
+          .softcap = params.softcap};
 }
 
 /// The other products of rows [first, first + rows) of the head: what every device computes.

@@ -45,43 +45,40 @@ void put_top(const LogProbResults& results, std::int64_t row, const float* logit
   put(results.top_mean, row, top.mean);
 }
 
-/// Of one row of finished logits, whose largest is known.
-void put_row(const LogProbResults& results, std::int64_t row, const float* logits,
-             std::int64_t vocab, float largest, const std::int32_t* targets) {
+/// Of one row of logits, whose largest is known.
+void put_row(const LogitsLogProbsParams& p, std::int64_t row, const float* logits, float largest) {
+  const LogProbResults& results = p.results;
   RowMoments moments;
   if (results.entropy != nullptr || results.log_square_sum != nullptr) {
-    moments = moments_of_row(logits, vocab, largest);
+    moments = moments_of_row(logits, p.vocab, largest);
   } else {
-    moments.exponentials = exponentiate_row(logits, vocab, largest, nullptr);
+    moments.exponentials = exponentiate_row(logits, p.vocab, largest, nullptr);
   }
   const auto [sum, lse] = moments.exponentials;
   if (std::isnan(lse)) {
     put_everywhere(results, row, std::numeric_limits<double>::quiet_NaN());
     return;
   }
-  if (targets != nullptr) {
-    put(results.log_probs, row, static_cast<double>(logits[targets[row]]) - lse);
+  if (p.targets != nullptr) {
+    put(results.log_probs, row, static_cast<double>(logits[p.targets[row]]) - lse);
   }
   put(results.lse, row, lse);
   put(results.entropy, row, std::log(sum) - moments.shifted / sum);
   put(results.log_square_sum, row, std::log(moments.squares) - 2.0 * std::log(sum));
   if (results.argmax != nullptr) {
-    results.argmax[row] = static_cast<std::int32_t>(find_in_row(logits, vocab, largest));
+    results.argmax[row] = static_cast<std::int32_t>(find_in_row(logits, p.vocab, largest));
   }
-  put_top(results, row, logits, vocab);
+  put_top(results, row, logits, p.vocab);
 }
 
-/// Rows [first, first + rows), whose products lie from `products` on.
-template <class Params>
-void put_rows(const Params& p, std::int64_t first, std::int64_t rows, const float* products,
-              int threads) {
+void put_rows(const LogitsLogProbsParams& p, int threads) {
   const LogitShape shape{.scale = p.logit_scale, .softcap = p.softcap};
-  each_row(threads, rows, p.vocab, [&](std::int64_t row) {
-    if (p.targets != nullptr && p.targets[first + row] < 0) {
-      put_everywhere(p.results, first + row, 0.0);
+  each_row(threads, p.rows, p.vocab, [&](std::int64_t row) {
+    if (p.targets != nullptr && p.targets[row] < 0) {
+      put_everywhere(p.results, row, 0.0);
       return;
     }
-    const float* logits = products + row * p.vocab;
+    const float* logits = p.logits + row * p.vocab;
     float largest = 0.0F;
     if (shape.plain()) {
       largest = max_of_row(logits, p.vocab);
@@ -91,7 +88,7 @@ void put_rows(const Params& p, std::int64_t first, std::int64_t rows, const floa
       largest = shape_row(logits, p.vocab, shape, shaped, nullptr);
       logits = shaped;
     }
-    put_row(p.results, first + row, logits, p.vocab, largest, p.targets);
+    put_row(p, row, logits, largest);
   });
 }
 
@@ -102,13 +99,13 @@ void token_log_probs(const TokenLogProbsParams& p, int threads) {
   for (std::int64_t first = 0; first < p.rows; first += p.chunk_rows) {
     const std::int64_t rows = std::min(p.chunk_rows, p.rows - first);
     matmul(head_product(p, first, rows), threads);
-    put_rows(p, first, rows, p.logits, threads);
+    put_rows(log_probs_of_rows(p, first, rows), threads);
   }
 }
 
 void logits_log_probs(const LogitsLogProbsParams& p, int threads) {
   require_targets("logits_log_probs", p.targets, p.rows, p.vocab);
-  put_rows(p, 0, p.rows, p.logits, threads);
+  put_rows(p, threads);
 }
 
 }  // namespace train::kernels::cpu

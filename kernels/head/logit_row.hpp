@@ -36,7 +36,21 @@ struct RowExponentials {
 RowExponentials exponentiate_row(const float* logits, std::int64_t count, float largest,
                                  float* exponentials);
 
-/// The same bits, and with e = exp(logit - largest) the sums of e^2 and of e (logit - largest).
+[[nodiscard]] double sum_of_row(const float* logits, std::int64_t count);
+
+/// exponentials = (factor exponentials - uniform - at_target [at the target]) slopes: the gradient
+/// of a row's loss. Without slopes they are 1.
+struct RowGradient {
+  float factor = 0.0F;
+  float uniform = 0.0F;
+  float at_target = 0.0F;
+  std::int64_t target = 0;
+};
+void gradient_of_row(float* exponentials, const float* slopes, std::int64_t count,
+                     const RowGradient& row);
+
+/// The same bits as exponentiate_row(), and with e = exp(logit - largest) the sums of e^2 and of e
+/// (logit - largest).
 struct RowMoments {
   RowExponentials exponentials;
   double squares = 0.0;

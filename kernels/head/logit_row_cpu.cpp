@@ -88,16 +88,19 @@ std::int64_t find_in_row(const float* logits, std::int64_t count, float value) {
   return -1;
 }
 
+/// Elements that are added in fp32, before the sum goes on in double.
+constexpr std::int64_t exact_run = 4096;
+
 /// see(i, part, which, e, logit - largest) for the vectors of a row, in runs that a float sum can
 /// stand; add_run() after each.
 template <class See, class AddRun>
 HWY_INLINE void each_exponential(const float* logits, std::int64_t count, float largest,
                                  const See& see, const AddRun& add_run) {
-  constexpr std::int64_t run = 4096;
   const Floats d;
   const FloatVec shift = hn::Set(d, largest);
-  for (std::int64_t begin = 0; begin < count; begin += run) {
-    each_sixteen(begin, HWY_MIN(count, begin + run), [&](std::int64_t i, auto part, auto which) {
+  for (std::int64_t begin = 0; begin < count; begin += exact_run) {
+    const std::int64_t end = HWY_MIN(count, begin + exact_run);
+    each_sixteen(begin, end, [&](std::int64_t i, auto part, auto which) {
       const FloatVec shifted = hn::Sub(load(d, logits + i, part), shift);
       see(i, part, which, exp_of_negative(d, shifted), shifted);
     });
@@ -159,6 +162,45 @@ RowMoments sum_moments(const float* logits, std::int64_t count, float largest) {
   return moments;
 }
 
+double sum_of_row(const float* logits, std::int64_t count) {
+  Floats16 partial(0.0F);
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < count; begin += exact_run) {
+    const std::int64_t end = HWY_MIN(count, begin + exact_run);
+    each_sixteen(begin, end, [&](std::int64_t i, auto part, auto which) {
+      add_counted(partial[which], load(Floats(), logits + i, part), part);
+    });
+    sum += end_run(partial);
+  }
+  return sum;
+}
+
+/// values = of(values, i, part), which is the vector at i.
+template <class Of>
+HWY_INLINE void replace_row(float* values, std::int64_t count, const Of& of) {
+  const Floats d;
+  each_vector(0, count, [&](std::int64_t i, auto part) {
+    store(of(load(d, values + i, part), i, part), d, values + i, part);
+  });
+}
+
+void replace_by_gradient(float* values, const float* slopes, std::int64_t count, float factor,
+                         float uniform) {
+  const Floats d;
+  const FloatVec f = hn::Set(d, factor);
+  const FloatVec u = hn::Set(d, uniform);
+  if (slopes != nullptr) {
+    replace_row(values, count, [&](FloatVec e, std::int64_t i, auto part) {
+      return hn::Mul(hn::Sub(hn::Mul(f, e), u), load(d, slopes + i, part));
+    });
+  } else if (uniform != 0.0F) {
+    replace_row(values, count,
+                [&](FloatVec e, std::int64_t, auto) { return hn::Sub(hn::Mul(f, e), u); });
+  } else {
+    replace_row(values, count, [&](FloatVec e, std::int64_t, auto) { return hn::Mul(f, e); });
+  }
+}
+
 /// Appends what is above `threshold` of [begin, end); returns the new size. Writes up to a vector
 /// beyond it.
 std::int64_t append_above(const float* logits, std::int64_t begin, std::int64_t end,
@@ -187,6 +229,8 @@ HWY_EXPORT(cap_and_max);
 HWY_EXPORT(find_in_row);
 HWY_EXPORT(sum_exponentials);
 HWY_EXPORT(sum_moments);
+HWY_EXPORT(sum_of_row);
+HWY_EXPORT(replace_by_gradient);
 HWY_EXPORT(append_above);
 
 float max_of_row(const float* logits, std::int64_t count) {
@@ -222,6 +266,17 @@ RowMoments moments_of_row(const float* logits, std::int64_t count, float largest
   RowMoments moments = HWY_DYNAMIC_DISPATCH(sum_moments)(logits, count, largest);
   moments.exponentials = with_lse(moments.exponentials.sum, largest);
   return moments;
+}
+
+double sum_of_row(const float* logits, std::int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(sum_of_row)(logits, count);
+}
+
+void gradient_of_row(float* exponentials, const float* slopes, std::int64_t count,
+                     const RowGradient& row) {
+  const float of_target = row.factor * exponentials[row.target] - row.uniform - row.at_target;
+  HWY_DYNAMIC_DISPATCH(replace_by_gradient)(exponentials, slopes, count, row.factor, row.uniform);
+  exponentials[row.target] = slopes != nullptr ? of_target * slopes[row.target] : of_target;
 }
 
 TopLogits top_of_row(const float* logits, std::int64_t count, std::int64_t top) {

@@ -135,7 +135,8 @@ class Player {
   }
   [[nodiscard]] bool writes(std::size_t visit) const {
     const Visit& one = schedule_.visits()[visit];
-    return kind_ != CommandKind::evaluate && (one.backward || one.unit + 1 == plan_.unit_count());
+    return kind_ != CommandKind::evaluate &&
+           (one.backward || plan_.units()[one.unit].traits.gradient_in_forward);
   }
 
   void visit() {

@@ -160,7 +160,7 @@ TEST_CASE("buffer schedule: gradients are written where there is a gradient buff
     const BufferSchedule schedule(plan, CommandKind::train_step);
     for (std::size_t i = 0; i < schedule.visits().size(); ++i) {
       const Visit& visit = schedule.visits()[i];
-      const bool writes = visit.backward || visit.unit + 1 == plan.unit_count();
+      const bool writes = visit.backward || plan.units()[visit.unit].traits.gradient_in_forward;
       CHECK((schedule.gradient_buffer_of(i) >= 0) ==
             (writes && plan.uses_shared_gradient(plan.group_of(visit.unit))));
       // One gradient buffer takes all that a group writes in a round.

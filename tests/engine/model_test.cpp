@@ -1,6 +1,7 @@
 #include "engine/model/model.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -57,6 +58,73 @@ TEST_CASE("model: a model without gradients computes the same loss", "[engine][m
   CHECK(evaluation.cross_entropy == training.cross_entropy);
   CHECK(evaluation.z_squared == training.z_squared);
   CHECK(without.activation_bytes() < with.activation_bytes());
+}
+
+TEST_CASE("model: log-probabilities of a lane are its cross-entropies, and row weights scale them",
+          "[engine][model]") {
+  const ModelShape shape = some_shape();
+  const auto stream = kernels::make_inline_stream(1);
+  ModelMemory memory(shape);
+  Text text = text_of(2 * 12);
+  text.targets[3] = -1;
+  kernels::LossSums plain, weighted, smoothed;
+  Lane lane{.sequences = 2,
+            .seq_len = 12,
+            .tokens = text.tokens.data(),
+            .targets = text.targets.data(),
+            .sums = &plain};
+  Model model(shape, kernels::cpu_backend(), 2, 12, true);
+  const std::size_t head = model.unit_count() - 1;
+  for (std::size_t unit = 0; unit < head; ++unit) {
+    model.unit(unit).forward(*stream, memory.of(unit), lane);
+  }
+  std::vector<float> log_probs(text.targets.size());
+  std::vector<std::int32_t> argmax(text.targets.size());
+  model.row_log_probs(*stream, memory.of(head), lane,
+                      {.log_probs = log_probs.data(), .argmax = argmax.data()});
+  run_lane(*stream, model, memory, lane);
+  // An objective's second pass, with weights that the first one has given.
+  std::vector<float> weights(log_probs.size());
+  double sum = 0.0;
+  double weighted_sum = 0.0;
+  double correct = 0.0;
+  for (std::size_t row = 0; row < weights.size(); ++row) {
+    weights[row] = row % 3 == 0 ? std::exp(log_probs[row]) : -0.5F;
+    sum -= static_cast<double>(log_probs[row]);
+    weighted_sum -= static_cast<double>(weights[row] * log_probs[row]);
+    correct += text.targets[row] >= 0 && argmax[row] == text.targets[row] ? 1.0 : 0.0;
+  }
+  CHECK(log_probs[3] == 0.0F);
+  CHECK(plain.targets == 23.0);
+  CHECK(plain.cross_entropy == Approx(sum).epsilon(1e-6));
+  CHECK(plain.correct == correct);
+  const auto gradients = memory.gradients;
+  lane.row_weights = weights.data();
+  lane.sums = &weighted;
+  run_lane(*stream, model, memory, lane);
+  CHECK(weighted.cross_entropy == Approx(weighted_sum).epsilon(1e-5));
+  CHECK(weighted.targets == plain.targets);
+  CHECK(memory.gradients != gradients);
+  lane.row_weights = nullptr;
+  lane.label_smoothing = 0.1F;
+  lane.sums = &smoothed;
+  run_lane(*stream, model, memory, lane);
+  CHECK(smoothed.cross_entropy != plain.cross_entropy);
+  CHECK(memory.gradients != gradients);
+  lane.label_smoothing = 0.0F;
+  run_lane(*stream, model, memory, lane);
+  CHECK(memory.gradients == gradients);
+}
+
+TEST_CASE("model: the head alone makes the loss, and writes its gradient in the forward pass",
+          "[engine][model]") {
+  const ModelShape shape = some_shape();
+  const auto units = describe_units(shape);
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    const bool is_head = units[unit].name == "head";
+    CHECK(units[unit].traits.makes_loss == is_head);
+    CHECK(units[unit].traits.gradient_in_forward == is_head);
+  }
 }
 
 TEST_CASE("model: the backward pass overwrites every parameter's gradient", "[engine][model]") {

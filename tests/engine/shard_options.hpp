@@ -17,7 +17,10 @@ inline UnitParameters unit_of(const std::string& name, const std::vector<Paramet
   for (const Parameter& parameter : parameters) {
     list.add(parameter);
   }
-  return {name, list.parameters(), list.element_count()};
+  return {.name = name,
+          .parameters = list.parameters(),
+          .element_count = list.element_count(),
+          .traits = {}};
 }
 
 /// Units whose rows no small number divides; some parameters have fewer rows than there are ranks.
@@ -33,6 +36,7 @@ inline std::vector<UnitParameters> odd_units(std::int64_t blocks) {
   }
   units.push_back(unit_of("head", {{.name = "ln_f", .rows = 7, .vector = true},
                                    {.name = "lm_head", .rows = 41, .cols = 2}}));
+  units.back().traits.gradient_in_forward = true;
   return units;
 }
 

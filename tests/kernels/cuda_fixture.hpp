@@ -40,9 +40,11 @@ inline double sum_of(std::int64_t terms) {
 inline void append(Exact& to, float value) { to.push_back(value); }
 inline void append(Exact& to, double value) { to.push_back(value); }
 inline void append(Exact& to, std::uint16_t value) { to.push_back(value); }
+inline void append(Exact& to, std::int32_t value) { to.push_back(value); }
 inline void append(Exact& to, std::int64_t value) { to.push_back(static_cast<double>(value)); }
 inline void append(Exact& to, const LossSums& sums) {
-  to.insert(to.end(), {sums.cross_entropy, sums.z_squared, sums.correct, sums.targets});
+  to.insert(to.end(),
+            {sums.cross_entropy, sums.z_squared, sums.correct, sums.targets, sums.weights});
 }
 inline void append(Exact& to, const DanaRowSums& sums) {
   to.insert(to.end(), {sums.alpha, sums.ratio, sums.momentum_squared, sums.count});

@@ -20,6 +20,8 @@ struct HeadCase {
   std::int64_t first = 0;  ///< Where the logits begin: 1 is not aligned.
   Values x = {}, weight = {};
   std::vector<std::int32_t> targets = {};
+  Values row_weights = {};  ///< Empty: none.
+  float label_smoothing = 0.0F, logit_scale = 1.0F, softcap = 0.0F;
 };
 
 /// Random, with targets over all columns and one row without.
@@ -50,10 +52,14 @@ void call(Side& side, const HeadCase& head) {
                         .chunk_rows = 3,
                         .loss_scale = 0.3F,
                         .z_scale = 1e-3F,
+                        .label_smoothing = head.label_smoothing,
+                        .logit_scale = head.logit_scale,
+                        .softcap = head.softcap,
                         .dtype = side.dtype};
   params.x = side.elements(head.x);
   params.weight = side.elements(head.weight);
   params.targets = side.put(head.targets);
+  params.row_weights = head.row_weights.empty() ? nullptr : side.put(head.row_weights);
   params.sums = side.result(std::vector<LossSums>(1));
   if (head.gradient) {
     params.dx = side.element_result(untouched_values(head.rows * head.cols));
@@ -103,8 +109,51 @@ TEST_CASE(
       CHECK(on_cuda(head, dtype) == whole);
       head.gradient = false;
       const Exact sums = on_cuda(head, dtype);
-      REQUIRE(sums.size() == 4);
+      REQUIRE(sums.size() == 5);
       CHECK(std::equal(sums.begin(), sums.end(), whole.begin()));
+    }
+  }
+}
+
+TEST_CASE("cuda twins: head loss with weights, smoothing, scales and caps",
+          "[kernels][cuda][.gpu]") {
+  for (const std::int64_t vocab : vocabularies) {
+    HeadCase head = random_case(vocab);
+    head.row_weights = {0.5F, -1.5F, 2.0F, 0.0F, 1.0F};
+    compare(fmt::format("{} columns, weights", vocab), head);
+    HeadCase capped = random_case(vocab);
+    capped.softcap = 2.0F;
+    compare(fmt::format("{} columns, cap", vocab), capped);
+    HeadCase smoothed = random_case(vocab);
+    smoothed.label_smoothing = 0.1F;
+    compare(fmt::format("{} columns, smoothing", vocab), smoothed);
+    head.label_smoothing = 0.2F;
+    head.logit_scale = 0.75F;
+    head.softcap = 3.0F;
+    compare(fmt::format("{} columns, all of them", vocab), head);
+    head.first = 1;
+    head.gradient = false;
+    compare(fmt::format("{} columns, all, loss alone", vocab), head);
+  }
+}
+
+TEST_CASE("cuda twins: head loss leaves out rows without a target, whatever their logits are",
+          "[kernels][cuda][.gpu]") {
+  for (const std::int64_t vocab : {7, 601}) {
+    HeadCase head = random_case(vocab);
+    head.targets = {-1, 0, -1, 1, -1};
+    for (const std::int64_t row : {0, 2, 4}) {
+      std::fill_n(head.x.begin() + row * head.cols, head.cols, 1e30F);
+    }
+    HeadCase without = head;
+    without.gradient = false;
+    compare(fmt::format("{} columns, rows left out", vocab), without);
+    if (!no_device()) {
+      const Exact all = on_cuda(head, DType::f32);
+      CHECK(std::isfinite(all[1]));
+      CHECK(all[3] == 2.0);
+      const auto dx = all.begin() + 5;
+      CHECK(std::all_of(dx, dx + head.cols, [](double d) { return d == 0.0; }));
     }
   }
 }
@@ -148,7 +197,7 @@ TEST_CASE("cuda twins: head loss of logits that are far from zero, or not finite
         const Exact all = on_cuda(head, DType::bf16);
         CHECK(std::isnan(all[0]));
         CHECK(std::isnan(all[1]));
-        CHECK(std::isnan(all[4]));
+        CHECK(std::isnan(all[5]));
       }
     }
   }

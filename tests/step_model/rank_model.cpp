@@ -94,9 +94,10 @@ bool RankModel::may_run(std::size_t index) {
   } else if (stale_[group]) {
     return false;
   }
-  // The last unit's forward pass writes a gradient already; its backward pass comes next.
-  const bool last = visit.unit + 1 == plan().unit_count();
-  if (!visit.backward && !last) {
+  // Where the forward pass writes a gradient already, the unit is the last one: its backward pass
+  // comes next.
+  const bool writes = visit.backward || plan().units()[visit.unit].traits.gradient_in_forward;
+  if (!writes) {
     return true;
   }
   const std::int32_t gradient_buffer =

@@ -100,6 +100,7 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
       softcap_(spec.logit_softcap),
       input_(input),
       chunk_rows_(head_chunk_rows(workspace.rows(), spec.vocab_size, workspace.dtype())) {
+  traits_ = {.makes_loss = true, .gradient_in_forward = true};
   const BlockContext context{kernels, parameters_, workspace, ""};
   ln_f_.emplace(context, spec.final_norm, spec.embedding_dim);
   if (!tied_) {
@@ -135,6 +136,7 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
                       {.x = x,
                        .weight = matrix(memory),
                        .targets = lane.targets,
+                       .row_weights = lane.row_weights,
                        .sums = lane.sums,
                        .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : Elements(),
                        .dweight = lane.with_gradient ? gradient + weight_ : nullptr,
@@ -146,6 +148,7 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
                        .chunk_rows = std::min(chunk_rows_, lane.rows()),
                        .loss_scale = lane.loss_scale,
                        .z_scale = lane.z_scale,
+                       .label_smoothing = lane.label_smoothing,
                        .softcap = softcap_,
                        .dtype = workspace_->dtype()});
 }
@@ -154,6 +157,23 @@ void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const
   const BlockCall call{stream, memory.weights, memory.gradient, lane};
   const Elements d = workspace_->at(residual_gradient_);
   ln_f_->backward(call, workspace_->at(input_), d, d, /*accumulate=*/false);
+}
+
+void HeadUnit::row_log_probs(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
+                             const kernels::LogProbResults& results) {
+  TRAIN_CHECK(lane.targets != nullptr, "log-probabilities of no targets");
+  const BlockCall call{stream, memory.weights, nullptr, lane};
+  kernels_->token_log_probs(stream, {.x = ln_f_->forward(call, workspace_->at(input_)),
+                                     .weight = matrix(memory),
+                                     .targets = lane.targets,
+                                     .results = results,
+                                     .logits = workspace_->floats_at(logits_),
+                                     .rows = lane.rows(),
+                                     .cols = embedding_dim_,
+                                     .vocab = vocab_size_,
+                                     .chunk_rows = std::min(chunk_rows_, lane.rows()),
+                                     .softcap = softcap_,
+                                     .dtype = workspace_->dtype()});
 }
 
 void HeadUnit::row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,

@@ -44,6 +44,13 @@ class HeadUnit final : public LayerUnit {
   void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
   void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) override;
 
+  /// The first of two passes over the head: what `results` asks for of each row of the lane, which
+  /// must have targets; the rows' weights may follow from it, for forward() as the second pass. In
+  /// the place of forward() after the other units. On the CPU a log-probability has the bits of the
+  /// row's cross-entropy there.
+  void row_log_probs(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
+                     const kernels::LogProbResults& results);
+
   /// logits[rows, vocab_size] of rows of the last forward pass; without the model's cap.
   void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
                   std::int64_t rows, float* logits) const;

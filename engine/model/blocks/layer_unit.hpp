@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/model/elements.hpp"
+#include "engine/model/unit_parameters.hpp"
 #include "engine/model/workspace.hpp"
 #include "engine/parameter.hpp"
 #include "kernels/backend.hpp"
@@ -35,7 +36,10 @@ struct Lane {
   const std::int32_t* texts = nullptr;  ///< [rows], with a cache: the text of each row.
   const std::int32_t* targets =
       nullptr;  ///< [sequences, seq_len]; nullptr when only logits are wanted.
+  /// [sequences, seq_len]: what an objective multiplies each target's loss by; nullptr: 1.
+  const float* row_weights = nullptr;
   kernels::LossSums* sums = nullptr;  ///< Written by the head.
+  float label_smoothing = 0.0F;       ///< HeadLossParams.
   float loss_scale = 1.0F;            ///< 1 / tokens of the global batch.
   float z_scale = 0.0F;               ///< z_loss_coeff / tokens of the global batch.
   bool with_gradient = true;          ///< The head also computes gradients (training).
@@ -93,6 +97,7 @@ class LayerUnit {
   }
   /// Elements of the flat buffers (padding included).
   [[nodiscard]] std::int64_t element_count() const { return parameters_.element_count(); }
+  [[nodiscard]] const UnitTraits& traits() const { return traits_; }
   /// Slot of the unit's output activations, [rows, embedding_dim].
   [[nodiscard]] Workspace::Slot output() const { return output_; }
 
@@ -134,6 +139,7 @@ class LayerUnit {
   Workspace* workspace_;
   std::int64_t embedding_dim_;
   ParameterList parameters_;
+  UnitTraits traits_;
   Workspace::Slot output_ = 0;
 };
 

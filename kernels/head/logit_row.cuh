@@ -8,23 +8,50 @@
 #include "kernels/element.cuh"
 #include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
+#include "kernels/reduce.cuh"
 
 // One row of logits as a block goes through it. The threads have units of neighbouring columns in
 // turns, two of each a tile, wherever the row lies: so the order of sums is the number of columns'.
 namespace train::kernels::cuda {
 
+constexpr int most_threads = 1024;
+constexpr int most_warps = most_threads / warp_size;
 constexpr int unit_columns = 8;
 constexpr int tile_units = 2;  // Of a thread: 64 bytes on their way.
 constexpr int tile_columns = tile_units * unit_columns;
 
+/// Threads of a row's block, from the number of columns alone: a tile or more for each.
+inline int row_threads(std::int64_t vocab) {
+  return vocab >= most_threads * tile_columns ? most_threads
+         : vocab >= 256 * tile_columns        ? 256
+                                              : 64;
+}
+
+/// How logits are made of the head's products: softcap tanh(scale product / softcap); without a cap
+/// scale product.
+struct LogitShape {
+  float scale, softcap;
+
+  [[nodiscard]] __device__ float logit(float product) const {
+    return softcap > 0.0F ? softcap * tanhf(product * (scale / softcap)) : product * scale;
+  }
+  /// By what the cap multiplies a gradient at `logit`.
+  [[nodiscard]] __device__ float slope(float logit) const {
+    const float tanh = logit * (1.0F / softcap);
+    return softcap > 0.0F ? fmaf(-tanh, tanh, 1.0F) : 1.0F;
+  }
+};
+
 /// The logits of a row, of which the last units are kept in shared memory once they were read.
-/// `aligned`: the row begins at a multiple of 16 bytes; else it is read one by one.
-template <bool aligned>
+/// `aligned`: the row begins at a multiple of 16 bytes; else it is read one by one. `shaped`: what
+/// lies in memory are products, of which `shape` makes the logits; else it says nothing.
+template <bool aligned, bool shaped>
 struct LogitRow {
   const float* logits;
   int vocab, units;
   int first_kept;  ///< `units` where none is.
   float* kept;     ///< First halves of units, then second ones: what a warp reads is contiguous.
+  LogitShape shape;
 
   [[nodiscard]] __device__ int tiles() const {
     const int of_tile = tile_units * static_cast<int>(blockDim.x);
@@ -36,7 +63,12 @@ struct LogitRow {
   }
   [[nodiscard]] __device__ bool whole(int unit) const { return (unit + 1) * unit_columns <= vocab; }
 
-  /// This thread's logits of a tile; -Inf beyond the row.
+  /// The logit of one column.
+  [[nodiscard]] __device__ float at(int column) const {
+    return shaped ? shape.logit(logits[column]) : logits[column];
+  }
+  /// This thread's logits of a tile; -Inf beyond the row. For the first time what lies in memory,
+  /// of which shape_tile() makes the logits once they are needed.
   template <bool again>
   __device__ void load(int tile, float (&values)[tile_columns]) const {
 #pragma unroll
@@ -47,7 +79,16 @@ struct LogitRow {
         from_shared(unit - first_kept, to);
       } else {
         from_memory(unit, to);
+        if constexpr (again) {
+          shape_unit(unit, to);
+        }
       }
+    }
+  }
+  __device__ void shape_tile(int tile, float (&values)[tile_columns]) const {
+#pragma unroll
+    for (int j = 0; j < tile_units; ++j) {
+      shape_unit(unit_of(tile, j), values + j * unit_columns);
     }
   }
   /// Keeps what load() has given, where there is room. A thread reads what it has kept itself.
@@ -82,6 +123,14 @@ struct LogitRow {
 #pragma unroll
       for (int c = 0; c < half; ++c) {
         to[part * half + c] = chunk.value[c];
+      }
+    }
+  }
+  __device__ void shape_unit(int unit, float* values) const {
+    if constexpr (shaped) {
+#pragma unroll
+      for (int c = 0; c < unit_columns; ++c) {
+        values[c] = unit * unit_columns + c < vocab ? shape.logit(values[c]) : values[c];
       }
     }
   }
@@ -142,6 +191,7 @@ struct SeenLogits {
   std::int32_t index = INT32_MAX;
   float shift = -FLT_MAX;
   double sum = 0.0;
+  double total = 0.0;  ///< Of the logits themselves; of shaped rows alone.
 
   /// Brings the sum to another shift, which is not below the one that it has.
   __device__ void rise_to(float higher) {
@@ -150,8 +200,9 @@ struct SeenLogits {
   }
 
   /// Sees a tile. Tiles come from the last to the first, so that of equals the last seen counts.
-  template <bool aligned>
-  __device__ void see(const LogitRow<aligned>& row, int tile, const float (&values)[tile_columns]) {
+  template <bool aligned, bool shaped>
+  __device__ void see(const LogitRow<aligned, shaped>& row, int tile,
+                      const float (&values)[tile_columns]) {
     float most = values[0];
 #pragma unroll
     for (int i = 1; i < tile_columns; ++i) {
@@ -174,7 +225,105 @@ struct SeenLogits {
       terms[i] = exponential(values[i], shift);
     }
     sum += static_cast<double>(sum_of_pairs<tile_columns>(terms));
+    if constexpr (shaped) {
+#pragma unroll
+      for (int i = 0; i < tile_columns; ++i) {
+        const int column = row.unit_of(tile, i / unit_columns) * unit_columns + i % unit_columns;
+        terms[i] = column < row.vocab ? values[i] : 0.0F;
+      }
+      total += static_cast<double>(sum_of_pairs<tile_columns>(terms));
+    }
   }
 };
+
+/// What a thread has seen of a whole row. From the last tile to the first, each on its way while
+/// the one after it is seen; what there is room for is kept.
+template <bool aligned, bool shaped>
+__device__ SeenLogits see_row(const LogitRow<aligned, shaped>& row) {
+  SeenLogits seen;
+  float next[tile_columns];
+  row.template load<false>(row.tiles() - 1, next);
+  for (int tile = row.tiles() - 1; tile >= 0; --tile) {
+    float values[tile_columns];
+#pragma unroll
+    for (int i = 0; i < tile_columns; ++i) {
+      values[i] = next[i];
+    }
+    if (tile > 0) {
+      row.template load<false>(tile - 1, next);
+    }
+    row.shape_tile(tile, values);
+    row.keep(tile, values);
+    seen.see(row, tile, values);
+  }
+  return seen;
+}
+
+/// The sum over the threads of a block, on all of them.
+__device__ inline double block_sum(double value) {
+  __shared__ double sums[most_warps];
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const double of_warp = warp_sum(value);
+  __syncthreads();  // All have read the sums before.
+  if (lane == 0) {
+    sums[warp] = of_warp;
+  }
+  __syncthreads();
+  return warp_sum(lane < static_cast<int>(blockDim.x) / warp_size ? sums[lane] : 0.0);
+}
+
+/// Folds what the threads of a block have seen; all threads get the result. The largest logit
+/// first, the first of equals, then the sums at its shift.
+template <bool shaped>
+__device__ SeenLogits fold_seen(SeenLogits seen) {
+  __shared__ float largest[most_warps];
+  __shared__ std::int32_t index[most_warps];
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const bool a_warp = lane < static_cast<int>(blockDim.x) / warp_size;
+  const auto fold_largest = [](float& value, std::int32_t& at) {
+    const float most = warp_max(value);
+    at = warp_min(value == most ? at : INT32_MAX);
+    value = most;
+  };
+  float value = seen.largest;
+  std::int32_t at = seen.index;
+  fold_largest(value, at);
+  if (lane == 0) {
+    largest[warp] = value;
+    index[warp] = at;
+  }
+  __syncthreads();
+  value = a_warp ? largest[lane] : -INFINITY;
+  at = a_warp ? index[lane] : INT32_MAX;
+  fold_largest(value, at);
+  seen.rise_to(shift_of(value));
+  seen.largest = value;
+  seen.index = at;
+  seen.sum = block_sum(seen.sum);
+  if constexpr (shaped) {
+    seen.total = block_sum(seen.total);
+  }
+  return seen;
+}
+
+constexpr double ln_2 = 0.6931471805599453;
+
+/// log(sum of exp(logit)) of all that was seen; NaN if no logit is above -Inf.
+__device__ inline double log_sum_exp(const SeenLogits& seen) {
+  const auto largest = static_cast<double>(seen.largest);
+  // The shift is not quite that of the largest one.
+  const double rest = static_cast<double>(seen.shift) - largest * static_cast<double>(log2_e);
+  return seen.largest == -INFINITY ? NAN : largest + (log(seen.sum) + ln_2 * rest);
+}
+
+/// The same in fp32: all threads need it for the gradients, which are not summed up.
+__device__ inline float short_log_sum_exp(const SeenLogits& seen) {
+  const float rest = fmaf(-seen.largest, log2_e, seen.shift);
+  const float log_sum = logf(static_cast<float>(seen.sum));
+  return seen.largest == -INFINITY ? NAN
+                                   : seen.largest + fmaf(static_cast<float>(ln_2), rest, log_sum);
+}
 
 }  // namespace train::kernels::cuda
