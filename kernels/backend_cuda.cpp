@@ -14,9 +14,14 @@ namespace {
 template <class Params>
 void check_cuda_params(const Params& params) {
   check_params(params);
-  if constexpr (requires { params.lse; }) {
-    TRAIN_CHECK(params.head_dim <= max_head_dim, "attention: head_dim={}, at most {}",
-                params.head_dim, max_head_dim);
+  if constexpr (requires { params.values(); }) {
+    TRAIN_CHECK(params.head_dim <= max_head_dim && params.values() <= max_head_dim,
+                "attention: head_dim={} value_dim={}, at most {}", params.head_dim, params.values(),
+                max_head_dim);
+  } else if constexpr (requires { params.cache; }) {
+    TRAIN_CHECK(params.cache.head_dim <= max_head_dim && params.cache.value_dim <= max_head_dim,
+                "attention: a cache of head_dim={} value_dim={}, at most {}", params.cache.head_dim,
+                params.cache.value_dim, max_head_dim);
   }
 }
 

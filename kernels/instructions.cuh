@@ -22,6 +22,13 @@ __device__ inline float power_of_two(float x) {
   return y;
 }
 
+/// The logarithm to the base 2, good to 2^-22 where x is near 1.
+__device__ inline float log_to_two(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// 1 / x to 1 ulp; 0 where that is below the smallest normal number.
 __device__ inline float reciprocal(float x) {
   float y;

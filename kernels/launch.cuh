@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "kernels/device/cuda_device.hpp"
@@ -39,12 +40,11 @@ void launch(CudaStream& stream, void (*kernel)(Params...), const Grid& grid, Arg
   TRAIN_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
 }
 
-/// Lets `kernel` have more dynamic shared memory than 48 KiB.
+/// Lets `kernel` have more dynamic shared memory than 48 KiB. What it has once it keeps: streams of
+/// other threads launch it too.
 template <class... Params>
 void allow_shared_bytes(void (*kernel)(Params...), std::size_t size_bytes) {
-  TRAIN_CUDA_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(size_bytes)));
+  raise_shared_limit(reinterpret_cast<const void*>(kernel), size_bytes);
 }
 
 /// The dynamic and static shared memory that a block of the current device may have at most.
@@ -84,16 +84,54 @@ void launch_each(CudaStream& stream, std::int64_t count, const Body& body) {
   launch(stream, each_kernel<Body>, {.blocks = dim3(static_cast<unsigned>(blocks))}, count, body);
 }
 
-/// Leaves for the host what is wrong in the data; of several findings one stays, whole. `kernel` is
-/// an address of the host, handed through.
+/// Calls with<Index>() for the type of indices below `count`: a division of 32 bits takes a fifth
+/// of the instructions of one of 64.
+template <class With>
+void for_index_type(std::int64_t count, const With& with) {
+  if (count <= std::numeric_limits<std::int32_t>::max()) {
+    with.template operator()<std::uint32_t>();
+  } else {
+    with.template operator()<std::int64_t>();
+  }
+}
+
+/// Leaves for the host what is wrong in the data; of several findings one stays, whole: its fields
+/// are there before its flag. `kernel` is an address of the host, handed through.
 __device__ inline void report_fault(DeviceFault* fault, const char* kernel, std::int32_t value,
-                                    std::int64_t position, std::int64_t limit) {
-  if (atomicCAS(&fault->found, 0U, 1U) == 0U) {
+                                    std::int64_t position, std::int64_t limit,
+                                    DeviceFault::Kind kind = DeviceFault::Kind::token) {
+  if (atomicCAS(&fault->claimed, 0U, 1U) == 0U) {
+    fault->kind = kind;
     fault->value = value;
     fault->position = position;
     fault->limit = limit;
     fault->kernel = kernel;
+    __threadfence_system();
+    *static_cast<volatile std::uint32_t*>(&fault->found) = 1;
   }
 }
+
+/// The rows of a table that rows of a tensor go with: given for each, or one after the other.
+struct TableRows {
+  const std::int32_t* positions = nullptr;
+  std::int64_t count = 1;  ///< Rows of the table.
+  DeviceFault* fault = nullptr;
+  const char* kernel = nullptr;
+
+  /// Of row `row`; -1, once it is reported, where what is given is no row of the table.
+  template <class Index>
+  [[nodiscard]] __device__ std::int64_t of(Index row) const {
+    if (positions == nullptr) {
+      return static_cast<std::int64_t>(row % static_cast<Index>(count));
+    }
+    const std::int32_t position = positions[row];
+    if (position < 0 || position >= count) {
+      report_fault(fault, kernel, position, static_cast<std::int64_t>(row), count,
+                   DeviceFault::Kind::position);
+      return -1;
+    }
+    return position;
+  }
+};
 
 }  // namespace train::kernels::cuda

@@ -281,7 +281,7 @@ void Snapshot::release_if_idle_since(const ReleaseStaging& message) const {
   if (idle() && message.copies == state().copies) {
     context->copy->enqueue(
         [first = state().buffers[0].staging, second = state().buffers[1].staging] {
-          first->release();
+          first->release_pageable();
           second->release();
         });
   }

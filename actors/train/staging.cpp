@@ -67,6 +67,12 @@ void Staging::release_pages() noexcept {
   views_.clear();
 }
 
+void Staging::release_pageable() noexcept {
+  if (pinned_.data() == nullptr) {
+    release();
+  }
+}
+
 void Staging::release() noexcept {
   if (pinned_.data() != nullptr) {
     pinned_ = {};

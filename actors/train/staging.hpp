@@ -13,7 +13,8 @@ namespace train::actors {
 /// Memory for one copy of a rank's state, from the system and back to it: while nothing is saved
 /// the system may have it. Huge pages are asked for; where there are none it works all the same.
 /// Of a device's state it is pinned, into which the device copies by itself and at full speed; that
-/// is kept until release().
+/// is kept until release(): to pin memory anew takes a good part of a second a GB, for which the
+/// next update would wait.
 ///
 /// Threading: one stream at a time. Ownership: owns the bytes that views() point into.
 class Staging {
@@ -33,6 +34,8 @@ class Staging {
   /// comes back a page fault at a time: on a virtual machine that costs more than all the rest of a
   /// save (measured: 2.6 s a GB).
   void release_pages() noexcept;
+  /// Gives the memory back, but what is pinned.
+  void release_pageable() noexcept;
   /// Gives the memory back.
   void release() noexcept;
 

@@ -61,8 +61,6 @@ Model::Model(const ModelSpec& spec, const kernels::KernelTable& kernels, std::in
     : spec_(spec),
       workspace_(std::make_unique<Workspace>(sequences, seq_len, with_gradient, options.dtype)),
       units_(build_units(spec, kernels, *workspace_, options)) {
-  TRAIN_CHECK(kernels.device->memory == kernels::MemoryKind::host || missing_on_cuda(spec).empty(),
-              "a device that has no {}", missing_on_cuda(spec));
   TRAIN_CHECK(options.dtype == kernels::DType::f32 || kernels.device->knows_bf16,
               "the kernels of {} know no bf16", kernels.name);
   workspace_->allocate(kernels.device->memory);

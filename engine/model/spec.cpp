@@ -55,20 +55,4 @@ double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
   return 6.0 * static_cast<double>(matrices) + 12.0 * attention;
 }
 
-std::string missing_on_cuda(const ModelSpec& spec) {
-  if (spec.embedding_scale != 1.0F) {
-    return "scaled embeddings";
-  }
-  for (const LayerSpec& layer : spec.layers) {
-    const AttentionSpec& attention = layer.attention;
-    if (attention.heads != attention.kv_heads) {
-      return "grouped queries";
-    }
-    if (attention.window != 0 || attention.softcap != 0.0F) {
-      return "windows and caps in attention";
-    }
-  }
-  return {};
-}
-
 }  // namespace train::engine

@@ -130,7 +130,4 @@ struct ParameterCount {
 /// is (seq_len) / 2 but in a window) of every layer.
 [[nodiscard]] double flops_per_token(const ModelSpec& spec, std::int64_t seq_len);
 
-/// Nothing, or what keeps CUDA kernels from computing this model: a clause for an error.
-[[nodiscard]] std::string missing_on_cuda(const ModelSpec& spec);
-
 }  // namespace train::engine

@@ -36,9 +36,6 @@ Status check_device(const std::string& device, const ModelSpec& model, std::stri
     return refused(fmt::format("its heads are at most {} wide, model.head_dim is {}", kWidestHead,
                                model.widest_head()));
   }
-  if (const std::string missing = missing_on_cuda(model); !missing.empty()) {
-    return refused(fmt::format("its kernels have no {} yet, which this model needs", missing));
-  }
   try {
     (void)kernel_set_name(device);
   } catch (const kernels::DeviceError& error) {
@@ -81,6 +78,9 @@ void take_device(std::int64_t local) {
   const std::string own =
       visible == nullptr ? std::to_string(local) : std::string(list.substr(0, list.find(',')));
   ::setenv(variable, own.c_str(), /*overwrite=*/1);
+  // A kernel that is loaded when it is first launched may wait for all that the device does, and an
+  // exchange of one rank for that launch of another: so all are loaded at the start.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
 }
 
 bool knows_bf16(const std::string& device) {

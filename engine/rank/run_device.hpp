@@ -17,7 +17,8 @@ namespace train::engine {
 [[nodiscard]] Status check_processor();
 
 /// Errors (user), in one line: this build or machine has no device of that name (runtime.device) or
-/// lacks a library for it; it has no kernels for such a model. `fix`: how to choose another.
+/// lacks a library for it; a head of the model is wider than its kernels take. `fix`: how to choose
+/// another.
 [[nodiscard]] Status check_device(const std::string& device, const ModelSpec& model,
                                   std::string_view fix = "set runtime.device = \"cpu\"");
 

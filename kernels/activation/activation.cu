@@ -1,53 +1,11 @@
 #include <cstdint>
 
 #include "kernels/activation/activation.hpp"
+#include "kernels/activation/activation_values.cuh"
 #include "kernels/element.cuh"
-#include "kernels/instructions.cuh"
 
 namespace train::kernels::cuda {
 namespace {
-
-// What bf16 elements are computed with need not be exact to the last bit of fp32: where the CPU's
-// functions would take longer than the memory, their place is taken by shorter ones.
-constexpr float log2_e = 1.44269504F;
-
-/// 1 / (1 + exp(-x)), without overflow on either side.
-template <class T>
-__device__ float sigmoid(float x) {
-  const float e = expf(-fabsf(x));
-  return (x < 0.0F ? e : 1.0F) / (1.0F + e);
-}
-template <>
-__device__ float sigmoid<Bf16>(float x) {
-  return reciprocal(1.0F + power_of_two(-log2_e * x));
-}
-
-/// At one place of the normal distribution: bell = exp(-x^2 / 2), cdf = Phi(x).
-struct Normal {
-  float bell, cdf;
-};
-template <class T>
-__device__ Normal normal_at(float x) {
-  return {expf(x * x * -0.5F), normcdff(x)};
-}
-/// Phi(-a) = bell q(t), t = 1 / (1 + 0.31 a): q is the polynomial without constant term whose
-/// largest relative error on [0, 13.2] is least, 5e-6 (fitted to double precision). Beyond that,
-/// bell is 0.
-template <>
-__device__ Normal normal_at<Bf16>(float x) {
-  constexpr float q[] = {0.12386057F,  0.12044266F, 0.13342435F,
-                         0.015754894F, 0.18044118F, -0.073925970F};
-  constexpr int last = 5;
-  const float t = reciprocal(fmaf(0.31F, fabsf(x), 1.0F));
-  const float bell = power_of_two(x * x * (-0.5F * log2_e));
-  float sum = q[last];
-#pragma unroll
-  for (int i = last - 1; i >= 0; --i) {
-    sum = fmaf(sum, t, q[i]);
-  }
-  const float tail = bell * (sum * t);
-  return {bell, x < 0.0F ? tail : 1.0F - tail};
-}
 
 template <class T>
 struct GeluForwardEach {
@@ -63,21 +21,18 @@ struct GeluForwardEach {
   }
 };
 
-/// gelu'(x) = Phi(x) + x phi(x).
 template <class T>
 struct GeluBackwardEach {
   GeluBackwardParams p;
   template <int n>
   __device__ void run(std::int64_t i) const {
-    constexpr float inverse_sqrt_2pi = 0.39894228F;
     Several<T, n> x(p.x, i);
     Several<T, n> gradient(p.dy, i);
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       const float at = x.value[j];
       const Normal normal = normal_at<T>(at);
-      const float density = normal.bell * inverse_sqrt_2pi;
-      gradient.value[j] = gradient.value[j] * fmaf(at, density, normal.cdf);
+      gradient.value[j] = gradient.value[j] * gelu_slope(at, normal);
       x.value[j] = at * normal.cdf;
     }
     gradient.store(p.dx, i);
@@ -102,7 +57,6 @@ struct SwigluForwardEach {
   }
 };
 
-/// silu'(g) = s + g s (1 - s), s = sigmoid(g).
 template <class T>
 struct SwigluBackwardEach {
   SwigluBackwardParams p;
@@ -120,7 +74,7 @@ struct SwigluBackwardEach {
     for (int j = 0; j < n; ++j) {
       const float s = sigmoids[j];
       const float silu = gate.value[j] * s;
-      gate.value[j] = dy.value[j] * up.value[j] * fmaf(silu, 1.0F - s, s);
+      gate.value[j] = dy.value[j] * up.value[j] * silu_slope(s, silu);
       dy.value[j] = dy.value[j] * silu;
       up.value[j] = silu * up.value[j];
     }

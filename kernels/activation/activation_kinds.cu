@@ -1,6 +1,6 @@
 #include "kernels/activation/activation.hpp"
-#include "kernels/element.cuh"
-#include "kernels/launch.cuh"
+#include "kernels/activation/activation_values.cuh"
+#include "kernels/rows.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -10,87 +10,121 @@ struct Activated {
   float value, slope;
 };
 
-__device__ inline Activated silu_at(float x) {
-  const float s = 1.0F / (1.0F + expf(-x));
-  const float value = x * s;
-  return {value, fmaf(value, 1.0F - s, s)};
-}
-
-__device__ inline Activated gelu_at(float x) {
-  constexpr float inverse_sqrt_2pi = 0.39894228F;
-  const float cdf = 0.5F * erfcf(-0.70710678F * x);
-  return {x * cdf, fmaf(x, expf(-0.5F * x * x) * inverse_sqrt_2pi, cdf)};
-}
-
-__device__ inline Activated gelu_tanh_at(float x) {
+/// x s(x), s = 1/2 (1 + tanh(u)) = sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+template <class T>
+__device__ Activated gelu_tanh_at(float x) {
   constexpr float sqrt_2_over_pi = 0.79788456F;
   constexpr float cubic = 0.044715F;
-  const float t = tanhf(sqrt_2_over_pi * x * fmaf(cubic, x * x, 1.0F));
-  const float share = fmaf(0.5F, t, 0.5F);
+  const float s = sigmoid<T>(2.0F * sqrt_2_over_pi * x * fmaf(cubic, x * x, 1.0F));
   const float du = sqrt_2_over_pi * fmaf(3.0F * cubic, x * x, 1.0F);
-  return {x * share, fmaf(0.5F * x * fmaf(-t, t, 1.0F), du, share)};
+  return {x * s, fmaf(2.0F * x * (s * (1.0F - s)), du, s)};
 }
 
-__device__ inline Activated activated(ActivationKind kind, float x) {
-  switch (kind) {
-    case ActivationKind::silu:
-      return silu_at(x);
-    case ActivationKind::gelu:
-      return gelu_at(x);
-    case ActivationKind::gelu_tanh:
-      return gelu_tanh_at(x);
-    case ActivationKind::relu:
-      break;
+template <class T, ActivationKind kind>
+__device__ Activated activated(float x) {
+  if constexpr (kind == ActivationKind::silu) {
+    const float s = sigmoid<T>(x);
+    return {x * s, silu_slope(s, x * s)};
+  } else if constexpr (kind == ActivationKind::gelu) {
+    const Normal normal = normal_at<T>(x);
+    return {x * normal.cdf, gelu_slope(x, normal)};
+  } else if constexpr (kind == ActivationKind::gelu_tanh) {
+    return gelu_tanh_at<T>(x);
+  } else {
+    return isnan(x) ? Activated{x, x} : x > 0.0F ? Activated{x, 1.0F} : Activated{0.0F, 0.0F};
   }
-  return isnan(x) ? Activated{x, x} : x > 0.0F ? Activated{x, 1.0F} : Activated{0.0F, 0.0F};
 }
 
-template <class T>
-struct ActivationForwardEach {
+template <class T, ActivationKind kind>
+struct ActivationForwardRows {
   ActivationForwardParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const std::int64_t row = i / p.cols;
-    const std::int64_t column = i - row * p.cols;
+  template <int n>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
     const std::int64_t at = row * p.x_stride + column;
-    const float value = activated(p.kind, load<T>(p.x, at)).value;
-    store<T>(p.y, row * p.y_stride + column, p.up == nullptr ? value : value * load<T>(p.up, at));
+    Several<T, n> x(p.x, at);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      x.value[j] = activated<T, kind>(x.value[j]).value;
+    }
+    if (p.up != nullptr) {
+      const Several<T, n> up(p.up, at);
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+        x.value[j] *= up.value[j];
+      }
+    }
+    x.store(p.y, row * p.y_stride + column);
   }
 };
 
-template <class T>
-struct ActivationBackwardEach {
+template <class T, ActivationKind kind>
+struct ActivationBackwardRows {
   ActivationBackwardParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const std::int64_t row = i / p.cols;
-    const std::int64_t column = i - row * p.cols;
+  template <int n>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
     const std::int64_t at = row * p.x_stride + column;
     const std::int64_t from = row * p.dy_stride + column;
     const std::int64_t to = row * p.dx_stride + column;
-    const Activated a = activated(p.kind, load<T>(p.x, at));
-    const float gradient = load<T>(p.dy, from);
-    if (p.up == nullptr) {
-      store<T>(p.y, from, a.value);
-      store<T>(p.dx, to, gradient * a.slope);
-      return;
+    Several<T, n> x(p.x, at);
+    Several<T, n> gradient(p.dy, from);
+    Several<T, n> up;
+    if (p.up != nullptr) {
+      up = Several<T, n>(p.up, at);
     }
-    const float up = load<T>(p.up, at);
-    store<T>(p.y, from, a.value * up);
-    store<T>(p.dx, to, gradient * up * a.slope);
-    store<T>(p.dup, to, gradient * a.value);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const Activated a = activated<T, kind>(x.value[j]);
+      const float dy = gradient.value[j];
+      x.value[j] = a.value;
+      gradient.value[j] = dy * a.slope;
+      if (p.up != nullptr) {
+        x.value[j] = a.value * up.value[j];
+        gradient.value[j] = dy * up.value[j] * a.slope;
+        up.value[j] = dy * a.value;
+      }
+    }
+    x.store(p.y, from);
+    gradient.store(p.dx, to);
+    if (p.up != nullptr) {
+      up.store(p.dup, to);
+    }
   }
 };
+
+/// Calls with<T, kind>() for the type of the elements and the kind of the activation.
+template <class With>
+void for_activation(DType dtype, ActivationKind kind, const With& with) {
+  for_element_type(dtype, [&]<class T>() {
+    switch (kind) {
+      case ActivationKind::silu:
+        return with.template operator()<T, ActivationKind::silu>();
+      case ActivationKind::gelu:
+        return with.template operator()<T, ActivationKind::gelu>();
+      case ActivationKind::gelu_tanh:
+        return with.template operator()<T, ActivationKind::gelu_tanh>();
+      case ActivationKind::relu:
+        return with.template operator()<T, ActivationKind::relu>();
+    }
+  });
+}
 
 }  // namespace
 
 void activation_forward(CudaStream& stream, const ActivationForwardParams& p) {
-  for_element_type(p.dtype, [&]<class T>() {
-    launch_each(stream, p.rows * p.cols, ActivationForwardEach<T>{p});
+  for_activation(p.dtype, p.kind, [&]<class T, ActivationKind kind>() {
+    const bool aligned =
+        aligned_to_vectors(p.x, p.up, p.y) && whole_strides<T>(p.x_stride, p.y_stride);
+    launch_rows<vector_bytes / sizeof(T)>(stream, p.rows, p.cols, aligned,
+                                          ActivationForwardRows<T, kind>{p});
   });
 }
 
 void activation_backward(CudaStream& stream, const ActivationBackwardParams& p) {
-  for_element_type(p.dtype, [&]<class T>() {
-    launch_each(stream, p.rows * p.cols, ActivationBackwardEach<T>{p});
+  for_activation(p.dtype, p.kind, [&]<class T, ActivationKind kind>() {
+    const bool aligned = aligned_to_vectors(p.x, p.up, p.dy, p.dx, p.dup, p.y) &&
+                         whole_strides<T>(p.x_stride, p.dy_stride, p.dx_stride);
+    launch_rows<vector_bytes / sizeof(T)>(stream, p.rows, p.cols, aligned,
+                                          ActivationBackwardRows<T, kind>{p});
   });
 }
 

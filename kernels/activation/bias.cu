@@ -1,56 +1,130 @@
 #include "kernels/activation/bias.hpp"
 
-#include "kernels/element.cuh"
-#include "kernels/launch.cuh"
+#include "kernels/embedding/row_sums.cuh"
+#include "kernels/rows.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
 template <class T>
-struct BiasAddEach {
+struct BiasAddRows {
   BiasAddParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const std::int64_t row = i / p.cols;
-    const std::int64_t column = i - row * p.cols;
+  TableRows table;
+
+  template <int n>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    const std::int64_t position = table.of(static_cast<std::uint32_t>(row));
     const std::int64_t at = row * p.stride + column;
-    const float bias = load<T>(p.bias, row % p.period * p.cols + column);
-    store<T>(p.y, at, load<T>(p.y, at) + bias);
+    Several<T, n> y(p.y, at);
+    const Several<T, n> bias(p.bias, max(position, std::int64_t{0}) * p.cols + column);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      y.value[j] += position < 0 ? NAN : bias.value[j];
+    }
+    y.store(p.y, at);
   }
 };
 
-/// One element of dbias: the blocks of its rows in order, each summed by itself.
+template <int n>
+__device__ Several<float, n> zeros() {
+  Several<float, n> sum;
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    sum.value[j] = 0.0F;
+  }
+  return sum;
+}
+
+/// The sum of one block of rows that share an element of the bias, in their order: row b * period +
+/// t of `sums` is of block b of the t-th.
 template <class T>
-struct BiasGradientEach {
+struct BlockSums {
   BiasGradientParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const std::int64_t t = i / p.cols;
-    const std::int64_t column = i - t * p.cols;
-    constexpr std::int64_t block = BiasGradientParams::block;
-    float total = 0.0F;
-    for (std::int64_t first = t; first < p.rows; first += block * p.period) {
-      float sum = 0.0F;
-      for (std::int64_t k = 0; k < block; ++k) {
-        const std::int64_t row = first + k * p.period;
-        if (row < p.rows) {
-          sum += load<T>(p.dy, row * p.stride + column);
+  float* sums;
+
+  template <int n>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    constexpr int block = BiasGradientParams::block;
+    const auto period = static_cast<std::uint32_t>(p.period);
+    const std::uint32_t b = static_cast<std::uint32_t>(row) / period;
+    const std::int64_t first =
+        std::int64_t{b} * block * p.period + (row - std::int64_t{b} * period);
+    Several<float, n> sum = zeros<n>();
+#pragma unroll 4
+    for (int k = 0; k < block; ++k) {
+      const std::int64_t from = first + k * p.period;
+      if (from < p.rows) {
+        const Several<T, n> dy(p.dy, from * p.stride + column);
+#pragma unroll
+        for (int j = 0; j < n; ++j) {
+          sum.value[j] += dy.value[j];
         }
       }
-      total += sum;
     }
-    p.dbias[i] = total;
+    sum.store(sums, row * p.cols + column);
+  }
+};
+
+/// The blocks' sums, in their order.
+struct SumOfBlocks {
+  const float* sums;
+  float* dbias;
+  std::int64_t blocks, period, cols;
+
+  template <int n>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    Several<float, n> total = zeros<n>();
+#pragma unroll 8
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const Several<float, n> sum(sums, (b * period + row) * cols + column);
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+        total.value[j] += sum.value[j];
+      }
+    }
+    total.store(dbias, row * cols + column);
   }
 };
 
 }  // namespace
 
 void bias_add(CudaStream& stream, const BiasAddParams& p) {
-  for_element_type(p.dtype,
-                   [&]<class T>() { launch_each(stream, p.rows * p.cols, BiasAddEach<T>{p}); });
+  for_element_type(p.dtype, [&]<class T>() {
+    const bool aligned = aligned_to_vectors(p.y, p.bias) && whole_strides<T>(p.stride);
+    launch_rows<vector_bytes / sizeof(T)>(
+        stream, p.rows, p.cols, aligned,
+        BiasAddRows<T>{p, {p.positions, p.period, stream.fault(), "bias_add"}});
+  });
 }
 
 void bias_gradient(CudaStream& stream, const BiasGradientParams& p) {
-  for_element_type(
-      p.dtype, [&]<class T>() { launch_each(stream, p.period * p.cols, BiasGradientEach<T>{p}); });
+  if (p.positions != nullptr) {
+    sum_rows(stream,
+             {.tokens = p.positions,
+              .data = p.dy,
+              .sums = p.dbias,
+              .rows = p.rows,
+              .cols = p.cols,
+              .vocab = p.period,
+              .stride = p.stride,
+              .dtype = p.dtype},
+             "bias_gradient", DeviceFault::Kind::position);
+    return;
+  }
+  const std::int64_t blocks = divide_up(divide_up(p.rows, p.period), BiasGradientParams::block);
+  const std::int64_t count = blocks * p.period * p.cols;
+  auto* sums =
+      count == 0
+          ? p.dbias
+          : static_cast<float*>(stream.scratch(static_cast<std::size_t>(count) * sizeof(float)));
+  for_element_type(p.dtype, [&]<class T>() {
+    const bool aligned = aligned_to_vectors(p.dy, sums) && whole_strides<T>(p.stride);
+    launch_rows<vector_bytes / sizeof(T)>(stream, blocks * p.period, p.cols, aligned,
+                                          BlockSums<T>{p, sums});
+  });
+  // Single columns: what is too few threads, four columns each would make fewer.
+  launch_rows<1>(stream, p.period, p.cols, false,
+                 SumOfBlocks{sums, p.dbias, blocks, p.period, p.cols});
 }
 
 }  // namespace train::kernels::cuda

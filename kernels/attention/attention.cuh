@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_heads.cuh"
+#include "kernels/attention/attention_sight.cuh"
 #include "kernels/reduce.cuh"
 
 // What both passes of attention in fp32 are made of: square tiles of scores, 16 x 16 threads each
@@ -27,35 +28,51 @@ struct Tile {
   static constexpr int score_stride = rows + 1;
   static constexpr int size = rows * stride;
   static constexpr int score_size = rows * score_stride;
+  /// Blocks of the backward pass whose tiles fit on a multiprocessor: registers are for as many.
+  static constexpr int blocks_at_once = dim <= 64 ? 2 : 1;
 };
 
-/// Which head a block works on, and where its rows begin in a tensor.
+/// One head of a tensor in one sequence.
 struct HeadOfBlock {
-  std::int64_t sequence, head, seq_len;
-  std::int64_t first_row;  ///< In lse and delta.
+  int sequence, head, seq_len, columns;
 
-  __device__ HeadOfBlock(std::int64_t heads, std::int64_t length)
-      : sequence(blockIdx.x / heads), head(blockIdx.x % heads), seq_len(length) {
-    first_row = static_cast<std::int64_t>(blockIdx.x) * length;
+  /// Of tensors with `heads` heads, the one that this block is for.
+  template <class Params>
+  __device__ HeadOfBlock(const Params& p, std::int64_t heads)
+      : sequence(static_cast<int>(blockIdx.x / static_cast<unsigned>(heads))),
+        head(static_cast<int>(blockIdx.x % static_cast<unsigned>(heads))),
+        seq_len(static_cast<int>(p.seq_len)),
+        columns(static_cast<int>(p.head_dim)) {}
+  /// In the same sequence, a head of another tensor.
+  [[nodiscard]] __device__ HeadOfBlock of(int other_head, std::int64_t other_columns) const {
+    HeadOfBlock other = *this;
+    other.head = other_head;
+    other.columns = static_cast<int>(other_columns);
+    return other;
+  }
+  /// Of the head's first row in lse and delta. REQUIRES: it is a query head, of `heads`.
+  [[nodiscard]] __device__ std::int64_t first_row(std::int64_t heads) const {
+    return (sequence * heads + head) * seq_len;
   }
   template <class T>
   [[nodiscard]] __device__ T* in(T* data, const RowLayout& layout) const {
-    return data + sequence * seq_len * layout.outer_stride + head * layout.inner_stride;
+    return data + static_cast<std::int64_t>(sequence) * seq_len * layout.outer_stride +
+           head * layout.inner_stride;
   }
 };
 
 __device__ inline int thread_row() { return static_cast<int>(threadIdx.x) / tile_side; }
 __device__ inline int thread_column() { return static_cast<int>(threadIdx.x) % tile_side; }
 
-/// Rows [first, first + Tile::rows) of one head's tensor to shared memory.
+/// Rows [first, first + Tile::rows) of a head to shared memory.
 template <int dim>
 __device__ void load_tile(float* tile, const HeadOfBlock& at, const void* data,
-                          const RowLayout& layout, std::int64_t first, std::int64_t head_dim) {
+                          const RowLayout& layout, int first) {
   const float* from = at.in(static_cast<const float*>(data), layout) + first * layout.outer_stride;
   for (int i = static_cast<int>(threadIdx.x); i < Tile<dim>::rows * dim; i += block_threads) {
     const int row = i / dim;
     const int column = i % dim;
-    const bool inside = first + row < at.seq_len && column < head_dim;
+    const bool inside = first + row < at.seq_len && column < at.columns;
     tile[row * Tile<dim>::stride + column] =
         inside ? from[row * layout.outer_stride + column] : 0.0F;
   }
@@ -147,25 +164,37 @@ __device__ void clear(Outputs<dim>& values) {
   }
 }
 
-/// The thread's outputs times factor[own row] to rows [first, ...) of one head's tensor.
+/// The thread's outputs times factor[own row] to rows [first, ...) of a head.
 template <int dim>
 __device__ void store_outputs(void* data, const RowLayout& layout, const HeadOfBlock& at,
-                              const Outputs<dim>& values, const float* factor, std::int64_t first,
-                              std::int64_t head_dim) {
+                              const Outputs<dim>& values, const float* factor, int first) {
   using T = Tile<dim>;
   float* to = at.in(static_cast<float*>(data), layout);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
-    const std::int64_t row = first + thread_row() * T::own_rows + i;
+    const int row = first + thread_row() * T::own_rows + i;
 #pragma unroll
     for (int j = 0; j < T::own_columns; ++j) {
       const int column = thread_column() + tile_side * j;
-      if (row < at.seq_len && column < head_dim) {
+      if (row < at.seq_len && column < at.columns) {
         to[row * layout.outer_stride + column] = values[i][j] * factor[i];
       }
     }
   }
 }
+
+/// The first keys that a thread's queries see.
+template <int dim>
+struct FirstKeys {
+  int row[Tile<dim>::own_rows];
+
+  __device__ FirstKeys(const Sight& sight, int first_query) {
+#pragma unroll
+    for (int i = 0; i < Tile<dim>::own_rows; ++i) {
+      row[i] = sight.first_key(first_query + thread_row() * Tile<dim>::own_rows + i);
+    }
+  }
+};
 
 /// One block for each head and each tile of its rows.
 template <int dim>

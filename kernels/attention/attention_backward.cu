@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(block_threads) attention_delta_kernel(Attentio
   const float* out = static_cast<const float*>(p.out) + token * p.out_layout.outer_stride +
                      head * p.out_layout.inner_stride;
   float sum = 0.0F;
-  for (std::int64_t c = lane; c < p.head_dim; c += warp_size) {
+  for (std::int64_t c = lane; c < p.value_dim; c += warp_size) {
     sum = fmaf(dout[c], out[c], sum);
   }
   sum = warp_sum(sum);
@@ -37,47 +37,57 @@ __global__ void __launch_bounds__(block_threads) attention_delta_kernel(Attentio
   }
 }
 
-/// lse and delta of a thread's queries; zeros past the sequence.
+/// lse and delta of a thread's queries; zeros past the sequence. `at`: a head of queries.
 template <int dim>
 struct RowTerms {
   float lse[Tile<dim>::own_rows];
   float delta[Tile<dim>::own_rows];
 
-  __device__ void load(const AttentionBackwardParams& p, const HeadOfBlock& at,
-                       std::int64_t first_query) {
+  __device__ void load(const AttentionBackwardParams& p, const HeadOfBlock& at, int first_query) {
 #pragma unroll
     for (int i = 0; i < Tile<dim>::own_rows; ++i) {
-      const std::int64_t row = first_query + thread_row() * Tile<dim>::own_rows + i;
-      lse[i] = row < p.seq_len ? p.lse[at.first_row + row] : 0.0F;
-      delta[i] = row < p.seq_len ? p.delta[at.first_row + row] : 0.0F;
+      const int row = first_query + thread_row() * Tile<dim>::own_rows + i;
+      lse[i] = row < at.seq_len ? p.lse[at.first_row(p.heads) + row] : 0.0F;
+      delta[i] = row < at.seq_len ? p.delta[at.first_row(p.heads) + row] : 0.0F;
     }
   }
 };
 
-/// scores q k^T -> probabilities exp(scale * score - lse); gradients dout v^T -> p (gradient -
-/// delta). Zeros where the key comes after the query, or the query after the sequence.
+/// scores q k^T -> probabilities exp(capped(scale * score) - lse); gradients dout v^T -> p
+/// (gradient
+/// - delta), times the cap's slope. Zeros where the query does not see the key, or comes after the
+/// sequence.
 template <int dim>
 __device__ void softmax_backward(Scores<dim>& scores, Scores<dim>& gradients,
                                  const RowTerms<dim>& terms, const AttentionBackwardParams& p,
-                                 std::int64_t first_query, std::int64_t first_key) {
+                                 const Sight& sight, int first_query, int first_key) {
   using T = Tile<dim>;
+  const FirstKeys<dim> first_keys(sight, first_query);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
-    const std::int64_t query = first_query + thread_row() * T::own_rows + i;
+    const int query = first_query + thread_row() * T::own_rows + i;
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
-      const std::int64_t key = first_key + thread_column() + tile_side * j;
-      const bool seen = key <= query && query < p.seq_len;
-      const float probability = seen ? expf(scores[i][j] * p.scale - terms.lse[i]) : 0.0F;
+      const int key = first_key + thread_column() + tile_side * j;
+      const bool seen = key <= query && key >= first_keys.row[i] && query < sight.seq_len;
+      float score = scores[i][j] * p.scale;
+      float slope = 1.0F;
+      if (p.softcap != 0.0F) {
+        const float tanh = tanhf(score / p.softcap);
+        score = p.softcap * tanh;
+        slope = fmaf(-tanh, tanh, 1.0F);
+      }
+      const float probability = seen ? expf(score - terms.lse[i]) : 0.0F;
       scores[i][j] = probability;
-      gradients[i][j] = seen ? probability * (gradients[i][j] - terms.delta[i]) : 0.0F;
+      const float gradient = probability * (gradients[i][j] - terms.delta[i]);
+      gradients[i][j] = seen ? gradient * slope : 0.0F;
     }
   }
 }
 
-/// dq of one tile of queries: the keys' tiles follow each other, up to its last one.
+/// dq of one tile of queries: the tiles of keys that one of them sees follow each other.
 template <int dim>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
     attention_query_gradient_kernel(AttentionBackwardParams p) {
   using T = Tile<dim>;
   float* q = dynamic_shared<float>();
@@ -85,24 +95,27 @@ __global__ void __launch_bounds__(block_threads)
   float* k = dout + T::size;
   float* v = k + T::size;
   float* dscores = v + T::size;
-  const HeadOfBlock at(p.heads, p.seq_len);
-  const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * T::rows;
-  load_tile<dim>(q, at, p.q, p.q_layout, first, p.head_dim);
-  load_tile<dim>(dout, at, p.dout, p.dout_layout, first, p.head_dim);
+  const HeadOfBlock at(p, p.heads);
+  const int kv_head = at.head / heads_of_group(p);
+  const Sight sight(p, at.sequence);
+  const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * T::rows;
+  load_tile<dim>(q, at, p.q, p.q_layout, first);
+  load_tile<dim>(dout, at.of(at.head, p.value_dim), p.dout, p.dout_layout, first);
   RowTerms<dim> terms;
   terms.load(p, at, first);
   Outputs<dim> dq;
   clear<dim>(dq);
-  for (std::int64_t first_key = 0; first_key <= first; first_key += T::rows) {
+  const int begin = sight.first_key(first) / T::rows * T::rows;
+  for (int tile = begin; tile <= first; tile += T::rows) {
     __syncthreads();  // The tiles before have been used.
-    load_tile<dim>(k, at, p.k, p.k_layout, first_key, p.head_dim);
-    load_tile<dim>(v, at, p.v, p.v_layout, first_key, p.head_dim);
+    load_tile<dim>(k, at.of(kv_head, p.head_dim), p.k, p.k_layout, tile);
+    load_tile<dim>(v, at.of(kv_head, p.value_dim), p.v, p.v_layout, tile);
     __syncthreads();
     Scores<dim> scores;
     Scores<dim> gradients;
     multiply_rows<dim>(scores, q, k);
     multiply_rows<dim>(gradients, dout, v);
-    softmax_backward<dim>(scores, gradients, terms, p, first, first_key);
+    softmax_backward<dim>(scores, gradients, terms, p, sight, first, tile);
     store_scores<dim>(dscores, gradients);
     __syncthreads();
     multiply_scores<dim, false>(dq, dscores, k);
@@ -112,12 +125,13 @@ __global__ void __launch_bounds__(block_threads)
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = p.scale;
   }
-  store_outputs<dim>(p.dq, p.dq_layout, at, dq, factor, first, p.head_dim);
+  store_outputs<dim>(p.dq, p.dq_layout, at, dq, factor, first);
 }
 
-/// dk and dv of one tile of keys: the queries' tiles follow each other, from its own to the last.
+/// dk and dv of one tile of keys: for one query head of the group after the other, the tiles of
+/// queries that see one of the keys follow each other.
 template <int dim>
-__global__ void __launch_bounds__(block_threads)
+__global__ void __launch_bounds__(block_threads, Tile<dim>::blocks_at_once)
     attention_key_gradient_kernel(AttentionBackwardParams p) {
   using T = Tile<dim>;
   float* k = dynamic_shared<float>();
@@ -126,52 +140,56 @@ __global__ void __launch_bounds__(block_threads)
   float* dout = q + T::size;
   float* probabilities = dout + T::size;
   float* dscores = probabilities + T::score_size;
-  const HeadOfBlock at(p.heads, p.seq_len);
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.y) * T::rows;
-  load_tile<dim>(k, at, p.k, p.k_layout, first, p.head_dim);
-  load_tile<dim>(v, at, p.v, p.v_layout, first, p.head_dim);
+  const HeadOfBlock at(p, p.kv_heads);
+  const HeadOfBlock values = at.of(at.head, p.value_dim);
+  const Sight sight(p, at.sequence);
+  const int first = static_cast<int>(blockIdx.y) * T::rows;
+  const int end = sight.end_of_queries(min(first + T::rows, at.seq_len) - 1);
+  const int group = heads_of_group(p);
+  load_tile<dim>(k, at, p.k, p.k_layout, first);
+  load_tile<dim>(v, values, p.v, p.v_layout, first);
   Outputs<dim> dk;
   Outputs<dim> dv;
   clear<dim>(dk);
   clear<dim>(dv);
-  for (std::int64_t first_query = first; first_query < p.seq_len; first_query += T::rows) {
-    __syncthreads();  // The tiles before have been used.
-    load_tile<dim>(q, at, p.q, p.q_layout, first_query, p.head_dim);
-    load_tile<dim>(dout, at, p.dout, p.dout_layout, first_query, p.head_dim);
-    RowTerms<dim> terms;
-    terms.load(p, at, first_query);
-    __syncthreads();
-    Scores<dim> scores;
-    Scores<dim> gradients;
-    multiply_rows<dim>(scores, q, k);
-    multiply_rows<dim>(gradients, dout, v);
-    softmax_backward<dim>(scores, gradients, terms, p, first_query, first);
-    store_scores<dim>(probabilities, scores);
-    store_scores<dim>(dscores, gradients);
-    __syncthreads();
-    multiply_scores<dim, true>(dv, probabilities, dout);
-    multiply_scores<dim, true>(dk, dscores, q);
+  for (int head = at.head * group; head < (at.head + 1) * group; ++head) {
+    for (int tile = first; tile < end; tile += T::rows) {
+      __syncthreads();  // The tiles before have been used.
+      load_tile<dim>(q, at.of(head, p.head_dim), p.q, p.q_layout, tile);
+      load_tile<dim>(dout, at.of(head, p.value_dim), p.dout, p.dout_layout, tile);
+      RowTerms<dim> terms;
+      terms.load(p, at.of(head, p.head_dim), tile);
+      __syncthreads();
+      Scores<dim> scores;
+      Scores<dim> gradients;
+      multiply_rows<dim>(scores, q, k);
+      multiply_rows<dim>(gradients, dout, v);
+      softmax_backward<dim>(scores, gradients, terms, p, sight, tile, first);
+      store_scores<dim>(probabilities, scores);
+      store_scores<dim>(dscores, gradients);
+      __syncthreads();
+      multiply_scores<dim, true>(dv, probabilities, dout);
+      multiply_scores<dim, true>(dk, dscores, q);
+    }
   }
   float factor[T::own_rows];
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = 1.0F;
   }
-  store_outputs<dim>(p.dv, p.dv_layout, at, dv, factor, first, p.head_dim);
+  store_outputs<dim>(p.dv, p.dv_layout, values, dv, factor, first);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
     factor[i] = p.scale;
   }
-  store_outputs<dim>(p.dk, p.dk_layout, at, dk, factor, first, p.head_dim);
+  store_outputs<dim>(p.dk, p.dk_layout, at, dk, factor, first);
 }
 
 }  // namespace
 
 /// Three passes, each of which overwrites what it computes: no sums across blocks.
-void attention_backward(CudaStream& stream, const AttentionBackwardParams& p) {
-  if (p.group() != 1 || p.window != 0 || p.softcap != 0.0F) {
-    throw DeviceError("attention on CUDA has no groups, windows or caps");
-  }
+void attention_backward(CudaStream& stream, const AttentionBackwardParams& params) {
+  const AttentionBackwardParams p = resolved(params);
   if (p.dtype == DType::bf16) {
     attention_backward_mma(stream, p);
     return;
@@ -179,11 +197,12 @@ void attention_backward(CudaStream& stream, const AttentionBackwardParams& p) {
   const std::int64_t heads = p.sequences * p.heads;
   const Grid rows{.blocks = blocks_of(heads * p.seq_len, rows_per_block)};
   launch(stream, attention_delta_kernel, rows, p);
-  for_head_columns(p.head_dim, [&]<int dim>() {
+  for_head_columns(widest_head(p), [&]<int dim>() {
     const Grid queries = attention_grid<dim>(heads, p.seq_len, query_shared_floats<dim>);
     allow_shared_bytes(attention_query_gradient_kernel<dim>, queries.shared_bytes);
     launch(stream, attention_query_gradient_kernel<dim>, queries, p);
-    const Grid keys = attention_grid<dim>(heads, p.seq_len, key_shared_floats<dim>);
+    const Grid keys =
+        attention_grid<dim>(p.sequences * p.kv_heads, p.seq_len, key_shared_floats<dim>);
     allow_shared_bytes(attention_key_gradient_kernel<dim>, keys.shared_bytes);
     launch(stream, attention_key_gradient_kernel<dim>, keys, p);
   });

@@ -42,7 +42,7 @@ struct Chunk {
   float value[chunk_columns];
 
   __device__ Chunk(const Bf16* row, int column, const MmaHead& at) {
-    if (at.aligned && column < at.head_dim) {
+    if (at.aligned && column < at.columns) {
       const uint4 bits = *reinterpret_cast<const uint4*>(row + column);
       const std::uint32_t pairs[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
@@ -53,7 +53,7 @@ struct Chunk {
     }
 #pragma unroll
     for (int i = 0; i < chunk_columns; ++i) {
-      value[i] = column + i < at.head_dim ? value_of(row[column + i]) : 0.0F;
+      value[i] = column + i < at.columns ? value_of(row[column + i]) : 0.0F;
     }
   }
 };
@@ -63,7 +63,8 @@ template <int dim>
 __global__ void __launch_bounds__(block_threads)
     attention_delta_mma_kernel(AttentionBackwardParams p, bool aligned) {
   constexpr int lanes = dim / chunk_columns;
-  const MmaHead at(p, aligned);
+  const MmaHead query(p, p.heads, aligned);
+  const MmaHead at = query.of(query.head, p.value_dim);
   const int row = static_cast<int>(blockIdx.y) * (block_threads / lanes) +
                   static_cast<int>(threadIdx.x) / lanes;
   const int column = static_cast<int>(threadIdx.x) % lanes * chunk_columns;
@@ -78,17 +79,18 @@ __global__ void __launch_bounds__(block_threads)
   }
   sum = warp_sum<lanes>(sum);
   if (column == 0 && row < at.seq_len) {
-    p.delta[at.first_row() + row] = sum;
+    p.delta[at.first_row(p.heads) + row] = sum;
   }
 }
 
 /// What a query's row takes from its whole row of scores: lse in powers of two, and delta. A query
-/// past the sequence has an infinite lse, so that its probabilities are zeros.
+/// past the sequence has an infinite lse, so that its probabilities are zeros. `at`: a head of
+/// queries.
 __device__ inline float lse_term(const AttentionBackwardParams& p, const MmaHead& at, int query) {
-  return query < at.seq_len ? p.lse[at.first_row() + query] * log2_of_e : INFINITY;
+  return query < at.seq_len ? p.lse[at.first_row(p.heads) + query] * log2_of_e : INFINITY;
 }
 __device__ inline float delta_term(const AttentionBackwardParams& p, const MmaHead& at, int query) {
-  return query < at.seq_len ? p.delta[at.first_row() + query] : 0.0F;
+  return query < at.seq_len ? p.delta[at.first_row(p.heads) + query] : 0.0F;
 }
 
 /// scores become probabilities; lse(m, n, i) is the query's, seen(m, n, i) whether it sees the key.
@@ -128,6 +130,29 @@ __device__ void to_score_gradients(Sums<Shape::blocks, Shape::others>& gradients
   }
 }
 
+/// gradients of capped scores become those of the scores: times 1 - (capped score / cap)^2. The
+/// capped score is the log of its probability and lse(m, n, i).
+template <class Shape, class Lse>
+__device__ void to_uncapped_gradients(Sums<Shape::blocks, Shape::others>& gradients,
+                                      const Sums<Shape::blocks, Shape::others>& probabilities,
+                                      float cap, const Lse& lse) {
+  const float inverse = 1.0F / (cap * log2_of_e);
+#pragma unroll
+  for (int m = 0; m < Shape::blocks; ++m) {
+#pragma unroll
+    for (int n = 0; n < Shape::others / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float probability = probabilities[m][n][i];
+        const float tanh = (log_to_two(probability) + lse(m, n, i)) * inverse;
+        if (probability > 0.0F) {  // Of 0 both are infinite, and the gradient is 0 already.
+          gradients[m][n][i] *= fmaf(-tanh, tanh, 1.0F);
+        }
+      }
+    }
+  }
+}
+
 template <int blocks, int columns>
 __device__ void scale_sums(Sums<blocks, columns>& sums, float factor) {
 #pragma unroll
@@ -142,171 +167,265 @@ __device__ void scale_sums(Sums<blocks, columns>& sums, float factor) {
   }
 }
 
-/// dq of one tile of queries: the keys' tiles follow each other, up to its last one.
-template <int dim>
+/// A tile's probabilities: of scores left right^T, see to_probabilities().
+template <class Shape, bool limited, class Lse, class Seen>
+__device__ void compute_probabilities(Sums<Shape::blocks, Shape::others>& scores,
+                                      const AttentionBackwardParams& p, SharedAddress left,
+                                      SharedAddress right, bool masked, const Lse& lse,
+                                      const Seen& seen) {
+  multiply_rows<Shape>(scores, left, right);
+  if constexpr (limited) {
+    if (p.softcap != 0.0F) {
+      cap_scores<Shape>(scores, p.scale, p.softcap);
+    }
+  }
+  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
+  to_probabilities<Shape>(scores, scale_log2, masked, lse, seen);
+}
+
+/// A tile's gradients of the scores, of gradients left right^T of the probabilities.
+template <class Shape, bool limited, class Lse, class Delta>
+__device__ void compute_gradients(Sums<Shape::blocks, Shape::others>& gradients,
+                                  const Sums<Shape::blocks, Shape::others>& probabilities,
+                                  const AttentionBackwardParams& p, SharedAddress left,
+                                  SharedAddress right, const Lse& lse, const Delta& delta) {
+  multiply_rows<Shape>(gradients, left, right);
+  to_score_gradients<Shape>(gradients, probabilities, delta);
+  if constexpr (limited) {
+    if (p.softcap != 0.0F) {
+      to_uncapped_gradients<Shape>(gradients, probabilities, p.softcap, lse);
+    }
+  }
+}
+
+/// dq of one tile of queries: the tiles of keys that one of them sees follow each other.
+template <int dim, bool limited>
 __global__ void __launch_bounds__(QueryShape<dim>::threads, QueryShape<dim>::blocks_at_once)
     attention_query_gradient_mma_kernel(AttentionBackwardParams p, bool aligned) {
   using S = QueryShape<dim>;
   constexpr int douts = S::own_bytes;  // Queries, dout, then pairs of keys and values.
   constexpr int keys = 2 * S::own_bytes;
-  const MmaHead at(p, aligned);
+  const MmaHead at(p, p.heads, aligned);
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * S::rows;
   const int own_row = warp_index() * S::warp_rows;
   const int own = first + own_row;
   const int end = min(first + S::rows, at.seq_len);
-  const auto load_keys = [&](int first_key, int slot) {
-    const int to = keys + slot * 2 * S::other_bytes;
-    load_tile<dim, S::others, S::threads>(to, at, p.k, p.k_layout, first_key);
-    load_tile<dim, S::others, S::threads>(to + S::other_bytes, at, p.v, p.v_layout, first_key);
-    commit_copies();
-  };
+  int begin = 0;
   load_tile<dim, S::rows, S::threads>(0, at, p.q, p.q_layout, first);
-  load_tile<dim, S::rows, S::threads>(douts, at, p.dout, p.dout_layout, first);
-  load_keys(0, 0);
-  // Rows' terms, which would cost registers: lse, then delta.
+  load_tile<dim, S::rows, S::threads>(douts, at.of(at.head, p.value_dim), p.dout, p.dout_layout,
+                                      first);
+  // Rows' terms, which would cost registers: lse, then delta, then the first key that is seen.
   float* lse = dynamic_shared<float>() + S::shared_bytes(2) / static_cast<int>(sizeof(float));
   const float* delta = lse + S::rows;
+  int* first_keys = reinterpret_cast<int*>(lse + 2 * S::rows);
+  if constexpr (limited) {
+    begin = find_first_keys<S>(first_keys, Sight(p, at.sequence), first);
+  }
+  const auto pair = [&](int first_key) {
+    return keys + first_key / S::others % 2 * 2 * S::other_bytes;
+  };
+  load_keys<S>(pair(begin), at, p, begin);
   for (int i = static_cast<int>(threadIdx.x); i < 2 * S::rows; i += S::threads) {
     lse[i] = i < S::rows ? lse_term(p, at, first + i) : delta_term(p, at, first + i - S::rows);
   }
   Sums<S::blocks, dim> dq;
   clear<S::blocks, dim>(dq);
-  const float scale_log2 = p.scale * log2_of_e;
-  for (int first_key = 0; first_key < end; first_key += S::others) {
-    const int slot = first_key / S::others % 2;
+  for (int first_key = begin; first_key < end; first_key += S::others) {
     wait_for_copies<0>();
     __syncthreads();  // This tile is there, and the one before has been used.
     if (first_key + S::others < end) {
-      load_keys(first_key + S::others, 1 - slot);
+      load_keys<S>(pair(first_key + S::others), at, p, first_key + S::others);
     }
-    if (first_key < own + S::warp_rows && own < at.seq_len) {  // A whole warp.
-      const Lane lane;
-      const int tile = keys + slot * 2 * S::other_bytes;
-      Sums<S::blocks, S::others> scores;
-      multiply_rows<S>(scores, rows_first<dim>(0, own_row), columns_first<dim>(tile, 0));
-      to_probabilities<S>(
-          scores, scale_log2, first_key + S::others > own + 1,
-          [&](int m, int, int i) { return lse[own_row + m * 16 + i / 2 * 8 + lane.group]; },
-          [&](int m, int n, int i) {
-            return first_key + n * 8 + lane.pair + i % 2 <= own + m * 16 + i / 2 * 8 + lane.group;
-          });
-      Sums<S::blocks, S::others> gradients;
-      multiply_rows<S>(gradients, rows_first<dim>(douts, own_row),
-                       columns_first<dim>(tile + S::other_bytes, 0));
-      to_score_gradients<S>(gradients, scores, [&](int m, int, int i) {
-        return delta[own_row + m * 16 + i / 2 * 8 + lane.group];
-      });
-      multiply_scores<S, dim>(dq, gradients, rows_first<dim>(tile, 0));
+    if (first_key >= own + S::warp_rows || own >= at.seq_len) {  // A whole warp.
+      continue;
     }
+    bool masked = first_key + S::others > own + 1;
+    if constexpr (limited) {
+      if (first_key + S::others <= first_keys[own_row]) {
+        continue;
+      }
+      masked = masked || first_key < first_keys[own_row + S::warp_rows - 1];
+    }
+    const Lane lane;
+    const auto row_of = [&](int m, int i) { return own_row + m * 16 + i / 2 * 8 + lane.group; };
+    const auto lse_of = [&](int m, int, int i) { return lse[row_of(m, i)]; };
+    const int tile = pair(first_key);
+    Sums<S::blocks, S::others> scores;
+    compute_probabilities<S, limited>(
+        scores, p, rows_first<dim>(0, own_row), columns_first<dim>(tile, 0), masked, lse_of,
+        [&](int m, int n, int i) {
+          const int key = first_key + n * 8 + lane.pair + i % 2;
+          return key <= first + row_of(m, i) && (!limited || key >= first_keys[row_of(m, i)]);
+        });
+    Sums<S::blocks, S::others> gradients;
+    compute_gradients<S, limited>(gradients, scores, p, rows_first<dim>(douts, own_row),
+                                  columns_first<dim>(tile + S::other_bytes, 0), lse_of,
+                                  [&](int m, int, int i) { return delta[row_of(m, i)]; });
+    multiply_scores<S, dim>(dq, gradients, rows_first<dim>(tile, 0));
   }
   scale_sums<S::blocks, dim>(dq, p.scale);
   store_sums<S, dim>(p.dq, p.dq_layout, at, dq, 0, first, 0);
 }
 
-/// dk and dv of one tile of keys: the queries' tiles follow each other, from its own to the last.
-/// Scores lie transposed, a key's in a row, so that they are left operands where they are summed.
-template <int dim>
+/// Begins to copy a tile of queries and one of their dout behind it to shared memory at `to`.
+/// Returns this thread's one of the tile's lse, delta and first keys: a value for each row, in this
+/// order.
+template <class Shape, bool limited>
+__device__ float load_queries(int to, const MmaHead& query, const AttentionBackwardParams& p,
+                              int first_query) {
+  load_tile<Shape::dim, Shape::others, Shape::threads>(to, query, p.q, p.q_layout, first_query);
+  load_tile<Shape::dim, Shape::others, Shape::threads>(to + Shape::other_bytes,
+                                                       query.of(query.head, p.value_dim), p.dout,
+                                                       p.dout_layout, first_query);
+  commit_copies();
+  const int me = static_cast<int>(threadIdx.x);
+  const int row = first_query + me % Shape::others;
+  if constexpr (limited) {
+    if (me >= 2 * Shape::others) {
+      return __int_as_float(Sight(p, query.sequence).first_key(row));
+    }
+  }
+  return me < Shape::others ? lse_term(p, query, row) : delta_term(p, query, row);
+}
+
+/// What a tile of queries, from `first_query` on, adds to dk and dv of a warp's keys, own_row of
+/// the block's. `tile`: where it lies, its dout behind it; lse, delta and first keys at `lse`.
+template <class S, bool limited>
+__device__ void add_queries(Sums<S::blocks, S::columns>& dk, Sums<S::blocks, S::columns>& dv,
+                            const AttentionBackwardParams& p, int tile, const float* lse,
+                            int first_query, int own_row) {
+  constexpr int dim = S::dim;
+  const int own = static_cast<int>(blockIdx.y) * S::rows + own_row;
+  const int part = static_cast<int>(blockIdx.z) * S::columns;
+  const float* delta = lse + S::others;
+  const int* first_keys = reinterpret_cast<const int*>(lse + 2 * S::others);
+  bool masked = first_query + 1 < own + S::warp_rows;
+  if constexpr (limited) {
+    if (first_keys[0] >= own + S::warp_rows) {  // Nobody sees one.
+      return;
+    }
+    masked = masked || first_keys[S::others - 1] > own;
+  }
+  const Lane lane;
+  const auto row_of = [&](int n, int i) { return n * 8 + lane.pair + i % 2; };
+  const auto lse_of = [&](int, int n, int i) { return lse[row_of(n, i)]; };
+  Sums<S::blocks, S::others> scores;
+  compute_probabilities<S, limited>(
+      scores, p, rows_first<dim>(0, own_row), columns_first<dim>(tile, 0), masked, lse_of,
+      [&](int m, int n, int i) {
+        const int key = own + m * 16 + i / 2 * 8 + lane.group;
+        return key <= first_query + row_of(n, i) && (!limited || key >= first_keys[row_of(n, i)]);
+      });
+  const SharedAddress douts = rows_first<dim>(tile + S::other_bytes, 0);
+  multiply_scores<S, S::columns>(dv, scores, moved<dim>(douts, part / 16, 0));
+  Sums<S::blocks, S::others> gradients;
+  compute_gradients<S, limited>(gradients, scores, p, rows_first<dim>(S::own_bytes, own_row),
+                                columns_first<dim>(tile + S::other_bytes, 0), lse_of,
+                                [&](int, int n, int i) { return delta[row_of(n, i)]; });
+  multiply_scores<S, S::columns>(dk, gradients, moved<dim>(rows_first<dim>(tile, 0), part / 16, 0));
+}
+
+/// dk and dv of one tile of keys: for one query head of the group after the other, the tiles of
+/// queries that see one of the keys follow each other. Scores lie transposed, a key's in a row, so
+/// that they are left operands where they are summed.
+template <int dim, bool limited>
 __global__ void __launch_bounds__(KeyShape<dim>::threads, KeyShape<dim>::blocks_at_once)
     attention_key_gradient_mma_kernel(AttentionBackwardParams p, bool aligned) {
   using S = KeyShape<dim>;
   constexpr int values = S::own_bytes;  // Keys, values, then pairs of queries and dout, then terms.
   constexpr int queries = 2 * S::own_bytes;
   constexpr int columns = S::columns;
-  const MmaHead at(p, aligned);
+  constexpr int terms_of_row = limited ? 3 : 2;
+  const MmaHead at(p, p.kv_heads, aligned);
   float* terms = dynamic_shared<float>() + S::shared_bytes(2) / static_cast<int>(sizeof(float));
   const int first = static_cast<int>(blockIdx.y) * S::rows;
   const int own_row = warp_index() * S::warp_rows;
   const int own = first + own_row;
   const int part = static_cast<int>(blockIdx.z) * columns;
   const int me = static_cast<int>(threadIdx.x);
-  const auto load_queries = [&](int first_query, int slot) {
-    const int to = queries + slot * 2 * S::other_bytes;
-    load_tile<dim, S::others, S::threads>(to, at, p.q, p.q_layout, first_query);
-    load_tile<dim, S::others, S::threads>(to + S::other_bytes, at, p.dout, p.dout_layout,
-                                          first_query);
-    commit_copies();
-    // This thread's one of the tile's lse and delta.
-    const int query = first_query + me % S::others;
-    return me < S::others ? lse_term(p, at, query) : delta_term(p, at, query);
-  };
-  static_assert(2 * S::others <= S::threads);
+  static_assert(terms_of_row * S::others <= S::threads);
+  const int group = heads_of_group(p);
+  int head = at.head * group;
+  const int heads_end = head + group;
   load_tile<dim, S::rows, S::threads>(0, at, p.k, p.k_layout, first);
-  load_tile<dim, S::rows, S::threads>(values, at, p.v, p.v_layout, first);
-  float term = load_queries(first, first / S::others % 2);
+  load_tile<dim, S::rows, S::threads>(values, at.of(at.head, p.value_dim), p.v, p.v_layout, first);
+  const auto pair = [&](int slot) { return queries + slot * 2 * S::other_bytes; };
+  float term = load_queries<S, limited>(pair(0), at.of(head, p.head_dim), p, first);
+  int end = at.seq_len;
+  if constexpr (limited) {
+    end = Sight(p, at.sequence).end_of_queries(min(first + S::rows, at.seq_len) - 1);
+  }
   Sums<S::blocks, columns> dk;
   Sums<S::blocks, columns> dv;
   clear<S::blocks, columns>(dk);
   clear<S::blocks, columns>(dv);
-  const float scale_log2 = p.scale * log2_of_e;
-  for (int first_query = first; first_query < at.seq_len; first_query += S::others) {
-    const int slot = first_query / S::others % 2;
-    float* lse = terms + slot * 2 * S::others;
-    if (me < 2 * S::others) {
+  int slot = 0;
+  for (int first_query = first; head < heads_end; slot = 1 - slot) {
+    float* lse = terms + slot * terms_of_row * S::others;
+    if (me < terms_of_row * S::others) {
       lse[me] = term;
     }
     wait_for_copies<0>();
     __syncthreads();  // This tile is there, and the one before has been used.
-    if (first_query + S::others < at.seq_len) {
-      term = load_queries(first_query + S::others, 1 - slot);
+    const int tile_query = first_query;
+    first_query += S::others;
+    if (first_query >= end) {
+      first_query = first;
+      ++head;
     }
-    if (first_query + S::others > own && own < at.seq_len) {  // A whole warp.
-      const Lane lane;
-      const int tile = queries + slot * 2 * S::other_bytes;
-      const float* delta = lse + S::others;
-      Sums<S::blocks, S::others> scores;
-      multiply_rows<S>(scores, rows_first<dim>(0, own_row), columns_first<dim>(tile, 0));
-      to_probabilities<S>(
-          scores, scale_log2, first_query + 1 < own + S::warp_rows,
-          [&](int, int n, int i) { return lse[n * 8 + lane.pair + i % 2]; },
-          [&](int m, int n, int i) {
-            return own + m * 16 + i / 2 * 8 + lane.group <= first_query + n * 8 + lane.pair + i % 2;
-          });
-      const SharedAddress douts = rows_first<dim>(tile + S::other_bytes, 0);
-      multiply_scores<S, columns>(dv, scores, moved<dim>(douts, part / 16, 0));
-      Sums<S::blocks, S::others> gradients;
-      multiply_rows<S>(gradients, rows_first<dim>(values, own_row),
-                       columns_first<dim>(tile + S::other_bytes, 0));
-      to_score_gradients<S>(gradients, scores,
-                            [&](int, int n, int i) { return delta[n * 8 + lane.pair + i % 2]; });
-      multiply_scores<S, columns>(dk, gradients,
-                                  moved<dim>(rows_first<dim>(tile, 0), part / 16, 0));
+    if (head < heads_end) {
+      term = load_queries<S, limited>(pair(1 - slot), at.of(head, p.head_dim), p, first_query);
     }
+    if (tile_query + S::others <= own || own >= at.seq_len) {  // A whole warp.
+      continue;
+    }
+    add_queries<S, limited>(dk, dv, p, pair(slot), lse, tile_query, own_row);
   }
   scale_sums<S::blocks, columns>(dk, p.scale);
   store_sums<S, columns>(p.dk, p.dk_layout, at, dk, 0, first, part);
-  store_sums<S, columns>(p.dv, p.dv_layout, at, dv, values, first, part);
+  store_sums<S, columns>(p.dv, p.dv_layout, at.of(at.head, p.value_dim), dv, values, first, part);
 }
 
 bool all_aligned(const AttentionBackwardParams& p) {
-  return p.head_dim % chunk_columns == 0 && chunks_aligned(p.q, p.q_layout) &&
-         chunks_aligned(p.k, p.k_layout) && chunks_aligned(p.v, p.v_layout) &&
-         chunks_aligned(p.out, p.out_layout) && chunks_aligned(p.dout, p.dout_layout) &&
-         chunks_aligned(p.dq, p.dq_layout) && chunks_aligned(p.dk, p.dk_layout) &&
-         chunks_aligned(p.dv, p.dv_layout);
+  return p.head_dim % chunk_columns == 0 && p.value_dim % chunk_columns == 0 &&
+         chunks_aligned(p.q, p.q_layout) && chunks_aligned(p.k, p.k_layout) &&
+         chunks_aligned(p.v, p.v_layout) && chunks_aligned(p.out, p.out_layout) &&
+         chunks_aligned(p.dout, p.dout_layout) && chunks_aligned(p.dq, p.dq_layout) &&
+         chunks_aligned(p.dk, p.dk_layout) && chunks_aligned(p.dv, p.dv_layout);
+}
+
+/// Three passes, each of which overwrites what it computes: no sums across blocks.
+template <int dim, bool limited>
+void launch_backward(CudaStream& stream, const AttentionBackwardParams& p) {
+  const bool aligned = all_aligned(p);
+  const std::int64_t heads = p.sequences * p.heads;
+  constexpr int terms_of_row = limited ? 3 : 2;
+  constexpr int term_bytes = terms_of_row * static_cast<int>(sizeof(float));
+  constexpr int rows = block_threads / (dim / chunk_columns);
+  launch(stream, attention_delta_mma_kernel<dim>,
+         {.blocks = dim3(static_cast<unsigned>(heads),
+                         static_cast<unsigned>(divide_up(p.seq_len, rows)))},
+         p, aligned);
+  using Q = QueryShape<dim>;
+  const Grid queries = mma_grid<Q>(heads, p.seq_len, 2, Q::rows * term_bytes, 1);
+  allow_shared_bytes(attention_query_gradient_mma_kernel<dim, limited>, queries.shared_bytes);
+  launch(stream, attention_query_gradient_mma_kernel<dim, limited>, queries, p, aligned);
+  using S = KeyShape<dim>;
+  const Grid keys = mma_grid<S>(p.sequences * p.kv_heads, p.seq_len, 2, 2 * S::others * term_bytes,
+                                dim / S::columns);
+  allow_shared_bytes(attention_key_gradient_mma_kernel<dim, limited>, keys.shared_bytes);
+  launch(stream, attention_key_gradient_mma_kernel<dim, limited>, keys, p, aligned);
 }
 
 }  // namespace
 
-/// Three passes, each of which overwrites what it computes: no sums across blocks.
 void attention_backward_mma(CudaStream& stream, const AttentionBackwardParams& p) {
-  const bool aligned = all_aligned(p);
-  const std::int64_t heads = p.sequences * p.heads;
-  for_head_columns(p.head_dim, [&]<int dim>() {
-    constexpr int rows = block_threads / (dim / chunk_columns);
-    launch(stream, attention_delta_mma_kernel<dim>,
-           {.blocks = dim3(static_cast<unsigned>(heads),
-                           static_cast<unsigned>(divide_up(p.seq_len, rows)))},
-           p, aligned);
-    using Q = QueryShape<dim>;
-    constexpr int row_term_bytes = 2 * Q::rows * static_cast<int>(sizeof(float));
-    const Grid queries = mma_grid<Q>(heads, p.seq_len, 2, row_term_bytes, 1);
-    allow_shared_bytes(attention_query_gradient_mma_kernel<dim>, queries.shared_bytes);
-    launch(stream, attention_query_gradient_mma_kernel<dim>, queries, p, aligned);
-    using S = KeyShape<dim>;
-    constexpr int term_bytes = 4 * S::others * static_cast<int>(sizeof(float));
-    const Grid keys = mma_grid<S>(heads, p.seq_len, 2, term_bytes, dim / S::columns);
-    allow_shared_bytes(attention_key_gradient_mma_kernel<dim>, keys.shared_bytes);
-    launch(stream, attention_key_gradient_mma_kernel<dim>, keys, p, aligned);
+  for_head_columns(widest_head(p), [&]<int dim>() {
+    if (limits_sight(p)) {
+      launch_backward<dim, true>(stream, p);
+    } else {
+      launch_backward<dim, false>(stream, p);
+    }
   });
 }
 

@@ -22,35 +22,43 @@ __device__ void take_scores(Scores<dim>& scores, float* largest, float* sum, flo
       above = fmaxf(above, scores[i][j]);
     }
     above = fmaxf(largest[i], warp_max<tile_side>(above));
-    keep[i] = expf(largest[i] - above);
+    // Nothing seen yet: no infinity less another.
+    const float shift = above == -INFINITY ? 0.0F : above;
+    keep[i] = expf(largest[i] - shift);
     largest[i] = above;
     float added = 0.0F;
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
-      scores[i][j] = expf(scores[i][j] - above);
+      scores[i][j] = expf(scores[i][j] - shift);
       added += scores[i][j];
     }
     sum[i] = fmaf(sum[i], keep[i], warp_sum<tile_side>(added));
   }
 }
 
-/// Scaled scores; minus infinity where the key comes after the query.
+/// Scaled and capped scores; minus infinity where the query does not see the key.
 template <int dim>
-__device__ void mask_scores(Scores<dim>& scores, float scale, std::int64_t first_query,
-                            std::int64_t first_key) {
+__device__ void mask_scores(Scores<dim>& scores, const AttentionForwardParams& p, int first_query,
+                            int tile, const Sight& sight) {
   using T = Tile<dim>;
+  const FirstKeys<dim> first_keys(sight, first_query);
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
-    const std::int64_t query = first_query + thread_row() * T::own_rows + i;
+    const int query = first_query + thread_row() * T::own_rows + i;
 #pragma unroll
     for (int j = 0; j < T::own_rows; ++j) {
-      const std::int64_t key = first_key + thread_column() + tile_side * j;
-      scores[i][j] = key <= query ? scores[i][j] * scale : -INFINITY;
+      const int key = tile + thread_column() + tile_side * j;
+      const bool seen = key <= query && key >= first_keys.row[i];
+      float score = scores[i][j] * p.scale;
+      if (p.softcap != 0.0F) {
+        score = p.softcap * tanhf(score / p.softcap);
+      }
+      scores[i][j] = seen ? score : -INFINITY;
     }
   }
 }
 
-/// One tile of queries against every tile of keys up to its last one.
+/// One tile of queries against every tile of keys that one of them sees.
 template <int dim>
 __global__ void __launch_bounds__(block_threads)
     attention_forward_kernel(AttentionForwardParams p) {
@@ -58,10 +66,12 @@ __global__ void __launch_bounds__(block_threads)
   float* q = dynamic_shared<float>();
   float* kv = q + T::size;  // Keys, then values.
   float* probabilities = kv + T::size;
-  const HeadOfBlock at(p.heads, p.seq_len);
+  const HeadOfBlock at(p, p.heads);
+  const int kv_head = at.head / heads_of_group(p);
+  const Sight sight(p, at.sequence);
   // The longest rows first, so that the last blocks to finish are short ones.
-  const std::int64_t first = static_cast<std::int64_t>(gridDim.y - 1 - blockIdx.y) * T::rows;
-  load_tile<dim>(q, at, p.q, p.q_layout, first, p.head_dim);
+  const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * T::rows;
+  load_tile<dim>(q, at, p.q, p.q_layout, first);
   float largest[T::own_rows];
   float sum[T::own_rows];
   Outputs<dim> out;
@@ -71,13 +81,14 @@ __global__ void __launch_bounds__(block_threads)
     largest[i] = -INFINITY;
     sum[i] = 0.0F;
   }
-  for (std::int64_t first_key = 0; first_key <= first; first_key += T::rows) {
+  const int begin = sight.first_key(first) / T::rows * T::rows;
+  for (int tile = begin; tile <= first; tile += T::rows) {
     __syncthreads();  // The values of the tile before have been used.
-    load_tile<dim>(kv, at, p.k, p.k_layout, first_key, p.head_dim);
+    load_tile<dim>(kv, at.of(kv_head, p.head_dim), p.k, p.k_layout, tile);
     __syncthreads();
     Scores<dim> scores;
     multiply_rows<dim>(scores, q, kv);
-    mask_scores<dim>(scores, p.scale, first, first_key);
+    mask_scores<dim>(scores, p, first, tile, sight);
     float keep[T::own_rows];
     take_scores<dim>(scores, largest, sum, keep);
 #pragma unroll
@@ -89,33 +100,52 @@ __global__ void __launch_bounds__(block_threads)
     }
     store_scores<dim>(probabilities, scores);
     __syncthreads();  // The keys have been used.
-    load_tile<dim>(kv, at, p.v, p.v_layout, first_key, p.head_dim);
+    load_tile<dim>(kv, at.of(kv_head, p.value_dim), p.v, p.v_layout, tile);
     __syncthreads();
     multiply_scores<dim, false>(out, probabilities, kv);
   }
 #pragma unroll
   for (int i = 0; i < T::own_rows; ++i) {
-    const std::int64_t row = first + thread_row() * T::own_rows + i;
-    if (thread_column() == 0 && row < p.seq_len) {
-      p.lse[at.first_row + row] =
+    const int row = first + thread_row() * T::own_rows + i;
+    if (thread_column() == 0 && row < at.seq_len) {
+      p.lse[at.first_row(p.heads) + row] =
           static_cast<float>(static_cast<double>(largest[i]) + log(static_cast<double>(sum[i])));
     }
     sum[i] = 1.0F / sum[i];
   }
-  store_outputs<dim>(p.out, p.out_layout, at, out, sum, first, p.head_dim);
+  store_outputs<dim>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, sum, first);
 }
+
+/// Reports what is no position in a document: all of one follow each other from 0 on.
+struct CheckPositionsEach {
+  const std::int32_t* positions;
+  std::int64_t seq_len;
+  DeviceFault* fault;
+  const char* name;
+
+  __device__ void operator()(std::int64_t token) const {
+    const std::int32_t position = positions[token];
+    const bool begins = position == 0;
+    const bool follows = token % seq_len != 0 && position == positions[token - 1] + 1;
+    if (!begins && !follows) {
+      report_fault(fault, name, position, token, seq_len, DeviceFault::Kind::document);
+    }
+  }
+};
 
 }  // namespace
 
-void attention_forward(CudaStream& stream, const AttentionForwardParams& p) {
-  if (p.group() != 1 || p.window != 0 || p.softcap != 0.0F) {
-    throw DeviceError("attention on CUDA has no groups, windows or caps");
+void attention_forward(CudaStream& stream, const AttentionForwardParams& params) {
+  const AttentionForwardParams p = resolved(params);
+  if (p.positions != nullptr) {
+    launch_each(stream, p.sequences * p.seq_len,
+                CheckPositionsEach{p.positions, p.seq_len, stream.fault(), "attention_forward"});
   }
   if (p.dtype == DType::bf16) {
     attention_forward_mma(stream, p);
     return;
   }
-  for_head_columns(p.head_dim, [&]<int dim>() {
+  for_head_columns(widest_head(p), [&]<int dim>() {
     const Grid grid =
         attention_grid<dim>(p.sequences * p.heads, p.seq_len, forward_shared_floats<dim>);
     allow_shared_bytes(attention_forward_kernel<dim>, grid.shared_bytes);

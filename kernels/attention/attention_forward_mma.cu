@@ -10,19 +10,19 @@ namespace {
 // four warps allow. On sm_90 two blocks share a multiprocessor (96 of 227 KiB and half of the
 // registers each), so that one takes exponentials while the other multiplies; sm_80 has memory for
 // one of 128 columns. Heads of 256 columns have registers for 16 queries of a warp, and twice the
-// warps.
-template <int dim>
-struct ForwardShape : MmaShape<dim, 4, 2, 64> {
+// warps. Where sight is limited, 128 columns leave registers for 32 keys at a time only.
+template <int dim, bool limited>
+struct ForwardShape : MmaShape<dim, 4, 2, limited && dim == 128 ? 32 : 64> {
   static constexpr int blocks_at_once = 2;
 };
-template <>
-struct ForwardShape<256> : MmaShape<256, 8, 1, 32> {
+template <bool limited>
+struct ForwardShape<256, limited> : MmaShape<256, 8, 1, 32> {
   static constexpr int blocks_at_once = 1;
 };
 
 /// The running maxima and sums of a lane's rows: group and group + 8 of each 16. A sum is of the
-/// lane's own columns until finish().
-template <class Shape>
+/// lane's own columns until finish(). `limited`: a tile may hold nothing that a row sees.
+template <class Shape, bool limited>
 struct RunningSoftmax {
   float largest[Shape::blocks][2];
   float sum[Shape::blocks][2];
@@ -57,7 +57,10 @@ struct RunningSoftmax {
       above = fmaxf(above, fmaxf(scores[n][half * 2], scores[n][half * 2 + 1]));
     }
     above = warp_max<4>(above);
-    const float shift = above * scale_log2;
+    float shift = above * scale_log2;
+    if constexpr (limited) {
+      shift = above == -INFINITY ? 0.0F : shift;  // Nothing seen yet: no infinity less another.
+    }
     const float keep = power_of_two(fmaf(largest[m][half], scale_log2, -shift));
     largest[m][half] = above;
     float added = 0.0F;
@@ -103,10 +106,11 @@ struct RunningSoftmax {
   }
 };
 
-/// Minus infinity where the key comes after the query.
-template <class Shape>
-__device__ void mask_scores(Sums<Shape::blocks, Shape::others>& scores, int first_query,
-                            int first_key) {
+/// Minus infinity where the key comes after the query, or before first_key(m, half), the first one
+/// that the query sees.
+template <class Shape, class FirstKey>
+__device__ void mask_scores(Sums<Shape::blocks, Shape::others>& scores, int first_query, int tile,
+                            const FirstKey& first_key) {
   const Lane lane;
 #pragma unroll
   for (int m = 0; m < Shape::blocks; ++m) {
@@ -115,69 +119,101 @@ __device__ void mask_scores(Sums<Shape::blocks, Shape::others>& scores, int firs
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int query = first_query + m * 16 + i / 2 * 8 + lane.group;
-        const int key = first_key + n * 8 + lane.pair + i % 2;
-        scores[m][n][i] = key <= query ? scores[m][n][i] : -INFINITY;
+        const int key = tile + n * 8 + lane.pair + i % 2;
+        const bool seen = key <= query && key >= first_key(m, i / 2);
+        scores[m][n][i] = seen ? scores[m][n][i] : -INFINITY;
       }
     }
   }
 }
 
-/// One tile of queries against every tile of keys up to its last one; the next tile is on its way
-/// to shared memory while one is multiplied.
-template <int dim>
-__global__ void __launch_bounds__(ForwardShape<dim>::threads, ForwardShape<dim>::blocks_at_once)
+/// One tile of queries against every tile of keys that one of them sees; the next tile is on its
+/// way to shared memory while one is multiplied. `limited`: see limits_sight().
+template <int dim, bool limited>
+__global__ void __launch_bounds__(ForwardShape<dim, limited>::threads,
+                                  ForwardShape<dim, limited>::blocks_at_once)
     attention_forward_mma_kernel(AttentionForwardParams p, bool aligned) {
-  using S = ForwardShape<dim>;
+  using S = ForwardShape<dim, limited>;
   constexpr int keys = S::own_bytes;  // Where tiles lie in shared memory: queries, then pairs.
-  const MmaHead at(p, aligned);
+  const MmaHead at(p, p.heads, aligned);
   // The longest rows first, so that the last blocks to finish are short ones.
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * S::rows;
   const int own = first + warp_index() * S::warp_rows;
   const int end = min(first + S::rows, at.seq_len);
-  const auto load_keys = [&](int first_key, int slot) {
-    const int to = keys + slot * 2 * S::other_bytes;
-    load_tile<dim, S::others, S::threads>(to, at, p.k, p.k_layout, first_key);
-    load_tile<dim, S::others, S::threads>(to + S::other_bytes, at, p.v, p.v_layout, first_key);
-    commit_copies();
-  };
+  int begin = 0;
+  // The first key that each of the block's queries sees.
+  int* first_keys = dynamic_shared<int>() + S::shared_bytes(1) / static_cast<int>(sizeof(int));
   load_tile<dim, S::rows, S::threads>(0, at, p.q, p.q_layout, first);
-  load_keys(0, 0);
+  if constexpr (limited) {
+    begin = find_first_keys<S>(first_keys, Sight(p, at.sequence), first);
+  }
+  const auto pair = [&](int first_key) {
+    return keys + first_key / S::others % 2 * 2 * S::other_bytes;
+  };
+  load_keys<S>(pair(begin), at, p, begin);
   Sums<S::blocks, dim> out;
   clear<S::blocks, dim>(out);
-  RunningSoftmax<S> softmax;
-  const float scale_log2 = p.scale * log2_of_e;
-  for (int first_key = 0; first_key < end; first_key += S::others) {
-    const int slot = first_key / S::others % 2;
+  RunningSoftmax<S, limited> softmax;
+  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
+  for (int first_key = begin; first_key < end; first_key += S::others) {
     wait_for_copies<0>();
     __syncthreads();  // This tile is there, and the one before has been used.
     if (first_key + S::others < end) {
-      load_keys(first_key + S::others, 1 - slot);
+      load_keys<S>(pair(first_key + S::others), at, p, first_key + S::others);
     }
-    if (first_key < own + S::warp_rows && own < at.seq_len) {  // A whole warp.
-      const int tile = keys + slot * 2 * S::other_bytes;
-      Sums<S::blocks, S::others> scores;
-      multiply_rows<S>(scores, rows_first<dim>(0, own - first), columns_first<dim>(tile, 0));
-      if (first_key + S::others > own + 1) {
-        mask_scores<S>(scores, own, first_key);
+    if (first_key >= own + S::warp_rows || own >= at.seq_len) {  // A whole warp.
+      continue;
+    }
+    bool masked = first_key + S::others > own + 1;
+    if constexpr (limited) {
+      const int* of_warp = first_keys + (own - first);
+      if (first_key + S::others <= of_warp[0]) {
+        continue;
       }
-      softmax.take(scores, out, scale_log2);
-      multiply_scores<S, dim>(out, scores, rows_first<dim>(tile + S::other_bytes, 0));
+      masked = masked || first_key < of_warp[S::warp_rows - 1];
     }
+    const int tile = pair(first_key);
+    Sums<S::blocks, S::others> scores;
+    multiply_rows<S>(scores, rows_first<dim>(0, own - first), columns_first<dim>(tile, 0));
+    if constexpr (limited) {
+      if (p.softcap != 0.0F) {
+        cap_scores<S>(scores, p.scale, p.softcap);
+      }
+    }
+    if (masked) {
+      mask_scores<S>(scores, own, first_key, [&](int m, int half) {
+        return limited ? first_keys[own - first + m * 16 + half * 8 + Lane().group] : 0;
+      });
+    }
+    softmax.take(scores, out, scale_log2);
+    multiply_scores<S, dim>(out, scores, rows_first<dim>(tile + S::other_bytes, 0));
   }
-  softmax.finish(out, p.lse + at.first_row(), own, at.seq_len, p.scale);
-  store_sums<S, dim>(p.out, p.out_layout, at, out, 0, first, 0);
+  softmax.finish(out, p.lse + at.first_row(p.heads), own, at.seq_len,
+                 limited && p.softcap != 0.0F ? 1.0F : p.scale);
+  store_sums<S, dim>(p.out, p.out_layout, at.of(at.head, p.value_dim), out, 0, first, 0);
+}
+
+template <int dim, bool limited>
+void launch_forward(CudaStream& stream, const AttentionForwardParams& p, bool aligned) {
+  using S = ForwardShape<dim, limited>;
+  constexpr int row_bytes = limited ? S::rows * static_cast<int>(sizeof(int)) : 0;
+  const Grid grid = mma_grid<S>(p.sequences * p.heads, p.seq_len, 1, row_bytes, 1);
+  allow_shared_bytes(attention_forward_mma_kernel<dim, limited>, grid.shared_bytes);
+  launch(stream, attention_forward_mma_kernel<dim, limited>, grid, p, aligned);
 }
 
 }  // namespace
 
 void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& p) {
-  const bool aligned = p.head_dim % chunk_columns == 0 && chunks_aligned(p.q, p.q_layout) &&
-                       chunks_aligned(p.k, p.k_layout) && chunks_aligned(p.v, p.v_layout) &&
-                       chunks_aligned(p.out, p.out_layout);
-  for_head_columns(p.head_dim, [&]<int dim>() {
-    const Grid grid = mma_grid<ForwardShape<dim>>(p.sequences * p.heads, p.seq_len, 1, 0, 1);
-    allow_shared_bytes(attention_forward_mma_kernel<dim>, grid.shared_bytes);
-    launch(stream, attention_forward_mma_kernel<dim>, grid, p, aligned);
+  const bool aligned = p.head_dim % chunk_columns == 0 && p.value_dim % chunk_columns == 0 &&
+                       chunks_aligned(p.q, p.q_layout) && chunks_aligned(p.k, p.k_layout) &&
+                       chunks_aligned(p.v, p.v_layout) && chunks_aligned(p.out, p.out_layout);
+  for_head_columns(widest_head(p), [&]<int dim>() {
+    if (limits_sight(p)) {
+      launch_forward<dim, true>(stream, p, aligned);
+    } else {
+      launch_forward<dim, false>(stream, p, aligned);
+    }
   });
 }
 

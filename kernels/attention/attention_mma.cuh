@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/attention_heads.cuh"
+#include "kernels/attention/attention_sight.cuh"
 #include "kernels/attention/attention_tile.cuh"
 #include "kernels/element.cuh"
 #include "kernels/mma.cuh"
@@ -141,7 +142,7 @@ __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& a
   for (int i = lane.index; i < Shape::warp_rows * chunks; i += warp_size) {
     const int row = own + i / chunks;
     const int column = first_column + i % chunks * chunk_columns;
-    if (first + row >= at.seq_len || column >= at.head_dim) {
+    if (first + row >= at.seq_len || column >= at.columns) {
       continue;
     }
     const unsigned char* from = shared + place_of_chunk<Shape::dim>(row, i % chunks);
@@ -150,10 +151,55 @@ __device__ void store_sums(void* data, const RowLayout& layout, const MmaHead& a
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
       continue;
     }
-    for (int c = 0; c < chunk_columns && column + c < at.head_dim; ++c) {
+    for (int c = 0; c < chunk_columns && column + c < at.columns; ++c) {
       to[c] = reinterpret_cast<const Bf16*>(from)[c];
     }
   }
+}
+
+/// scores become cap * tanh(scale * score / cap). Good to 1e-7 of the cap.
+template <class Shape>
+__device__ void cap_scores(Sums<Shape::blocks, Shape::others>& scores, float scale, float cap) {
+  const float exponent = 2.0F * log2_of_e * scale / cap;
+#pragma unroll
+  for (int m = 0; m < Shape::blocks; ++m) {
+#pragma unroll
+    for (int n = 0; n < Shape::others / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float share = reciprocal(1.0F + power_of_two(scores[m][n][i] * exponent));
+        scores[m][n][i] = fmaf(-2.0F * cap, share, cap);
+      }
+    }
+  }
+}
+
+/// What is left to multiply a score with, for its exponential in powers of two.
+template <class Params>
+__device__ float scale_of_scores(const Params& p) {
+  return (p.softcap == 0.0F ? p.scale : 1.0F) * log2_of_e;
+}
+
+/// Begins to copy a tile of keys and one of values behind it to shared memory at `to`, of the head
+/// of keys that `query` reads.
+template <class Shape, class Params>
+__device__ void load_keys(int to, const MmaHead& query, const Params& p, int first_key) {
+  const int kv_head = query.head / heads_of_group(p);
+  load_tile<Shape::dim, Shape::others, Shape::threads>(to, query.of(kv_head, p.head_dim), p.k,
+                                                       p.k_layout, first_key);
+  load_tile<Shape::dim, Shape::others, Shape::threads>(
+      to + Shape::other_bytes, query.of(kv_head, p.value_dim), p.v, p.v_layout, first_key);
+  commit_copies();
+}
+
+/// Writes the first key that each of the block's own rows sees, from row `first` on. Returns where
+/// the first tile of keys begins that one of them sees.
+template <class Shape>
+__device__ int find_first_keys(int* first_keys, const Sight& sight, int first) {
+  for (int i = static_cast<int>(threadIdx.x); i < Shape::rows; i += Shape::threads) {
+    first_keys[i] = sight.first_key(first + i);
+  }
+  return sight.first_key(first) / Shape::others * Shape::others;
 }
 
 /// One block for each head and each tile of its rows, `parts` times.

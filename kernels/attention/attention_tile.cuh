@@ -25,27 +25,36 @@ struct Lane {
   int pair = index % 4 * 2;
 };
 
-/// One head of one sequence. Small, since it is kept in registers: the rest is computed when asked.
+/// One head of a tensor in one sequence. Small, since it is kept in registers: the rest is computed
+/// when asked.
 struct MmaHead {
-  int sequence, head, seq_len, head_dim;
+  int sequence, head, seq_len, columns;
   bool aligned;  ///< Every chunk of every tensor is aligned to 16 bytes, and whole.
 
+  /// Of tensors with `heads` heads, the one that this block is for.
   template <class Params>
-  __device__ MmaHead(const Params& p, bool all_aligned)
-      : sequence(static_cast<int>(blockIdx.x / static_cast<unsigned>(p.heads))),
-        head(static_cast<int>(blockIdx.x % static_cast<unsigned>(p.heads))),
+  __device__ MmaHead(const Params& p, std::int64_t heads, bool all_aligned)
+      : sequence(static_cast<int>(blockIdx.x / static_cast<unsigned>(heads))),
+        head(static_cast<int>(blockIdx.x % static_cast<unsigned>(heads))),
         seq_len(static_cast<int>(p.seq_len)),
-        head_dim(static_cast<int>(p.head_dim)),
+        columns(static_cast<int>(p.head_dim)),
         aligned(all_aligned) {}
+  /// In the same sequence, a head of another tensor.
+  [[nodiscard]] __device__ MmaHead of(int other_head, std::int64_t other_columns) const {
+    MmaHead other = *this;
+    other.head = other_head;
+    other.columns = static_cast<int>(other_columns);
+    return other;
+  }
   template <class T>
   [[nodiscard]] __device__ T* row(T* data, const RowLayout& layout, int row_index) const {
     const std::int64_t token =
         static_cast<std::int64_t>(recomputed(sequence)) * seq_len + row_index;
     return data + token * layout.outer_stride + head * layout.inner_stride;
   }
-  /// Of the head's first row in lse and delta.
-  [[nodiscard]] __device__ std::int64_t first_row() const {
-    return static_cast<std::int64_t>(blockIdx.x) * seq_len;
+  /// Of the head's first row in lse and delta. REQUIRES: it is a query head, of `heads`.
+  [[nodiscard]] __device__ std::int64_t first_row(std::int64_t heads) const {
+    return (recomputed(sequence) * heads + head) * seq_len;
   }
 };
 
@@ -70,7 +79,7 @@ __device__ void load_tile(int tile, const MmaHead& at, const void* data, const R
   const int own = me / chunks;
   const int column = me % chunks * chunk_columns;
   // Rows of this thread that are there to be read.
-  const int there = column < at.head_dim ? at.seq_len - first - own : 0;
+  const int there = column < at.columns ? at.seq_len - first - own : 0;
   const Bf16* from = at.row(static_cast<const Bf16*>(data), layout, first + own) + column;
   unsigned char* shared = dynamic_shared<unsigned char>() + tile;
   if (at.aligned) {
@@ -90,7 +99,7 @@ __device__ void load_tile(int tile, const MmaHead& at, const void* data, const R
         reinterpret_cast<Bf16*>(shared + place_of_chunk<dim>(own + i * step, me % chunks));
 #pragma unroll 1
     for (int c = 0; c < chunk_columns; ++c) {
-      values[c] = i * step < there && column + c < at.head_dim ? from[c] : Bf16{0};
+      values[c] = i * step < there && column + c < at.columns ? from[c] : Bf16{0};
     }
     from += step * layout.outer_stride;
   }

@@ -1,6 +1,7 @@
 #include "kernels/attention/rope.hpp"
 
 #include "kernels/packed.cuh"
+#include "kernels/rows.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -21,29 +22,32 @@ struct RopeTableEach {
 };
 
 /// Vector i of all rows: 16 bytes, or as many as are left of a row that is not `aligned` to them.
-template <class T, bool aligned>
+template <class T, bool aligned, class Index>
 struct RopeEach {
   static constexpr int width = Packed<T>::count;
   RopeParams p;
+  TableRows table;
   std::int64_t vectors;  // Of a row.
 
-  __device__ void operator()(std::int64_t i) const {
-    const std::int64_t row = i / vectors;
-    const std::int64_t token = row / p.heads;
-    const std::int64_t column = (i - row * vectors) * width;
-    const auto inside = static_cast<int>(min(p.head_dim - column, std::int64_t{width}));
+  __device__ void operator()(std::int64_t item) const {
+    const auto i = static_cast<Index>(item);
+    const Index row = i / static_cast<Index>(vectors);
+    const Index token = row / static_cast<Index>(p.heads);
+    const auto column = static_cast<int>(i - row * static_cast<Index>(vectors)) * width;
+    const int inside = min(static_cast<int>(p.head_dim) - column, width);
+    const std::int64_t position = table.of(token);
     T* at = static_cast<T*>(p.x) + token * p.layout.outer_stride +
-            (row - token * p.heads) * p.layout.inner_stride + column;
+            (row - token * static_cast<Index>(p.heads)) * p.layout.inner_stride + column;
     Packed<T> x;
     x.template load<aligned>(at, inside);
     PackedAngles<T> angles;
-    angles.template load<aligned>(p.cos, p.sin, token % p.seq_len * (p.head_dim / 2) + column / 2,
-                                  inside / 2);
+    angles.template load<aligned>(
+        p.cos, p.sin, max(position, std::int64_t{0}) * (p.head_dim / 2) + column / 2, inside / 2);
 #pragma unroll
     for (int j = 0; j < width; j += 2) {
       float x0 = x.value(j);
       float x1 = x.value(j + 1);
-      const float sin = angles.sin.entry[j / 2];
+      const float sin = position < 0 ? NAN : angles.sin.entry[j / 2];
       rotate(x0, x1, angles.cos.entry[j / 2], p.inverse ? -sin : sin);
       x.set_pair(j, x0, x1);
     }
@@ -51,36 +55,46 @@ struct RopeEach {
   }
 };
 
-/// Pair i of all rows.
+/// Pairs of all heads of a token from `column` on, n of one head.
 template <class T>
-struct RopeHalvesEach {
+struct RopeHalvesRows {
   RopeParams p;
-  __device__ void operator()(std::int64_t i) const {
-    const std::int64_t pairs = p.head_dim / 2;
-    const std::int64_t row = i / pairs;
-    const std::int64_t pair = i - row * pairs;
-    const std::int64_t token = row / p.heads;
-    T* at = static_cast<T*>(p.x) + token * p.layout.outer_stride +
-            (row - token * p.heads) * p.layout.inner_stride + pair;
-    float x0 = value_of(at[0]);
-    float x1 = value_of(at[pairs]);
-    const std::int64_t entry = token % p.seq_len * pairs + pair;
-    rotate(x0, x1, p.cos[entry], p.inverse ? -p.sin[entry] : p.sin[entry]);
-    store<T>(at, 0, x0);
-    store<T>(at, pairs, x1);
+  TableRows table;
+
+  template <int n>
+  __device__ void run(std::int64_t token, std::int64_t column) const {
+    const auto pairs = static_cast<std::uint32_t>(p.head_dim / 2);
+    const std::uint32_t head = static_cast<std::uint32_t>(column) / pairs;
+    const std::uint32_t pair = static_cast<std::uint32_t>(column) - head * pairs;
+    const std::int64_t at = token * p.layout.outer_stride + head * p.layout.inner_stride + pair;
+    const std::int64_t position = table.of(static_cast<std::uint32_t>(token));
+    const std::int64_t entry = max(position, std::int64_t{0}) * pairs + pair;
+    Several<T, n> x0(p.x, at);
+    Several<T, n> x1(p.x, at + pairs);
+    const Several<float, n> cos(p.cos, entry);
+    const Several<float, n> sin(p.sin, entry);
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      const float by = position < 0 ? NAN : sin.value[j];
+      rotate(x0.value[j], x1.value[j], cos.value[j], p.inverse ? -by : by);
+    }
+    x0.store(p.x, at);
+    x1.store(p.x, at + pairs);
   }
 };
 
 template <class T>
-void run_rope(CudaStream& stream, const RopeParams& p) {
+void run_rope(CudaStream& stream, const RopeParams& p, const TableRows& table) {
   const std::int64_t vectors = divide_up(p.head_dim, Packed<T>::count);
   const std::int64_t count = p.tokens * p.heads * vectors;
-  if (p.head_dim % Packed<T>::count == 0 && aligned_rows<T>(p.layout) &&
-      aligned_to_vectors(p.x, p.cos, p.sin)) {
-    launch_each(stream, count, RopeEach<T, true>{p, vectors});
-  } else {
-    launch_each(stream, count, RopeEach<T, false>{p, vectors});
-  }
+  for_index_type(count, [&]<class Index>() {
+    if (p.head_dim % Packed<T>::count == 0 && aligned_rows<T>(p.layout) &&
+        aligned_to_vectors(p.x, p.cos, p.sin)) {
+      launch_each(stream, count, RopeEach<T, true, Index>{p, table, vectors});
+    } else {
+      launch_each(stream, count, RopeEach<T, false, Index>{p, table, vectors});
+    }
+  });
 }
 
 }  // namespace
@@ -90,12 +104,17 @@ void rope_table(CudaStream& stream, const RopeTableParams& p) {
 }
 
 void rope_apply(CudaStream& stream, const RopeParams& p) {
+  const TableRows table{p.positions, p.seq_len, stream.fault(), "rope_apply"};
   for_element_type(p.dtype, [&]<class T>() {
-    if (p.pairing == RopePairing::half) {
-      launch_each(stream, p.tokens * p.heads * (p.head_dim / 2), RopeHalvesEach<T>{p});
-    } else {
-      run_rope<T>(stream, p);
+    if (p.pairing == RopePairing::interleaved) {
+      run_rope<T>(stream, p, table);
+      return;
     }
+    constexpr int n = vector_bytes / sizeof(T);
+    const std::int64_t pairs = p.head_dim / 2;
+    const bool aligned =
+        pairs % n == 0 && aligned_rows<T>(p.layout) && aligned_to_vectors(p.x, p.cos, p.sin);
+    launch_rows<n>(stream, p.tokens, p.heads * pairs, aligned, RopeHalvesRows<T>{p, table});
   });
 }
 

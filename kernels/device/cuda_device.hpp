@@ -17,6 +17,16 @@ namespace train::kernels {
 /// driver once.
 [[nodiscard]] const std::string& cuda_absence();
 
+/// What decides whether the kernels run on a device.
+struct DeviceKind {
+  int major = 0, minor = 0;  ///< Compute capability.
+  int shared_bytes = 0;      ///< Shared memory that a block may have.
+};
+/// Why they do not, in one line, or nothing. They are compiled for compute capability 8.0 and 9.0
+/// (with their relatives of one major number), nothing that the driver could translate for others.
+/// In a build with CUDA alone.
+[[nodiscard]] std::string refusal_of(const DeviceKind& kind);
+
 /// An in-order queue of CUDA device `device`, with a host thread named `name` that launches what is
 /// submitted. Blocks until the device is ready. Throws DeviceError where there is no such device.
 /// Work handed to enqueue() runs when the device has done all that came before, and holds back what

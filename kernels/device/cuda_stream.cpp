@@ -7,6 +7,7 @@
 #include <cmath>
 #include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -261,9 +262,22 @@ void CudaStream::wait_for_device() {
 }
 
 void CudaStream::check_fault() const {
-  if (fault_->found != 0) {
-    throw DeviceError(fmt::format("{}: id {} at position {} is outside the vocabulary of {}",
-                                  fault_->kernel, fault_->value, fault_->position, fault_->limit));
+  if (fault_->found == 0) {
+    return;
+  }
+  const DeviceFault& at = *fault_;
+  switch (at.kind) {
+    case DeviceFault::Kind::token:
+      throw DeviceError(fmt::format("{}: id {} at position {} is outside the vocabulary of {}",
+                                    at.kernel, at.value, at.position, at.limit));
+    case DeviceFault::Kind::position:
+      throw DeviceError(fmt::format("{}: position {} of row {} is outside the {} that there are",
+                                    at.kernel, at.value, at.position, at.limit));
+    case DeviceFault::Kind::document:
+      throw DeviceError(
+          fmt::format("{}: position {} of token {} neither begins a document nor "
+                      "follows the one before",
+                      at.kernel, at.value, at.position));
   }
 }
 
@@ -380,6 +394,39 @@ void CudaStream::start_trace(std::size_t capacity) {
 }
 
 Trace CudaStream::trace() const { return tracer_ ? tracer_->trace() : Trace(); }
+
+namespace {
+
+/// What kernels have been given, by device.
+struct SharedLimits {
+  std::mutex mutex;
+  std::map<std::pair<int, const void*>, std::size_t> given;
+};
+SharedLimits& shared_limits() {
+  static SharedLimits limits;
+  return limits;
+}
+
+}  // namespace
+
+void raise_shared_limit(const void* kernel, std::size_t size_bytes) {
+  int device = 0;
+  TRAIN_CUDA_CHECK(cudaGetDevice(&device));
+  SharedLimits& limits = shared_limits();
+  const std::lock_guard lock(limits.mutex);
+  std::size_t& most = limits.given[{device, kernel}];
+  if (size_bytes > most) {
+    TRAIN_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(size_bytes)));
+    most = size_bytes;
+  }
+}
+
+void forget_shared_limits() {
+  SharedLimits& limits = shared_limits();
+  const std::lock_guard lock(limits.mutex);
+  limits.given.clear();
+}
 
 CudaStream& cuda_stream_of(Stream& stream) {
   auto* native = dynamic_cast<CudaStream*>(&stream);

@@ -15,7 +15,14 @@ namespace train::kernels {
 /// What a kernel found wrong in its data: written by the device, read by the host when the stream
 /// has come to host work. The first finding stays.
 struct DeviceFault {
-  std::uint32_t found = 0;
+  enum class Kind : std::uint32_t {
+    token,     ///< An id outside the vocabulary.
+    position,  ///< Outside the rows of a table.
+    document,  ///< A position that neither begins a document nor goes on with one.
+  };
+  std::uint32_t claimed = 0;  ///< A kernel is writing the fields.
+  std::uint32_t found = 0;    ///< They are written.
+  Kind kind = Kind::token;
   std::int32_t value = 0;
   std::int64_t position = 0;
   std::int64_t limit = 0;
@@ -90,6 +97,12 @@ class CudaStream final : public Stream {
   std::unique_ptr<Stream> notices_;  // Waits for the device where nothing else shall.
   std::unique_ptr<Stream> host_;     // Joined first: what it runs uses all of the above.
 };
+
+/// Lets a kernel have `size_bytes` of dynamic shared memory on the current device, if it has not
+/// been given as much. Callable from any thread. Throws DeviceError.
+void raise_shared_limit(const void* kernel, std::size_t size_bytes);
+/// The current device has been reset.
+void forget_shared_limits();
 
 /// `stream` as one of a CUDA device. REQUIRES: it is one.
 [[nodiscard]] CudaStream& cuda_stream_of(Stream& stream);

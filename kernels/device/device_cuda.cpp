@@ -11,8 +11,6 @@
 namespace train::kernels {
 namespace {
 
-/// Kernels are compiled for compute capability 8.0 and 9.0 (with their relatives of one major
-/// number), nothing that the driver could translate for others.
 std::string absence_of_devices() {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
@@ -22,20 +20,34 @@ std::string absence_of_devices() {
   if (count == 0) {
     return "no CUDA device";
   }
-  int major = 0;
-  int minor = 0;
-  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
-      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess) {
+  DeviceKind kind;
+  const auto ask = [](int& value, cudaDeviceAttr attribute) {
+    return cudaDeviceGetAttribute(&value, attribute, 0) == cudaSuccess;
+  };
+  if (!ask(kind.major, cudaDevAttrComputeCapabilityMajor) ||
+      !ask(kind.minor, cudaDevAttrComputeCapabilityMinor) ||
+      !ask(kind.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin)) {
     return "CUDA device 0 does not answer: " + cuda_reason(cudaGetLastError());
   }
-  if (major != 8 && major != 9) {
-    return fmt::format("CUDA device 0 has compute capability {}.{}; this build is for 8.x and 9.x",
-                       major, minor);
-  }
-  return {};
+  return refusal_of(kind);
 }
 
 }  // namespace
+
+std::string refusal_of(const DeviceKind& kind) {
+  if (kind.major != 8 && kind.major != 9) {
+    return fmt::format("CUDA device 0 has compute capability {}.{}; this build is for 8.x and 9.x",
+                       kind.major, kind.minor);
+  }
+  constexpr int least_bytes = 162 << 10;  // Of 8.0 and 9.0, 163 and 227 KiB.
+  if (kind.shared_bytes < least_bytes) {
+    return fmt::format(
+        "CUDA device 0 (compute capability {}.{}) has {} KiB of shared memory for a block; "
+        "attention takes {}",
+        kind.major, kind.minor, kind.shared_bytes >> 10, least_bytes >> 10);
+  }
+  return {};
+}
 
 std::string cuda_device_name() {
   cudaDeviceProp properties{};
@@ -76,7 +88,11 @@ const Device& cuda_device() {
             int count = 0;
             return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
           },
-      .release = [] { TRAIN_CUDA_CHECK(cudaDeviceReset()); }};
+      .release =
+          [] {
+            TRAIN_CUDA_CHECK(cudaDeviceReset());
+            forget_shared_limits();
+          }};
   return device;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/element.cuh"
+#include "kernels/embedding/row_sums.cuh"
 #include "kernels/embedding/token_order.cuh"
 #include "kernels/packed.cuh"
 
@@ -29,8 +30,15 @@ __global__ void __launch_bounds__(block_threads)
     unknown.value[j] = NAN;
   }
   for (std::int64_t c = threadIdx.x * n; c < p.cols; c += blockDim.x * n) {
-    if (known) {
+    if (known && p.scale == 1.0F) {
       *reinterpret_cast<Stored*>(to + c) = *reinterpret_cast<const Stored*>(from + c);
+    } else if (known) {
+      Several<T, n> scaled(from, c);
+#pragma unroll
+      for (int j = 0; j < n; ++j) {
+        scaled.value[j] *= p.scale;
+      }
+      scaled.store(to, c);
     } else {
       unknown.store(to, c);
     }
@@ -44,7 +52,7 @@ constexpr int most_rare = 64;
 /// they are not many, and the others leave.
 template <class T, int n>
 __global__ void __launch_bounds__(block_threads)
-    embedding_rare_kernel(EmbeddingBackwardParams p, const TokenAt* ordered) {
+    rare_rows_kernel(RowSums p, const TokenAt* ordered) {
   constexpr int at_once = 4;  // Rows on their way to a thread.
   const std::int64_t first = blockIdx.x;
   const std::int32_t token = ordered[first].token;
@@ -53,12 +61,12 @@ __global__ void __launch_bounds__(block_threads)
   if (token == p.vocab || continued || frequent) {
     return;
   }
-  const T* dout = static_cast<const T*>(p.dout);
-  float* dweight = p.dweight + token * p.cols;
+  const T* data = static_cast<const T*>(p.data);
+  float* sums = p.sums + token * p.cols;
   for (std::int64_t c = threadIdx.x * n; c < p.cols; c += blockDim.x * n) {
     Several<float, n> sum;
     if (p.accumulate) {
-      sum = Several<float, n>(dweight, c);
+      sum = Several<float, n>(sums, c);
     } else {
 #pragma unroll
       for (int j = 0; j < n; ++j) {
@@ -73,20 +81,20 @@ __global__ void __launch_bounds__(block_threads)
       for (int u = 0; u < at_once; ++u) {
         const TokenAt at = ordered[min(i + u, p.rows - 1)];
         there[u] = i + u < p.rows && at.token == token;
-        rows[u].template load<(n > 1)>(dout + at.position * p.cols + c, there[u] ? n : 0);
+        rows[u].template load<(n > 1)>(data + at.position * p.stride + c, there[u] ? n : 0);
       }
 #pragma unroll
       for (int u = 0; u < at_once; ++u) {
         if (there[u]) {
 #pragma unroll
           for (int j = 0; j < n; ++j) {
-            sum.value[j] += rows[u].value(j);
+            sum.value[j] += p.scale * rows[u].value(j);
           }
         }
       }
       more = there[at_once - 1];
     }
-    sum.store(dweight, c);
+    sum.store(sums, c);
   }
 }
 
@@ -108,8 +116,7 @@ struct FrequentTile {
 
   /// Reads which rows are the tile's, from place `first` of the order on: a tile ahead, so that
   /// load() waits for nothing.
-  __device__ void find(const EmbeddingBackwardParams& p, const TokenAt* ordered,
-                       std::int64_t first) {
+  __device__ void find(const RowSums& p, const TokenAt* ordered, std::int64_t first) {
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
       const std::int64_t i = first + row_of(k);
@@ -118,7 +125,7 @@ struct FrequentTile {
     }
   }
   /// Reads those that find() has found and that are of `token`.
-  __device__ void load(const EmbeddingBackwardParams& p, std::int32_t token) {
+  __device__ void load(const RowSums& p, std::int32_t token) {
     const std::int64_t slice = static_cast<std::int64_t>(blockIdx.y) * slice_columns;
 #pragma unroll
     for (int k = 0; k < pieces; ++k) {
@@ -126,7 +133,7 @@ struct FrequentTile {
       const std::int64_t column = slice + at % row_pieces * n;
       const bool there = items[k].token == token && column < p.cols;
       piece[k].template load<(n > 1)>(
-          static_cast<const T*>(p.dout) + items[k].position * p.cols + column, there ? n : 0);
+          static_cast<const T*>(p.data) + items[k].position * p.stride + column, there ? n : 0);
     }
   }
   __device__ void store(T* tile) const {
@@ -141,7 +148,7 @@ struct FrequentTile {
 /// Where the token at `place`, a multiple of most_rare, comes first, if it is frequent and has no
 /// such place before; -1 if not. Each warp finds it by itself.
 __device__ inline std::int64_t first_of_frequent(const TokenAt* ordered, std::int64_t place,
-                                                 const EmbeddingBackwardParams& p) {
+                                                 const RowSums& p) {
   const std::int32_t token = ordered[place].token;
   if (token == p.vocab || (place > 0 && ordered[place - most_rare].token == token)) {
     return -1;
@@ -161,7 +168,7 @@ __device__ inline std::int64_t first_of_frequent(const TokenAt* ordered, std::in
 /// and each slice of columns. The order of additions is that of positions, as for rare ones.
 template <class T, int n>
 __global__ void __launch_bounds__(block_threads)
-    embedding_frequent_kernel(EmbeddingBackwardParams p, const TokenAt* ordered) {
+    frequent_rows_kernel(RowSums p, const TokenAt* ordered) {
   using Tile = FrequentTile<T, n>;
   static_assert(Tile::rows <= block_threads);
   alignas(vector_bytes) __shared__ T tile[Tile::rows * slice_columns];
@@ -175,8 +182,8 @@ __global__ void __launch_bounds__(block_threads)
   const std::int32_t token = ordered[place].token;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * slice_columns + me;
   const bool mine = me < slice_columns && column < p.cols;
-  float* dweight = p.dweight + token * p.cols + column;
-  float sum = mine && p.accumulate ? *dweight : 0.0F;
+  float* to = p.sums + token * p.cols + column;
+  float sum = mine && p.accumulate ? *to : 0.0F;
   Tile next;
   next.find(p, ordered, first);
   next.load(p, token);
@@ -204,13 +211,13 @@ __global__ void __launch_bounds__(block_threads)
     if (mine) {
 #pragma unroll 16
       for (int row = 0; row < count; ++row) {
-        sum += value_of(tile[row * slice_columns + me]);
+        sum += p.scale * value_of(tile[row * slice_columns + me]);
       }
     }
     __syncthreads();  // The next tile takes its place.
   }
   if (mine) {
-    *dweight = sum;
+    *to = sum;
   }
 }
 
@@ -237,9 +244,6 @@ void for_moves(DType dtype, std::int64_t cols, bool aligned, const With& with) {
 }  // namespace
 
 void embedding_forward(CudaStream& stream, const EmbeddingForwardParams& p) {
-  if (p.scale != 1.0F) {
-    throw DeviceError("the embedding on CUDA has no scale");
-  }
   for_moves(p.dtype, p.cols, aligned_to_vectors(p.weight, p.out), [&]<class T, int n>() {
     launch(stream, embedding_forward_kernel<T, n>,
            {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p,
@@ -247,27 +251,41 @@ void embedding_forward(CudaStream& stream, const EmbeddingForwardParams& p) {
   });
 }
 
-void embedding_backward(CudaStream& stream, const EmbeddingBackwardParams& p) {
-  if (p.scale != 1.0F) {
-    throw DeviceError("the embedding on CUDA has no scale");
-  }
+void sum_rows(CudaStream& stream, const RowSums& p, const char* kernel, DeviceFault::Kind kind) {
   if (!p.accumulate && p.vocab * p.cols > 0) {
     TRAIN_CUDA_CHECK(cudaMemsetAsync(
-        p.dweight, 0, static_cast<std::size_t>(p.vocab * p.cols) * sizeof(float), stream.native()));
+        p.sums, 0, static_cast<std::size_t>(p.vocab * p.cols) * sizeof(float), stream.native()));
   }
   if (p.rows == 0 || p.cols == 0) {
     return;
   }
-  const TokenAt* ordered = order_tokens(stream, p.tokens, p.rows, p.vocab, "embedding_backward");
-  for_moves(p.dtype, p.cols, aligned_to_vectors(p.dout, p.dweight), [&]<class T, int n>() {
-    launch(stream, embedding_rare_kernel<T, n>,
+  const TokenAt* ordered = order_tokens(stream, p.tokens, p.rows, p.vocab, {kernel, kind});
+  const bool aligned =
+      aligned_to_vectors(p.data, p.sums) && p.stride % (vector_bytes / size_of(p.dtype)) == 0;
+  for_moves(p.dtype, p.cols, aligned, [&]<class T, int n>() {
+    launch(stream, rare_rows_kernel<T, n>,
            {.blocks = blocks_of(p.rows, 1), .threads = threads_of_row(p.cols / n)}, p, ordered);
     if (p.rows > most_rare) {
       const dim3 blocks(static_cast<unsigned>(divide_up(p.rows, most_rare)),
                         static_cast<unsigned>(divide_up(p.cols, slice_columns)));
-      launch(stream, embedding_frequent_kernel<T, n>, {.blocks = blocks}, p, ordered);
+      launch(stream, frequent_rows_kernel<T, n>, {.blocks = blocks}, p, ordered);
     }
   });
+}
+
+void embedding_backward(CudaStream& stream, const EmbeddingBackwardParams& p) {
+  sum_rows(stream,
+           {.tokens = p.tokens,
+            .data = p.dout,
+            .sums = p.dweight,
+            .rows = p.rows,
+            .cols = p.cols,
+            .vocab = p.vocab,
+            .stride = p.cols,
+            .accumulate = p.accumulate,
+            .scale = p.scale,
+            .dtype = p.dtype},
+           "embedding_backward", DeviceFault::Kind::token);
 }
 
 }  // namespace train::kernels::cuda

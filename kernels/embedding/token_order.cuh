@@ -50,9 +50,15 @@ struct OrderPass {
   }
 };
 
+/// As what, and by which kernel, tokens that are unknown are reported.
+struct UnknownToken {
+  const char* kernel;
+  DeviceFault::Kind kind;
+};
+
 /// The first pass reports tokens that are unknown.
 inline __global__ void __launch_bounds__(order_threads)
-    digit_counts_kernel(OrderPass pass, DeviceFault* fault, const char* name) {
+    digit_counts_kernel(OrderPass pass, DeviceFault* fault, UnknownToken unknown) {
   __shared__ unsigned count[digits];
   const int me = static_cast<int>(threadIdx.x);
   count[me] = 0;
@@ -64,7 +70,7 @@ inline __global__ void __launch_bounds__(order_threads)
       const TokenAt item = pass.at(i);
       atomicAdd(&count[pass.digit_of(item.token)], 1U);  // Any order gives the same.
       if (pass.in == nullptr && item.token == pass.vocab) {
-        report_fault(fault, name, pass.tokens[i], i, pass.vocab);
+        report_fault(fault, unknown.kernel, pass.tokens[i], i, pass.vocab, unknown.kind);
       }
     }
   }
@@ -148,10 +154,10 @@ inline __global__ void __launch_bounds__(order_threads) place_kernel(OrderPass p
   }
 }
 
-/// The positions of `tokens` [rows] in order, in the stream's scratch memory. `name`: of the kernel
-/// that reports unknown tokens. REQUIRES: rows > 0.
+/// The positions of `tokens` [rows] in order, in the stream's scratch memory. REQUIRES: rows > 0.
 inline const TokenAt* order_tokens(CudaStream& stream, const std::int32_t* tokens,
-                                   std::int64_t rows, std::int64_t vocab, const char* name) {
+                                   std::int64_t rows, std::int64_t vocab,
+                                   const UnknownToken& unknown) {
   const std::int64_t blocks = divide_up(rows, order_chunk);
   const auto items_bytes = static_cast<std::size_t>(rows) * sizeof(TokenAt);
   const auto counts_bytes = static_cast<std::size_t>(blocks * digits) * sizeof(std::int32_t);
@@ -164,7 +170,7 @@ inline const TokenAt* order_tokens(CudaStream& stream, const std::int32_t* token
   for (; pass.shift < bits; pass.shift += digit_bits) {
     pass.in = pass.out;
     pass.out = buffers[pass.shift / digit_bits % 2];
-    launch(stream, digit_counts_kernel, grid, pass, stream.fault(), name);
+    launch(stream, digit_counts_kernel, grid, pass, stream.fault(), unknown);
     launch(stream, place_kernel, grid, pass);
   }
   return pass.out;

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <vector>
 
 #include "kernels/backend.hpp"
 #include "kernels/device/buffer.hpp"
@@ -19,13 +21,38 @@ double seconds_of(const KernelTable& table, Stream& stream, MatmulParams product
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double flops_at(const KernelTable& table, Stream& stream, DType dtype, std::int64_t size,
-                double seconds) {
-  const std::size_t bytes = static_cast<std::size_t>(size * size) * size_of(dtype);
-  const MemoryKind kind = table.device->memory;
-  const Buffer a(bytes, "left of the measured product", kind);
-  const Buffer b(bytes, "right of the measured product", kind);
-  const Buffer c(bytes, "the measured product", kind);
+/// Values of either sign in [0.5, 1): what is all zeros takes less power, and a device that takes
+/// less runs faster.
+Buffer random_operand(const Device& device, std::int64_t count, DType dtype) {
+  const std::size_t size_bytes = static_cast<std::size_t>(count) * size_of(dtype);
+  constexpr std::size_t block_bytes = std::size_t{1} << 20U;
+  std::vector<std::uint32_t> block(std::min(block_bytes, size_bytes) / sizeof(std::uint32_t) + 1);
+  std::uint64_t state = 12345;
+  const std::uint32_t random_bits = dtype == DType::f32 ? 0x807FFFFFU : 0x807F807FU;
+  const std::uint32_t exponents = dtype == DType::f32 ? 0x3F000000U : 0x3F003F00U;
+  for (std::uint32_t& word : block) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    word = (static_cast<std::uint32_t>(state >> 32U) & random_bits) | exponents;
+  }
+  Buffer operand(size_bytes, "operand of the measured product", device.memory);
+  auto* data = operand.as<std::byte>();
+  for (std::size_t at = 0; at < size_bytes; at += block_bytes) {
+    device.copy(data + at, block.data(), std::min(block_bytes, size_bytes - at));
+  }
+  return operand;
+}
+
+struct Measured {
+  double flops = 0.0;
+  double seconds = 0.0;  ///< Of a batch.
+};
+
+/// The best of the batches that `seconds` hold; one at least.
+Measured measure_at(const KernelTable& table, Stream& stream, DType dtype, std::int64_t size,
+                    double seconds) {
+  const Buffer a = random_operand(*table.device, size * size, dtype);
+  const Buffer b = random_operand(*table.device, size * size, dtype);
+  const Buffer c(a.size_bytes(), "the measured product", table.device->memory);
   const MatmulParams product{.a = a.data(),
                              .b = b.data(),
                              .c = c.data(),
@@ -39,14 +66,15 @@ double flops_at(const KernelTable& table, Stream& stream, DType dtype, std::int6
                              .dtype = dtype,
                              .output_dtype = dtype};
   constexpr int together = 4;
-  seconds_of(table, stream, product, 1);  // Chooses an algorithm.
-  double best = seconds_of(table, stream, product, together);
+  seconds_of(table, stream, product, 1);  // Loads the library, chooses an algorithm.
+  Measured best{.seconds = seconds_of(table, stream, product, together)};
   const auto begin = Clock::now();
   while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds) {
-    best = std::min(best, seconds_of(table, stream, product, together));
+    best.seconds = std::min(best.seconds, seconds_of(table, stream, product, together));
   }
   const auto edge = static_cast<double>(size);
-  return 2.0 * edge * edge * edge * together / best;
+  best.flops = 2.0 * edge * edge * edge * together / best.seconds;
+  return best;
 }
 
 }  // namespace
@@ -56,9 +84,10 @@ double measure_gemm_flops(const KernelTable& table, DType dtype, double seconds)
   const auto stream = table.device->make_stream("peak", 1);
   double best = 0.0;
   for (std::int64_t size = 64; size <= largest; size *= 2) {
-    const auto begin = Clock::now();
-    best = std::max(best, flops_at(table, *stream, dtype, size, size == largest ? seconds : 0.0));
-    if (std::chrono::duration<double>(Clock::now() - begin).count() > seconds) {
+    const Measured measured =
+        measure_at(table, *stream, dtype, size, size == largest ? seconds : 0.0);
+    best = std::max(best, measured.flops);
+    if (measured.seconds * 2 > seconds) {
       break;  // A slow device is busy enough with this one.
     }
   }

@@ -298,7 +298,7 @@ TEST_CASE("staging: a copy of the bytes; the memory is the system's again afterw
     CHECK(resident_bytes() - before < kSize + (8U << 20U));
   }
   CHECK(resident_bytes() - before > kSize / 2);
-  staging.release();
+  staging.release_pageable();
   CHECK(staging.views().empty());
   CHECK(resident_bytes() < before + (8U << 20U));
   CHECK(staging.copy({}).ok());

@@ -30,15 +30,19 @@ struct GpuRow {
   void (*run)(const GpuSite& site);
 };
 
-// The cheap ones first, then by how much depends on them.
+// The cheap ones first, then by how much depends on them; PyTorch, which compiles for a minute and
+// more, when ours are measured.
 constexpr GpuRow kRows[] = {
     {"kernels", "each family of kernels alone", 40, gpu_kernels_row},
     {"loss", "fp32 against the CPU engine, step by step", 20, gpu_loss_row},
     {"kill", "kill -9 and resume, in bf16", 20, gpu_kill_row},
-    {"gpt2_124m", "Enoki, 124 M weights, T = 1024, 32 sequences", 60, gpu_gpt2_row},
+    {"gpt2_124m", "Enoki, 124 M weights, T = 1024, 32 sequences", 40, gpu_gpt2_row},
     {"8b", "qwen3, 8 B weights, T = 4096, every block computed again", 70, gpu_8b_row},
-    {"qwen3_600m", "qwen3, 0.6 B weights, T = 2048, 8 sequences", 60, gpu_qwen3_row},
-    {"gpt2_1558m", "Enoki, 1.5 B weights, T = 1024, 16 sequences", 90, gpu_gpt2_xl_row},
+    {"qwen3_600m", "qwen3, 0.6 B weights, T = 2048, 8 sequences", 25, gpu_qwen3_row},
+    {"gpt2_1558m", "Enoki, 1.5 B weights, T = 1024, 16 sequences", 35, gpu_gpt2_xl_row},
+    {"gpt2_124m_torch", "the same in turns with PyTorch", 100, gpu_gpt2_torch_row},
+    {"qwen3_600m_torch", "the same in turns with PyTorch", 90, gpu_qwen3_torch_row},
+    {"gpt2_1558m_torch", "the same in turns with PyTorch", 120, gpu_gpt2_xl_torch_row},
 };
 
 struct Call {

@@ -67,6 +67,27 @@ class KernelBench {
   /// Nothing asked for so far is used any more.
   void forget() { buffers_.clear(); }
 
+  /// What products and copies reach here, which the rows that follow are held against: a device's
+  /// data sheet promises more.
+  void measure_limits() {
+    limits_.bf16_flops =
+        measure_gemm_flops(kernels(), train::kernels::DType::bf16, tiny() ? 0.0 : 0.5);
+    const std::int64_t size_bytes = tiny() ? 1 << 16 : std::int64_t{1} << 30U;
+    const std::byte* from = bf16(size_bytes / 2);
+    auto* to = empty<std::byte>(static_cast<std::size_t>(size_bytes));
+    const auto copy = [&](kernels::Stream& stream) {
+      kernels().copy(stream, {.out = to, .in = from, .size_bytes = size_bytes});
+    };
+    batch(copy, 1);
+    limits_.bytes_per_second = 2.0 * static_cast<double>(size_bytes) * 10 / batch(copy, 10);
+    forget();
+    const DeviceLimits stated = site_.limits();
+    print_result("measured limits of products and copies",
+                 fmt::format("{:.1f} TFLOP/s, {:.0f} GB/s (stated {:.0f}, {:.0f})",
+                             limits_.bf16_flops * 1e-12, limits_.bytes_per_second * 1e-9,
+                             stated.bf16_flops * 1e-12, stated.bytes_per_second * 1e-9));
+  }
+
   /// Prints the median over batches, which are queued at once and long enough to hide their start.
   /// `flop` and `bytes`: of one call; 0 where that is not its limit.
   void row(const std::string& name, double flop, double bytes,
@@ -78,7 +99,7 @@ class KernelBench {
     for (int i = 0; i < (tiny() ? 1 : 5); ++i) {
       seconds.add(batch(work, runs) / runs);
     }
-    const DeviceLimits limits = site_.limits();
+    const DeviceLimits& limits = limits_;
     std::string text = time_text(seconds.median());
     if (flop > 0.0) {
       text += rate_text(flop / seconds.median(), 1e-12, "TFLOP/s", limits.bf16_flops);
@@ -120,6 +141,7 @@ class KernelBench {
   }
 
   const GpuSite& site_;
+  DeviceLimits limits_;
   std::unique_ptr<kernels::Stream> stream_;
   std::vector<kernels::Buffer> buffers_;
   std::uint64_t state_ = 12345;

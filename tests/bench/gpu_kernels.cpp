@@ -340,6 +340,7 @@ void ends(KernelBench& bench, std::int64_t rows, std::int64_t cols, std::int64_t
 
 void gpu_kernels_row(const GpuSite& site) {
   KernelBench bench(site);
+  bench.measure_limits();
   const auto of = [&](std::int64_t full, std::int64_t tiny) { return sized(bench, full, tiny); };
   products(bench, of(32768, 8), of(2304, 16), of(768, 8));
   products(bench, of(32768, 8), of(3072, 16), of(768, 8));
@@ -358,9 +359,11 @@ void gpu_kernels_row(const GpuSite& site) {
     attention(bench, c);
   }
   print_torch_attention(site, cases);
-  norms(bench, NormKind::layer, of(32768, 4), of(768, 16));
-  norms(bench, NormKind::rms, of(16384, 4), of(1024, 16));
-  heads(bench, of(32768, 4), of(1024, 4), of(12, 1), of(64, 16));
+  // Of buffers many times the size of the device's cache, 50 MiB of which keep what a step does
+  // not.
+  norms(bench, NormKind::layer, of(262144, 4), of(768, 16));
+  norms(bench, NormKind::rms, of(196608, 4), of(1024, 16));
+  heads(bench, of(262144, 4), of(1024, 4), of(12, 1), of(64, 16));
   elementwise(bench, of(32768 * 3072, 64));
   updates(bench, of(std::int64_t{1} << 27U, 1 << 10U));
   const std::int64_t vocab = of(50304, 32);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -28,6 +29,11 @@ GpuSite::GpuSite(const Options& options) : options_(options), place_(options.pat
 
 double GpuSite::seconds_left() const {
   return options_.seconds - std::chrono::duration<double>(Clock::now() - begin_).count();
+}
+
+double GpuSite::patience() const {
+  constexpr double least_s = 60.0;  // For who has asked for few rows, and little time.
+  return std::max(least_s, seconds_left());
 }
 
 DeviceLimits GpuSite::limits() const {
@@ -85,8 +91,13 @@ Words GpuSite::words(const StepCase& one, const std::string& name, const Words& 
 
 void GpuSite::run_to_end(const Words& words, const std::string& name) const {
   BenchChild child(words, place_.directory() / (name + ".err"));
-  while (child.read_line()) {
-  }
+  do {
+    // A device that hangs would hang the child, and this with it.
+    if (!child.wait_readable(patience())) {
+      throw std::runtime_error(
+          fmt::format("a run has said nothing until the time was over: {}", child.errors()));
+    }
+  } while (child.read_line());
   if (const int code = child.wait(); code != 0) {
     throw std::runtime_error(fmt::format("a run failed ({}): {}", code, child.errors()));
   }
@@ -106,6 +117,8 @@ FinishedRun GpuSite::run(const StepCase& one, const std::string& name, const Wor
 
 void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const Words& keys,
                            std::int64_t last) const {
+  const auto begin = Clock::now();
+  const double longest_s = patience();
   BenchChild child(words(one, name, keys), place_.directory() / (name + ".err"));
   for (;;) {
     const auto steps = steps_of(place_.directory() / "runs" / name / "metrics.jsonl");
@@ -114,6 +127,10 @@ void GpuSite::run_and_kill(const StepCase& one, const std::string& name, const W
     }
     if (!child.running()) {
       throw std::runtime_error(fmt::format("a run ended early: {}", child.errors()));
+    }
+    if (std::chrono::duration<double>(Clock::now() - begin).count() > longest_s) {
+      throw std::runtime_error(
+          fmt::format("a run came no further until the time was over: {}", child.errors()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

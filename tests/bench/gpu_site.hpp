@@ -63,6 +63,8 @@ class GpuSite {
  private:
   [[nodiscard]] Words words(const StepCase& one, const std::string& name, const Words& keys) const;
   void run_to_end(const Words& words, const std::string& name) const;
+  /// How long a run may take that shows no life.
+  [[nodiscard]] double patience() const;
 
   Options options_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
@@ -83,8 +85,11 @@ void print_skipped(const std::string& what, const std::string& why);
 
 // The rows.
 void gpu_gpt2_row(const GpuSite& site);
+void gpu_gpt2_torch_row(const GpuSite& site);
 void gpu_gpt2_xl_row(const GpuSite& site);
+void gpu_gpt2_xl_torch_row(const GpuSite& site);
 void gpu_qwen3_row(const GpuSite& site);
+void gpu_qwen3_torch_row(const GpuSite& site);
 void gpu_8b_row(const GpuSite& site);
 void gpu_loss_row(const GpuSite& site);
 void gpu_kill_row(const GpuSite& site);

@@ -24,9 +24,9 @@ constexpr double kGigabyte = 1e9;
 /// What a row asks for; 0: nothing.
 struct Targets {
   double tokens_per_second = 0.0;
-  double ratio = 0.0;  ///< To PyTorch's speed; 0: PyTorch takes no part.
-  double mfu = 0.0;    ///< Of the device's stated FLOP/s.
+  double mfu = 0.0;  ///< Of the device's stated FLOP/s.
 };
+constexpr double kRatio = 1.15;  ///< To PyTorch's speed.
 
 struct Length {
   int rounds = 2;
@@ -149,10 +149,14 @@ void print_measured(const std::string& what, const Values& values, double target
   }
 }
 
+double tokens_of(const GpuSite& site, const StepCase& one) {
+  return static_cast<double>(actors::tokens_per_step(plan_of_case(site.place(), one).config));
+}
+
 void print_speeds(const GpuSite& site, const StepCase& one, const Sides& sides,
                   const Targets& targets) {
   const actors::RunPlan plan = plan_of_case(site.place(), one);
-  const auto tokens = static_cast<double>(actors::tokens_per_step(plan.config));
+  const double tokens = tokens_of(site, one);
   print_measured(one.name + ": ours, tokens/s", over(sides.ours_s, tokens),
                  targets.tokens_per_second, 0);
   const double flops = engine::flops_per_token(plan.engine.model, plan.engine.seq_len) * tokens;
@@ -161,10 +165,6 @@ void print_speeds(const GpuSite& site, const StepCase& one, const Sides& sides,
                    over(sides.ours_s, flops / limit), targets.mfu, 3);
   } else {
     print_result(one.name + ": ours, TFLOP/s", over(sides.ours_s, flops * 1e-12).text(3));
-  }
-  if (!sides.ratio.all.empty()) {
-    print_result(one.name + ": PyTorch, tokens/s", over(sides.theirs_s, tokens).text(0));
-    print_measured(one.name + ": ours / PyTorch's", sides.ratio, targets.ratio, 3);
   }
   if (!sides.actors_share.all.empty()) {
     print_at_most(one.name + ": actors' time on the host, of a step", sides.actors_share, 0.01);
@@ -204,23 +204,34 @@ void print_memory(const GpuSite& site, const StepCase& one, const Sides& sides) 
   print_result(one.name + ": predicted; besides it driver and libraries, GB",
                fmt::format("{:.2f}; {:.2f}", planned / kGigabyte, libraries / kGigabyte));
   print_at_most(one.name + ": prediction off by", off, 0.05);
-  if (!sides.their_bytes.all.empty()) {
-    // Theirs is what PyTorch has reserved: the driver comes on top of it.
-    Values ratio;
-    ratio.add((sides.our_bytes.median() - libraries) / sides.their_bytes.median());
-    print_result(one.name + ": PyTorch's, GB",
-                 fmt::format("{:.2f}", sides.their_bytes.median() / kGigabyte));
-    print_result(one.name + ": peak memory / PyTorch's", ratio.text(3));
-  }
 }
 
-void compare(const GpuSite& site, const StepCase& one, const Length& length,
-             const Targets& targets) {
-  const auto peer = targets.ratio > 0.0 ? start_peer(site, one) : nullptr;
-  const Length taken = site.tiny() ? Length{.rounds = 1, .steps = 2, .dropped = 1} : length;
-  const Sides sides = measure(site, one, taken, peer.get());
+Length taken(const GpuSite& site, const Length& length) {
+  return site.tiny() ? Length{.rounds = 1, .steps = 2, .dropped = 1} : length;
+}
+
+void measure_ours(const GpuSite& site, const StepCase& one, const Length& length,
+                  const Targets& targets) {
+  const Sides sides = measure(site, one, taken(site, length), nullptr);
   print_speeds(site, one, sides, targets);
   print_memory(site, one, sides);
+}
+
+void compare_with_torch(const GpuSite& site, const StepCase& one, const Length& length) {
+  const auto peer = start_peer(site, one);
+  if (peer == nullptr) {
+    return;
+  }
+  const Sides sides = measure(site, one, taken(site, length), peer.get());
+  print_result(one.name + ": PyTorch, tokens/s",
+               over(sides.theirs_s, tokens_of(site, one)).text(0));
+  print_measured(one.name + ": ours / PyTorch's", sides.ratio, kRatio, 3);
+  // Theirs is what PyTorch has reserved: the driver comes on top of it.
+  Values ratio;
+  ratio.add((sides.our_bytes.median() - library_bytes(site)) / sides.their_bytes.median());
+  print_result(one.name + ": PyTorch's peak memory, GB",
+               fmt::format("{:.2f}", sides.their_bytes.median() / kGigabyte));
+  print_result(one.name + ": peak memory / PyTorch's", ratio.text(3));
 }
 
 /// The same steps without actors, in this process.
@@ -260,39 +271,57 @@ void print_gaps(const GpuSite& site, const StepCase& one) {
                   rank.at("step_seconds").get<double>() * 1e3));
 }
 
-}  // namespace
+constexpr Length kManySteps{.rounds = 3, .steps = 30, .dropped = 5};
+constexpr Length kSomeSteps{.rounds = 2, .steps = 10, .dropped = 3};
 
-void gpu_gpt2_row(const GpuSite& site) {
-  const StepCase one = site.model(
+StepCase gpt2(const GpuSite& site) {
+  return site.model(
       "124M", "enoki", 50304,
       {"model.layers=12", "model.heads=12", "model.head_dim=64", "model.tie_embeddings=true",
        "data.sequence_length=1024", "batch.micro_batch=32"});
-  compare(site, one, {.rounds = 3, .steps = 30, .dropped = 5},
-          {.tokens_per_second = 490'000, .ratio = 1.15});
+}
+
+StepCase gpt2_xl(const GpuSite& site) {
+  return site.model(
+      "1.5B", "enoki", 50304,
+      {"model.layers=48", "model.heads=25", "model.head_dim=64", "model.tie_embeddings=true",
+       "data.sequence_length=1024", "batch.micro_batch=16"});
+}
+
+StepCase qwen3(const GpuSite& site) {
+  return site.model(
+      "0.6B", "qwen3", 151936,
+      {"model.layers=28", "model.heads=16", "model.head_dim=128", "model.embedding_dim=1024",
+       "model.mlp_hidden=3072", "model.attention_output_gate=false", "model.tie_embeddings=true",
+       "model.norm_eps=1e-6", "model.rope_theta=1e6", "data.sequence_length=2048",
+       "batch.micro_batch=8"});
+}
+
+}  // namespace
+
+void gpu_gpt2_row(const GpuSite& site) {
+  const StepCase one = gpt2(site);
+  measure_ours(site, one, kManySteps, {.tokens_per_second = 490'000});
   const double plain_s = plain_loop_seconds(site, one, site.tiny() ? 2 : 12);
   print_result("124M: a step of the plain loop, ms", fmt::format("{:.2f}", plain_s * 1e3));
   print_gaps(site, one);
 }
 
+void gpu_gpt2_torch_row(const GpuSite& site) { compare_with_torch(site, gpt2(site), kManySteps); }
+
 void gpu_gpt2_xl_row(const GpuSite& site) {
-  compare(site,
-          site.model(
-              "1.5B", "enoki", 50304,
-              {"model.layers=48", "model.heads=25", "model.head_dim=64",
-               "model.tie_embeddings=true", "data.sequence_length=1024", "batch.micro_batch=16"}),
-          {.rounds = 2, .steps = 10, .dropped = 3}, {.tokens_per_second = 50'000, .ratio = 1.15});
+  measure_ours(site, gpt2_xl(site), kSomeSteps, {.tokens_per_second = 50'000});
+}
+
+void gpu_gpt2_xl_torch_row(const GpuSite& site) {
+  compare_with_torch(site, gpt2_xl(site), kSomeSteps);
 }
 
 void gpu_qwen3_row(const GpuSite& site) {
-  compare(site,
-          site.model("0.6B", "qwen3", 151936,
-                     {"model.layers=28", "model.heads=16", "model.head_dim=128",
-                      "model.embedding_dim=1024", "model.mlp_hidden=3072",
-                      "model.attention_output_gate=false", "model.tie_embeddings=true",
-                      "model.norm_eps=1e-6", "model.rope_theta=1e6", "data.sequence_length=2048",
-                      "batch.micro_batch=8"}),
-          {.rounds = 2, .steps = 10, .dropped = 3}, {.ratio = 1.15, .mfu = 0.55});
+  measure_ours(site, qwen3(site), kSomeSteps, {.mfu = 0.55});
 }
+
+void gpu_qwen3_torch_row(const GpuSite& site) { compare_with_torch(site, qwen3(site), kSomeSteps); }
 
 // Every further sequence spares a part of the update, which is a tenth of a step of one.
 void gpu_8b_row(const GpuSite& site) {
@@ -316,7 +345,7 @@ void gpu_8b_row(const GpuSite& site) {
   Values planned;
   planned.add(planned_bytes(site, one) / kGigabyte);
   print_at_most("8B: predicted memory, GB", planned, allowed / kGigabyte);
-  compare(site, one, {.rounds = 1, .steps = 5, .dropped = 2}, {.tokens_per_second = 9'600});
+  measure_ours(site, one, {.rounds = 1, .steps = 5, .dropped = 2}, {.tokens_per_second = 9'600});
 }
 
 }  // namespace train::bench

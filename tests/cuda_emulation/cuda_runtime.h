@@ -39,6 +39,7 @@ using std::max;
 using std::min;
 
 inline void __syncthreads() { cuda_emulation::wait_for_block(); }
+inline void __threadfence_system() {}
 inline void __syncwarp() { cuda_emulation::wait_for_warp(); }
 
 namespace cuda_emulation {
@@ -83,6 +84,7 @@ unsigned __match_any_sync(unsigned /*lanes*/, T value) {
 inline int __popc(unsigned value) { return std::popcount(value); }
 inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
 inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
 inline float normcdff(float x) {
   return static_cast<float>(0.5 * erfc(static_cast<double>(x) / -1.4142135623730951));
 }

@@ -16,64 +16,18 @@ namespace train::engine {
 namespace {
 
 using Json = nlohmann::json;
+using testing::crc32_of;
+using testing::fill_by_formula;
+using testing::is_gemma;
 using testing::published_cases;
 using testing::published_model;
 using testing::published_models;
 using testing::published_options;
+using testing::rows_of;
+using testing::token_by_formula;
+using testing::tokens_by_formula;
 
 constexpr double kTolerance = 1e-5;
-
-/// CRC-32 of Ethernet, as Python's zlib has it.
-std::uint32_t crc32_of(const std::string& text) {
-  std::uint32_t crc = 0xFFFFFFFFU;
-  for (const char letter : text) {
-    crc ^= static_cast<unsigned char>(letter);
-    for (int bit = 0; bit < 8; ++bit) {
-      crc = (crc >> 1U) ^ ((crc & 1U) != 0 ? 0xEDB88320U : 0U);
-    }
-  }
-  return ~crc;
-}
-
-/// The weights of the fixture's formula.
-void fill_by_formula(const Parameter& parameter, bool gemma, std::span<float> out) {
-  const double step = 0.1 + static_cast<double>(crc32_of(parameter.name) % 1000) / 1000.0;
-  const bool bias = parameter.name.ends_with("bias");
-  const double size = !parameter.vector ? 1.4 / std::sqrt(static_cast<double>(parameter.cols))
-                      : bias            ? 0.4
-                                        : 0.5;
-  const double centre = parameter.vector && !bias && !gemma ? 1.0 : 0.0;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto at = static_cast<double>(i + 1);
-    out[i] = static_cast<float>(size * std::sin(step * at * at) + centre);
-  }
-}
-
-bool is_gemma(const Json& entry) {
-  return entry.at("config").at("model_type").get<std::string>().starts_with("gemma");
-}
-
-/// Of sequence `row / length`; one more token than a lane has makes the last target.
-std::int32_t token_by_formula(const Json& entry, std::int64_t row, std::int64_t shift) {
-  const std::int64_t length = entry.at("length");
-  const std::int64_t at = row / length * (length + 1) + row % length + shift;
-  return static_cast<std::int32_t>((at * at * 7 + at * 3 + 5) %
-                                   entry.at("config").at("vocab_size").get<std::int64_t>());
-}
-
-std::int64_t rows_of(const Json& entry) {
-  return published_models().at("sequences").get<std::int64_t>() *
-         entry.at("length").get<std::int64_t>();
-}
-
-WorldStep::ReadLane tokens_by_formula(const Json& entry) {
-  return [&entry](std::int64_t, std::int64_t, std::int32_t* tokens, std::int32_t* targets) {
-    for (std::int64_t row = 0; row < rows_of(entry); ++row) {
-      tokens[row] = token_by_formula(entry, row, 0);
-      targets[row] = token_by_formula(entry, row, 1);
-    }
-  };
-}
 
 void set_by_formula(const WorldStep& step, const Json& entry) {
   for (const UnitParameters& unit : step.rank(0).plan().units()) {

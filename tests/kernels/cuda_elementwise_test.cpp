@@ -184,5 +184,80 @@ TEST_CASE("cuda twins: biases and learned positions", "[kernels][cuda][.gpu]") {
   });
 }
 
+TEST_CASE("cuda twins: learned positions that are given", "[kernels][cuda][.gpu]") {
+  constexpr std::int64_t rows = 300;
+  constexpr std::int64_t period = 90;  // The last ten never come, the first one often.
+  std::vector<std::int32_t> positions;
+  for (std::int32_t length = 1; std::ssize(positions) < rows; length = length % 80 + 3) {
+    for (std::int32_t t = 0; t < length && std::ssize(positions) < rows; ++t) {
+      positions.push_back(t);
+    }
+  }
+  std::fill_n(positions.begin() + 100, 100, 0);
+  for (const std::int64_t cols : {33, 64}) {
+    for (const std::int64_t stride : {cols, cols + 8, cols + 3}) {
+      const std::string what = fmt::format("{} columns, every {}", cols, stride);
+      const Values y = random_values(rows * stride, 1);
+      compare_twins("bias_add", what, elementwise, bf16_rounding + elementwise, [&](Side& side) {
+        side.kernels.bias_add(side.stream(),
+                              {.y = side.element_result(y),
+                               .bias = side.elements(random_values(period * cols, 2)),
+                               .positions = side.put(positions),
+                               .rows = rows,
+                               .cols = cols,
+                               .stride = stride,
+                               .period = period,
+                               .dtype = side.dtype});
+      });
+      compare_twins("bias_gradient", what, same_bits, same_bits, [&](Side& side) {
+        side.kernels.bias_gradient(side.stream(),
+                                   {.dy = side.elements(y),
+                                    .dbias = side.result(untouched_values(period * cols)),
+                                    .positions = side.put(positions),
+                                    .rows = rows,
+                                    .cols = cols,
+                                    .stride = stride,
+                                    .period = period,
+                                    .dtype = side.dtype});
+      });
+    }
+  }
+}
+
+TEST_CASE("cuda learned positions: one outside the table fails the stream",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  for (const std::int32_t bad : {-1, 3}) {
+    for (const bool backward : {false, true}) {
+      Side side = cuda_side();
+      const std::int32_t* positions = side.put(std::vector<std::int32_t>{2, bad});
+      float* y = side.put(zeros(8));
+      if (backward) {
+        side.kernels.bias_gradient(side.stream(), {.dy = y,
+                                                   .dbias = side.put(zeros(12)),
+                                                   .positions = positions,
+                                                   .rows = 2,
+                                                   .cols = 4,
+                                                   .stride = 4,
+                                                   .period = 3});
+      } else {
+        side.kernels.bias_add(side.stream(), {.y = y,
+                                              .bias = side.put(zeros(12)),
+                                              .positions = positions,
+                                              .rows = 2,
+                                              .cols = 4,
+                                              .stride = 4,
+                                              .period = 3});
+      }
+      CHECK_THROWS_WITH(
+          side.stream().synchronize(),
+          Catch::Contains(fmt::format("{}: position {} of row 1 is outside the 3 that there are",
+                                      backward ? "bias_gradient" : "bias_add", bad)));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace train::kernels::testing

@@ -50,12 +50,14 @@ std::vector<Tokens> token_cases() {
   return cases;
 }
 
-void compare(const Tokens& tokens, std::int64_t cols, std::int64_t first, bool accumulate) {
+void compare(const Tokens& tokens, std::int64_t cols, std::int64_t first, bool accumulate,
+             float scale = 1.0F) {
   const std::int64_t rows = std::ssize(tokens.ids);
   // Of a large vocabulary the rows that may have been touched, and the next ones.
   const std::int64_t size = first + tokens.vocab * cols + 3;
-  const auto what = fmt::format("{}, {} columns{}{}", tokens.name, cols,
-                                first == 0 ? "" : " from 1", accumulate ? ", accumulate" : "");
+  const auto what =
+      fmt::format("{}, {} columns{}{}{}", tokens.name, cols, first == 0 ? "" : " from 1",
+                  accumulate ? ", accumulate" : "", scale == 1.0F ? "" : ", scaled");
   compare_twins("embedding_backward", what, same_bits, same_bits, [&](Side& side) {
     const Values before = accumulate ? random_values(size, 2) : untouched_values(size);
     float* dweight = side.result(before) + first;
@@ -67,6 +69,7 @@ void compare(const Tokens& tokens, std::int64_t cols, std::int64_t first, bool a
                         .cols = cols,
                         .vocab = tokens.vocab,
                         .accumulate = accumulate,
+                        .scale = scale,
                         .dtype = side.dtype});
   });
 }
@@ -87,6 +90,7 @@ TEST_CASE("cuda twins: embedding backward of every number of columns", "[kernels
   for (const std::int64_t cols : {1, 4, 8, 63, 64, 72, 136, 261, 2056}) {
     for (const std::int64_t first : {0, 1}) {
       compare(tokens, cols, first, cols % 3 == 0);
+      compare(tokens, cols, first, cols % 3 == 0, 33.9F);
     }
   }
 }
@@ -96,21 +100,28 @@ TEST_CASE("cuda twins: embedding forward of every number of columns", "[kernels]
   const Tokens tokens =
       make_tokens("50 tokens", 50, vocab, [](std::int64_t i) { return i * 7 % vocab; });
   const std::int64_t rows = std::ssize(tokens.ids);
+  const auto compare_forward = [&](std::int64_t cols, std::int64_t first, float scale) {
+    const auto what =
+        fmt::format("{} columns from {}{}", cols, first, scale == 1.0F ? "" : ", scaled");
+    // A scaled row is rounded to bf16.
+    const double bf16 = scale == 1.0F ? same_bits : bf16_rounding;
+    compare_twins("embedding_forward", what, same_bits, bf16, [&](Side& side) {
+      const auto weight = side.elements(random_values(first + vocab * cols, 1)) + first;
+      const auto out = side.element_result(untouched_values(first + rows * cols + 3)) + first;
+      side.kernels.embedding_forward(side.stream(), {.tokens = side.put(tokens.ids),
+                                                     .weight = weight,
+                                                     .out = out,
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .vocab = vocab,
+                                                     .scale = scale,
+                                                     .dtype = side.dtype});
+    });
+  };
   for (const std::int64_t cols : {1, 4, 8, 261, 264, 2056}) {
     for (const std::int64_t first : {0, 1}) {
-      compare_twins(
-          "embedding_forward", fmt::format("{} columns from {}", cols, first), same_bits, same_bits,
-          [&](Side& side) {
-            const auto weight = side.elements(random_values(first + vocab * cols, 1)) + first;
-            const auto out = side.element_result(untouched_values(first + rows * cols + 3)) + first;
-            side.kernels.embedding_forward(side.stream(), {.tokens = side.put(tokens.ids),
-                                                           .weight = weight,
-                                                           .out = out,
-                                                           .rows = rows,
-                                                           .cols = cols,
-                                                           .vocab = vocab,
-                                                           .dtype = side.dtype});
-          });
+      compare_forward(cols, first, 1.0F);
+      compare_forward(cols, first, 33.75F);
     }
   }
 }

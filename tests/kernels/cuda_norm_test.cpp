@@ -14,11 +14,12 @@ struct NormCase {
   bool rotated = false;
   bool added = false;      ///< A branch on the way in, and dx on the way back.
   std::int64_t first = 0;  ///< Element that all rows are moved by.
+  float gain_offset = 0.0F;
 
   [[nodiscard]] std::string name() const {
-    return fmt::format("{} {}x{}x{}{}{}{}", kind == NormKind::layer ? "layer" : "rms", tokens,
+    return fmt::format("{} {}x{}x{}{}{}{}{}", kind == NormKind::layer ? "layer" : "rms", tokens,
                        inner, cols, rotated ? " rotated" : "", added ? " added" : "",
-                       first > 0 ? " moved" : "");
+                       first > 0 ? " moved" : "", gain_offset > 0.0F ? " 1 + w" : "");
   }
   [[nodiscard]] std::int64_t rows() const { return tokens * inner; }
   [[nodiscard]] RowLayout layout() const {
@@ -57,6 +58,7 @@ void run_forward(Side& side, const NormCase& norm, const Values& values) {
                            .cols = norm.cols,
                            .x_layout = norm.layout(),
                            .y_layout = norm.layout(),
+                           .gain_offset = norm.gain_offset,
                            .dtype = side.dtype};
   const auto x = side.element_result(values) + norm.first;
   params.x = x;
@@ -82,6 +84,7 @@ void run_backward(Side& side, const NormCase& norm, const Values& values) {
                             .x_layout = norm.layout(),
                             .dy_layout = norm.layout(),
                             .dx_layout = norm.layout(),
+                            .gain_offset = norm.gain_offset,
                             .dy_scale = 0.7F,
                             .accumulate_dx = norm.added,
                             .dtype = side.dtype};
@@ -145,6 +148,24 @@ TEST_CASE("cuda twins: norm", "[kernels][cuda][.gpu]") {
   }
 }
 
+TEST_CASE("cuda twins: norm whose gain is one and the weight", "[kernels][cuda][.gpu]") {
+  for (const std::int64_t cols : {64, 96, 768, 8200}) {  // The last one goes through memory.
+    NormCase norm{.kind = NormKind::rms, .tokens = 7, .cols = cols, .gain_offset = 1.0F};
+    compare_norm(norm, x_of(norm));
+    norm.added = true;
+    compare_norm(norm, x_of(norm));
+  }
+  for (const std::int64_t cols : {64, 320}) {
+    const NormCase norm{.kind = NormKind::rms,
+                        .tokens = 7,
+                        .inner = 3,
+                        .cols = cols,
+                        .rotated = true,
+                        .gain_offset = 1.0F};
+    compare_norm(norm, x_of(norm));
+  }
+}
+
 TEST_CASE("cuda twins: norm of more rows than blocks take at once", "[kernels][cuda][.gpu]") {
   for (const NormCase& norm :
        {NormCase{.kind = NormKind::rms, .tokens = 11001, .inner = 3, .cols = 8, .rotated = true},
@@ -200,24 +221,97 @@ TEST_CASE("cuda twins: rope", "[kernels][cuda][.gpu]") {
     float* sin = side.result(zeros(50 * 32));
     side.kernels.rope_table(side.stream(), {.cos = cos, .sin = sin, .seq_len = 50, .head_dim = 64});
   });
-  for (const std::int64_t head_dim : {2, 34, 64}) {
-    for (const std::int64_t first : {0, 1}) {
-      const bool inverse = first == 1;
-      const auto what = fmt::format("{} columns{}", head_dim, first > 0 ? ", inverse, moved" : "");
-      compare_twins("rope_apply", what, same_bits, bf16_rounding, [&](Side& side) {
-        RopeParams params{.tokens = 60,
-                          .seq_len = 20,
-                          .heads = 3,
-                          .head_dim = head_dim,
-                          .layout = {.outer_stride = 3 * head_dim + 8, .inner_stride = head_dim},
-                          .inverse = inverse,
-                          .dtype = side.dtype};
-        params.x =
-            side.element_result(moved_values(60 * params.layout.outer_stride, 1, first)) + first;
-        params.cos = side.put(moved_values(10 * head_dim, 2, first)) + first;
-        params.sin = side.put(moved_values(10 * head_dim, 3, first)) + first;
-        side.kernels.rope_apply(side.stream(), params);
-      });
+  compare_twins("rope_table", "50 x 64, given", transcendental, [](Side& side) {
+    RopeTableParams params{.cos = side.result(zeros(50 * 32)),
+                           .sin = side.result(zeros(50 * 32)),
+                           .seq_len = 50,
+                           .head_dim = 64,
+                           .factor = 1.2F};
+    params.frequencies.given = true;
+    const Values values = random_values(32, 1);
+    std::copy(values.begin(), values.end(), params.frequencies.values.begin());
+    side.kernels.rope_table(side.stream(), params);
+  });
+}
+
+/// Heads whose first `head_dim` elements are turned, of a few more.
+struct RopeCase {
+  std::int64_t head_dim = 0;
+  std::int64_t rest = 0;
+  std::int64_t first = 0;  ///< Element that everything is moved by.
+  RopePairing pairing = RopePairing::interleaved;
+  bool inverse = false;
+  bool documents = false;
+};
+
+void compare_rope(const RopeCase& c) {
+  constexpr std::int64_t tokens = 60;
+  const auto what =
+      fmt::format("{} of {} columns{}{}{}{}", c.head_dim, c.head_dim + c.rest,
+                  c.pairing == RopePairing::half ? ", halves" : "", c.inverse ? ", inverse" : "",
+                  c.first > 0 ? ", moved" : "", c.documents ? ", documents" : "");
+  // What the compiler fuses on the CPU, by rows of vectors, is not fused for halves.
+  compare_twins("rope_apply", what, same_bits, bf16_rounding, [&](Side& side) {
+    const std::int64_t width = c.head_dim + c.rest;
+    RopeParams params{.tokens = tokens,
+                      .seq_len = 20,
+                      .heads = 3,
+                      .head_dim = c.head_dim,
+                      .layout = {.outer_stride = 3 * width + 8, .inner_stride = width},
+                      .pairing = c.pairing,
+                      .inverse = c.inverse,
+                      .dtype = side.dtype};
+    if (c.documents) {
+      std::vector<std::int32_t> positions(at(tokens));
+      for (std::size_t i = 0; i < positions.size(); ++i) {
+        positions[i] = static_cast<std::int32_t>(i % 20 % 13);
+      }
+      params.positions = side.put(positions);
+    }
+    params.x = side.element_result(moved_values(tokens * params.layout.outer_stride, 1, c.first)) +
+               c.first;
+    params.cos = side.put(moved_values(10 * c.head_dim, 2, c.first)) + c.first;
+    params.sin = side.put(moved_values(10 * c.head_dim, 3, c.first)) + c.first;
+    side.kernels.rope_apply(side.stream(), params);
+  });
+}
+
+TEST_CASE("cuda twins: rope in place", "[kernels][cuda][.gpu]") {
+  for (const RopePairing pairing : {RopePairing::interleaved, RopePairing::half}) {
+    for (const std::int64_t head_dim : {2, 34, 64}) {
+      for (const std::int64_t first : {0, 1}) {
+        compare_rope(
+            {.head_dim = head_dim, .first = first, .pairing = pairing, .inverse = first == 1});
+      }
+    }
+    compare_rope({.head_dim = 16, .rest = 48, .pairing = pairing});
+    compare_rope({.head_dim = 16, .rest = 5, .pairing = pairing, .inverse = true});
+    compare_rope({.head_dim = 64, .pairing = pairing, .documents = true});
+    compare_rope({.head_dim = 10, .rest = 6, .first = 1, .pairing = pairing, .documents = true});
+  }
+}
+
+TEST_CASE("cuda rope: a position outside the tables fails the stream", "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  for (const RopePairing pairing : {RopePairing::interleaved, RopePairing::half}) {
+    for (const std::int32_t bad : {-3, 2}) {
+      Side side = cuda_side();
+      side.kernels.rope_apply(side.stream(),
+                              {.x = side.put(zeros(24)),
+                               .cos = side.put(zeros(8)),
+                               .sin = side.put(zeros(8)),
+                               .positions = side.put(std::vector<std::int32_t>{0, 1, bad}),
+                               .tokens = 3,
+                               .seq_len = 2,
+                               .heads = 1,
+                               .head_dim = 8,
+                               .layout = {.outer_stride = 8, .inner_stride = 8},
+                               .pairing = pairing});
+      CHECK_THROWS_WITH(
+          side.stream().synchronize(),
+          Catch::Contains(fmt::format("rope_apply: position {} of row 2 is outside the 2", bad)));
     }
   }
 }

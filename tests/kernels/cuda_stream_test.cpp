@@ -215,7 +215,7 @@ TEST_CASE("cuda stream: kernels of the CUDA table refuse a stream of the CPU",
   wide.seq_len = wide.heads = 1;
   wide.head_dim = 257;
   CHECK_THROWS_WITH(cuda_backend()->attention_forward(*host, wide),
-                    Catch::Contains("head_dim=257, at most 256"));
+                    Catch::Contains("head_dim=257 value_dim=257, at most 256"));
 }
 
 TEST_CASE("cuda stream: an id outside the vocabulary fails the stream, and the result is nonfinite",

@@ -13,6 +13,7 @@ inline int recomputed(int value) { return value; }
 
 // Below the smallest normal number it is 0, as the device's.
 inline float power_of_two(float x) { return x < -126.0F ? 0.0F : std::exp2(x); }
+inline float log_to_two(float x) { return std::log2(x); }
 inline float reciprocal(float x) { return std::fabs(x) > 0x1p126F ? 0.0F : 1.0F / x; }
 
 inline std::uint32_t pack_pair(float low, float high) {

@@ -1,0 +1,155 @@
+#include "kernels/attention/attention_cached.hpp"
+
+#include <bit>
+
+#include "kernels/attention/attention.hpp"
+#include "kernels/element.cuh"
+#include "kernels/reduce.cuh"
+
+namespace train::kernels::cuda {
+namespace {
+
+/// One query head of one row, and the keys and values that it sees, in ascending order.
+template <class T>
+struct CachedQuery {
+  const T* keys;
+  const T* values;
+  std::int64_t first, count;  ///< Positions: the first one, and how many from there on.
+  std::int64_t capacity;
+
+  __device__ CachedQuery(const AttentionCachedParams& p, std::int64_t row, std::int64_t head)
+      : capacity(p.cache.capacity) {
+    const KeyValueCache& cache = p.cache;
+    const std::int64_t position = p.positions[row];
+    const std::int64_t kv = p.texts[row] * cache.kv_heads + head / (p.heads / cache.kv_heads);
+    keys = static_cast<const T*>(cache.keys) + kv * cache.head_dim * capacity;
+    values = static_cast<const T*>(cache.values) + kv * capacity * cache.value_dim;
+    first = p.window == 0 ? 0 : max(position + 1 - p.window, std::int64_t{0});
+    count = position + 1 - first;
+  }
+  [[nodiscard]] __device__ std::int64_t slot(std::int64_t i) const {
+    return (first + i) % capacity;
+  }
+  /// Of the i-th key with the query `q`, scaled and capped.
+  [[nodiscard]] __device__ float score(const AttentionCachedParams& p, const float* q,
+                                       std::int64_t i) const {
+    const T* key = keys + slot(i);
+    float score = 0.0F;
+    for (int d = 0; d < p.cache.head_dim; ++d) {
+      score = fmaf(q[d], value_of(key[d * capacity]), score);
+    }
+    score *= p.scale;
+    return p.softcap == 0.0F ? score : p.softcap * tanhf(score / p.softcap);
+  }
+};
+
+/// A block for each head of each row: a thread a key for the scores of block_threads keys, then a
+/// thread a column, and of few columns several, of which each takes every so many keys.
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    attention_cached_kernel(AttentionCachedParams p, int columns, DeviceFault* fault,
+                            const char* name) {
+  __shared__ float q[max_head_dim];
+  __shared__ float weights[block_threads];
+  __shared__ float folded[block_threads];
+  const int me = static_cast<int>(threadIdx.x);
+  const std::int64_t row = blockIdx.x / static_cast<unsigned>(p.heads);
+  const std::int64_t head = blockIdx.x % static_cast<unsigned>(p.heads);
+  const CachedQuery<T> of(p, row, head);
+  T* out =
+      static_cast<T*>(p.out) + row * p.out_layout.outer_stride + head * p.out_layout.inner_stride;
+  if (of.count < 1 || of.count > of.capacity) {  // All threads leave.
+    if (me == 0) {
+      report_fault(fault, name, p.positions[row], row, of.capacity, DeviceFault::Kind::position);
+    }
+    for (int c = me; c < p.cache.value_dim; c += block_threads) {
+      store<T>(out, c, NAN);
+    }
+    return;
+  }
+  const T* query =
+      static_cast<const T*>(p.q) + row * p.q_layout.outer_stride + head * p.q_layout.inner_stride;
+  for (int c = me; c < p.cache.head_dim; c += block_threads) {
+    q[c] = value_of(query[c]);
+  }
+  const int column = me % columns;
+  const int part = me / columns;
+  float largest = -INFINITY;
+  float sum = 0.0F;
+  float result = 0.0F;
+  for (std::int64_t begin = 0; begin < of.count; begin += block_threads) {
+    __syncthreads();  // The queries are there, and the weights before have been used.
+    const auto keys = static_cast<int>(min(of.count - begin, std::int64_t{block_threads}));
+    const float score = me < keys ? of.score(p, q, begin + me) : -INFINITY;
+    folded[me] = score;
+    fold_block(folded, block_threads, [](float a, float b) { return fmaxf(a, b); });
+    const float above = fmaxf(largest, folded[0]);
+    const float keep = expf(largest - above);
+    largest = above;
+    __syncthreads();  // All have read it.
+    weights[me] = folded[me] = me < keys ? expf(score - above) : 0.0F;
+    fold_block(folded, block_threads, Add());
+    sum = fmaf(sum, keep, folded[0]);
+    result *= keep;
+    if (column < p.cache.value_dim) {
+      for (int i = part; i < keys; i += block_threads / columns) {
+        const T* value = of.values + of.slot(begin + i) * p.cache.value_dim;
+        result = fmaf(weights[i], value_of(value[column]), result);
+      }
+    }
+  }
+  __syncthreads();  // All have read the sum.
+  folded[me] = result;
+  __syncthreads();
+  if (part == 0 && column < p.cache.value_dim) {
+    for (int i = 1; i < block_threads / columns; ++i) {
+      result += folded[i * columns + column];
+    }
+    store<T>(out, column, result / sum);
+  }
+}
+
+/// Element i of a key or a value, of every head: of rows of one slot the later one stays.
+template <class T, bool of_key>
+struct AppendEach {
+  KeyValueAppendParams p;
+
+  __device__ void operator()(std::int64_t i) const {
+    const KeyValueCache& cache = p.cache;
+    const std::int64_t width = of_key ? cache.head_dim : cache.value_dim;
+    const std::int64_t head = i / width;
+    const std::int64_t column = i - head * width;
+    const RowLayout& layout = of_key ? p.k_layout : p.v_layout;
+    const T* from = static_cast<const T*>(of_key ? p.k : p.v) + head * layout.inner_stride + column;
+    T* to = static_cast<T*>(of_key ? cache.keys : cache.values);
+    for (std::int64_t row = 0; row < p.rows; ++row) {
+      const std::int64_t kv = p.texts[row] * cache.kv_heads + head;
+      const std::int64_t slot = p.positions[row] % cache.capacity;
+      to[of_key ? (kv * width + column) * cache.capacity + slot
+                : (kv * cache.capacity + slot) * width + column] = from[row * layout.outer_stride];
+    }
+  }
+};
+
+}  // namespace
+
+void attention_cached(CudaStream& stream, const AttentionCachedParams& p) {
+  const auto columns = std::max(
+      warp_size, static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(p.cache.value_dim))));
+  for_element_type(p.dtype, [&]<class T>() {
+    launch(stream, attention_cached_kernel<T>, {.blocks = blocks_of(p.rows * p.heads, 1)}, p,
+           columns, stream.fault(), "attention_cached");
+  });
+}
+
+void key_value_append(CudaStream& stream, const KeyValueAppendParams& p) {
+  if (p.rows == 0) {
+    return;
+  }
+  for_element_type(p.dtype, [&]<class T>() {
+    launch_each(stream, p.cache.kv_heads * p.cache.head_dim, AppendEach<T, true>{p});
+    launch_each(stream, p.cache.kv_heads * p.cache.value_dim, AppendEach<T, false>{p});
+  });
+}
+
+}  // namespace train::kernels::cuda
