@@ -324,5 +324,51 @@ TEST_CASE("instruction sets: loss of the head", "[kernels][instruction_sets][P1]
   }
 }
 
+/// Results of every kind, of `rows` rows.
+LogProbResults log_prob_results(Side& side, std::int64_t rows) {
+  return {.log_probs = side.result(zeros(rows)),
+          .lse = side.result(zeros(rows)),
+          .argmax = side.result(std::vector<std::int32_t>(at(rows))),
+          .entropy = side.result(zeros(rows)),
+          .log_square_sum = side.result(zeros(rows)),
+          .top_lse = side.result(zeros(rows)),
+          .top_mean = side.result(zeros(rows)),
+          .top_k = 5};
+}
+
+TEST_CASE("instruction sets: log-probabilities have the same bits on each",
+          "[kernels][instruction_sets]") {
+  constexpr std::int64_t rows = 6;
+  constexpr std::int64_t cols = 24;
+  for (const std::int64_t vocab : {1, 7, 16, 33, 1003, 9001}) {
+    std::vector<std::int32_t> targets(rows);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      targets[at(i)] = static_cast<std::int32_t>(i == 3 ? -1 : i * 7919 % vocab);
+    }
+    for (const float softcap : {0.0F, 1.5F}) {
+      compare_sets("logits_log_probs", of(vocab), [=](Side& side, Source& values) {
+        side.kernels.logits_log_probs(side.stream(), {.logits = side.put(values(rows * vocab)),
+                                                      .targets = side.put(targets),
+                                                      .results = log_prob_results(side, rows),
+                                                      .rows = rows,
+                                                      .vocab = vocab,
+                                                      .softcap = softcap});
+      });
+      compare_sets("token_log_probs", of(vocab), [=](Side& side, Source& values) {
+        side.kernels.token_log_probs(side.stream(), {.x = side.put(values(rows * cols)),
+                                                     .weight = side.put(values(vocab * cols)),
+                                                     .targets = side.put(targets),
+                                                     .results = log_prob_results(side, rows),
+                                                     .logits = side.put(zeros(4 * vocab)),
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .vocab = vocab,
+                                                     .chunk_rows = 4,
+                                                     .softcap = softcap});
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace train::kernels::testing
