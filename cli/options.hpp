@@ -169,6 +169,7 @@ struct TokenizeOptions {
   std::string tokenizer;  ///< A directory or a file.
   std::string file;       ///< Empty: standard input.
   bool lines = false;     ///< A text and its ids a line.
+  bool jsonl = false;     ///< {"text"} and {"ids"} a line.
   bool special = false;   ///< With special tokens: added, and shown.
 };
 

@@ -1,76 +1,185 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/log.hpp"
 #include "cli/command.hpp"
+#include "storage/files/untrusted_text.hpp"
+#include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
 namespace train::cli {
 namespace {
 
-/// Lines of a text, without their ends; the last one also where it has none.
-std::vector<std::string> lines_in(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(line);
+using nlohmann::json;
+using Ids = std::vector<std::uint32_t>;
+
+/// Calls `each` with the lines of a text, without their ends; the last one also where it has none.
+template <class Each>
+Status for_each_line(std::string_view text, Each&& each) {
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    TRAIN_RETURN_IF_ERROR(each(text.substr(0, end), number));
+    text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return lines;
+  return {};
 }
 
+/// The member of a line that is a JSON object, if it is of the wanted type.
+template <class Wanted>
+Result<Wanted> member_of(std::string_view line, std::size_t number, const char* name) {
+  const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (object.is_object() && object.contains(name)) {
+    try {
+      return object.at(name).get<Wanted>();
+    } catch (const json::exception&) {  // Of another type: said below.
+    }
+  }
+  return user_error(fmt::format("line {}: no JSON object with the member \"{}\": {}", number, name,
+                                storage::shown(line)));
+}
+
+Result<storage::Tokenizer> load(const TokenizeOptions& options) {
+  auto tokenizer = storage::Tokenizer::load(options.tokenizer);
+  if (tokenizer) {
+    for (const std::string& note : tokenizer->notes()) {
+      log_info(fmt::format("tokenizer_note {}: {}", options.tokenizer, note));
+    }
+  }
+  return tokenizer;
+}
+
+/// Collects lines, so that many short ones cost few calls.
+class LinePrinter {
+ public:
+  LinePrinter() = default;
+  LinePrinter(const LinePrinter&) = delete;
+  LinePrinter& operator=(const LinePrinter&) = delete;
+  ~LinePrinter() { print(waiting_); }
+
+  void add(std::string_view line) {
+    waiting_.append(line) += '\n';
+    if (waiting_.size() >= kBlock) {
+      print(waiting_);
+      waiting_.clear();
+    }
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 65536;
+  std::string waiting_;
+};
+
 Status tokenize(const TokenizeOptions& options) {
-  const auto tokenizer = storage::Tokenizer::load(options.tokenizer);
+  const auto tokenizer = load(options);
   TRAIN_RETURN_IF_ERROR(tokenizer);
   const auto input = whole_input(options.file);
   TRAIN_RETURN_IF_ERROR(input);
-  const std::vector<std::string> texts =
-      options.lines ? lines_in(*input) : std::vector<std::string>{*input};
-  for (const std::string& text : texts) {
-    const auto ids = tokenizer->encode(text, options.special);
-    TRAIN_RETURN_IF_ERROR(ids);
-    print(fmt::format("{}\n", fmt::join(*ids, " ")));
+  storage::TextEncoder encoder(*tokenizer);
+  LinePrinter printer;
+  Ids ids;
+  const auto encode = [&](std::string_view text) {
+    ids.clear();
+    return encoder.encode(text, options.special, ids);
+  };
+  const auto encode_line = [&](std::string_view line, std::size_t number) -> Status {
+    if (options.lines) {
+      TRAIN_RETURN_IF_ERROR(encode(line));
+      printer.add(fmt::format("{}", fmt::join(ids, " ")));
+      return {};
+    }
+    const auto text = member_of<std::string>(line, number, "text");
+    TRAIN_RETURN_IF_ERROR(text);
+    TRAIN_RETURN_IF_ERROR(encode(*text));
+    printer.add(fmt::format("{{\"ids\":[{}]}}", fmt::join(ids, ",")));
+    return {};
+  };
+  if (options.lines || options.jsonl) {
+    TRAIN_RETURN_IF_ERROR(for_each_line(*input, encode_line));
+  } else {
+    TRAIN_RETURN_IF_ERROR(encode(*input));
+    printer.add(fmt::format("{}", fmt::join(ids, " ")));
+  }
+  if (encoder.replaced_count() > 0) {
+    log_warning(fmt::format("text_replaced {} places were not UTF-8 and became U+FFFD",
+                            encoder.replaced_count()));
   }
   return {};
 }
 
 /// Ids of a line. Errors (user): what is none.
-Result<std::vector<std::uint32_t>> ids_in(const std::string& line, std::uint32_t vocab) {
-  std::vector<std::uint32_t> ids;
-  std::istringstream stream(line);
+Result<Ids> ids_in(std::string_view line, std::uint32_t vocab) {
+  Ids ids;
+  std::istringstream stream{std::string(line)};
   for (std::string word; stream >> word;) {
     const auto id = integer_in(word, 0, static_cast<std::int64_t>(vocab) - 1);
     if (!id) {
-      return user_error(fmt::format("\"{}\" is no token id; they are 0 to {}", word, vocab - 1));
+      return user_error(
+          fmt::format("{} is no token id; they are 0 to {}", storage::shown(word), vocab - 1));
     }
     ids.push_back(static_cast<std::uint32_t>(*id));
   }
   return ids;
 }
 
+/// The same of a list.
+Result<Ids> checked_ids(const std::vector<std::int64_t>& numbers, std::uint32_t vocab) {
+  for (const std::int64_t number : numbers) {
+    if (number < 0 || number >= static_cast<std::int64_t>(vocab)) {
+      return user_error(fmt::format("{} is no token id; they are 0 to {}", number, vocab - 1));
+    }
+  }
+  return Ids(numbers.begin(), numbers.end());
+}
+
 Status detokenize(const TokenizeOptions& options) {
-  const auto tokenizer = storage::Tokenizer::load(options.tokenizer);
+  const auto tokenizer = load(options);
   TRAIN_RETURN_IF_ERROR(tokenizer);
   const auto input = whole_input(options.file);
   TRAIN_RETURN_IF_ERROR(input);
-  const auto vocab = static_cast<std::uint32_t>(tokenizer->vocab_size());
-  const std::vector<std::string> lines =
-      options.lines ? lines_in(*input) : std::vector<std::string>{*input};
-  for (const std::string& line : lines) {
-    const auto ids = ids_in(line, vocab);
+  const std::uint32_t vocab = tokenizer->vocab_size();
+  LinePrinter printer;
+  const auto decode = [&](const Ids& ids) {
+    return tokenizer->decode(ids, /*skip_special=*/!options.special);
+  };
+  const auto decode_line = [&](std::string_view line, std::size_t number) -> Status {
+    if (options.lines) {
+      const auto ids = ids_in(line, vocab);
+      TRAIN_RETURN_IF_ERROR(ids);
+      printer.add(decode(*ids));
+      return {};
+    }
+    const auto numbers = member_of<std::vector<std::int64_t>>(line, number, "ids");
+    TRAIN_RETURN_IF_ERROR(numbers);
+    const auto ids = checked_ids(*numbers, vocab);
     TRAIN_RETURN_IF_ERROR(ids);
-    print(tokenizer->decode(*ids, /*skip_special=*/!options.special) + (options.lines ? "\n" : ""));
+    printer.add(json{{"text", decode(*ids)}}.dump(-1, ' ', false, json::error_handler_t::replace));
+    return {};
+  };
+  if (options.lines || options.jsonl) {
+    return for_each_line(*input, decode_line);
   }
+  const auto ids = ids_in(*input, vocab);
+  TRAIN_RETURN_IF_ERROR(ids);
+  print(decode(*ids));
   return {};
 }
 
-TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options,
+TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options, const char* jsonl,
                                 const char* special) {
   command
       .text("--tokenizer", options.tokenizer, "Directory of a model, or a tokenizer's file",
             "DIR|FILE")
       ->required();
   command.app.add_flag("--lines", options.lines, "A document and a line of ids a line");
+  command.app.add_flag("--jsonl", options.jsonl, jsonl);
   command.app.add_flag("--special", options.special, special);
   command.app.add_option("FILE", options.file, "What to read; none: standard input")
       ->type_name("FILE");
+  command.check([&options] {
+    return std::string(options.lines && options.jsonl ? "--lines and --jsonl exclude each other"
+                                                      : "");
+  });
   return options;
 }
 
@@ -79,13 +188,15 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
 /// Text to ids, separated by spaces.
 void describe_tokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("tokenize", "Print the token ids of a text.");
-  describe_words(command, command.runs(tokenize), "With the tokens that every text gets");
+  describe_words(command, command.runs(tokenize), "A line {\"text\"} for a line {\"ids\"}",
+                 "With the tokens that every text gets");
 }
 
 /// The inverse.
 void describe_detokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("detokenize", "Print the text of token ids.");
-  describe_words(command, command.runs(detokenize), "Show special tokens, too");
+  describe_words(command, command.runs(detokenize), "A line {\"ids\"} for a line {\"text\"}",
+                 "Show special tokens, too");
 }
 
 }  // namespace train::cli

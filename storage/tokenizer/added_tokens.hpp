@@ -1,6 +1,5 @@
 #pragma once
 
-#include <bitset>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "base/result.hpp"
 #include "storage/tokenizer/normalization.hpp"
+#include "storage/tokenizer/text_finder.hpp"
 
 namespace train::storage {
 
@@ -20,42 +20,9 @@ struct AddedToken {
   bool lstrip = false;       ///< Takes the spaces before it.
   bool rstrip = false;       ///< Takes the spaces behind it.
   bool normalized = false;   ///< Looked for in normalised text, in its own normal form.
+  bool searched = true;      ///< Otherwise no text gives it.
   bool special = false;      ///< Left out of decoded text that is to be read.
   std::string text = {};     ///< What it decodes to: its normal form, if normalized.
-};
-
-/// Finds texts in a text: the leftmost, and of those that begin there the longest.
-///
-/// Threading: immutable after the last add().
-class TextFinder {
- public:
-  struct Found {
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    std::uint32_t value = 0;
-  };
-
-  /// Of two equal texts the first stays. REQUIRES: not empty.
-  void add(std::string_view text, std::uint32_t value);
-  [[nodiscard]] std::optional<Found> find(std::string_view text, std::size_t from) const;
-  [[nodiscard]] bool empty() const { return nodes_.size() <= 1; }
-
- private:
-  static constexpr std::uint32_t none = 0xffffffffU;
-  struct Node {
-    std::uint32_t child = none;
-    std::uint32_t sibling = none;
-    std::uint32_t value = none;
-    char letter = 0;
-  };
-
-  [[nodiscard]] std::uint32_t child_of(std::uint32_t node, char letter) const;
-  [[nodiscard]] std::size_t next_candidate(std::string_view text, std::size_t from) const;
-
-  std::vector<Node> nodes_ = std::vector<Node>(1);
-  std::bitset<65536> pairs_;  ///< Two bytes that begin a text.
-  std::bitset<256> singles_;  ///< One byte that begins a text.
-  std::string firsts_;        ///< Those bytes.
 };
 
 /// The added tokens of a tokenizer.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "storage/files/untrusted_text.hpp"
 #include "storage/tokenizer/byte_level.hpp"
@@ -14,7 +15,6 @@ namespace {
 
 /// Words of up to so many symbols look through all pairs for each merge: cheaper than a heap.
 constexpr std::size_t few_symbols = 48;
-constexpr std::string_view marker = "\u2581";  // What SentencePiece writes for a space.
 
 }  // namespace
 
@@ -59,10 +59,10 @@ void Bpe::find_whole_words() {
 void Bpe::find_marker_cuts(std::span<const MergeTexts> merges) {
   const bool inside = std::any_of(merges.begin(), merges.end(), [](const MergeTexts& merge) {
     // Within one side it would be the result of an earlier merge, or one character.
-    return merge.right.starts_with(marker) && !merge.left.ends_with(marker);
+    return merge.right.starts_with(space_marker) && !merge.left.ends_with(space_marker);
   });
   cuts_before_marker_ = !inside && !options_.byte_level && !options_.ignore_merges &&
-                        vocabulary_.find(marker).has_value();
+                        vocabulary_.find(space_marker).has_value();
 }
 
 Result<Bpe> Bpe::from_merges(Vocabulary vocabulary, std::span<const MergeTexts> merges,
@@ -94,34 +94,71 @@ Result<Bpe> Bpe::from_merges(Vocabulary vocabulary, std::span<const MergeTexts> 
   return bpe;
 }
 
-Bpe Bpe::from_ranks(Vocabulary vocabulary) {
-  BpeOptions options;
-  options.byte_level = true;
-  options.ignore_merges = true;
-  Bpe bpe(std::move(vocabulary), std::move(options));
+void Bpe::merge_by_rank(std::span<const std::uint32_t> ranks) {
   struct Split {
     std::uint32_t left;
     std::uint32_t right;
     std::uint32_t id;
   };
   std::vector<Split> splits;
-  for (std::uint32_t id = 0; id < bpe.vocabulary_.id_limit(); ++id) {
-    const std::string_view text = bpe.vocabulary_.text(id);
-    for (std::size_t cut = 1; cut < text.size(); ++cut) {
+  const auto takes_part = [&](std::uint32_t id) {
+    const std::string_view text = vocabulary_.text(id);
+    return ranks[id] != PairTable::no_rank || code_point_at(text.data()).length == text.size();
+  };
+  for (std::uint32_t id = 0; id < vocabulary_.id_limit(); ++id) {
+    const std::string_view text = vocabulary_.text(id);
+    for (std::size_t cut = 1; cut < text.size() && ranks[id] != PairTable::no_rank; ++cut) {
       if (continues(text[cut])) {
         continue;
       }
-      const auto left = bpe.vocabulary_.find(text.substr(0, cut));
-      const auto right = left ? bpe.vocabulary_.find(text.substr(cut)) : std::nullopt;
-      if (right) {
+      const auto left = vocabulary_.find(text.substr(0, cut));
+      const auto right = left ? vocabulary_.find(text.substr(cut)) : std::nullopt;
+      if (right && takes_part(*left) && takes_part(*right)) {
         splits.push_back({*left, *right, id});
       }
     }
   }
-  bpe.pairs_.reserve(splits.size());
+  pairs_.reserve(splits.size());
   for (const Split& split : splits) {
-    bpe.pairs_.add(split.left, split.right, {.rank = split.id, .id = split.id});
+    pairs_.add(split.left, split.right, {.rank = ranks[split.id], .id = split.id});
   }
+}
+
+Bpe Bpe::from_ranks(Vocabulary vocabulary) {
+  BpeOptions options;
+  options.byte_level = true;
+  options.ignore_merges = true;
+  Bpe bpe(std::move(vocabulary), std::move(options));
+  std::vector<std::uint32_t> ranks(bpe.vocabulary_.id_limit());
+  std::iota(ranks.begin(), ranks.end(), 0U);
+  bpe.merge_by_rank(ranks);
+  return bpe;
+}
+
+Result<Bpe> Bpe::from_ranks(Vocabulary vocabulary, std::span<const std::uint32_t> ranks,
+                            BpeOptions options) {
+  Bpe bpe(std::move(vocabulary), std::move(options));
+  bool inside = false;
+  for (std::uint32_t id = 0; id < bpe.vocabulary_.id_limit(); ++id) {
+    if (ranks[id] == PairTable::no_rank) {
+      continue;
+    }
+    const std::string_view text = bpe.vocabulary_.text(id);
+    bool after_other = false;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t length = code_point_at(text.data() + at).length;
+      const std::string_view character = text.substr(at, length);
+      if (bpe.character_id(character) == no_id) {
+        return user_error(fmt::format("token {} has the character {}, which is none itself",
+                                      shown(text), shown(character)));
+      }
+      inside = inside || (after_other && character == space_marker);
+      after_other = after_other || character != space_marker;
+      at += length;
+    }
+  }
+  bpe.merge_by_rank(ranks);
+  bpe.cuts_before_marker_ = !inside && bpe.vocabulary_.find(space_marker).has_value();
   return bpe;
 }
 

@@ -54,8 +54,12 @@ class Bpe {
   static Result<Bpe> from_merges(Vocabulary vocabulary, std::span<const MergeTexts> merges,
                                  BpeOptions options);
 
-  /// Every two tokens whose texts make up a third merge to it, and the id of that is the rank.
+  /// Of bytes: every two tokens whose texts make up a third merge to it, and its id is the rank.
   static Bpe from_ranks(Vocabulary vocabulary);
+  /// Of characters: the same with `ranks` by id; of those without one nothing is made, nor are
+  /// they, unless of one character. Errors (user): a text with a rank has a character without id.
+  static Result<Bpe> from_ranks(Vocabulary vocabulary, std::span<const std::uint32_t> ranks,
+                                BpeOptions options);
 
   /// Appends the ids of a word. `word` is UTF-8 unless byte_level.
   void encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch& scratch) const;
@@ -71,6 +75,7 @@ class Bpe {
   void find_symbols();
   void find_whole_words();
   void find_marker_cuts(std::span<const MergeTexts> merges);
+  void merge_by_rank(std::span<const std::uint32_t> ranks);
   void split_characters(std::string_view word, std::vector<std::uint32_t>& ids) const;
   void merge_few(std::vector<std::uint32_t>& out, Scratch& scratch) const;
   void merge_many(std::vector<std::uint32_t>& out, Scratch& scratch) const;

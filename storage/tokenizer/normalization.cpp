@@ -187,6 +187,11 @@ struct StepRunner {
     return true;
   }
 
+  Result<bool> operator()(const SentencePieceStep& step) const {
+    step.rules->apply(text, out, nullptr);
+    return true;
+  }
+
  private:
   Result<bool> replace_literal(const ReplaceStep& step) const {
     std::size_t found = text.find(step.literal);

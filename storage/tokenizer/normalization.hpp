@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -8,6 +9,7 @@
 
 #include "base/result.hpp"
 #include "storage/tokenizer/regex.hpp"
+#include "storage/tokenizer/sentencepiece_rules.hpp"
 
 namespace train::storage {
 
@@ -27,9 +29,12 @@ struct StripStep {
   bool right = true;
 };
 struct LowercaseStep {};
+struct SentencePieceStep {
+  std::shared_ptr<const SentencePieceRules> rules;  ///< Not null.
+};
 
-using NormalizationStep =
-    std::variant<UnicodeForm, ReplaceStep, PrependStep, StripStep, LowercaseStep>;
+using NormalizationStep = std::variant<UnicodeForm, ReplaceStep, PrependStep, StripStep,
+                                       LowercaseStep, SentencePieceStep>;
 
 /// What happens to text before it is split: steps, one after the other. None: nothing.
 ///

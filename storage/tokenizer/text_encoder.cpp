@@ -9,12 +9,6 @@
 #include "storage/tokenizer/utf8.hpp"
 
 namespace train::storage {
-namespace {
-
-constexpr std::string_view space_marker = "\u2581";
-
-}  // namespace
-
 TextEncoder::TextEncoder(const Tokenizer& tokenizer, Memory memory)
     : parts_(tokenizer.parts()),
       cache_(memory == Memory::words ? std::make_unique<WordCache>() : nullptr) {}

@@ -124,7 +124,54 @@ struct DecodeRunner {
     }
   }
 
+  void operator()(const SentencePieceDecode& step) const {
+    std::string out;
+    std::string bytes;
+    const auto flush = [&] {
+      append_characters(out, bytes);
+      bytes.clear();
+    };
+    bool at_start = true;  // A space here is no text.
+    bool dropped = false;
+    for (std::string& token : tokens) {
+      if (const auto byte = step.has_bytes ? fallback_byte(token) : std::nullopt) {
+        bytes.push_back(*byte);
+        continue;
+      }
+      flush();
+      at_start = at_start && !dropped && out.empty();
+      dropped = false;
+      if (token == step.unknown) {
+        out += step.surface;
+        continue;
+      }
+      std::size_t begin = 0;
+      if (at_start && step.drop_first && token.starts_with(space_marker)) {
+        begin = space_marker.size();
+        dropped = !step.drop_leading;
+      }
+      token.erase(0, begin);
+      replace_all(token, space_marker, " ");
+      out += token;
+    }
+    flush();
+    tokens.assign(1, std::move(out));
+  }
+
  private:
+  /// Whole characters as they are, and U+FFFD for each byte that belongs to none.
+  static void append_characters(std::string& out, std::string_view bytes) {
+    while (!bytes.empty()) {
+      const std::size_t valid = valid_prefix(bytes);
+      out += bytes.substr(0, valid);
+      bytes.remove_prefix(valid);
+      if (!bytes.empty()) {
+        out += "\ufffd";
+        bytes.remove_prefix(1);
+      }
+    }
+  }
+
   /// What a hostile expression would take too long for stays as it is.
   static std::string replaced_matches(const ReplaceDecode& step, const std::string& text) {
     Regex::Matches matches(step.pattern, text);

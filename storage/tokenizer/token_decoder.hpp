@@ -33,8 +33,18 @@ struct MetaspaceDecode {
   bool drop_first = true;  ///< The first token's are prefixes, not spaces.
 };
 
+/// All of what SentencePiece does: "▁" are spaces, tokens like <0x0A> bytes, and those that are not
+/// UTF-8 U+FFFD each.
+struct SentencePieceDecode {
+  std::string unknown;       ///< The token that stands for what has none.
+  std::string surface;       ///< What that becomes.
+  bool has_bytes = true;     ///< There are tokens for bytes.
+  bool drop_first = true;    ///< The space at the beginning is no text,
+  bool drop_leading = true;  ///< nor are any further ones there.
+};
+
 using DecodeStep = std::variant<ByteLevelDecode, ReplaceDecode, ByteFallbackDecode, FuseDecode,
-                                StripDecode, MetaspaceDecode>;
+                                StripDecode, MetaspaceDecode, SentencePieceDecode>;
 
 /// Makes text of the texts of tokens.
 ///

@@ -78,6 +78,9 @@ std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts, const
       return id;
     }
   }
+  if (parts.end_of_text) {
+    return parts.end_of_text;
+  }
   for (const std::string_view name :
        {"<|endoftext|>", "<|end_of_text|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>",
         "<eos>", "<|im_end|>", "<|eot_id|>"}) {
@@ -102,9 +105,21 @@ Result<KnownPattern> pattern_of_class(const fs::path& folder) {
       shown(*name)));
 }
 
+FrameWishes frame_wishes(const fs::path& folder) {
+  const json config = side_document(folder / "tokenizer_config.json");
+  const auto wish = [&config](std::string_view key) {
+    const json& member = json_member(config, key);
+    return member.is_boolean() ? std::optional(member.get<bool>()) : std::nullopt;
+  };
+  return {.begin = wish("add_bos_token"), .end = wish("add_eos_token")};
+}
+
 Result<TokenizerParts> read_single_file(const fs::path& file) {
   const auto text = read_tokenizer_file(file, tokenizer_limit_bytes);
   TRAIN_RETURN_IF_ERROR(text);
+  if (is_sentencepiece_model(*text)) {
+    return read_sentencepiece_file(*text, frame_wishes(file.parent_path()));
+  }
   const std::size_t first = text->find_first_not_of(" \t\r\n");
   return first != std::string::npos && (*text)[first] == '{' ? read_tokenizer_json(*text)
                                                              : read_rank_file(*text);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "base/result.hpp"
@@ -16,6 +17,17 @@ namespace train::storage {
 /// does not say: it is known by how many ranks there are. Errors (user): not such lines; an unknown
 /// number of them.
 [[nodiscard]] Result<TokenizerParts> read_rank_file(std::string_view text);
+
+/// What a configuration beside a SentencePiece model says of the tokens around a text.
+struct FrameWishes {
+  std::optional<bool> begin;  ///< By default of a model whose pairs merge, as of Llama's kin.
+  std::optional<bool> end;    ///< By default not.
+};
+
+/// Reads a SentencePiece model. Its user's own pieces are found in text; control pieces never are.
+/// Errors (user): no such model, broken off, or of a kind that is not supported.
+[[nodiscard]] Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes,
+                                                             const FrameWishes& wishes);
 
 /// Reads the vocabulary and merges of GPT-2 and its kin. Errors (user): another shape.
 [[nodiscard]] Result<TokenizerParts> read_vocabulary_and_merges(std::string_view vocabulary,

@@ -7,6 +7,9 @@
 
 namespace train::storage {
 
+/// What SentencePiece and its kin write for a space.
+inline constexpr std::string_view space_marker = "\u2581";
+
 /// A code point of a text, and the bytes that it takes there.
 struct CodePoint {
   char32_t value = 0;

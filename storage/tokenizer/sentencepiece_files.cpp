@@ -1,0 +1,154 @@
+// SentencePiece models as the parts of a tokenizer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "storage/files/untrusted_text.hpp"
+#include "storage/tokenizer/sentencepiece_model.hpp"
+#include "storage/tokenizer/tokenizer_files.hpp"
+
+namespace train::storage {
+namespace {
+
+using Model = SentencePieceModel;
+using PieceType = Model::PieceType;
+
+Result<Vocabulary> vocabulary_of(const Model& model) {
+  Vocabulary vocabulary;
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    if (!vocabulary.add(model.pieces[id].text, id)) {
+      return user_error(fmt::format("piece {} is there twice", shown(model.pieces[id].text)));
+    }
+  }
+  return vocabulary;
+}
+
+/// The highest score merges first; equal scores have equal ranks, so that the leftmost does.
+std::vector<std::uint32_t> ranks_of(const Model& model) {
+  std::vector<float> scores;
+  for (const Model::Piece& piece : model.pieces) {
+    if (piece.type == PieceType::normal) {
+      scores.push_back(piece.score);
+    }
+  }
+  std::sort(scores.begin(), scores.end(), std::greater<>());
+  scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+  std::vector<std::uint32_t> ranks;
+  for (const Model::Piece& piece : model.pieces) {
+    const auto place =
+        std::lower_bound(scores.begin(), scores.end(), piece.score, std::greater<>());
+    ranks.push_back(piece.type == PieceType::normal
+                        ? static_cast<std::uint32_t>(place - scores.begin())
+                        : PairTable::no_rank);
+  }
+  return ranks;
+}
+
+Result<WordModel> word_model(const Model& model) {
+  auto vocabulary = vocabulary_of(model);
+  TRAIN_RETURN_IF_ERROR(vocabulary);
+  if (model.kind == Model::Kind::unigram) {
+    return WordModel(Unigram(std::move(*vocabulary), model));
+  }
+  if (model.kind != Model::Kind::bpe) {
+    return user_error("a model of whole words or of single characters; BPE and Unigram are read");
+  }
+  BpeOptions options;
+  options.byte_fallback = model.byte_fallback;
+  options.fuse_unk = true;
+  for (const Model::Piece& piece : model.pieces) {
+    if (piece.type == PieceType::unused) {
+      return user_error(fmt::format("piece {} is marked as unused, which is read of Unigram alone",
+                                    shown(piece.text)));
+    }
+    if (piece.type == PieceType::unknown) {
+      options.unk_token = std::string(piece.text);
+    }
+  }
+  auto bpe = Bpe::from_ranks(std::move(*vocabulary), ranks_of(model), std::move(options));
+  TRAIN_RETURN_IF_ERROR(bpe);
+  return WordModel(std::move(*bpe));
+}
+
+/// Control pieces, which no text gives, and the user's own, which a Unigram model finds itself.
+std::vector<AddedToken> added_tokens(const Model& model) {
+  std::vector<AddedToken> tokens;
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    const Model::Piece& piece = model.pieces[id];
+    if (piece.type == PieceType::control) {
+      tokens.push_back(
+          {.content = std::string(piece.text), .id = id, .searched = false, .special = true});
+    } else if (piece.type == PieceType::user_defined) {
+      tokens.push_back({.content = std::string(piece.text),
+                        .id = id,
+                        .normalized = true,
+                        .searched = model.kind == Model::Kind::bpe});
+    }
+  }
+  return tokens;
+}
+
+std::optional<std::uint32_t> control_id(const Model& model, std::string_view text) {
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    if (model.pieces[id].type == PieceType::control && model.pieces[id].text == text) {
+      return id;
+    }
+  }
+  return std::nullopt;
+}
+
+SpecialFrame frame_of(const Model& model, const FrameWishes& wishes) {
+  SpecialFrame frame;
+  const auto begin = control_id(model, model.begin_text);
+  if (begin && wishes.begin.value_or(model.kind == Model::Kind::bpe)) {
+    frame.before.push_back(*begin);
+  }
+  const auto end = control_id(model, model.end_text);
+  if (end && wishes.end.value_or(false)) {
+    frame.after.push_back(*end);
+  }
+  return frame;
+}
+
+TokenDecoder decoder_of(const Model& model) {
+  const auto unknown =
+      std::find_if(model.pieces.begin(), model.pieces.end(),
+                   [](const Model::Piece& piece) { return piece.type == PieceType::unknown; });
+  const Model::Rules& rules = model.rules;
+  return TokenDecoder(
+      {SentencePieceDecode{.unknown = std::string(unknown->text),
+                           .surface = std::string(model.unknown_surface),
+                           .has_bytes = model.byte_fallback,
+                           .drop_first = rules.add_dummy_prefix || rules.remove_extra_whitespaces,
+                           .drop_leading = rules.remove_extra_whitespaces}});
+}
+
+}  // namespace
+
+Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const FrameWishes& wishes) {
+  const auto model = parse_sentencepiece_model(bytes);
+  TRAIN_RETURN_IF_ERROR(model);
+  auto words = word_model(*model);
+  TRAIN_RETURN_IF_ERROR(words);
+  auto rules = SentencePieceRules::make(*model);
+  TRAIN_RETURN_IF_ERROR(rules);
+  // The texts of pieces are in normal form already.
+  auto added = AddedTokens::make(added_tokens(*model), Normalizer());
+  TRAIN_RETURN_IF_ERROR(added);
+  std::vector<std::string> notes;
+  if (model->has_denormalizer) {
+    notes.emplace_back("the file's denormalizer is left out");
+  }
+  return TokenizerParts{.added = std::move(*added),
+                        .normalizer = Normalizer({SentencePieceStep{
+                            std::make_shared<const SentencePieceRules>(std::move(*rules))}}),
+                        .pre_tokenizer = PreTokenizer(),
+                        .model = std::move(*words),
+                        .frame = frame_of(*model, wishes),
+                        .decoder = decoder_of(*model),
+                        .end_of_text = control_id(*model, model->end_text),
+                        .notes = std::move(notes)};
+}
+
+}  // namespace train::storage
