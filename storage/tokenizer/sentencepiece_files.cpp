@@ -140,6 +140,12 @@ Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const Fra
   if (model->has_denormalizer) {
     notes.emplace_back("the file's denormalizer is left out");
   }
+  if (model->kind == Model::Kind::unigram) {
+    notes.emplace_back(
+        "a Unigram model: a few pieces of long texts, or beside the user's own, may differ from "
+        "the "
+        "reference's, which rounds otherwise");
+  }
   return TokenizerParts{.added = std::move(*added),
                         .normalizer = Normalizer({SentencePieceStep{
                             std::make_shared<const SentencePieceRules>(std::move(*rules))}}),

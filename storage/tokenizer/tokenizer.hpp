@@ -23,9 +23,9 @@ struct TokenizerParts;
 /// it is.
 class Tokenizer {
  public:
-  /// `path`: a tokenizer.json, a file of ranks (base64 and number in each line), or a directory
-  /// that has one of those or vocab.json and merges.txt. Errors (user): missing, not readable as
-  /// any of them, parts that are not supported, by name.
+  /// `path`: a tokenizer.json, a SentencePiece model, a file of ranks (base64 and number in each
+  /// line), or a directory that has one of those or vocab.json and merges.txt. Errors (user):
+  /// missing, not readable as any of them, parts that are not supported, by name.
   static Result<Tokenizer> load(const std::filesystem::path& path);
 
   /// Of parts that were read already. REQUIRES: not null.
