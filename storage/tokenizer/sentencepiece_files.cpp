@@ -45,33 +45,30 @@ std::vector<std::uint32_t> ranks_of(const Model& model) {
   return ranks;
 }
 
-Result<WordModel> word_model(const Model& model) {
+Result<Bpe> bpe_of(const Model& model) {
   auto vocabulary = vocabulary_of(model);
   TRAIN_RETURN_IF_ERROR(vocabulary);
-  if (model.kind == Model::Kind::unigram) {
-    return WordModel(Unigram(std::move(*vocabulary), model));
-  }
   if (model.kind != Model::Kind::bpe) {
-    return user_error("a model of whole words or of single characters; BPE and Unigram are read");
+    return user_error(
+        "a SentencePiece model of another kind than BPE, such as Unigram; only BPE is read");
   }
   BpeOptions options;
   options.byte_fallback = model.byte_fallback;
   options.fuse_unk = true;
   for (const Model::Piece& piece : model.pieces) {
     if (piece.type == PieceType::unused) {
-      return user_error(fmt::format("piece {} is marked as unused, which is read of Unigram alone",
-                                    shown(piece.text)));
+      return user_error(
+          fmt::format("piece {} is marked as unused, which BPE does not know", shown(piece.text)));
     }
     if (piece.type == PieceType::unknown) {
       options.unk_token = std::string(piece.text);
     }
   }
-  auto bpe = Bpe::from_ranks(std::move(*vocabulary), ranks_of(model), std::move(options));
-  TRAIN_RETURN_IF_ERROR(bpe);
-  return WordModel(std::move(*bpe));
+  return Bpe::from_ranks(std::move(*vocabulary), ranks_of(model), std::move(options));
 }
 
-/// Control pieces, which no text gives, and the user's own, which a Unigram model finds itself.
+/// Control pieces, which no text gives, and the user's own, which a text has before anything
+/// merges.
 std::vector<AddedToken> added_tokens(const Model& model) {
   std::vector<AddedToken> tokens;
   for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
@@ -80,10 +77,7 @@ std::vector<AddedToken> added_tokens(const Model& model) {
       tokens.push_back(
           {.content = std::string(piece.text), .id = id, .searched = false, .special = true});
     } else if (piece.type == PieceType::user_defined) {
-      tokens.push_back({.content = std::string(piece.text),
-                        .id = id,
-                        .normalized = true,
-                        .searched = model.kind == Model::Kind::bpe});
+      tokens.push_back({.content = std::string(piece.text), .id = id, .normalized = true});
     }
   }
   return tokens;
@@ -101,7 +95,7 @@ std::optional<std::uint32_t> control_id(const Model& model, std::string_view tex
 SpecialFrame frame_of(const Model& model, const FrameWishes& wishes) {
   SpecialFrame frame;
   const auto begin = control_id(model, model.begin_text);
-  if (begin && wishes.begin.value_or(model.kind == Model::Kind::bpe)) {
+  if (begin && wishes.begin.value_or(true)) {
     frame.before.push_back(*begin);
   }
   const auto end = control_id(model, model.end_text);
@@ -129,8 +123,8 @@ TokenDecoder decoder_of(const Model& model) {
 Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const FrameWishes& wishes) {
   const auto model = parse_sentencepiece_model(bytes);
   TRAIN_RETURN_IF_ERROR(model);
-  auto words = word_model(*model);
-  TRAIN_RETURN_IF_ERROR(words);
+  auto bpe = bpe_of(*model);
+  TRAIN_RETURN_IF_ERROR(bpe);
   auto rules = SentencePieceRules::make(*model);
   TRAIN_RETURN_IF_ERROR(rules);
   // The texts of pieces are in normal form already.
@@ -140,17 +134,11 @@ Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const Fra
   if (model->has_denormalizer) {
     notes.emplace_back("the file's denormalizer is left out");
   }
-  if (model->kind == Model::Kind::unigram) {
-    notes.emplace_back(
-        "a Unigram model: a few pieces of long texts, or beside the user's own, may differ from "
-        "the "
-        "reference's, which rounds otherwise");
-  }
   return TokenizerParts{.added = std::move(*added),
                         .normalizer = Normalizer({SentencePieceStep{
                             std::make_shared<const SentencePieceRules>(std::move(*rules))}}),
                         .pre_tokenizer = PreTokenizer(),
-                        .model = std::move(*words),
+                        .model = std::move(*bpe),
                         .frame = frame_of(*model, wishes),
                         .decoder = decoder_of(*model),
                         .end_of_text = control_id(*model, model->end_text),

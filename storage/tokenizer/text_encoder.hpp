@@ -9,10 +9,10 @@
 
 #include "base/result.hpp"
 #include "storage/tokenizer/added_tokens.hpp"
+#include "storage/tokenizer/bpe.hpp"
 #include "storage/tokenizer/pre_tokenizer.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokenizer/word_cache.hpp"
-#include "storage/tokenizer/word_model.hpp"
 
 namespace train::storage {
 
@@ -41,7 +41,7 @@ class TextEncoder : private WordSink {
 
   std::shared_ptr<const TokenizerParts> parts_;
   std::unique_ptr<WordCache> cache_;
-  WordModel::Scratch scratch_;
+  Bpe::Scratch scratch_;
   std::vector<AddedTokens::Part> raw_parts_;
   std::vector<AddedTokens::Part> normal_parts_;
   std::string repaired_;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "storage/tokenizer/added_tokens.hpp"
+#include "storage/tokenizer/bpe.hpp"
 #include "storage/tokenizer/normalization.hpp"
 #include "storage/tokenizer/pre_tokenizer.hpp"
 #include "storage/tokenizer/token_decoder.hpp"
-#include "storage/tokenizer/word_model.hpp"
 
 namespace train::storage {
 
@@ -24,7 +24,7 @@ struct TokenizerParts {
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  WordModel model;
+  Bpe model;
   SpecialFrame frame;
   TokenDecoder decoder;
   std::optional<std::uint32_t> end_of_text;

@@ -1,0 +1,62 @@
+"""Writes fixtures/sentencepiece.json: small SentencePiece models of BPE, and the ids that the
+reference gives to texts. Needs PyPI's sentencepiece==0.2.3.
+"""
+
+import base64
+import io
+import json
+import pathlib
+import random
+
+import sentencepiece
+
+OUTPUT = pathlib.Path(__file__).parent / "fixtures/sentencepiece.json"
+
+CORPUS = [
+    "The ship left the harbour before the sun had risen over the quiet water.",
+    "She said that the other letters were all about the weather, and that they had come late.",
+    "Wir müssen über die Brücke gehen, größer als früher war sie nie.",
+    "船は朝早く港を出た。水は静かだった。",
+    "for (int i = 0; i < count; ++i) { total += values[i] * 2; }",
+] * 20
+
+LETTERS = [" ", " ", "  ", "   ", "\t", "\n", ".", ",", "a", "b", "the", " the", "The", "ship", "water", "ü", "ß", "e\u0301",
+           "船", "水", "\U0001f600", "\u2581", "<s>", "</s>", "<unk>", "<0x41>", "<sep>", "[INST]", "ab", "aab", "0", "12",
+           "\u00a0", "\u3000", "\u0000", "\ufeff", "(", "+="]
+
+MODELS = {
+    "bytes": {"byte_fallback": True, "remove_extra_whitespaces": False,
+              "user_defined_symbols": ["<sep>", "\u2581\u2581", "[INST]", "ab", "aab"]},
+    "unknown": {"user_defined_symbols": ["<sep>"], "control_symbols": ["<ctl>"]},
+    "suffix": {"byte_fallback": True, "treat_whitespace_as_suffix": True},
+    "no_prefix": {"byte_fallback": True, "add_dummy_prefix": False, "split_by_whitespace": False},
+}
+
+
+def train(options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS), model_writer=model, model_type="bpe", vocab_size=420, minloglevel=2,
+        normalization_rule_name="identity", hard_vocab_limit=False, **options)
+    return model.getvalue()
+
+
+def texts():
+    rng = random.Random(7)
+    plain = ["", " ", "a", "  the ship  ", *CORPUS[:5]]
+    return plain + ["".join(rng.choices(LETTERS, k=rng.randint(1, 30))) for _ in range(120)]
+
+
+def main():
+    fixture = {"version": sentencepiece.__version__, "texts": texts(), "models": {}}
+    for name, options in MODELS.items():
+        model = train(options)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        ids = [processor.encode(text) for text in fixture["texts"]]
+        fixture["models"][name] = {"model": base64.b64encode(model).decode(), "begin": processor.bos_id(), "ids": ids,
+                                   "decoded": [processor.decode(line) for line in ids]}
+    OUTPUT.write_text(json.dumps(fixture, ensure_ascii=True, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "storage/tokenizer/tokenizer.hpp"
+#include "tests/support/temp_directory.hpp"
+
+using namespace train;
+using namespace train::storage;
+using train::test::TempDirectory;
+
+namespace {
+
+using Ids = std::vector<std::uint32_t>;
+
+const nlohmann::json& sentencepiece_fixture() {
+  static const nlohmann::json fixture = [] {
+    std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
+                       "/tests/reference/fixtures/sentencepiece.json");
+    return nlohmann::json::parse(file);
+  }();
+  return fixture;
+}
+
+std::string from_base64(const std::string& text) {
+  const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  unsigned bits = 0;
+  int held = 0;
+  for (const char letter : text) {
+    if (letter == '=') {
+      break;
+    }
+    bits = (bits << 6U | static_cast<unsigned>(letters.find(letter))) & 0xFFFFFU;
+    held += 6;
+    if (held >= 8) {
+      held -= 8;
+      bytes += static_cast<char>(bits >> static_cast<unsigned>(held) & 0xFFU);
+    }
+  }
+  return bytes;
+}
+
+std::string model_named(const std::string& name) {
+  return from_base64(sentencepiece_fixture().at("models").at(name).at("model"));
+}
+
+Result<Tokenizer> load_bytes(const std::string& bytes) {
+  const TempDirectory directory;
+  const auto path = directory.path() / "tokenizer.model";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return Tokenizer::load(path);
+}
+
+}  // namespace
+
+TEST_CASE("sentencepiece: ids and texts are the reference's", "[storage][tokenizer][TK-1]") {
+  for (const auto& [name, expected] : sentencepiece_fixture().at("models").items()) {
+    const auto tokenizer = load_bytes(model_named(name));
+    CAPTURE(name, tokenizer.ok() ? std::string() : tokenizer.error().message);
+    REQUIRE(tokenizer.ok());
+    const auto& texts = sentencepiece_fixture().at("texts");
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto text = texts[i].get<std::string>();
+      CAPTURE(i, text);
+      const auto ids = tokenizer->encode(text, /*add_special_tokens=*/false);
+      REQUIRE(ids.ok());
+      CHECK(*ids == expected.at("ids")[i].get<Ids>());
+      CHECK(tokenizer->decode(*ids, /*skip_special=*/true) ==
+            expected.at("decoded")[i].get<std::string>());
+      const auto begun = tokenizer->encode(text, /*add_special_tokens=*/true);
+      REQUIRE(begun.ok());
+      CHECK(begun->front() == expected.at("begin").get<std::uint32_t>());
+      CHECK(Ids(begun->begin() + 1, begun->end()) == *ids);
+    }
+  }
+}
+
+TEST_CASE("sentencepiece: a file that breaks off anywhere is refused, or a smaller model",
+          "[storage][tokenizer]") {
+  const std::string whole = model_named("bytes");
+  std::size_t refused = 0;
+  for (std::size_t length = 0; length < whole.size(); length += 13) {
+    const auto tokenizer = load_bytes(whole.substr(0, length));
+    if (tokenizer.ok()) {
+      CHECK(tokenizer->encode("the ship", false).ok());
+    } else {
+      CHECK(tokenizer.error().kind == ErrorKind::user);
+      CHECK(tokenizer.error().message.find('\n') == std::string::npos);
+      ++refused;
+    }
+  }
+  CHECK(refused > 0);
+}
+
+TEST_CASE("sentencepiece: what it is not is said in one line", "[storage][tokenizer]") {
+  // The model's kind: field 3 of message 2, 2 for BPE.
+  std::string unigram = model_named("bytes");
+  const std::size_t kind = unigram.rfind(std::string("\x18\x02", 2));
+  REQUIRE(kind != std::string::npos);
+  unigram[kind + 1] = '\x01';
+  const auto other = load_bytes(unigram);
+  REQUIRE_FALSE(other.ok());
+  CHECK(other.error().message.find("Unigram") != std::string::npos);
+  // A length that no file has.
+  const auto hostile = load_bytes(std::string("\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", 10));
+  REQUIRE_FALSE(hostile.ok());
+  CHECK(hostile.error().kind == ErrorKind::user);
+}
