@@ -221,24 +221,21 @@ std::vector<float> TextGenerator::log_probabilities(kernels::Stream& stream, con
   TRAIN_CHECK(length > 0 && length <= sizes_.context, "{} tokens, a context of {}", length,
               sizes_.context);
   std::copy(text.begin(), text.end(), tokens_.as<std::int32_t>());
+  std::vector<std::int32_t> targets(text.begin() + 1, text.end());
+  targets.push_back(-1);
   const Lane lane{.sequences = 1,
                   .seq_len = length,
                   .tokens = tokens_.as<std::int32_t>(),
+                  .targets = targets.data(),
                   .with_gradient = false};
-  forward(stream, lane);
-  std::vector<float> log_probabilities(static_cast<std::size_t>(length - 1));
-  for (std::int64_t row = 0; row + 1 < length; ++row) {
-    targets_.as<std::int32_t>()[0] = text[static_cast<std::size_t>(row + 1)];
-    model_.row_logits(stream, memory_of(model_.unit_count() - 1), row, 1, logits_.as<float>());
-    kernels_->logits_log_probs(
-        stream, {.logits = logits_.as<float>(),
-                 .targets = targets_.as<std::int32_t>(),
-                 .results = {.log_probs = &log_probabilities[static_cast<std::size_t>(row)]},
-                 .rows = 1,
-                 .vocab = model_.spec().vocab_size,
-                 .softcap = model_.spec().logit_softcap});
-    stream.synchronize();
+  const std::size_t head = model_.unit_count() - 1;
+  for (std::size_t unit = 0; unit < head; ++unit) {
+    model_.unit(unit).forward(stream, memory_of(unit), lane);
   }
+  std::vector<float> log_probabilities(static_cast<std::size_t>(length));
+  model_.row_log_probs(stream, memory_of(head), lane, {.log_probs = log_probabilities.data()});
+  stream.synchronize();
+  log_probabilities.pop_back();
   return log_probabilities;
 }
 
