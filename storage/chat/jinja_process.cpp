@@ -148,7 +148,7 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
     return system_error_of("no socket");
   }
   Descriptor ours(ends[0]);
-  const Descriptor theirs(ends[1]);
+  Descriptor theirs(ends[1]);
   Descriptor errors(::memfd_create("python-errors", MFD_CLOEXEC));
   if (!errors) {
     return system_error_of("no memory for its messages");
@@ -161,6 +161,7 @@ Result<JinjaProcess> JinjaProcess::start_program(const std::string& program,
   if (!process) {
     return failure(fmt::format("it does not start: {}", process.error().message));
   }
+  theirs.reset();  // else its end would not be seen
   JinjaProcess started(std::move(process).value(), std::move(ours), std::move(errors), program,
                        settings);
   started.send(setup);
@@ -275,7 +276,7 @@ Status JinjaProcess::exchange_some(double deadline) {
 }
 
 bool JinjaProcess::usable() {
-  usable_ = usable_ && !process_.try_reap();
+  usable_ = usable_ && started_by_ == ::gettid() && !process_.try_reap();
   return usable_;
 }
 

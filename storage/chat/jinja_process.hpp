@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
@@ -73,6 +74,7 @@ class JinjaProcess {
   pid_t pid_ = -1;                  ///< Of the interpreter, which a script may have started.
   double processor_seconds_ = 0.0;  ///< Of the process, when it gave the last answer.
   bool usable_ = true;
+  pid_t started_by_ = ::gettid();  ///< The thread that it ends with, perhaps at any moment.
 };
 
 }  // namespace train::storage
