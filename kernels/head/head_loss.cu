@@ -2,7 +2,7 @@
 
 #include "kernels/element.cuh"
 #include "kernels/head/head_loss_products.hpp"
-#include "kernels/head/logit_row.cuh"
+#include "kernels/head/seen_logits.cuh"
 #include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/head/head_loss_products.hpp"
-#include "kernels/head/logit_row.cuh"
+#include "kernels/head/seen_logits.cuh"
 #include "kernels/launch.cuh"
 #include "kernels/reduce.cuh"
 
@@ -85,7 +85,7 @@ __device__ void count_digits(const Row& row, const Threshold& found, int shift, 
   int times = 0;
   const auto flush = [&] {
     if (times > 0) {
-      atomicAdd(&counts[last], times);  // Any order gives the same.
+      atomicAdd(&counts[last], times);  // Whole numbers: any order gives the same.
     }
     times = 0;
   };

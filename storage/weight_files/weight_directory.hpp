@@ -21,8 +21,8 @@ class WeightDirectory {
  public:
   /// `path`: such a directory, or one safetensors file.
   /// Errors (user, one line with the file): neither is there; an index that is no index, that names
-  /// a file elsewhere or one that is missing, or a tensor that is not where it says; a tensor in two
-  /// files; a file that is cut short or damaged. Those of reading.
+  /// a file elsewhere or one that is missing, or a tensor that is not where it says; a tensor in
+  /// two files; a file that is cut short or damaged. Those of reading.
   static Result<WeightDirectory> open(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -129,8 +129,8 @@ def logits(s, p, tokens):
 
 
 def loss(s, p, tokens, targets):
-    """Both terms are means over all positions, ignored targets (-1) included."""
+    """Sums over the positions with a target, divided by all: a target of -1 has no part in either."""
     z = logits(s, p, tokens).flatten(0, 1)
     ce = F.cross_entropy(z, targets.flatten().long(), ignore_index=-1, reduction="sum")
-    lse = torch.logsumexp(z, -1).pow(2).sum()
+    lse = (torch.logsumexp(z, -1).pow(2) * (targets.flatten() >= 0)).sum()
     return (ce + s.z_loss_coeff * lse) / z.shape[0], ce / z.shape[0]

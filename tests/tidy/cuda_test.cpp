@@ -14,7 +14,7 @@ bool is_cuda(const SourceFile& file) {
 
 Findings check_cuda(const SourceTree& tree) {
   static const std::regex kAtomic("\\batomic[A-Z]\\w*\\s*\\(");
-  static const std::regex kInteger("unsigned long long|&fault->found|, 1U\\)");
+  static const std::regex kInteger("unsigned long long|&fault->found|, 1U\\)|// Whole numbers");
   static const std::regex kFast("\\b__(expf|logf|powf|sinf|cosf|fdividef|frcp_\\w+)\\s*\\(");
   Findings findings;
   for (const SourceFile& file : tree) {
@@ -52,6 +52,7 @@ TEST_CASE("cuda: every wrong line is found", "[tidy][cuda]") {
               "<<1, 2>>>(p);") == 1);
   CHECK(judge("kernels/a.cu", "y = __expf(x);") == 1);
   CHECK(judge("kernels/a.cu", "atomicAdd(reinterpret_cast<unsigned long long*>(n), count);") == 0);
+  CHECK(judge("kernels/a.cu", "atomicAdd(&counts[i], n);  // Whole numbers.") == 0);
   CHECK(judge("kernels/a.cu", "y = expf(x);") == 0);
   CHECK(judge("kernels/a.cpp", "y = __expf(x);") == 0);
 }

@@ -17,8 +17,8 @@ std::string parse_mistake(const std::string& text) {
 
 TEST_CASE("chat messages: a list, or an object with a list", "[storage][chat]") {
   const auto list = parse_conversation(
-      R"([{"role": "user", "content": "a\u00e9"}, {"content": null, "tool_calls": [{"z": 1, "b": 2}],
-           "role": "assistant", "name": "x"}])");
+      R"([{"role": "user", "content": "a\u00e9"},
+          {"content": null, "tool_calls": [{"z": 1, "b": 2}], "role": "assistant", "name": "x"}])");
   REQUIRE(list.ok());
   REQUIRE(list->messages.size() == 2);
   CHECK(list->messages[0].role() == "user");
@@ -28,7 +28,8 @@ TEST_CASE("chat messages: a list, or an object with a list", "[storage][chat]") 
         R"({"content":null,"tool_calls":[{"z":1,"b":2}],"role":"assistant","name":"x"})");
   CHECK(list->tools.empty());
   const auto object = parse_conversation(
-      R"({"id": 7, "messages": [], "tools": [{"name": "f"}], "chat_template_kwargs": {"k": true}})");
+      R"({"id": 7, "messages": [], "tools": [{"name": "f"}],
+          "chat_template_kwargs": {"k": true}})");
   REQUIRE(object.ok());
   CHECK(object->messages.empty());
   CHECK(object->tools == R"([{"name":"f"}])");

@@ -1,0 +1,188 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cfloat>
+#include <cstdint>
+
+#include "kernels/head/logit_row.cuh"
+
+// What a block has seen of a row of logits: the largest, and the sum of exponentials.
+namespace train::kernels::cuda {
+
+// exp(x) is 2^(x log2_e), and the sums are of 2^(x log2_e - shift) with a whole number as shift:
+// another shift is another exponent, and rounds nothing. log2_e is 1.4e-8 off, the difference to
+// the shift is rounded once and power_of_two() has 2 ulps: together below 1e-6 of a term that is
+// within e^-16 of the largest.
+constexpr float log2_e = 1.442695041F;
+
+/// The least whole number that is not below `largest` log2_e. A finite one for -Inf, against which
+/// 2^-Inf is 0. Logits beyond 1e9 poison the row.
+__device__ inline float shift_of(float largest) { return fmaxf(ceilf(largest * log2_e), -FLT_MAX); }
+
+/// exp(logit), divided by 2^shift.
+__device__ inline float exponential(float logit, float shift) {
+  return power_of_two(fmaf(logit, log2_e, -shift));
+}
+
+/// 2^whole bitwise; 0 below 2^-126. REQUIRES: a whole number up to 0, -Inf or NaN.
+__device__ inline float whole_power(float whole) {
+  if (!(whole >= -126.0F)) {
+    return isnan(whole) ? whole : 0.0F;
+  }
+  return __uint_as_float(static_cast<std::uint32_t>(127 + static_cast<int>(whole)) << 23U);
+}
+
+/// The sum of n values, neighbours first.
+template <int n>
+__device__ float sum_of_pairs(const float* values) {
+  if constexpr (n == 1) {
+    return *values;
+  } else {
+    return sum_of_pairs<n / 2>(values) + sum_of_pairs<n / 2>(values + n / 2);
+  }
+}
+
+/// What was seen of a row: the largest logit and where it comes first, NaN left out, and the sum of
+/// exponentials, which a NaN makes NaN.
+struct SeenLogits {
+  float largest = -INFINITY;
+  std::int32_t index = INT32_MAX;
+  float shift = -FLT_MAX;
+  double sum = 0.0;
+  double total = 0.0;  ///< Of the logits themselves; of shaped rows alone.
+
+  /// Brings the sum to another shift, which is not below the one that it has.
+  __device__ void rise_to(float higher) {
+    sum *= static_cast<double>(whole_power(shift - higher));
+    shift = higher;
+  }
+
+  /// Sees a tile. Tiles come from the last to the first, so that of equals the last seen counts.
+  template <bool aligned, bool shaped>
+  __device__ void see(const LogitRow<aligned, shaped>& row, int tile,
+                      const float (&values)[tile_columns]) {
+    float most = values[0];
+#pragma unroll
+    for (int i = 1; i < tile_columns; ++i) {
+      most = fmaxf(most, values[i]);
+    }
+    if (most >= largest) {
+#pragma unroll
+      for (int i = tile_columns - 1; i >= 0; --i) {
+        if (values[i] == most) {
+          index = row.unit_of(tile, i / unit_columns) * unit_columns + i % unit_columns;
+        }
+      }
+      largest = most;
+      rise_to(shift_of(most));
+    }
+    // Sixteen terms in pairs: four roundings of fp32, 2.4e-7, as no term is negative.
+    float terms[tile_columns];
+#pragma unroll
+    for (int i = 0; i < tile_columns; ++i) {
+      terms[i] = exponential(values[i], shift);
+    }
+    sum += static_cast<double>(sum_of_pairs<tile_columns>(terms));
+    if constexpr (shaped) {
+#pragma unroll
+      for (int i = 0; i < tile_columns; ++i) {
+        const int column = row.unit_of(tile, i / unit_columns) * unit_columns + i % unit_columns;
+        terms[i] = column < row.vocab ? values[i] : 0.0F;
+      }
+      total += static_cast<double>(sum_of_pairs<tile_columns>(terms));
+    }
+  }
+};
+
+/// What a thread has seen of a whole row. From the last tile to the first, each on its way while
+/// the one after it is seen; what there is room for is kept.
+template <bool aligned, bool shaped>
+__device__ SeenLogits see_row(const LogitRow<aligned, shaped>& row) {
+  SeenLogits seen;
+  float next[tile_columns];
+  row.template load<false>(row.tiles() - 1, next);
+  for (int tile = row.tiles() - 1; tile >= 0; --tile) {
+    float values[tile_columns];
+#pragma unroll
+    for (int i = 0; i < tile_columns; ++i) {
+      values[i] = next[i];
+    }
+    if (tile > 0) {
+      row.template load<false>(tile - 1, next);
+    }
+    row.shape_tile(tile, values);
+    row.keep(tile, values);
+    seen.see(row, tile, values);
+  }
+  return seen;
+}
+
+/// The sum over the threads of a block, on all of them.
+__device__ inline double block_sum(double value) {
+  __shared__ double sums[most_warps];
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const double of_warp = warp_sum(value);
+  __syncthreads();  // All have read the sums before.
+  if (lane == 0) {
+    sums[warp] = of_warp;
+  }
+  __syncthreads();
+  return warp_sum(lane < static_cast<int>(blockDim.x) / warp_size ? sums[lane] : 0.0);
+}
+
+/// Folds what the threads of a block have seen; all threads get the result. The largest logit
+/// first, the first of equals, then the sums at its shift.
+template <bool shaped>
+__device__ SeenLogits fold_seen(SeenLogits seen) {
+  __shared__ float largest[most_warps];
+  __shared__ std::int32_t index[most_warps];
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const bool a_warp = lane < static_cast<int>(blockDim.x) / warp_size;
+  const auto fold_largest = [](float& value, std::int32_t& at) {
+    const float most = warp_max(value);
+    at = warp_min(value == most ? at : INT32_MAX);
+    value = most;
+  };
+  float value = seen.largest;
+  std::int32_t at = seen.index;
+  fold_largest(value, at);
+  if (lane == 0) {
+    largest[warp] = value;
+    index[warp] = at;
+  }
+  __syncthreads();
+  value = a_warp ? largest[lane] : -INFINITY;
+  at = a_warp ? index[lane] : INT32_MAX;
+  fold_largest(value, at);
+  seen.rise_to(shift_of(value));
+  seen.largest = value;
+  seen.index = at;
+  seen.sum = block_sum(seen.sum);
+  if constexpr (shaped) {
+    seen.total = block_sum(seen.total);
+  }
+  return seen;
+}
+
+constexpr double ln_2 = 0.6931471805599453;
+
+/// log(sum of exp(logit)) of all that was seen; NaN if no logit is above -Inf.
+__device__ inline double log_sum_exp(const SeenLogits& seen) {
+  const auto largest = static_cast<double>(seen.largest);
+  // The shift is not quite that of the largest one.
+  const double rest = static_cast<double>(seen.shift) - largest * static_cast<double>(log2_e);
+  return seen.largest == -INFINITY ? NAN : largest + (log(seen.sum) + ln_2 * rest);
+}
+
+/// The same in fp32: all threads need it for the gradients, which are not summed up.
+__device__ inline float short_log_sum_exp(const SeenLogits& seen) {
+  const float rest = fmaf(-seen.largest, log2_e, seen.shift);
+  const float log_sum = logf(static_cast<float>(seen.sum));
+  return seen.largest == -INFINITY ? NAN
+                                   : seen.largest + fmaf(static_cast<float>(ln_2), rest, log_sum);
+}
+
+}  // namespace train::kernels::cuda
