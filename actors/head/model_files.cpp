@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "checkpoint/published_weights.hpp"
@@ -12,6 +11,7 @@
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
 #include "storage/files/input_file.hpp"
+#include "storage/tokenizer/file_names.hpp"
 
 namespace train::actors {
 namespace {
@@ -20,16 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestModelConfig = std::uint64_t{16} << 20;
 constexpr const char* kModelConfig = "config.json";
-constexpr std::array kCompanions = {"tokenizer.json",
-                                    "tokenizer_config.json",
-                                    "tokenizer.model",
-                                    "vocab.json",
-                                    "merges.txt",
-                                    "added_tokens.json",
-                                    "chat_template.jinja",
-                                    "chat_template.json",
-                                    "special_tokens_map.json",
-                                    "generation_config.json"};
 
 Result<ModelConfigText> read_model_config(const fs::path& file) {
   const auto opened = storage::InputFile::open(file);
@@ -55,7 +45,7 @@ bool is_published(const configs::ModelSection& section) {
   return !section.config.empty() || !section.from.empty();
 }
 
-std::span<const char* const> companion_files() { return kCompanions; }
+std::span<const char* const> companion_files() { return storage::tokenizer_file_names; }
 
 fs::path model_directory(const fs::path& run_root) { return run_root / "model"; }
 
@@ -159,7 +149,7 @@ Status keep_model_files(const configs::ModelSection& section, const fs::path& ru
     TRAIN_RETURN_IF_ERROR(storage::remove_tree(to));
   }
   TRAIN_RETURN_IF_ERROR(storage::make_directory(to));
-  for (const char* name : kCompanions) {
+  for (const char* name : storage::tokenizer_file_names) {
     if (!found->directory.empty()) {
       TRAIN_RETURN_IF_ERROR(copy_if_there(found->directory / name, to / name));
     }

@@ -8,6 +8,7 @@
 
 #include "actors/head/model_files.hpp"
 #include "cli/checkpoints/trained_model.hpp"
+#include "storage/tokenizer/file_names.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/prepare.hpp"
 #include "storage/tokens/prepare_encoded.hpp"
@@ -22,14 +23,8 @@ constexpr std::size_t kUnsettled = 8;
 
 /// Where a run's tokenizer is; empty if nowhere.
 fs::path tokenizer_of(const fs::path& run, const configs::RunConfig& config) {
-  std::error_code ignored;
   const fs::path model = actors::model_directory(run);
-  for (const char* name : {"tokenizer.json", "vocab.json"}) {
-    if (fs::exists(model / name, ignored)) {
-      return model;
-    }
-  }
-  return storage::kept_tokenizer(config.data.dir);
+  return storage::holds_tokenizer(model) ? model : storage::kept_tokenizer(config.data.dir);
 }
 
 /// What a model's own files say ends its texts: a chat model's turn ends otherwise than a document.

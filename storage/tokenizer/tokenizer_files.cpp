@@ -171,8 +171,8 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
       const auto ranks = rank_file_in(path);
       if (!two_files && !ranks) {
         return user_error(fmt::format(
-            "{} holds no tokenizer.json, no vocab.json with merges.txt, and no *.tiktoken; name "
-            "the folder of a tokenizer",
+            "{} holds no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt, and no "
+            "*.tiktoken; name the folder of a tokenizer",
             path.string()));
       }
       file = two_files ? path : *ranks;

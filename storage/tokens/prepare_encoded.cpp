@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "storage/files/copy_file.hpp"
 #include "storage/files/file_lock.hpp"
+#include "storage/tokenizer/file_names.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/document_reader.hpp"
@@ -25,14 +26,6 @@ using TokenList = std::vector<std::uint32_t>;
 constexpr std::size_t batch_bytes = std::size_t{8} << 20;
 constexpr std::int64_t short_token_limit = 65536;
 constexpr const char* tokenizer_folder = "tokenizer";
-constexpr std::array tokenizer_files = {"tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "config.json",
-                                        "special_tokens_map.json",
-                                        "generation_config.json",
-                                        "chat_template.jinja"};
 
 /// A document's tokens, its end-of-text among them, and the bytes of its text.
 using TakeDocument = std::function<Status(const TokenList& tokens, std::uint64_t text_bytes)>;
@@ -157,7 +150,14 @@ Status keep_tokenizer(const fs::path& tokenizer, const fs::path& out) {
   if (!fs::is_directory(tokenizer, ignored)) {
     return storage::copy_file(tokenizer, to / tokenizer.filename());
   }
-  for (const char* name : tokenizer_files) {
+  std::vector<fs::path> names(tokenizer_file_names.begin(), tokenizer_file_names.end());
+  names.emplace_back("config.json");  // It may name the end-of-text.
+  for (const auto& entry : fs::directory_iterator(tokenizer, ignored)) {
+    if (entry.path().extension() == ".tiktoken") {
+      names.push_back(entry.path().filename());
+    }
+  }
+  for (const fs::path& name : names) {
     if (fs::is_regular_file(tokenizer / name, ignored)) {
       TRAIN_RETURN_IF_ERROR(storage::copy_file(tokenizer / name, to / name));
     }
@@ -187,10 +187,8 @@ Result<TokenCensus> take_encoded_census(const PrepareRequest& request, EncodedRe
 fs::path kept_tokenizer(const fs::path& data) {
   const fs::path folder = data / tokenizer_folder;
   std::error_code ignored;
-  for (const char* name : {"tokenizer.json", "vocab.json"}) {
-    if (fs::exists(folder / name, ignored)) {
-      return folder;
-    }
+  if (holds_tokenizer(folder)) {
+    return folder;
   }
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     return entry.path();

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "tests/integration/run_site.hpp"
+#include "tests/support/sentencepiece_fixture.hpp"
 #include "tests/support/small_tokenizer.hpp"
 
 using namespace train;
@@ -78,6 +79,19 @@ TEST_CASE("tokenizer: token files of any number of threads are the same",
   check_mistake(site,
                 {"data", "prepare", "--input", "text.txt", "--tokenizer", "none", "--out", "x"},
                 {"none"});
+}
+
+TEST_CASE("tokenizer: a directory's SentencePiece model is kept with its tokens",
+          "[integration][tokenizer]") {
+  const RunSite& site = tokenizer_site();
+  fs::create_directories(site / "pieces");
+  write_bytes(site / "pieces/tokenizer.model", sentencepiece_model("bytes"));
+  const Ended ended = site.call({"data", "prepare", "--input", "text.txt", "--tokenizer", "pieces",
+                                 "--document-separator", ".\n", "--out", "of_pieces"});
+  INFO(ended.err);
+  REQUIRE(ended.exit_code == 0);
+  CHECK(read_bytes(site / "of_pieces/tokenizer/tokenizer.model") == sentencepiece_model("bytes"));
+  check_mistake(site, {"tokenize", "--tokenizer", "pieces/none.model", "text.txt"}, {"none.model"});
 }
 
 TEST_CASE("tokenizer: a model writes text with its data's tokenizer", "[integration][tokenizer]") {

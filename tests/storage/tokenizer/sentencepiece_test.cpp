@@ -1,51 +1,21 @@
 #include <catch2/catch.hpp>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "storage/tokenizer/tokenizer.hpp"
+#include "tests/support/sentencepiece_fixture.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;
 using namespace train::storage;
+using train::test::sentencepiece_fixture;
+using train::test::sentencepiece_model;
 using train::test::TempDirectory;
 
 namespace {
 
 using Ids = std::vector<std::uint32_t>;
-
-const nlohmann::json& sentencepiece_fixture() {
-  static const nlohmann::json fixture = [] {
-    std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
-                       "/tests/reference/fixtures/sentencepiece.json");
-    return nlohmann::json::parse(file);
-  }();
-  return fixture;
-}
-
-std::string from_base64(const std::string& text) {
-  const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  unsigned bits = 0;
-  int held = 0;
-  for (const char letter : text) {
-    if (letter == '=') {
-      break;
-    }
-    bits = (bits << 6U | static_cast<unsigned>(letters.find(letter))) & 0xFFFFFU;
-    held += 6;
-    if (held >= 8) {
-      held -= 8;
-      bytes += static_cast<char>(bits >> static_cast<unsigned>(held) & 0xFFU);
-    }
-  }
-  return bytes;
-}
-
-std::string model_named(const std::string& name) {
-  return from_base64(sentencepiece_fixture().at("models").at(name).at("model"));
-}
 
 Result<Tokenizer> load_bytes(const std::string& bytes) {
   const TempDirectory directory;
@@ -58,7 +28,7 @@ Result<Tokenizer> load_bytes(const std::string& bytes) {
 
 TEST_CASE("sentencepiece: ids and texts are the reference's", "[storage][tokenizer][TK-1]") {
   for (const auto& [name, expected] : sentencepiece_fixture().at("models").items()) {
-    const auto tokenizer = load_bytes(model_named(name));
+    const auto tokenizer = load_bytes(sentencepiece_model(name));
     CAPTURE(name, tokenizer.ok() ? std::string() : tokenizer.error().message);
     REQUIRE(tokenizer.ok());
     const auto& texts = sentencepiece_fixture().at("texts");
@@ -80,7 +50,7 @@ TEST_CASE("sentencepiece: ids and texts are the reference's", "[storage][tokeniz
 
 TEST_CASE("sentencepiece: a file that breaks off anywhere is refused, or a smaller model",
           "[storage][tokenizer]") {
-  const std::string whole = model_named("bytes");
+  const std::string whole = sentencepiece_model("bytes");
   std::size_t refused = 0;
   for (std::size_t length = 0; length < whole.size(); length += 13) {
     const auto tokenizer = load_bytes(whole.substr(0, length));
@@ -97,7 +67,7 @@ TEST_CASE("sentencepiece: a file that breaks off anywhere is refused, or a small
 
 TEST_CASE("sentencepiece: what it is not is said in one line", "[storage][tokenizer]") {
   // The model's kind: field 3 of message 2, 2 for BPE.
-  std::string unigram = model_named("bytes");
+  std::string unigram = sentencepiece_model("bytes");
   const std::size_t kind = unigram.rfind(std::string("\x18\x02", 2));
   REQUIRE(kind != std::string::npos);
   unigram[kind + 1] = '\x01';

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <system_error>
+
+namespace train::storage {
+
+/// What belongs to a tokenizer in a model's directory, its chat template among it: carried along
+/// wherever the tokenizer is kept.
+inline constexpr std::array tokenizer_file_names = {"tokenizer.json",
+                                                    "tokenizer_config.json",
+                                                    "tokenizer.model",
+                                                    "vocab.json",
+                                                    "merges.txt",
+                                                    "added_tokens.json",
+                                                    "chat_template.jinja",
+                                                    "chat_template.json",
+                                                    "special_tokens_map.json",
+                                                    "generation_config.json"};
+
+/// Whether a directory has a file that a tokenizer is read from.
+[[nodiscard]] inline bool holds_tokenizer(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
+    if (std::filesystem::exists(directory / name, ignored)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace train::storage
