@@ -42,7 +42,6 @@ class StoppedText {
 struct TextRequest {
   std::vector<std::vector<std::int32_t>> prompts;  ///< See TextCodec.
   std::int64_t tokens = 0;                         ///< New tokens of each at most.
-  std::int64_t texts_at_once = 1;
   engine::SamplingOptions sampling;
   std::vector<std::string> stops = {};  ///< Texts that end a text; none of them empty.
 };

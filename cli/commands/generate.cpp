@@ -130,7 +130,6 @@ class PromptReader {
 TextRequest request_of(const GenerateOptions& options, std::vector<Tokens> prompts) {
   return {.prompts = std::move(prompts),
           .tokens = options.tokens,
-          .texts_at_once = options.batch,
           .sampling = {.temperature = options.temperature,
                        .top_k = options.top_k,
                        .top_p = options.top_p,
@@ -149,7 +148,7 @@ std::string exact(float value) { return fmt::format("{:.9g}", static_cast<double
 bool go_on() { return std::ferror(stdout) == 0 && !signal_pending(); }
 
 /// One text, as it is written; with --logprobs a line for each token.
-Result<std::string> write_one(const GenerateOptions& options, TextWriter& writer, Tokens prompt) {
+std::string write_one(const GenerateOptions& options, TextWriter& writer, Tokens prompt) {
   std::string text;
   writer.write(request_of(options, {std::move(prompt)}), [&](const WrittenToken& written) {
     text += written.shown;
@@ -232,10 +231,9 @@ Status talk(const GenerateOptions& options, PromptReader& reader, TextWriter& wr
     prompt.conversation.messages.emplace_back("user", line);
     auto tokens = reader.tokens_of(prompt);
     TRAIN_RETURN_IF_ERROR(tokens);
-    const auto answer = write_one(options, writer, std::move(tokens).value());
-    TRAIN_RETURN_IF_ERROR(answer);
+    const std::string answer = write_one(options, writer, std::move(tokens).value());
     print("\n");
-    prompt.conversation.messages.emplace_back("assistant", *answer);
+    prompt.conversation.messages.emplace_back("assistant", answer);
   }
   return {};
 }
@@ -263,7 +261,7 @@ Status generate(const GenerateOptions& options) {
   if (!options.chat && !options.logprobs) {
     print(options.prompt);
   }
-  TRAIN_RETURN_IF_ERROR(write_one(options, writer, std::move(tokens).value()));
+  write_one(options, writer, std::move(tokens).value());
   if (!options.logprobs) {
     print("\n");
   }
