@@ -46,6 +46,11 @@ class SafetensorsFile {
   /// REQUIRES: an entry of this file, which has so many. Errors: those of InputFile::read.
   Status read(const TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) const;
 
+  /// InputFile::expect_read() of such bytes.
+  void expect_read(const TensorEntry& entry, std::uint64_t offset, std::uint64_t size_bytes) const {
+    file_.expect_read(data_start_ + entry.begin + offset, size_bytes);
+  }
+
   [[nodiscard]] const InputFile& file() const { return file_; }
   [[nodiscard]] std::uint64_t data_start() const { return data_start_; }  ///< Bytes before tensors.
 

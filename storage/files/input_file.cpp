@@ -40,6 +40,11 @@ Result<InputFile> InputFile::open(const std::filesystem::path& path, Links links
   return file;
 }
 
+void InputFile::expect_read(std::uint64_t offset, std::uint64_t size_bytes) const {
+  ::posix_fadvise(descriptor_.get(), static_cast<off_t>(offset), static_cast<off_t>(size_bytes),
+                  POSIX_FADV_WILLNEED);
+}
+
 Status InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
   TRAIN_CHECK(descriptor_);
   if (offset > size_bytes_ || out.size() > size_bytes_ - offset) {

@@ -28,6 +28,10 @@ class InputFile {
   /// no longer; the disk.
   Status read(std::uint64_t offset, std::span<std::byte> out) const;
 
+  /// Lets the system begin to read these bytes, so that the disk is busy before read() asks for
+  /// them. A hint: nothing fails, nothing is waited for.
+  void expect_read(std::uint64_t offset, std::uint64_t size_bytes) const;
+
   /// All of it, mapped to be read: null of an empty file. Valid without this. A file that someone
   /// shortens while it is mapped ends the process (SIGBUS): our writers only ever replace files by
   /// renaming.

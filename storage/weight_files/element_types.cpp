@@ -79,6 +79,15 @@ bool round_all(std::span<const float> in, std::span<std::byte> out, std::uint16_
   return finite;
 }
 
+template <class Widen>
+void widen_all(std::span<const std::byte> in, std::span<float> out, const Widen& widen) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, in.data() + 2 * i, sizeof(bits));
+    out[i] = widen(bits);
+  }
+}
+
 }  // namespace
 
 std::size_t size_of(WeightType type) { return names_of(type).size; }
@@ -100,12 +109,13 @@ void to_floats(WeightType type, std::span<const std::byte> in, std::span<float> 
     std::memcpy(out.data(), in.data(), in.size());
     return;
   }
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, in.data() + 2 * i, sizeof(bits));
-    out[i] = type == WeightType::f16
-                 ? from_half(bits)
-                 : std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+  // A loop for each type: that of bf16 becomes vector instructions, and is as fast as memory.
+  if (type == WeightType::bf16) {
+    widen_all(in, out, [](std::uint16_t bits) {
+      return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+    });
+  } else {
+    widen_all(in, out, from_half);
   }
 }
 

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr std::uint64_t kLargestIndex = std::uint64_t{256} << 20;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 18;  // stays in a cache of a core
 
 /// A name of a file in the same directory.
 bool is_plain_name(const std::string& name) {
@@ -162,6 +162,7 @@ Status WeightDirectory::read_floats(std::string_view name, std::uint64_t first,
   const SafetensorsFile& file = files_[found->second.file];
   const std::size_t size = size_of(*type);
   std::uint64_t offset = first * size;
+  file.expect_read(entry, offset, out.size() * size);
   if (*type == WeightType::f32) {
     return file.read(entry, offset, std::as_writable_bytes(out));
   }

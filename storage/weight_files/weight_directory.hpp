@@ -33,7 +33,7 @@ class WeightDirectory {
   [[nodiscard]] std::uint64_t tensor_bytes() const;
 
   /// Fills `out` with elements of a tensor of F32, BF16 or F16 from `first` on, exactly, through a
-  /// buffer of at most 1 MiB. REQUIRES: the tensor is there and has so many.
+  /// buffer of at most 256 KiB. REQUIRES: the tensor is there and has so many.
   /// Errors: another type (user, names it), those of SafetensorsFile::read.
   Status read_floats(std::string_view name, std::uint64_t first, std::span<float> out) const;
 

@@ -9,11 +9,11 @@
 
 namespace train::bench {
 
-int run_rows(std::span<const Row> rows, int argc, char** argv) {
+int run_rows(std::span<const Row> rows, int argc, char** argv, const BenchPaths& paths) {
   const std::string only = argc > 1 ? argv[1] : "";
   bool found = false;
   int failed = 0;
-  const Workplace place;
+  const Workplace place(paths);
   for (const Row& row : rows) {
     if (!only.empty() && only != row.name) {
       continue;

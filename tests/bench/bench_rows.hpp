@@ -15,6 +15,7 @@ struct Row {
 
 /// The main function of a bench of rows: runs the one that argv[1] names, or all. Blocks. Returns
 /// the exit code: 0; 1: a row could not be measured; 2: there is no such row.
-[[nodiscard]] int run_rows(std::span<const Row> rows, int argc, char** argv);
+[[nodiscard]] int run_rows(std::span<const Row> rows, int argc, char** argv,
+                           const BenchPaths& paths = {});
 
 }  // namespace train::bench

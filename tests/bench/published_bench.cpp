@@ -1,7 +1,9 @@
 // Speed and memory of training published models on the CPU, against transformers on the same
-// machine in the same run (tests/bench/peers/README.md). Usage: bench_published [ROW]; a row is one
-// of those below. A missed target is said, not failed. Quiet cores are meant.
+// machine in the same run (tests/bench/peers/README.md). Usage: bench_published [ROW] [avx2]; a row
+// is one of those below. A missed target is said, not failed. Quiet cores are meant.
 #include "tests/bench/bench_rows.hpp"
+#include "tests/bench/import_rows.hpp"
+#include "tests/bench/processor_choice.hpp"
 #include "tests/bench/step_compare.hpp"
 #include "tests/bench/step_shares.hpp"
 #include "tests/bench/step_sides.hpp"
@@ -27,8 +29,12 @@ void shares_row(const Workplace& place) {
 constexpr Row kRows[] = {
     {"smollm2", "SmolLM2-135M's shape, fresh weights, T = 1024, one sequence", smollm2_row},
     {"shares", "where the time of its step goes, kernel by kernel", shares_row},
+    {"start", "a rank of four begins with a published model of 8 B weights", start_row},
 };
 
 }  // namespace
 
-int main(int argc, char* argv[]) { return run_rows(kRows, argc, argv); }
+int main(int argc, char* argv[]) {
+  const BenchPaths paths = paths_for_processor(argc, argv);
+  return run_rows(kRows, argc, argv, paths);
+}

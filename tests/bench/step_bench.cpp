@@ -1,7 +1,8 @@
 // Speed and memory of a training step on the CPU, against PyTorch on the same machine in the same
-// run (tests/bench/peers/README.md). Usage: bench_step [ROW]; a row is one of those below. A missed
-// target is said, not failed. Quiet cores are meant; the figures of a busy machine mislead.
+// run (tests/bench/peers/README.md). Usage: bench_step [ROW] [avx2]; a row is one of those below. A
+// missed target is said, not failed. Quiet cores are meant; the figures of a busy machine mislead.
 #include "tests/bench/bench_rows.hpp"
+#include "tests/bench/processor_choice.hpp"
 #include "tests/bench/step_rows.hpp"
 
 namespace {
@@ -21,4 +22,7 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
-int main(int argc, char* argv[]) { return run_rows(kRows, argc, argv); }
+int main(int argc, char* argv[]) {
+  const BenchPaths paths = paths_for_processor(argc, argv);
+  return run_rows(kRows, argc, argv, paths);
+}

@@ -3,8 +3,6 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,56 +14,15 @@
 #include "engine/rank/run_device.hpp"
 #include "tests/support/contained.hpp"
 #include "tests/support/temp_directory.hpp"
+#include "tests/support/zero_model.hpp"
 
 namespace train::checkpoint {
 namespace {
 
-namespace fs = std::filesystem;
 using train::test::TempDirectory;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kBesides = 64 * kMiB;
-
-/// A safetensors file of zeros.
-void write_shard(const fs::path& path, const nlohmann::json& header, std::uint64_t data_bytes) {
-  const std::string text = header.dump();
-  const std::uint64_t size = text.size();
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&size), sizeof(size));
-  file << text;
-  file.close();
-  fs::resize_file(path, sizeof(size) + size + data_bytes);
-}
-
-/// The model's tensors in bf16, all zeros, in files of about `shard_bytes` with their index.
-void write_zeros(const fs::path& directory, const engine::ModelSpec& spec,
-                 std::uint64_t shard_bytes) {
-  nlohmann::json map = nlohmann::json::object();
-  nlohmann::json header = nlohmann::json::object();
-  std::uint64_t begin = 0;
-  std::size_t shards = 0;
-  const auto name = [&] { return "part-" + std::to_string(shards) + ".safetensors"; };
-  for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
-    for (const engine::Parameter& parameter : unit.parameters) {
-      const std::uint64_t end = begin + 2 * static_cast<std::uint64_t>(parameter.count());
-      header[parameter.name] = {
-          {"dtype", "BF16"}, {"shape", parameter.shape()}, {"data_offsets", {begin, end}}};
-      map[parameter.name] = name();
-      begin = end;
-      if (begin >= shard_bytes) {
-        write_shard(directory / name(), header, begin);
-        ++shards;
-        header = nlohmann::json::object();
-        begin = 0;
-      }
-    }
-  }
-  if (begin > 0) {
-    write_shard(directory / name(), header, begin);
-  }
-  std::ofstream(directory / "model.safetensors.index.json")
-      << nlohmann::json{{"weight_map", map}}.dump();
-}
 
 engine::RankOptions options_of(const engine::ModelSpec& spec) {
   engine::RankOptions options;
@@ -106,7 +63,7 @@ TEST_CASE("import: a rank reads its own rows, and takes 64 MiB besides what it k
       "test", 0);
   REQUIRE(spec.ok());
   const TempDirectory directory;
-  write_zeros(directory.path(), *spec, 16 * kMiB);
+  test::write_zeros(directory.path(), *spec, 16 * kMiB);
   engine::RankOptions options = options_of(*spec);
   const std::uint64_t kept = engine::plan_memory(options).total_bytes();
   const auto imported = test::run_contained([&] {
@@ -135,7 +92,7 @@ TEST_CASE("import: of a model of 8 B weights a rank of four reads its quarter in
   const auto spec = engine::spec_from_config(config, "llama-3.1-8b", 0);
   REQUIRE(spec.ok());
   const TempDirectory directory;
-  write_zeros(directory.path(), *spec, 4096 * kMiB);
+  test::write_zeros(directory.path(), *spec, 4096 * kMiB);
   const engine::RankOptions options = options_of(*spec);
   const auto read = test::run_contained([&] {
     const auto weights = PublishedWeights::open(directory.path(), *spec).value();

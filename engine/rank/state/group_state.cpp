@@ -25,46 +25,50 @@ struct RowFill {
   float* out = nullptr;
 };
 
+/// Draws the rows of a fill, or reads them. Errors: those of reading.
+Status fill_piece(const RowFill& fill, const ModelSpec& model, const InitOptions& options) {
+  const auto count = static_cast<std::size_t>(fill.rows * fill.parameter->cols);
+  const std::span<float> out(fill.out, count);
+  if (options.source) {
+    return options.source->read_rows(*fill.parameter, fill.first_row, fill.rows, out);
+  }
+  fill_initial_rows(*fill.parameter, model, options, fill.first_row, fill.rows, out);
+  return {};
+}
+
 void fill_rows(const std::vector<RowFill>& fills, const ModelSpec& model,
                const InitOptions& options) {
-  if (options.source) {  // as fast as the files are read
-    for (const RowFill& fill : fills) {
-      const auto size = static_cast<std::size_t>(fill.rows * fill.parameter->cols);
-      const Status read = options.source->read_rows(*fill.parameter, fill.first_row, fill.rows,
-                                                    std::span<float>(fill.out, size));
-      if (!read.ok()) {
-        throw WeightsUnreadable(read.error().message);
-      }
-    }
-    return;
-  }
   std::int64_t elements = 0;
   for (const RowFill& fill : fills) {
     elements += fill.rows * fill.parameter->cols;
   }
+  std::vector<Status> done(fills.size());
   const auto fill = [&](std::int64_t i, int /*worker*/) {
-    const RowFill& rows = fills[static_cast<std::size_t>(i)];
-    const auto count = static_cast<std::size_t>(rows.rows * rows.parameter->cols);
-    fill_initial_rows(*rows.parameter, model, options, rows.first_row, rows.rows,
-                      std::span<float>(rows.out, count));
+    const auto at = static_cast<std::size_t>(i);
+    done[at] = fill_piece(fills[at], model, options);
   };
   constexpr std::int64_t kWorthThreads = std::int64_t{1} << 18;
   const auto threads = static_cast<int>(std::thread::hardware_concurrency());
   const auto count = static_cast<std::int64_t>(fills.size());
   if (elements < kWorthThreads || threads <= 1) {
     kernels::cpu::parallel_for(1, count, fill);
-    return;
+  } else {
+    // A team ends with the thread that started it; the caller shall not keep one for a single use.
+    const kernels::SignalsBlocked no_signals;
+    std::thread([&] { kernels::cpu::parallel_for(threads, count, fill); }).join();
   }
-  // A team ends with the thread that started it; the caller shall not keep one for a single use.
-  const kernels::SignalsBlocked no_signals;
-  std::thread([&] { kernels::cpu::parallel_for(threads, count, fill); }).join();
+  for (const Status& status : done) {
+    if (!status.ok()) {
+      throw WeightsUnreadable(status.error().message);
+    }
+  }
 }
 
-/// Appends rows in pieces that are worth a thread's while.
-void append_fill(std::vector<RowFill>& fills, RowFill fill) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 15;
+/// Appends rows in pieces that are worth a thread's while; those that are read are worth a disk's.
+void append_fill(std::vector<RowFill>& fills, RowFill fill, const InitOptions& options) {
+  const std::int64_t elements = std::int64_t{1} << (options.source ? 21 : 15);
   const std::int64_t cols = fill.parameter->cols;
-  const std::int64_t rows = std::max<std::int64_t>(1, kElements / cols);
+  const std::int64_t rows = std::max<std::int64_t>(1, elements / cols);
   while (fill.rows > 0) {
     const std::int64_t piece = std::min(rows, fill.rows);
     fills.push_back({fill.parameter, fill.first_row, piece, fill.out});
@@ -144,7 +148,8 @@ void GroupState::initialise_bf16(const ModelSpec& model, const InitOptions& opti
   const kernels::Buffer values(floats(layout_->flat), "initial weights");
   std::vector<RowFill> fills;
   for (const Parameter& parameter : group_->parameters) {
-    append_fill(fills, {&parameter, 0, parameter.rows, values.as<float>() + parameter.offset});
+    append_fill(fills, {&parameter, 0, parameter.rows, values.as<float>() + parameter.offset},
+                options);
   }
   fill_rows(fills, model, options);
   const kernels::Buffer rounded(whole_.size_bytes(), "initial bf16 weights");
@@ -173,12 +178,14 @@ void GroupState::initialise(const ModelSpec& model, const InitOptions& options) 
   std::vector<RowFill> fills;
   if (keeps_whole()) {
     for (const Parameter& parameter : group_->parameters) {
-      append_fill(fills, {&parameter, 0, parameter.rows, to + parameter.offset});
+      append_fill(fills, {&parameter, 0, parameter.rows, to + parameter.offset}, options);
     }
   } else {
     for (const Segment& segment : layout_->state.segments) {
-      append_fill(fills, {&group_->parameters[segment.parameter], segment.first_row, segment.rows,
-                          to + segment.packed_offset});
+      append_fill(fills,
+                  {&group_->parameters[segment.parameter], segment.first_row, segment.rows,
+                   to + segment.packed_offset},
+                  options);
     }
   }
   fill_rows(fills, model, options);

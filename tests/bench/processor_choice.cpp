@@ -1,0 +1,25 @@
+#include "tests/bench/processor_choice.hpp"
+
+#include <hwy/targets.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace train::bench {
+
+BenchPaths paths_for_processor(int& argc, char** argv) {
+  BenchPaths paths;
+  if (argc < 2 || std::string(argv[argc - 1]) != "avx2") {
+    return paths;
+  }
+  --argc;
+  hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
+  paths.program = ACTORTRAIN_BINARY_DIR "/actortrain_faulty";
+  ::setenv("ACTORTRAIN_TEST_NO_AVX512", "head,0", 1);
+  ::setenv("ATEN_CPU_CAPABILITY", "avx2", 1);
+  ::setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+  ::setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2", 1);
+  return paths;
+}
+
+}  // namespace train::bench
