@@ -73,12 +73,17 @@ HWY_INLINE void product_tile(const BlockProduct& p, std::int64_t i, std::int64_t
 
 template <int vectors>
 HWY_INLINE void product_columns(const BlockProduct& p, std::int64_t j) {
-  constexpr int tile_rows = 4;
+  // As many rows as the registers hold beside a row of B: each element of B that comes from the
+  // second cache is used so often.
+  constexpr int tile_rows = 6;
   std::int64_t i = 0;
   for (; i + tile_rows <= p.m; i += tile_rows) {
     product_tile<tile_rows, vectors>(p, i, j);
   }
-  for (; i < p.m; ++i) {
+  for (; i + 2 <= p.m; i += 2) {
+    product_tile<2, vectors>(p, i, j);
+  }
+  if (i < p.m) {
     product_tile<1, vectors>(p, i, j);
   }
 }

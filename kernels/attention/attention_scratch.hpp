@@ -77,6 +77,15 @@ struct AttentionHead {
   float *delta, *dq;
 };
 
+/// A share of the block of query rows from `first` on.
+struct BlockPart {
+  std::int64_t first;
+  std::int64_t part, parts;
+};
+
+/// Tasks that fill the scratch of the backward pass.
+inline constexpr std::int64_t kBackwardPacks = 5;
+
 /// One thread's scratch of the backward pass.
 struct AttentionBackwardScratch {
   AttentionBackwardScratch(float* memory, const AttentionSizes& s)

@@ -1,4 +1,5 @@
-// Speed of the CPU kernels on this machine, one table. Usage: kernels_bench [threads].
+// Speed of the CPU kernels on this machine, one table. Usage: bench_kernels [threads [GROUP]]; a
+// group is linear, attention, head, elements, optimizer or stream.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -302,12 +303,7 @@ void bench_stream(Bench& bench) {
   });
 }
 
-}  // namespace
-
-int main(int argc, char* argv[]) {
-  const int threads =
-      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::thread::hardware_concurrency());
-  Bench bench(std::max(1, threads));
+void linear_rows(Bench& bench) {
   for (const auto& [out, in] : {std::pair<std::int64_t, std::int64_t>{384, 128},
                                 {128, 128},
                                 {512, 128},
@@ -318,24 +314,59 @@ int main(int argc, char* argv[]) {
                                 {768, 3072}}) {
     bench_linear(bench, 1024, out, in);
   }
+}
+
+void attention_rows_of_shapes(Bench& bench) {
   bench_attention(bench, {4, 256, 2, 64, DType::f32});
   bench_attention(bench, {1, 1024, 12, 64, DType::f32});
   bench_attention(bench, {1, 1024, 12, 64, DType::f32, /*kv_heads=*/3});
+  bench_attention(bench, {1, 1024, 9, 64, DType::f32, /*kv_heads=*/3});
   bench_attention(bench, {1, 4096, 8, 64, DType::f32});
   bench_attention(bench, {1, 4096, 8, 64, DType::f32, /*kv_heads=*/0, /*window=*/256});
   for (const std::int64_t length : {256, 1024}) {
     bench_grouped_attention(bench, {1, length, 12, 64, DType::f32, /*kv_heads=*/3});
   }
   bench_windowed_attention(bench, {1, 4096, 8, 64, DType::f32, /*kv_heads=*/0, /*window=*/256});
+}
+
+void head_rows(Bench& bench) {
   bench_head_loss(bench, 1024, 128, 257, 1024);
   for (const std::int64_t chunk_rows : {32, 128, 256, 1024}) {
     bench_head_loss(bench, 1024, 768, 50304, chunk_rows);
   }
+}
+
+void row_and_element_rows(Bench& bench) {
   bench_norm(bench, 1024, 128);
   bench_norm(bench, 1024, 768);
   bench_head_norm(bench, 1024, 12);
   bench_elementwise(bench, 1024 * 512);
   bench_elementwise(bench, 1024 * 3072);
-  bench_optimizer(bench, 768 * 10'000);
-  bench_stream(bench);
+}
+
+struct Group {
+  const char* name;
+  void (*run)(Bench& bench);
+};
+constexpr Group kGroups[] = {
+    {"linear", linear_rows},
+    {"attention", attention_rows_of_shapes},
+    {"head", head_rows},
+    {"elements", row_and_element_rows},
+    {"optimizer", [](Bench& bench) { bench_optimizer(bench, 768 * 10'000); }},
+    {"stream", [](Bench& bench) { bench_stream(bench); }},
+};
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  const int threads =
+      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::thread::hardware_concurrency());
+  const std::string only = argc > 2 ? argv[2] : "";
+  Bench bench(std::max(1, threads));
+  for (const Group& group : kGroups) {
+    if (only.empty() || only == group.name) {
+      group.run(bench);
+    }
+  }
 }

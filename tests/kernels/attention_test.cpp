@@ -230,7 +230,8 @@ constexpr Case cases[] = {{1, 1, 1, 1},
                           {2, 200, 4, 8, 2, 64},
                           {1, 90, 2, 16, 0, 0, 2.5F},
                           {2, 140, 6, 24, 3, 33, 4.0F},
-                          {1, 50, 2, 8, 2, 1000, 50.0F}};
+                          {1, 50, 2, 8, 2, 1000, 50.0F},
+                          {1, 210, 9, 16, 3, 70, 3.0F}};
 
 TEST_CASE("attention: forward and backward agree with a double reference", "[kernels][attention]") {
   for (const Case& t : cases) {

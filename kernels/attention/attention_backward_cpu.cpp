@@ -1,0 +1,365 @@
+#include "kernels/attention/attention.hpp"
+
+#include <vector>
+
+#include "kernels/attention/attention_division.hpp"
+#include "kernels/attention/attention_scratch.hpp"
+#include "kernels/cpu_support.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/attention_backward_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/attention/attention_blocks-inl.hpp"
+#include "kernels/simd-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+/// delta = sum over the head of dout * out, the softmax gradient's row term.
+HWY_INLINE float delta_row(const float* dout, const float* out, std::int64_t value_dim) {
+  const Floats d;
+  Floats16 sums(0.0F);
+  each_sixteen(0, value_dim, [&](std::int64_t c, auto part, auto which) {
+    sums[which] = hn::MulAdd(load(d, dout + c, part), load(d, out + c, part), sums[which]);
+  });
+  return sum_of(sums);
+}
+
+/// scores -> probabilities exp(capped(score) - lse); dscores -> p * (dscores - delta), times the
+/// cap's slope; zeros where nothing is seen.
+HWY_INLINE void softmax_backward_row(const ScoreRow& row, float* dscores, float lse, float delta,
+                                     float softcap) {
+  const Floats d;
+  float* scores = row.scores;
+  each_vector(row.begin, row.end, [&](std::int64_t i, auto part) {
+    FloatVec score = load(d, scores + i, part);
+    FloatVec slope = hn::Set(d, 1.0F);
+    if (softcap > 0.0F) {
+      score = capped(d, score, softcap);
+      const FloatVec tanh = hn::Mul(score, hn::Set(d, 1.0F / softcap));
+      slope = hn::NegMulAdd(tanh, tanh, slope);
+    }
+    const FloatVec p = exp_of_negative(d, hn::Sub(score, hn::Set(d, lse)));
+    const FloatVec dp = load(d, dscores + i, part);
+    store(p, d, scores + i, part);
+    const FloatVec ds = hn::Mul(p, hn::Sub(dp, hn::Set(d, delta)));
+    store(softcap > 0.0F ? hn::Mul(ds, slope) : ds, d, dscores + i, part);
+  });
+  for (float* values : {scores, dscores}) {
+    std::fill(values, values + row.begin, 0.0F);
+    std::fill(values + row.end, values + row.padded, 0.0F);
+  }
+}
+
+/// A block of query rows of a head, and the keys that one of them sees, from a whole vector on.
+struct QueryBlock {
+  std::int64_t first, rows;
+  std::int64_t begin, keys;
+};
+
+HWY_INLINE QueryBlock query_block_at(const AttentionSizes& s, std::int64_t first,
+                                     std::int64_t window) {
+  const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
+  const std::int64_t begin = first_key_of_block(first, window);
+  return {.first = first, .rows = rows, .begin = begin, .keys = first + rows - begin};
+}
+
+/// Of the block's keys [from, to), `from` a multiple of the vector: probabilities again, gradients
+/// of scores, and what the block adds to dk and dv.
+HWY_INLINE void backward_keys(const AttentionBackwardParams& p, const AttentionSizes& s,
+                              const AttentionBackwardScratch& t, const AttentionHead& head,
+                              const QueryBlock& block, std::int64_t from, std::int64_t to) {
+  const std::int64_t padded = divide_up(to - from, AttentionSizes::vector) * AttentionSizes::vector;
+  const float* q = t.q + block.first * s.padded_dim;
+  const float* dout = t.dout + block.first * s.padded_value;
+  BlockProduct scores{.a = q,
+                      .a_row = s.padded_dim,
+                      .a_column = 1,
+                      .b = t.k_transposed + block.begin + from,
+                      .b_row = s.padded_len,
+                      .c = t.scores + from,
+                      .c_row = s.padded_len,
+                      .m = block.rows,
+                      .n = padded,
+                      .k = s.head_dim,
+                      .accumulate = false};
+  multiply_block(scores);
+  scores.a = dout;
+  scores.a_row = s.padded_value;
+  scores.b = t.v_transposed + block.begin + from;
+  scores.c = t.dscores + from;
+  scores.k = s.value_dim;
+  multiply_block(scores);
+  for (std::int64_t row = 0; row < block.rows; ++row) {
+    const std::int64_t query = block.first + row;
+    const std::int64_t seen = first_key(query, p.window) - block.begin - from;
+    const std::int64_t unseen = query + 1 - block.begin - from;
+    softmax_backward_row({.scores = t.scores + row * s.padded_len + from,
+                          .begin = std::clamp<std::int64_t>(seen, 0, padded),
+                          .end = std::clamp<std::int64_t>(unseen, 0, padded),
+                          .padded = padded},
+                         t.dscores + row * s.padded_len + from, head.lse[query], head.delta[query],
+                         p.softcap);
+  }
+  BlockProduct to_keys{.a = t.scores + from,
+                       .a_row = 1,
+                       .a_column = s.padded_len,
+                       .b = dout,
+                       .b_row = s.padded_value,
+                       .c = t.dv + (block.begin + from) * s.padded_value,
+                       .c_row = s.padded_value,
+                       .m = to - from,
+                       .n = s.padded_value,
+                       .k = block.rows,
+                       .accumulate = true};
+  multiply_block(to_keys);
+  to_keys.a = t.dscores + from;
+  to_keys.b = q;
+  to_keys.b_row = s.padded_dim;
+  to_keys.c = t.dk + (block.begin + from) * s.padded_dim;
+  to_keys.c_row = s.padded_dim;
+  to_keys.n = s.padded_dim;
+  multiply_block(to_keys);
+}
+
+/// dq of the block's rows [from, to), after backward_keys() of all its keys.
+HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const AttentionSizes& s,
+                                 const AttentionBackwardScratch& t, const AttentionHead& head,
+                                 const QueryBlock& block, std::int64_t from, std::int64_t to) {
+  multiply_block({.a = t.dscores + from * s.padded_len,
+                  .a_row = s.padded_len,
+                  .a_column = 1,
+                  .b = t.k + block.begin * s.padded_dim,
+                  .b_row = s.padded_dim,
+                  .c = t.dq + from * s.padded_dim,
+                  .c_row = s.padded_dim,
+                  .m = to - from,
+                  .n = s.padded_dim,
+                  .k = block.keys,
+                  .accumulate = false});
+  const Floats d;
+  for (std::int64_t row = from; row < to; ++row) {
+    each_vector(0, s.head_dim, [&](std::int64_t c, auto part) {
+      const FloatVec v = load(d, t.dq + row * s.padded_dim + c, part);
+      store(hn::Mul(hn::Set(d, p.scale), v), d,
+            head.dq + (block.first + row) * p.dq_layout.outer_stride + c, part);
+    });
+  }
+}
+
+/// One of the tasks, in any order, that fill the scratch of a head (kBackwardPacks of them).
+void attention_backward_pack(const AttentionBackwardParams& p, const AttentionHead& head,
+                             std::int64_t length, float* memory, std::int64_t task) {
+  const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
+  const AttentionBackwardScratch t(memory, s);
+  switch (task) {
+    case 0:
+      pack_transposed(head.k, p.k_layout.outer_stride, t.k_transposed, s.length, s.head_dim,
+                      s.padded_len);
+      break;
+    case 1:
+      pack_transposed(head.v, p.v_layout.outer_stride, t.v_transposed, s.length, s.value_dim,
+                      s.padded_len);
+      break;
+    case 2:
+      pack_rows(head.q, p.q_layout.outer_stride, t.q, s.length, s.head_dim, s.padded_dim, p.scale);
+      std::fill_n(t.dk, s.length * s.padded_dim, 0.0F);
+      break;
+    case 3:
+      pack_rows(head.k, p.k_layout.outer_stride, t.k, s.length, s.head_dim, s.padded_dim, 1.0F);
+      std::fill_n(t.dv, s.length * s.padded_value, 0.0F);
+      break;
+    default:
+      pack_rows(head.dout, p.dout_layout.outer_stride, t.dout, s.length, s.value_dim,
+                s.padded_value, 1.0F);
+      for (std::int64_t row = 0; row < s.length; ++row) {
+        head.delta[row] = delta_row(head.dout + row * p.dout_layout.outer_stride,
+                                    head.out + row * p.out_layout.outer_stride, s.value_dim);
+      }
+  }
+}
+
+/// A share of backward_keys() of the block of query rows from `first` on: `part` of `parts`.
+void attention_backward_keys(const AttentionBackwardParams& p, const AttentionHead& head,
+                             std::int64_t length, float* memory, const BlockPart& part) {
+  const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
+  const QueryBlock block = query_block_at(s, part.first, p.window);
+  const std::int64_t size = divide_up(block.keys, AttentionSizes::vector * part.parts);
+  const std::int64_t from = part.part * size * AttentionSizes::vector;
+  const std::int64_t to = std::min(block.keys, from + size * AttentionSizes::vector);
+  if (from < to) {
+    backward_keys(p, s, AttentionBackwardScratch(memory, s), head, block, from, to);
+  }
+}
+
+/// The same of backward_queries().
+void attention_backward_queries(const AttentionBackwardParams& p, const AttentionHead& head,
+                                std::int64_t length, float* memory, const BlockPart& part) {
+  const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
+  const QueryBlock block = query_block_at(s, part.first, p.window);
+  const std::int64_t size = divide_up(block.rows, part.parts);
+  const std::int64_t from = std::min(block.rows, part.part * size);
+  const std::int64_t to = std::min(block.rows, from + size);
+  if (from < to) {
+    backward_queries(p, s, AttentionBackwardScratch(memory, s), head, block, from, to);
+  }
+}
+
+/// All gradients of one head in a document of `length` tokens, those of keys and values left in the
+/// scratch: the query blocks follow each other, so dk and dv are summed in one order whatever the
+/// number of threads.
+void attention_backward_head(const AttentionBackwardParams& p, const AttentionHead& head,
+                             std::int64_t length, float* memory) {
+  for (std::int64_t task = 0; task < kBackwardPacks; ++task) {
+    attention_backward_pack(p, head, length, memory, task);
+  }
+  for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
+    const BlockPart all{.first = first, .part = 0, .parts = 1};
+    attention_backward_keys(p, head, length, memory, all);
+    attention_backward_queries(p, head, length, memory, all);
+  }
+}
+
+/// Rows of the scratch to rows of a tensor, or added to them.
+void unpack_rows(const float* from, std::int64_t padded, float* to, std::int64_t to_row,
+                 std::int64_t rows, std::int64_t cols, bool add) {
+  const Floats d;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (!add) {
+      std::copy_n(from + row * padded, cols, to + row * to_row);
+      continue;
+    }
+    each_vector(0, cols, [&](std::int64_t c, auto part) {
+      const FloatVec sum =
+          hn::Add(load(d, to + row * to_row + c, part), load(d, from + row * padded + c, part));
+      store(sum, d, to + row * to_row + c, part);
+    });
+  }
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace train::kernels::cpu {
+
+HWY_EXPORT(attention_backward_pack);
+HWY_EXPORT(attention_backward_keys);
+HWY_EXPORT(attention_backward_queries);
+HWY_EXPORT(attention_backward_head);
+HWY_EXPORT(unpack_rows);
+
+namespace {
+
+/// One query head of one document.
+struct HeadOfDocument {
+  Document document;
+  std::int64_t head;
+};
+
+/// Where a document's row 0 of head `head` starts.
+std::int64_t head_start(const AttentionBackwardParams& p, const Document& document,
+                        std::int64_t head, const RowLayout& layout) {
+  return (document.sequence * p.seq_len + document.first) * layout.outer_stride +
+         head * layout.inner_stride;
+}
+
+AttentionHead tensors_of(const AttentionBackwardParams& p, const HeadOfDocument& of) {
+  const Document& document = of.document;
+  const auto at = [&](const void* tensor, const RowLayout& layout, std::int64_t inner) {
+    return static_cast<const float*>(tensor) + head_start(p, document, inner, layout);
+  };
+  const std::int64_t first_row =
+      (document.sequence * p.heads + of.head) * p.seq_len + document.first;
+  const std::int64_t kv_head = of.head / p.group();
+  return {.q = at(p.q, p.q_layout, of.head),
+          .k = at(p.k, p.k_layout, kv_head),
+          .v = at(p.v, p.v_layout, kv_head),
+          .out = at(p.out, p.out_layout, of.head),
+          .dout = at(p.dout, p.dout_layout, of.head),
+          .lse = p.lse + first_row,
+          .delta = p.delta + first_row,
+          .dq = static_cast<float*>(p.dq) + head_start(p, document, of.head, p.dq_layout)};
+}
+
+/// dk and dv of a head, which the scratch holds, to those of its group.
+void add_to_group(const AttentionBackwardParams& p, const HeadOfDocument& of, float* memory) {
+  const AttentionSizes s = attention_sizes(of.document.length, p.head_dim, p.values());
+  const AttentionBackwardScratch t(memory, s);
+  const auto unpack = HWY_DYNAMIC_DISPATCH(unpack_rows);
+  const std::int64_t kv_head = of.head / p.group();
+  const bool add = of.head % p.group() != 0;
+  unpack(t.dk, s.padded_dim,
+         static_cast<float*>(p.dk) + head_start(p, of.document, kv_head, p.dk_layout),
+         p.dk_layout.outer_stride, s.length, s.head_dim, add);
+  unpack(t.dv, s.padded_value,
+         static_cast<float*>(p.dv) + head_start(p, of.document, kv_head, p.dv_layout),
+         p.dv_layout.outer_stride, s.length, s.value_dim, add);
+}
+
+/// attention_backward_head() by all threads.
+void compute_together(const AttentionBackwardParams& p, const HeadOfDocument& of, float* memory,
+                      int threads) {
+  const auto pack = HWY_DYNAMIC_DISPATCH(attention_backward_pack);
+  const auto keys = HWY_DYNAMIC_DISPATCH(attention_backward_keys);
+  const auto queries = HWY_DYNAMIC_DISPATCH(attention_backward_queries);
+  const AttentionHead head = tensors_of(p, of);
+  const std::int64_t length = of.document.length;
+  parallel_for(threads, kBackwardPacks,
+               [&](std::int64_t task, int) { pack(p, head, length, memory, task); });
+  for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
+    parallel_for(threads, threads, [&](std::int64_t part, int) {
+      keys(p, head, length, memory, {.first = first, .part = part, .parts = threads});
+    });
+    parallel_for(threads, threads, [&](std::int64_t part, int) {
+      queries(p, head, length, memory, {.first = first, .part = part, .parts = threads});
+    });
+  }
+}
+
+}  // namespace
+
+void attention_backward(const AttentionBackwardParams& p, int threads) {
+  static thread_local Scratch scratch;
+  const std::vector<Document> documents = documents_of(p);
+  const std::int64_t size =
+      AttentionBackwardScratch::size(attention_sizes(longest(documents), p.head_dim, p.values()));
+  const auto one_head = HWY_DYNAMIC_DISPATCH(attention_backward_head);
+  const std::int64_t group = p.group();
+  const std::int64_t heads = static_cast<std::int64_t>(documents.size()) * p.heads;
+  const auto nth = [&](std::int64_t i) {
+    return HeadOfDocument{documents[static_cast<std::size_t>(i / p.heads)], i % p.heads};
+  };
+  const auto compute = [&](const HeadOfDocument& of, float* memory) {
+    one_head(p, tensors_of(p, of), of.document.length, memory);
+  };
+  auto* memory = scratch.get<float>(size * threads);
+  // A thread a group as long as there is one for every thread; then a thread a head, whose shares
+  // of dk and dv are added afterwards; at last all threads one head. Each adds the heads of a group
+  // in order: the same bits.
+  const std::int64_t whole = heads / group / threads * threads;
+  parallel_for(threads, whole, [&](std::int64_t i, int worker) {
+    for (std::int64_t j = i * group; j < (i + 1) * group; ++j) {
+      compute(nth(j), memory + worker * size);
+      add_to_group(p, nth(j), memory + worker * size);
+    }
+  });
+  const std::int64_t shared = heads_to_share(heads - whole * group, threads);
+  for (std::int64_t first = whole * group; first < heads - shared; first += threads) {
+    const std::int64_t count = std::min<std::int64_t>(threads, heads - shared - first);
+    parallel_for(threads, count,
+                 [&](std::int64_t i, int) { compute(nth(first + i), memory + i * size); });
+    for (std::int64_t i = 0; i < count; ++i) {
+      add_to_group(p, nth(first + i), memory + i * size);
+    }
+  }
+  for (std::int64_t i = heads - shared; i < heads; ++i) {
+    compute_together(p, nth(i), memory, threads);
+    add_to_group(p, nth(i), memory);
+  }
+}
+
+}  // namespace train::kernels::cpu
+#endif  // HWY_ONCE

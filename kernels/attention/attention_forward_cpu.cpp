@@ -1,0 +1,163 @@
+#include "kernels/attention/attention.hpp"
+
+#include <cmath>
+
+#include "kernels/attention/attention_division.hpp"
+#include "kernels/attention/attention_scratch.hpp"
+#include "kernels/cpu_support.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention/attention_forward_cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep: includes this file once per instruction set.
+#include <hwy/highway.h>
+
+#include "kernels/attention/attention_blocks-inl.hpp"
+#include "kernels/simd-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace train::kernels::cpu::HWY_NAMESPACE {
+
+/// Query rows [first, first + rows) of one head: scores against every key that one of them sees.
+HWY_INLINE void forward_block(const AttentionForwardParams& p, const AttentionSizes& s,
+                              const AttentionForwardScratch& scratch, const float* q, float* out,
+                              float* lse, std::int64_t first, std::int64_t rows) {
+  const std::int64_t begin = first_key_of_block(first, p.window);
+  const std::int64_t keys = first + rows - begin;
+  const std::int64_t padded_keys = divide_up(keys, AttentionSizes::vector) * AttentionSizes::vector;
+  multiply_block({.a = q + first * p.q_layout.outer_stride,
+                  .a_row = p.q_layout.outer_stride,
+                  .a_column = 1,
+                  .b = scratch.k_transposed + begin,
+                  .b_row = s.padded_len,
+                  .c = scratch.scores,
+                  .c_row = s.padded_len,
+                  .m = rows,
+                  .n = padded_keys,
+                  .k = s.head_dim,
+                  .accumulate = false});
+  float inverse_sum[AttentionSizes::query_block];
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float largest = 0.0F;
+    const float sum = exponentiate_scores({.scores = scratch.scores + row * s.padded_len,
+                                           .begin = first_key(first + row, p.window) - begin,
+                                           .end = first + row + 1 - begin,
+                                           .padded = padded_keys},
+                                          p.scale, p.softcap, &largest);
+    inverse_sum[row] = 1.0F / sum;
+    lse[first + row] =
+        static_cast<float>(static_cast<double>(largest) + std::log(static_cast<double>(sum)));
+  }
+  multiply_block({.a = scratch.scores,
+                  .a_row = s.padded_len,
+                  .a_column = 1,
+                  .b = scratch.v + begin * s.padded_value,
+                  .b_row = s.padded_value,
+                  .c = scratch.out,
+                  .c_row = s.padded_value,
+                  .m = rows,
+                  .n = s.padded_value,
+                  .k = keys,
+                  .accumulate = false});
+  const Floats d;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float* to = out + (first + row) * p.out_layout.outer_stride;
+    const float* from = scratch.out + row * s.padded_value;
+    each_vector(0, s.value_dim, [&](std::int64_t c, auto part) {
+      store(hn::Mul(hn::Set(d, inverse_sum[row]), load(d, from + c, part)), d, to + c, part);
+    });
+  }
+}
+
+/// A head of a document, as the forward pass reads and writes it.
+struct ForwardHead {
+  const float *q, *k, *v;
+  float *out, *lse;
+};
+
+HWY_INLINE ForwardHead forward_head(const AttentionForwardParams& p, const Document& document,
+                                    std::int64_t head) {
+  const auto start = [&](const RowLayout& layout, std::int64_t inner) {
+    return (document.sequence * p.seq_len + document.first) * layout.outer_stride +
+           inner * layout.inner_stride;
+  };
+  const std::int64_t kv_head = head / p.group();
+  return {.q = static_cast<const float*>(p.q) + start(p.q_layout, head),
+          .k = static_cast<const float*>(p.k) + start(p.k_layout, kv_head),
+          .v = static_cast<const float*>(p.v) + start(p.v_layout, kv_head),
+          .out = static_cast<float*>(p.out) + start(p.out_layout, head),
+          .lse = p.lse + (document.sequence * p.heads + head) * p.seq_len + document.first};
+}
+
+/// Keys and values of head `head` of one document into the scratch.
+void attention_forward_pack(const AttentionForwardParams& p, const Document& document,
+                            std::int64_t head, float* memory) {
+  const AttentionSizes s = attention_sizes(document.length, p.head_dim, p.values());
+  const AttentionForwardScratch scratch(memory, s);
+  const ForwardHead of = forward_head(p, document, head);
+  pack_transposed(of.k, p.k_layout.outer_stride, scratch.k_transposed, s.length, s.head_dim,
+                  s.padded_len);
+  pack_rows(of.v, p.v_layout.outer_stride, scratch.v, s.length, s.value_dim, s.padded_value, 1.0F);
+}
+
+/// The block of query rows from `first` on, with the keys and values that were packed into `packed`
+/// and all else in `memory`, which may be the same.
+void attention_forward_block(const AttentionForwardParams& p, const Document& document,
+                             std::int64_t head, std::int64_t first, float* packed, float* memory) {
+  const AttentionSizes s = attention_sizes(document.length, p.head_dim, p.values());
+  const AttentionForwardScratch ready(packed, s);
+  AttentionForwardScratch scratch(memory, s);
+  scratch.k_transposed = ready.k_transposed;
+  scratch.v = ready.v;
+  const ForwardHead of = forward_head(p, document, head);
+  const std::int64_t rows = std::min(AttentionSizes::query_block, s.length - first);
+  forward_block(p, s, scratch, of.q, of.out, of.lse, first, rows);
+}
+
+/// All query rows of head `head` of one document.
+void attention_forward_head(const AttentionForwardParams& p, const Document& document,
+                            std::int64_t head, float* memory) {
+  attention_forward_pack(p, document, head, memory);
+  for (std::int64_t first = 0; first < document.length; first += AttentionSizes::query_block) {
+    attention_forward_block(p, document, head, first, memory, memory);
+  }
+}
+
+}  // namespace train::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace train::kernels::cpu {
+
+HWY_EXPORT(attention_forward_pack);
+HWY_EXPORT(attention_forward_block);
+HWY_EXPORT(attention_forward_head);
+
+void attention_forward(const AttentionForwardParams& p, int threads) {
+  static thread_local Scratch scratch;
+  const std::vector<Document> documents = documents_of(p);
+  const std::int64_t size =
+      AttentionForwardScratch::size(attention_sizes(longest(documents), p.head_dim, p.values()));
+  const auto one_head = HWY_DYNAMIC_DISPATCH(attention_forward_head);
+  auto* memory = scratch.get<float>(size * threads);
+  const auto count = static_cast<std::int64_t>(documents.size()) * p.heads;
+  const std::int64_t shared = heads_to_share(count, threads);
+  parallel_for(threads, count - shared, [&](std::int64_t i, int worker) {
+    one_head(p, documents[static_cast<std::size_t>(i / p.heads)], i % p.heads,
+             memory + worker * size);
+  });
+  const auto pack = HWY_DYNAMIC_DISPATCH(attention_forward_pack);
+  const auto one_block = HWY_DYNAMIC_DISPATCH(attention_forward_block);
+  for (std::int64_t i = count - shared; i < count; ++i) {
+    const Document& document = documents[static_cast<std::size_t>(i / p.heads)];
+    const std::int64_t head = i % p.heads;
+    pack(p, document, head, memory);
+    const std::int64_t blocks = divide_up(document.length, AttentionSizes::query_block);
+    parallel_for(threads, blocks, [&](std::int64_t done, int worker) {  // the longest first
+      one_block(p, document, head, (blocks - 1 - done) * AttentionSizes::query_block, memory,
+                memory + worker * size);
+    });
+  }
+}
+
+}  // namespace train::kernels::cpu
+#endif  // HWY_ONCE
