@@ -7,6 +7,7 @@ of K training steps. Ends at the end of its input.
 """
 
 import contextlib
+import importlib
 import json
 import math
 import os
@@ -171,6 +172,9 @@ class Trainer:
         with self.device:
             self.model = Published(spec) if spec["config"] else Model(spec)
         self.loss_of = self.model
+        if os.environ.get("ATEN_CPU_CAPABILITY") == "avx2":
+            # The compiler asks the processor, not the variable.
+            importlib.import_module("torch._inductor.config").cpp.simdlen = 256
         at_once = spec["config"] or spec["layers"] <= MOST_LAYERS_AT_ONCE
         if spec["mode"] == "compiled" and at_once:
             self.loss_of = torch.compile(self.model, dynamic=False)
