@@ -33,8 +33,8 @@ inline void load_rows(const Columns& c, std::int64_t i, __m512i* to) {
     const float* from = c.b(i + 2 * pair);
     _mm_prefetch(reinterpret_cast<const char*>(from + ahead * c.p.ldb), _MM_HINT_T0);
     _mm_prefetch(reinterpret_cast<const char*>(from + (ahead + 1) * c.p.ldb), _MM_HINT_T0);
-    const __m512 after = 2 * pair + 1 < left ? _mm512_maskz_loadu_ps(mask, from + c.p.ldb)
-                                             : _mm512_setzero_ps();
+    const __m512 after =
+        2 * pair + 1 < left ? _mm512_maskz_loadu_ps(mask, from + c.p.ldb) : _mm512_setzero_ps();
     to[pair] = pairs_across(_mm512_maskz_loadu_ps(mask, from), after);
   }
 }

@@ -44,8 +44,8 @@ struct Block {
   }
 };
 
-/// C (+)= kTileRows rows of op(A) times a panel of B, in registers over all pairs of k. Of A's pairs
-/// those of a row are `step` apart, rows `stride`.
+/// C (+)= kTileRows rows of op(A) times a panel of B, in registers over all pairs of k. Of A's
+/// pairs those of a row are `step` apart, rows `stride`.
 template <int vectors, std::int64_t step>
 [[gnu::noinline]] void multiply_tile(std::int64_t pairs, const Bf16Pair* a, std::int64_t stride,
                                      const Bf16Pair* b, float* c, std::int64_t ldc, bool add) {
@@ -118,6 +118,14 @@ constexpr std::int64_t row_stride(std::int64_t pairs) {
   return divide_up(pairs, kPairLanes) * kPairLanes + kPairLanes;
 }
 
+/// What pack_columns() reads next: no other part of the machine follows so many rows.
+inline void prefetch_columns(const float* from, std::int64_t ldb) {
+  for (std::int64_t row = 0; row < kPairLanes; ++row) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + row * ldb), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from + row * ldb + kPairLanes), _MM_HINT_T0);
+  }
+}
+
 /// Panels of B [n, k]: 16 pairs of 16 columns change places.
 void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, Bf16Pair* to) {
   const std::int64_t ldb = block.p.ldb;
@@ -128,9 +136,11 @@ void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, 
       const std::int64_t pairs = std::min(kPairLanes, block.pairs() - i);
       for (int v = 0; v < decltype(vectors)::value; ++v) {
         const std::int64_t j = v * kPairLanes;
+        const float* from = block.b(first + column + j) + 2 * i;
+        const bool last = i + kPairLanes >= block.pairs();
+        prefetch_columns(last ? from - 2 * i + row * ldb : from + 2 * kPairLanes, ldb);
         __m512i x[kPairLanes];
-        load_pairs_across(block.b(first + column + j) + 2 * i, ldb, width - j, block.depth - 2 * i,
-                          x);
+        load_pairs_across(from, ldb, width - j, block.depth - 2 * i, x);
         for (std::int64_t pair = 0; pair < pairs; ++pair) {
           _mm512_store_si512(panel + (i + pair) * row + j, x[pair]);
         }
@@ -140,14 +150,14 @@ void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, 
 }
 
 /// 16 pairs of two neighbouring rows of a matrix; fewer columns, or no second row: zeros.
-inline __m512i pairs_of_rows(const float* row, std::int64_t stride, bool two, std::int64_t columns) {
+inline __m512i pairs_of_rows(const float* row, std::int64_t stride, bool two,
+                             std::int64_t columns) {
   if (columns >= kPairLanes && two) {
     return pairs_across(_mm512_loadu_ps(row), _mm512_loadu_ps(row + stride));
   }
   const __mmask16 mask = first_lanes(std::min(columns, kPairLanes));
-  return pairs_across(
-      _mm512_maskz_loadu_ps(mask, row),
-      two ? _mm512_maskz_loadu_ps(mask, row + stride) : _mm512_setzero_ps());
+  return pairs_across(_mm512_maskz_loadu_ps(mask, row),
+                      two ? _mm512_maskz_loadu_ps(mask, row + stride) : _mm512_setzero_ps());
 }
 
 constexpr std::int64_t kAhead = 16;  // Rows: no other part of the machine guesses their distance.
@@ -268,8 +278,7 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
   const std::int64_t most_columns = std::min(kMostColumns, piece.columns);
   const std::int64_t most_rows = std::min(kMostRows, piece.rows);
   const std::int64_t pairs = depth / 2;
-  const std::int64_t size_b =
-      panel_at(divide_up(most_columns, kPairLanes) * kPairLanes, pairs);
+  const std::int64_t size_b = panel_at(divide_up(most_columns, kPairLanes) * kPairLanes, pairs);
   const std::int64_t whole_rows = divide_up(most_rows, kTileRows) * kTileRows;
   auto* panels = scratch.get<Bf16Pair>(size_b + whole_rows * row_stride(pairs));
   Bf16Pair* rows = panels + size_b;

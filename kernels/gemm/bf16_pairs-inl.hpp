@@ -8,10 +8,9 @@
 
 /// Functions that are compiled for AVX512_BF16; nothing of them runs elsewhere. The compiler takes
 /// operands that its own intrinsics leave open for a mistake.
-#define TRAIN_BEFORE_BF16                                            \
-  _Pragma("GCC diagnostic push")                                     \
-  _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"")        \
-  HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
+#define TRAIN_BEFORE_BF16                                                                    \
+  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"") \
+      HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")
 #define TRAIN_AFTER_BF16 HWY_POP_ATTRIBUTES _Pragma("GCC diagnostic pop")
 
 TRAIN_BEFORE_BF16
@@ -52,8 +51,7 @@ inline __m512i pairs_across(__m512 before, __m512 after) {
 }
 
 inline __m512 add_products(__m512 sum, __m512i left, __m512i right) {
-  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(left),
-                          reinterpret_cast<__m512bh>(right));
+  return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(left), reinterpret_cast<__m512bh>(right));
 }
 
 /// Rows and columns of 16 x 16 pairs change places.
