@@ -10,9 +10,9 @@ namespace {
 constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;  // 24 of 32 registers are sums.
 /// Of B at a time, which stay in the second-level cache while all rows of A pass.
-constexpr std::int64_t kMostColumns = 240;
+constexpr std::int64_t kMostColumns = 144;
 /// Of A at a time, rounded once for all columns.
-constexpr std::int64_t kMostRows = 512;
+constexpr std::int64_t kMostRows = 1024;
 
 /// A rectangle of C.
 struct Piece {
