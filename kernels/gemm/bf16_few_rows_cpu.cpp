@@ -49,11 +49,8 @@ void multiply_columns(const Columns& c) {
   for (std::int64_t i = 0; i < c.depth; i += 2 * kPairLanes) {
     __m512i right[kPairLanes];
     if (c.p.transpose_b) {
-      for (std::int64_t j = 0; j < c.columns; ++j) {  // The next columns.
-        const auto* next = reinterpret_cast<const char*>(c.b(i) + (kPairLanes + j) * c.p.ldb);
-        _mm_prefetch(next, _MM_HINT_T0);
-        _mm_prefetch(next + 64, _MM_HINT_T0);
-      }
+      const bool last = i + 2 * kPairLanes >= c.depth;
+      prefetch_pairs(last ? c.b(0) + kPairLanes * c.p.ldb : c.b(i + 2 * kPairLanes), c.p.ldb);
       load_pairs_across(c.b(i), c.p.ldb, c.columns, c.depth - i, right);
     } else {
       load_rows(c, i, right);

@@ -118,14 +118,6 @@ constexpr std::int64_t row_stride(std::int64_t pairs) {
   return divide_up(pairs, kPairLanes) * kPairLanes + kPairLanes;
 }
 
-/// What pack_columns() reads next: no other part of the machine follows so many rows.
-inline void prefetch_columns(const float* from, std::int64_t ldb) {
-  for (std::int64_t row = 0; row < kPairLanes; ++row) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + row * ldb), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(from + row * ldb + kPairLanes), _MM_HINT_T0);
-  }
-}
-
 /// Panels of B [n, k]: 16 pairs of 16 columns change places.
 void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, Bf16Pair* to) {
   const std::int64_t ldb = block.p.ldb;
@@ -138,7 +130,7 @@ void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, 
         const std::int64_t j = v * kPairLanes;
         const float* from = block.b(first + column + j) + 2 * i;
         const bool last = i + kPairLanes >= block.pairs();
-        prefetch_columns(last ? from - 2 * i + row * ldb : from + 2 * kPairLanes, ldb);
+        prefetch_pairs(last ? from - 2 * i + row * ldb : from + 2 * kPairLanes, ldb);
         __m512i x[kPairLanes];
         load_pairs_across(from, ldb, width - j, block.depth - 2 * i, x);
         for (std::int64_t pair = 0; pair < pairs; ++pair) {

@@ -85,6 +85,14 @@ inline void transpose(__m512i* x) {
   }
 }
 
+/// What load_pairs_across() reads next: no other part of the machine follows so many rows.
+inline void prefetch_pairs(const float* from, std::int64_t stride) {
+  for (std::int64_t row = 0; row < kPairLanes; ++row) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + row * stride), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from + row * stride + kPairLanes), _MM_HINT_T0);
+  }
+}
+
 /// 16 pairs each of up to 16 rows, `stride` apart, as the vectors of neighbouring pairs: to[i] has
 /// pair i of every row. Rows from `rows` on and elements from `count` on (of 32) are zero.
 inline void load_pairs_across(const float* from, std::int64_t stride, std::int64_t rows,
