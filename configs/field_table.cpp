@@ -377,7 +377,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"precision", "master", "", "Weights that the optimizer updates, and its state.",
      precision<&PrecisionSection::master>, kOptional, kNone, "fp32"},
     {"precision", "compute", "",
-     "Weights as layers read them, and as they are gathered; on `cuda` activations too.",
+     "Weights as layers read them, and as they are gathered; on `cuda` activations too, on `cpu` "
+     "what matrix products read, where it has AVX512_BF16.",
      precision<&PrecisionSection::compute>, kOptional, kNone, "fp32|bf16"},
     {"precision", "reduce", "",
      "Gradients on their way between ranks; with `bf16` results depend on the number of ranks.",

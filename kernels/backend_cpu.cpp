@@ -8,24 +8,11 @@
 
 #include "base/check.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/cpu_support.hpp"
+#include "kernels/gemm/bf16_gemm.hpp"
 
 namespace train::kernels {
 namespace cpu {
-namespace {
-
-/// check_params(), and that every element is an f32: these kernels know nothing else.
-template <class Params>
-void check_cpu_params(const Params& params) {
-  check_params(params);
-  if constexpr (requires { params.dtype; }) {
-    TRAIN_CHECK(params.dtype == DType::f32, "the CPU's kernels know f32 only");
-  }
-  if constexpr (requires { params.output_dtype; }) {
-    TRAIN_CHECK(params.output_dtype == DType::f32, "the CPU's kernels know f32 only");
-  }
-}
-
-}  // namespace
 
 #define TRAIN_ENQUEUE(name, Params)                                                  \
   void name(Stream& stream, const Params& params) {                                  \
@@ -51,21 +38,21 @@ constexpr std::array<ProductShape, 3> kShapes = {
 /// Best of repeated products of several shapes, in turn, on the calling thread's team: others may
 /// use the machine meanwhile, so one shape at one time says little. A shape that would take longer
 /// than what is left of `seconds` is left out.
-double best_gemm_flops(int threads, double seconds) {
+double best_gemm_flops(cpu::Product product, int threads, double seconds) {
   const std::vector<float> a(2048 * 1024, 0.5F);
   const std::vector<float> b(1024 * 3072, 0.25F);
   std::vector<float> c(2048 * 3072);
   const auto multiply = [&](const ProductShape& shape) {
-    cpu::matmul({.a = a.data(),
-                 .b = b.data(),
-                 .c = c.data(),
-                 .m = shape.m,
-                 .n = shape.n,
-                 .k = shape.k,
-                 .lda = shape.k,
-                 .ldb = shape.n,
-                 .ldc = shape.n},
-                threads);
+    product({.a = a.data(),
+             .b = b.data(),
+             .c = c.data(),
+             .m = shape.m,
+             .n = shape.n,
+             .k = shape.k,
+             .lda = shape.k,
+             .ldb = shape.n,
+             .ldc = shape.n},
+            threads);
   };
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point from) {
@@ -114,9 +101,13 @@ const KernelTable& cpu_backend() {
 
 std::string kernel_set() { return "cpu-fma"; }
 
-double measure_gemm_flops(int threads, double seconds) {
+double measure_gemm_flops(int threads, double seconds, DType operands) {
+  cpu::Product product = cpu::matmul;
+  if (operands == DType::bf16) {
+    product = cpu::matmul_bf16;
+  }
   // On a thread of its own, whose team ends with it.
-  auto flops = std::async(std::launch::async, best_gemm_flops, threads, seconds);
+  auto flops = std::async(std::launch::async, best_gemm_flops, product, threads, seconds);
   return flops.get();
 }
 

@@ -13,6 +13,21 @@
 
 namespace train::kernels::cpu {
 
+/// A product, as a kernel that is made of products takes it: one for each kernel set.
+using Product = void (*)(const MatmulParams& params, int threads);
+
+/// check_params(), and that every element is an f32: these kernels know nothing else.
+template <class Params>
+void check_cpu_params(const Params& params) {
+  check_params(params);
+  if constexpr (requires { params.dtype; }) {
+    TRAIN_CHECK(params.dtype == DType::f32, "the CPU's kernels know f32 only");
+  }
+  if constexpr (requires { params.output_dtype; }) {
+    TRAIN_CHECK(params.output_dtype == DType::f32, "the CPU's kernels know f32 only");
+  }
+}
+
 /// Calls body(begin, end) for consecutive blocks of [0, count) on `threads` threads. The blocks
 /// depend on the count alone, so what a block computes is the same at any number of threads.
 /// REQUIRES: body does not throw.

@@ -28,7 +28,7 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
   checkpoint::ManifestFields fields;
   fields.lanes = config.batch.lanes;
   fields.micro_batch = config.batch.micro_batch;
-  fields.kernel_set = engine::kernel_set_name(config.runtime.device);
+  fields.kernel_set = engine::kernel_set_name(config.runtime.device, config.precision.compute);
   fields.data_fingerprint = plan.data_fingerprint;
   fields.config_text = configs::to_toml(config);
   const configs::CheckpointSection& section = config.checkpoint;

@@ -56,7 +56,7 @@ TextWriter::TextWriter(const TrainedModel& model, const TextCodec& codec, std::i
                        std::int64_t texts_at_once)
     : codec_(codec),
       stream_(kernels::make_thread_stream("compute", actors::resolve_threads(threads))),
-      generator_(engine::kernels_of("cpu"), model.options.model,
+      generator_(engine::kernels_of("cpu", model.options.precision.compute), model.options.model,
                  {.context = model.options.seq_len, .texts = texts_at_once}, weights_of(model)) {}
 
 void TextWriter::write(const TextRequest& request, const OnToken& written) {

@@ -199,13 +199,13 @@ class Replay {
 };
 
 /// Bits belong to a kernel set.
-Status warn_of_kernels(const ReplayRange& range, const std::string& device) {
+Status warn_of_kernels(const ReplayRange& range, const configs::RunConfig& config) {
   if (!range.start) {
     return {};
   }
   const auto manifest = checkpoint::read_manifest(range.start->path);
   TRAIN_RETURN_IF_ERROR(manifest);
-  const std::string here = engine::kernel_set_name(device);
+  const std::string here = engine::kernel_set_name(config.runtime.device, config.precision.compute);
   if (manifest->fields.kernel_set != here) {
     log_warning(fmt::format("kernel_set_changed saved with {}, replayed on {}: bits will differ",
                             manifest->fields.kernel_set, here));
@@ -222,7 +222,7 @@ Result<int> replay(const ReplayOptions& options) {
   TRAIN_RETURN_IF_ERROR(plan);
   const std::string& device = plan->run.config.runtime.device;
   TRAIN_RETURN_IF_ERROR(engine::check_device(device, plan->run.engine.model, kOtherDevice));
-  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range, device));
+  TRAIN_RETURN_IF_ERROR(warn_of_kernels(plan->range, plan->run.config));
   return Replay(std::move(plan).value(), options.run_directory).run();
 }
 

@@ -13,6 +13,14 @@
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
+namespace {
+
+/// What does not depend on the precision.
+const kernels::Device& device_of(const std::string& device) {
+  return *kernels_of(device, "fp32").device;
+}
+
+}  // namespace
 
 Status check_processor() {
   if (const std::string absence = kernels::cpu_absence(); !absence.empty()) {
@@ -37,7 +45,7 @@ Status check_device(const std::string& device, const ModelSpec& model, std::stri
                                model.widest_head()));
   }
   try {
-    (void)kernel_set_name(device);
+    (void)kernel_set_name(device, "fp32");
   } catch (const kernels::DeviceError& error) {
     return refused(error.what());
   }
@@ -49,7 +57,7 @@ Status check_device_ranks(const std::string& device, const std::string& transpor
   if (device == "cpu") {
     return {};
   }
-  const auto count_devices = kernels_of(device).device->count;
+  const auto count_devices = device_of(device).count;
   const std::int64_t devices = count_devices == nullptr ? 1 : count_devices();
   if (devices < ranks) {
     return user_error(fmt::format(
@@ -88,24 +96,31 @@ bool knows_bf16(const std::string& device) {
   return device != "cpu" && (cuda == nullptr || cuda->device->knows_bf16);
 }
 
-const kernels::KernelTable& kernels_of(const std::string& device) {
-  const kernels::KernelTable* kernels =
-      device == "cpu" ? &kernels::cpu_backend() : kernels::cuda_backend();
+const kernels::KernelTable& kernels_of(const std::string& device, const std::string& compute) {
+  if (device == "cpu") {
+    const kernels::KernelTable* bf16 = compute == "bf16" ? kernels::cpu_bf16_backend() : nullptr;
+    return bf16 == nullptr ? kernels::cpu_backend() : *bf16;
+  }
+  const kernels::KernelTable* kernels = kernels::cuda_backend();
   TRAIN_CHECK(kernels != nullptr, "no device {}", device);
   return *kernels;
 }
 
-std::string kernel_set_name(const std::string& device) { return kernels_of(device).kernel_set(); }
+std::string kernel_set_name(const std::string& device, const std::string& compute) {
+  return kernels_of(device, compute).kernel_set();
+}
 
 double measure_peak_flops(const std::string& device, const std::string& compute, int threads,
                           double seconds) {
   if (device == "cpu") {
-    return kernels::measure_gemm_flops(threads, seconds);
+    const bool bf16 = compute == "bf16" && kernels::cpu_bf16_backend() != nullptr;
+    return kernels::measure_gemm_flops(threads, seconds,
+                                       bf16 ? kernels::DType::bf16 : kernels::DType::f32);
   }
   const auto dtype =
       compute == "bf16" && knows_bf16(device) ? kernels::DType::bf16 : kernels::DType::f32;
   try {
-    return kernels::measure_gemm_flops(kernels_of(device), dtype, seconds);
+    return kernels::measure_gemm_flops(kernels_of(device, compute), dtype, seconds);
   } catch (const kernels::DeviceError& error) {
     log_warning(fmt::format("no share of the device's peak will be shown: {}", error.what()));
     return 0.0;
@@ -113,7 +128,7 @@ double measure_peak_flops(const std::string& device, const std::string& compute,
 }
 
 void release_device(const std::string& device) {
-  if (const auto release = kernels_of(device).device->release; release != nullptr) {
+  if (const auto release = device_of(device).release; release != nullptr) {
     release();
   }
 }
@@ -126,7 +141,7 @@ Result<std::unique_ptr<RankEngine>> make_rank_engine(const std::string& device,
   }
   TRAIN_RETURN_IF_ERROR(check_freeze(options));
   try {
-    return std::make_unique<RankEngine>(kernels_of(device), options);
+    return std::make_unique<RankEngine>(kernels_of(device, options.precision.compute), options);
   } catch (const WeightsUnreadable& error) {
     return failure(error.what());
   } catch (const kernels::DeviceError& error) {

@@ -36,11 +36,13 @@ void take_device(std::int64_t local);
 /// machine has no such device.
 [[nodiscard]] bool knows_bf16(const std::string& device);
 
-/// The kernels of the device named by runtime.device. REQUIRES: check_device() accepts it.
-[[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device);
+/// The kernels of the device named by runtime.device that compute in `compute` (precision.compute).
+/// REQUIRES: check_device() accepts it.
+[[nodiscard]] const kernels::KernelTable& kernels_of(const std::string& device,
+                                                     const std::string& compute);
 
 /// What decides the bits of those kernels, by name. REQUIRES: as kernels_of().
-[[nodiscard]] std::string kernel_set_name(const std::string& device);
+[[nodiscard]] std::string kernel_set_name(const std::string& device, const std::string& compute);
 
 /// kernels::measure_gemm_flops() of that device, for those who may not see kernels; `compute` is
 /// precision.compute. 0 where the device does not let it be measured. REQUIRES: as kernels_of().

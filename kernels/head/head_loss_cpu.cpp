@@ -2,6 +2,7 @@
 
 #include "base/check.hpp"
 #include "kernels/cpu_support.hpp"
+#include "kernels/head/head_cpu.hpp"
 #include "kernels/head/head_loss_products.hpp"
 #include "kernels/head/logit_row.hpp"
 
@@ -53,10 +54,11 @@ void loss_row(const HeadLossParams& p, std::int64_t row, float* logits, bool gra
   }
 }
 
-void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, int threads) {
+void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, int threads,
+                Product multiply) {
   const HeadLossProducts products{p, first, rows};
   const bool gradient = p.dx != nullptr;
-  matmul(head_product(p, first, rows), threads);
+  multiply(head_product(p, first, rows), threads);
   each_row(threads, rows, p.vocab, [&](std::int64_t row) {
     float* logits = p.logits + row * p.vocab;
     double* terms = p.row_terms + (first + row) * terms_per_row;
@@ -70,8 +72,8 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
     }
   });
   if (gradient) {
-    matmul(products.input_gradient(), threads);
-    matmul(products.weight_gradient(), threads);
+    multiply(products.input_gradient(), threads);
+    multiply(products.weight_gradient(), threads);
   }
 }
 
@@ -90,19 +92,21 @@ LossSums sum_rows(const HeadLossParams& p) {
 
 }  // namespace
 
-void head_loss(const HeadLossParams& p, int threads) {
+void head_loss_with(const HeadLossParams& p, int threads, Product multiply) {
   for (std::int64_t row = 0; row < p.rows; ++row) {
     TRAIN_CHECK(p.targets[row] >= -1 && p.targets[row] < p.vocab,
                 "head_loss: target {} of row {} is outside the vocabulary of {}", p.targets[row],
                 row, p.vocab);
   }
   for (std::int64_t first = 0; first < p.rows; first += p.chunk_rows) {
-    loss_chunk(p, first, std::min(p.chunk_rows, p.rows - first), threads);
+    loss_chunk(p, first, std::min(p.chunk_rows, p.rows - first), threads, multiply);
   }
   if (p.dx != nullptr && p.rows == 0) {
     std::fill_n(p.dweight, p.vocab * p.cols, 0.0F);
   }
   *p.sums = sum_rows(p);
 }
+
+void head_loss(const HeadLossParams& p, int threads) { head_loss_with(p, threads, matmul); }
 
 }  // namespace train::kernels::cpu

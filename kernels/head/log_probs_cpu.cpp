@@ -94,13 +94,17 @@ void put_rows(const LogitsLogProbsParams& p, int threads) {
 
 }  // namespace
 
-void token_log_probs(const TokenLogProbsParams& p, int threads) {
+void token_log_probs_with(const TokenLogProbsParams& p, int threads, Product multiply) {
   require_targets("token_log_probs", p.targets, p.rows, p.vocab);
   for (std::int64_t first = 0; first < p.rows; first += p.chunk_rows) {
     const std::int64_t rows = std::min(p.chunk_rows, p.rows - first);
-    matmul(head_product(p, first, rows), threads);
+    multiply(head_product(p, first, rows), threads);
     put_rows(log_probs_of_rows(p, first, rows), threads);
   }
+}
+
+void token_log_probs(const TokenLogProbsParams& p, int threads) {
+  token_log_probs_with(p, threads, matmul);
 }
 
 void logits_log_probs(const LogitsLogProbsParams& p, int threads) {

@@ -196,7 +196,7 @@ ActorRun run_actors(const Workplace& place, bool with_hops) {
 ActorRun run_plain_loop(const Workplace& place) {
   const auto context = make_context(place.config, actors::StreamKind::threads);
   const auto plan = actors::plan_run(place.config).value();
-  engine::WorldStep loop(engine::kernels_of("cpu"), plan.engine);
+  engine::WorldStep loop(engine::kernels_of("cpu", "fp32"), plan.engine);
   const auto length = static_cast<std::size_t>(plan.engine.seq_len);
   const auto read = [&](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
                         std::int32_t* targets) {

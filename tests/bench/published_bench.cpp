@@ -4,6 +4,7 @@
 #include "tests/bench/bench_rows.hpp"
 #include "tests/bench/import_rows.hpp"
 #include "tests/bench/processor_choice.hpp"
+#include "tests/bench/step_bf16.hpp"
 #include "tests/bench/step_compare.hpp"
 #include "tests/bench/step_shares.hpp"
 #include "tests/bench/step_sides.hpp"
@@ -26,8 +27,16 @@ void shares_row(const Workplace& place) {
   print_shares(place, smollm2_case(), "smollm2-135m, T 1024", 4);
 }
 
+void bf16_row(const Workplace& place) {
+  StepCase one = smollm2_case();
+  print_bf16_gain(place, one, {.rounds = 5, .steps = 2, .dropped = 1}, 1.6);
+  one.keys.push_back("precision.compute=\"bf16\"");
+  print_shares(place, one, "smollm2-135m, T 1024, bf16", 4);
+}
+
 constexpr Row kRows[] = {
     {"smollm2", "SmolLM2-135M's shape, fresh weights, T = 1024, one sequence", smollm2_row},
+    {"bf16", "precision.compute = \"bf16\" against \"fp32\", and where its time goes", bf16_row},
     {"shares", "where the time of its step goes, kernel by kernel", shares_row},
     {"start", "a rank of four begins with a published model of 8 B weights", start_row},
 };

@@ -89,7 +89,7 @@ class Bench {
     options.parallel.ranks = options.batch.lanes = ranks;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       options.rank = rank;
-      engines_.push_back(std::make_unique<RankEngine>(kernels_of("cpu"), options));
+      engines_.push_back(std::make_unique<RankEngine>(kernels_of("cpu", "fp32"), options));
       const auto tokens = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
       for (std::size_t i = 0; i < tokens; ++i) {
         engines_.back()->lanes().slot_tokens(0)[i] = static_cast<std::int32_t>(97 + i * 7 % 26);

@@ -17,6 +17,7 @@ constexpr Row kRows[] = {
     {"qwen3_2h", "qwen3 with 2 heads, 29 M weights, 4 lanes of 2 x 512", qwen3_row},
     {"determinism", "precision.determinism = \"world\" against \"run\", 8 lanes",
      determinism_price_row},
+    {"bf16", "precision.compute = \"bf16\" against \"fp32\", and where its time goes", bf16_row},
     {"shares", "where the time of a step goes, kernel by kernel", shares_row},
 };
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/bench/step_bf16.hpp"
 #include "tests/bench/step_compare.hpp"
 #include "tests/bench/step_gemm.hpp"
 #include "tests/bench/step_shares.hpp"
@@ -100,6 +101,14 @@ void determinism_price_row(const Workplace& place) {
     }
     print_at_most(fmt::format("{}: price of \"world\"", priced.one.name), price, 0.03);
   }
+}
+
+void bf16_row(const Workplace& place) {
+  print_bf16_gain(place, gpt2_case(1024, 1, 1), {.rounds = 5, .steps = 2, .dropped = 1}, 1.6);
+  print_bf16_gain(place, quickstart_case(), {.rounds = 7, .steps = 20, .dropped = 2}, 1.0);
+  StepCase one = gpt2_case(1024, 1, 1);
+  one.keys.push_back("precision.compute=\"bf16\"");
+  print_shares(place, one, "124M, T 1024, bf16", 4);
 }
 
 void shares_row(const Workplace& place) {

@@ -11,6 +11,7 @@ void short_row(const Workplace& place);
 void quickstart_row(const Workplace& place);
 void qwen3_row(const Workplace& place);
 void determinism_price_row(const Workplace& place);
+void bf16_row(const Workplace& place);
 void shares_row(const Workplace& place);
 
 }  // namespace train::bench

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/rank/run_device.hpp"
 #include "kernels/backend.hpp"
 #include "tests/bench/step_shares.hpp"
 #include "tests/support/world_step.hpp"
@@ -40,6 +41,12 @@ KernelClock& clock_of() {
   return clock;
 }
 
+/// Those that are timed.
+const KernelTable*& timed_kernels() {
+  static const KernelTable* kernels = &kernels::cpu_backend();
+  return kernels;
+}
+
 kernels::HeadLossParams& last_head_loss() {
   static kernels::HeadLossParams params;
   return params;
@@ -51,7 +58,7 @@ using Kernel = void (*)(kernels::Stream&, const Params&);
 template <auto Field, typename Params>
 void clocked(kernels::Stream& stream, const Params& params) {
   stream.enqueue([] { clock_of<Field>().begin = Clock::now(); });
-  (kernels::cpu_backend().*Field)(stream, params);
+  (timed_kernels()->*Field)(stream, params);
   stream.enqueue([] {
     KernelClock& clock = clock_of<Field>();
     clock.seconds += std::chrono::duration<double>(Clock::now() - clock.begin).count();
@@ -75,7 +82,7 @@ void clock(KernelTable& table, const char* name, Group group = Group::other) {
 
 /// All kernels that AdamW's training step has. One that is not here counts as what is between them.
 KernelTable clocked_table() {
-  KernelTable table = kernels::cpu_backend();
+  KernelTable table = *timed_kernels();
   all_clocks().clear();
   clock<&KernelTable::matmul>(table, "matmul", Group::gemm);
   clock<&KernelTable::head_loss>(table, "head_loss: products", Group::gemm);
@@ -131,7 +138,7 @@ double loss_without_products(kernels::Stream& stream, kernels::HeadLossParams pa
   double least = 1e9;
   for (int run = 0; run < 4; ++run) {
     const auto begin = Clock::now();
-    kernels::cpu_backend().head_loss(stream, params);
+    timed_kernels()->head_loss(stream, params);
     stream.synchronize();
     least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
   }
@@ -161,6 +168,7 @@ engine::WorldStep::ReadLane random_lanes(const engine::RankOptions& options) {
 
 Shares measure(const engine::RankOptions& options, int steps) {
   const auto stream = kernels::make_thread_stream("shares", actors::resolve_threads(0));
+  timed_kernels() = &engine::kernels_of("cpu", options.precision.compute);
   const KernelTable table = clocked_table();
   engine::WorldStep loop(table, options);
   const auto read = random_lanes(options);

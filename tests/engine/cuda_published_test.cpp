@@ -2,194 +2,25 @@
 // fixtures/models.json. In fp32 its losses and gradients are the CPU's, which are those of
 // transformers in float64 (published_parity_test.cpp). In bf16 they are no further from those than
 // those of transformers in bf16 (fixtures/models_bf16.json).
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <catch2/catch.hpp>
-#include <cmath>
-#include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
-
-#include "engine/rank/state/host_state.hpp"
-#include "tests/engine/published_models.hpp"
-#include "tests/engine/small_model.hpp"
+#include "tests/engine/published_gradients.hpp"
 #include "tests/kernels/cuda_fixture.hpp"
 
 namespace train::engine {
 namespace {
 
-using Json = nlohmann::json;
-using Gradients = std::map<std::string, std::vector<float>>;
-
-/// How far transformers in bf16 is from float64.
-const Json& published_in_bf16() {
-  static const Json fixture = [] {
-    std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
-                       "/tests/reference/fixtures/models_bf16.json");
-    return Json::parse(file);
-  }();
-  return fixture;
-}
-
-void set_by_formula(WorldStep& world, const Json& entry) {
-  HostState rows(world.rank(0).device(), world.rank(0).state().views());
-  rows.load();
-  for (const UnitParameters& unit : world.rank(0).plan().units()) {
-    for (const Parameter& parameter : unit.parameters) {
-      const auto view = std::find_if(
-          rows.views().begin(), rows.views().end(),
-          [&](const StateView& each) { return each.name == "model." + parameter.name; });
-      REQUIRE(view != rows.views().end());
-      testing::fill_by_formula(
-          parameter, testing::is_gemma(entry),
-          {reinterpret_cast<float*>(view->data), view->size_bytes / sizeof(float)});
-    }
-  }
-  rows.store();
-  world.rank(0).state().finalize_restored();
-}
-
-Gradients gradients_of(const kernels::KernelTable& kernels, const RankEngine& rank) {
-  const auto stream = kernels.device->make_stream("gradients", 1);
-  Gradients gradients;
-  for (const testing::GradientShard& shard : testing::gradients_of(rank)) {
-    std::vector<float>& values = gradients[shard.name];
-    values.resize(static_cast<std::size_t>(shard.rows * shard.cols));
-    kernels.copy(*stream, {.out = values.data(),
-                           .in = shard.data,
-                           .size_bytes = std::ssize(values) * std::int64_t{sizeof(float)}});
-  }
-  stream->synchronize();
-  return gradients;
-}
-
-struct Trained {
-  std::vector<double> losses;  ///< Of two steps, and of an evaluation.
-  Gradients gradients;         ///< Of the first step.
-};
-
-Trained train(const kernels::KernelTable& kernels, const Json& entry, const std::string& compute) {
-  WorldStep::Options options = testing::published_options(entry);
-  options.precision.compute = compute;
-  options.eval_lanes = 1;
-  options.optimizer.lr = 1e-3;
-  const auto tokens = testing::tokens_by_formula(entry);
-  const auto stream = kernels.device->make_stream("compute", 2);
-  WorldStep world(kernels, options);
-  set_by_formula(world, entry);
-  Trained trained;
-  for (std::int64_t step = 0; step < 2; ++step) {
-    const StepResult result = world.run(*stream, step, tokens);
-    REQUIRE_FALSE(result.nonfinite);
-    trained.losses.push_back(result.loss);
-    if (step == 0) {
-      trained.gradients = gradients_of(kernels, world.rank(0));
-    }
-  }
-  trained.losses.push_back(world.evaluate(*stream, tokens).cross_entropy);
-  return trained;
-}
-
-double norm_of(const std::vector<float>& values) {
-  double sum = 0.0;
-  for (const float value : values) {
-    sum += static_cast<double>(value) * static_cast<double>(value);
-  }
-  return std::sqrt(sum);
-}
-
-std::vector<float> difference(const std::vector<float>& a, const std::vector<float>& b) {
-  REQUIRE(a.size() == b.size());
-  std::vector<float> result(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    result[i] = a[i] - b[i];
-  }
-  return result;
-}
-
-double largest_of(const std::vector<float>& values) {
-  double largest = 0.0;
-  for (const float value : values) {
-    largest = std::isnan(value) ? std::numeric_limits<double>::infinity()
-                                : std::max(largest, std::abs(static_cast<double>(value)));
-  }
-  return largest;
-}
-
-/// The largest difference of an element, in its tensor's largest one; of tensors whose gradient is
-/// noise in exact arithmetic, in a hundredth of the model's.
-double worst_element(const Gradients& found, const Gradients& expected) {
-  double of_model = 0.0;
-  for (const auto& [name, values] : expected) {
-    of_model = std::max(of_model, largest_of(values));
-  }
-  double worst = 0.0;
-  for (const auto& [name, values] : expected) {
-    const double counts = std::max(largest_of(values), 0.01 * of_model);
-    worst = std::max(worst, largest_of(difference(found.at(name), values)) / counts);
-  }
-  return worst;
-}
-
-struct Roundings {
-  double ours = 0.0, theirs = 0.0;  ///< Roots of the mean squared relative errors of all tensors.
-  double worst_ratio = 0.0;         ///< Of ours to theirs, of a tensor.
-  std::string worst;
-};
-
-/// Of tensors whose gradient is no noise.
-Roundings compare_roundings(const Gradients& found, const Gradients& expected, const Json& theirs) {
-  double of_model = 0.0;
-  for (const auto& [name, values] : expected) {
-    of_model = std::max(of_model, norm_of(values));
-  }
-  Roundings r;
-  double tensors = 0.0;
-  for (const auto& [name, values] : expected) {
-    const double norm = norm_of(values);
-    if (norm < 1e-4 * of_model) {
-      continue;
-    }
-    const double our_error = norm_of(difference(found.at(name), values)) / norm;
-    const double their_error = theirs.at(name).get<double>() / norm;
-    r.ours += our_error * our_error;
-    r.theirs += their_error * their_error;
-    tensors += 1.0;
-    if (our_error / their_error > r.worst_ratio) {
-      r.worst_ratio = our_error / their_error;
-      r.worst = name;
-    }
-  }
-  r.ours = std::sqrt(r.ours / tensors);
-  r.theirs = std::sqrt(r.theirs / tensors);
-  return r;
-}
-
 void compare_family(const std::string& name) {
   INFO(name);
-  const Json& entry = testing::published_model(name);
+  const auto& entry = testing::published_model(name);
   const kernels::KernelTable& cuda = *kernels::cuda_backend();
-  const Trained expected = train(kernels::cpu_backend(), entry, "fp32");
-  const Trained fp32 = train(cuda, entry, "fp32");
+  const auto expected = testing::train(kernels::cpu_backend(), entry, "fp32");
+  const auto fp32 = testing::train(cuda, entry, "fp32");
   for (std::size_t i = 0; i < expected.losses.size(); ++i) {
     CHECK(std::abs(fp32.losses[i] - expected.losses[i]) <= 1e-5);
   }
-  const double worst = worst_element(fp32.gradients, expected.gradients);
+  const double worst = testing::worst_element(fp32.gradients, expected.gradients);
+  fmt::print("{:<20} fp32 off by {:.1e}\n", name, worst);
   CHECK(worst <= 1e-5);
-  const Trained bf16 = train(cuda, entry, "bf16");
-  const Json& theirs = published_in_bf16().at("cases").at(name);
-  const Roundings r = compare_roundings(bf16.gradients, expected.gradients, theirs.at("gradients"));
-  fmt::print(
-      "{:<20} fp32 off by {:.1e}; bf16: loss {:.1e} ({:.1e}), gradients {:.2e} ({:.2e}), "
-      "worst {:.2f} of {}\n",
-      name, worst, std::abs(bf16.losses[0] - expected.losses[0]), theirs.at("loss").get<double>(),
-      r.ours, r.theirs, r.worst_ratio, r.worst);
-  CHECK(r.ours <= 1.2 * r.theirs);
-  CHECK(r.worst_ratio <= 2.0);
-  CHECK(r.ours > 1e-4);  // It is bf16.
+  testing::check_roundings(name, testing::train(cuda, entry, "bf16"), expected);
 }
 
 }  // namespace

@@ -37,10 +37,11 @@ HeadNetwork::HeadNetwork(const PreparedRun& run)
       awaited_(run.nodes_awaited),
       system_(config_),
       self_(system_),
-      cluster_(spawn_cluster(system_,
-                             {.version = ACTORTRAIN_VERSION,
-                              .kernel_set = engine::kernel_set_name(run.config().runtime.device),
-                              .waiter = caf::actor_cast<caf::actor>(self_)})) {}
+      cluster_(
+          spawn_cluster(system_, {.version = ACTORTRAIN_VERSION,
+                                  .kernel_set = engine::kernel_set_name(
+                                      run.config().runtime.device, run.config().precision.compute),
+                                  .waiter = caf::actor_cast<caf::actor>(self_)})) {}
 
 HeadNetwork::~HeadNetwork() {
   end_nodes(kExitStopped);

@@ -1,0 +1,50 @@
+#include "kernels/backend.hpp"
+#include "kernels/cpu_support.hpp"
+#include "kernels/gemm/bf16_gemm.hpp"
+#include "kernels/head/head_cpu.hpp"
+
+namespace train::kernels {
+namespace cpu_bf16 {
+namespace {
+
+/// What differs from cpu_backend(): products, and what is made of them.
+void matmul(Stream& stream, const MatmulParams& params) {
+  cpu::check_cpu_params(params);
+  stream.enqueue([params, threads = stream.threads()] { cpu::matmul_bf16(params, threads); });
+}
+
+void head_loss(Stream& stream, const HeadLossParams& params) {
+  cpu::check_cpu_params(params);
+  stream.enqueue([params, threads = stream.threads()] {
+    cpu::head_loss_with(params, threads, cpu::matmul_bf16);
+  });
+}
+
+void token_log_probs(Stream& stream, const TokenLogProbsParams& params) {
+  cpu::check_cpu_params(params);
+  stream.enqueue([params, threads = stream.threads()] {
+    cpu::token_log_probs_with(params, threads, cpu::matmul_bf16);
+  });
+}
+
+KernelTable table() {
+  KernelTable table = cpu_backend();
+  table.kernel_set = [] { return std::string("cpu-bf16"); };
+  table.matmul = matmul;
+  table.head_loss = head_loss;
+  table.token_log_probs = token_log_probs;
+  return table;
+}
+
+}  // namespace
+}  // namespace cpu_bf16
+
+const KernelTable* cpu_bf16_backend() {
+  if (!cpu::has_bf16_products()) {
+    return nullptr;
+  }
+  static const KernelTable table = cpu_bf16::table();
+  return &table;
+}
+
+}  // namespace train::kernels

@@ -1,0 +1,390 @@
+#include <type_traits>
+
+#include "kernels/gemm/bf16_pairs-inl.hpp"
+#include "kernels/gemm/gemm_depth.hpp"
+
+TRAIN_BEFORE_BF16
+namespace train::kernels::cpu {
+namespace {
+
+constexpr int kTileRows = 8;
+constexpr int kTileVectors = 3;  // 24 of 32 registers are sums.
+/// Of B at a time, which stay in the second-level cache while all rows of A pass.
+constexpr std::int64_t kMostColumns = 144;
+/// Of A at a time, rounded once for all columns.
+constexpr std::int64_t kMostRows = 1024;
+
+/// A rectangle of C.
+struct Piece {
+  std::int64_t row = 0, rows = 0;
+  std::int64_t column = 0, columns = 0;
+};
+
+/// A rectangle of C, and one block of the inner dimension.
+struct Block {
+  const MatmulParams& p;
+  Piece piece;
+  std::int64_t first, depth;
+
+  [[nodiscard]] bool add() const { return p.accumulate || first > 0; }
+  [[nodiscard]] std::int64_t pairs() const { return divide_up(depth, 2); }
+  /// Of op(A) and op(B), from row or column `at` of the rectangle.
+  [[nodiscard]] const float* a(std::int64_t at) const {
+    const auto* a = static_cast<const float*>(p.a);
+    const std::int64_t row = piece.row + at;
+    return p.transpose_a ? a + first * p.lda + row : a + row * p.lda + first;
+  }
+  [[nodiscard]] const float* b(std::int64_t at) const {
+    const auto* b = static_cast<const float*>(p.b);
+    const std::int64_t column = piece.column + at;
+    return p.transpose_b ? b + column * p.ldb + first : b + first * p.ldb + column;
+  }
+  [[nodiscard]] float* c(std::int64_t row, std::int64_t column) const {
+    return static_cast<float*>(p.c) + (piece.row + row) * p.ldc + piece.column + column;
+  }
+};
+
+/// C (+)= kTileRows rows of op(A) times a panel of B, in registers over all pairs of k. Of A's
+/// pairs those of a row are `step` apart, rows `stride`.
+template <int vectors, std::int64_t step>
+[[gnu::noinline]] void multiply_tile(std::int64_t pairs, const Bf16Pair* a, std::int64_t stride,
+                                     const Bf16Pair* b, float* c, std::int64_t ldc, bool add) {
+  __m512 sum[kTileRows][vectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      sum[r][v] = _mm512_setzero_ps();
+      _mm_prefetch(reinterpret_cast<const char*>(c + r * ldc + v * kPairLanes), _MM_HINT_T0);
+    }
+  }
+#pragma GCC unroll 1
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    __m512i right[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      right[v] = _mm512_load_si512(b + v * kPairLanes);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kTileRows; ++r) {
+      const __m512i left = _mm512_set1_epi32(static_cast<int>(a[step == 1 ? r * stride : r]));
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        sum[r][v] = add_products(sum[r][v], left, right[v]);
+      }
+    }
+    a += step;
+    b += vectors * kPairLanes;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kTileRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      float* to = c + r * ldc + v * kPairLanes;
+      _mm512_storeu_ps(to, add ? _mm512_add_ps(_mm512_loadu_ps(to), sum[r][v]) : sum[r][v]);
+    }
+  }
+}
+
+/// body(column, columns, vectors) for the panels of `columns` columns: three vectors wide, and at
+/// the end twice two rather than three and one, which would not keep the multipliers busy.
+template <class Body>
+inline void each_panel(std::int64_t columns, const Body& body) {
+  std::int64_t column = 0;
+  while (column < columns) {
+    const std::int64_t left = columns - column;
+    const std::int64_t vectors = divide_up(left, kPairLanes);
+    const std::int64_t taken = vectors == 4 ? 2 : std::min<std::int64_t>(vectors, kTileVectors);
+    const std::int64_t width = std::min(left, taken * kPairLanes);
+    if (taken == 3) {
+      body(column, width, std::integral_constant<int, 3>());
+    } else if (taken == 2) {
+      body(column, width, std::integral_constant<int, 2>());
+    } else {
+      body(column, width, std::integral_constant<int, 1>());
+    }
+    column += width;
+  }
+}
+
+/// Where the panel of a column of op(B) starts, in pairs. A line stays empty after each column's
+/// share: panels a multiple of 4096 bytes apart would share lines of the caches.
+constexpr std::int64_t panel_at(std::int64_t column, std::int64_t pairs) {
+  return column * (pairs + 1);
+}
+
+/// Pairs between the rows of A.
+constexpr std::int64_t row_stride(std::int64_t pairs) {
+  return divide_up(pairs, kPairLanes) * kPairLanes + kPairLanes;
+}
+
+/// Panels of B [n, k]: 16 pairs of 16 columns change places.
+void pack_columns(const Block& block, std::int64_t first, std::int64_t columns, Bf16Pair* to) {
+  const std::int64_t ldb = block.p.ldb;
+  each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
+    constexpr std::int64_t row = decltype(vectors)::value * kPairLanes;
+    Bf16Pair* panel = to + panel_at(column, block.pairs());
+    for (std::int64_t i = 0; i < block.pairs(); i += kPairLanes) {
+      const std::int64_t pairs = std::min(kPairLanes, block.pairs() - i);
+      for (int v = 0; v < decltype(vectors)::value; ++v) {
+        const std::int64_t j = v * kPairLanes;
+        const float* from = block.b(first + column + j) + 2 * i;
+        const bool last = i + kPairLanes >= block.pairs();
+        prefetch_pairs(last ? from - 2 * i + row * ldb : from + 2 * kPairLanes, ldb);
+        __m512i x[kPairLanes];
+        load_pairs_across(from, ldb, width - j, block.depth - 2 * i, x);
+        for (std::int64_t pair = 0; pair < pairs; ++pair) {
+          _mm512_store_si512(panel + (i + pair) * row + j, x[pair]);
+        }
+      }
+    }
+  });
+}
+
+/// 16 pairs of two neighbouring rows of a matrix; fewer columns, or no second row: zeros.
+inline __m512i pairs_of_rows(const float* row, std::int64_t stride, bool two,
+                             std::int64_t columns) {
+  if (columns >= kPairLanes && two) {
+    return pairs_across(_mm512_loadu_ps(row), _mm512_loadu_ps(row + stride));
+  }
+  const __mmask16 mask = first_lanes(std::min(columns, kPairLanes));
+  return pairs_across(_mm512_maskz_loadu_ps(mask, row),
+                      two ? _mm512_maskz_loadu_ps(mask, row + stride) : _mm512_setzero_ps());
+}
+
+constexpr std::int64_t kAhead = 16;  // Rows: no other part of the machine guesses their distance.
+
+inline void prefetch_rows(const float* row, std::int64_t stride, std::int64_t columns) {
+  for (std::int64_t j = 0; j < columns; j += kPairLanes) {
+    _mm_prefetch(reinterpret_cast<const char*>(row + kAhead * stride + j), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(row + (kAhead + 1) * stride + j), _MM_HINT_T0);
+  }
+}
+
+/// Panels of B [k, n], all together: long streams of memory.
+void pack_rows(const Block& block, std::int64_t first, std::int64_t columns, Bf16Pair* to) {
+  const std::int64_t ldb = block.p.ldb;
+  for (std::int64_t i = 0; i < block.pairs(); ++i) {
+    const float* from = block.b(first) + 2 * i * ldb;
+    const bool two = 2 * i + 1 < block.depth;
+    prefetch_rows(from, ldb, columns);
+    each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
+      constexpr std::int64_t row = decltype(vectors)::value * kPairLanes;
+      Bf16Pair* panel = to + panel_at(column, block.pairs()) + i * row;
+#pragma GCC unroll 4
+      for (int v = 0; v < decltype(vectors)::value; ++v) {
+        const std::int64_t j = v * kPairLanes;
+        _mm512_store_si512(panel + j, pairs_of_rows(from + column + j, ldb, two, width - j));
+      }
+    });
+  }
+}
+
+/// A [m, k] row by row, as it lies. Rows up to a whole tile are zero.
+void round_rows(const Block& block, Bf16Pair* to) {
+  const std::int64_t stride = row_stride(block.pairs());
+  const std::int64_t rows = block.piece.rows;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float* from = block.a(row);
+    Bf16Pair* out = to + row * stride;
+    std::int64_t i = 0;
+    for (; i + 2 * kPairLanes <= block.depth; i += 2 * kPairLanes) {
+      _mm512_store_si512(out + i / 2, pairs_along(from + i));
+    }
+    if (i < block.depth) {
+      _mm512_store_si512(out + i / 2, pairs_along(from + i, block.depth - i));
+    }
+  }
+  std::fill_n(to + rows * stride, (divide_up(rows, kTileRows) * kTileRows - rows) * stride, 0U);
+}
+
+/// A [k, m]: panels of kTileRows rows of op(A).
+void pack_transposed_a(const Block& block, Bf16Pair* to) {
+  const std::int64_t lda = block.p.lda;
+  const std::int64_t rows = block.piece.rows;
+  const std::int64_t to_panel = panel_at(kTileRows, block.pairs());
+  constexpr std::int64_t together = 128;  // Rows of op(A): one stream of memory for each k.
+  for (std::int64_t first = 0; first < rows; first += together) {
+    const std::int64_t last = std::min(rows, first + together);
+    Bf16Pair* panel = to + first / kTileRows * to_panel;
+    for (std::int64_t i = 0; i < block.pairs(); ++i) {
+      const float* from = block.a(first) + 2 * i * lda;
+      const bool two = 2 * i + 1 < block.depth;
+      prefetch_rows(from, lda, last - first);
+      Bf16Pair* out = panel + i * kTileRows;
+      for (std::int64_t j = 0; j < last - first; j += kPairLanes) {
+        const __m512i x = pairs_of_rows(from + j, lda, two, last - first - j);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_castsi512_si256(x));
+        out += to_panel;
+        if (j + kTileRows < last - first) {
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_extracti64x4_epi64(x, 1));
+          out += to_panel;
+        }
+      }
+    }
+  }
+}
+
+/// One row of tiles with some panels of B.
+template <std::int64_t step>
+void multiply_row(const Block& block, std::int64_t row, const Bf16Pair* a, std::int64_t first,
+                  std::int64_t columns, const Bf16Pair* panels) {
+  const MatmulParams& p = block.p;
+  const std::int64_t pairs = block.pairs();
+  const std::int64_t stride = row_stride(pairs);
+  const std::int64_t rows = std::min<std::int64_t>(kTileRows, block.piece.rows - row);
+  each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
+    constexpr std::int64_t whole = decltype(vectors)::value * kPairLanes;
+    const Bf16Pair* panel = panels + panel_at(column, pairs);
+    float* c = block.c(row, first + column);
+    if (rows == kTileRows && width == whole) {
+      multiply_tile<vectors, step>(pairs, a, stride, panel, c, p.ldc, block.add());
+      return;
+    }
+    alignas(64) float tile[kTileRows * whole];
+    multiply_tile<vectors, step>(pairs, a, stride, panel, tile, whole, false);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        const float sum = tile[r * whole + j];
+        c[r * p.ldc + j] = block.add() ? c[r * p.ldc + j] + sum : sum;
+      }
+    }
+  });
+}
+
+void multiply_rows(const Block& block, std::int64_t column, std::int64_t columns,
+                   const Bf16Pair* panels, const Bf16Pair* rows) {
+  for (std::int64_t row = 0; row < block.piece.rows; row += kTileRows) {
+    if (block.p.transpose_a) {
+      multiply_row<kTileRows>(block, row, rows + panel_at(row, block.pairs()), column, columns,
+                              panels);
+    } else {
+      multiply_row<1>(block, row, rows + row * row_stride(block.pairs()), column, columns, panels);
+    }
+  }
+}
+
+void multiply_piece(const MatmulParams& p, const Piece& piece) {
+  thread_local Scratch scratch;
+  const std::int64_t depth = bf16_depth(p.k);
+  const std::int64_t most_columns = std::min(kMostColumns, piece.columns);
+  const std::int64_t most_rows = std::min(kMostRows, piece.rows);
+  const std::int64_t pairs = depth / 2;
+  const std::int64_t size_b = panel_at(divide_up(most_columns, kPairLanes) * kPairLanes, pairs);
+  const std::int64_t whole_rows = divide_up(most_rows, kTileRows) * kTileRows;
+  auto* panels = scratch.get<Bf16Pair>(size_b + whole_rows * row_stride(pairs));
+  Bf16Pair* rows = panels + size_b;
+  for (std::int64_t first = 0; first < p.k; first += depth) {
+    for (std::int64_t row = 0; row < piece.rows; row += most_rows) {
+      const Block block{.p = p,
+                        .piece = {.row = piece.row + row,
+                                  .rows = std::min(most_rows, piece.rows - row),
+                                  .column = piece.column,
+                                  .columns = piece.columns},
+                        .first = first,
+                        .depth = std::min(depth, p.k - first)};
+      p.transpose_a ? pack_transposed_a(block, rows) : round_rows(block, rows);
+      for (std::int64_t column = 0; column < piece.columns; column += most_columns) {
+        const std::int64_t columns = std::min(most_columns, piece.columns - column);
+        if (row == 0 || columns < piece.columns) {  // else they are still there
+          p.transpose_b ? pack_columns(block, column, columns, panels)
+                        : pack_rows(block, column, columns, panels);
+        }
+        multiply_rows(block, column, columns, panels, rows);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace train::kernels::cpu
+TRAIN_AFTER_BF16
+
+namespace train::kernels::cpu {
+namespace {
+
+/// Pieces of C, each for one thread: whole tiles, except at the ends.
+struct Grid {
+  std::int64_t rows = 0, columns = 0;  // Of a piece; the last ones may have fewer.
+  std::int64_t down = 1, across = 1;
+  [[nodiscard]] std::int64_t count() const { return down * across; }
+};
+
+Grid grid_of(const MatmulParams& p, std::int64_t down, std::int64_t across) {
+  constexpr std::int64_t whole_columns = kTileVectors * kPairLanes;
+  const std::int64_t rows = divide_up(divide_up(p.m, down), kTileRows) * kTileRows;
+  const std::int64_t columns = divide_up(divide_up(p.n, across), whole_columns) * whole_columns;
+  return {.rows = rows,
+          .columns = columns,
+          .down = divide_up(p.m, rows),
+          .across = divide_up(p.n, columns)};
+}
+
+/// What a product takes with this grid, in multiply-adds of one thread. Each piece rounds and
+/// rearranges its rows of A, and its columns of B as often as A's rows pass.
+double cost(const MatmulParams& p, const Grid& grid, int threads) {
+  constexpr double rearranged = 20.0;  // An element, of A or B.
+  constexpr double started = 40000.0;  // A piece.
+  constexpr double idle = 0.15;        // Of a piece, at the end, on average.
+  const auto rows = static_cast<double>(std::min(grid.rows, p.m));
+  const auto columns = static_cast<double>(std::min(grid.columns, p.n));
+  const double passes =
+      grid.columns > kMostColumns ? static_cast<double>(divide_up(grid.rows, kMostRows)) : 1.0;
+  const double piece =
+      static_cast<double>(p.k) * (rows * columns + rearranged * (rows + passes * columns)) +
+      started;
+  const auto rounds = static_cast<double>(divide_up(grid.count(), threads));
+  return piece * (rounds + (threads > 1 ? idle : 0.0));
+}
+
+Grid cheapest_grid(const MatmulParams& p, int threads) {
+  const std::int64_t most = std::int64_t{8} * threads;
+  Grid best = grid_of(p, 1, 1);
+  double least = cost(p, best, threads);
+  for (std::int64_t down = 1; threads > 1 && down <= most; ++down) {
+    for (std::int64_t across = 1; down * across <= most; ++across) {
+      const Grid grid = grid_of(p, down, across);
+      if (grid.down != down || grid.across != across) {
+        continue;
+      }
+      if (const double taken = cost(p, grid, threads); taken < least) {
+        best = grid;
+        least = taken;
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+bool has_bf16_products() {
+  return (hwy::SupportedTargets() & HWY_AVX3) != 0 && __builtin_cpu_supports("avx512bf16") != 0;
+}
+
+void matmul_bf16(const MatmulParams& p, int threads) {
+  if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
+    return;
+  }
+  if (p.k == 0) {
+    for (std::int64_t row = 0; row < p.m; ++row) {
+      std::fill_n(static_cast<float*>(p.c) + row * p.ldc, p.n, 0.0F);
+    }
+    return;
+  }
+  if (has_few_rows(p)) {
+    matmul_bf16_few_rows(p, threads);
+    return;
+  }
+  const Grid grid = cheapest_grid(p, threads);
+  parallel_for(threads, grid.count(), [&](std::int64_t i, int) {
+    const std::int64_t row = i / grid.across * grid.rows;
+    const std::int64_t column = i % grid.across * grid.columns;
+    multiply_piece(p, {.row = row,
+                       .rows = std::min(grid.rows, p.m - row),
+                       .column = column,
+                       .columns = std::min(grid.columns, p.n - column)});
+  });
+}
+
+}  // namespace train::kernels::cpu
