@@ -10,7 +10,7 @@
 
 #include "base/check.hpp"
 #include "configs/field_table.hpp"
-#include "configs/optimizer_table.hpp"
+#include "configs/named_options.hpp"
 
 namespace train::configs {
 namespace {

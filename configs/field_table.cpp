@@ -24,6 +24,8 @@ constexpr auto data = at<&RunConfig::data, Member>;
 template <auto Member>
 constexpr auto batch = at<&RunConfig::batch, Member>;
 template <auto Member>
+constexpr auto objective = at<&RunConfig::objective, Member>;
+template <auto Member>
 constexpr auto optimizer = at<&RunConfig::optimizer, Member>;
 template <auto Member>
 constexpr auto schedule = at<&RunConfig::schedule, Member>;
@@ -143,8 +145,9 @@ constexpr auto kFields = std::to_array<Field>({
      "The head uses the embedding's matrix, which is drawn as an embedding and not decayed.",
      model<&ModelSection::tie_embeddings>},
 
-    {"data", "dir", "path", "Directory with `train*.bin` and `val.bin`.", data<&DataSection::dir>,
-     kRequired},
+    {"data", "dir", "path",
+     "Directory with `train*.bin` and `val.bin`, or of packed rows (`objective.name`).",
+     data<&DataSection::dir>, kRequired},
     {"data", "sequence_length", "tokens", "Tokens of a sequence.",
      data<&DataSection::sequence_length>, kOptional, between(2, 1 << 20)},
     {"data", "order", "",
@@ -158,6 +161,18 @@ constexpr auto kFields = std::to_array<Field>({
      batch<&BatchSection::lanes>, kOptional, between(1, 65536)},
     {"batch", "micro_batch", "sequences", "Sequences of a lane.", batch<&BatchSection::micro_batch>,
      kOptional, between(1, 65536)},
+
+    {"objective", "name", "",
+     "What is minimised; `pretrain`: the next token of plain token files; `sft`: the trained "
+     "targets of packed rows.",
+     objective<&ObjectiveSection::name>, kOptional, kNone, kObjectiveNames},
+    {"objective",
+     "label_smoothing",
+     "",
+     "sft: share of each target that goes to the whole vocabulary.",
+     objective<&ObjectiveSection::label_smoothing>,
+     kOptional,
+     {.low = 0, .high = 1, .high_excluded = true}},
 
     {"optimizer", "name", "", "Optimizer.", optimizer<&OptimizerSection::name>, kOptional, kNone,
      kOptimizerNames},

@@ -201,7 +201,8 @@ class Loader {
   }
 
   Result<RunConfig> finish() {
-    TRAIN_RETURN_IF_ERROR(apply_optimizer(config_, places_));
+    TRAIN_RETURN_IF_ERROR(objective_options().apply(config_, places_));
+    TRAIN_RETURN_IF_ERROR(optimizer_options().apply(config_, places_));
     TRAIN_RETURN_IF_ERROR(apply_scaling(config_, places_));
     const bool published = !config_.model.config.empty() || !config_.model.from.empty();
     for (const Field& field : all_fields()) {

@@ -2,115 +2,107 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
-#include <variant>
+
+#include "configs/option_key.hpp"
 
 namespace train::configs {
 
-/// One key of [optimizer] and its default with one optimizer.
-struct OptimizerKey {
-  std::string_view name;
-  std::variant<double, std::int64_t, bool, std::string_view> value;
-};
-
 // What each optimizer's section may say. Optimizers may share one.
 
-inline constexpr auto kAdamWKeys = std::to_array<OptimizerKey>({{"lr", 1e-3},
-                                                                {"beta1", 0.9},
-                                                                {"beta2", 0.95},
-                                                                {"eps", 1e-8},
-                                                                {"weight_decay", 0.1},
-                                                                {"grad_clip", 1.0}});
+inline constexpr auto kAdamWKeys = std::to_array<OptionKey>({{"lr", 1e-3},
+                                                             {"beta1", 0.9},
+                                                             {"beta2", 0.95},
+                                                             {"eps", 1e-8},
+                                                             {"weight_decay", 0.1},
+                                                             {"grad_clip", 1.0}});
 
 inline constexpr auto kAdamWDecayingKeys =
-    std::to_array<OptimizerKey>({{"lr", 1e-3},
-                                 {"beta1", 0.9},
-                                 {"beta2", 0.999},
-                                 {"eps", 1e-8},
-                                 {"weight_decay", 0.1},
-                                 {"grad_clip", 1.0},
-                                 {"wd_decaying", true},
-                                 {"wd_ts", 1.0},
-                                 {"wd_coupling", "schedule_only"}});
+    std::to_array<OptionKey>({{"lr", 1e-3},
+                              {"beta1", 0.9},
+                              {"beta2", 0.999},
+                              {"eps", 1e-8},
+                              {"weight_decay", 0.1},
+                              {"grad_clip", 1.0},
+                              {"wd_decaying", true},
+                              {"wd_ts", 1.0},
+                              {"wd_coupling", "schedule_only"}});
 
-inline constexpr auto kAdanaKeys = std::to_array<OptimizerKey>({{"lr", 1e-3},
+inline constexpr auto kAdanaKeys = std::to_array<OptionKey>({{"lr", 1e-3},
+                                                             {"eps", 1e-8},
+                                                             {"weight_decay", 0.1},
+                                                             {"grad_clip", 1.0},
+                                                             {"delta", 8.0},
+                                                             {"kappa", 0.85},
+                                                             {"gamma_3_factor", 1.0},
+                                                             {"wd_decaying", true},
+                                                             {"wd_ts", 1.0},
+                                                             {"wd_coupling", "schedule_only"}});
+
+inline constexpr auto kDanaMk4Keys = std::to_array<OptionKey>({{"lr", 1e-3},
+                                                               {"eps", 1e-8},
+                                                               {"weight_decay", 0.1},
+                                                               {"grad_clip", 1.0},
+                                                               {"delta", 8.0},
+                                                               {"kappa", 0.85},
+                                                               {"clipsnr", 2.0},
+                                                               {"gamma_3_factor", 1.0},
+                                                               {"wd_decaying", true},
+                                                               {"wd_ts", 1.0},
+                                                               {"wd_coupling", "schedule_only"}});
+
+inline constexpr auto kAdemamixKeys = std::to_array<OptionKey>({{"lr", 1e-3},
+                                                                {"beta1", 0.9},
+                                                                {"beta2", 0.999},
                                                                 {"eps", 1e-8},
                                                                 {"weight_decay", 0.1},
                                                                 {"grad_clip", 1.0},
                                                                 {"delta", 8.0},
                                                                 {"kappa", 0.85},
                                                                 {"gamma_3_factor", 1.0},
-                                                                {"wd_decaying", true},
-                                                                {"wd_ts", 1.0},
-                                                                {"wd_coupling", "schedule_only"}});
-
-inline constexpr auto kDanaMk4Keys =
-    std::to_array<OptimizerKey>({{"lr", 1e-3},
-                                 {"eps", 1e-8},
-                                 {"weight_decay", 0.1},
-                                 {"grad_clip", 1.0},
-                                 {"delta", 8.0},
-                                 {"kappa", 0.85},
-                                 {"clipsnr", 2.0},
-                                 {"gamma_3_factor", 1.0},
-                                 {"wd_decaying", true},
-                                 {"wd_ts", 1.0},
-                                 {"wd_coupling", "schedule_only"}});
-
-inline constexpr auto kAdemamixKeys =
-    std::to_array<OptimizerKey>({{"lr", 1e-3},
-                                 {"beta1", 0.9},
-                                 {"beta2", 0.999},
-                                 {"eps", 1e-8},
-                                 {"weight_decay", 0.1},
-                                 {"grad_clip", 1.0},
-                                 {"delta", 8.0},
-                                 {"kappa", 0.85},
-                                 {"gamma_3_factor", 1.0},
-                                 {"beta3", 0.0},
-                                 {"alpha", 0.0},
-                                 {"beta3_warmup", std::int64_t{0}},
-                                 {"alpha_warmup", std::int64_t{0}}});
+                                                                {"beta3", 0.0},
+                                                                {"alpha", 0.0},
+                                                                {"beta3_warmup", std::int64_t{0}},
+                                                                {"alpha_warmup", std::int64_t{0}}});
 
 inline constexpr auto kAdemamixDecayingKeys =
-    std::to_array<OptimizerKey>({{"lr", 1e-3},
-                                 {"beta1", 0.9},
-                                 {"beta2", 0.999},
-                                 {"eps", 1e-8},
-                                 {"weight_decay", 0.1},
-                                 {"grad_clip", 1.0},
-                                 {"delta", 8.0},
-                                 {"kappa", 0.85},
-                                 {"gamma_3_factor", 1.0},
-                                 {"wd_decaying", true},
-                                 {"wd_ts", 1.0},
-                                 {"wd_coupling", "schedule_only"},
-                                 {"beta3", 0.0},
-                                 {"alpha", 0.0},
-                                 {"beta3_warmup", std::int64_t{0}},
-                                 {"alpha_warmup", std::int64_t{0}}});
+    std::to_array<OptionKey>({{"lr", 1e-3},
+                              {"beta1", 0.9},
+                              {"beta2", 0.999},
+                              {"eps", 1e-8},
+                              {"weight_decay", 0.1},
+                              {"grad_clip", 1.0},
+                              {"delta", 8.0},
+                              {"kappa", 0.85},
+                              {"gamma_3_factor", 1.0},
+                              {"wd_decaying", true},
+                              {"wd_ts", 1.0},
+                              {"wd_coupling", "schedule_only"},
+                              {"beta3", 0.0},
+                              {"alpha", 0.0},
+                              {"beta3_warmup", std::int64_t{0}},
+                              {"alpha_warmup", std::int64_t{0}}});
 
-inline constexpr auto kMuonKeys = std::to_array<OptimizerKey>({{"lr", 1e-3},
-                                                               {"beta1", 0.9},
-                                                               {"beta2", 0.95},
-                                                               {"eps", 1e-8},
-                                                               {"weight_decay", 0.01},
-                                                               {"grad_clip", 1.0},
-                                                               {"momentum", 0.95},
-                                                               {"nesterov", true},
-                                                               {"ns_steps", std::int64_t{5}},
-                                                               {"matched_rms", 0.2}});
+inline constexpr auto kMuonKeys = std::to_array<OptionKey>({{"lr", 1e-3},
+                                                            {"beta1", 0.9},
+                                                            {"beta2", 0.95},
+                                                            {"eps", 1e-8},
+                                                            {"weight_decay", 0.01},
+                                                            {"grad_clip", 1.0},
+                                                            {"momentum", 0.95},
+                                                            {"nesterov", true},
+                                                            {"ns_steps", std::int64_t{5}},
+                                                            {"matched_rms", 0.2}});
 
-inline constexpr auto kDMuonKeys = std::to_array<OptimizerKey>({{"lr", 1e-3},
-                                                                {"beta1", 0.8},
-                                                                {"beta2", 0.999},
-                                                                {"eps", 1e-8},
-                                                                {"weight_decay", 0.1},
-                                                                {"grad_clip", 1.0},
-                                                                {"momentum", 0.95},
-                                                                {"nesterov", true},
-                                                                {"ns_steps", std::int64_t{5}},
-                                                                {"matched_rms", 0.2}});
+inline constexpr auto kDMuonKeys = std::to_array<OptionKey>({{"lr", 1e-3},
+                                                             {"beta1", 0.8},
+                                                             {"beta2", 0.999},
+                                                             {"eps", 1e-8},
+                                                             {"weight_decay", 0.1},
+                                                             {"grad_clip", 1.0},
+                                                             {"momentum", 0.95},
+                                                             {"nesterov", true},
+                                                             {"ns_steps", std::int64_t{5}},
+                                                             {"matched_rms", 0.2}});
 
 /// Every optimizer, a line each: an identifier, its name in optimizer.name, its keys. From this
 /// list are made what a run file may say (optimizer_table.hpp) and the engine's registry, where

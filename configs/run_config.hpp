@@ -7,6 +7,7 @@
 #include "configs/checkpoint_section.hpp"
 #include "configs/data_section.hpp"
 #include "configs/model_section.hpp"
+#include "configs/objective_section.hpp"
 #include "configs/optimizer_section.hpp"
 #include "configs/parallel_section.hpp"
 #include "configs/recovery_section.hpp"
@@ -22,6 +23,7 @@ struct RunConfig {
   ModelSection model;
   DataSection data;
   BatchSection batch;
+  ObjectiveSection objective;
   OptimizerSection optimizer;
   ScheduleSection schedule;
   ScalingSection scaling;

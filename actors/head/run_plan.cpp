@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/units.hpp"
 #include "actors/head/model_files.hpp"
+#include "base/units.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/run_device.hpp"
-#include "storage/tokens/token_fingerprint.hpp"
+#include "storage/tokens/dataset_facts.hpp"
 
 namespace train::actors {
 namespace {
@@ -71,6 +71,7 @@ Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                                       .init_std = config.model.init_std,
                                       .source = {}},
                              .batch = config.batch,
+                             .objective = config.objective,
                              .optimizer = config.optimizer,
                              .schedule = config.schedule,
                              .parallel = config.parallel,
@@ -82,31 +83,6 @@ Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                              .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
                              .diagnostics_interval = config.run.log_interval_steps,
                              .knows_bf16 = engine::knows_bf16(config.runtime.device)};
-}
-
-Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
-                                           std::int64_t vocab_size) {
-  return storage::TokenDataset::open(config.data.dir,
-                                     {.sequence_length = config.data.sequence_length,
-                                      .vocab_size = vocab_size,
-                                      .need_validation = config.eval.interval_steps > 0});
-}
-
-Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(const configs::RunConfig& config,
-                                                               const storage::TokenSplit& train) {
-  if (config.data.order != "dstar") {
-    return std::shared_ptr<const storage::DstarOrder>();
-  }
-  std::vector<storage::DstarOrder::File> files;
-  for (std::size_t file = 0; file < train.file_count(); ++file) {
-    files.push_back({train.path(file), train.tokens_of(file)});
-  }
-  auto order = storage::DstarOrder::make(
-      files, {.seed = config.data.seed,
-              .sequence_length = static_cast<std::uint64_t>(config.data.sequence_length),
-              .micro_batch = static_cast<std::uint64_t>(config.batch.micro_batch)});
-  TRAIN_RETURN_IF_ERROR(order);
-  return std::make_shared<const storage::DstarOrder>(std::move(order).value());
 }
 
 Result<RunPlan> plan_run(const configs::RunConfig& given) {
@@ -124,16 +100,14 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   if (std::filesystem::exists(config.model.from, ignored)) {
     TRAIN_RETURN_IF_ERROR(open_weights(config.model, options->model));
   }
-  auto dataset = open_dataset(config, options->model.vocab_size);
-  TRAIN_RETURN_IF_ERROR(dataset);
-  if (const auto order = dstar_order(config, dataset->train()); !order) {
-    return order.error();
-  }
-  auto fingerprint = storage::token_fingerprint(*dataset);
+  auto data = open_lanes(config, options->model.vocab_size);
+  TRAIN_RETURN_IF_ERROR(data);
+  auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
+  options->step_weight = LaneSource::step_weight(*data);
   return RunPlan{.config = resolved(config, options->model),
                  .engine = std::move(options).value(),
-                 .dataset = std::move(dataset).value(),
+                 .data = std::move(data).value(),
                  .plan_digest = plan->digest(),
                  .data_fingerprint = std::move(fingerprint).value()};
 }
@@ -162,7 +136,7 @@ std::string describe_plan(const RunPlan& plan) {
   const engine::MemoryPlan memory = engine::plan_memory(plan.engine);
   const std::int64_t step_tokens = tokens_per_step(config);
   const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
-  const auto epoch = static_cast<double>(plan.dataset.train().sequences()) *
+  const auto epoch = static_cast<double>(plan.data->training_rows()) *
                      static_cast<double>(config.data.sequence_length);
   std::string text;
   const auto row = [&text](const char* what, const std::string& value) {
@@ -181,6 +155,7 @@ std::string describe_plan(const RunPlan& plan) {
                   config.batch.micro_batch, config.data.sequence_length));
   row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
                             config.data.dir));
+  row("objective", config.objective.name);
   row("data fingerprint", plan.data_fingerprint);
   row("FLOPs of the run", format_count(tokens * flops));
   row("memory: parameters", format_bytes(memory.parameters_bytes));

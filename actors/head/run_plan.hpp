@@ -5,12 +5,11 @@
 #include <memory>
 #include <string>
 
+#include "actors/train/lane_source.hpp"
 #include "base/result.hpp"
 #include "checkpoint/manifest.hpp"
 #include "configs/run_config.hpp"
 #include "engine/rank/rank_options.hpp"
-#include "storage/tokens/dstar_order.hpp"
-#include "storage/tokens/token_dataset.hpp"
 
 namespace train::actors {
 
@@ -18,9 +17,9 @@ namespace train::actors {
 struct RunPlan {
   configs::RunConfig config;  ///< With every dimension of the model written out.
   engine::RankOptions engine;
-  storage::TokenDataset dataset;
+  std::shared_ptr<const LaneSource> data;
   std::uint64_t plan_digest = 0;  ///< ShardPlan::digest(): ranks must agree on it.
-  std::string data_fingerprint;   ///< storage::token_fingerprint(): ranks must agree on it, too.
+  std::string data_fingerprint;   ///< LaneSource::fingerprint(): ranks must agree on it, too.
   /// The run began on several nodes. A rank that is the only one left is then still a process of
   /// its own, and nodes can come back.
   bool separate_processes = false;
@@ -29,17 +28,8 @@ struct RunPlan {
 /// Of all lanes together.
 [[nodiscard]] std::int64_t tokens_per_step(const configs::RunConfig& config);
 
-/// The tokens of a run. Errors: those of TokenDataset::open.
-[[nodiscard]] Result<storage::TokenDataset> open_dataset(const configs::RunConfig& config,
-                                                         std::int64_t vocab_size);
-
-/// The order of data.order = "dstar"; null in the order of lanes. Reads nothing.
-/// Errors (user): a file of `train` has less than one batch.
-[[nodiscard]] Result<std::shared_ptr<const storage::DstarOrder>> dstar_order(
-    const configs::RunConfig& config, const storage::TokenSplit& train);
-
-/// Opens the data and applies every rule. Blocks on the disk (of the tokens, as many are read as
-/// token_fingerprint() reads).
+/// Opens the data and applies every rule. Blocks on the disk (of the data, as much is read as
+/// its fingerprint takes).
 /// Errors: user_error naming file or key.
 [[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
 

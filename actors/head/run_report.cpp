@@ -59,6 +59,19 @@ std::vector<engine::OptimizerDiagnostic> diagnostics_of(const StepFinished& even
   return engine::diagnose(*options.optimizer, engine::sums_of(event.optimizer_sums));
 }
 
+struct RowMetric {
+  const char* name;
+  double value;
+};
+
+/// What the rows of a step held, in the time that it took.
+std::vector<RowMetric> row_metrics(const engine::RowCount& rows, double seconds) {
+  const auto trained = static_cast<double>(rows.trained);
+  return {{"trained_tokens", trained},
+          {"trained_tokens_per_second", std::round(trained / seconds * 10.0) / 10.0},
+          {"row_fill", static_cast<double>(rows.tokens) / static_cast<double>(rows.positions)}};
+}
+
 }  // namespace
 
 bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step) {
@@ -178,6 +191,13 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   line["lr"] = event.lr.value();
   line["tokens"] = event.step * options_.tokens_per_step;
   line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
+  if (options_.rows) {
+    for (const RowMetric& each : row_metrics(options_.rows(event.step - 1), seconds)) {
+      line[each.name] = each.value;
+      TRAIN_RETURN_IF_ERROR(
+          scalars(event.step, {{fmt::format("train/{}", each.name).c_str(), each.value}}));
+    }
+  }
   if (event.has_digest) {
     line["weights_digest"] = fmt::format("{:016x}", event.weights_digest);
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "actors/messages/event_messages.hpp"
 #include "base/result.hpp"
+#include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "storage/tensorboard_writer.hpp"
 
@@ -20,8 +22,10 @@ struct ReportOptions {
   std::filesystem::path directory;  ///< The run's.
   std::int64_t first_step = 0;      ///< Steps already done (resume).
   std::int64_t total_steps = 0;
-  std::int64_t log_interval = 1;  ///< A metrics line every this many steps.
-  std::int64_t tokens_per_step = 0;
+  std::int64_t log_interval = 1;     ///< A metrics line every this many steps.
+  std::int64_t tokens_per_step = 0;  ///< Padding of packed rows included.
+  /// What the rows of a step (from 0) hold; none: every token has a target.
+  std::function<engine::RowCount(std::int64_t step)> rows = {};
   double flops_per_token = 0.0;
   /// Measured GEMM peak, for MFU, and raised to what steps reach; 0: unknown.
   double peak_flops = 0.0;

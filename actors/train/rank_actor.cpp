@@ -202,7 +202,7 @@ void Rank::control_finished() const {
   TRAIN_CHECK(command.kind == CommandKind::train_step, "{} has no collective",
               engine::name_of(command.kind).report);
   mark("loss and clip");
-  context->engine->totals().combine(*context->compute);
+  context->engine->totals().combine(*context->compute, command.step);
   state().combined = true;
   update_if_ready();
 }

@@ -53,12 +53,12 @@ const engine::CollectiveOp* CollectiveBook::find(engine::CommandKind command,
 }
 
 RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
-                         storage::TokenDataset tokens, std::uint64_t seed, StreamKind streams,
+                         std::shared_ptr<const LaneSource> lane_source, StreamKind streams,
                          int threads)
     : rank(static_cast<std::int32_t>(rank_engine->options().rank)),
       engine(std::move(rank_engine)),
       collectives(engine->plan()),
-      dataset(std::move(tokens)),
+      data(std::move(lane_source)),
       compute(make_stream(engine->device(), streams, "compute", threads)),
       copy(make_stream(streams, "copy", 1)),
       input(make_stream(streams, "input", 1)),
@@ -66,12 +66,7 @@ RankRuntime::RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
       background_io(streams == StreamKind::threads ? BackgroundIo::Thread::own
                                                    : BackgroundIo::Thread::callers),
       reduce(engine->plan().ranks() > 1 ? make_stream(engine->device(), streams, "reduce", 1)
-                                        : nullptr) {
-  order = {.seed = seed,
-           .sequences = dataset.train().sequences(),
-           .lanes = static_cast<std::uint64_t>(engine->options().batch.lanes),
-           .micro_batch = static_cast<std::uint64_t>(engine->options().batch.micro_batch)};
-}
+                                        : nullptr) {}
 
 std::unique_ptr<kernels::Stream> make_disk_stream() {
   auto stream = kernels::make_thread_stream("disk", 1);
@@ -110,33 +105,7 @@ void RankRuntime::trace_end() const {
 }
 
 Status RankRuntime::read_lane(const engine::LaneWork& work) const {
-  const auto length = static_cast<std::size_t>(engine->options().seq_len);
-  const bool validation = work.kind == engine::CommandKind::evaluate;
-  const storage::TokenSplit& split = dataset.validation();
-  for (std::uint64_t row = 0; row < order.micro_batch; ++row) {
-    const std::size_t first = static_cast<std::size_t>(row) * length;
-    const std::span tokens(engine->lanes().slot_tokens(work.slot) + first, length);
-    const std::span targets(engine->lanes().slot_targets(work.slot) + first, length);
-    TRAIN_RETURN_IF_ERROR(
-        validation
-            ? split.read(storage::validation_sequence(static_cast<std::uint64_t>(work.lane), row,
-                                                      order.micro_batch, split.sequences()),
-                         tokens, targets)
-            : read_training_row(work.step, work.lane, row, tokens, targets));
-  }
-  return {};
-}
-
-Status RankRuntime::read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
-                                      std::span<std::int32_t> tokens,
-                                      std::span<std::int32_t> targets) const {
-  const auto unsigned_step = static_cast<std::uint64_t>(step);
-  const auto unsigned_lane = static_cast<std::uint64_t>(lane);
-  if (dstar_order) {
-    const auto place = dstar_order->place(unsigned_step * order.lanes + unsigned_lane, row);
-    return dataset.train().read_at(place.file, place.token, tokens, targets);
-  }
-  return dataset.train().read(order.sequence(unsigned_step, unsigned_lane, row), tokens, targets);
+  return data->read(work, engine->lanes().slot(work.slot));
 }
 
 std::string RankRuntime::describe(const kernels::Mark& mark) const {

@@ -2,22 +2,18 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/background_io.hpp"
+#include "actors/train/lane_source.hpp"
 #include "actors/train/rank_board.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
-#include "configs/data_section.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/rank/rank_engine.hpp"
 #include "kernels/device/stream.hpp"
-#include "storage/tokens/dstar_order.hpp"
-#include "storage/tokens/lane_order.hpp"
-#include "storage/tokens/token_dataset.hpp"
 
 namespace train::actors {
 
@@ -57,17 +53,15 @@ struct MemoryKeeping {
 /// they are declared after it. Threading: the members' own rules; `waits` lines are
 /// added while actors are spawned.
 struct RankRuntime {
-  RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine, storage::TokenDataset tokens,
-              std::uint64_t seed, StreamKind streams, int threads);
+  RankRuntime(std::unique_ptr<engine::RankEngine> rank_engine,
+              std::shared_ptr<const LaneSource> lane_source, StreamKind streams, int threads);
 
   std::int32_t rank = 0;
   std::uint32_t generation = 0;
   std::unique_ptr<engine::RankEngine> engine;
   engine::ChannelTransports transports;  ///< None when the rank is alone.
   CollectiveBook collectives;
-  storage::TokenDataset dataset;
-  storage::LaneOrder order;
-  std::shared_ptr<const storage::DstarOrder> dstar_order;  ///< Trains in it; none: in `order`.
+  std::shared_ptr<const LaneSource> data;
   WaitBoard waits;
   RankBoard board;
   MemoryKeeping memory;              ///< None: no snapshots in memory.
@@ -91,12 +85,8 @@ struct RankRuntime {
   /// run is not profiled. `step`: of a training step, else -1.
   void trace_begin(engine::CommandKind kind, std::uint64_t sequence, std::int64_t step) const;
   void trace_end() const;
-  /// Reads the tokens of a lane into its slot. Blocking (disk): call it on `input`.
+  /// Reads a lane into its slot. Blocking (disk): call it on `input`.
   [[nodiscard]] Status read_lane(const engine::LaneWork& work) const;
-  /// Row `row` of a training lane, in the run's order. Blocking (disk).
-  [[nodiscard]] Status read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
-                                         std::span<std::int32_t> tokens,
-                                         std::span<std::int32_t> targets) const;
   /// "block 3 (backward) of step 12, lane 0", for people; steps counted from 1.
   [[nodiscard]] std::string describe(const kernels::Mark& mark) const;
   /// "TrainStep 40": steps counted from 1, as far as the command has any.

@@ -26,15 +26,7 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   if (start.checkpoint && !start.memory) {
     TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
   }
-  auto dataset = open_dataset(plan.config, options.model.vocab_size);
-  TRAIN_RETURN_IF_ERROR(dataset);
-  auto order = dstar_order(plan.config, dataset->train());
-  TRAIN_RETURN_IF_ERROR(order);
-  auto context =
-      std::make_shared<RankRuntime>(std::move(engine).value(), std::move(dataset).value(),
-                                    plan.config.run.seed, streams, threads);
-  context->dstar_order = std::move(order).value();
-  return context;
+  return std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);
 }
 
 checkpoint::Locations find_places(const std::filesystem::path& run, const std::string& local_dir) {

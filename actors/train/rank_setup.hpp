@@ -26,8 +26,8 @@ struct StartState {
 
 /// One rank of a planned run, ready to be spawned: engine, tokens, and the state restored from a
 /// checkpoint; from memory it takes all ranks together: restore_from_memory(). Blocking.
-/// `threads`: of its compute stream. `streams`: see StreamKind. Errors: no memory for it, tokens
-/// that cannot be opened, what restore_rank() says.
+/// `threads`: of its compute stream. `streams`: see StreamKind. Errors: no memory for it, what
+/// restore_rank() says.
 [[nodiscard]] Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank,
                                             const StartState& start, int threads,
                                             StreamKind streams = StreamKind::threads);

@@ -63,7 +63,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   const double loss = result->cross_entropy.value();
   std::string line = fmt::format("eval step={} loss={:.6f} perplexity={:.4f} accuracy={:.4f}", step,
                                  loss, std::exp(loss), result->accuracy.value());
-  if (const auto bytes = plan->dataset.bytes_per_token()) {
+  if (const auto bytes = plan->data->bytes_per_token()) {
     line += fmt::format(" bits_per_byte={:.6f}", loss / std::log(2.0) / *bytes);
   }
   print(line + "\n");

@@ -1,5 +1,7 @@
 #include "engine/rank/lane_runner.hpp"
 
+#include <functional>
+
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 
@@ -23,7 +25,31 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
     : rank_(&rank),
       parts_(parts),
       tokens_(rank.kernels(), slot_bytes(rank), "lane tokens"),
-      targets_(rank.kernels(), slot_bytes(rank), "lane targets") {}
+      targets_(rank.kernels(), slot_bytes(rank), "lane targets") {
+  const LaneColumns columns = rank.objective().columns();
+  if (columns.positions) {
+    positions_.emplace(rank.kernels(), slot_bytes(rank), "lane positions");
+  }
+  if (columns.weights) {
+    weights_.emplace(rank.kernels(), slot_bytes(rank), "lane weights");
+  }
+}
+
+LaneSlot LaneRunner::slot(std::int32_t slot) const {
+  const auto count = static_cast<std::size_t>(rank_->lane_tokens());
+  const std::size_t first = static_cast<std::size_t>(slot) * count;
+  LaneSlot columns{.tokens = {slot_tokens(slot), count},
+                   .targets = {slot_targets(slot), count},
+                   .positions = {},
+                   .weights = {}};
+  if (positions_) {
+    columns.positions = {positions_->host<std::int32_t>() + first, count};
+  }
+  if (weights_) {
+    columns.weights = {weights_->host<float>() + first, count};
+  }
+  return columns;
+}
 
 std::int32_t* LaneRunner::slot_tokens(std::int32_t slot) const {
   return tokens_.host<std::int32_t>() + slot * rank_->lane_tokens();
@@ -33,19 +59,40 @@ std::int32_t* LaneRunner::slot_targets(std::int32_t slot) const {
   return targets_.host<std::int32_t>() + slot * rank_->lane_tokens();
 }
 
-Lane LaneRunner::make_lane(const LaneWork& work) const {
-  const auto tokens = static_cast<double>(rank_->tokens_per_step());
+void LaneRunner::copy_lane(kernels::Stream& stream, std::int32_t number) const {
+  const LaneSlot columns = slot(number);
+  tokens_.to_device(stream, columns.tokens.data(), columns.tokens.size());
+  targets_.to_device(stream, columns.targets.data(), columns.targets.size());
+  if (positions_) {
+    positions_->to_device(stream, columns.positions.data(), columns.positions.size());
+  }
+  if (weights_) {
+    weights_->to_device(stream, columns.weights.data(), columns.weights.size());
+  }
+}
+
+Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   const RankOptions& options = rank_->options();
+  const bool evaluation = work.kind == CommandKind::evaluate;
+  // An evaluation's sums are divided by what it counted itself.
+  const auto scale = [&](double factor) {
+    const bool scaled = makes_loss && !evaluation;
+    return scaled ? static_cast<float>(rank_->step_mean(work.step, factor)) : 0.0F;
+  };
+  const std::int64_t first = work.slot * rank_->lane_tokens();
   return {.step = work.step,
           .index = work.lane,
           .sequences = options.batch.micro_batch,
           .seq_len = options.seq_len,
-          .tokens = tokens_.device<std::int32_t>() + work.slot * rank_->lane_tokens(),
-          .targets = targets_.device<std::int32_t>() + work.slot * rank_->lane_tokens(),
+          .tokens = tokens_.device<std::int32_t>() + first,
+          .positions = positions_ ? positions_->device<std::int32_t>() + first : nullptr,
+          .targets = targets_.device<std::int32_t>() + first,
+          .row_weights = weights_ ? weights_->device<float>() + first : nullptr,
           .sums = parts_.totals.lane_sums(work),
-          .loss_scale = static_cast<float>(1.0 / tokens),
-          .z_scale = static_cast<float>(static_cast<double>(options.model.z_loss_coeff) / tokens),
-          .with_gradient = work.kind != CommandKind::evaluate};
+          .label_smoothing = evaluation ? 0.0F : rank_->objective().label_smoothing(),
+          .loss_scale = scale(1.0),
+          .z_scale = scale(static_cast<double>(options.model.z_loss_coeff)),
+          .with_gradient = !evaluation};
 }
 
 ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
@@ -100,13 +147,11 @@ void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t uni
 void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
                          UnitBuffers place) {
   stream.mark(mark_of("forward", unit, work));
-  const Lane lane = make_lane(work);
-  if (unit == 0) {
-    const auto count = static_cast<std::size_t>(rank_->lane_tokens());
-    tokens_.to_device(stream, slot_tokens(work.slot), count);
-    targets_.to_device(stream, slot_targets(work.slot), count);
-  }
   LayerUnit& layer = parts_.model.unit(unit);
+  const Lane lane = make_lane(work, layer.traits().makes_loss);
+  if (unit == 0) {
+    copy_lane(stream, work.slot);
+  }
   const bool with_gradient = lane.with_gradient && layer.traits().gradient_in_forward;
   if (with_gradient) {
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
@@ -130,7 +175,7 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
   const std::size_t group = rank_->plan().group_of(unit);
   parts_.state.make_weights(stream, group);
   const UnitMemory memory = memory_of(unit, work, place, true);
-  parts_.model.unit(unit).backward(stream, memory, make_lane(work));
+  parts_.model.unit(unit).backward(stream, memory, make_lane(work, /*makes_loss=*/false));
   if (work.kind == CommandKind::find_nonfinite) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/true);
     rank_->kernels().count_nonfinite(stream, {.x = memory.gradient,
@@ -145,6 +190,9 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
 
 void LaneRunner::add_allocated(MemoryPlan& memory) const {
   memory.buffers_bytes += tokens_.size_bytes() + targets_.size_bytes();
+  for (const auto& column : {std::cref(positions_), std::cref(weights_)}) {
+    memory.buffers_bytes += column.get() ? column.get()->size_bytes() : 0;
+  }
 }
 
 }  // namespace train::engine

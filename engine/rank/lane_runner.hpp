@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "engine/command.hpp"
 #include "engine/model/model.hpp"
@@ -15,6 +17,15 @@
 #include "kernels/device/stream.hpp"
 
 namespace train::engine {
+
+/// A lane's place where the host fills it: micro_batch * seq_len elements of each column, none of
+/// those that the objective does not have.
+struct LaneSlot {
+  std::span<std::int32_t> tokens;
+  std::span<std::int32_t> targets;
+  std::span<std::int32_t> positions;
+  std::span<float> weights;
+};
 
 /// Forward and backward passes of this rank's lanes, unit by unit, and the slots of their tokens.
 ///
@@ -32,7 +43,9 @@ class LaneRunner {
   };
   LaneRunner(const RankPlan& rank, const Parts& parts);
 
-  /// A slot's tokens and targets for the host to write, [micro_batch * seq_len] each.
+  /// A slot for the host to write.
+  [[nodiscard]] LaneSlot slot(std::int32_t slot) const;
+  /// Its tokens and targets.
   [[nodiscard]] std::int32_t* slot_tokens(std::int32_t slot) const;
   [[nodiscard]] std::int32_t* slot_targets(std::int32_t slot) const;
 
@@ -44,7 +57,8 @@ class LaneRunner {
   void add_allocated(MemoryPlan& memory) const;
 
  private:
-  [[nodiscard]] Lane make_lane(const LaneWork& work) const;
+  [[nodiscard]] Lane make_lane(const LaneWork& work, bool makes_loss) const;
+  void copy_lane(kernels::Stream& stream, std::int32_t slot) const;
   [[nodiscard]] ConstElements group_weights(std::size_t group, const LaneWork& work,
                                             UnitBuffers place) const;
   [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitBuffers place,
@@ -55,6 +69,7 @@ class LaneRunner {
   const RankPlan* rank_;
   Parts parts_;
   HostDeviceBuffer tokens_, targets_;
+  std::optional<HostDeviceBuffer> positions_, weights_;  // If the objective has them.
 };
 
 }  // namespace train::engine

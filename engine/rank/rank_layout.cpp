@@ -4,6 +4,7 @@
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
+#include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 
@@ -64,6 +65,12 @@ std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t rank
   return blocks;
 }
 
+/// Columns of 4 bytes a token.
+std::size_t lane_columns(const RankOptions& options) {
+  const LaneColumns columns = make_objective(options.objective)->columns();
+  return 2U + (columns.positions ? 1U : 0U) + (columns.weights ? 1U : 0U);
+}
+
 }  // namespace
 
 RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
@@ -79,7 +86,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       offload_(offload_of(options.memory)),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
-      lane_slot_bytes_(2 * sizeof(std::int32_t) *
+      lane_slot_bytes_(lane_columns(options) * sizeof(std::int32_t) *
                        static_cast<std::size_t>(options.batch.micro_batch * options.seq_len *
                                                 options.lane_slots)),
       gather_buffers_(engine::gather_buffers(plan)),

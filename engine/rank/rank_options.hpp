@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "configs/data_section.hpp"
+#include "configs/objective_section.hpp"
 #include "configs/optimizer_section.hpp"
 #include "configs/parallel_section.hpp"
 #include "engine/model/initial_weights.hpp"
@@ -34,6 +36,7 @@ struct RankOptions {
   ModelSpec model;
   InitOptions init;
   configs::BatchSection batch;
+  configs::ObjectiveSection objective;
   configs::OptimizerSection optimizer;
   configs::ScheduleSection schedule;
   configs::ParallelSection parallel;
@@ -50,6 +53,9 @@ struct RankOptions {
   bool knows_bf16 = false;  ///< The device's; an engine takes it from its kernels.
   /// Parameters that one rank shall keep whole, besides those that the optimizer needs so.
   std::vector<std::string> whole_parameters = {};
+  /// Sum of the weights of the targets of step `step` (from 0), over all lanes; the same on every
+  /// rank, and thread-safe. None: every token of the step has a target of weight 1.
+  std::function<double(std::int64_t step)> step_weight = {};
 };
 
 /// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/objective/registry.hpp"
 #include "engine/optimizer/lr_schedule.hpp"
 
 namespace train::engine {
@@ -26,6 +27,7 @@ ShardPlan plan_or_check(const RankOptions& options) {
 RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& options)
     : kernels_(&kernels),
       options_(on_device(kernels, options)),
+      objective_(make_objective(options_.objective)),
       plan_(plan_or_check(options_)),
       layout_(plan_, options_),
       train_schedule_(plan_, CommandKind::train_step),
@@ -46,6 +48,12 @@ std::int64_t RankPlan::lane_tokens() const { return options_.batch.micro_batch *
 
 std::int64_t RankPlan::tokens_per_step() const {
   return options_.batch.lanes * options_.batch.micro_batch * options_.seq_len;
+}
+
+double RankPlan::step_mean(std::int64_t step, double sum) const {
+  const double weight =
+      options_.step_weight ? options_.step_weight(step) : static_cast<double>(tokens_per_step());
+  return weight > 0.0 ? sum / weight : 0.0;
 }
 
 double RankPlan::learning_rate_of(std::int64_t step) const {

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "engine/objective/objective.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
@@ -29,6 +31,7 @@ class RankPlan {
   [[nodiscard]] const ShardPlan& plan() const { return plan_; }
   [[nodiscard]] const RankLayout& layout() const { return layout_; }
   [[nodiscard]] const Optimizer& optimizer() const { return layout_.optimizer(); }
+  [[nodiscard]] const Objective& objective() const { return *objective_; }
   /// Visits and reservations of a command. REQUIRES: train_step, evaluate or find_nonfinite.
   [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
 
@@ -42,12 +45,16 @@ class RankPlan {
 
   [[nodiscard]] std::int64_t lane_tokens() const;
   [[nodiscard]] std::int64_t tokens_per_step() const;
+  /// `sum` over the targets of step `step` (from 0) as the step's mean: over the sum of their
+  /// weights; 0 where there is none.
+  [[nodiscard]] double step_mean(std::int64_t step, double sum) const;
   /// Of step `step`, from 0.
   [[nodiscard]] double learning_rate_of(std::int64_t step) const;
 
  private:
   const kernels::KernelTable* kernels_;
   RankOptions options_;
+  std::unique_ptr<const Objective> objective_;
   ShardPlan plan_;
   RankLayout layout_;
   BufferSchedule train_schedule_, eval_schedule_, nonfinite_schedule_;

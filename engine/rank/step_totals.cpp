@@ -213,7 +213,7 @@ std::span<std::byte> StepTotals::block(CollectiveKind kind, std::int64_t rank) c
                2 * rank_->unit_count() * sizeof(std::int64_t));
 }
 
-void StepTotals::combine(kernels::Stream& stream) {
+void StepTotals::combine(kernels::Stream& stream, std::int64_t step) {
   auto* results = scalars_.host<Scalars>();
   stream.enqueue([this, lanes = rank_->plan().train_lanes().lanes(), results] {
     const auto sums_of = [this](std::int64_t lane) { return host_lane_sums(lane); };
@@ -223,30 +223,28 @@ void StepTotals::combine(kernels::Stream& stream) {
   });
   scalars_.to_device(stream, results);
   auto* scalars = scalars_.device<Scalars>();
-  const auto tokens = static_cast<double>(rank_->tokens_per_step());
   const RankOptions& options = rank_->options();
-  rank_->kernels().clip_scale(stream,
-                              {.squared_norm = &scalars->squared_norm,
-                               .cross_entropy = &scalars->cross_entropy,
-                               .z_squared = &scalars->z_squared,
-                               .guard = &scalars->guard,
-                               .loss_scale = 1.0 / tokens,
-                               .z_scale = static_cast<double>(options.model.z_loss_coeff) / tokens,
-                               .clip = static_cast<float>(options.optimizer.grad_clip)});
+  const auto z_loss = static_cast<double>(options.model.z_loss_coeff);
+  rank_->kernels().clip_scale(stream, {.squared_norm = &scalars->squared_norm,
+                                       .cross_entropy = &scalars->cross_entropy,
+                                       .z_squared = &scalars->z_squared,
+                                       .guard = &scalars->guard,
+                                       .loss_scale = rank_->step_mean(step, 1.0),
+                                       .z_scale = rank_->step_mean(step, z_loss),
+                                       .clip = static_cast<float>(options.optimizer.grad_clip)});
   scalars_.to_host(stream, &scalars->guard);
 }
 
 const kernels::UpdateGuard* StepTotals::guard() const { return &scalars_.device<Scalars>()->guard; }
 
 StepResult StepTotals::step_result(std::int64_t step) const {
-  StepResult result{
-      .loss = results().guard.loss,
-      .cross_entropy = results().cross_entropy / static_cast<double>(rank_->tokens_per_step()),
-      .grad_norm = static_cast<double>(results().guard.grad_norm),
-      .lr = rank_->learning_rate_of(step),
-      .nonfinite = nonfinite(),
-      .unit_grad_norms = {},
-      .optimizer_sums = {}};
+  StepResult result{.loss = results().guard.loss,
+                    .cross_entropy = rank_->step_mean(step, results().cross_entropy),
+                    .grad_norm = static_cast<double>(results().guard.grad_norm),
+                    .lr = rank_->learning_rate_of(step),
+                    .nonfinite = nonfinite(),
+                    .unit_grad_norms = {},
+                    .optimizer_sums = {}};
   for (const double square : unit_squares_) {
     result.unit_grad_norms.push_back(std::sqrt(square));
   }
@@ -258,9 +256,14 @@ EvaluationResult StepTotals::evaluation_result() const {
     return eval_sums_.host<kernels::LossSums>() + eval_sums_at_[static_cast<std::size_t>(lane)];
   };
   const std::int64_t lanes = rank_->plan().eval_lanes().lanes();
-  const double targets = sum_lanes(lanes, &kernels::LossSums::targets, sums_of);
-  return {.cross_entropy = sum_lanes(lanes, &kernels::LossSums::cross_entropy, sums_of) / targets,
-          .accuracy = sum_lanes(lanes, &kernels::LossSums::correct, sums_of) / targets,
+  const auto sum = [&](double kernels::LossSums::*field) {
+    return sum_lanes(lanes, field, sums_of);
+  };
+  const auto mean = [](double total, double count) { return count > 0.0 ? total / count : 0.0; };
+  const double targets = sum(&kernels::LossSums::targets);
+  return {.cross_entropy =
+              mean(sum(&kernels::LossSums::cross_entropy), sum(&kernels::LossSums::weights)),
+          .accuracy = mean(sum(&kernels::LossSums::correct), targets),
           .targets = targets};
 }
 

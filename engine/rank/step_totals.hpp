@@ -16,7 +16,7 @@
 
 namespace train::engine {
 
-/// What a finished step reports. Means are over the global batch, in nats.
+/// What a finished step reports. Means are over the targets of the global batch, in nats.
 struct StepResult {
   double loss = 0.0;  ///< Cross-entropy + z-loss.
   double cross_entropy = 0.0;
@@ -29,7 +29,8 @@ struct StepResult {
   std::vector<ExactSum> optimizer_sums;
 };
 
-/// Mean cross-entropy in nats (no z-loss) and accuracy over the targets of all evaluation lanes.
+/// Mean cross-entropy in nats (no z-loss), by weight, and accuracy over the targets of all
+/// evaluation lanes; 0 without any.
 struct EvaluationResult {
   double cross_entropy = 0.0;
   double accuracy = 0.0;
@@ -106,8 +107,9 @@ class StepTotals {
   /// The block of `rank` in loss_and_norm, eval_sums or nonfinite: memory of the host.
   [[nodiscard]] std::span<std::byte> block(CollectiveKind kind, std::int64_t rank) const;
 
-  /// After loss_and_norm: enqueues loss, global norm, clip scale and the check for NaN and Inf.
-  void combine(kernels::Stream& stream);
+  /// After loss_and_norm of step `step` (from 0): enqueues loss, global norm, clip scale and the
+  /// check for NaN and Inf.
+  void combine(kernels::Stream& stream, std::int64_t step);
   /// What combine() decides, where kernels read it.
   [[nodiscard]] const kernels::UpdateGuard* guard() const;
 

@@ -53,7 +53,7 @@ TEST_CASE("rank runtime: transports are closed before the memory they borrow is 
   test::write_tokens(data.path(), setup);
   auto runtime = std::make_unique<RankRuntime>(
       std::make_unique<engine::RankEngine>(kernels::cpu_backend(), test::engine_options(setup)),
-      test::open_tokens(data.path()), setup.seed, StreamKind::inline_, 1);
+      test::token_lanes(setup, data.path()), StreamKind::inline_, 1);
   const std::span<const float> weights = test::state_of(*runtime->engine, test::kWeightOfBlock1);
   REQUIRE(weights.size() > 100);
   bool unchanged = false;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,6 +96,33 @@ TEST_CASE("report: no share is above all of it, however long steps take", "[acto
     highest = std::max(highest, share);
   }
   CHECK(highest == 100);
+}
+
+TEST_CASE("report: of packed rows a step's line says what was trained", "[actors][run_report]") {
+  const test::TempDirectory directory;
+  auto report = RunReport::open(
+      {.directory = directory.path(),
+       .total_steps = 3,
+       .tokens_per_step = 100,
+       .rows =
+           [](std::int64_t step) {
+             return engine::RowCount{
+                 .weight = 1.0, .trained = 20 + step, .tokens = 75, .positions = 100};
+           },
+       .tensorboard = false});
+  REQUIRE(report.ok());
+  REQUIRE((*report)->evaluation({}, 0).ok());
+  StepFinished event;
+  event.step = 3;
+  REQUIRE((*report)->step(event, 2 * kSecond).ok());
+  const std::string metrics = test::read_bytes(directory / "metrics.jsonl");
+  const std::string line = metrics.substr(metrics.rfind("{\"step\""));
+  const nlohmann::json found = nlohmann::json::parse(line);
+  CHECK(found["tokens"] == 300);
+  CHECK(found["tokens_per_second"] == 50.0);
+  CHECK(found["trained_tokens"] == 22);
+  CHECK(found["trained_tokens_per_second"] == 11.0);
+  CHECK(found["row_fill"] == 0.75);
 }
 
 }  // namespace train::actors

@@ -101,7 +101,7 @@ struct SnapshotFixture {
           schedule.gradient_buffer_of(schedule.visit(0, true, unit));
       engine.lanes().forward(run.compute(), unit, {}, {.gradient_buffer = gradient_buffer});
     }
-    engine.totals().combine(run.compute());
+    engine.totals().combine(run.compute(), /*step=*/0);
     run.compute().run_all();
     REQUIRE(engine.totals().nonfinite());
   }

@@ -3,8 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/train/rank_runtime.hpp"
-#include "tests/support/plain_run.hpp"
+#include "tests/support/joined_ranks.hpp"
 
 using namespace train;
 
@@ -12,8 +11,9 @@ namespace {
 
 constexpr std::size_t kLength = 16;
 
-/// Alone, with the tokens 0, 1, ... 1600 modulo 61.
-std::unique_ptr<actors::RankRuntime> runtime_of(const test::RunSetup& setup) {
+/// The tokens 0, 1, ... 1600 modulo 61.
+std::shared_ptr<const actors::TokenLanes> lanes_of(
+    const test::RunSetup& setup, std::shared_ptr<const storage::DstarOrder> order = nullptr) {
   const test::TempDirectory data;
   std::string bytes;
   for (int token = 0; token <= 1600; ++token) {
@@ -22,17 +22,15 @@ std::unique_ptr<actors::RankRuntime> runtime_of(const test::RunSetup& setup) {
   }
   test::write_bytes(data.path() / "train.bin", bytes);
   test::write_bytes(data.path() / "val.bin", bytes);
-  return std::make_unique<actors::RankRuntime>(
-      std::make_unique<engine::RankEngine>(kernels::cpu_backend(), test::engine_options(setup)),
-      test::open_tokens(data.path()), setup.seed, actors::StreamKind::inline_, 1);
+  return test::token_lanes(setup, data.path(), std::move(order));
 }
 
 struct Row {
   std::vector<std::int32_t> tokens = std::vector<std::int32_t>(kLength);
   std::vector<std::int32_t> targets = std::vector<std::int32_t>(kLength);
 
-  Row(const actors::RankRuntime& runtime, std::int64_t step, std::int64_t lane, std::uint64_t row) {
-    REQUIRE(runtime.read_training_row(step, lane, row, tokens, targets).ok());
+  Row(const actors::TokenLanes& lanes, std::int64_t step, std::int64_t lane, std::uint64_t row) {
+    REQUIRE(lanes.read_training_row(step, lane, row, tokens, targets).ok());
   }
 
   [[nodiscard]] bool begins_at(std::uint64_t position) const {
@@ -51,17 +49,16 @@ struct Row {
 TEST_CASE("training row: the micro-batch of step and lane is the reader's next one",
           "[actors][training_row][ST-10]") {
   const test::RunSetup setup;
-  const auto runtime = runtime_of(setup);
   auto made = storage::DstarOrder::make(
       {{"train.bin", 1601}}, {.seed = 1337, .sequence_length = kLength, .micro_batch = 2});
   REQUIRE(made);
   const auto order = std::make_shared<const storage::DstarOrder>(std::move(made).value());
-  runtime->dstar_order = order;
+  const auto lanes = lanes_of(setup, order);
   std::uint64_t batch = 0;
   for (std::int64_t step = 0; step < 40; ++step) {  // 98 sequences: more than 3 epochs.
     for (std::int64_t lane = 0; lane < setup.lanes; ++lane, ++batch) {
       for (std::uint64_t row = 0; row < 2; ++row) {
-        REQUIRE(Row(*runtime, step, lane, row).begins_at(order->place(batch, row).token));
+        REQUIRE(Row(*lanes, step, lane, row).begins_at(order->place(batch, row).token));
       }
     }
   }
@@ -69,9 +66,9 @@ TEST_CASE("training row: the micro-batch of step and lane is the reader's next o
 
 TEST_CASE("training row: without another order it is that of lanes",
           "[actors][training_row][ST-4]") {
-  const auto runtime = runtime_of({});
+  const auto lanes = lanes_of({});
   for (std::int64_t step = 0; step < 5; ++step) {
-    const auto sequence = runtime->order.sequence(static_cast<std::uint64_t>(step), 3, 1);
-    REQUIRE(Row(*runtime, step, 3, 1).begins_at(sequence * kLength));
+    const auto sequence = lanes->order().sequence(static_cast<std::uint64_t>(step), 3, 1);
+    REQUIRE(Row(*lanes, step, 3, 1).begins_at(sequence * kLength));
   }
 }

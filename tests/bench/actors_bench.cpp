@@ -77,8 +77,7 @@ struct Workplace {
 actors::RankContext make_context(const configs::RunConfig& config, actors::StreamKind streams) {
   actors::RunPlan plan = actors::plan_run(config).value();
   auto engine = engine::make_rank_engine("cpu", plan.engine).value();
-  return std::make_shared<actors::RankRuntime>(std::move(engine), std::move(plan.dataset),
-                                               config.run.seed, streams,
+  return std::make_shared<actors::RankRuntime>(std::move(engine), plan.data, streams,
                                                actors::resolve_threads(config.runtime.threads));
 }
 
@@ -197,17 +196,15 @@ ActorRun run_plain_loop(const Workplace& place) {
   const auto context = make_context(place.config, actors::StreamKind::threads);
   const auto plan = actors::plan_run(place.config).value();
   engine::WorldStep loop(engine::kernels_of("cpu", "fp32"), plan.engine);
-  const auto length = static_cast<std::size_t>(plan.engine.seq_len);
+  const auto& options = plan.engine;
+  const auto count = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
   const auto read = [&](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
                         std::int32_t* targets) {
-    for (std::uint64_t row = 0; row < context->order.micro_batch; ++row) {
-      const auto sequence = context->order.sequence(static_cast<std::uint64_t>(step),
-                                                    static_cast<std::uint64_t>(lane), row);
-      TRAIN_CHECK(context->dataset.train()
-                      .read(sequence, std::span(tokens + row * length, length),
-                            std::span(targets + row * length, length))
-                      .ok());
-    }
+    const engine::LaneSlot slot{.tokens = std::span(tokens, count),
+                                .targets = std::span(targets, count),
+                                .positions = {},
+                                .weights = {}};
+    TRAIN_CHECK(context->data->read({.step = step, .lane = lane}, slot).ok());
   };
   const auto begin = Clock::now();
   for (std::int64_t step = 0; step < place.config.run.steps; ++step) {

@@ -175,7 +175,7 @@ KernelTimes measure_passes(const RankOptions& options) {
       }
     });
     const double once_now =
-        bench.timed([&](kernels::Stream& stream) { engine.totals().combine(stream); });
+        bench.timed([&](kernels::Stream& stream) { engine.totals().combine(stream, 0); });
     const double update_now = bench.timed([&](kernels::Stream& stream) {
       engine.updates().update(stream, ParameterGroup::decay, 0, {});
       engine.updates().update(stream, ParameterGroup::no_decay, 0, {});

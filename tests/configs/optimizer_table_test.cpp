@@ -48,12 +48,12 @@ TEST_CASE("optimizer_table: the names of the key are those of the table", "[conf
 TEST_CASE("optimizer_table: every key belongs to somebody, and every default is valid",
           "[configs][CF-1]") {
   std::set<std::string> owned = {"optimizer.name"};
-  for (const OptimizerEntry& entry : all_optimizers()) {
+  for (const NamedOptions& entry : all_optimizers()) {
     const RunConfig config = of(std::string(entry.name));
     const OptimizerSection defaults = default_optimizer(entry.name);
     CHECK(config.optimizer.weight_decay == defaults.weight_decay);
     CHECK(config.optimizer.beta2 == defaults.beta2);
-    for (const OptimizerKey& key : entry.keys) {
+    for (const OptionKey& key : entry.keys) {
       owned.insert(fmt::format("optimizer.{}", key.name));
     }
   }
@@ -122,7 +122,7 @@ TEST_CASE("optimizer_table: ranges of the options", "[configs]") {
 
 TEST_CASE("optimizer_table: what is written has the optimizer's keys alone, and reads back",
           "[configs][CF-2]") {
-  for (const OptimizerEntry& entry : all_optimizers()) {
+  for (const NamedOptions& entry : all_optimizers()) {
     CAPTURE(entry.name);
     const RunConfig config = of(std::string(entry.name));
     const std::string text = to_toml(config);

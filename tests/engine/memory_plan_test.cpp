@@ -90,6 +90,18 @@ TEST_CASE("memory plan: what is planned is what is allocated, byte for byte",
   }
 }
 
+TEST_CASE("memory plan: columns that an objective has are planned with it",
+          "[engine][memory_plan][objective]") {
+  for (const std::int64_t ranks : {1, 3}) {
+    Options options = case_options(kCases[0], ranks);
+    const std::size_t plain = plan_memory(options).buffers_bytes;
+    options.objective.name = "sft";
+    check_prediction(options);
+    const std::int64_t tokens = options.batch.micro_batch * options.seq_len * options.lane_slots;
+    CHECK(plan_memory(options).buffers_bytes == plain + 8 * static_cast<std::size_t>(tokens));
+  }
+}
+
 TEST_CASE("memory plan: so it is with other element types, wrappings and resharding",
           "[engine][memory_plan]") {
   for (const Case& of : kCases) {

@@ -296,7 +296,7 @@ TEST_CASE("optimizer: the registry has the optimizers of the run file", "[engine
     CHECK_FALSE(made->states(matrix_of(4, 4)).empty());
   }
   std::set<std::string> known;
-  for (const configs::OptimizerEntry& entry : configs::all_optimizers()) {
+  for (const configs::NamedOptions& entry : configs::all_optimizers()) {
     known.insert(std::string(entry.name));
   }
   CHECK(registered == known);

@@ -13,6 +13,15 @@
 
 namespace train::test {
 
+/// The tokens in `directory` as lanes.
+inline std::shared_ptr<const actors::TokenLanes> token_lanes(
+    const RunSetup& setup, const std::filesystem::path& directory,
+    std::shared_ptr<const storage::DstarOrder> dstar = nullptr) {
+  storage::TokenDataset tokens = open_tokens(directory);
+  const storage::LaneOrder order = order_of(setup, tokens);
+  return std::make_shared<const actors::TokenLanes>(std::move(tokens), order, std::move(dstar));
+}
+
 /// All ranks of a run, joined within the process. `directory` holds its tokens.
 inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
                                                    const std::filesystem::path& directory,
@@ -21,7 +30,7 @@ inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
   for (std::int64_t rank = 0; rank < setup.parallel.ranks; ++rank) {
     ranks.push_back(std::make_shared<actors::RankRuntime>(
         std::make_unique<engine::RankEngine>(*setup.kernels, engine_options(setup, rank)),
-        open_tokens(directory), setup.seed, streams, threads));
+        token_lanes(setup, directory), streams, threads));
   }
   for (std::size_t channel = 0; channel < engine::kChannelCount && ranks.size() > 1; ++channel) {
     auto transports = engine::make_inproc(static_cast<int>(ranks.size()));

@@ -98,6 +98,14 @@ inline storage::TokenDataset open_tokens(const std::filesystem::path& directory)
   return std::move(dataset).value();
 }
 
+/// The order in which a run of `setup` reads them.
+inline storage::LaneOrder order_of(const RunSetup& setup, const storage::TokenDataset& tokens) {
+  return {.seed = setup.seed,
+          .sequences = tokens.train().sequences(),
+          .lanes = static_cast<std::uint64_t>(setup.lanes),
+          .micro_batch = 2};
+}
+
 /// The same run of one rank alone, as a plain loop over engine::WorldStep: what every schedule has
 /// to reproduce at any number of ranks.
 struct PlainRun {
@@ -113,10 +121,7 @@ struct PlainRun {
     alone.parallel = {};
     engine::WorldStep loop(kernels::cpu_backend(), engine_options(alone));
     const auto stream = kernels::make_inline_stream(1);
-    const storage::LaneOrder order{.seed = setup.seed,
-                                   .sequences = tokens.train().sequences(),
-                                   .lanes = static_cast<std::uint64_t>(setup.lanes),
-                                   .micro_batch = 2};
+    const storage::LaneOrder order = order_of(setup, tokens);
     const auto read = [&](const storage::TokenSplit& split, std::uint64_t sequence,
                           std::uint64_t row, std::int32_t* to, std::int32_t* targets) {
       REQUIRE(split.read(sequence, {to + row * 16, 16}, {targets + row * 16, 16}).ok());

@@ -19,13 +19,13 @@ class Loop {
         ops_(expand(*plan_, kind)) {}
 
   /// All lanes: forward, and in training backward and the reductions.
-  void run_lanes(std::int64_t step, CommandKind kind, const WorldStep::ReadLane& read_lane);
+  void run_lanes(std::int64_t step, CommandKind kind, const WorldStep::FillLane& fill_lane);
   /// The collective of this kind, if the command has one: out of every rank, into every rank.
   void exchange(CollectiveKind kind, std::int64_t group = -1, std::int64_t part = -1);
 
  private:
   void visit(std::size_t index, std::int64_t step, CommandKind kind);
-  void read_round(std::int64_t round, std::int64_t step, const WorldStep::ReadLane& read_lane);
+  void read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane);
   [[nodiscard]] const LaneSchedule& lanes() const {
     return kind_ == CommandKind::evaluate ? plan_->eval_lanes() : plan_->train_lanes();
   }
@@ -69,15 +69,14 @@ void Loop::exchange(CollectiveKind kind, std::int64_t group, std::int64_t part) 
   }
 }
 
-void Loop::read_round(std::int64_t round, std::int64_t step, const WorldStep::ReadLane& read_lane) {
+void Loop::read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane) {
   // The slot may still be read by the lane that used it last.
   if (round >= ranks_->front()->options().lane_slots) {
     stream_->synchronize();
   }
   for (const auto& rank : *ranks_) {
     if (const auto lane = lanes().lane(rank->options().rank, round)) {
-      read_lane(step, *lane, rank->lanes().slot_tokens(slot(round)),
-                rank->lanes().slot_targets(slot(round)));
+      fill_lane(step, *lane, rank->lanes().slot(slot(round)));
     }
   }
 }
@@ -118,14 +117,20 @@ void Loop::visit(std::size_t index, std::int64_t step, CommandKind kind) {
   }
 }
 
-void Loop::run_lanes(std::int64_t step, CommandKind kind, const WorldStep::ReadLane& read_lane) {
+void Loop::run_lanes(std::int64_t step, CommandKind kind, const WorldStep::FillLane& fill_lane) {
   const std::vector<Visit>& visits = ranks_->front()->schedule(kind_).visits();
   for (std::size_t index = 0; index < visits.size(); ++index) {
     if (index == 0 || visits[index].round != visits[index - 1].round) {
-      read_round(visits[index].round, step, read_lane);
+      read_round(visits[index].round, step, fill_lane);
     }
     visit(index, step, kind);
   }
+}
+
+WorldStep::FillLane columns_of(const WorldStep::ReadLane& read_lane) {
+  return [&read_lane](std::int64_t step, std::int64_t lane, const LaneSlot& slot) {
+    read_lane(step, lane, slot.tokens.data(), slot.targets.data());
+  };
 }
 
 bool same_result(const StepResult& a, const StepResult& b) {
@@ -148,8 +153,12 @@ WorldStep::WorldStep(const kernels::KernelTable& kernels, const Options& options
 }
 
 StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane) {
+  return run(stream, step, columns_of(read_lane));
+}
+
+StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane) {
   Loop loop(ranks_, stream, CommandKind::train_step);
-  loop.run_lanes(step, CommandKind::train_step, read_lane);
+  loop.run_lanes(step, CommandKind::train_step, fill_lane);
 
   const auto groups = static_cast<std::int64_t>(ranks_.front()->plan().groups().size());
   for (const auto& rank : ranks_) {
@@ -162,7 +171,7 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
   }
   loop.exchange(CollectiveKind::loss_and_norm);
   for (const auto& rank : ranks_) {
-    rank->totals().combine(stream);
+    rank->totals().combine(stream, step);
     for (const ParameterGroup group : {ParameterGroup::decay, ParameterGroup::no_decay}) {
       rank->updates().update(stream, group, step, /*copied=*/{});
     }
@@ -184,8 +193,12 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
 }
 
 EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const ReadLane& read_lane) {
+  return evaluate(stream, columns_of(read_lane));
+}
+
+EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const FillLane& fill_lane) {
   Loop loop(ranks_, stream, CommandKind::evaluate);
-  loop.run_lanes(/*step=*/0, CommandKind::evaluate, read_lane);
+  loop.run_lanes(/*step=*/0, CommandKind::evaluate, fill_lane);
   loop.exchange(CollectiveKind::eval_sums);
   stream.synchronize();
   return ranks_.front()->totals().evaluation_result();
@@ -194,7 +207,7 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const ReadLane& re
 NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                           const ReadLane& read_lane) {
   Loop loop(ranks_, stream, CommandKind::find_nonfinite);
-  loop.run_lanes(step, CommandKind::find_nonfinite, read_lane);
+  loop.run_lanes(step, CommandKind::find_nonfinite, columns_of(read_lane));
   loop.exchange(CollectiveKind::nonfinite);
   stream.synchronize();
   return ranks_.front()->totals().nonfinite_origin();

@@ -21,12 +21,16 @@ class WorldStep {
   /// lanes.
   using ReadLane = std::function<void(std::int64_t step, std::int64_t lane, std::int32_t* tokens,
                                       std::int32_t* targets)>;
+  /// The same with all columns of the objective.
+  using FillLane = std::function<void(std::int64_t step, std::int64_t lane, const LaneSlot& slot)>;
 
   /// `options.parallel.ranks` engines. REQUIRES: plan_of(options) is not an error.
   WorldStep(const kernels::KernelTable& kernels, const Options& options);
 
   /// Runs step `step` (from 0). Checks that every rank has the same result and returns it.
+  StepResult run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane);
   StepResult run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
+  EvaluationResult evaluate(kernels::Stream& stream, const FillLane& fill_lane);
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
   /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "configs/run_config.hpp"
+#include "engine/command.hpp"
+#include "engine/objective/objective.hpp"
+#include "engine/rank/lane_runner.hpp"
+#include "storage/rows/row_split.hpp"
+#include "storage/tokens/dstar_order.hpp"
+#include "storage/tokens/lane_order.hpp"
+#include "storage/tokens/token_dataset.hpp"
+
+namespace train::actors {
+
+/// The data of a run, as lanes: which tokens a lane of a step holds, and what a step counts. A pure
+/// function of files, configuration and step: never of a rank or of history.
+///
+/// Threading: immutable; all calls from any thread.
+class LaneSource {
+ public:
+  LaneSource() = default;
+  virtual ~LaneSource() = default;
+  LaneSource(const LaneSource&) = delete;
+  LaneSource& operator=(const LaneSource&) = delete;
+
+  /// Fills a slot of the run's objective with the lane. Blocking (disk).
+  [[nodiscard]] virtual Status read(const engine::LaneWork& work,
+                                    const engine::LaneSlot& slot) const = 0;
+  /// What the rows of training step `step` (from 0) hold, of all lanes; read from the index of the
+  /// rows alone. None: each position is a token with a target of weight 1.
+  [[nodiscard]] virtual std::optional<engine::RowCount> count(std::int64_t step) const = 0;
+  /// Rows of the training split.
+  [[nodiscard]] virtual std::uint64_t training_rows() const = 0;
+  /// Bytes of text per validation token, for bits per byte; empty where the data does not tell.
+  [[nodiscard]] virtual std::optional<double> bytes_per_token() const = 0;
+  /// What tells this data from other data. Blocking (disk).
+  [[nodiscard]] virtual Result<std::string> fingerprint() const = 0;
+
+  /// ReportOptions::rows and RankOptions::step_weight of this data, which they keep open.
+  [[nodiscard]] static std::function<engine::RowCount(std::int64_t)> row_count(
+      const std::shared_ptr<const LaneSource>& data);
+  [[nodiscard]] static std::function<double(std::int64_t)> step_weight(
+      const std::shared_ptr<const LaneSource>& data);
+};
+
+/// Token files: every token has a target.
+class TokenLanes final : public LaneSource {
+ public:
+  /// `order.sequences` is that of the data. `dstar`: trains in that order instead; none: in
+  /// `order`.
+  TokenLanes(storage::TokenDataset dataset, const storage::LaneOrder& order,
+             std::shared_ptr<const storage::DstarOrder> dstar = nullptr);
+
+  [[nodiscard]] const storage::TokenDataset& dataset() const { return dataset_; }
+  [[nodiscard]] const storage::LaneOrder& order() const { return order_; }
+  /// Row `row` of a training lane, in the run's order. Blocking (disk).
+  [[nodiscard]] Status read_training_row(std::int64_t step, std::int64_t lane, std::uint64_t row,
+                                         std::span<std::int32_t> tokens,
+                                         std::span<std::int32_t> targets) const;
+
+  [[nodiscard]] Status read(const engine::LaneWork& work,
+                            const engine::LaneSlot& slot) const override;
+  [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
+  [[nodiscard]] std::uint64_t training_rows() const override;
+  [[nodiscard]] std::optional<double> bytes_per_token() const override;
+  [[nodiscard]] Result<std::string> fingerprint() const override;
+
+ private:
+  storage::TokenDataset dataset_;
+  storage::LaneOrder order_;
+  std::shared_ptr<const storage::DstarOrder> dstar_;
+};
+
+/// Rows that `data prepare` packed: documents with positions, trained targets and their weights.
+class RowLanes final : public LaneSource {
+ public:
+  /// `order.sequences` is that of the data. `validation`: where evaluations read, if there are any.
+  RowLanes(const std::string& directory, storage::RowSplit train,
+           std::optional<storage::RowSplit> validation, const storage::LaneOrder& order);
+
+  [[nodiscard]] Status read(const engine::LaneWork& work,
+                            const engine::LaneSlot& slot) const override;
+  [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
+  [[nodiscard]] std::uint64_t training_rows() const override;
+  [[nodiscard]] std::optional<double> bytes_per_token() const override;
+  [[nodiscard]] Result<std::string> fingerprint() const override;
+
+ private:
+  std::string directory_;
+  storage::RowSplit train_;
+  std::optional<storage::RowSplit> validation_;
+  storage::LaneOrder order_;
+};
+
+/// The data of a run for a model of `vocab_size`, of the form that its objective reads.
+/// Errors (user): those of TokenDataset::open and RowSplit::open; data of another form or kind; no
+/// trained target to learn from or to evaluate on; the order of data.order = "dstar" is not
+/// possible.
+[[nodiscard]] Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,
+                                                                   std::int64_t vocab_size);
+
+}  // namespace train::actors

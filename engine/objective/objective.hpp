@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+namespace train::engine {
+
+/// Columns of a lane besides tokens and targets; a slot has memory for those of its objective.
+struct LaneColumns {
+  bool positions = false;  ///< Of tokens in their documents; else each sequence is one document.
+  bool weights = false;    ///< Of targets; else 1.
+
+  bool operator==(const LaneColumns&) const = default;
+};
+
+/// What is minimised: which columns its rows have, and what the head makes of them.
+///
+/// The loss of a step is a sum over the targets of all its lanes, divided by the sum of their
+/// weights over the whole step (RowCount::weight), which every rank knows before the forward pass.
+/// So neither lanes, ranks nor packing change what a target counts. A step without any weight has
+/// loss 0 and gradient 0, and is otherwise like every other: weight decay and momentum go on.
+/// Threading: immutable.
+class Objective {
+ public:
+  Objective() = default;
+  virtual ~Objective() = default;
+  Objective(const Objective&) = delete;
+  Objective& operator=(const Objective&) = delete;
+
+  [[nodiscard]] virtual LaneColumns columns() const = 0;
+  /// HeadLossParams, in training; an evaluation is of the data's own targets, without it.
+  [[nodiscard]] virtual float label_smoothing() const { return 0.0F; }
+};
+
+/// What some rows hold; of a step or a row. A pure function of data, seed and step.
+struct RowCount {
+  double weight = 0.0;         ///< Of trained targets: what their losses are divided by.
+  std::int64_t trained = 0;    ///< Targets.
+  std::int64_t tokens = 0;     ///< That are not padding.
+  std::int64_t positions = 0;  ///< Padding included.
+
+  RowCount& operator+=(const RowCount& other) {
+    weight += other.weight;
+    trained += other.trained;
+    tokens += other.tokens;
+    positions += other.positions;
+    return *this;
+  }
+};
+
+}  // namespace train::engine

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "configs/objective_list.hpp"
+#include "configs/objective_section.hpp"
+#include "engine/objective/objective.hpp"
+
+namespace train::engine {
+
+/// The objective called section.name. REQUIRES: a validated section.
+[[nodiscard]] std::unique_ptr<const Objective> make_objective(
+    const configs::ObjectiveSection& section);
+
+// The maker of every objective of configs/objective_list.hpp, each defined in a file of its own.
+// REQUIRES: a validated section.
+#define TRAIN_OBJECTIVE_MAKER(identifier, name, keys)               \
+  [[nodiscard]] std::unique_ptr<const Objective> make_##identifier( \
+      const configs::ObjectiveSection& section);
+TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_MAKER)
+#undef TRAIN_OBJECTIVE_MAKER
+
+}  // namespace train::engine

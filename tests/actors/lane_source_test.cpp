@@ -1,0 +1,129 @@
+#include "actors/train/lane_source.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/packed_rows.hpp"
+
+namespace train::actors {
+namespace {
+
+configs::RunConfig config_of(const std::filesystem::path& data) {
+  configs::RunConfig config;
+  config.data.dir = data.string();
+  config.data.sequence_length = 16;
+  config.objective.name = "sft";
+  config.batch.lanes = 3;
+  config.batch.micro_batch = 2;
+  config.eval.lanes = 2;
+  return config;
+}
+
+/// A lane's columns.
+struct Columns {
+  std::vector<std::int32_t> tokens = std::vector<std::int32_t>(32);
+  std::vector<std::int32_t> targets = std::vector<std::int32_t>(32);
+  std::vector<std::int32_t> positions = std::vector<std::int32_t>(32);
+  std::vector<float> weights = std::vector<float>(32);
+
+  Columns(const LaneSource& data, const engine::LaneWork& work) {
+    REQUIRE(data.read(work, {tokens, targets, positions, weights}).ok());
+  }
+};
+
+void check_refused(const configs::RunConfig& config, const std::string& part) {
+  const auto data = open_lanes(config, 64);
+  REQUIRE_FALSE(data.ok());
+  INFO(data.error().message);
+  CHECK(data.error().kind == ErrorKind::user);
+  CHECK(data.error().message.find('\n') == std::string::npos);
+  CHECK(data.error().message.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("lane source: what a step counts is what its lanes hold", "[actors][lane_source]") {
+  for (const bool weights : {true, false}) {
+    const test::TempDirectory directory;
+    test::write_rows(directory.path(), {.weights = weights});
+    const auto data = open_lanes(config_of(directory.path()), 64);
+    REQUIRE(data.ok());
+    const auto step_weight = LaneSource::step_weight(*data);
+    for (std::int64_t step = 0; step < 12; ++step) {
+      engine::RowCount found;
+      for (std::int64_t lane = 0; lane < 3; ++lane) {
+        const Columns columns(**data, {.step = step, .lane = lane});
+        for (std::size_t i = 0; i < columns.targets.size(); ++i) {
+          const bool trained = columns.targets[i] >= 0;
+          CHECK((columns.weights[i] > 0.0F) == trained);
+          found.trained += trained ? 1 : 0;
+          found.weight += static_cast<double>(columns.weights[i]);
+        }
+      }
+      const engine::RowCount counted = (*data)->count(step).value();
+      CHECK(counted.trained == found.trained);
+      CHECK(counted.weight == Approx(found.weight));
+      CHECK(step_weight(step) == counted.weight);
+      CHECK(counted.positions == 96);
+      CHECK(counted.tokens > counted.trained);
+      CHECK(counted.tokens <= counted.positions);
+      CHECK((weights || counted.weight == static_cast<double>(counted.trained)));
+    }
+  }
+}
+
+TEST_CASE("lane source: an epoch reads every row once, and validation in order",
+          "[actors][lane_source][ST-4]") {
+  const test::TempDirectory directory;
+  test::write_rows(directory.path());
+  const auto split = storage::RowSplit::open(directory.path(), "val", {});
+  REQUIRE(split.ok());
+  const auto data = open_lanes(config_of(directory.path()), 64);
+  REQUIRE(data.ok());
+  std::set<std::vector<std::int32_t>> seen;
+  const std::uint64_t rows = (*data)->training_rows();
+  for (std::uint64_t row = 0; row < rows; row += 2) {
+    const auto lane = static_cast<std::int64_t>(row / 2);
+    const Columns columns(**data, {.step = lane / 3, .lane = lane % 3});
+    seen.insert({columns.tokens.begin(), columns.tokens.begin() + 16});
+    if (row + 1 < rows) {
+      seen.insert({columns.tokens.begin() + 16, columns.tokens.end()});
+    }
+  }
+  CHECK(seen.size() == rows);
+  const Columns columns(**data, {.kind = engine::CommandKind::evaluate, .lane = 1});
+  std::vector<std::int32_t> tokens(16), targets(16), positions(16);
+  REQUIRE(split->read(2, {tokens, targets, positions}).ok());
+  CHECK(std::equal(tokens.begin(), tokens.end(), columns.tokens.begin()));
+  CHECK(std::equal(targets.begin(), targets.end(), columns.targets.begin()));
+  CHECK(std::equal(positions.begin(), positions.end(), columns.positions.begin()));
+}
+
+TEST_CASE("lane source: data that the objective cannot read is refused in one line",
+          "[actors][lane_source][mistakes]") {
+  const test::TempDirectory directory;
+  test::write_rows(directory / "chat");
+  test::write_rows(directory / "pairs", {.kind = "preference"});
+  test::write_rows(directory / "untrained", {.trained = 0});
+  std::filesystem::create_directories(directory / "tokens");
+  test::write_bytes(directory / "tokens/train.bin", std::string(400, '\1'));
+  test::write_bytes(directory / "tokens/val.bin", std::string(400, '\1'));
+
+  REQUIRE(open_lanes(config_of(directory / "chat"), 64).ok());
+  auto config = config_of(directory / "chat");
+  config.data.order = "dstar";
+  check_refused(config, "leave data.order out");
+  config = config_of(directory / "chat");
+  config.data.sequence_length = 32;
+  check_refused(config, "set data.sequence_length = 16");
+  config = config_of(directory / "chat");
+  config.objective.name = "pretrain";
+  check_refused(config, "format is \"rows\"");
+  check_refused(config_of(directory / "tokens"), "holds no packed rows");
+  check_refused(config_of(directory / "pairs"), "rows of kind \"preference\"");
+  check_refused(config_of(directory / "untrained"), "has a trained target");
+}
+
+}  // namespace train::actors

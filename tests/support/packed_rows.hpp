@@ -1,0 +1,75 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <random>
+#include <string>
+
+#include "storage/rows/row_split.hpp"
+#include "storage/rows/row_writer.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::test {
+
+/// A small data set of packed rows, always the same.
+struct RowSet {
+  std::string kind = "chat";
+  std::int64_t vocab_size = 61;
+  std::uint32_t row_length = 16;
+  int documents = 60;
+  int trained = 2;  ///< One in so many documents has no trained target; 0: none has one.
+  bool weights = true;
+};
+
+/// Prompts and answers below the vocabulary; the answers' tokens are trained.
+inline storage::RowText row_text(std::mt19937& random, const RowSet& set, bool trained) {
+  storage::RowText text;
+  const std::uint32_t length = 3 + random() % (set.row_length - 5);
+  const std::uint32_t prompt = 1 + random() % (length - 1);
+  std::uint32_t token = random();
+  for (std::uint32_t i = 0; i < length; ++i, token += 3) {
+    text.tokens.push_back(token % static_cast<std::uint32_t>(set.vocab_size));
+    text.trained.push_back(trained && i >= prompt);
+    if (set.weights) {
+      text.weights.push_back(static_cast<float>(1 + random() % 4) / 2.0F);
+    }
+  }
+  return text;
+}
+
+inline storage::RowCounts write_split(const std::filesystem::path& directory,
+                                      const std::string& split, const RowSet& set, int documents) {
+  auto writer = storage::RowSplitWriter::create(directory, split,
+                                                {.token_bytes = 2,
+                                                 .row_length = set.row_length,
+                                                 .packing = storage::Packing::bfd,
+                                                 .seed = 3});
+  REQUIRE(writer.ok());
+  std::mt19937 random(split == "val" ? 11 : 5);
+  for (int i = 0; i < documents; ++i) {
+    const bool trained = set.trained > 0 && i % set.trained != 0;
+    REQUIRE(writer->add(row_text(random, set, trained), 0).ok());
+  }
+  REQUIRE(writer->finish().ok());
+  return writer->counts();
+}
+
+inline void write_rows(const std::filesystem::path& directory, const RowSet& set = {}) {
+  std::filesystem::create_directories(directory);
+  const storage::RowCounts train = write_split(directory, "train", set, set.documents);
+  const storage::RowCounts val = write_split(directory, "val", set, 20);
+  REQUIRE(storage::write_row_facts(directory, {.kind = set.kind,
+                                               .tokenizer = "bytes",
+                                               .vocab_size = set.vocab_size,
+                                               .token_bytes = 2,
+                                               .row_length = set.row_length,
+                                               .packing = "bfd",
+                                               .has_weights = set.weights,
+                                               .sources = {"made"},
+                                               .train = train,
+                                               .val = val})
+              .ok());
+}
+
+}  // namespace train::test
