@@ -19,9 +19,10 @@ struct TokenizerParts;
 struct EncodeOptions {
   bool add_special_tokens = false;  ///< Those that the files say to put around a text.
   /// The text is a chat template's: what is written as a control token is that token, as the
-  /// reference has it. Only a SentencePiece model differs, whose control pieces no other text
-  /// gives; what stands between them is encoded piece by piece, with a space put before the first
-  /// alone (before each if a tokenizer_config.json beside it says "legacy": true).
+  /// reference has it. Only SentencePiece models and tekken.json differ, whose control tokens no
+  /// other text gives. Of SentencePiece what stands between them is encoded piece by piece, with a
+  /// space put before the first alone (before each if a tokenizer_config.json beside it says
+  /// "legacy": true).
   bool rendered = false;
 };
 
@@ -43,9 +44,9 @@ struct EncodedText {
 /// it is.
 class Tokenizer {
  public:
-  /// `path`: a tokenizer.json, a SentencePiece model, a file of ranks (base64 and number in each
-  /// line), or a directory that has one of those or vocab.json and merges.txt. Errors (user):
-  /// missing, not readable as any of them, parts that are not supported, by name.
+  /// `path`: a tokenizer.json, a SentencePiece model, a tekken.json, a file of ranks (base64 and
+  /// number in each line), or a directory that has one of those or vocab.json and merges.txt.
+  /// Errors (user): missing, not readable as any of them, parts that are not supported, by name.
   static Result<Tokenizer> load(const std::filesystem::path& path);
 
   /// Of parts that were read already. REQUIRES: not null.

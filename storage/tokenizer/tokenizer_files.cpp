@@ -122,6 +122,11 @@ Result<TokenizerParts> read_single_file(const fs::path& file) {
   if (is_sentencepiece_model(*text)) {
     return read_sentencepiece_file(*text, frame_wishes(file.parent_path()));
   }
+  // By its name, as Mistral's own programs know it.
+  const std::string name = file.filename().string();
+  if (name.find("tekken") != std::string::npos && name.ends_with(".json")) {
+    return read_tekken_file(*text);
+  }
   const std::size_t first = text->find_first_not_of(" \t\r\n");
   return first != std::string::npos && (*text)[first] == '{' ? read_tokenizer_json(*text)
                                                              : read_rank_file(*text);
@@ -137,14 +142,15 @@ Result<TokenizerParts> read_two_files(const fs::path& folder) {
   return read_vocabulary_and_merges(*vocabulary, *merges, *pattern);
 }
 
-/// The file of ranks in a folder: of two the first by name.
+/// The file of ranks or of tekken in a folder: of two the first by name.
 std::optional<fs::path> rank_file_in(const fs::path& folder) {
   std::optional<fs::path> found;
   std::error_code failed;
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     const fs::path& path = entry->path();
-    if ((path.extension() == ".tiktoken" || path.filename() == "tokenizer.model") &&
+    if ((path.extension() == ".tiktoken" || path.filename() == "tokenizer.model" ||
+         path.filename() == "tekken.json") &&
         (!found || path < *found)) {
       found = path;
     }
@@ -173,8 +179,8 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
       const auto ranks = rank_file_in(path);
       if (!two_files && !ranks) {
         return user_error(fmt::format(
-            "{} holds no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt, and no "
-            "*.tiktoken; name the folder of a tokenizer",
+            "{} holds no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt, no "
+            "tekken.json and no *.tiktoken; name the folder of a tokenizer",
             path.string()));
       }
       file = two_files ? path : *ranks;

@@ -18,6 +18,10 @@ namespace train::storage {
 /// number of them.
 [[nodiscard]] Result<TokenizerParts> read_rank_file(std::string_view text);
 
+/// Reads Mistral's tekken.json. Its special tokens are in rendered text alone. Errors (user):
+/// another shape; a pattern that is no regular expression.
+[[nodiscard]] Result<TokenizerParts> read_tekken_file(std::string_view text);
+
 /// What a configuration beside a SentencePiece model says of the tokens around a text, and in it.
 struct FrameWishes {
   std::optional<bool> begin;  ///< By default of a model whose pairs merge, as of Llama's kin.
