@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "storage/tokenizer/sentencepiece_model.hpp"
+#include "storage/tokenizer/sentencepiece_writer.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokenizer/utf8.hpp"
 #include "tests/support/sentencepiece_fixture.hpp"
@@ -80,6 +82,35 @@ TEST_CASE("sentencepiece: rendered text has control pieces, as the reference fin
         edges.push_back(characters_before(text, span.last));
       }
       CHECK(edges == fixture.at(name)[i][1].get<Ids>());
+    }
+  }
+}
+
+TEST_CASE("sentencepiece: a model that was written again is the same", "[storage][tokenizer]") {
+  for (const auto& [name, expected] : sentencepiece_fixture().at("models").items()) {
+    CAPTURE(name);
+    const std::string bytes = sentencepiece_model(name);
+    const auto model = parse_sentencepiece_model(bytes);
+    REQUIRE(model.ok());
+    const std::string written = sentencepiece_file(*model);
+    CHECK(is_sentencepiece_model(written));
+    const auto again = parse_sentencepiece_model(written);
+    REQUIRE(again.ok());
+    REQUIRE(again->pieces.size() == model->pieces.size());
+    for (std::size_t id = 0; id < model->pieces.size(); ++id) {
+      const auto& piece = again->pieces[id];
+      CHECK(piece.text == model->pieces[id].text);
+      CHECK(piece.score == model->pieces[id].score);
+      CHECK(piece.type == model->pieces[id].type);
+    }
+    const auto tokenizer = load_bytes(written);
+    REQUIRE(tokenizer.ok());
+    const auto& texts = sentencepiece_fixture().at("texts");
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto ids = tokenizer->encode(texts[i].get<std::string>(), false);
+      REQUIRE(ids.ok());
+      CHECK(*ids == expected.at("ids")[i].get<Ids>());
+      CHECK(tokenizer->decode(*ids, true) == expected.at("decoded")[i].get<std::string>());
     }
   }
 }
