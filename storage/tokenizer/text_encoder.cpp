@@ -187,31 +187,64 @@ void TextEncoder::cached_word(std::string_view text) {
   }
 }
 
-Result<EncodedDocuments> encode_documents(const Tokenizer& tokenizer,
-                                          std::span<const std::string_view> documents,
-                                          bool add_special_tokens, unsigned threads) {
+namespace {
+
+/// Documents side by side that one thread takes at once: some thousand words, so that threads
+/// seldom meet.
+constexpr std::size_t share_bytes = std::size_t{1} << 16U;
+
+/// Where each share begins, and the end.
+std::vector<std::size_t> shares_of(std::span<const std::string_view> documents) {
+  std::vector<std::size_t> begins = {0};
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    bytes += documents[i].size() + 1;
+    if (bytes >= share_bytes || i + 1 == documents.size()) {
+      begins.push_back(i + 1);
+      bytes = 0;
+    }
+  }
+  return begins;
+}
+
+}  // namespace
+
+DocumentEncoder::DocumentEncoder(const Tokenizer& tokenizer, unsigned threads) {
+  for (unsigned i = 0; i < std::max(threads, 1U); ++i) {
+    encoders_.push_back(std::make_unique<TextEncoder>(tokenizer));
+  }
+}
+
+Result<EncodedDocuments> DocumentEncoder::encode(std::span<const std::string_view> documents,
+                                                 bool add_special_tokens) {
   EncodedDocuments encoded;
   encoded.ids.resize(documents.size());
   std::vector<std::optional<Error>> errors(documents.size());
+  const std::vector<std::size_t> shares = shares_of(documents);
   std::atomic<std::size_t> next = 0;
   std::atomic<std::uint64_t> replaced = 0;
-  const auto work = [&] {
-    TextEncoder encoder(tokenizer);
-    for (std::size_t i = next++; i < documents.size(); i = next++) {
-      if (const auto done = encoder.encode(documents[i], add_special_tokens, encoded.ids[i]);
-          !done) {
-        errors[i] = done.error();
+  const auto work = [&](TextEncoder& encoder) {
+    // Its own until a document is complete: two threads would write to one line of the cache.
+    std::vector<std::uint32_t> ids;
+    const std::uint64_t replaced_before = encoder.replaced_count();
+    for (std::size_t share = next++; share + 1 < shares.size(); share = next++) {
+      for (std::size_t i = shares[share]; i < shares[share + 1]; ++i) {
+        ids.clear();
+        if (const auto done = encoder.encode(documents[i], add_special_tokens, ids); !done) {
+          errors[i] = done.error();
+        }
+        encoded.ids[i].assign(ids.begin(), ids.end());
       }
     }
-    replaced += encoder.replaced_count();
+    replaced += encoder.replaced_count() - replaced_before;
   };
   {
     std::vector<std::jthread> others;
-    const std::size_t wanted = std::min<std::size_t>(threads, documents.size());
+    const std::size_t wanted = std::min(encoders_.size(), shares.size() - 1);
     for (std::size_t i = 1; i < wanted; ++i) {
-      others.emplace_back(work);
+      others.emplace_back([&work, &encoder = *encoders_[i]] { work(encoder); });
     }
-    work();
+    work(*encoders_.front());
   }
   for (const auto& error : errors) {
     if (error) {
@@ -220,6 +253,12 @@ Result<EncodedDocuments> encode_documents(const Tokenizer& tokenizer,
   }
   encoded.replaced_count = replaced;
   return encoded;
+}
+
+Result<EncodedDocuments> encode_documents(const Tokenizer& tokenizer,
+                                          std::span<const std::string_view> documents,
+                                          bool add_special_tokens, unsigned threads) {
+  return DocumentEncoder(tokenizer, threads).encode(documents, add_special_tokens);
 }
 
 }  // namespace train::storage

@@ -72,8 +72,25 @@ struct EncodedDocuments {
   std::uint64_t replaced_count = 0;             ///< As TextEncoder's.
 };
 
-/// Encodes documents on `threads` threads, this one among them (0 counts as 1). TK-2: the result
-/// does not depend on how many. Errors: that of the first document that has one.
+/// Encodes documents on several threads, list after list, and remembers words from one list to the
+/// next.
+///
+/// Threading: one caller; starts threads of its own during a call. Memory: 4 MiB a thread.
+/// Invariant: TK-2 the result does not depend on how many they are.
+class DocumentEncoder {
+ public:
+  /// On `threads` threads, the caller's among them (0 counts as 1).
+  DocumentEncoder(const Tokenizer& tokenizer, unsigned threads);
+
+  /// Errors: that of the first document that has one.
+  [[nodiscard]] Result<EncodedDocuments> encode(std::span<const std::string_view> documents,
+                                                bool add_special_tokens);
+
+ private:
+  std::vector<std::unique_ptr<TextEncoder>> encoders_;
+};
+
+/// The same for one list.
 [[nodiscard]] Result<EncodedDocuments> encode_documents(const Tokenizer& tokenizer,
                                                         std::span<const std::string_view> documents,
                                                         bool add_special_tokens, unsigned threads);
