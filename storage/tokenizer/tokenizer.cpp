@@ -43,9 +43,14 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
 
 Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,
                                                      bool add_special_tokens) const {
+  return encode(text, EncodeOptions{.add_special_tokens = add_special_tokens});
+}
+
+Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,
+                                                     const EncodeOptions& options) const {
   TextEncoder encoder(*this, TextEncoder::Memory::none);
   std::vector<std::uint32_t> ids;
-  TRAIN_RETURN_IF_ERROR(encoder.encode(text, add_special_tokens, ids));
+  TRAIN_RETURN_IF_ERROR(encoder.encode(text, options, ids));
   return ids;
 }
 

@@ -57,6 +57,9 @@ class Tokenizer {
   [[nodiscard]] Result<std::vector<std::uint32_t>> encode(std::string_view text,
                                                           bool add_special_tokens) const;
 
+  [[nodiscard]] Result<std::vector<std::uint32_t>> encode(std::string_view text,
+                                                          const EncodeOptions& options) const;
+
   /// The same with spans. Errors (user): also a text of 4 GiB or more.
   [[nodiscard]] Result<EncodedText> encode_with_spans(std::string_view text,
                                                       const EncodeOptions& options) const;
