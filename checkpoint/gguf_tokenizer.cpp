@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
+
+#include "storage/tokenizer/sentencepiece_writer.hpp"
+#include "storage/tokenizer/utf8.hpp"
 
 namespace train::checkpoint {
 namespace {
@@ -101,14 +105,93 @@ Json config_of(const storage::GgufFile& file, const Texts& tokens) {
   return config;
 }
 
-}  // namespace
+using Files = std::map<std::string, std::string>;
+using Piece = storage::SentencePieceModel::Piece;
+using PieceType = storage::SentencePieceModel::PieceType;
 
-Result<std::map<std::string, std::string>> gguf_tokenizer_files(const storage::GgufFile& file) {
-  const auto* model = file.value_of<std::string>("tokenizer.ggml.model");
+/// How a piece takes part, by the file's number. One that is not used stands in no text but a
+/// rendered one, as control pieces do.
+PieceType piece_type(std::int64_t number) {
+  constexpr std::int64_t unused = static_cast<std::int64_t>(PieceType::unused);
+  const bool known = number >= 1 && number <= static_cast<std::int64_t>(PieceType::byte);
+  return number == unused ? PieceType::control
+         : known          ? static_cast<PieceType>(number)
+                          : PieceType::normal;
+}
+
+/// The text of a piece as SentencePiece has it: GGUF files have spaces in the user's own pieces.
+std::string piece_text(const std::string& token, PieceType type) {
+  std::string text;
+  for (const char letter : token) {
+    const bool marks = letter == ' ' && type == PieceType::user_defined;
+    text += marks ? storage::space_marker : std::string_view(&letter, 1);
+  }
+  return text;
+}
+
+/// Pieces with scores and types: a SentencePiece model, written as one.
+Result<Files> sentencepiece_files(const storage::GgufFile& file) {
+  const auto* tokens = file.value_of<Texts>("tokenizer.ggml.tokens");
+  const auto* scores = file.value_of<std::vector<double>>("tokenizer.ggml.scores");
+  const auto* types = file.value_of<std::vector<std::int64_t>>("tokenizer.ggml.token_type");
+  if (tokens == nullptr || scores == nullptr || types == nullptr ||
+      types->size() != tokens->size() || scores->size() != tokens->size()) {
+    return user_error(fmt::format(
+        "{}: tokenizer.ggml.tokens, scores and token_type are missing or do not fit each other",
+        file.file().path().string()));
+  }
+  storage::SentencePieceModel model;
+  model.kind = storage::SentencePieceModel::Kind::bpe;
+  Texts texts;
+  for (std::size_t id = 0; id < tokens->size(); ++id) {
+    texts.push_back(piece_text((*tokens)[id], piece_type((*types)[id])));
+  }
+  for (std::size_t id = 0; id < tokens->size(); ++id) {
+    model.pieces.push_back({.text = texts[id],
+                            .score = static_cast<float>((*scores)[id]),
+                            .type = piece_type((*types)[id])});
+    model.byte_fallback = model.byte_fallback || model.pieces.back().type == PieceType::byte;
+  }
+  // Some files have the unknown piece among the control pieces.
+  const auto unknown = file.count_of("tokenizer.ggml.unknown_token_id");
+  const bool marked = std::any_of(model.pieces.begin(), model.pieces.end(), [](const Piece& piece) {
+    return piece.type == PieceType::unknown;
+  });
+  if (!marked && unknown && *unknown < model.pieces.size()) {
+    model.pieces[*unknown].type = PieceType::unknown;
+  }
+  const auto flag = [&file](const char* key, bool otherwise) {
+    const auto* value = file.value_of<bool>(key);
+    return value == nullptr ? otherwise : *value;
+  };
+  model.rules.add_dummy_prefix = flag("tokenizer.ggml.add_space_prefix", true);
+  model.rules.remove_extra_whitespaces = flag("tokenizer.ggml.remove_extra_whitespaces", false);
+  const auto named = [&](const char* key, std::string_view otherwise) {
+    const auto id = file.count_of(key);
+    return id && *id < tokens->size() ? std::string_view((*tokens)[*id]) : otherwise;
+  };
+  model.begin_text = named("tokenizer.ggml.bos_token_id", model.begin_text);
+  model.end_text = named("tokenizer.ggml.eos_token_id", model.end_text);
+  Json config = config_of(file, *tokens);
+  const auto* architecture = file.value_of<std::string>("general.architecture");
+  const bool gemma = architecture != nullptr && architecture->starts_with("gemma");
+  config["tokenizer_class"] = gemma ? "GemmaTokenizer" : "LlamaTokenizer";
+  config["add_bos_token"] = flag("tokenizer.ggml.add_bos_token", true);
+  config["add_eos_token"] = flag("tokenizer.ggml.add_eos_token", false);
+  if (!gemma) {
+    config["legacy"] = false;
+  }
+  return Files{
+      {"tokenizer.model", storage::sentencepiece_file(model)},
+      {"tokenizer_config.json", config.dump(2, ' ', false, Json::error_handler_t::replace)}};
+}
+
+/// Bytes and merges, written as a tokenizer.json; nothing where the splitting is not known.
+Result<Files> byte_level_files(const storage::GgufFile& file) {
   const auto* pre = file.value_of<std::string>("tokenizer.ggml.pre");
   const Json splitting = pre_tokenizer_of(pre == nullptr ? "" : *pre);
-  if (model == nullptr || *model != "gpt2" || splitting.is_null()) {
-    return std::map<std::string, std::string>();
+  if (splitting.is_null()) {
+    return Files();
   }
   const auto* tokens = file.value_of<Texts>("tokenizer.ggml.tokens");
   const auto* merges = file.value_of<Texts>("tokenizer.ggml.merges");
@@ -143,12 +226,25 @@ Result<std::map<std::string, std::string>> gguf_tokenizer_files(const storage::G
         {"ignore_merges", pre != nullptr && *pre == "llama-bpe"},
         {"vocab", std::move(vocab)},
         {"merges", *merges}}}};
-  std::map<std::string, std::string> files = {
-      {"tokenizer.json", json.dump(-1, ' ', false, Json::error_handler_t::replace)},
-      {"tokenizer_config.json",
-       config_of(file, *tokens).dump(2, ' ', false, Json::error_handler_t::replace)}};
-  if (const auto* chat = file.value_of<std::string>("tokenizer.chat_template")) {
-    files.emplace("chat_template.jinja", *chat);
+  return Files{{"tokenizer.json", json.dump(-1, ' ', false, Json::error_handler_t::replace)},
+               {"tokenizer_config.json",
+                config_of(file, *tokens).dump(2, ' ', false, Json::error_handler_t::replace)}};
+}
+
+}  // namespace
+
+Result<std::map<std::string, std::string>> gguf_tokenizer_files(const storage::GgufFile& file) {
+  const auto* model = file.value_of<std::string>("tokenizer.ggml.model");
+  Result<Files> files = Files();
+  if (model != nullptr && *model == "gpt2") {
+    files = byte_level_files(file);
+  } else if (model != nullptr && *model == "llama") {
+    files = sentencepiece_files(file);
+  }
+  TRAIN_RETURN_IF_ERROR(files);
+  const auto* chat = file.value_of<std::string>("tokenizer.chat_template");
+  if (chat != nullptr && !files->empty()) {
+    files->emplace("chat_template.jinja", *chat);
   }
   return files;
 }

@@ -122,7 +122,7 @@ Result<std::vector<std::int32_t>> TextCodec::encode_rendered(std::string_view te
   if (!tokenizer_) {
     return encode_bytes(text);
   }
-  const auto ids = tokenizer_->encode(text, /*add_special_tokens=*/false);
+  const auto ids = tokenizer_->encode(text, {.rendered = true});
   TRAIN_RETURN_IF_ERROR(ids);
   return checked(*ids);
 }

@@ -11,6 +11,7 @@ namespace train::storage {
 inline constexpr std::array tokenizer_file_names = {"tokenizer.json",
                                                     "tokenizer_config.json",
                                                     "tokenizer.model",
+                                                    "tekken.json",
                                                     "vocab.json",
                                                     "merges.txt",
                                                     "added_tokens.json",
@@ -22,7 +23,7 @@ inline constexpr std::array tokenizer_file_names = {"tokenizer.json",
 /// Whether a directory has a file that a tokenizer is read from.
 [[nodiscard]] inline bool holds_tokenizer(const std::filesystem::path& directory) {
   std::error_code ignored;
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json"}) {
     if (std::filesystem::exists(directory / name, ignored)) {
       return true;
     }

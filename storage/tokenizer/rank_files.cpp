@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
+#include "storage/tokenizer/base64.hpp"
 #include "storage/tokenizer/byte_level.hpp"
 #include "storage/tokenizer/tokenizer_files.hpp"
 #include "storage/tokenizer/tokenizer_json_events.hpp"
@@ -56,30 +57,6 @@ constexpr KnownRanks known_ranks[] = {
     {151643, KnownPattern::qwen2, true, std::nullopt, qwen_specials},
     {199998, KnownPattern::o200k, false, std::nullopt, o200k_specials},
 };
-
-std::optional<std::string> from_base64(std::string_view text) {
-  static constexpr std::string_view digits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  while (text.ends_with('=')) {
-    text.remove_suffix(1);
-  }
-  std::string bytes;
-  std::uint32_t bits = 0;
-  unsigned count = 0;
-  for (const char letter : text) {
-    const std::size_t digit = digits.find(letter);
-    if (digit == std::string_view::npos) {
-      return std::nullopt;
-    }
-    bits = (bits << 6U) | static_cast<std::uint32_t>(digit);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      bytes.push_back(static_cast<char>(static_cast<unsigned char>(bits >> count)));
-    }
-  }
-  return bytes;
-}
 
 /// Goes through lines that are not empty, until one fails.
 template <class Each>

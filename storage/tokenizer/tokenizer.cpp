@@ -43,10 +43,23 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
 
 Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,
                                                      bool add_special_tokens) const {
+  return encode(text, EncodeOptions{.add_special_tokens = add_special_tokens});
+}
+
+Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,
+                                                     const EncodeOptions& options) const {
   TextEncoder encoder(*this, TextEncoder::Memory::none);
   std::vector<std::uint32_t> ids;
-  TRAIN_RETURN_IF_ERROR(encoder.encode(text, add_special_tokens, ids));
+  TRAIN_RETURN_IF_ERROR(encoder.encode(text, options, ids));
   return ids;
+}
+
+Result<EncodedText> Tokenizer::encode_with_spans(std::string_view text,
+                                                 const EncodeOptions& options) const {
+  TextEncoder encoder(*this, TextEncoder::Memory::none);
+  EncodedText encoded;
+  TRAIN_RETURN_IF_ERROR(encoder.encode_with_spans(text, options, encoded));
+  return encoded;
 }
 
 std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_special) const {

@@ -111,7 +111,9 @@ FrameWishes frame_wishes(const fs::path& folder) {
     const json& member = json_member(config, key);
     return member.is_boolean() ? std::optional(member.get<bool>()) : std::nullopt;
   };
-  return {.begin = wish("add_bos_token"), .end = wish("add_eos_token")};
+  return {.begin = wish("add_bos_token"),
+          .end = wish("add_eos_token"),
+          .legacy = wish("legacy").value_or(false)};
 }
 
 Result<TokenizerParts> read_single_file(const fs::path& file) {
@@ -119,6 +121,11 @@ Result<TokenizerParts> read_single_file(const fs::path& file) {
   TRAIN_RETURN_IF_ERROR(text);
   if (is_sentencepiece_model(*text)) {
     return read_sentencepiece_file(*text, frame_wishes(file.parent_path()));
+  }
+  // By its name, as Mistral's own programs know it.
+  const std::string name = file.filename().string();
+  if (name.find("tekken") != std::string::npos && name.ends_with(".json")) {
+    return read_tekken_file(*text);
   }
   const std::size_t first = text->find_first_not_of(" \t\r\n");
   return first != std::string::npos && (*text)[first] == '{' ? read_tokenizer_json(*text)
@@ -135,14 +142,15 @@ Result<TokenizerParts> read_two_files(const fs::path& folder) {
   return read_vocabulary_and_merges(*vocabulary, *merges, *pattern);
 }
 
-/// The file of ranks in a folder: of two the first by name.
+/// The file of ranks or of tekken in a folder: of two the first by name.
 std::optional<fs::path> rank_file_in(const fs::path& folder) {
   std::optional<fs::path> found;
   std::error_code failed;
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     const fs::path& path = entry->path();
-    if ((path.extension() == ".tiktoken" || path.filename() == "tokenizer.model") &&
+    if ((path.extension() == ".tiktoken" || path.filename() == "tokenizer.model" ||
+         path.filename() == "tekken.json") &&
         (!found || path < *found)) {
       found = path;
     }
@@ -171,8 +179,8 @@ Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
       const auto ranks = rank_file_in(path);
       if (!two_files && !ranks) {
         return user_error(fmt::format(
-            "{} holds no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt, and no "
-            "*.tiktoken; name the folder of a tokenizer",
+            "{} holds no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt, no "
+            "tekken.json and no *.tiktoken; name the folder of a tokenizer",
             path.string()));
       }
       file = two_files ? path : *ranks;

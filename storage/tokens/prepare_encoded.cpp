@@ -35,7 +35,10 @@ class EncodedReading {
  public:
   EncodedReading(const PrepareRequest& request, const Tokenizer& tokenizer,
                  std::uint32_t end_of_text, ReadProgress& progress)
-      : request_(request), tokenizer_(tokenizer), end_of_text_(end_of_text), progress_(progress) {}
+      : request_(request),
+        encoder_(tokenizer, static_cast<unsigned>(request.threads)),
+        end_of_text_(end_of_text),
+        progress_(progress) {}
 
   Status run(const TakeDocument& take) {
     const DocumentSink sink{
@@ -72,8 +75,7 @@ class EncodedReading {
 
   Status flush(const TakeDocument& take) {
     const std::vector<std::string_view> texts(waiting_.begin(), waiting_.end());
-    auto encoded = encode_documents(tokenizer_, texts, /*add_special_tokens=*/true,
-                                    static_cast<unsigned>(request_.threads));
+    auto encoded = encoder_.encode(texts, /*add_special_tokens=*/true);
     TRAIN_RETURN_IF_ERROR(encoded);
     replaced_ += encoded->replaced_count;
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
@@ -89,7 +91,7 @@ class EncodedReading {
   }
 
   const PrepareRequest& request_;
-  const Tokenizer& tokenizer_;
+  DocumentEncoder encoder_;
   std::uint32_t end_of_text_;
   ReadProgress& progress_;
   fs::path input_;

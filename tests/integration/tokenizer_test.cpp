@@ -52,6 +52,15 @@ TEST_CASE("tokenizer: ids of a text and back", "[integration][tokenizer]") {
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "no.txt"}, {"no.txt"});
   check_mistake(site, {"tokenize", "--tokenizer", "tok", "tok"}, {"tok", "not a regular file"});
   check_mistake(site, {"detokenize", "--tokenizer", "tok", "text.txt"}, {"is no token id"});
+  for (const char* ids : {"32 4294967296\n", "-1\n", "32 100000\n"}) {
+    write_bytes(site / "beyond.txt", ids);
+    check_mistake(site, {"detokenize", "--tokenizer", "tok", "beyond.txt"}, {"is no token id"});
+  }
+  check_mistake(site, {"tokenize", "--tokenizer", "tok", "--spans", "text.txt"}, {"--jsonl"});
+  write_bytes(site / "text.jsonl", "{\"text\": \"the hour\"}\n");
+  const Ended spans =
+      site.call({"tokenize", "--tokenizer", "tok", "--jsonl", "--spans", "text.jsonl"});
+  CHECK(spans.out == "{\"ids\":[257,32,104,263],\"spans\":[[0,3],[3,4],[4,5],[5,8]]}\n");
 }
 
 TEST_CASE("tokenizer: token files of any number of threads are the same",

@@ -1,9 +1,13 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "storage/tokenizer/sentencepiece_model.hpp"
+#include "storage/tokenizer/sentencepiece_writer.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
+#include "storage/tokenizer/utf8.hpp"
 #include "tests/support/sentencepiece_fixture.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -22,6 +26,12 @@ Result<Tokenizer> load_bytes(const std::string& bytes) {
   const auto path = directory.path() / "tokenizer.model";
   std::ofstream(path, std::ios::binary) << bytes;
   return Tokenizer::load(path);
+}
+
+std::uint32_t characters_before(std::string_view text, std::size_t end) {
+  return static_cast<std::uint32_t>(std::count_if(text.begin(),
+                                                  text.begin() + static_cast<std::ptrdiff_t>(end),
+                                                  [](char byte) { return !continues(byte); }));
 }
 
 }  // namespace
@@ -44,6 +54,63 @@ TEST_CASE("sentencepiece: ids and texts are the reference's", "[storage][tokeniz
       REQUIRE(begun.ok());
       CHECK(begun->front() == expected.at("begin").get<std::uint32_t>());
       CHECK(Ids(begun->begin() + 1, begun->end()) == *ids);
+    }
+  }
+}
+
+TEST_CASE("sentencepiece: rendered text has control pieces, as the reference finds them",
+          "[storage][tokenizer][TK-1]") {
+  const auto& fixture = sentencepiece_fixture().at("rendered");
+  const auto& texts = sentencepiece_fixture().at("texts");
+  for (const auto& [name, legacy] : {std::pair("first", false), std::pair("each", true)}) {
+    const TempDirectory directory;
+    std::ofstream(directory.path() / "tokenizer.model", std::ios::binary)
+        << sentencepiece_model(fixture.at("model"));
+    std::ofstream(directory.path() / "tokenizer_config.json")
+        << nlohmann::json{{"legacy", legacy}}.dump();
+    const auto tokenizer = Tokenizer::load(directory.path());
+    REQUIRE(tokenizer.ok());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto text = texts[i].get<std::string>();
+      CAPTURE(name, i, text);
+      const auto encoded = tokenizer->encode_with_spans(text, {.rendered = true});
+      REQUIRE(encoded.ok());
+      CHECK(encoded->ids == fixture.at(name)[i][0].get<Ids>());
+      std::vector<std::uint32_t> edges;
+      for (const TokenSpan& span : encoded->spans) {
+        edges.push_back(characters_before(text, span.first));
+        edges.push_back(characters_before(text, span.last));
+      }
+      CHECK(edges == fixture.at(name)[i][1].get<Ids>());
+    }
+  }
+}
+
+TEST_CASE("sentencepiece: a model that was written again is the same", "[storage][tokenizer]") {
+  for (const auto& [name, expected] : sentencepiece_fixture().at("models").items()) {
+    CAPTURE(name);
+    const std::string bytes = sentencepiece_model(name);
+    const auto model = parse_sentencepiece_model(bytes);
+    REQUIRE(model.ok());
+    const std::string written = sentencepiece_file(*model);
+    CHECK(is_sentencepiece_model(written));
+    const auto again = parse_sentencepiece_model(written);
+    REQUIRE(again.ok());
+    REQUIRE(again->pieces.size() == model->pieces.size());
+    for (std::size_t id = 0; id < model->pieces.size(); ++id) {
+      const auto& piece = again->pieces[id];
+      CHECK(piece.text == model->pieces[id].text);
+      CHECK(piece.score == model->pieces[id].score);
+      CHECK(piece.type == model->pieces[id].type);
+    }
+    const auto tokenizer = load_bytes(written);
+    REQUIRE(tokenizer.ok());
+    const auto& texts = sentencepiece_fixture().at("texts");
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto ids = tokenizer->encode(texts[i].get<std::string>(), false);
+      REQUIRE(ids.ok());
+      CHECK(*ids == expected.at("ids")[i].get<Ids>());
+      CHECK(tokenizer->decode(*ids, true) == expected.at("decoded")[i].get<std::string>());
     }
   }
 }

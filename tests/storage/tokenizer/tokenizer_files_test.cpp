@@ -86,6 +86,52 @@ TEST_CASE("tokenizer files: what is not supported is refused by its name", "[sto
   }
 }
 
+TEST_CASE("tokenizer files: an expression of any size or depth is compiled or refused",
+          "[storage][tokenizer]") {
+  const auto split_by = [](const std::string& pattern) {
+    return defect_of(with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}}));
+  };
+  const std::string large = split_by(std::string(10'000'000, 'a'));
+  CHECK(large.find("10000000") != std::string::npos);
+  CHECK(large.size() < 400);
+  for (const char* open : {"(", "[", "(?:", "(?="}) {
+    CAPTURE(open);
+    std::string deep;
+    while (deep.size() < 60'000) {
+      deep += open;
+    }
+    const std::string defect = split_by(deep);
+    CHECK(defect.find("regular expression") != std::string::npos);
+    CHECK(defect.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("tokenizer files: added tokens that the normalizer turns into each other end",
+          "[storage][tokenizer]") {
+  using nlohmann::json;
+  json file =
+      with("normalizer",
+           {{"type", "Sequence"},
+            {"normalizers",
+             {{{"type", "Replace"}, {"pattern", {{"String", "one"}}}, {"content", "<two>one"}},
+              {{"type", "Replace"}, {"pattern", {{"String", "two"}}}, {"content", "one"}}}}});
+  file["added_tokens"] = json::array();
+  for (const char* content : {"<one>", "<two>", "one", "two"}) {
+    file["added_tokens"].push_back({{"id", 900}, {"content", content}, {"normalized", true}});
+  }
+  auto parts = read_tokenizer_json(file.dump());
+  REQUIRE(parts.ok());
+  const Tokenizer tokenizer(std::make_shared<const TokenizerParts>(std::move(parts).value()));
+  const auto encoded = tokenizer.encode_with_spans("a<one>two one<two>", {});
+  REQUIRE(encoded.ok());
+  CHECK_FALSE(encoded->ids.empty());
+  CHECK(encoded->ids.size() < 60);
+  for (const auto& span : encoded->spans) {
+    CHECK(span.first <= span.last);
+    CHECK(span.last <= 18);
+  }
+}
+
 TEST_CASE("tokenizer files: added tokens get the reference's ids, whatever the file says",
           "[storage][tokenizer][TK-1]") {
   nlohmann::json file = small_file();
