@@ -67,8 +67,7 @@ struct RowMetric {
 /// What the rows of a step held, in the time that it took.
 std::vector<RowMetric> row_metrics(const engine::RowCount& rows, double seconds) {
   const auto trained = static_cast<double>(rows.trained);
-  return {{"trained_tokens", trained},
-          {"trained_tokens_per_second", std::round(trained / seconds * 10.0) / 10.0},
+  return {{"trained_tokens_per_second", std::round(trained / seconds * 10.0) / 10.0},
           {"row_fill", static_cast<double>(rows.tokens) / static_cast<double>(rows.positions)}};
 }
 
@@ -192,7 +191,9 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   line["tokens"] = event.step * options_.tokens_per_step;
   line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
   if (options_.rows) {
-    for (const RowMetric& each : row_metrics(options_.rows(event.step - 1), seconds)) {
+    const engine::RowCount rows = options_.rows(event.step - 1);
+    line["trained_tokens"] = rows.trained;
+    for (const RowMetric& each : row_metrics(rows, seconds)) {
       line[each.name] = each.value;
       TRAIN_RETURN_IF_ERROR(
           scalars(event.step, {{fmt::format("train/{}", each.name).c_str(), each.value}}));

@@ -21,9 +21,10 @@ struct SequenceLogProbs {
 };
 
 struct PairLogProbs {
-  SequenceLogProbs chosen, rejected;
+  SequenceLogProbs chosen = {};
+  SequenceLogProbs rejected = {};
   /// ORPO alone: the chosen conversation with its prompt.
-  SequenceLogProbs chosen_with_prompt;
+  SequenceLogProbs chosen_with_prompt = {};
 };
 
 struct PreferenceOptions {

@@ -25,14 +25,17 @@ struct RowSet {
 /// Prompts and answers below the vocabulary; the answers' tokens are trained.
 inline storage::RowText row_text(std::mt19937& random, const RowSet& set, bool trained) {
   storage::RowText text;
-  const std::uint32_t length = 3 + random() % (set.row_length - 5);
-  const std::uint32_t prompt = 1 + random() % (length - 1);
-  std::uint32_t token = random();
+  const auto below = [&random](std::uint32_t limit) {
+    return static_cast<std::uint32_t>(random() % limit);
+  };
+  const std::uint32_t length = 3 + below(set.row_length - 5);
+  const std::uint32_t prompt = 1 + below(length - 1);
+  std::uint32_t token = below(1000);
   for (std::uint32_t i = 0; i < length; ++i, token += 3) {
     text.tokens.push_back(token % static_cast<std::uint32_t>(set.vocab_size));
     text.trained.push_back(trained && i >= prompt);
     if (set.weights) {
-      text.weights.push_back(static_cast<float>(1 + random() % 4) / 2.0F);
+      text.weights.push_back(static_cast<float>(1 + below(4)) / 2.0F);
     }
   }
   return text;
