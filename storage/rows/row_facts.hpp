@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace train::storage {
+
+/// What meta.json says of one split.
+struct RowCounts {
+  std::uint64_t rows = 0;
+  std::uint64_t segments = 0;
+  std::uint64_t documents = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t trained_tokens = 0;
+  std::uint64_t pairs = 0;             ///< Of a preference set; KTO's examples.
+  std::optional<std::string> digest = {};  ///< Of all bytes of its files, as digest.hpp has it.
+
+  bool operator==(const RowCounts&) const = default;
+};
+
+/// What meta.json says of a directory of rows.
+struct RowFacts {
+  std::string kind = "text";  ///< "chat", "prompt", "preference", "kto" or "text".
+  std::string tokenizer = {};
+  std::int64_t vocab_size = 0;  ///< Ids are below it; 0: not said.
+  std::int64_t token_bytes = 4;
+  std::optional<std::int64_t> end_of_text = {};
+  std::int64_t row_length = 0;
+  std::string packing = {};
+  bool has_weights = false;
+  std::vector<std::string> sources = {};
+  RowCounts train = {};
+  RowCounts val = {};
+  std::string key = {};     ///< Of what the rows were made from; empty: by hand.
+  std::string report = {};  ///< What preparing counted, a JSON object; empty: none.
+
+  [[nodiscard]] const RowCounts& of(const std::string& split) const {
+    return split == "val" ? val : train;
+  }
+};
+
+/// Whether meta.json of `directory` says that it holds rows. Errors (user): it is malformed.
+[[nodiscard]] Result<bool> holds_rows(const std::filesystem::path& directory);
+
+/// Errors (user): no meta.json, another format or version, malformed; names file and key.
+[[nodiscard]] Result<RowFacts> read_row_facts(const std::filesystem::path& directory);
+
+/// Writes meta.json atomically and durably. Errors: as AtomicFile.
+Status write_row_facts(const std::filesystem::path& directory, const RowFacts& facts);
+
+}  // namespace train::storage
