@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +17,7 @@ struct RowCounts {
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;
   std::uint64_t trained_tokens = 0;
-  std::uint64_t pairs = 0;             ///< Of a preference set; KTO's examples.
+  std::uint64_t pairs = 0;                 ///< Of a preference set; KTO's examples.
   std::optional<std::string> digest = {};  ///< Of all bytes of its files, as digest.hpp has it.
 
   bool operator==(const RowCounts&) const = default;

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t facts_limit_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t facts_limit_bytes = std::uint64_t{8} << 20;
 
 struct CountKey {
   const char* name;
@@ -33,6 +33,7 @@ struct TextKey {
 };
 constexpr const char* kDigest = "a digest (xxh3-128:...)";
 constexpr TextKey kTexts[] = {
+    {"format", &DatasetFacts::format, [](std::string_view) { return true; }, "a string"},
     {"tokenizer", &DatasetFacts::tokenizer, [](std::string_view) { return true; }, "a string"},
     {"train_digest", &DatasetFacts::train_digest, is_digest, kDigest},
     {"val_digest", &DatasetFacts::val_digest, is_digest, kDigest}};
@@ -106,6 +107,7 @@ Status write_dataset_facts(const std::filesystem::path& directory, const Dataset
       object[key] = *value;
     }
   };
+  put("format", facts.format);
   put("tokenizer", facts.tokenizer);
   put("vocab_size", facts.vocab_size);
   object["dtype"] = facts.token_bytes == 2 ? "uint16" : "uint32";

@@ -14,6 +14,7 @@ inline constexpr const char* facts_file_name = "meta.json";
 /// What meta.json says of a token directory; a member is empty where the file or the key is
 /// missing.
 struct DatasetFacts {
+  std::optional<std::string> format = {};  ///< "rows": rows/row_split.hpp reads it; none: tokens.
   std::optional<std::string> tokenizer = {};
   std::optional<std::int64_t> vocab_size = {};
   std::optional<std::int64_t> end_of_text = {};  ///< Token that ends a document.

@@ -161,10 +161,16 @@ Status TokenSplit::read_at(std::size_t index, std::uint64_t first, std::span<std
 
 Result<TokenDataset> TokenDataset::open(const fs::path& directory, const DatasetOptions& options) {
   TokenDataset dataset;
-  const auto files = train_files(directory);
-  TRAIN_RETURN_IF_ERROR(files);
   auto facts = read_dataset_facts(directory);
   TRAIN_RETURN_IF_ERROR(facts);
+  if (facts->format) {
+    return user_error(
+        fmt::format("{}: format is \"{}\", not tokens without a form; an objective that reads rows "
+                    "takes it, or prepare the text without --row-length",
+                    (directory / facts_file_name).string(), *facts->format));
+  }
+  const auto files = train_files(directory);
+  TRAIN_RETURN_IF_ERROR(files);
   dataset.facts_ = std::move(*facts);
   const auto vocab_size = vocabulary(directory, dataset.facts_, options.vocab_size);
   TRAIN_RETURN_IF_ERROR(vocab_size);

@@ -96,6 +96,15 @@ std::vector<SampledBlock> sampled_blocks(std::uint64_t size_bytes) {
   return blocks;
 }
 
+Result<std::string> sampled_digest(const fs::path& path) {
+  const auto file = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  const SplitFile only{path, file->size_bytes()};
+  const auto text = split_text(std::span(&only, 1), std::nullopt);
+  TRAIN_RETURN_IF_ERROR(text);
+  return digest_text(*text);
+}
+
 Result<std::string> token_fingerprint(const TokenDataset& dataset) {
   const TokenSplit& split = dataset.train();
   const DatasetFacts& facts = dataset.facts();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ inline constexpr std::uint64_t sampled_blocks_most = 64;
 /// a split of up to 4 MiB; of a larger one the first block, the last one, and one at a
 /// pseudo-random place of each of 62 equal parts between them. Pure.
 [[nodiscard]] std::vector<SampledBlock> sampled_blocks(std::uint64_t size_bytes);
+
+/// A digest of the size of a file and its sampled blocks. Errors: those of InputFile.
+[[nodiscard]] Result<std::string> sampled_digest(const std::filesystem::path& path);
 
 /// What tells these tokens from others: a digest (digest.hpp) of the sizes of all token files in
 /// their order, the bytes of a token, the sampled blocks of both splits, and the digests of all
