@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/digest.hpp"
+#include "storage/rows/packing.hpp"
+#include "storage/rows/row_facts.hpp"
+#include "storage/rows/row_format.hpp"
+
+namespace train::storage {
+
+/// A document as it is written.
+struct RowText {
+  std::vector<std::uint32_t> tokens = {};  ///< At least one.
+  std::vector<bool> trained = {};          ///< Of each token, as a target; the first one is none.
+  std::vector<float> weights = {};         ///< Of each token; empty: all 1.
+};
+
+/// A file of one split, and the digest of its bytes. Threading: one owner.
+class RowPartWriter {
+ public:
+  static Result<RowPartWriter> create(const std::filesystem::path& path);
+
+  Status write(std::string_view bytes);
+  template <class Record>
+  Status write_record(const Record& record) {
+    return write({reinterpret_cast<const char*>(&record), sizeof record});
+  }
+  /// Durable, under its name.
+  Status commit() { return file_.commit(); }
+  [[nodiscard]] std::string digest() const { return digest_.finish(); }
+
+ private:
+  explicit RowPartWriter(AtomicFile file) : file_(std::move(file)) {}
+
+  AtomicFile file_;
+  StreamingDigest digest_;
+};
+
+struct RowLayout {
+  std::int64_t token_bytes = 4;
+  std::uint32_t row_length = 0;
+  Packing packing = Packing::bfd;
+  std::uint64_t seed = 0;
+};
+
+/// Writes the files of one split to a directory: documents as they come, then, in finish(), the
+/// rows that they are packed into. The bytes are a pure function of the documents and the layout.
+/// Memory: 4 bytes a document or pair, and a window of rows. Threading: one owner. All calls block.
+class RowSplitWriter {
+ public:
+  static Result<RowSplitWriter> create(const std::filesystem::path& directory,
+                                       const std::string& split, const RowLayout& layout);
+
+  /// A plain document.
+  Status add(const RowText& text, std::uint32_t source);
+  /// An example of KTO.
+  Status add_labelled(const RowText& text, std::uint32_t source, bool desirable);
+  /// Both lie in the same row.
+  Status add_pair(const RowText& chosen, const RowText& rejected, std::uint32_t source);
+
+  /// Packs, and makes all files durable under their names. REQUIRES: nothing is added after it.
+  Status finish();
+  /// REQUIRES: finish() before.
+  [[nodiscard]] const RowCounts& counts() const { return counts_; }
+  [[nodiscard]] bool has_weights() const { return weights_.has_value(); }
+  /// Writes weights although all were 1, as the other split has some.
+  Status keep_weights();
+
+ private:
+  RowSplitWriter(std::filesystem::path directory, std::string split, const RowLayout& layout)
+      : directory_(std::move(directory)), split_(std::move(split)), layout_(layout) {}
+  Result<RowPartWriter> part(std::string_view name) const;
+  Status add_document(const RowText& text, const DocumentRecord& record);
+  Status add_mask(const std::vector<bool>& trained);
+  Status commit_documents();
+  Status pack();
+
+  std::filesystem::path directory_;
+  std::string split_;
+  RowLayout layout_;
+  std::optional<RowPartWriter> tokens_;
+  std::optional<RowPartWriter> mask_;
+  std::optional<RowPartWriter> weights_;
+  std::optional<RowPartWriter> documents_;
+  std::vector<std::uint32_t> lengths_;  ///< Of each group: a document, or both sides of a pair.
+  bool in_pairs_ = false;
+  std::string piece_;
+  unsigned mask_byte_ = 0;
+  RowCounts counts_;
+  std::string digests_;
+};
+
+}  // namespace train::storage
