@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cli/tokenize_options.hpp"
 
 namespace train::cli {
 
@@ -162,15 +163,6 @@ struct ConvertOptions {
   std::string out;                                ///< A directory to be made.
   std::string dtype;                              ///< As ExportOptions has it; empty: as it is.
   std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Of tensors in a file; 1 or more.
-};
-
-/// actortrain tokenize, and detokenize
-struct TokenizeOptions {
-  std::string tokenizer;  ///< A directory or a file.
-  std::string file;       ///< Empty: standard input.
-  bool lines = false;     ///< A text and its ids a line.
-  bool jsonl = false;     ///< {"text"} and {"ids"} a line.
-  bool special = false;   ///< With special tokens: added, and shown.
 };
 
 /// actortrain render

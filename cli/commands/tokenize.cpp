@@ -70,17 +70,31 @@ class LinePrinter {
   std::string waiting_;
 };
 
+std::string spans_text(std::span<const storage::TokenSpan> spans) {
+  std::string text = ",\"spans\":[";
+  for (const storage::TokenSpan& span : spans) {
+    fmt::format_to(std::back_inserter(text), "{}[{},{}]", &span == spans.data() ? "" : ",",
+                   span.first, span.last);
+  }
+  return text += ']';
+}
+
 Status tokenize(const TokenizeOptions& options) {
   const auto tokenizer = load(options);
   TRAIN_RETURN_IF_ERROR(tokenizer);
   const auto input = whole_input(options.file);
   TRAIN_RETURN_IF_ERROR(input);
   storage::TextEncoder encoder(*tokenizer);
+  const storage::EncodeOptions how{.add_special_tokens = options.special,
+                                   .rendered = options.rendered};
   LinePrinter printer;
-  Ids ids;
+  storage::EncodedText encoded;
+  Ids& ids = encoded.ids;
   const auto encode = [&](std::string_view text) {
     ids.clear();
-    return encoder.encode(text, options.special, ids);
+    encoded.spans.clear();
+    return options.spans ? encoder.encode_with_spans(text, how, encoded)
+                         : encoder.encode(text, how, ids);
   };
   const auto encode_line = [&](std::string_view line, std::size_t number) -> Status {
     if (options.lines) {
@@ -91,7 +105,8 @@ Status tokenize(const TokenizeOptions& options) {
     const auto text = member_of<std::string>(line, number, "text");
     TRAIN_RETURN_IF_ERROR(text);
     TRAIN_RETURN_IF_ERROR(encode(*text));
-    printer.add(fmt::format("{{\"ids\":[{}]}}", fmt::join(ids, ",")));
+    printer.add(fmt::format("{{\"ids\":[{}]{}}}", fmt::join(ids, ","),
+                            options.spans ? spans_text(encoded.spans) : ""));
     return {};
   };
   if (options.lines || options.jsonl) {
@@ -177,8 +192,9 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
   command.app.add_option("FILE", options.file, "What to read; none: standard input")
       ->type_name("FILE");
   command.check([&options] {
-    return std::string(options.lines && options.jsonl ? "--lines and --jsonl exclude each other"
-                                                      : "");
+    return std::string(options.lines && options.jsonl    ? "--lines and --jsonl exclude each other"
+                       : options.spans && !options.jsonl ? "--spans needs --jsonl"
+                                                         : "");
   });
   return options;
 }
@@ -188,8 +204,13 @@ TokenizeOptions& describe_words(CommandSyntax& command, TokenizeOptions& options
 /// Text to ids, separated by spaces.
 void describe_tokenize(CommandSyntaxes& commands) {
   CommandSyntax& command = commands.add("tokenize", "Print the token ids of a text.");
-  describe_words(command, command.runs(tokenize), "A line {\"text\"} for a line {\"ids\"}",
-                 "With the tokens that every text gets");
+  TokenizeOptions& options =
+      describe_words(command, command.runs(tokenize), "A line {\"text\"} for a line {\"ids\"}",
+                     "With the tokens that every text gets");
+  command.app.add_flag("--rendered", options.rendered,
+                       "The text is a chat template's: it has control tokens by their names");
+  command.app.add_flag("--spans", options.spans,
+                       "With --jsonl: \"spans\", the bytes of the text that each id stands for");
 }
 
 /// The inverse.

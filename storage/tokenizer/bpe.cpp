@@ -170,16 +170,21 @@ std::uint32_t Bpe::character_id(std::string_view character) const {
 }
 
 /// An unknown character is held back until a known one follows, and is passed by byte tokens: the
-/// reference does so.
-void Bpe::split_characters(std::string_view word, std::vector<std::uint32_t>& ids) const {
-  bool pending = false;
+/// reference does so. `add` takes an id and its place in the word.
+template <class Add>
+void Bpe::split_characters(std::string_view word, const Add& add) const {
+  std::optional<TokenSpan> pending;
   const auto flush = [&] {
     if (pending) {
-      ids.push_back(unk_id_);
-      pending = false;
+      add(unk_id_, *pending);
+      pending.reset();
     }
   };
+  const auto place_of = [](std::size_t begin, std::size_t end) {
+    return TokenSpan{static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
+  };
   for (std::size_t at = 0; at < word.size();) {
+    const std::size_t begin = at;
     const std::size_t length = options_.byte_level ? 1 : code_point_at(word.data() + at).length;
     const std::string_view character = word.substr(at, length);
     at += length;
@@ -188,7 +193,7 @@ void Bpe::split_characters(std::string_view word, std::vector<std::uint32_t>& id
                                  : character_id(character);
     if (id != no_id) {
       flush();
-      ids.push_back(id);
+      add(id, place_of(begin, at));
       continue;
     }
     const auto fallback = [this](char byte) {
@@ -200,7 +205,7 @@ void Bpe::split_characters(std::string_view word, std::vector<std::uint32_t>& id
     if (options_.byte_fallback && std::all_of(written.begin(), written.end(),
                                               [&](char byte) { return fallback(byte) != no_id; })) {
       for (const char byte : written) {
-        ids.push_back(fallback(byte));
+        add(fallback(byte), place_of(begin, at));
       }
       continue;
     }
@@ -208,7 +213,7 @@ void Bpe::split_characters(std::string_view word, std::vector<std::uint32_t>& id
       if (!options_.fuse_unk) {
         flush();
       }
-      pending = true;
+      pending = place_of(pending ? pending->first : begin, at);
     }
   }
   flush();
@@ -222,12 +227,37 @@ void Bpe::encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch
     }
   }
   scratch.ids.clear();
-  split_characters(word, scratch.ids);
+  split_characters(word, [&scratch](std::uint32_t id, TokenSpan) { scratch.ids.push_back(id); });
   if (scratch.ids.size() <= few_symbols) {
     merge_few(ids, scratch);
   } else {
     merge_many(ids, scratch);
   }
+}
+
+void Bpe::locate(std::string_view word, std::span<const std::uint32_t> ids,
+                 std::vector<TokenSpan>& places) const {
+  if (ids.empty()) {
+    return;  // Of characters that have no token.
+  }
+  if (ids.size() == 1) {
+    places.push_back({0, static_cast<std::uint32_t>(word.size())});
+    return;
+  }
+  // A merged token's text is that of its symbols, one behind the other.
+  std::size_t token = 0;
+  std::size_t missing = 0;  // Of the text of the token that the next symbol is part of.
+  split_characters(word, [&](std::uint32_t symbol, TokenSpan place) {
+    const std::size_t size = vocabulary_.text(symbol).size();
+    // An empty symbol that merged into the token before it, of a strange file, has none of its own.
+    if (missing == 0 && token < ids.size()) {
+      missing = vocabulary_.text(ids[token++]).size();
+      places.push_back(place);
+    }
+    places.back().last = std::max(places.back().last, place.last);
+    missing -= std::min(size, missing);
+  });
+  places.resize(places.size() + ids.size() - token, places.back());
 }
 
 void Bpe::merge_few(std::vector<std::uint32_t>& out, Scratch& scratch) const {

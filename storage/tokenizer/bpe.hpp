@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "storage/tokenizer/origins.hpp"
 #include "storage/tokenizer/pair_table.hpp"
 #include "storage/tokenizer/vocabulary.hpp"
 
@@ -64,6 +65,11 @@ class Bpe {
   /// Appends the ids of a word. `word` is UTF-8 unless byte_level.
   void encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch& scratch) const;
 
+  /// Appends where in `word` each of the ids stands that encode() gives for it. Tokens for the
+  /// bytes of a character stand for all of it. REQUIRES: those ids.
+  void locate(std::string_view word, std::span<const std::uint32_t> ids,
+              std::vector<TokenSpan>& places) const;
+
   [[nodiscard]] const Vocabulary& vocabulary() const { return vocabulary_; }
   /// No token goes on after a character with a new "▁", so that words may be cut before each.
   [[nodiscard]] bool cuts_before_marker() const { return cuts_before_marker_; }
@@ -76,7 +82,8 @@ class Bpe {
   void find_whole_words();
   void find_marker_cuts(std::span<const MergeTexts> merges);
   void merge_by_rank(std::span<const std::uint32_t> ranks);
-  void split_characters(std::string_view word, std::vector<std::uint32_t>& ids) const;
+  template <class Add>
+  void split_characters(std::string_view word, const Add& add) const;
   void merge_few(std::vector<std::uint32_t>& out, Scratch& scratch) const;
   void merge_many(std::vector<std::uint32_t>& out, Scratch& scratch) const;
   [[nodiscard]] std::uint32_t character_id(std::string_view character) const;

@@ -32,7 +32,7 @@ struct FreeText {
 };
 
 /// Appends `text`, none of which was assigned late, in the form of `flags`.
-void append_mapped(std::string& out, std::string_view text, unsigned flags) {
+void append_mapped(std::string_view text, unsigned flags, std::string& out) {
   if (text.empty()) {
     return;
   }
@@ -43,6 +43,78 @@ void append_mapped(std::string& out, std::string_view text, unsigned flags) {
   const std::unique_ptr<utf8proc_uint8_t, FreeText> owner(mapped);
   TRAIN_CHECK(length >= 0, "utf8proc: {}", utf8proc_errmsg(length));
   out.append(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(length));
+}
+
+/// Where the first of the text's characters that marks follow ends: the next one that is no mark.
+std::size_t end_of_cluster(std::string_view text) {
+  std::size_t at = code_point_at(text.data()).length;
+  while (at < text.size()) {
+    const CodePoint point = code_point_at(text.data() + at);
+    const auto* const property = utf8proc_get_property(static_cast<utf8proc_int32_t>(point.value));
+    if (property->combining_class == 0) {
+      break;
+    }
+    at += point.length;
+  }
+  return at;
+}
+
+/// Notes where `mapped`, which the piece became, comes from: the same characters at its beginning
+/// and end from themselves, what is between from all of what is between.
+void trace_piece(std::string_view text, std::size_t begin, std::size_t end, std::string_view mapped,
+                 OriginTrace& trace) {
+  const std::string_view piece = text.substr(begin, end - begin);
+  const std::size_t shorter = std::min(piece.size(), mapped.size());
+  auto same = static_cast<std::size_t>(
+      std::mismatch(piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(shorter),
+                    mapped.begin())
+          .first -
+      piece.begin());
+  const auto cuts_character = [](std::string_view whole, std::size_t at) {
+    return at < whole.size() && continues(whole[at]);
+  };
+  while (cuts_character(piece, same) || cuts_character(mapped, same)) {
+    --same;
+  }
+  std::size_t last = 0;
+  while (last < shorter - same &&
+         piece[piece.size() - last - 1] == mapped[mapped.size() - last - 1]) {
+    ++last;
+  }
+  while (last > 0 && continues(piece[piece.size() - last])) {
+    --last;
+  }
+  trace.kept(begin, begin + same);
+  trace.made(mapped.size() - same - last, begin + same, end - last);
+  trace.kept(end - last, end);
+}
+
+/// Notes where `mapped`, the form of a part, comes from: character by character with their marks,
+/// where those do not touch each other.
+void trace_mapped(std::string_view text, std::size_t begin, std::size_t end,
+                  std::string_view mapped, unsigned flags, OriginTrace& trace) {
+  struct Cluster {
+    std::size_t end;
+    std::size_t mapped_end;
+  };
+  std::vector<Cluster> clusters;
+  std::string separate;
+  for (std::size_t at = begin; at < end;) {
+    const std::size_t next = at + end_of_cluster(text.substr(at, end - at));
+    append_mapped(text.substr(at, next - at), flags, separate);
+    clusters.push_back({next, separate.size()});
+    at = next;
+  }
+  if (separate != mapped) {
+    trace_piece(text, begin, end, mapped, trace);
+    return;
+  }
+  std::size_t done = 0;
+  for (const Cluster& cluster : clusters) {
+    trace_piece(text, begin, cluster.end, mapped.substr(done, cluster.mapped_end - done), trace);
+    begin = cluster.end;
+    done = cluster.mapped_end;
+  }
 }
 
 /// The parts of a text that a form may change. Each begins with the character that a following one
@@ -139,8 +211,11 @@ struct StepRunner {
   std::string_view text;
   std::string& out;
   bool& at_start;
+  OriginTrace& trace;
 
-  Result<bool> operator()(UnicodeForm form) const { return to_unicode_form(form, text, out); }
+  Result<bool> operator()(UnicodeForm form) const {
+    return to_unicode_form(form, text, out, trace);
+  }
 
   Result<bool> operator()(const ReplaceStep& step) const {
     return step.literal.empty() ? replace_matches(step) : replace_literal(step);
@@ -152,6 +227,9 @@ struct StepRunner {
     }
     out = step.text;
     out += text;
+    // As the reference has it: what is put before a character stands for it, too.
+    trace.made(step.text.size(), 0, code_point_at(text.data()).length);
+    trace.kept(0, text.size());
     return true;
   }
 
@@ -170,6 +248,8 @@ struct StepRunner {
       end = previous_code_point(begin, end);
     }
     out.assign(begin, end);
+    trace.kept(static_cast<std::size_t>(begin - text.data()),
+               static_cast<std::size_t>(end - text.data()));
     return true;
   }
 
@@ -177,22 +257,42 @@ struct StepRunner {
     out.clear();
     for (std::size_t at = 0; at < text.size();) {
       const CodePoint point = code_point_at(text.data() + at);
-      at += point.length;
+      const std::size_t before = out.size();
       if (point.value == 0x130) {
         out += "i\u0307";
       } else {
         append_utf8(out, lower_of(point.value));
       }
+      trace.made(out.size() - before, at, at + point.length);
+      at += point.length;
     }
     return true;
   }
 
   Result<bool> operator()(const SentencePieceStep& step) const {
-    step.rules->apply(text, out, nullptr);
+    if (!trace.follows()) {
+      step.rules->apply(text, out, nullptr);
+      return true;
+    }
+    std::vector<std::size_t> places;
+    step.rules->apply(text, out, &places);
+    trace_places(places);
     return true;
   }
 
  private:
+  /// Each byte stands for what lies between its place and the next one that is another.
+  void trace_places(const std::vector<std::size_t>& places) const {
+    for (std::size_t i = 0; i < out.size();) {
+      std::size_t next = i;
+      while (next < out.size() && places[next] == places[i]) {
+        ++next;
+      }
+      trace.made(next - i, places[i], std::max(places[i], places[next]));
+      i = next;
+    }
+  }
+
   Result<bool> replace_literal(const ReplaceStep& step) const {
     std::size_t found = text.find(step.literal);
     if (found == std::string_view::npos) {
@@ -204,9 +304,12 @@ struct StepRunner {
     for (; found != std::string_view::npos; found = text.find(step.literal, from)) {
       out.append(text.substr(from, found - from));
       out.append(step.content);
+      trace.kept(from, found);
       from = found + step.literal.size();
+      trace.made(step.content.size(), found, from);
     }
     out.append(text.substr(from));
+    trace.kept(from, text.size());
     return true;
   }
 
@@ -224,16 +327,20 @@ struct StepRunner {
       at_start = at_start && (place.begin != 0 || place.end == 0 || !step.content.empty());
       out.append(text.substr(from, place.begin - from));
       out.append(step.content);
+      trace.kept(from, place.begin);
+      trace.made(step.content.size(), place.begin, place.end);
       from = place.end;
     }
     out.append(text.substr(from));
+    trace.kept(from, text.size());
     return true;
   }
 };
 
 }  // namespace
 
-bool to_unicode_form(UnicodeForm form, std::string_view text, std::string& out) {
+bool to_unicode_form(UnicodeForm form, std::string_view text, std::string& out,
+                     OriginTrace& trace) {
   if (ascii_prefix(text) == text.size()) {
     return false;
   }
@@ -246,20 +353,30 @@ bool to_unicode_form(UnicodeForm form, std::string_view text, std::string& out) 
   std::size_t from = 0;
   do {
     out.append(text.substr(from, parts.begin() - from));
-    append_mapped(out, text.substr(parts.begin(), parts.end() - parts.begin()), flags);
+    const std::size_t before = out.size();
+    append_mapped(text.substr(parts.begin(), parts.end() - parts.begin()), flags, out);
+    if (trace.follows()) {
+      trace.kept(from, parts.begin());
+      trace_mapped(text, parts.begin(), parts.end(), std::string_view(out).substr(before), flags,
+                   trace);
+    }
     from = parts.end();
   } while (parts.next());
   out.append(text.substr(from));
+  trace.kept(from, text.size());
   return true;
 }
 
-Result<Normalizer::Output> Normalizer::apply(std::string_view text, std::string& buffer) const {
+Result<Normalizer::Output> Normalizer::apply(std::string_view text, std::string& buffer,
+                                             Origins* origins) const {
   Output output{.text = text, .at_start = true};
   std::string scratch;
   for (const NormalizationStep& step : steps_) {
-    auto changed = std::visit(StepRunner{output.text, scratch, output.at_start}, step);
+    OriginTrace trace(origins);
+    auto changed = std::visit(StepRunner{output.text, scratch, output.at_start, trace}, step);
     TRAIN_RETURN_IF_ERROR(changed);
     if (*changed) {
+      trace.finish();
       // The step may have read the buffer: it gets the new text only now.
       buffer.swap(scratch);
       output.text = buffer;

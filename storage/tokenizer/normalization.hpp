@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "storage/tokenizer/origins.hpp"
 #include "storage/tokenizer/regex.hpp"
 #include "storage/tokenizer/sentencepiece_rules.hpp"
 
@@ -49,9 +50,11 @@ class Normalizer {
     bool at_start = true;  ///< The text begins with what the input begins with.
   };
 
-  /// The text normalised: `text` itself or what `buffer` holds then. REQUIRES: valid UTF-8.
+  /// The text normalised: `text` itself or what `buffer` holds then. `origins`, unless null, are
+  /// those of `text` and become those of the output. REQUIRES: valid UTF-8.
   /// Errors (user): an expression that takes too long.
-  [[nodiscard]] Result<Output> apply(std::string_view text, std::string& buffer) const;
+  [[nodiscard]] Result<Output> apply(std::string_view text, std::string& buffer,
+                                     Origins* origins = nullptr) const;
 
   [[nodiscard]] bool empty() const { return steps_.empty(); }
 
@@ -60,6 +63,7 @@ class Normalizer {
 };
 
 /// `text` in a normal form, or nothing where it is in that form already. REQUIRES: valid UTF-8.
-[[nodiscard]] bool to_unicode_form(UnicodeForm form, std::string_view text, std::string& out);
+[[nodiscard]] bool to_unicode_form(UnicodeForm form, std::string_view text, std::string& out,
+                                   OriginTrace& trace);
 
 }  // namespace train::storage

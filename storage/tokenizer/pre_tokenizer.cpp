@@ -1,5 +1,7 @@
 #include "storage/tokenizer/pre_tokenizer.hpp"
 
+#include <algorithm>
+
 #include "storage/tokenizer/unicode_tables.hpp"
 #include "storage/tokenizer/utf8.hpp"
 
@@ -82,18 +84,67 @@ bool is_of_kind(ClassStage::Kind kind, char32_t value, std::uint8_t entry) {
   return in_classes(entry, space_classes);
 }
 
+/// A part of the text, with the origins of its bytes where those are wanted.
+struct Piece {
+  std::string_view bytes;
+  const TokenSpan* origins = nullptr;
+
+  [[nodiscard]] Piece part(std::size_t begin, std::size_t end) const {
+    return {bytes.substr(begin, end - begin), origins == nullptr ? nullptr : origins + begin};
+  }
+};
+
+/// A text that a stage makes of a piece.
+class MadeText {
+ public:
+  explicit MadeText(const Piece& from) : from_(from) {}
+
+  void reserve(std::size_t bytes_count) {
+    bytes_.reserve(bytes_count);
+    if (from_.origins != nullptr) {
+      origins_.reserve(bytes_count);
+    }
+  }
+  /// Adds a text that stands for these bytes of the piece.
+  void add(std::string_view text, std::size_t begin, std::size_t end) {
+    bytes_ += text;
+    if (from_.origins != nullptr) {
+      origins_.insert(origins_.end(), text.size(),
+                      span_of(from_.bytes.substr(begin, end - begin), from_.origins + begin));
+    }
+  }
+  /// Adds a text that stands for the first character of the piece, as that does itself.
+  void add_before(std::string_view text) { add(text, 0, code_point_at(from_.bytes.data()).length); }
+  /// Adds these bytes of the piece.
+  void keep(std::size_t begin, std::size_t end) {
+    bytes_ += from_.bytes.substr(begin, end - begin);
+    if (from_.origins != nullptr) {
+      origins_.insert(origins_.end(), from_.origins + begin, from_.origins + end);
+    }
+  }
+
+  [[nodiscard]] Piece piece() const {
+    return {bytes_, from_.origins == nullptr ? nullptr : origins_.data()};
+  }
+
+ private:
+  Piece from_;
+  std::string bytes_;
+  Origins origins_;
+};
+
 /// One call of split(): goes down the stages with each piece before it turns to the next.
 class SplitRun {
  public:
   SplitRun(const std::vector<PreTokenizerStage>& stages, WordSink& sink)
       : stages_(stages), sink_(sink) {}
 
-  void piece(std::size_t stage, std::string_view text, bool at_start) {
-    if (text.empty() || !status_) {
+  void piece(std::size_t stage, Piece text, bool at_start) {
+    if (text.bytes.empty() || !status_) {
       return;
     }
     if (stage == stages_.size()) {
-      sink_.word(text);
+      sink_.word(text.bytes, text.origins);
       return;
     }
     std::visit([&](const auto& one) { run(one, stage + 1, text, at_start); }, stages_[stage]);
@@ -102,9 +153,10 @@ class SplitRun {
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:
-  void run(const SplitStage& stage, std::size_t next, std::string_view text, bool at_start) {
+  void run(const SplitStage& stage, std::size_t next, Piece whole, bool at_start) {
+    const std::string_view text = whole.bytes;
     auto emit = [&](Match place) {
-      piece(next, text.substr(place.begin, place.end - place.begin), at_start && place.begin == 0);
+      piece(next, whole.part(place.begin, place.end), at_start && place.begin == 0);
     };
     Joiner joiner(stage.behavior, emit);
     const auto part = [&](Match place, bool match) { joiner.part(place, match != stage.invert); };
@@ -164,58 +216,62 @@ class SplitRun {
     }
   }
 
-  void run(const ByteLevelStage& stage, std::size_t next, std::string_view text, bool) {
-    std::string prefixed;
-    if (stage.add_prefix_space && !text.starts_with(' ')) {
-      prefixed.reserve(text.size() + 1);
-      prefixed += ' ';
-      prefixed += text;
-      text = prefixed;
+  void run(const ByteLevelStage& stage, std::size_t next, Piece whole, bool) {
+    MadeText prefixed(whole);
+    if (stage.add_prefix_space && !whole.bytes.starts_with(' ')) {
+      prefixed.reserve(whole.bytes.size() + 1);
+      prefixed.add_before(" ");
+      prefixed.keep(0, whole.bytes.size());
+      whole = prefixed.piece();
     }
     if (!stage.splitter) {
-      piece(next, text, false);
+      piece(next, whole, false);
       return;
     }
-    const char* const end = text.data() + text.size();
-    for (const char* at = text.data(); at < end;) {
-      const char* after = stage.splitter->next(at, end).end;
-      piece(next, {at, static_cast<std::size_t>(after - at)}, false);
-      at = after;
+    const char* const begin = whole.bytes.data();
+    for (std::size_t at = 0; at < whole.bytes.size();) {
+      const char* after = stage.splitter->next(begin + at, begin + whole.bytes.size()).end;
+      const auto end = static_cast<std::size_t>(after - begin);
+      piece(next, whole.part(at, end), false);
+      at = end;
     }
   }
 
-  void run(const MetaspaceStage& stage, std::size_t next, std::string_view text, bool at_start) {
-    std::string replaced;
-    replaced.reserve(text.size() + text.size() / 2 + stage.replacement.size());
+  void run(const MetaspaceStage& stage, std::size_t next, Piece whole, bool at_start) {
+    const std::string_view text = whole.bytes;
+    MadeText made(whole);
+    made.reserve(text.size() + text.size() / 2 + stage.replacement.size());
     const bool wanted = stage.prepend == PrependScheme::always ||
                         (stage.prepend == PrependScheme::first && at_start);
     if (wanted && !text.starts_with(' ') && !text.starts_with(stage.replacement)) {
-      replaced += stage.replacement;
+      made.add_before(stage.replacement);
     }
-    for (const char letter : text) {
-      if (letter == ' ') {
-        replaced += stage.replacement;
-      } else {
-        replaced.push_back(letter);
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t space = std::min(text.find(' ', at), text.size());
+      made.keep(at, space);
+      if (space < text.size()) {
+        made.add(stage.replacement, space, space + 1);
       }
+      at = space + 1;
     }
+    const Piece replaced = made.piece();
     if (!stage.split) {
       piece(next, replaced, at_start);
       return;
     }
     auto emit = [&](Match place) {
-      piece(next, std::string_view(replaced).substr(place.begin, place.end - place.begin),
-            at_start && place.begin == 0);
+      piece(next, replaced.part(place.begin, place.end), at_start && place.begin == 0);
     };
     Joiner joiner(MatchBehavior::merged_with_next, emit);
-    for_literal(stage.replacement, replaced,
+    for_literal(stage.replacement, replaced.bytes,
                 [&](Match place, bool match) { joiner.part(place, match); });
     joiner.finish();
   }
 
-  void run(const ClassStage& stage, std::size_t next, std::string_view text, bool at_start) {
+  void run(const ClassStage& stage, std::size_t next, Piece whole, bool at_start) {
+    const std::string_view text = whole.bytes;
     auto emit = [&](Match place) {
-      piece(next, text.substr(place.begin, place.end - place.begin), at_start && place.begin == 0);
+      piece(next, whole.part(place.begin, place.end), at_start && place.begin == 0);
     };
     Joiner joiner(stage.behavior, emit);
     const std::uint8_t* table = unicode_table();
@@ -237,14 +293,15 @@ class SplitRun {
     joiner.finish();
   }
 
-  void run(const WordRunStage&, std::size_t next, std::string_view text, bool at_start) {
+  void run(const WordRunStage&, std::size_t next, Piece whole, bool at_start) {
+    const std::string_view text = whole.bytes;
     enum class Kind : std::uint8_t { space, word, sign };
     const std::uint8_t* table = unicode_table();
     Kind kind = Kind::space;
     std::size_t begin = 0;
     const auto flush = [&](std::size_t end) {
       if (kind != Kind::space) {
-        piece(next, text.substr(begin, end - begin), at_start && begin == 0);
+        piece(next, whole.part(begin, end), at_start && begin == 0);
       }
     };
     for (std::size_t at = 0; at < text.size();) {
@@ -301,18 +358,20 @@ PreTokenizer::PreTokenizer(std::vector<PreTokenizerStage> stages)
   byte_level_ = !stages_.empty() && std::holds_alternative<ByteLevelStage>(stages_.back());
 }
 
-Status PreTokenizer::split(std::string_view text, bool at_start, WordSink& sink) const {
+Status PreTokenizer::split(std::string_view text, const TokenSpan* origins, bool at_start,
+                           WordSink& sink) const {
   if (only_) {
     const char* const end = text.data() + text.size();
     for (const char* at = text.data(); at < end;) {
       const char* after = only_->next(at, end).end;
-      sink.word({at, static_cast<std::size_t>(after - at)});
+      sink.word({at, static_cast<std::size_t>(after - at)},
+                origins == nullptr ? nullptr : origins + (at - text.data()));
       at = after;
     }
     return {};
   }
   SplitRun run(stages_, sink);
-  run.piece(0, text, at_start);
+  run.piece(0, {text, origins}, at_start);
   return run.status();
 }
 

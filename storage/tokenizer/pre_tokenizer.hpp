@@ -9,6 +9,7 @@
 
 #include "base/result.hpp"
 #include "storage/tokenizer/known_patterns.hpp"
+#include "storage/tokenizer/origins.hpp"
 #include "storage/tokenizer/regex.hpp"
 
 namespace train::storage {
@@ -58,8 +59,9 @@ class WordSink {
   WordSink(const WordSink&) = delete;
   WordSink& operator=(const WordSink&) = delete;
   virtual ~WordSink() = default;
-  /// Never empty; valid during the call.
-  virtual void word(std::string_view text) = 0;
+  /// Never empty; valid during the call, as are the origins of its bytes (null if split() had
+  /// none).
+  virtual void word(std::string_view text, const TokenSpan* origins) = 0;
 };
 
 /// Cuts text into words, within which pairs merge: each stage cuts the pieces of the one before.
@@ -70,9 +72,10 @@ class PreTokenizer {
   PreTokenizer() = default;
   explicit PreTokenizer(std::vector<PreTokenizerStage> stages);
 
-  /// `at_start`: the text begins what was given to the tokenizer. REQUIRES: valid UTF-8.
-  /// Errors (user): an expression that takes too long.
-  [[nodiscard]] Status split(std::string_view text, bool at_start, WordSink& sink) const;
+  /// `at_start`: the text begins what was given to the tokenizer. `origins`: of its bytes, or null.
+  /// REQUIRES: valid UTF-8. Errors (user): an expression that takes too long.
+  [[nodiscard]] Status split(std::string_view text, const TokenSpan* origins, bool at_start,
+                             WordSink& sink) const;
 
   [[nodiscard]] bool byte_level() const { return byte_level_; }
 

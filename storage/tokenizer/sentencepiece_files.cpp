@@ -83,6 +83,31 @@ std::vector<AddedToken> added_tokens(const Model& model) {
   return tokens;
 }
 
+Normalizer normalizer_of(SentencePieceRules rules) {
+  return Normalizer(
+      {SentencePieceStep{std::make_shared<const SentencePieceRules>(std::move(rules))}});
+}
+
+/// Rendered text has control pieces and the unknown one by their texts, besides the user's own.
+Result<RenderedRules> rendered_rules(const Model& model, const SentencePieceRules& rules,
+                                     bool prefix_each) {
+  std::vector<AddedToken> tokens;
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    const Model::Piece& piece = model.pieces[id];
+    if (piece.type == PieceType::control || piece.type == PieceType::unknown ||
+        piece.type == PieceType::user_defined) {
+      tokens.push_back({.content = std::string(piece.text),
+                        .id = id,
+                        .special = piece.type != PieceType::user_defined});
+    }
+  }
+  auto controls = AddedTokens::make(std::move(tokens), Normalizer());
+  TRAIN_RETURN_IF_ERROR(controls);
+  return RenderedRules{.controls = std::move(*controls),
+                       .without_prefix = normalizer_of(rules.without_prefix()),
+                       .prefix_each = prefix_each};
+}
+
 std::optional<std::uint32_t> control_id(const Model& model, std::string_view text) {
   for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
     if (model.pieces[id].type == PieceType::control && model.pieces[id].text == text) {
@@ -130,16 +155,18 @@ Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const Fra
   // The texts of pieces are in normal form already.
   auto added = AddedTokens::make(added_tokens(*model), Normalizer());
   TRAIN_RETURN_IF_ERROR(added);
+  auto rendered = rendered_rules(*model, *rules, wishes.legacy);
+  TRAIN_RETURN_IF_ERROR(rendered);
   std::vector<std::string> notes;
   if (model->has_denormalizer) {
     notes.emplace_back("the file's denormalizer is left out");
   }
   return TokenizerParts{.added = std::move(*added),
-                        .normalizer = Normalizer({SentencePieceStep{
-                            std::make_shared<const SentencePieceRules>(std::move(*rules))}}),
+                        .normalizer = normalizer_of(std::move(*rules)),
                         .pre_tokenizer = PreTokenizer(),
                         .model = std::move(*bpe),
                         .frame = frame_of(*model, wishes),
+                        .rendered = std::move(*rendered),
                         .decoder = decoder_of(*model),
                         .end_of_text = control_id(*model, model->end_text),
                         .notes = std::move(notes)};

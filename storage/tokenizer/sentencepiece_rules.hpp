@@ -21,6 +21,13 @@ class SentencePieceRules {
   /// Errors (user): a damaged table.
   static Result<SentencePieceRules> make(const SentencePieceModel& model);
 
+  /// The same rules for a text that nothing is put before or behind.
+  [[nodiscard]] SentencePieceRules without_prefix() const {
+    SentencePieceRules rules = *this;
+    rules.add_dummy_prefix_ = false;
+    return rules;
+  }
+
   /// Writes the changed text to `out`, and to `origins`, unless it is null, where in `text` each of
   /// its bytes and its end come from. REQUIRES: valid UTF-8.
   void apply(std::string_view text, std::string& out, std::vector<std::size_t>* origins) const;

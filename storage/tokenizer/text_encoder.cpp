@@ -1,7 +1,10 @@
 #include "storage/tokenizer/text_encoder.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <optional>
 #include <thread>
 
@@ -15,75 +18,156 @@ TextEncoder::TextEncoder(const Tokenizer& tokenizer, Memory memory)
 
 Status TextEncoder::encode(std::string_view text, bool add_special_tokens,
                            std::vector<std::uint32_t>& ids) {
+  return encode(text, EncodeOptions{.add_special_tokens = add_special_tokens}, ids);
+}
+
+Status TextEncoder::encode(std::string_view text, const EncodeOptions& options,
+                           std::vector<std::uint32_t>& ids) {
   if (valid_prefix(text) != text.size()) {
     repaired_ = repaired_utf8(text, replaced_);
     text = repaired_;
   }
   ids_ = &ids;
-  const SpecialFrame& frame = parts_->frame;
-  if (add_special_tokens) {
-    ids.insert(ids.end(), frame.before.begin(), frame.before.end());
+  spans_ = nullptr;
+  return encode_framed(text, options);
+}
+
+Status TextEncoder::encode_with_spans(std::string_view text, const EncodeOptions& options,
+                                      EncodedText& encoded) {
+  if (text.size() > std::numeric_limits<std::uint32_t>::max()) {
+    return user_error(
+        fmt::format("a text of {} bytes is too long to tell where tokens are; the limit is 4 GiB",
+                    text.size()));
   }
-  TRAIN_RETURN_IF_ERROR(encode_raw(text));
-  if (add_special_tokens) {
-    ids.insert(ids.end(), frame.after.begin(), frame.after.end());
+  repaired_ = repaired_utf8(text, replaced_, origins_);
+  ids_ = &encoded.ids;
+  spans_ = &encoded.spans;
+  return encode_framed(repaired_, options);
+}
+
+Status TextEncoder::encode_framed(std::string_view text, const EncodeOptions& options) {
+  const SpecialFrame& frame = parts_->frame;
+  const auto add = [this](const std::vector<std::uint32_t>& ids) {
+    ids_->insert(ids_->end(), ids.begin(), ids.end());
+    if (spans_ != nullptr) {
+      spans_->resize(spans_->size() + ids.size());
+    }
+  };
+  if (options.add_special_tokens) {
+    add(frame.before);
+  }
+  const bool controls = options.rendered && parts_->rendered;
+  TRAIN_RETURN_IF_ERROR(controls ? encode_rendered(text, *parts_->rendered) : encode_raw(text));
+  if (options.add_special_tokens) {
+    add(frame.after);
   }
   return {};
+}
+
+void TextEncoder::add_token(std::uint32_t id, std::string_view text, const TokenSpan* origins) {
+  ids_->push_back(id);
+  if (spans_ != nullptr) {
+    spans_->push_back(span_of(text, origins));
+  }
 }
 
 Status TextEncoder::encode_raw(std::string_view text) {
+  const TokenSpan* const origins = spans_ == nullptr ? nullptr : origins_.data();
   if (!parts_->added.any(false)) {
-    return text.empty() ? Status{} : encode_part(text, true);
+    return text.empty() ? Status{} : encode_part(text, origins, true, parts_->normalizer);
   }
   parts_->added.find(text, false, raw_parts_);
   for (const AddedTokens::Part& part : raw_parts_) {
+    const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
+    const TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
     if (part.id) {
-      ids_->push_back(*part.id);
+      add_token(*part.id, bytes, from);
       continue;
     }
-    TRAIN_RETURN_IF_ERROR(
-        encode_part(text.substr(part.begin, part.end - part.begin), part.begin == 0));
+    TRAIN_RETURN_IF_ERROR(encode_part(bytes, from, part.begin == 0, parts_->normalizer));
   }
   return {};
 }
 
-Status TextEncoder::encode_part(std::string_view text, bool at_start) {
-  const auto normal = parts_->normalizer.apply(text, normal_);
+Status TextEncoder::encode_rendered(std::string_view text, const RenderedRules& rules) {
+  const TokenSpan* const origins = spans_ == nullptr ? nullptr : origins_.data();
+  rules.controls.find(text, false, raw_parts_);
+  for (const AddedTokens::Part& part : raw_parts_) {
+    const std::string_view bytes = text.substr(part.begin, part.end - part.begin);
+    const TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
+    if (part.id) {
+      add_token(*part.id, bytes, from);
+      continue;
+    }
+    const bool prefix = (part.begin == 0 || rules.prefix_each) && !bytes.starts_with(' ') &&
+                        !bytes.starts_with(space_marker);
+    TRAIN_RETURN_IF_ERROR(encode_part(bytes, from, part.begin == 0,
+                                      prefix ? parts_->normalizer : rules.without_prefix));
+  }
+  return {};
+}
+
+Status TextEncoder::encode_part(std::string_view text, const TokenSpan* origins, bool at_start,
+                                const Normalizer& normalizer) {
+  if (origins != nullptr) {
+    normal_origins_.assign(origins, origins + text.size());
+  }
+  const auto normal =
+      normalizer.apply(text, normal_, origins == nullptr ? nullptr : &normal_origins_);
   TRAIN_RETURN_IF_ERROR(normal);
+  origins = origins == nullptr ? nullptr : normal_origins_.data();
   at_start = at_start && normal->at_start;
   if (!parts_->added.any(true)) {
-    return parts_->pre_tokenizer.split(normal->text, at_start, *this);
+    return parts_->pre_tokenizer.split(normal->text, origins, at_start, *this);
   }
   parts_->added.find(normal->text, true, normal_parts_);
   for (const AddedTokens::Part& part : normal_parts_) {
+    const std::string_view bytes = normal->text.substr(part.begin, part.end - part.begin);
+    const TokenSpan* const from = origins == nullptr ? nullptr : origins + part.begin;
     if (part.id) {
-      ids_->push_back(*part.id);
+      add_token(*part.id, bytes, from);
       continue;
     }
     TRAIN_RETURN_IF_ERROR(
-        parts_->pre_tokenizer.split(normal->text.substr(part.begin, part.end - part.begin),
-                                    at_start && part.begin == 0, *this));
+        parts_->pre_tokenizer.split(bytes, from, at_start && part.begin == 0, *this));
   }
   return {};
 }
 
-void TextEncoder::word(std::string_view text) {
+void TextEncoder::word(std::string_view text, const TokenSpan* origins) {
   if (text.size() <= WordCache::word_limit_bytes || !parts_->model.cuts_before_marker()) {
-    cached_word(text);
+    located_word(text, origins);
     return;
   }
   // No merge crosses the places where a marker begins: the parts are words of their own.
   std::size_t from = 0;
   std::size_t at = text.find(space_marker, 1);
   std::size_t behind = text.starts_with(space_marker) ? space_marker.size() : 0;
+  const auto add = [&](std::size_t end) {
+    located_word(text.substr(from, end - from), origins == nullptr ? nullptr : origins + from);
+    from = end;
+  };
   for (; at != std::string_view::npos; at = text.find(space_marker, behind)) {
     if (at != behind) {
-      cached_word(text.substr(from, at - from));
-      from = at;
+      add(at);
     }
     behind = at + space_marker.size();
   }
-  cached_word(text.substr(from));
+  add(text.size());
+}
+
+void TextEncoder::located_word(std::string_view text, const TokenSpan* origins) {
+  const std::size_t before = ids_->size();
+  cached_word(text);
+  if (spans_ == nullptr) {
+    return;
+  }
+  places_.clear();
+  parts_->model.locate(text, std::span(*ids_).subspan(before), places_);
+  for (const TokenSpan& place : places_) {
+    spans_->push_back(
+        span_of(text.substr(place.first, place.last - place.first), origins + place.first));
+  }
 }
 
 void TextEncoder::cached_word(std::string_view text) {

@@ -12,6 +12,7 @@
 #include "storage/tokenizer/bpe.hpp"
 #include "storage/tokenizer/pre_tokenizer.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
+#include "storage/tokenizer/tokenizer_parts.hpp"
 #include "storage/tokenizer/word_cache.hpp"
 
 namespace train::storage {
@@ -26,18 +27,30 @@ class TextEncoder : private WordSink {
 
   explicit TextEncoder(const Tokenizer& tokenizer, Memory memory = Memory::words);
 
+  [[nodiscard]] Status encode(std::string_view text, const EncodeOptions& options,
+                              std::vector<std::uint32_t>& ids);
   /// Appends to `ids`. Errors: as Tokenizer::encode, and `ids` has some of the text's then.
   [[nodiscard]] Status encode(std::string_view text, bool add_special_tokens,
                               std::vector<std::uint32_t>& ids);
+
+  /// Appends ids and spans, which count from the beginning of `text`. Errors: as
+  /// Tokenizer::encode_with_spans, and `encoded` has some of the text's then.
+  [[nodiscard]] Status encode_with_spans(std::string_view text, const EncodeOptions& options,
+                                         EncodedText& encoded);
 
   /// Breaks in UTF-8 that were read as U+FFFD so far.
   [[nodiscard]] std::uint64_t replaced_count() const { return replaced_; }
 
  private:
-  void word(std::string_view text) override;
+  void word(std::string_view text, const TokenSpan* origins) override;
+  void located_word(std::string_view text, const TokenSpan* origins);
   void cached_word(std::string_view text);
+  void add_token(std::uint32_t id, std::string_view text, const TokenSpan* origins);
+  [[nodiscard]] Status encode_framed(std::string_view text, const EncodeOptions& options);
   [[nodiscard]] Status encode_raw(std::string_view text);
-  [[nodiscard]] Status encode_part(std::string_view text, bool at_start);
+  [[nodiscard]] Status encode_rendered(std::string_view text, const RenderedRules& rules);
+  [[nodiscard]] Status encode_part(std::string_view text, const TokenSpan* origins, bool at_start,
+                                   const Normalizer& normalizer);
 
   std::shared_ptr<const TokenizerParts> parts_;
   std::unique_ptr<WordCache> cache_;
@@ -47,6 +60,10 @@ class TextEncoder : private WordSink {
   std::string repaired_;
   std::string normal_;
   std::vector<std::uint32_t>* ids_ = nullptr;  ///< During encode().
+  std::vector<TokenSpan>* spans_ = nullptr;    ///< During encode_with_spans().
+  Origins origins_;                            ///< Of the text, where spans are wanted,
+  Origins normal_origins_;                     ///< and of a part of it in normal form.
+  std::vector<TokenSpan> places_;
   std::uint64_t replaced_ = 0;
 };
 

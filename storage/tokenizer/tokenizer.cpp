@@ -49,6 +49,14 @@ Result<std::vector<std::uint32_t>> Tokenizer::encode(std::string_view text,
   return ids;
 }
 
+Result<EncodedText> Tokenizer::encode_with_spans(std::string_view text,
+                                                 const EncodeOptions& options) const {
+  TextEncoder encoder(*this, TextEncoder::Memory::none);
+  EncodedText encoded;
+  TRAIN_RETURN_IF_ERROR(encoder.encode_with_spans(text, options, encoded));
+  return encoded;
+}
+
 std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_special) const {
   const bool bytes_alone = parts_->decoder.only_byte_level();
   std::vector<std::string> tokens;

@@ -10,10 +10,30 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "storage/tokenizer/origins.hpp"
 
 namespace train::storage {
 
 struct TokenizerParts;
+
+struct EncodeOptions {
+  bool add_special_tokens = false;  ///< Those that the files say to put around a text.
+  /// The text is a chat template's: what is written as a control token is that token, as the
+  /// reference has it. Only a SentencePiece model differs, whose control pieces no other text
+  /// gives; what stands between them is encoded piece by piece, with a space put before the first
+  /// alone (before each if a tokenizer_config.json beside it says "legacy": true).
+  bool rendered = false;
+};
+
+/// Ids of a text, and what each of them stands for in it. A token of one character's bytes, or of
+/// some of them, stands for all of the character; what a normalizer makes of several characters
+/// stands for all of those, and what it or a splitter puts before a text for the first character
+/// besides that one's own token. Tokens put around a text stand for no bytes ({0, 0}). Neighbours
+/// may so share bytes, and bytes that a normalizer or splitter drops belong to no token.
+struct EncodedText {
+  std::vector<std::uint32_t> ids;
+  std::vector<TokenSpan> spans;  ///< One for each id, in bytes of the text given.
+};
 
 /// Text to token ids and back, as the tokenizer of an open model does it.
 ///
@@ -35,6 +55,10 @@ class Tokenizer {
   /// a text. Errors (user): an expression of the file that takes too long on this text.
   [[nodiscard]] Result<std::vector<std::uint32_t>> encode(std::string_view text,
                                                           bool add_special_tokens) const;
+
+  /// The same with spans. Errors (user): also a text of 4 GiB or more.
+  [[nodiscard]] Result<EncodedText> encode_with_spans(std::string_view text,
+                                                      const EncodeOptions& options) const;
 
   /// Ids without a token are left out; so are special tokens, if `skip_special`.
   [[nodiscard]] std::string decode(std::span<const std::uint32_t> ids, bool skip_special) const;

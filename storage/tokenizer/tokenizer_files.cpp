@@ -111,7 +111,9 @@ FrameWishes frame_wishes(const fs::path& folder) {
     const json& member = json_member(config, key);
     return member.is_boolean() ? std::optional(member.get<bool>()) : std::nullopt;
   };
-  return {.begin = wish("add_bos_token"), .end = wish("add_eos_token")};
+  return {.begin = wish("add_bos_token"),
+          .end = wish("add_eos_token"),
+          .legacy = wish("legacy").value_or(false)};
 }
 
 Result<TokenizerParts> read_single_file(const fs::path& file) {

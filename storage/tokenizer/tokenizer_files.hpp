@@ -18,13 +18,15 @@ namespace train::storage {
 /// number of them.
 [[nodiscard]] Result<TokenizerParts> read_rank_file(std::string_view text);
 
-/// What a configuration beside a SentencePiece model says of the tokens around a text.
+/// What a configuration beside a SentencePiece model says of the tokens around a text, and in it.
 struct FrameWishes {
   std::optional<bool> begin;  ///< By default of a model whose pairs merge, as of Llama's kin.
   std::optional<bool> end;    ///< By default not.
+  bool legacy = false;        ///< In rendered text a space goes before each part.
 };
 
-/// Reads a SentencePiece model. Its user's own pieces are found in text; control pieces never are.
+/// Reads a SentencePiece model. Its user's own pieces are found in text; control pieces are in
+/// rendered text alone.
 /// Errors (user): no such model, broken off, or of a kind that is not supported.
 [[nodiscard]] Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes,
                                                              const FrameWishes& wishes);

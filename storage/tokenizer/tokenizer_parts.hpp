@@ -19,6 +19,13 @@ struct SpecialFrame {
   std::vector<std::uint32_t> after;
 };
 
+/// How the text of a chat template is read where that is not how any text is.
+struct RenderedRules {
+  AddedTokens controls;       ///< Looked for in the text itself.
+  Normalizer without_prefix;  ///< Of what lies between, where no space goes before it.
+  bool prefix_each = false;  ///< A space goes before each such part, not the first of a text alone.
+};
+
 /// What a tokenizer is made of, in the order in which text passes through.
 struct TokenizerParts {
   AddedTokens added;
@@ -26,6 +33,7 @@ struct TokenizerParts {
   PreTokenizer pre_tokenizer;
   Bpe model;
   SpecialFrame frame;
+  std::optional<RenderedRules> rendered = {};
   TokenDecoder decoder;
   std::optional<std::uint32_t> end_of_text;
   std::vector<std::string> notes;

@@ -104,4 +104,22 @@ std::string repaired_utf8(std::string_view text, std::uint64_t& replaced) {
   return out;
 }
 
+std::string repaired_utf8(std::string_view text, std::uint64_t& replaced, Origins& origins) {
+  constexpr std::string_view replacement = "\xef\xbf\xbd";
+  std::string out;
+  out.reserve(text.size());
+  origins.clear();
+  origins.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Step step = utf8_step(text.substr(at));
+    const std::string_view written = step.valid ? text.substr(at, step.length) : replacement;
+    replaced += step.valid ? 0 : 1;
+    out += written;
+    origins.insert(origins.end(), written.size(),
+                   {static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at + step.length)});
+    at += step.length;
+  }
+  return out;
+}
+
 }  // namespace train::storage

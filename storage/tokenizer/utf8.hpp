@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "storage/tokenizer/origins.hpp"
+
 namespace train::storage {
 
 /// What SentencePiece and its kin write for a space.
@@ -61,5 +63,10 @@ void append_utf8(std::string& text, char32_t value);
 /// `text` with U+FFFD for every longest run of bytes that begins a code point and breaks off; how
 /// many is added to `replaced`.
 [[nodiscard]] std::string repaired_utf8(std::string_view text, std::uint64_t& replaced);
+
+/// The same, with what each byte of the result stands for in `text`: the character that it is part
+/// of, or the run that broke off. REQUIRES: a text of less than 4 GiB.
+[[nodiscard]] std::string repaired_utf8(std::string_view text, std::uint64_t& replaced,
+                                        Origins& origins);
 
 }  // namespace train::storage

@@ -1,5 +1,5 @@
-"""Writes fixtures/tokenizers.json: small tokenizers of every kind, and the ids that the reference
-gives to texts. Needs PyPI's tokenizers==0.23.3.
+"""Writes fixtures/tokenizers.json: small tokenizers of every kind, and the ids and offsets that the
+reference gives to texts. Needs PyPI's tokenizers==0.23.3.
 """
 
 import json
@@ -191,9 +191,11 @@ def main():
     for seed, (name, tokenizer) in enumerate(tokenizers()):
         cases = []
         for text in texts(28, seed):
-            ids = tokenizer.encode(text, add_special_tokens=len(cases) % 2 == 0).ids
+            encoding = tokenizer.encode(text, add_special_tokens=len(cases) % 2 == 0)
+            ids = encoding.ids
             cases.append([text, ids, tokenizer.decode(ids, skip_special_tokens=False),
-                          tokenizer.decode(ids, skip_special_tokens=True)])
+                          tokenizer.decode(ids, skip_special_tokens=True),
+                          [edge for offsets in encoding.offsets for edge in offsets]])
         file = json.loads(tokenizer.to_str())
         merges = file["model"]["merges"]
         # Both ways to write them are in use; this one has no place for spaces.

@@ -1,7 +1,9 @@
 // Small tokenizers of every kind against the ids that the reference gives.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "storage/tokenizer/normalization.hpp"
 #include "storage/tokenizer/utf8.hpp"
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
 
@@ -9,6 +11,30 @@ using namespace train;
 using namespace train::storage;
 
 namespace {
+
+/// Where each character of a text begins, and the text's end, in bytes.
+std::vector<std::uint32_t> character_places(std::string_view text) {
+  std::vector<std::uint32_t> places;
+  for (std::size_t at = 0; at <= text.size(); ++at) {
+    if (at == text.size() || !continues(text[at])) {
+      places.push_back(static_cast<std::uint32_t>(at));
+    }
+  }
+  return places;
+}
+
+/// Whether a normal form may make one character of several in a text.
+bool joins_characters(std::string_view text) {
+  OriginTrace nothing(nullptr);
+  std::string out;
+  return to_unicode_form(UnicodeForm::nfc, text, out, nothing) &&
+         character_places(out).size() < character_places(text).size();
+}
+
+bool has_token(const Tokenizer& tokenizer, const EncodedText& encoded, std::string_view token) {
+  return std::any_of(encoded.ids.begin(), encoded.ids.end(),
+                     [&](std::uint32_t id) { return tokenizer.token_text(id) == token; });
+}
 
 /// Nearly all assigned characters, as the script that made the fixtures sends them.
 std::vector<char32_t> sweep_points() {
@@ -74,6 +100,64 @@ TEST_CASE("tokenizer: ids and decoded texts are the reference's", "[storage][tok
       special = !special;
     }
   }
+}
+
+TEST_CASE("tokenizer: spans are the reference's offsets", "[storage][tokenizer][TK-1]") {
+  for (const auto& fixture : test::tokenizer_fixtures()) {
+    const Tokenizer tokenizer = test::tokenizer_of(fixture.at("file"));
+    bool special = true;
+    for (const auto& one : fixture.at("cases")) {
+      const auto text = one[0].get<std::string>();
+      const std::vector<std::uint32_t> places = character_places(text);
+      INFO(fixture.at("name") << ": " << one.dump());
+      const auto encoded = tokenizer.encode_with_spans(text, {.add_special_tokens = special});
+      REQUIRE(encoded.ok());
+      CHECK(encoded->ids == one[1].get<test::Ids>());
+      REQUIRE(encoded->spans.size() == encoded->ids.size());
+      // Where a character without a token comes before one of bytes, the reference has them in the
+      // other order and gives each the other's place.
+      const bool swapped = fixture.at("name") == "gemma" && has_token(tokenizer, *encoded, "<unk>");
+      for (std::size_t i = 0; i < encoded->spans.size() && !swapped; ++i) {
+        const TokenSpan& span = encoded->spans[i];
+        const auto first = places[one[4][2 * i].get<std::size_t>()];
+        const auto last = places[one[4][2 * i + 1].get<std::size_t>()];
+        CAPTURE(i, span.first, span.last, first, last);
+        CHECK(span.first == first);
+        // Of several characters that became one, the reference's offsets have the first alone.
+        CHECK(span.last >= last);
+        CHECK((span.last == last ||
+               joins_characters(text.substr(span.first, span.last - span.first))));
+      }
+      special = !special;
+    }
+  }
+}
+
+TEST_CASE("tokenizer: spans count from the text given, whatever is read in its place",
+          "[storage][tokenizer]") {
+  const Tokenizer tokenizer = test::tokenizer_of(test::fixture_file("qwen2"));
+  // A byte that is no UTF-8, and two characters that become one.
+  const std::string text =
+      "a\xff"
+      "e\u0301 b";
+  const auto encoded = tokenizer.encode_with_spans(text, {});
+  REQUIRE(encoded.ok());
+  CHECK(encoded->ids == test::encoded(tokenizer, text));
+  std::string covered(text.size(), '-');
+  for (std::size_t i = 0; i < encoded->ids.size(); ++i) {
+    const auto [first, last] = encoded->spans[i];
+    REQUIRE(first < last);
+    REQUIRE(last <= text.size());
+    covered.replace(first, last - first, last - first, 'x');
+    const std::string decoded = tokenizer.decode(std::vector{encoded->ids[i]}, false);
+    if (first == 0 || first >= 5) {
+      CHECK(decoded == text.substr(first, last - first));
+    } else {
+      CHECK(
+          (TokenSpan{first, last} == TokenSpan{1, 2} || TokenSpan{first, last} == TokenSpan{2, 5}));
+    }
+  }
+  CHECK(covered == std::string(text.size(), 'x'));
 }
 
 TEST_CASE("tokenizer: every assigned character is split and normalised as by the reference",
