@@ -1,5 +1,6 @@
 """Writes fixtures/sentencepiece.json: small SentencePiece models of BPE, and the ids that the
-reference gives to texts. Needs PyPI's sentencepiece==0.2.3.
+reference gives to texts; of one also those of transformers, which takes texts as rendered
+conversations. Needs PyPI's sentencepiece==0.2.3, transformers==5.23 and protobuf.
 """
 
 import base64
@@ -7,8 +8,10 @@ import io
 import json
 import pathlib
 import random
+import tempfile
 
 import sentencepiece
+import transformers
 
 OUTPUT = pathlib.Path(__file__).parent / "fixtures/sentencepiece.json"
 
@@ -47,6 +50,21 @@ def texts():
     return plain + ["".join(rng.choices(LETTERS, k=rng.randint(1, 30))) for _ in range(120)]
 
 
+def rendered(model, legacy, lines):
+    """Ids and offsets where control pieces are found in text."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "tokenizer.model").write_bytes(model)
+        (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+        (folder / "tokenizer_config.json").write_text(json.dumps(
+            {"tokenizer_class": "LlamaTokenizer", "legacy": legacy, "bos_token": "<s>", "eos_token": "</s>",
+             "unk_token": "<unk>"}))
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    for line in lines:
+        encoding = tokenizer.encode(line, add_special_tokens=False)
+        yield [encoding.ids, [edge for offsets in encoding.offsets for edge in offsets]]
+
+
 def main():
     fixture = {"version": sentencepiece.__version__, "texts": texts(), "models": {}}
     for name, options in MODELS.items():
@@ -55,6 +73,9 @@ def main():
         ids = [processor.encode(text) for text in fixture["texts"]]
         fixture["models"][name] = {"model": base64.b64encode(model).decode(), "begin": processor.bos_id(), "ids": ids,
                                    "decoded": [processor.decode(line) for line in ids]}
+        if name == "bytes":
+            fixture["rendered"] = {"model": name, **{key: list(rendered(model, legacy, fixture["texts"]))
+                                                     for key, legacy in (("first", False), ("each", True))}}
     OUTPUT.write_text(json.dumps(fixture, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 

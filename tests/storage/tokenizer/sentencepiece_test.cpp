@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "storage/tokenizer/tokenizer.hpp"
+#include "storage/tokenizer/utf8.hpp"
 #include "tests/support/sentencepiece_fixture.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -22,6 +24,12 @@ Result<Tokenizer> load_bytes(const std::string& bytes) {
   const auto path = directory.path() / "tokenizer.model";
   std::ofstream(path, std::ios::binary) << bytes;
   return Tokenizer::load(path);
+}
+
+std::uint32_t characters_before(std::string_view text, std::size_t end) {
+  return static_cast<std::uint32_t>(std::count_if(text.begin(),
+                                                  text.begin() + static_cast<std::ptrdiff_t>(end),
+                                                  [](char byte) { return !continues(byte); }));
 }
 
 }  // namespace
@@ -44,6 +52,34 @@ TEST_CASE("sentencepiece: ids and texts are the reference's", "[storage][tokeniz
       REQUIRE(begun.ok());
       CHECK(begun->front() == expected.at("begin").get<std::uint32_t>());
       CHECK(Ids(begun->begin() + 1, begun->end()) == *ids);
+    }
+  }
+}
+
+TEST_CASE("sentencepiece: rendered text has control pieces, as the reference finds them",
+          "[storage][tokenizer][TK-1]") {
+  const auto& fixture = sentencepiece_fixture().at("rendered");
+  const auto& texts = sentencepiece_fixture().at("texts");
+  for (const auto& [name, legacy] : {std::pair("first", false), std::pair("each", true)}) {
+    const TempDirectory directory;
+    std::ofstream(directory.path() / "tokenizer.model", std::ios::binary)
+        << sentencepiece_model(fixture.at("model"));
+    std::ofstream(directory.path() / "tokenizer_config.json")
+        << nlohmann::json{{"legacy", legacy}}.dump();
+    const auto tokenizer = Tokenizer::load(directory.path());
+    REQUIRE(tokenizer.ok());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const auto text = texts[i].get<std::string>();
+      CAPTURE(name, i, text);
+      const auto encoded = tokenizer->encode_with_spans(text, {.rendered = true});
+      REQUIRE(encoded.ok());
+      CHECK(encoded->ids == fixture.at(name)[i][0].get<Ids>());
+      std::vector<std::uint32_t> edges;
+      for (const TokenSpan& span : encoded->spans) {
+        edges.push_back(characters_before(text, span.first));
+        edges.push_back(characters_before(text, span.last));
+      }
+      CHECK(edges == fixture.at(name)[i][1].get<Ids>());
     }
   }
 }
