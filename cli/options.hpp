@@ -216,6 +216,23 @@ struct PrepareOptions {
   std::uint64_t seed = 0;      ///< Chooses the validation documents.
   bool force = false;          ///< Replace token files already there.
   std::int64_t threads = 0;    ///< That encode; 0: all.
+  // Of rows alone.
+  std::int64_t row_length = 0;  ///< Tokens of a row; 0: token files, not rows.
+  std::string kind;             ///< Empty: by the first line.
+  std::string packing;          ///< Empty: by the kind.
+  std::string chat_template;    ///< A name or a path; empty: the tokenizer's.
+  std::string date;             ///< YYYY-MM-DD; empty: that of ChatSettings.
+  std::string train_on = "all";
+  std::string source_key;     ///< Empty: the files are the sources.
+  double max_dropped = 0.05;  ///< Share of lines.
+};
+
+/// actortrain data show
+struct ShowOptions {
+  std::string dir;
+  std::string split = "train";
+  std::int64_t row = 0;
+  std::int64_t document = -1;  ///< None: the row.
 };
 
 /// actortrain config keys
