@@ -62,7 +62,7 @@ Status prepare_rows(const PrepareOptions& options) {
     request.packing = *packing;
   }
   if (!options.kind.empty()) {
-    const auto kind = storage::example_kind_of(options.kind);
+    const auto kind = storage::example_kind_named(options.kind);
     TRAIN_RETURN_IF_ERROR(kind);
     request.kind = *kind;
   }

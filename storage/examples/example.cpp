@@ -126,7 +126,8 @@ class LineParser {
     const std::string* const system = text_member(line_, "system");
     if (system != nullptr && !system->empty() &&
         list.messages.front().value("role", "") != "system") {
-      list.messages.insert(list.messages.begin(), {{"role", "system"}, {"content", *system}});
+      const LineJson message = {{"role", "system"}, {"content", *system}};
+      list.messages.insert(list.messages.begin(), message);
       list.weights.insert(list.weights.begin(), 0.0F);
     }
   }
@@ -272,7 +273,7 @@ class LineParser {
 
 }  // namespace
 
-Result<ExampleKind> example_kind_of(std::string_view name) {
+Result<ExampleKind> example_kind_named(std::string_view name) {
   const auto* const found = std::find(kind_names.begin(), kind_names.end(), name);
   if (found == kind_names.end()) {
     return user_error(fmt::format("there is no kind of data \"{}\"; take one of {}", name,

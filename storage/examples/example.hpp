@@ -25,7 +25,7 @@ enum class ExampleKind : std::uint8_t {
 };
 
 /// Errors (user): lists the names.
-[[nodiscard]] Result<ExampleKind> example_kind_of(std::string_view name);
+[[nodiscard]] Result<ExampleKind> example_kind_named(std::string_view name);
 [[nodiscard]] std::string_view example_kind_name(ExampleKind kind);
 /// By the members of a line; none: those of no kind.
 [[nodiscard]] std::optional<ExampleKind> example_kind_of(const nlohmann::ordered_json& line);
