@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "cli/data_options.hpp"
 #include "cli/tokenize_options.hpp"
 
 namespace train::cli {
@@ -204,18 +205,6 @@ struct PlotOptions {
   std::string x = "steps";        ///< steps, tokens, time
   std::int64_t smooth = 1;        ///< Mean of so many points up to each; 1 or more.
   bool log_x = false;
-};
-
-/// actortrain data prepare
-struct PrepareOptions {
-  std::vector<std::string> inputs;  ///< At least one.
-  std::string tokenizer = "bytes";
-  std::string out;
-  double val_fraction = 0.05;  ///< Above 0, below 1.
-  std::string separator;       ///< Empty: a file is one document.
-  std::uint64_t seed = 0;      ///< Chooses the validation documents.
-  bool force = false;          ///< Replace token files already there.
-  std::int64_t threads = 0;    ///< That encode; 0: all.
 };
 
 /// actortrain config keys

@@ -10,8 +10,8 @@
 #include "cli/checkpoints/trained_model.hpp"
 #include "storage/tokenizer/file_names.hpp"
 #include "storage/tokens/dataset_facts.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/tokens/prepare.hpp"
-#include "storage/tokens/prepare_encoded.hpp"
 
 namespace train::cli {
 namespace {

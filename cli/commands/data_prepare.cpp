@@ -7,6 +7,7 @@
 #include "base/signal_watcher.hpp"
 #include "base/units.hpp"
 #include "cli/command.hpp"
+#include "storage/examples/prepare_rows.hpp"
 #include "storage/tokens/prepare.hpp"
 
 namespace train::cli {
@@ -40,8 +41,53 @@ class ProgressBar {
   int shown_ = -1;
 };
 
+/// Conversations, prompts, pairs or texts, as rows.
+Status prepare_rows(const PrepareOptions& options) {
+  storage::PrepareRowsRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
+                                      .tokenizer = options.tokenizer,
+                                      .out = options.out,
+                                      .row_length = options.row_length,
+                                      .chat_template = options.chat_template,
+                                      .date = options.date,
+                                      .train_on_last = options.train_on == "last",
+                                      .source_key = options.source_key,
+                                      .val_fraction = options.val_fraction,
+                                      .most_dropped = options.max_dropped,
+                                      .seed = options.seed,
+                                      .threads = actors::resolve_threads(options.threads),
+                                      .force = options.force};
+  if (!options.packing.empty()) {
+    const auto packing = storage::packing_of(options.packing);
+    TRAIN_RETURN_IF_ERROR(packing);
+    request.packing = *packing;
+  }
+  if (!options.kind.empty()) {
+    const auto kind = storage::example_kind_named(options.kind);
+    TRAIN_RETURN_IF_ERROR(kind);
+    request.kind = *kind;
+  }
+  ProgressBar bar;
+  const auto report = storage::prepare_rows(
+      request, [&bar](std::uint64_t done, std::uint64_t total) { bar.show(done, total); });
+  TRAIN_RETURN_IF_ERROR(report);
+  if (report->up_to_date) {
+    fmt::print("{} is up to date: the same was prepared from the same files\n", options.out);
+    return {};
+  }
+  for (const std::string& line : report->lines()) {
+    fmt::print("{}\n", line);
+  }
+  log_info(fmt::format("data_prepared out={} kind={} rows={} val_rows={} row_length={} packing={}",
+                       options.out, report->facts.kind, report->facts.train.rows,
+                       report->facts.val.rows, report->facts.row_length, report->facts.packing));
+  return {};
+}
+
 Status prepare(const PrepareOptions& options) {
   allow_signals();
+  if (options.row_length > 0) {
+    return prepare_rows(options);
+  }
   ProgressBar bar;
   storage::PrepareRequest request{.inputs = {options.inputs.begin(), options.inputs.end()},
                                   .tokenizer = options.tokenizer,
@@ -57,6 +103,9 @@ Status prepare(const PrepareOptions& options) {
   log_info(fmt::format("data_prepared out={} documents={} train_tokens={} val_tokens={}{}",
                        options.out, report->documents, report->train_tokens, report->val_tokens,
                        report->whole_documents ? "" : " (validation is the tail of the text)"));
+  for (const std::string& note : report->notes) {
+    log_warning(fmt::format("tokenizer_note {}", note));
+  }
   if (report->replaced > 0) {
     log_warning(
         fmt::format("text_replaced {} places were not UTF-8 and became U+FFFD", report->replaced));
@@ -64,15 +113,85 @@ Status prepare(const PrepareOptions& options) {
   return {};
 }
 
+void describe_rows(CommandSyntax& command, PrepareOptions& options) {
+  command
+      .integer("--row-length", options.row_length, "Tokens of a row; 0: token files, not rows", 0)
+      ->default_str("0");
+  command.text("--kind", options.kind, "What a line is; else what the first one's members say",
+               "chat|prompt|preference|kto|text");
+  command.text("--packing", options.packing,
+               "How documents become rows: best fit; the same, cutting long ones (the default of "
+               "texts); one after the other, cut or whole; one to a row",
+               "bfd|bfd_split|wrapped|greedy|none");
+  command.text(
+      "--template", options.chat_template,
+      "Of conversations: a built-in one's name, or a file or a model's directory; else the "
+      "tokenizer's",
+      "NAME|PATH");
+  command.text("--date", options.date, "That templates may print; else 2024-07-26", "YYYY-MM-DD");
+  command
+      .text("--train-on", options.train_on, "Every answer of a conversation, or its last one",
+            "all|last")
+      ->capture_default_str();
+  command.text("--source-key", options.source_key,
+               "Member that names a line's source; else the files are the sources", "KEY");
+  command.app
+      .add_option("--max-dropped", options.max_dropped, "Share of lines that may be dropped")
+      ->capture_default_str();
+}
+
+/// Whether it has the form; a day that does not exist is the template's to refuse.
+bool is_date(std::string_view text) {
+  return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
+         text.find_first_not_of("0123456789-") == std::string_view::npos;
+}
+
+std::string mistake_of(const PrepareOptions& options) {
+  const bool rows = options.row_length > 0;
+  if (!(options.val_fraction < 1 &&
+        (rows ? options.val_fraction >= 0 : options.val_fraction > 0))) {
+    return fmt::format(
+        "--val-fraction must be above 0 and below 1 (0 too with --row-length), not {}",
+        options.val_fraction);
+  }
+  if (options.out.empty()) {
+    return "--out is empty";
+  }
+  if (options.train_on != "all" && options.train_on != "last") {
+    return fmt::format("--train-on must be all or last, not \"{}\"", options.train_on);
+  }
+  if (!(options.max_dropped >= 0 && options.max_dropped <= 1)) {
+    return fmt::format("--max-dropped must be from 0 to 1, not {}", options.max_dropped);
+  }
+  if (!options.date.empty() && !is_date(options.date)) {
+    return fmt::format("--date must be YYYY-MM-DD, not \"{}\"", options.date);
+  }
+  if (rows && !options.separator.empty()) {
+    return "--document-separator is for token files, not for rows";
+  }
+  if (!rows && !(options.kind.empty() && options.packing.empty() && options.chat_template.empty() &&
+                 options.source_key.empty())) {
+    return "--kind, --packing, --template and --source-key are for rows; say --row-length too";
+  }
+  return "";
+}
+
 }  // namespace
 
 void describe_data_prepare(CommandSyntaxes& commands) {
-  CommandSyntax& command =
-      commands.add("data prepare", "Turn text files into the token files that runs read.");
+  CommandSyntax& command = commands.add(
+      "data prepare",
+      "Turn texts, conversations or pairs into the files that runs read.\n"
+      "Without --row-length: token files, of texts. With it: rows of that many tokens, "
+      "of lines of JSON with \"messages\", \"conversations\", \"instruction\" and "
+      "\"output\", \"prompt\" and \"completion\" (and \"label\"), \"chosen\" and "
+      "\"rejected\", or \"text\"; what the assistant says is trained.");
   PrepareOptions& options = command.runs(prepare);
   command.app
-      .add_option("--input", options.inputs,
-                  "Text files, or .jsonl files with a member \"text\" on each line")
+      .add_option(
+          "--input", options.inputs,
+          "Text files, or .jsonl files with a member \"text\" on each line; for rows .jsonl "
+          "or .parquet; .gz and .zst too")
       ->required()
       ->type_name("FILE");
   command.text("--out", options.out, "Directory to write, created if missing", "DIR")->required();
@@ -86,15 +205,11 @@ void describe_data_prepare(CommandSyntaxes& commands) {
   command.text("--document-separator", options.separator,
                "Text between two documents of a file; none: a file is one document", "TEXT");
   command.integer("--threads", options.threads, "That encode; 0: all", 0)->default_str("0");
-  command.integer("--seed", options.seed, "Chooses the documents held out")->default_str("0");
-  command.app.add_flag("--force", options.force, "Replace token files already in DIR");
-  command.check([&options] {
-    if (!(options.val_fraction > 0 && options.val_fraction < 1)) {
-      return fmt::format("--val-fraction must be above 0 and below 1, not {}",
-                         options.val_fraction);
-    }
-    return std::string(options.out.empty() ? "--out is empty" : "");
-  });
+  command.integer("--seed", options.seed, "Chooses the documents held out, and orders rows")
+      ->default_str("0");
+  command.app.add_flag("--force", options.force, "Replace data already in DIR");
+  describe_rows(command, options);
+  command.check([&options] { return mistake_of(options); });
 }
 
 }  // namespace train::cli

@@ -23,6 +23,7 @@
   COMMAND(scale)                \
   COMMAND(plot)                 \
   COMMAND(data_prepare)         \
+  COMMAND(data_show)            \
   COMMAND(tokenize)             \
   COMMAND(detokenize)           \
   COMMAND(render)               \

@@ -3,37 +3,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "storage/files/input_file.hpp"
+#include "storage/files/byte_source.hpp"
 
 namespace train::storage {
 namespace {
 
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
-/// A regular file read front to back in pieces.
+/// A source read front to back in pieces.
 class SequentialFile {
  public:
-  explicit SequentialFile(InputFile file) : file_(std::move(file)) {}
+  explicit SequentialFile(std::unique_ptr<ByteSource> source) : source_(std::move(source)) {}
 
   /// Appends the next piece to `buffer`; returns its size, 0 at the end.
   Result<std::size_t> append_to(std::string& buffer) {
-    const auto size = static_cast<std::size_t>(
-        std::min<std::uint64_t>(chunk_bytes, file_.size_bytes() - offset_));
     const std::size_t old_size = buffer.size();
-    buffer.resize(old_size + size);
-    TRAIN_RETURN_IF_ERROR(
-        file_.read(offset_, std::as_writable_bytes(std::span(buffer)).subspan(old_size)));
-    offset_ += size;
+    buffer.resize(old_size + chunk_bytes);
+    const auto size = source_->read(std::span(buffer).subspan(old_size));
+    buffer.resize(old_size + (size ? *size : 0));
     return size;
+  }
+  /// Bytes of the file since the last call.
+  std::uint64_t newly_consumed() {
+    const std::uint64_t before = std::exchange(reported_, source_->consumed());
+    return reported_ - before;
   }
 
  private:
-  InputFile file_;
-  std::uint64_t offset_ = 0;
+  std::unique_ptr<ByteSource> source_;
+  std::uint64_t reported_ = 0;
 };
 
 /// Cuts a stream at a separator that may lie across pieces.
@@ -88,7 +91,7 @@ Status read_text(SequentialFile& file, std::string_view separator, const Documen
     if (*got == 0) {
       return {};
     }
-    sink.consumed(*got);
+    sink.consumed(file.newly_consumed());
   }
 }
 
@@ -151,13 +154,23 @@ Status emit_line(std::string_view line, const std::string& place, const Document
         place));
   }
   if (!handler.text()) {
-    return user_error(fmt::format("{}: no member \"text\" that is a string; add it", place));
+    return user_error(fmt::format(
+        "{}: no member \"text\" that is a string; add it, or say --row-length T for conversations, "
+        "prompts or pairs",
+        place));
   }
   if (handler.text()->empty()) {
     return {};
   }
   TRAIN_RETURN_IF_ERROR(sink.text(std::as_bytes(std::span(*handler.text()))));
   return sink.end();
+}
+
+/// Whether a file is lines of JSON: by its name, without what says how it is compressed.
+bool holds_lines(const std::filesystem::path& path) {
+  const std::filesystem::path end = path.extension();
+  const bool packed = end == ".gz" || end == ".zst";
+  return end == ".parquet" || (packed ? path.stem().extension() : end) == ".jsonl";
 }
 
 Status read_lines(SequentialFile& file, const std::string& name, const DocumentSink& sink) {
@@ -184,7 +197,7 @@ Status read_lines(SequentialFile& file, const std::string& name, const DocumentS
     if (at_end) {
       return emit_line(buffer, fmt::format("{}:{}", name, line), sink);
     }
-    sink.consumed(*got);
+    sink.consumed(file.newly_consumed());
   }
 }
 
@@ -192,11 +205,11 @@ Status read_lines(SequentialFile& file, const std::string& name, const DocumentS
 
 Status read_documents(const std::filesystem::path& path, std::string_view separator,
                       const DocumentSink& sink) {
-  auto input = InputFile::open(path);
-  TRAIN_RETURN_IF_ERROR(input);
-  SequentialFile file(std::move(*input));
-  return path.extension() == ".jsonl" ? read_lines(file, path.string(), sink)
-                                      : read_text(file, separator, sink);
+  auto source = open_byte_source(path);
+  TRAIN_RETURN_IF_ERROR(source);
+  SequentialFile file(std::move(*source));
+  return holds_lines(path) ? read_lines(file, path.string(), sink)
+                           : read_text(file, separator, sink);
 }
 
 }  // namespace train::storage

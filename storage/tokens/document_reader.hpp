@@ -24,8 +24,9 @@ inline constexpr std::size_t jsonl_line_limit_bytes = std::size_t{32} << 20;
 
 /// Streams the documents of a file in order: those of a `.jsonl` file are the "text" members of its
 /// lines (blank lines are skipped); those of any other file are what `separator` cuts, or the whole
-/// file if it is empty. Blocks; holds a few MiB, whatever the length of a document.
-/// Errors (user): missing, unreadable, malformed (file:line). The sink's errors pass through.
+/// file if it is empty. `.gz`, `.zst` and `.parquet` are read as open_byte_source() does. Blocks;
+/// holds a few MiB, whatever the length of a document. Errors (user): missing, unreadable,
+/// malformed (file:line). The sink's errors pass through.
 Status read_documents(const std::filesystem::path& path, std::string_view separator,
                       const DocumentSink& sink);
 

@@ -127,13 +127,10 @@ Status check_request(const PrepareRequest& request) {
 
 Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCensus& census,
                                    ReadProgress& progress) {
-  auto train_file = AtomicFile::create(request.out / "train.bin");
-  auto val_file = AtomicFile::create(request.out / "val.bin");
-  if (!train_file || !val_file) {
-    return train_file ? val_file.error() : train_file.error();
-  }
-  TokenWriter train(std::move(*train_file), 2);
-  TokenWriter val(std::move(*val_file), 2);
+  auto writers = TokenWriters::create(request.out, 2);
+  TRAIN_RETURN_IF_ERROR(writers);
+  TokenWriter& train = writers->train;
+  TokenWriter& val = writers->val;
   const SplitPlan plan = make_split_plan(census, request.val_fraction);
   Splitter splitter(request, plan, train, val);
   const DocumentSink sink{
@@ -149,14 +146,8 @@ Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCen
                                        {.tokenizer = request.tokenizer,
                                         .vocab_size = bytes_vocab_size,
                                         .end_of_text = bytes_end_of_text},
-                                       train, val));
-  PrepareReport report;
-  report.documents = census.documents;
-  report.train_tokens = train.tokens();
-  report.val_tokens = val.tokens();
-  report.val_bytes = val.text_bytes();
-  report.whole_documents = plan.whole_documents;
-  return report;
+                                       *writers));
+  return token_report(census, plan, *writers);
 }
 
 }  // namespace
@@ -168,7 +159,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   TRAIN_RETURN_IF_ERROR(total);
   const auto earlier = earlier_files(request.out);
   TRAIN_RETURN_IF_ERROR(earlier);
-  if (!earlier->empty() && !request.force) {
+  if (holds_data(*earlier) && !request.force) {
     return user_error(
         fmt::format("{} already holds data ({}); say --force to replace it, or "
                     "another --out",
@@ -181,9 +172,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   const auto census = take_census(request, progress);
   TRAIN_RETURN_IF_ERROR(census);
   if (census->documents == 0) {
-    return user_error(fmt::format("{}: no text in the input{}; give a file that is not empty",
-                                  request.inputs.front().string(),
-                                  request.inputs.size() > 1 ? "s" : ""));
+    return no_text(request);
   }
   TRAIN_RETURN_IF_ERROR(make_directory(request.out));
   const auto lock = FileLock::acquire(request.out, ".prepare.lock");

@@ -30,12 +30,13 @@ struct PrepareReport {
   std::uint64_t input_bytes = 0;
   std::uint64_t train_tokens = 0;
   std::uint64_t val_tokens = 0;
-  std::uint64_t val_bytes = 0;  ///< Validation tokens that are text (not end-of-text).
-  std::uint64_t replaced = 0;   ///< Breaks in UTF-8 that became U+FFFD.
-  bool whole_documents = true;  ///< false: validation is the tail of the text.
+  std::uint64_t val_bytes = 0;          ///< Validation tokens that are text (not end-of-text).
+  std::uint64_t replaced = 0;           ///< Breaks in UTF-8 that became U+FFFD.
+  bool whole_documents = true;          ///< false: validation is the tail of the text.
+  std::vector<std::string> notes = {};  ///< What the tokenizer leaves out.
 };
 
-/// Bytes of input handled so far and in all (each input is read twice). Called on the same thread.
+/// Bytes of input handled so far and in all readings. Called on the same thread.
 using PrepareProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 /// Writes train.bin, val.bin and, last, meta.json (ST-6). Blocks. A pure function of the inputs and
@@ -48,8 +49,9 @@ using PrepareProgress = std::function<void(std::uint64_t done, std::uint64_t tot
 /// very uneven ones) it is the last val_fraction of all tokens.
 ///
 /// Errors (user): input missing, unreadable, not a regular file, no text at all, malformed .jsonl
-/// (file and line); `out` not writable, in use, or holding token files without `force`. Nothing in
-/// `out` is touched before all inputs have been read once.
+/// (file and line); `out` not writable, in use, or holding data without `force`. What is in
+/// `out` stays until all inputs have been read; bytes are read twice, text for a tokenizer once,
+/// and again if validation is the tail.
 Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
                                       const PrepareProgress& progress = {});
 

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "storage/files/copy_file.hpp"
 #include "storage/files/file_lock.hpp"
-#include "storage/tokenizer/file_names.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/document_reader.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/tokens/prepare_parts.hpp"
 
 namespace train::storage {
@@ -25,7 +24,6 @@ using TokenList = std::vector<std::uint32_t>;
 /// Documents are encoded so many bytes at a time, by all threads.
 constexpr std::size_t batch_bytes = std::size_t{8} << 20;
 constexpr std::int64_t short_token_limit = 65536;
-constexpr const char* tokenizer_folder = "tokenizer";
 
 /// A document's tokens, its end-of-text among them, and the bytes of its text.
 using TakeDocument = std::function<Status(const TokenList& tokens, std::uint64_t text_bytes)>;
@@ -101,31 +99,34 @@ class EncodedReading {
   std::uint64_t replaced_ = 0;
 };
 
-/// Sends every token to its split.
+/// Sends every token to its split, and counts.
 class EncodedSplitter {
  public:
   EncodedSplitter(const PrepareRequest& request, const SplitPlan& plan, const Tokenizer& tokenizer,
-                  TokenWriter& train, TokenWriter& val)
-      : request_(request), plan_(plan), tokenizer_(tokenizer), train_(train), val_(val) {}
+                  TokenWriters& writers)
+      : request_(request), plan_(plan), tokenizer_(tokenizer), writers_(writers) {}
 
   Status add(const TokenList& tokens, std::uint64_t text_bytes) {
-    const bool hashed = document_hash(request_.seed, documents_++) < request_.val_fraction;
+    const bool hashed = document_hash(request_.seed, census_.documents++) < request_.val_fraction;
+    const std::uint64_t position = census_.tokens;
+    census_.tokens += tokens.size();
+    census_.hashed_tokens += hashed ? tokens.size() : 0;
     if (plan_.whole_documents) {
-      TokenWriter& target = hashed ? val_ : train_;
+      TokenWriter& target = hashed ? writers_.val : writers_.train;
       target.count_text(text_bytes);
       return write(tokens, target);
     }
-    const std::uint64_t position = train_.tokens() + val_.tokens();
     const std::uint64_t before = plan_.tail_begin > position ? plan_.tail_begin - position : 0;
     const auto head = std::min<std::size_t>(tokens.size(), before);
     const std::span<const std::uint32_t> all(tokens);
     const auto tail = all.subspan(head);
-    val_.count_text(head == 0 ? text_bytes : tokenizer_.decode(tail, /*skip_special=*/true).size());
-    TRAIN_RETURN_IF_ERROR(write(all.first(head), train_));
-    return write(tail, val_);
+    writers_.val.count_text(head == 0 ? text_bytes
+                                      : tokenizer_.decode(tail, /*skip_special=*/true).size());
+    TRAIN_RETURN_IF_ERROR(write(all.first(head), writers_.train));
+    return write(tail, writers_.val);
   }
 
-  [[nodiscard]] std::uint64_t documents() const { return documents_; }
+  [[nodiscard]] const TokenCensus& census() const { return census_; }
 
  private:
   static Status write(std::span<const std::uint32_t> tokens, TokenWriter& target) {
@@ -138,65 +139,51 @@ class EncodedSplitter {
   const PrepareRequest& request_;
   SplitPlan plan_;
   const Tokenizer& tokenizer_;
-  TokenWriter& train_;
-  TokenWriter& val_;
-  std::uint64_t documents_ = 0;
+  TokenWriters& writers_;
+  TokenCensus census_;
 };
 
-/// The tokenizer's files, so that the data says what its tokens mean.
-Status keep_tokenizer(const fs::path& tokenizer, const fs::path& out) {
-  const fs::path to = out / tokenizer_folder;
-  TRAIN_RETURN_IF_ERROR(remove_tree(to));
-  TRAIN_RETURN_IF_ERROR(make_directory(to));
-  std::error_code ignored;
-  if (!fs::is_directory(tokenizer, ignored)) {
-    return storage::copy_file(tokenizer, to / tokenizer.filename());
-  }
-  std::vector<fs::path> names(tokenizer_file_names.begin(), tokenizer_file_names.end());
-  names.emplace_back("config.json");  // It may name the end-of-text.
-  for (const auto& entry : fs::directory_iterator(tokenizer, ignored)) {
-    if (entry.path().extension() == ".tiktoken") {
-      names.push_back(entry.path().filename());
-    }
-  }
-  for (const fs::path& name : names) {
-    if (fs::is_regular_file(tokenizer / name, ignored)) {
-      TRAIN_RETURN_IF_ERROR(storage::copy_file(tokenizer / name, to / name));
-    }
-  }
-  return {};
+/// What one reading wrote, under hidden names.
+struct EncodedTokens {
+  TokenWriters writers;
+  TokenCensus census;
+};
+
+Result<EncodedTokens> write_encoded(const PrepareRequest& request, const SplitPlan& plan,
+                                    const Tokenizer& tokenizer, EncodedReading& reading) {
+  auto writers = TokenWriters::create(
+      request.out, tokenizer.vocab_size() <= static_cast<std::uint32_t>(short_token_limit) ? 2 : 4);
+  TRAIN_RETURN_IF_ERROR(writers);
+  EncodedSplitter splitter(request, plan, tokenizer, *writers);
+  TRAIN_RETURN_IF_ERROR(reading.run([&](const TokenList& tokens, std::uint64_t text_bytes) {
+    return splitter.add(tokens, text_bytes);
+  }));
+  return EncodedTokens{std::move(*writers), splitter.census()};
 }
 
-Result<TokenCensus> take_encoded_census(const PrepareRequest& request, EncodedReading& reading) {
-  TokenCensus census;
-  TRAIN_RETURN_IF_ERROR(reading.run([&](const TokenList& tokens, std::uint64_t) -> Status {
-    census.tokens += tokens.size();
-    if (document_hash(request.seed, census.documents++) < request.val_fraction) {
-      census.hashed_tokens += tokens.size();
-    }
-    return {};
-  }));
+/// One reading does, if the hash gives validation its share. Else, of few or uneven documents, all
+/// is read again.
+Result<EncodedTokens> split_encoded(const PrepareRequest& request, const Tokenizer& tokenizer,
+                                    EncodedReading& reading, SplitPlan& plan) {
+  auto written = write_encoded(request, plan, tokenizer, reading);
+  TRAIN_RETURN_IF_ERROR(written);
+  const TokenCensus census = written->census;
   if (census.documents == 0) {
-    return user_error(fmt::format("{}: no text in the input{}; give a file that is not empty",
-                                  request.inputs.front().string(),
-                                  request.inputs.size() > 1 ? "s" : ""));
+    return no_text(request);
   }
-  return census;
+  plan = make_split_plan(census, request.val_fraction);
+  if (plan.whole_documents) {
+    return written;
+  }
+  auto again = write_encoded(request, plan, tokenizer, reading);
+  TRAIN_RETURN_IF_ERROR(again);
+  if (!(again->census == census)) {
+    return failure("the input changed while it was read; prepare again");
+  }
+  return again;
 }
 
 }  // namespace
-
-fs::path kept_tokenizer(const fs::path& data) {
-  const fs::path folder = data / tokenizer_folder;
-  std::error_code ignored;
-  if (holds_tokenizer(folder)) {
-    return folder;
-  }
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    return entry.path();
-  }
-  return {};
-}
 
 Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64_t input_bytes,
                                       const PrepareProgress& callback) {
@@ -209,47 +196,26 @@ Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64
         "tokenizer_config.json",
         request.tokenizer));
   }
-  ReadProgress progress(callback, 2 * input_bytes);
-  EncodedReading reading(request, *tokenizer, *end_of_text, progress);
-  const auto census = take_encoded_census(request, reading);
-  TRAIN_RETURN_IF_ERROR(census);
   TRAIN_RETURN_IF_ERROR(make_directory(request.out));
   const auto lock = FileLock::acquire(request.out, ".prepare.lock");
   TRAIN_RETURN_IF_ERROR(lock);
   TRAIN_RETURN_IF_ERROR(remove_hidden(request.out));
-  auto train_file = AtomicFile::create(request.out / "train.bin");
-  auto val_file = AtomicFile::create(request.out / "val.bin");
-  if (!train_file || !val_file) {
-    return train_file ? val_file.error() : train_file.error();
-  }
-  const auto vocab = static_cast<std::int64_t>(tokenizer->vocab_size());
-  const std::int64_t token_bytes = vocab <= short_token_limit ? 2 : 4;
-  TokenWriter train(std::move(*train_file), token_bytes);
-  TokenWriter val(std::move(*val_file), token_bytes);
-  const SplitPlan plan = make_split_plan(*census, request.val_fraction);
-  EncodedSplitter splitter(request, plan, *tokenizer, train, val);
-  TRAIN_RETURN_IF_ERROR(reading.run([&](const TokenList& tokens, std::uint64_t text_bytes) {
-    return splitter.add(tokens, text_bytes);
-  }));
-  if (splitter.documents() != census->documents ||
-      train.tokens() + val.tokens() != census->tokens) {
-    return failure("the input changed while it was read; prepare again");
-  }
+  ReadProgress progress(callback, input_bytes);
+  EncodedReading reading(request, *tokenizer, *end_of_text, progress);
+  SplitPlan plan;
+  auto written = split_encoded(request, *tokenizer, reading, plan);
+  TRAIN_RETURN_IF_ERROR(written);
   TRAIN_RETURN_IF_ERROR(keep_tokenizer(request.tokenizer, request.out));
   TRAIN_RETURN_IF_ERROR(
       publish_tokens(request.out,
                      {.tokenizer = fs::path(request.tokenizer).filename().string(),
-                      .vocab_size = vocab,
+                      .vocab_size = static_cast<std::int64_t>(tokenizer->vocab_size()),
                       .end_of_text = static_cast<std::int64_t>(*end_of_text)},
-                     train, val));
-  PrepareReport report;
-  report.documents = census->documents;
+                     written->writers));
+  PrepareReport report = token_report(written->census, plan, written->writers);
   report.input_bytes = input_bytes;
-  report.train_tokens = train.tokens();
-  report.val_tokens = val.tokens();
-  report.val_bytes = val.text_bytes();
-  report.whole_documents = plan.whole_documents;
-  report.replaced = reading.replaced() / 2;  // read twice
+  report.notes = tokenizer->notes();
+  report.replaced = reading.replaced() / (plan.whole_documents ? 1 : 2);
   return report;
 }
 

@@ -17,7 +17,4 @@ Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64
 /// The longest document that is encoded.
 inline constexpr std::uint64_t document_limit_bytes = std::uint64_t{1} << 30;
 
-/// The directory or file below `data` that Tokenizer::load() takes; empty if none was kept.
-[[nodiscard]] std::filesystem::path kept_tokenizer(const std::filesystem::path& data);
-
 }  // namespace train::storage

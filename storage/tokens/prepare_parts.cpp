@@ -1,7 +1,11 @@
 #include "storage/tokens/prepare_parts.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "storage/rows/row_format.hpp"
 
 namespace train::storage {
 namespace {
@@ -9,6 +13,17 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t token_buffer_bytes = std::size_t{1} << 20;
+
+bool is_row_file(const std::string& name) {
+  for (const std::string_view split : row_splits) {
+    for (const std::string_view part : row_parts) {
+      if (name == row_file_name(split, part)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -80,29 +95,64 @@ Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
   std::vector<fs::path> found;
   for (const std::string& name : *names) {
     const bool tokens = name.ends_with(".bin") && (name.starts_with("train") || name == "val.bin");
+    const bool rows = is_row_file(name);
     if (name == facts_file_name) {
       // First: a crash in between must not leave facts about files that are gone.
       found.insert(found.begin(), directory / name);
-    } else if (tokens) {
+    } else if (tokens || rows) {
       found.push_back(directory / name);
     }
   }
   return found;
 }
 
+bool holds_data(const std::vector<fs::path>& files) {
+  return std::any_of(files.begin(), files.end(), [](const fs::path& file) {
+    return file.filename() == facts_file_name || file.extension() == ".bin";
+  });
+}
+
 Status remove_hidden(const fs::path& directory) {
   const auto names = entry_names(directory);
   TRAIN_RETURN_IF_ERROR(names);
   for (const std::string& name : *names) {
-    if (name.starts_with(".train.bin.tmp-") || name.starts_with(".val.bin.tmp-")) {
+    if (name.starts_with(".train.bin.tmp-") || name.starts_with(".val.bin.tmp-") ||
+        name == rows_staging_folder) {
       TRAIN_RETURN_IF_ERROR(remove_tree(directory / name));
     }
   }
   return {};
 }
 
-Status publish_tokens(const fs::path& out, DatasetFacts facts, TokenWriter& train,
-                      TokenWriter& val) {
+Result<TokenWriters> TokenWriters::create(const fs::path& out, std::int64_t token_bytes) {
+  auto train = AtomicFile::create(out / "train.bin");
+  TRAIN_RETURN_IF_ERROR(train);
+  auto val = AtomicFile::create(out / "val.bin");
+  TRAIN_RETURN_IF_ERROR(val);
+  return TokenWriters{TokenWriter(std::move(*train), token_bytes),
+                      TokenWriter(std::move(*val), token_bytes)};
+}
+
+PrepareReport token_report(const TokenCensus& census, const SplitPlan& plan,
+                           const TokenWriters& writers) {
+  PrepareReport report;
+  report.documents = census.documents;
+  report.train_tokens = writers.train.tokens();
+  report.val_tokens = writers.val.tokens();
+  report.val_bytes = writers.val.text_bytes();
+  report.whole_documents = plan.whole_documents;
+  return report;
+}
+
+Error no_text(const PrepareRequest& request) {
+  return user_error(fmt::format("{}: no text in the input{}; give a file that is not empty",
+                                request.inputs.front().string(),
+                                request.inputs.size() > 1 ? "s" : ""));
+}
+
+Status publish_tokens(const fs::path& out, DatasetFacts facts, TokenWriters& writers) {
+  TokenWriter& train = writers.train;
+  TokenWriter& val = writers.val;
   TRAIN_RETURN_IF_ERROR(train.finish());
   TRAIN_RETURN_IF_ERROR(val.finish());
   const auto earlier = earlier_files(out);

@@ -69,7 +69,21 @@ class TokenWriter {
   std::uint64_t text_bytes_ = 0;
 };
 
-/// Counts progress over both readings of the input.
+/// The files of both splits, under hidden names.
+struct TokenWriters {
+  TokenWriter train;
+  TokenWriter val;
+
+  /// Errors: as AtomicFile.
+  static Result<TokenWriters> create(const std::filesystem::path& out, std::int64_t token_bytes);
+};
+
+/// What was written, without what only the input tells.
+[[nodiscard]] PrepareReport token_report(const TokenCensus& census, const SplitPlan& plan,
+                                         const TokenWriters& writers);
+[[nodiscard]] Error no_text(const PrepareRequest& request);
+
+/// Counts progress over all readings of the input.
 class ReadProgress {
  public:
   ReadProgress(const PrepareProgress& callback, std::uint64_t total)
@@ -82,16 +96,21 @@ class ReadProgress {
   std::uint64_t done_ = 0;
 };
 
-/// Token files of an earlier run in `directory`, meta.json first.
+/// Files of tokens or rows of an earlier run in `directory`, meta.json first.
 [[nodiscard]] Result<std::vector<std::filesystem::path>> earlier_files(
     const std::filesystem::path& directory);
+
+/// Whether they are data: files of rows alone, without meta.json, are what a killed run left.
+[[nodiscard]] bool holds_data(const std::vector<std::filesystem::path>& files);
+
+/// In the output directory: where rows are written before they are published.
+inline constexpr const char* rows_staging_folder = ".rows.tmp";
 
 /// Removes hidden files of a run that was killed. REQUIRES: the lock is held.
 Status remove_hidden(const std::filesystem::path& directory);
 
 /// Old facts go first and new ones come last, so facts never describe other files (ST-6). Of
 /// `facts` what the files decide is filled in.
-Status publish_tokens(const std::filesystem::path& out, DatasetFacts facts, TokenWriter& train,
-                      TokenWriter& val);
+Status publish_tokens(const std::filesystem::path& out, DatasetFacts facts, TokenWriters& writers);
 
 }  // namespace train::storage

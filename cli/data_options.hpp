@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// The options of the commands that make and show data.
+namespace train::cli {
+
+/// actortrain data prepare
+struct PrepareOptions {
+  std::vector<std::string> inputs;  ///< At least one.
+  std::string tokenizer = "bytes";
+  std::string out;
+  double val_fraction = 0.05;  ///< Above 0, below 1.
+  std::string separator;       ///< Empty: a file is one document.
+  std::uint64_t seed = 0;      ///< Chooses the validation documents.
+  bool force = false;          ///< Replace token files already there.
+  std::int64_t threads = 0;    ///< That encode; 0: all.
+  // Of rows alone.
+  std::int64_t row_length = 0;  ///< Tokens of a row; 0: token files, not rows.
+  std::string kind;             ///< Empty: by the first line.
+  std::string packing;          ///< Empty: by the kind.
+  std::string chat_template;    ///< A name or a path; empty: the tokenizer's.
+  std::string date;             ///< YYYY-MM-DD; empty: that of ChatSettings.
+  std::string train_on = "all";
+  std::string source_key;     ///< Empty: the files are the sources.
+  double max_dropped = 0.05;  ///< Share of lines.
+};
+
+/// actortrain data show
+struct ShowOptions {
+  std::string dir;
+  std::string split = "train";
+  std::int64_t row = 0;
+  std::int64_t document = -1;  ///< None: the row.
+};
+
+}  // namespace train::cli

@@ -1,0 +1,237 @@
+#include "storage/examples/example_encoder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace train::storage {
+namespace {
+
+/// Parts of the names of tokens that end a turn or a text, as models have them.
+constexpr std::array<std::string_view, 8> ends_of_turns = {"end",  "eot",      "eom",    "eos",
+                                                           "</s>", "|return|", "|call|", "EOS"};
+
+bool is_end_of_turn(const Tokenizer& tokenizer, std::uint32_t id, std::string_view end_of_turn) {
+  const std::string_view text = tokenizer.token_text(id);
+  return id == tokenizer.end_of_text() || text == end_of_turn ||
+         std::any_of(ends_of_turns.begin(), ends_of_turns.end(), [&](std::string_view part) {
+           return text.find(part) != std::string_view::npos;
+         });
+}
+
+bool is_special(const Tokenizer& tokenizer, std::uint32_t id, std::string_view end_of_turn) {
+  return tokenizer.is_special(id) || tokenizer.token_text(id) == end_of_turn;
+}
+
+bool is_space(const Tokenizer& tokenizer, std::uint32_t id) {
+  const std::array<std::uint32_t, 1> ids = {id};
+  return tokenizer.decode(ids, false).find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+/// The tokens of an answer, first and end: see train_answers().
+struct TokenRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+TokenRange answer_tokens(const Tokenizer& tokenizer, const EncodedText& encoded,
+                         const AnswerSpan& answer, std::string_view end_of_turn) {
+  TokenRange range;
+  const auto& spans = encoded.spans;
+  const auto& ids = encoded.ids;
+  while (range.begin < spans.size() && spans[range.begin].last <= answer.begin_bytes) {
+    ++range.begin;
+  }
+  range.end = range.begin;
+  while (range.end < spans.size() && spans[range.end].first < answer.end_bytes) {
+    ++range.end;
+  }
+  std::size_t last = range.end;
+  while (last > range.begin && is_space(tokenizer, ids[last - 1])) {
+    --last;
+  }
+  if (last > range.begin && is_special(tokenizer, ids[last - 1], end_of_turn)) {
+    range.end = last;
+  } else if (range.end < ids.size() && range.end > range.begin &&
+             is_special(tokenizer, ids[range.end], end_of_turn) &&
+             is_end_of_turn(tokenizer, ids[range.end], end_of_turn)) {
+    ++range.end;
+  }
+  return range;
+}
+
+}  // namespace
+
+RowText train_answers(const Tokenizer& tokenizer, const EncodedText& encoded,
+                      std::span<const AnswerSpan> answers, std::span<const float> weights,
+                      std::string_view end_of_turn) {
+  RowText text;
+  text.tokens = encoded.ids;
+  text.trained.assign(encoded.ids.size(), false);
+  const bool plain = std::all_of(weights.begin(), weights.end(),
+                                 [](float weight) { return weight == 0.0F || weight == 1.0F; });
+  text.weights.assign(plain ? 0 : encoded.ids.size(), 1.0F);
+  for (const AnswerSpan& answer : answers) {
+    const float weight = weights[answer.message];
+    if (weight == 0.0F) {
+      continue;
+    }
+    const TokenRange range = answer_tokens(tokenizer, encoded, answer, end_of_turn);
+    for (std::size_t i = std::max<std::size_t>(range.begin, 1); i < range.end; ++i) {
+      text.trained[i] = true;
+      if (!plain) {
+        text.weights[i] = weight;
+      }
+    }
+  }
+  return text;
+}
+
+ExampleEncoder::ExampleEncoder(Tokenizer tokenizer, EncoderSettings settings)
+    : tokenizer_(std::move(tokenizer)), settings_(std::move(settings)), encoder_(tokenizer_) {}
+
+Status ExampleEncoder::open_template() {
+  if (!template_) {
+    auto found = ChatTemplate::find(settings_.chat_template, settings_.chat);
+    TRAIN_RETURN_IF_ERROR(found);
+    template_.emplace(std::move(*found));
+  }
+  return {};
+}
+
+Result<std::variant<EncodedExample, Dropped>> ExampleEncoder::encode(Example example) {
+  using Outcome = std::variant<EncodedExample, Dropped>;
+  if (example.text.conversation || (example.worse && example.worse->conversation)) {
+    TRAIN_RETURN_IF_ERROR(open_template());
+  }
+  EncodedExample encoded;
+  auto text = encode_text(example.text, encoded);
+  if (auto* const dropped = std::get_if<Dropped>(&text)) {
+    return Outcome(std::move(*dropped));
+  }
+  encoded.text = std::get<RowText>(std::move(text));
+  if (example.worse) {
+    auto worse = encode_text(*example.worse, encoded);
+    if (auto* const dropped = std::get_if<Dropped>(&worse)) {
+      return Outcome(std::move(*dropped));
+    }
+    encoded.worse = std::get<RowText>(std::move(worse));
+  }
+  example.text = {};
+  example.worse.reset();
+  encoded.example = std::move(example);
+  if (auto dropped = judge(encoded)) {
+    return Outcome(std::move(*dropped));
+  }
+  truncate(encoded);
+  if (auto dropped = judge(encoded)) {
+    dropped->reason = DropReason::truncated_away;
+    return Outcome(std::move(*dropped));
+  }
+  return Outcome(std::move(encoded));
+}
+
+ExampleEncoder::TextOrDropped ExampleEncoder::encode_text(const ExampleText& text,
+                                                          EncodedExample& encoded) {
+  if (text.conversation) {
+    return encode_conversation(text, encoded);
+  }
+  return text.prompt.empty() ? encode_plain(text) : encode_completion(text, encoded);
+}
+
+ExampleEncoder::TextOrDropped ExampleEncoder::encode_conversation(const ExampleText& text,
+                                                                  EncodedExample& encoded) {
+  auto masked = mask_conversation(*template_, *text.conversation);
+  if (auto* const dropped = std::get_if<Dropped>(&masked)) {
+    return std::move(*dropped);
+  }
+  const auto& conversation = std::get<MaskedConversation>(masked);
+  EncodedText tokens;
+  const Status status = encoder_.encode_with_spans(
+      conversation.text, {.add_special_tokens = false, .rendered = true}, tokens);
+  if (!status) {
+    return Dropped{DropReason::text_error, status.error().message};
+  }
+  encoded.method = std::max(encoded.method.value_or(MaskMethod::markers), conversation.method);
+  const auto end_of_turn = template_->special_tokens().find("eos_token");
+  return train_answers(
+      tokenizer_, tokens, conversation.answers, text.message_weights,
+      end_of_turn == template_->special_tokens().end() ? std::string_view() : end_of_turn->second);
+}
+
+/// The prompt's tokens are those that it has in common with the whole.
+ExampleEncoder::TextOrDropped ExampleEncoder::encode_completion(const ExampleText& text,
+                                                                EncodedExample& encoded) {
+  std::vector<std::uint32_t> prompt;
+  auto whole = encode_plain({.answer = text.prompt + text.answer});
+  const Status status = encoder_.encode(text.prompt, /*add_special_tokens=*/true, prompt);
+  if (!status) {
+    return Dropped{DropReason::text_error, status.error().message};
+  }
+  if (auto* const row = std::get_if<RowText>(&whole)) {
+    while (!prompt.empty() && prompt.back() == tokenizer_.end_of_text()) {
+      prompt.pop_back();  // The tokenizer ends every text with it.
+    }
+    const auto shared = static_cast<std::size_t>(
+        std::mismatch(prompt.begin(), prompt.end(), row->tokens.begin(), row->tokens.end()).first -
+        prompt.begin());
+    encoded.merged = encoded.merged || shared < prompt.size();
+    std::fill_n(row->trained.begin(), shared, false);
+  }
+  return whole;
+}
+
+/// All of it is trained, with the token that ends it.
+ExampleEncoder::TextOrDropped ExampleEncoder::encode_plain(const ExampleText& text) {
+  RowText row;
+  const Status status = encoder_.encode(text.answer, /*add_special_tokens=*/true, row.tokens);
+  if (!status) {
+    return Dropped{DropReason::text_error, status.error().message};
+  }
+  const std::uint32_t end = tokenizer_.end_of_text().value();
+  if (row.tokens.empty() || row.tokens.back() != end) {
+    row.tokens.push_back(end);
+  }
+  row.trained.assign(row.tokens.size(), true);
+  row.trained.front() = false;
+  return row;
+}
+
+/// Keeps the beginning. Of a pair that is too long the shorter side gives up nothing of its half.
+void ExampleEncoder::truncate(EncodedExample& encoded) const {
+  if (!settings_.truncates) {
+    return;
+  }
+  const std::size_t room = settings_.row_length;
+  const std::size_t left = encoded.text.tokens.size();
+  const std::size_t right = encoded.worse.tokens.size();
+  if (left + right <= room) {
+    return;
+  }
+  const auto keep = [&](RowText& text, std::size_t length) {
+    if (text.tokens.size() > length) {
+      text.tokens.resize(length);
+      text.trained.resize(length);
+      text.weights.resize(text.weights.empty() ? 0 : length);
+    }
+  };
+  encoded.truncated = true;
+  keep(encoded.text, std::max(room / 2, right >= room ? 0 : room - right));
+  keep(encoded.worse, room - encoded.text.tokens.size());
+}
+
+std::optional<Dropped> ExampleEncoder::judge(const EncodedExample& encoded) const {
+  const bool pair = encoded.example.kind == ExampleKind::preference;
+  const auto trained = [](const RowText& text) {
+    return std::find(text.trained.begin(), text.trained.end(), true) != text.trained.end();
+  };
+  if (!trained(encoded.text) || (pair && !trained(encoded.worse))) {
+    return Dropped{DropReason::nothing_trained, {}};
+  }
+  if (pair && encoded.text.tokens == encoded.worse.tokens) {
+    return Dropped{DropReason::equal_pair, {}};
+  }
+  return std::nullopt;
+}
+
+}  // namespace train::storage

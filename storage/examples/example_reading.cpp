@@ -1,0 +1,135 @@
+#include "storage/examples/example_reading.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "storage/examples/prepare_key.hpp"
+#include "storage/tokens/document_reader.hpp"
+
+namespace train::storage {
+namespace {
+
+constexpr std::size_t waiting_limit_bytes = std::size_t{4} << 20;
+constexpr std::size_t waiting_limit_lines = 4096;
+
+}  // namespace
+
+ExampleReading::ExampleReading(const PrepareRowsRequest& request, const Tokenizer& tokenizer)
+    : request_(request),
+      tokenizer_(tokenizer),
+      workers_(static_cast<unsigned>(std::max(1, request.threads))),
+      encoders_(static_cast<std::size_t>(std::max(1, request.threads))) {
+  parsing_.train_on_last = request.train_on_last;
+  parsing_.source_key = request.source_key;
+}
+
+std::string ExampleReading::where(const LinePlace& place) const {
+  return fmt::format("{}:{}", request_.inputs[place.input].string(), place.line);
+}
+
+Status ExampleReading::run(const Take& take, const PrepareProgress& progress) {
+  progress_ = &progress;
+  for (const auto& input : request_.inputs) {
+    std::error_code ignored;  // Opening it says what is wrong.
+    const auto size = std::filesystem::file_size(input, ignored);
+    total_bytes_ += ignored ? 0 : size;
+  }
+  for (std::size_t input = 0; input < request_.inputs.size(); ++input) {
+    TRAIN_RETURN_IF_ERROR(read_input(input, take));
+    std::error_code ignored;
+    done_bytes_ += std::filesystem::file_size(request_.inputs[input], ignored);
+  }
+  return flush(take);
+}
+
+Status ExampleReading::read_input(std::size_t input, const Take& take) {
+  const auto source = open_byte_source(request_.inputs[input]);
+  TRAIN_RETURN_IF_ERROR(source);
+  return read_source_lines(**source, jsonl_line_limit_bytes, [&](const SourceLine& line) -> Status {
+    if (!line.too_long && line.text.find_first_not_of(" \t\r") == std::string_view::npos) {
+      return {};
+    }
+    waiting_.push_back({std::string(line.text), {input, line.number}, line.too_long});
+    waiting_bytes_ += line.text.size();
+    if (!std::exchange(begun_, true)) {
+      TRAIN_RETURN_IF_ERROR(begin(waiting_.front()));
+    }
+    if (waiting_bytes_ < waiting_limit_bytes && waiting_.size() < waiting_limit_lines) {
+      return {};
+    }
+    if (*progress_) {
+      (*progress_)(std::min(total_bytes_, done_bytes_ + (*source)->consumed()), total_bytes_);
+    }
+    return flush(take);
+  });
+}
+
+Status ExampleReading::begin(const Waiting& first) {
+  parsing_.kind = request_.kind.value_or(ExampleKind::text);
+  if (!request_.kind) {
+    const auto line = nlohmann::ordered_json::parse(first.text, nullptr, false);
+    const auto kind = example_kind_of(line);
+    if (!kind) {
+      return user_error(
+          fmt::format("{}: what it is an example of is not known: it has none of {}; say --kind",
+                      where(first.place), example_kinds_help()));
+    }
+    parsing_.kind = *kind;
+  }
+  packing_ = request_.packing.value_or(parsing_.kind == ExampleKind::text ? Packing::bfd_split
+                                                                          : Packing::bfd);
+  const bool together =
+      parsing_.kind == ExampleKind::preference || parsing_.kind == ExampleKind::kto;
+  if (together && cuts_documents(packing_)) {
+    return user_error(fmt::format(
+        "--packing {} cuts documents, but those of --kind {} have to be whole; take bfd, greedy or "
+        "none",
+        packing_name(packing_), example_kind_name(parsing_.kind)));
+  }
+  return {};
+}
+
+Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine& to) {
+  if (line.too_long) {
+    to = Dropped{DropReason::long_line, {}};
+    return {};
+  }
+  auto parsed = parse_example(line.text, parsing_);
+  if (auto* const dropped = std::get_if<Dropped>(&parsed)) {
+    to = std::move(*dropped);
+    return {};
+  }
+  auto& encoder = encoders_[worker];
+  if (!encoder) {
+    encoder = std::make_unique<ExampleEncoder>(
+        tokenizer_, EncoderSettings{.chat_template = template_of(request_),
+                                    .chat = chat_settings_of(request_),
+                                    .row_length = static_cast<std::uint32_t>(request_.row_length),
+                                    .truncates = !cuts_documents(packing_)});
+  }
+  auto encoded = encoder->encode(std::get<Example>(std::move(parsed)));
+  TRAIN_RETURN_IF_ERROR(encoded);
+  to = std::move(*encoded);
+  return {};
+}
+
+Status ExampleReading::flush(const Take& take) {
+  std::vector<EncodedLine> encoded(waiting_.size());
+  std::vector<Status> statuses(waiting_.size());
+  workers_.run(waiting_.size(), [&](unsigned worker, std::size_t i) {
+    statuses[i] = encode(worker, waiting_[i], encoded[i]);
+  });
+  for (std::size_t i = 0; i < waiting_.size(); ++i) {
+    TRAIN_RETURN_IF_ERROR(statuses[i]);
+    TRAIN_RETURN_IF_ERROR(take(std::move(encoded[i]), waiting_[i].place));
+  }
+  waiting_.clear();
+  waiting_bytes_ = 0;
+  return {};
+}
+
+}  // namespace train::storage

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.hpp"
+#include "storage/examples/example_encoder.hpp"
+#include "storage/examples/ordered_workers.hpp"
+#include "storage/examples/prepare_rows.hpp"
+#include "storage/files/byte_source.hpp"
+#include "storage/tokenizer/tokenizer.hpp"
+
+namespace train::storage {
+
+/// Where a line stands.
+struct LinePlace {
+  std::size_t input = 0;  ///< Index into the request's inputs.
+  std::uint64_t line = 1;
+};
+using EncodedLine = std::variant<EncodedExample, Dropped>;
+
+/// Reads the lines of all inputs and encodes them, on all threads, some MiB at a time.
+class ExampleReading {
+ public:
+  /// Gets every line that is not blank, in order.
+  using Take = std::function<Status(EncodedLine line, const LinePlace& place)>;
+
+  /// `request` outlives this.
+  ExampleReading(const PrepareRowsRequest& request, const Tokenizer& tokenizer);
+
+  /// Errors: of inputs that cannot be read, of a first line whose kind is not known, of a template
+  /// that is not there; `take`'s.
+  Status run(const Take& take, const PrepareProgress& progress);
+
+  // Known from the first line on.
+  [[nodiscard]] ExampleKind kind() const { return parsing_.kind; }
+  [[nodiscard]] Packing packing() const { return packing_; }
+
+ private:
+  struct Waiting {
+    std::string text;
+    LinePlace place;
+    bool too_long = false;
+  };
+  Status read_input(std::size_t input, const Take& take);
+  Status begin(const Waiting& first);
+  Status flush(const Take& take);
+  Status encode(unsigned worker, const Waiting& line, EncodedLine& to);
+  [[nodiscard]] std::string where(const LinePlace& place) const;
+
+  const PrepareRowsRequest& request_;
+  Tokenizer tokenizer_;
+  ExampleOptions parsing_;
+  Packing packing_ = Packing::bfd;
+  bool begun_ = false;
+  OrderedWorkers workers_;
+  std::vector<std::unique_ptr<ExampleEncoder>> encoders_;  ///< Of each worker, from its first line.
+  std::vector<Waiting> waiting_;
+  std::size_t waiting_bytes_ = 0;
+  std::uint64_t total_bytes_ = 0;
+  std::uint64_t done_bytes_ = 0;
+  const PrepareProgress* progress_ = nullptr;
+};
+
+}  // namespace train::storage

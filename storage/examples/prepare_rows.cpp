@@ -1,0 +1,277 @@
+#include "storage/examples/prepare_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "storage/examples/example_reading.hpp"
+#include "storage/examples/prepare_key.hpp"
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/file_lock.hpp"
+#include "storage/rows/row_writer.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
+#include "storage/tokens/prepare_parts.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t short_ids = 65536;
+constexpr std::int64_t row_length_most = std::int64_t{1} << 24;
+constexpr std::size_t sources_most = 65536;
+
+Status check_rows_request(const PrepareRowsRequest& request) {
+  if (request.inputs.empty() || request.out.empty()) {
+    return user_error("rows need --input FILE and --out DIR");
+  }
+  if (request.tokenizer.empty() || request.tokenizer == "bytes") {
+    return user_error("rows need a model's tokenizer; say --tokenizer DIR");
+  }
+  if (request.row_length < 2 || request.row_length > row_length_most) {
+    return user_error(fmt::format("--row-length {} has to lie between 2 and {}", request.row_length,
+                                  row_length_most));
+  }
+  if (!(request.val_fraction >= 0.0 && request.val_fraction < 1.0)) {
+    return user_error(
+        fmt::format("--val-fraction {} has to be 0 or lie below 1", request.val_fraction));
+  }
+  return {};
+}
+
+/// Writes what is read to a hidden directory, and counts it.
+class RowsJob {
+ public:
+  RowsJob(const PrepareRowsRequest& request, const Tokenizer& tokenizer, fs::path staging)
+      : request_(request),
+        tokenizer_(tokenizer),
+        staging_(std::move(staging)),
+        reading_(request, tokenizer) {
+    report_.facts.vocab_size = static_cast<std::int64_t>(tokenizer.vocab_size());
+    report_.facts.token_bytes = report_.facts.vocab_size <= short_ids ? 2 : 4;
+    report_.notes = tokenizer.notes();
+    if (request.source_key.empty()) {
+      for (const fs::path& input : request.inputs) {
+        report_.facts.sources.push_back(input.filename().string());
+      }
+      report_.sources.resize(request.inputs.size());
+    }
+  }
+
+  Result<RowReport> run(const PrepareProgress& progress) {
+    TRAIN_RETURN_IF_ERROR(reading_.run(
+        [this](EncodedLine line, const LinePlace& place) { return take(std::move(line), place); },
+        progress));
+    RowFacts& facts = report_.facts;
+    facts.kind = example_kind_name(reading_.kind());
+    facts.packing = packing_name(reading_.packing());
+    facts.tokenizer = fs::path(request_.tokenizer).filename().string();
+    facts.end_of_text = tokenizer_.end_of_text();
+    facts.row_length = request_.row_length;
+    TRAIN_RETURN_IF_ERROR(check_report(report_, request_.most_dropped));
+    TRAIN_RETURN_IF_ERROR(open_writers());
+    facts.has_weights = train_->has_weights() || val_->has_weights();
+    for (const auto& [writer, counts] :
+         {std::pair(&*train_, &facts.train), std::pair(&*val_, &facts.val)}) {
+      if (facts.has_weights) {
+        TRAIN_RETURN_IF_ERROR(writer->keep_weights());
+      }
+      TRAIN_RETURN_IF_ERROR(writer->finish());
+      *counts = writer->counts();
+    }
+    if (facts.train.rows == 0) {
+      return user_error("every line fell to validation; give more lines, or lower --val-fraction");
+    }
+    facts.report = report_.json();
+    return std::move(report_);
+  }
+
+ private:
+  Status open_writers() {
+    if (train_) {
+      return {};
+    }
+    const RowLayout layout{.token_bytes = report_.facts.token_bytes,
+                           .row_length = static_cast<std::uint32_t>(request_.row_length),
+                           .packing = reading_.packing(),
+                           .seed = request_.seed};
+    auto train = RowSplitWriter::create(staging_, "train", layout);
+    TRAIN_RETURN_IF_ERROR(train);
+    auto val = RowSplitWriter::create(staging_, "val", layout);
+    TRAIN_RETURN_IF_ERROR(val);
+    train_.emplace(std::move(*train));
+    val_.emplace(std::move(*val));
+    return {};
+  }
+
+  Result<std::size_t> source_of(const EncodedLine& line, const LinePlace& place) {
+    if (request_.source_key.empty()) {
+      return place.input;
+    }
+    const auto* const encoded = std::get_if<EncodedExample>(&line);
+    const std::string name = encoded == nullptr ? "(dropped)" : encoded->example.source;
+    const auto [found, added] = source_numbers_.emplace(name, source_numbers_.size());
+    if (added) {
+      if (source_numbers_.size() > sources_most) {
+        return user_error(fmt::format(
+            "{}:{}: more than {} sources; \"{}\" names none, take another --source-key",
+            request_.inputs[place.input].string(), place.line, sources_most, request_.source_key));
+      }
+      report_.facts.sources.push_back(name);
+      report_.sources.emplace_back();
+    }
+    return found->second;
+  }
+
+  Status take(EncodedLine line, const LinePlace& place) {
+    TRAIN_RETURN_IF_ERROR(open_writers());
+    const auto source = source_of(line, place);
+    TRAIN_RETURN_IF_ERROR(source);
+    const std::array<RowTally*, 2> tallies = {&report_.total, &report_.sources[*source]};
+    for (RowTally* const tally : tallies) {
+      ++tally->lines;
+    }
+    if (const auto* const dropped = std::get_if<Dropped>(&line)) {
+      for (RowTally* const tally : tallies) {
+        ++tally->dropped;
+      }
+      count_dropped(*dropped, place);
+      return {};
+    }
+    const auto& encoded = std::get<EncodedExample>(line);
+    count_encoded(encoded, tallies);
+    return write(encoded, static_cast<std::uint32_t>(*source));
+  }
+
+  void count_dropped(const Dropped& dropped, const LinePlace& place) {
+    DropTally& tally = report_.dropped.at(static_cast<std::size_t>(dropped.reason));
+    if (tally.lines++ == 0) {
+      tally.first = fmt::format("{}:{}{}{}", request_.inputs[place.input].string(), place.line,
+                                dropped.detail.empty() ? "" : ": ", dropped.detail);
+    }
+  }
+
+  void count_encoded(const EncodedExample& encoded, std::span<RowTally* const> tallies) {
+    const bool pair = encoded.example.kind == ExampleKind::preference;
+    const auto trained = [](const RowText& text) {
+      return static_cast<std::uint64_t>(std::count(text.trained.begin(), text.trained.end(), true));
+    };
+    for (RowTally* const tally : tallies) {
+      tally->documents += pair ? 2 : 1;
+      tally->truncated += encoded.truncated ? 1 : 0;
+      tally->tokens += encoded.text.tokens.size() + encoded.worse.tokens.size();
+      tally->trained_tokens += trained(encoded.text) + trained(encoded.worse);
+    }
+    if (encoded.method) {
+      ++report_.masks.at(static_cast<std::size_t>(*encoded.method));
+    } else if (encoded.example.kind != ExampleKind::text) {
+      ++report_.prompts;
+      report_.merged += encoded.merged ? 1 : 0;
+    }
+  }
+
+  Status write(const EncodedExample& encoded, std::uint32_t source) {
+    const std::uint64_t digest = short_digest(std::as_bytes(std::span(encoded.text.tokens))) +
+                                 short_digest(std::as_bytes(std::span(encoded.worse.tokens)));
+    RowSplitWriter& split =
+        document_hash(request_.seed, digest) < request_.val_fraction ? *val_ : *train_;
+    switch (encoded.example.kind) {
+      case ExampleKind::preference:
+        return split.add_pair(encoded.text, encoded.worse, source);
+      case ExampleKind::kto:
+        return split.add_labelled(encoded.text, source, encoded.example.desirable);
+      case ExampleKind::chat:
+      case ExampleKind::prompt:
+      case ExampleKind::text:
+        break;
+    }
+    return split.add(encoded.text, source);
+  }
+
+  const PrepareRowsRequest& request_;
+  const Tokenizer& tokenizer_;
+  fs::path staging_;
+  ExampleReading reading_;
+  RowReport report_;
+  std::optional<RowSplitWriter> train_;
+  std::optional<RowSplitWriter> val_;
+  std::map<std::string, std::size_t> source_numbers_;
+};
+
+/// Old facts go first and new ones come last: what is killed in between leaves no data set.
+Status publish_rows(const fs::path& staging, const PrepareRowsRequest& request,
+                    const RowFacts& facts) {
+  const auto earlier = earlier_files(request.out);
+  TRAIN_RETURN_IF_ERROR(earlier);
+  for (const fs::path& path : *earlier) {
+    TRAIN_RETURN_IF_ERROR(remove_tree(path));
+    TRAIN_RETURN_IF_ERROR(fsync_directory(request.out));
+  }
+  TRAIN_RETURN_IF_ERROR(keep_tokenizer(request.tokenizer, request.out));
+  const auto names = entry_names(staging);
+  TRAIN_RETURN_IF_ERROR(names);
+  for (const std::string& name : *names) {
+    TRAIN_RETURN_IF_ERROR(rename_durably(staging / name, request.out / name));
+  }
+  return write_row_facts(request.out, facts);
+}
+
+/// Removes the hidden directory, however preparing ends.
+class Staging {
+ public:
+  explicit Staging(fs::path path) : path_(std::move(path)) {}
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  ~Staging() {
+    // A failure leaves hidden files, which the next run removes or reports.
+    static_cast<void>(remove_tree(path_).ok());
+  }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareProgress& progress) {
+  TRAIN_RETURN_IF_ERROR(check_rows_request(request));
+  const auto tokenizer = Tokenizer::load(request.tokenizer);
+  TRAIN_RETURN_IF_ERROR(tokenizer);
+  if (!tokenizer->end_of_text()) {
+    return user_error(fmt::format(
+        "{}: it names no end-of-text token, which ends every document; name it as eos_token in "
+        "tokenizer_config.json",
+        request.tokenizer));
+  }
+  auto key = prepare_key(request);
+  TRAIN_RETURN_IF_ERROR(key);
+  const auto earlier = earlier_files(request.out);
+  TRAIN_RETURN_IF_ERROR(earlier);
+  if (!request.force && holds_data(*earlier)) {
+    auto facts = read_row_facts(request.out);
+    if (facts && facts->key == *key) {
+      return RowReport{.up_to_date = true, .facts = std::move(*facts)};
+    }
+    return user_error(
+        fmt::format("{} already holds other data ({}); say --force to replace it, or another --out",
+                    request.out.string(), earlier->front().filename().string()));
+  }
+  const fs::path staging = request.out / rows_staging_folder;
+  TRAIN_RETURN_IF_ERROR(make_directory(request.out));
+  const auto lock = FileLock::acquire(request.out, ".prepare.lock");
+  TRAIN_RETURN_IF_ERROR(lock);
+  TRAIN_RETURN_IF_ERROR(remove_hidden(request.out));
+  TRAIN_RETURN_IF_ERROR(make_directory(staging));
+  const Staging hidden(staging);
+  auto report = RowsJob(request, *tokenizer, staging).run(progress);
+  TRAIN_RETURN_IF_ERROR(report);
+  report->facts.key = std::move(*key);
+  TRAIN_RETURN_IF_ERROR(publish_rows(staging, request, report->facts));
+  return report;
+}
+
+}  // namespace train::storage

@@ -1,0 +1,146 @@
+#include "storage/examples/row_report.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/one_line.hpp"
+
+namespace train::storage {
+namespace {
+
+using ReportJson = nlohmann::ordered_json;
+
+constexpr std::array<const char*, mask_method_count> mask_method_names = {"markers", "prefixes",
+                                                                          "located"};
+
+double percent(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+ReportJson tally_json(const RowTally& tally) {
+  return {{"lines", tally.lines},         {"dropped", tally.dropped},
+          {"truncated", tally.truncated}, {"documents", tally.documents},
+          {"tokens", tally.tokens},       {"trained_tokens", tally.trained_tokens}};
+}
+
+std::string tally_line(const std::string& name, const RowTally& tally) {
+  return fmt::format(
+      "{}: {} lines, {} dropped, {} documents ({} truncated), {} tokens, {} trained ({:.1f} %)",
+      name, tally.lines, tally.dropped, tally.documents, tally.truncated, tally.tokens,
+      tally.trained_tokens, percent(tally.trained_tokens, tally.tokens));
+}
+
+std::string drop_line(const RowReport& report, std::size_t reason) {
+  return fmt::format("{} dropped: {}, the first at {}", report.dropped[reason].lines,
+                     drop_reason_text(static_cast<DropReason>(reason)),
+                     one_line(report.dropped[reason].first));
+}
+
+/// The reason that took most.
+std::size_t worst_reason(const RowReport& report) {
+  std::size_t worst = 0;
+  for (std::size_t i = 0; i < report.dropped.size(); ++i) {
+    worst = report.dropped[i].lines > report.dropped[worst].lines ? i : worst;
+  }
+  return worst;
+}
+
+}  // namespace
+
+double row_fill(const RowCounts& counts, std::int64_t row_length) {
+  const double room = static_cast<double>(counts.rows) * static_cast<double>(row_length);
+  return room > 0.0 ? static_cast<double>(counts.tokens) / room : 0.0;
+}
+
+std::string RowReport::json() const {
+  ReportJson object = tally_json(total);
+  ReportJson reasons = ReportJson::object();
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    if (dropped[i].lines > 0) {
+      reasons[std::string(drop_reason_text(static_cast<DropReason>(i)))] = {
+          {"lines", dropped[i].lines}, {"first", one_line(dropped[i].first)}};
+    }
+  }
+  object["dropped_by_reason"] = reasons;
+  ReportJson methods = ReportJson::object();
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    if (masks[i] > 0) {
+      methods[mask_method_names[i]] = masks[i];
+    }
+  }
+  object["masks"] = methods;
+  object["prompts_merged"] = merged;
+  object["utf8_breaks"] = replaced;
+  object["fill"] = {{"train", row_fill(facts.train, facts.row_length)},
+                    {"val", row_fill(facts.val, facts.row_length)}};
+  ReportJson by_source = ReportJson::object();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    by_source[facts.sources[i]] = tally_json(sources[i]);
+  }
+  object["sources"] = by_source;
+  return object.dump(-1, ' ', false, ReportJson::error_handler_t::replace);
+}
+
+std::vector<std::string> RowReport::lines() const {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; sources.size() > 1 && i < sources.size(); ++i) {
+    all.push_back(tally_line(one_line(facts.sources[i]), sources[i]));
+  }
+  all.push_back(tally_line("all", total));
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    if (dropped[i].lines > 0) {
+      all.push_back(drop_line(*this, i));
+    }
+  }
+  for (const char* const split : {"train", "val"}) {
+    const RowCounts& counts = facts.of(split);
+    all.push_back(fmt::format("{}: {} rows of {} tokens, {:.2f} % filled, {} trained{}", split,
+                              counts.rows, facts.row_length,
+                              100.0 * row_fill(counts, facts.row_length), counts.trained_tokens,
+                              counts.pairs > 0 ? fmt::format(", {} pairs", counts.pairs) : ""));
+  }
+  const std::uint64_t located = masks[static_cast<std::size_t>(MaskMethod::located)];
+  if (located > 0) {
+    all.push_back(fmt::format(
+        "{} conversations were masked by where the answers' contents stand, as the template gives "
+        "other text for their beginnings; look at some with `actortrain data show`",
+        located));
+  }
+  if (merged > 0) {
+    all.push_back(fmt::format(
+        "{} of {} prompts ({:.1f} %) have a last token that grew together with the answer's first "
+        "one; end prompts where the tokenizer splits, as before a space or after a new line",
+        merged, prompts, percent(merged, prompts)));
+  }
+  if (replaced > 0) {
+    all.push_back(fmt::format("{} places were not UTF-8 and became U+FFFD", replaced));
+  }
+  all.insert(all.end(), notes.begin(), notes.end());
+  return all;
+}
+
+Status check_report(const RowReport& report, double most_dropped) {
+  const RowTally& total = report.total;
+  if (total.lines == 0) {
+    return user_error("no lines in the input; give a file that is not empty");
+  }
+  if (static_cast<double>(total.dropped) > most_dropped * static_cast<double>(total.lines)) {
+    return user_error(fmt::format(
+        "{} of {} lines ({:.1f} %) were dropped, more than {:g} %; {}; mend the data, or raise "
+        "--max-dropped",
+        total.dropped, total.lines, percent(total.dropped, total.lines), 100.0 * most_dropped,
+        drop_line(report, worst_reason(report))));
+  }
+  if (total.documents == 0 || total.trained_tokens == 0) {
+    return user_error("no token is trained; mend the data, or take another --kind or --template");
+  }
+  if (report.facts.kind == "chat" && total.trained_tokens + total.documents >= total.tokens) {
+    return user_error(
+        "every token of the conversations is trained; take another --template, or --kind text to "
+        "train on all of them");
+  }
+  return {};
+}
+
+}  // namespace train::storage

@@ -1,0 +1,148 @@
+#include "storage/files/parquet_source.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/descriptor.hpp"
+#include "base/process.hpp"
+#include "storage/files/atomic_file.hpp"
+
+namespace train::storage {
+namespace {
+
+/// Arguments: the descriptor to write to, the file. Dates and bytes become text, so that no row
+/// that has such a column besides is lost.
+constexpr const char* parquet_script = R"PYTHON(
+import json, sys
+out = open(int(sys.argv[1]), "w", encoding="utf-8", errors="replace", newline="\n")
+try:
+    import pyarrow.parquet
+except Exception as error:
+    print(f"no pyarrow ({error})", file=sys.stderr)
+    sys.exit(3)
+def other(value):
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+try:
+    with pyarrow.parquet.ParquetFile(sys.argv[2]) as file:
+        for batch in file.iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                out.write(json.dumps(row, ensure_ascii=False, default=other) + "\n")
+    out.close()
+except Exception as error:
+    print(" ".join(str(error).split()), file=sys.stderr)
+    sys.exit(4)
+)PYTHON";
+constexpr int no_pyarrow_code = 3;
+
+/// Rows that a process writes to a pipe.
+class ParquetSource : public ByteSource {
+ public:
+  ParquetSource(std::filesystem::path path, Process process, Descriptor rows, Descriptor errors)
+      : path_(std::move(path)),
+        process_(std::move(process)),
+        rows_(std::move(rows)),
+        errors_(std::move(errors)) {}
+
+  Result<std::size_t> read(std::span<char> out) override {
+    const ssize_t size = retried(rows_.get(), out);
+    if (size < 0) {
+      return failure(fmt::format("{}: {}", path_.string(), std::generic_category().message(errno)));
+    }
+    consumed_ += static_cast<std::uint64_t>(size);
+    if (size > 0) {
+      return static_cast<std::size_t>(size);
+    }
+    TRAIN_RETURN_IF_ERROR(ended());
+    return std::size_t{0};
+  }
+  /// Of the rows as text, which is more than the file has.
+  [[nodiscard]] std::uint64_t consumed() const override { return consumed_; }
+
+ private:
+  static ssize_t retried(int descriptor, std::span<char> out) {
+    ssize_t size = -1;
+    do {
+      size = ::read(descriptor, out.data(), out.size());
+    } while (size < 0 && errno == EINTR);
+    return size;
+  }
+
+  Status ended() {
+    if (!end_) {
+      end_ = process_.reap();
+    }
+    if (end_->exit_code == 0) {
+      return {};
+    }
+    std::array<char, 1024> text{};
+    const ssize_t size = retried(errors_.get(), text);
+    std::string said(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+    said.erase(said.find_last_not_of('\n') + 1);
+    if (end_->exit_code == no_pyarrow_code) {
+      return user_error(fmt::format(
+          "{}: Parquet needs python3 with pyarrow, but there is {}; install it with `pip install "
+          "pyarrow`, or give the rows as .jsonl",
+          path_.string(), said));
+    }
+    return user_error(
+        fmt::format("{}: not readable as Parquet: {}", path_.string(),
+                    said.empty() ? fmt::format("its reader ended by {}", end_->text()) : said));
+  }
+
+  std::filesystem::path path_;
+  Process process_;
+  Descriptor rows_;
+  Descriptor errors_;
+  std::optional<ProcessEnd> end_;
+  std::uint64_t consumed_ = 0;
+};
+
+struct Pipe {
+  Descriptor from;
+  Descriptor to;
+};
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    return failure(fmt::format("a pipe: {}", std::generic_category().message(errno)));
+  }
+  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ByteSource>> open_parquet_source(const std::filesystem::path& path) {
+  const auto program = find_program("python3");
+  if (!program) {
+    return user_error(fmt::format(
+        "{}: Parquet needs python3 with pyarrow, but there is no python3; install both, or give "
+        "the rows as .jsonl",
+        path.string()));
+  }
+  const auto absolute = absolute_path(path);
+  TRAIN_RETURN_IF_ERROR(absolute);
+  auto rows = make_pipe();
+  TRAIN_RETURN_IF_ERROR(rows);
+  auto errors = make_pipe();
+  TRAIN_RETURN_IF_ERROR(errors);
+  const std::array<int, 1> inherited = {rows->to.get()};
+  auto process = Process::start(
+      {*program, "-c", parquet_script, std::to_string(rows->to.get()), absolute->string()},
+      {.inherited = inherited, .errors = errors->to.get()});
+  if (!process) {
+    return failure(fmt::format("{}: {}", *program, process.error().message));
+  }
+  std::unique_ptr<ByteSource> source = std::make_unique<ParquetSource>(
+      path, std::move(*process), std::move(rows->from), std::move(errors->from));
+  return source;
+}
+
+}  // namespace train::storage

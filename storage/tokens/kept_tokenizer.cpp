@@ -1,0 +1,64 @@
+#include "storage/tokens/kept_tokenizer.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "storage/files/atomic_file.hpp"
+#include "storage/files/copy_file.hpp"
+#include "storage/tokenizer/file_names.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* tokenizer_folder = "tokenizer";
+
+}  // namespace
+
+std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
+  std::error_code ignored;
+  if (!fs::is_directory(tokenizer, ignored)) {
+    return {tokenizer};
+  }
+  std::vector<fs::path> names(tokenizer_file_names.begin(), tokenizer_file_names.end());
+  names.emplace_back("config.json");  // It may name the end-of-text.
+  for (const auto& entry : fs::directory_iterator(tokenizer, ignored)) {
+    if (entry.path().extension() == ".tiktoken") {
+      names.push_back(entry.path().filename());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::vector<fs::path> files;
+  for (const fs::path& name : names) {
+    if (fs::is_regular_file(tokenizer / name, ignored)) {
+      files.push_back(tokenizer / name);
+    }
+  }
+  return files;
+}
+
+Status keep_tokenizer(const fs::path& tokenizer, const fs::path& data) {
+  const fs::path to = data / tokenizer_folder;
+  TRAIN_RETURN_IF_ERROR(remove_tree(to));
+  TRAIN_RETURN_IF_ERROR(make_directory(to));
+  for (const fs::path& file : tokenizer_files(tokenizer)) {
+    TRAIN_RETURN_IF_ERROR(storage::copy_file(file, to / file.filename()));
+  }
+  return {};
+}
+
+fs::path kept_tokenizer(const fs::path& data) {
+  const fs::path folder = data / tokenizer_folder;
+  std::error_code ignored;
+  if (holds_tokenizer(folder)) {
+    return folder;
+  }
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    return entry.path();
+  }
+  return {};
+}
+
+}  // namespace train::storage

@@ -1,0 +1,133 @@
+#include "storage/files/byte_source.hpp"
+
+#include <sys/wait.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "tests/support/temp_directory.hpp"
+
+using namespace train;
+using namespace train::storage;
+using train::test::TempDirectory;
+using train::test::write_bytes;
+
+namespace {
+
+std::string gzipped(const std::string& text) {
+  z_stream stream = {};
+  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string packed(text.size() + 1000, '\0');
+  std::string copy = text;
+  stream.next_in = reinterpret_cast<Bytef*>(copy.data());
+  stream.avail_in = static_cast<uInt>(copy.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  packed.resize(stream.total_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+std::string zstandard(const std::string& text) {
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  return packed;
+}
+
+Result<std::string> all_of(const std::filesystem::path& path) {
+  auto source = open_byte_source(path);
+  TRAIN_RETURN_IF_ERROR(source);
+  std::string text;
+  std::vector<char> piece(1000);
+  while (true) {
+    const auto size = (*source)->read(piece);
+    TRAIN_RETURN_IF_ERROR(size);
+    if (*size == 0) {
+      return text;
+    }
+    text.append(piece.data(), *size);
+  }
+}
+
+std::string long_lines() {
+  std::string text;
+  for (int i = 0; i < 200000; ++i) {
+    text += "line " + std::to_string(i * 7919) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("byte source: compressed files are read as what they hold, in several members too",
+          "[storage][examples]") {
+  const TempDirectory directory;
+  const std::string text = long_lines();
+  const std::string half = text.substr(0, text.size() / 2);
+  const std::string rest = text.substr(half.size());
+  write_bytes(directory / "a.jsonl", text);
+  write_bytes(directory / "a.jsonl.gz", gzipped(half) + gzipped(rest));
+  write_bytes(directory / "a.jsonl.zst", zstandard(half) + zstandard(rest));
+  for (const char* const name : {"a.jsonl", "a.jsonl.gz", "a.jsonl.zst"}) {
+    INFO(name);
+    const auto read = all_of(directory / name);
+    REQUIRE(read.ok());
+    REQUIRE(*read == text);
+  }
+}
+
+TEST_CASE("byte source: compressed files that are cut or damaged are errors that name them",
+          "[storage][examples]") {
+  const TempDirectory directory;
+  const std::string text = long_lines();
+  for (const auto& [name, packed] :
+       {std::pair("a.gz", gzipped(text)), {"a.zst", zstandard(text)}}) {
+    INFO(name);
+    write_bytes(directory / name, packed.substr(0, packed.size() - 5));
+    auto read = all_of(directory / name);
+    REQUIRE_FALSE(read.ok());
+    REQUIRE(read.error().exit_code() == 2);
+    REQUIRE(read.error().message.find("ends too early") != std::string::npos);
+    REQUIRE(read.error().message.find(name) != std::string::npos);
+    std::string damaged = packed;
+    for (std::size_t i = 2000; i < 2100; ++i) {
+      damaged[i] = '\x55';
+    }
+    write_bytes(directory / name, damaged);
+    read = all_of(directory / name);
+    REQUIRE_FALSE(read.ok());
+    write_bytes(directory / name, "no such format");
+    read = all_of(directory / name);
+    REQUIRE_FALSE(read.ok());
+    REQUIRE(read.error().message.find("damaged") != std::string::npos);
+  }
+}
+
+TEST_CASE("byte source: lines are numbered, and one too long is passed over",
+          "[storage][examples]") {
+  const TempDirectory directory;
+  write_bytes(directory / "a", "one\n\n" + std::string(3000000, 'x') + "\nfour\nfive");
+  auto source = open_byte_source(directory / "a");
+  REQUIRE(source.ok());
+  std::string seen;
+  REQUIRE(read_source_lines(**source, 1000, [&](const SourceLine& line) -> Status {
+    seen += std::to_string(line.number) + ":" +
+            (line.too_long ? "(long)" : std::string(line.text)) + " ";
+    return {};
+  }));
+  REQUIRE(seen == "1:one 2: 3:(long) 4:four 5:five ");
+}
+
+TEST_CASE("byte source: a Parquet file that cannot be read is an error of one line",
+          "[storage][examples]") {
+  const TempDirectory directory;
+  write_bytes(directory / "a.parquet", "PAR1 no such thing");
+  const auto read = all_of(directory / "a.parquet");
+  REQUIRE_FALSE(read.ok());
+  REQUIRE(read.error().exit_code() == 2);
+  REQUIRE(read.error().message.find("a.parquet") != std::string::npos);
+  REQUIRE(read.error().message.find('\n') == std::string::npos);
+}

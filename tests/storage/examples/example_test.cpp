@@ -1,0 +1,140 @@
+#include "storage/examples/example.hpp"
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace train;
+using namespace train::storage;
+
+namespace {
+
+Example parsed(const std::string& line, ExampleOptions options) {
+  auto outcome = parse_example(line, options);
+  const auto* const dropped = std::get_if<Dropped>(&outcome);
+  INFO((dropped == nullptr ? "" : drop_reason_text(dropped->reason)));
+  REQUIRE(dropped == nullptr);
+  return std::get<Example>(std::move(outcome));
+}
+
+DropReason reason(const std::string& line, ExampleKind kind) {
+  const auto outcome = parse_example(line, {.kind = kind});
+  REQUIRE(std::holds_alternative<Dropped>(outcome));
+  return std::get<Dropped>(outcome).reason;
+}
+
+/// "role=content" of each message.
+std::string turns(const ExampleText& text) {
+  REQUIRE(text.conversation);
+  std::string all;
+  for (const ChatMessage& message : text.conversation->messages) {
+    all += message.role() + "=" + message.content().value_or("-") + ";";
+  }
+  return all;
+}
+
+using Weights = std::vector<float>;
+
+}  // namespace
+
+TEST_CASE("example: a line's members say its kind", "[storage][examples]") {
+  const std::pair<const char*, ExampleKind> lines[] = {
+      {R"({"messages": []})", ExampleKind::chat},
+      {R"({"conversations": [], "text": "x"})", ExampleKind::chat},
+      {R"({"instruction": "a", "input": "", "output": "b"})", ExampleKind::chat},
+      {R"({"prompt": "a", "completion": "b"})", ExampleKind::prompt},
+      {R"({"prompt": "a", "completion": "b", "label": true})", ExampleKind::kto},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c"})", ExampleKind::preference},
+      {R"({"text": "a", "messages": null})", ExampleKind::text}};
+  for (const auto& [line, kind] : lines) {
+    INFO(line);
+    REQUIRE(example_kind_of(nlohmann::ordered_json::parse(line)) == kind);
+  }
+  REQUIRE_FALSE(example_kind_of(nlohmann::ordered_json::parse(R"({"body": "a"})")));
+  REQUIRE_FALSE(example_kind_of(nlohmann::ordered_json::parse("[1]")));
+}
+
+TEST_CASE("example: conversations of three forms become messages", "[storage][examples]") {
+  const ExampleOptions chat{.kind = ExampleKind::chat};
+  const Example messages = parsed(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"},
+          {"type": "text", "text": "b"}]}, {"role": "assistant", "content": "c", "name": null}]})",
+      chat);
+  REQUIRE(turns(messages.text) == "user=ab;assistant=c;");
+  REQUIRE(messages.text.message_weights == Weights{0, 1});
+  REQUIRE(turns(parsed(R"({"system": "s", "conversations": [{"from": "human", "value": "a"},
+          {"from": "gpt", "value": "b"}]})",
+                       chat)
+                    .text) == "system=s;user=a;assistant=b;");
+  REQUIRE(turns(parsed(R"({"instruction": "a", "input": "b", "output": "c"})", chat).text) ==
+          "user=a\n\nb;assistant=c;");
+}
+
+TEST_CASE("example: messages say their weights, or the last answer alone is trained",
+          "[storage][examples]") {
+  const std::string line = R"({"messages": [{"role": "user", "content": "a", "weight": 3},
+      {"role": "assistant", "content": "b", "weight": 0.5}, {"role": "user", "content": "c"},
+      {"role": "assistant", "content": "d", "train": false},
+      {"role": "assistant", "content": "e"}]})";
+  REQUIRE(parsed(line, {.kind = ExampleKind::chat}).text.message_weights ==
+          Weights{0, 0.5F, 0, 0, 1});
+  REQUIRE(parsed(line, {.kind = ExampleKind::chat, .train_on_last = true}).text.message_weights ==
+          Weights{0, 0, 0, 0, 1});
+}
+
+TEST_CASE("example: an answer's messages follow its prompt's, which are not trained",
+          "[storage][examples]") {
+  const Example example = parsed(
+      R"({"prompt": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}],
+          "completion": [{"role": "assistant", "content": "c"}]})",
+      {.kind = ExampleKind::prompt});
+  REQUIRE(turns(example.text) == "assistant=a;user=b;assistant=c;");
+  REQUIRE(example.text.message_weights == Weights{0, 0, 1});
+}
+
+TEST_CASE("example: what both sides of a pair begin with is their prompt", "[storage][examples]") {
+  const ExampleOptions pairs{.kind = ExampleKind::preference};
+  const Example texts = parsed(R"({"chosen": "Q: hi A: yes", "rejected": "Q: hi A: no"})", pairs);
+  REQUIRE((texts.text.prompt == "Q: hi A:" && texts.text.answer == " yes"));
+  REQUIRE((texts.worse->prompt == "Q: hi A:" && texts.worse->answer == " no"));
+  const Example accents = parsed(R"({"chosen": "xé", "rejected": "xè"})", pairs);
+  REQUIRE(accents.text.prompt == "x");
+  const Example lists = parsed(
+      R"({"prompt": "ignored", "chosen": [{"role": "user", "content": "a"},
+          {"role": "assistant", "content": "b"}], "rejected": [{"role": "user", "content": "a"},
+          {"role": "assistant", "content": "c"}]})",
+      pairs);
+  REQUIRE(turns(lists.text) == "user=a;assistant=b;");
+  REQUIRE(turns(*lists.worse) == "user=a;assistant=c;");
+  REQUIRE(lists.text.message_weights == Weights{0, 1});
+}
+
+TEST_CASE("example: every line that gives nothing has its reason", "[storage][examples]") {
+  using Kind = ExampleKind;
+  REQUIRE(reason(R"({"messages": [{"role": "us)", Kind::chat) == DropReason::not_json);
+  REQUIRE(reason("[1, 2]", Kind::chat) == DropReason::not_json);
+  REQUIRE(reason(std::string(100, '['), Kind::chat) == DropReason::not_json);
+  REQUIRE(reason(R"({"text": 5})", Kind::text) == DropReason::members);
+  REQUIRE(reason(R"({"text": "a"})", Kind::chat) == DropReason::members);
+  REQUIRE(reason(R"({"messages": ["a"]})", Kind::chat) == DropReason::message);
+  REQUIRE(reason(R"({"messages": [{"content": "a"}]})", Kind::chat) == DropReason::message);
+  REQUIRE(reason(R"({"messages": [{"role": "assistant", "content": "a", "weight": -1}]})",
+                 Kind::chat) == DropReason::message);
+  REQUIRE(reason(R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})",
+                 Kind::chat) == DropReason::image);
+  REQUIRE(reason(R"({"messages": [{"role": "assistant", "content": " \n"}]})", Kind::chat) ==
+          DropReason::empty_answer);
+  REQUIRE(reason(R"({"messages": [{"role": "user", "content": "a"}]})", Kind::chat) ==
+          DropReason::nothing_trained);
+  REQUIRE(reason(R"({"prompt": "a", "completion": ""})", Kind::prompt) == DropReason::empty_answer);
+  REQUIRE(reason(R"({"prompt": "a", "completion": "b", "label": 2})", Kind::kto) ==
+          DropReason::label);
+  REQUIRE(reason(R"({"prompt": "a", "completion": "b"})", Kind::kto) == DropReason::label);
+  REQUIRE(reason(R"({"chosen": "a", "rejected": "a"})", Kind::preference) ==
+          DropReason::equal_pair);
+}
+
+TEST_CASE("example: KTO's labels are booleans or 0 and 1", "[storage][examples]") {
+  const ExampleOptions kto{.kind = ExampleKind::kto};
+  REQUIRE(parsed(R"({"prompt": "a", "completion": "b", "label": true})", kto).desirable);
+  REQUIRE_FALSE(parsed(R"({"prompt": "a", "completion": "b", "label": 0})", kto).desirable);
+}

@@ -1,0 +1,250 @@
+#include "storage/examples/prepare_rows.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "storage/files/atomic_file.hpp"
+#include "tests/storage/examples/examples_fixture.hpp"
+
+using namespace train;
+using namespace train::storage;
+using namespace train::test;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+std::string chat_line(const std::string& question, const std::string& answer) {
+  return nlohmann::ordered_json{{"messages",
+                                 {{{"role", "user"}, {"content", question}},
+                                  {{"role", "assistant"}, {"content", answer}}}}}
+             .dump() +
+         "\n";
+}
+
+std::string many_chats(int count) {
+  std::string lines;
+  for (int i = 0; i < count; ++i) {
+    lines +=
+        chat_line("q" + std::to_string(i), std::string(static_cast<std::size_t>(i % 20 + 1), 'a'));
+  }
+  return lines;
+}
+
+/// What is in the directory of the output, hidden files too.
+std::string listing(const std::filesystem::path& directory) {
+  std::string all;
+  const auto names = entry_names(directory);
+  REQUIRE(names.ok());
+  for (const std::string& name : *names) {
+    all += name + " ";
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("prepare rows: of a chat what the assistant says is trained, with its end",
+          "[storage][examples]") {
+  const DataPlace place;
+  const RowReport report =
+      prepared(place.request(chat_line("hi", "the ant") + "\n" + chat_line("ho", "no")));
+  REQUIRE(place.marked() ==
+          Texts{"<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[[the ant<|im_end|>]]\n",
+                "<|im_start|>user\nho<|im_end|>\n<|im_start|>assistant\n[[no<|im_end|>]]\n"});
+  REQUIRE((report.total.lines == 2 && report.total.documents == 2 && report.total.dropped == 0));
+  REQUIRE(report.total.trained_tokens == report.facts.train.trained_tokens);
+  REQUIRE(report.total.tokens == report.facts.train.tokens);
+  REQUIRE(report.masks[0] == 2);
+  REQUIRE(report.facts.kind == "chat");
+}
+
+TEST_CASE("prepare rows: a prompt's tokens are not trained, and the end of a text is",
+          "[storage][examples]") {
+  const DataPlace place;
+  SECTION("a prompt and its completion") {
+    prepared(place.request(R"({"prompt": "ab", "completion": " cd"})"));
+    REQUIRE(place.marked() == Texts{"ab[[ cd<|endoftext|>]]"});
+  }
+  SECTION("whose border lies in a token") {
+    const auto report = prepared(place.request(R"({"prompt": "xt", "completion": "he"})"));
+    REQUIRE(place.marked() == Texts{"x[[the<|endoftext|>]]"});
+    REQUIRE((report.merged == 1 && report.prompts == 1));
+    REQUIRE(contains(report.lines().back(), "1 of 1 prompts"));
+  }
+  SECTION("a text") {
+    prepared(place.request(R"({"text": "abc"})"));
+    REQUIRE(place.marked() == Texts{"a[[bc<|endoftext|>]]"});
+  }
+}
+
+TEST_CASE("prepare rows: pairs and KTO's examples are numbered, with their sides",
+          "[storage][examples]") {
+  const DataPlace place;
+  SECTION("pairs") {
+    const auto report =
+        prepared(place.request(R"({"prompt": "p", "chosen": " good", "rejected": " bad"})"));
+    REQUIRE(report.facts.train.pairs == 1);
+    REQUIRE(place.marked() == Texts{"p[[ good<|endoftext|>]]", "p[[ bad<|endoftext|>]]"});
+  }
+  SECTION("KTO") {
+    const std::string line = R"({"prompt": "p", "completion": " a", "label": )";
+    const auto report = prepared(place.request(line + "true}\n" + line + "false}\n"));
+    REQUIRE(report.facts.kind == "kto");
+    const auto split = RowSplit::open(place / "out", "train");
+    REQUIRE(split.ok());
+    const auto documents = split->documents(0);
+    REQUIRE(documents.size() == 2);
+    for (const RowDocument& document : documents) {
+      REQUIRE(document.side == (document.pair == 0 ? 0 : 1));
+    }
+  }
+  SECTION("packing that would cut them is refused") {
+    auto request = place.request(R"({"prompt": "p", "chosen": "a", "rejected": "b"})");
+    request.packing = Packing::wrapped;
+    REQUIRE(contains(prepare_rows_error(request), "have to be whole"));
+  }
+}
+
+TEST_CASE("prepare rows: long documents keep their beginning; without an answer there they go",
+          "[storage][examples]") {
+  const DataPlace place;
+  auto request =
+      place.request(chat_line("q", std::string(90, 'a')) + chat_line(std::string(90, 'b'), "c"));
+  request.most_dropped = 0.5;
+  const RowReport report = prepared(request);
+  REQUIRE((report.total.truncated == 1 && report.total.dropped == 1));
+  const auto& gone = report.dropped.at(static_cast<std::size_t>(DropReason::truncated_away));
+  REQUIRE(gone.lines == 1);
+  REQUIRE(contains(gone.first, "in.jsonl:2"));
+  REQUIRE(report.facts.train.tokens == 64);
+}
+
+TEST_CASE("prepare rows: of a long pair the longer side gives way", "[storage][examples]") {
+  const DataPlace place;
+  prepared(place.request(R"({"prompt": "p", "chosen": ")" + std::string(100, 'x') +
+                         R"(", "rejected": ")" + std::string(9, 'y') + R"("})"));
+  const auto split = RowSplit::open(place / "out", "train");
+  REQUIRE(split.ok());
+  const auto documents = split->documents(0);
+  REQUIRE((documents.at(0).length == 53 && documents.at(1).length == 11));
+}
+
+TEST_CASE("prepare rows: dropped lines are counted, and too many are an error",
+          "[storage][examples]") {
+  const DataPlace place;
+  auto request = place.request(many_chats(30) + R"({"messages": [{"role": "us)" + "\n" +
+                               R"({"messages": [{"role": "user", "content": "a"}]})");
+  const std::string error = prepare_rows_error(request);
+  REQUIRE(contains(error, "2 of 32 lines (6.2 %) were dropped"));
+  REQUIRE(contains(error, "in.jsonl:31"));
+  REQUIRE(contains(error, "--max-dropped"));
+  REQUIRE(listing(place / "out") == ".prepare.lock ");
+  request.most_dropped = 0.1;
+  const RowReport report = prepared(request);
+  REQUIRE((report.total.lines == 32 && report.total.dropped == 2 && report.total.documents == 30));
+  const auto facts = read_row_facts(place / "out");
+  REQUIRE(facts.ok());
+  const auto stored = nlohmann::json::parse(facts->report);
+  REQUIRE(stored.at("dropped") == 2);
+  REQUIRE(stored.at("sources").at("in.jsonl").at("lines") == 32);
+  REQUIRE(contains(
+      stored.at("dropped_by_reason").at("not a JSON object").at("first").get<std::string>(),
+      "in.jsonl:31"));
+}
+
+TEST_CASE("prepare rows: data that trains on everything is refused, and what is no data",
+          "[storage][examples]") {
+  const DataPlace place;
+  auto request = place.request(R"({"messages": [{"role": "assistant", "content": "abc"}]})");
+  request.chat_template = "plain";
+  REQUIRE(contains(prepare_rows_error(request), "every token"));
+  REQUIRE(contains(prepare_rows_error(place.request("")), "no lines"));
+  REQUIRE(contains(prepare_rows_error(place.request(R"({"body": 1})")), "in.jsonl:1"));
+}
+
+TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay on one side",
+          "[storage][examples]") {
+  const DataPlace place;
+  auto request = place.request(many_chats(300) + many_chats(300));
+  request.val_fraction = 0.3;
+  const RowReport one = prepared(request);
+  request.threads = 3;
+  request.force = true;
+  const RowReport three = prepared(request);
+  REQUIRE(one.facts.train == three.facts.train);
+  REQUIRE(one.facts.val == three.facts.val);
+  REQUIRE(one.facts.val.documents > 60);
+  REQUIRE(one.facts.val.documents % 2 == 0);
+  REQUIRE(one.facts.train.documents + one.facts.val.documents == 600);
+}
+
+TEST_CASE("prepare rows: the same again does nothing; anything else wants --force",
+          "[storage][examples]") {
+  const DataPlace place;
+  auto request = place.request(many_chats(20));
+  REQUIRE_FALSE(prepared(request).up_to_date);
+  const auto before = std::filesystem::last_write_time(place / "out/meta.json");
+  REQUIRE(prepared(request).up_to_date);
+  REQUIRE(std::filesystem::last_write_time(place / "out/meta.json") == before);
+  auto other = request;
+  SECTION("another option") { other.seed = 5; }
+  SECTION("another template") { other.chat_template = "tulu"; }
+  SECTION("another input") { other = place.request(many_chats(21)); }
+  REQUIRE(contains(prepare_rows_error(other), "--force"));
+  other.force = true;
+  REQUIRE_FALSE(prepared(other).up_to_date);
+}
+
+TEST_CASE("prepare rows: sources are the files, or what the lines say", "[storage][examples]") {
+  const DataPlace place;
+  auto request = place.request(R"({"text": "ab", "from": "x"})"
+                               "\n"
+                               R"({"text": "cd", "from": "y"})"
+                               "\n"
+                               R"({"text": "ef", "from": "x"})");
+  request.source_key = "from";
+  const RowReport report = prepared(request);
+  REQUIRE(report.facts.sources == Texts{"x", "y"});
+  REQUIRE((report.sources[0].lines == 2 && report.sources[1].lines == 1));
+}
+
+TEST_CASE("prepare rows: killed at any time it leaves what was there", "[storage][examples]") {
+  const DataPlace place;
+  auto request = place.request(many_chats(20));
+  const RowReport first = prepared(request);
+  request = place.request(many_chats(30000));
+  request.force = true;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    static_cast<void>(prepare_rows(request, [](std::uint64_t done, std::uint64_t) {
+      if (done > 0) {
+        ::kill(::getpid(), SIGKILL);
+      }
+    }));
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+  REQUIRE(std::filesystem::exists(place / "out/.rows.tmp"));
+  const auto facts = read_row_facts(place / "out");
+  REQUIRE(facts.ok());
+  REQUIRE(facts->train == first.facts.train);
+  REQUIRE(place.marked().size() == 20);
+  REQUIRE(prepared(request).facts.train.documents == 30000);
+  REQUIRE_FALSE(std::filesystem::exists(place / "out/.rows.tmp"));
+}
+
+TEST_CASE("prepare rows: rows without meta.json, which a kill left, are replaced",
+          "[storage][examples]") {
+  const DataPlace place;
+  const auto request = place.request(many_chats(20));
+  prepared(request);
+  std::filesystem::remove(place / "out/meta.json");
+  REQUIRE_FALSE(prepared(request).up_to_date);
+  REQUIRE(place.marked().size() == 20);
+}
