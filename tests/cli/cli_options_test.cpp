@@ -241,6 +241,11 @@ TEST_CASE("options: tokenize and detokenize", "[actors][cli]") {
   const auto plain = accepted<TokenizeOptions>({"detokenize", "--tokenizer", "t"});
   CHECK(plain.file.empty());
   CHECK_FALSE(plain.lines);
+  const auto spans = accepted<TokenizeOptions>(
+      {"tokenize", "--tokenizer", "t", "--jsonl", "--spans", "--rendered"});
+  CHECK(spans.spans);
+  CHECK(spans.rendered);
+  CHECK(refused({"tokenize", "--tokenizer", "t", "--spans"}).find("--jsonl") != std::string::npos);
   CHECK(refused({"tokenize"}).find("--tokenizer") != std::string::npos);
 }
 
