@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <cmath>
 #include <type_traits>
 
 #include "kernels/cpu_support.hpp"
@@ -24,20 +23,14 @@ struct Piece {
   std::int64_t column = 0, columns = 0;
 };
 
-/// Columns of B that are rearranged at a time: they stay in the second-level cache, with room for
-/// what passes, while all rows of A do.
+/// Columns of B whose panels are there at a time: they stay in the second-level cache, with room
+/// for what passes, while all rows of A do.
 std::int64_t columns_at_once(std::int64_t depth) {
   static const std::int64_t cache_bytes = std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 262144L);
   constexpr std::int64_t unit = 48;
   const std::int64_t column_bytes = depth * static_cast<std::int64_t>(sizeof(float));
   return std::clamp<std::int64_t>(cache_bytes / 8 * 3 / column_bytes / unit * unit, 2 * unit,
                                   16 * unit);
-}
-
-/// Rows of a transposed A that are rearranged at a time. Where B's columns pass all at once, they
-/// stay in the cache beside them; otherwise B is rearranged anew for each, so there are many.
-std::int64_t rearranged_rows(std::int64_t columns, std::int64_t depth) {
-  return columns <= columns_at_once(depth) ? 192 : 1024;
 }
 
 }  // namespace
@@ -70,19 +63,19 @@ struct Block {
   }
 };
 
-/// body(column, columns, vectors) for the panels of `columns` columns: three vectors wide, and at
-/// the end twice two rather than three and one, which would not keep the multipliers busy.
+/// body(column, columns, vectors) for the panels of `columns` columns: as wide as a tile may be,
+/// and at the end twice two vectors rather than three and one, which would not keep the multipliers
+/// busy.
 template <class Body>
 HWY_INLINE void each_panel(std::int64_t columns, const Body& body) {
-  static_assert(kTileVectors == 3);
   std::int64_t column = 0;
   while (column < columns) {
     const std::int64_t left = columns - column;
     const std::int64_t vectors = divide_up(left, kLanes);
     const std::int64_t taken = vectors == 4 ? 2 : std::min<std::int64_t>(vectors, kTileVectors);
     const std::int64_t width = std::min(left, taken * kLanes);
-    if (taken == 3) {
-      body(column, width, std::integral_constant<int, 3>());
+    if (taken == kTileVectors) {
+      body(column, width, std::integral_constant<int, kTileVectors>());
     } else if (taken == 2) {
       body(column, width, std::integral_constant<int, 2>());
     } else {
@@ -98,106 +91,189 @@ constexpr std::int64_t panel_at(std::int64_t index, std::int64_t depth) {
   return index * (depth + 1);
 }
 
-void pack_b(const Block& block, std::int64_t first, std::int64_t columns, float* to) {
+/// A panel of B, where the first tile does not make it on its way.
+template <int vectors>
+void pack_b(const Block& block, std::int64_t column, std::int64_t width, float* to) {
+  constexpr std::int64_t whole = vectors * kLanes;
+  const float* from = block.b(column);
   if (block.p.transpose_b) {
-    each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
-      pack_across(Floats(), block.b(first + column), block.p.ldb, block.depth, width,
-                  to + panel_at(column, block.depth), vectors * kLanes);
-    });
+    pack_across(Floats(), from, block.p.ldb, block.depth, width, to, whole);
     return;
   }
-  constexpr std::int64_t line = 16;   // Elements.
-  constexpr std::int64_t ahead = 24;  // Rows: no other part of the machine guesses their distance.
-  for (std::int64_t i = 0; i < block.depth; ++i) {  // All panels together: long streams of memory.
-    const float* from = block.b(first) + i * block.p.ldb;
-    for (std::int64_t j = 0; j < columns; j += line) {
-      hwy::Prefetch(from + ahead * block.p.ldb + j);
-    }
-    each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
-      pack_row<vectors>(from + column, width,
-                        to + panel_at(column, block.depth) + i * vectors * kLanes);
-    });
+  for (std::int64_t i = 0; i < block.depth; ++i) {
+    pack_row<vectors>(from + i * block.p.ldb, width, to + i * whole);
   }
 }
 
-/// One row of tiles: A's rows are a panel if `packed`, else they are taken as they lie.
-template <bool packed>
-void multiply_row(const Block& block, std::int64_t row, const float* a, std::int64_t first,
-                  std::int64_t columns, const float* panels) {
+/// The panel of `rows` rows of op(A) from `row` on, filled up with zeros to `width`.
+void pack_left_rows(const Block& block, std::int64_t row, std::int64_t rows, std::int64_t width,
+                    float* to) {
   const MatmulParams& p = block.p;
-  const std::int64_t rows = std::min<std::int64_t>(kTileRows, block.piece.rows - row);
-  each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
-    constexpr std::int64_t whole = decltype(vectors)::value * kLanes;
-    const float* panel = panels + panel_at(column, block.depth);
-    float* c = block.c(row, first + column);
-    if (rows == kTileRows && width == whole) {
-      multiply_tile<vectors, packed>(block.depth, a, p.lda, panel, c, p.ldc, block.add());
-      return;
-    }
-    HWY_ALIGN float tile[kTileRows * whole];
-    multiply_tile<vectors, packed>(block.depth, a, p.lda, panel, tile, whole, false);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t j = 0; j < width; ++j) {
-        const float sum = tile[r * whole + j];
-        c[r * p.ldc + j] = block.add() ? c[r * p.ldc + j] + sum : sum;
+  const float* from = block.a(row);
+  if (!p.transpose_a) {
+    pack_across(hn::CappedTag<float, kFewTileRows>(), from, p.lda, block.depth, rows, to, width);
+    return;
+  }
+  for (std::int64_t i = 0; i < block.depth; ++i) {
+    std::copy_n(from + i * p.lda, rows, to + i * width);
+    std::fill_n(to + i * width + rows, width - rows, 0.0F);
+  }
+}
+
+/// Elements in memory that are needed soon: rows of so many elements, `stride` apart.
+struct Ahead {
+  const float* from = nullptr;
+  std::int64_t rows = 0, row_elements = 0, stride = 0;
+
+  /// Brings one of `parts` parts into the second-level cache.
+  HWY_INLINE void prefetch(std::int64_t part, std::int64_t parts) const {
+    constexpr std::int64_t line = 16;
+    constexpr int second_level = 2;
+    for (std::int64_t i = rows * part / parts; i < rows * (part + 1) / parts; ++i) {
+      for (std::int64_t j = 0; j < row_elements; j += line) {
+        __builtin_prefetch(from + i * stride + j, 0, second_level);
       }
+    }
+  }
+};
+
+Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) {
+  const std::int64_t columns = std::min(most, block.piece.columns - column);
+  if (columns <= 0) {
+    return {};
+  }
+  const bool across = block.p.transpose_b;
+  return {.from = block.b(column),
+          .rows = across ? columns : block.depth,
+          .row_elements = across ? block.depth : columns,
+          .stride = block.p.ldb};
+}
+
+Ahead rows_ahead(const Block& block, std::int64_t row) {
+  const std::int64_t rows = std::min<std::int64_t>(kTileRows, block.piece.rows - row);
+  if (rows <= 0) {
+    return {};
+  }
+  const bool across = block.p.transpose_a;
+  return {.from = block.a(row),
+          .rows = across ? block.depth : rows,
+          .row_elements = across ? rows : block.depth,
+          .stride = block.p.lda};
+}
+
+/// One tile, by where its operands are.
+template <int vectors>
+HWY_INLINE void multiply_whole_tile(const Tile& tile, Left left, Right right) {
+  const auto with_right = [&](auto from) {
+    constexpr Right of_b = decltype(from)::value;
+    if (left == Left::panel) {
+      multiply_tile<kTileRows, vectors, Left::panel, of_b>(tile);
+    } else if (left == Left::rows) {
+      multiply_tile<kTileRows, vectors, Left::rows, of_b>(tile);
+    } else {
+      multiply_tile<kTileRows, vectors, Left::columns, of_b>(tile);
+    }
+  };
+  if (right == Right::panel) {
+    with_right(std::integral_constant<Right, Right::panel>());
+  } else {
+    with_right(std::integral_constant<Right, Right::rows>());
+  }
+}
+
+/// One row of tiles that are whole in height. first: the first one of the block, which makes the
+/// panels of B. a_panel: scratch, where A lies transposed.
+void multiply_row(const Block& block, std::int64_t row, std::int64_t first_column,
+                  std::int64_t columns, float* panels, float* a_panel) {
+  const MatmulParams& p = block.p;
+  const bool first = row == 0;
+  Tile tile{.k = block.depth,
+            .a = block.a(row),
+            .a_stride = p.lda,
+            .b = nullptr,
+            .b_stride = p.ldb,
+            .c = nullptr,
+            .ldc = p.ldc,
+            .rows = kTileRows,
+            .columns = 0,
+            .add = block.add(),
+            .a_panel = a_panel,
+            .b_panel = nullptr};
+  const Ahead next = rows_ahead(block, row + kTileRows);
+  Left left = p.transpose_a ? Left::columns : Left::rows;
+  each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
+    constexpr int count = decltype(vectors)::value;
+    constexpr std::int64_t whole = count * kLanes;
+    float* panel = panels + panel_at(column, block.depth);
+    const bool made = first && !p.transpose_b && width == whole;
+    if (first && !made) {
+      pack_b<count>(block, first_column + column, width, panel);
+    }
+    next.prefetch(column, columns);
+    tile.b = made ? block.b(first_column + column) : panel;
+    tile.b_panel = panel;
+    tile.c = block.c(row, first_column + column);
+    tile.columns = width;
+    multiply_whole_tile<count>(tile, left, made ? Right::rows : Right::panel);
+    if (left == Left::columns) {
+      left = Left::panel;
+      tile.a = a_panel;
     }
   });
 }
 
-/// All rows of tiles with some panels of B. rows: scratch for rows of A that have to be rearranged.
-void multiply_rows(const Block& block, std::int64_t column, std::int64_t columns,
-                   const float* panels, const float* rows) {
-  const MatmulParams& p = block.p;
-  const std::int64_t as_they_lie = p.transpose_a ? 0 : block.piece.rows / kTileRows * kTileRows;
-  for (std::int64_t row = 0; row < as_they_lie; row += kTileRows) {
-    multiply_row<false>(block, row, block.a(row), column, columns, panels);
-  }
-  for (std::int64_t row = as_they_lie; row < block.piece.rows; row += kTileRows) {
-    multiply_row<true>(block, row, rows + panel_at(row - as_they_lie, block.depth), column, columns,
-                       panels);
-  }
-}
-
-void pack_a(const Block& block, float* rows) {
-  const MatmulParams& p = block.p;
-  const std::int64_t whole = block.piece.rows / kTileRows * kTileRows;
-  if (p.transpose_a) {
-    pack_transposed_a(block.a(0), p.lda, block.piece.rows, block.depth, rows,
-                      panel_at(kTileRows, block.depth));
-  } else if (whole < block.piece.rows) {
-    pack_across(hn::CappedTag<float, kTileRows>(), block.a(whole), p.lda, block.depth,
-                block.piece.rows - whole, rows, kTileRows);
-  }
+/// The tiles of the rows that are left at the end. a_panel: scratch.
+void multiply_left_rows(const Block& block, std::int64_t row, std::int64_t first_column,
+                        std::int64_t columns, float* panels, float* a_panel) {
+  const std::int64_t rows = block.piece.rows - row;
+  const bool few = rows <= kFewTileRows;
+  pack_left_rows(block, row, rows, few ? kFewTileRows : kTileRows, a_panel);
+  each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
+    constexpr int count = decltype(vectors)::value;
+    float* panel = panels + panel_at(column, block.depth);
+    if (row == 0) {
+      pack_b<count>(block, first_column + column, width, panel);
+    }
+    const Tile tile{.k = block.depth,
+                    .a = a_panel,
+                    .a_stride = 0,
+                    .b = panel,
+                    .b_stride = 0,
+                    .c = block.c(row, first_column + column),
+                    .ldc = block.p.ldc,
+                    .rows = rows,
+                    .columns = width,
+                    .add = block.add(),
+                    .a_panel = nullptr,
+                    .b_panel = nullptr};
+    if (few) {
+      multiply_tile<kFewTileRows, count, Left::panel, Right::panel>(tile);
+    } else {
+      multiply_tile<kTileRows, count, Left::panel, Right::panel>(tile);
+    }
+  });
 }
 
 void multiply_piece(const MatmulParams& p, const Piece& piece) {
   thread_local Scratch scratch;
   const std::int64_t depth = gemm_depth(p.k);
   const std::int64_t most_columns = std::min(columns_at_once(depth), piece.columns);
-  const std::int64_t most_rows =
-      p.transpose_a ? std::min(rearranged_rows(piece.columns, depth), piece.rows) : piece.rows;
   const std::int64_t size_b = panel_at(divide_up(most_columns, kLanes) * kLanes, depth);
-  const std::int64_t size_a =
-      panel_at(p.transpose_a ? divide_up(most_rows, kTileRows) * kTileRows : kTileRows, depth);
-  auto* panels = scratch.get<float>(size_b + size_a);
-  float* rows = panels + size_b;
+  auto* panels = scratch.get<float>(size_b + panel_at(kTileRows, depth));
+  float* a_panel = panels + size_b;
+  const std::int64_t tiles = piece.rows / kTileRows;
   for (std::int64_t first = 0; first < p.k; first += depth) {
-    for (std::int64_t row = 0; row < piece.rows; row += most_rows) {
-      const Block block{.p = p,
-                        .piece = {.row = piece.row + row,
-                                  .rows = std::min(most_rows, piece.rows - row),
-                                  .column = piece.column,
-                                  .columns = piece.columns},
-                        .first = first,
-                        .depth = std::min(depth, p.k - first)};
-      pack_a(block, rows);
-      for (std::int64_t column = 0; column < piece.columns; column += most_columns) {
-        const std::int64_t columns = std::min(most_columns, piece.columns - column);
-        if (row == 0 || columns < piece.columns) {  // else they are still there
-          pack_b(block, column, columns, panels);
-        }
-        multiply_rows(block, column, columns, panels, rows);
+    const Block block{
+        .p = p, .piece = piece, .first = first, .depth = std::min(depth, p.k - first)};
+    for (std::int64_t column = 0; column < piece.columns; column += most_columns) {
+      const std::int64_t columns = std::min(most_columns, piece.columns - column);
+      const Ahead next = columns_ahead(block, column + columns, most_columns);
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        next.prefetch(t, tiles);
+        multiply_row(block, t * kTileRows, column, columns, panels, a_panel);
+      }
+      if (tiles * kTileRows < piece.rows) {
+        multiply_left_rows(block, tiles * kTileRows, column, columns, panels, a_panel);
       }
     }
   }
@@ -230,22 +306,16 @@ Grid grid_of(const MatmulParams& p, std::int64_t down, std::int64_t across) {
           .across = divide_up(p.n, columns)};
 }
 
-/// What a product takes with this grid, in multiply-adds of one thread. Each piece reads its rows
-/// of A once for some columns, rearranges them if A lies transposed, and rearranges its columns of
-/// B.
+/// What a product takes with this grid, in multiply-adds of one thread. Each piece rearranges its
+/// rows of A and its columns of B.
 double cost(const MatmulParams& p, const Grid& grid, int threads) {
-  // Measured, of an element: 0.1 ns, 0.05 ns.
-  constexpr double rearranged = 12.0;
-  constexpr double read = 6.0;
-  constexpr double columns_of_pass = 240.0;
+  constexpr double rearranged = 6.0;   // Measured, of an element: 0.1 ns.
   constexpr double started = 20000.0;  // A piece.
   constexpr double idle = 0.15;        // Of a piece, at the end, on average.
   const auto rows = static_cast<double>(std::min(grid.rows, p.m));
   const auto columns = static_cast<double>(std::min(grid.columns, p.n));
-  const double of_a =
-      rows * (read * std::ceil(columns / columns_of_pass) + (p.transpose_a ? rearranged : 0.0));
-  const double of_b = columns * rearranged;
-  const double piece = static_cast<double>(p.k) * (rows * columns + of_a + of_b) + started;
+  const double piece =
+      static_cast<double>(p.k) * (rows * columns + rearranged * (rows + columns)) + started;
   const auto rounds = static_cast<double>(divide_up(grid.count(), threads));
   return piece * (rounds + (threads > 1 ? idle : 0.0));
 }

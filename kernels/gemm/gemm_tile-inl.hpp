@@ -23,8 +23,9 @@ namespace train::kernels::cpu::HWY_NAMESPACE {
 
 constexpr std::int64_t kLanes = HWY_LANES(float);  // A constant on x86.
 /// The sums of a tile fill 24 of 32 registers, or 12 of 16.
-constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
-constexpr int kTileVectors = 3;
+constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 6;
+constexpr int kTileVectors = HWY_TARGET == HWY_AVX3 ? 3 : 2;
+constexpr int kFewTileRows = 4;     ///< Of a tile for the rows that are left at the end.
 constexpr std::int64_t kBlock = 4;  // Floats of 128 bits, inside which elements change places.
 
 /// Four elements of every fourth of Lanes(d) rows, which lie `stride` apart.
@@ -118,81 +119,115 @@ HWY_INLINE void pack_row(const float* from, std::int64_t count, float* to) {
   std::fill_n(to + count, width - count, 0.0F);
 }
 
-/// The panels of `rows` rows of op(A), kTileRows each, where A lies transposed: rows of op(A) are
-/// neighbours in memory. The panels are `to_panel` apart, the last one is filled up with zeros.
-HWY_INLINE void pack_transposed_a(const float* a, std::int64_t stride, std::int64_t rows,
-                                  std::int64_t k, float* to, std::int64_t to_panel) {
-  const hn::CappedTag<float, kTileRows> d;
-  constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(d));
-  constexpr std::int64_t line = 16;  // Elements.
-  constexpr std::int64_t ahead = 8;
-  constexpr std::int64_t together = 128;  // Rows of op(A): one stream of memory for each i.
-  for (std::int64_t first = 0; first < rows; first += together) {
-    const std::int64_t last = std::min(rows, first + together);
-    const std::int64_t whole = last / kTileRows * kTileRows;
-    float* panel = to + first / kTileRows * to_panel;
-    for (std::int64_t i = 0; i < k; ++i) {
-      const float* from = a + i * stride + first;
-      for (std::int64_t row = 0; row < whole - first; row += line) {
-        hwy::Prefetch(from + ahead * stride + row);
-      }
-      float* out = panel + i * kTileRows;
-      for (std::int64_t row = 0; row < whole - first; row += kTileRows) {
-        for (std::int64_t j = 0; j < kTileRows; j += lanes) {
-          hn::StoreU(hn::LoadU(d, from + row + j), d, out + j);
-        }
-        out += to_panel;
-      }
-      if (whole < last) {
-        std::copy_n(a + i * stride + whole, last - whole, out);
-        std::fill_n(out + last - whole, kTileRows - (last - whole), 0.0F);
-      }
+/// What a tile reads an operand from.
+enum class Left : std::uint8_t {
+  panel,
+  rows,     ///< Rows of op(A) as they lie in memory.
+  columns,  ///< A lies transposed, and a panel is made of it on the way.
+};
+enum class Right : std::uint8_t {
+  panel,
+  rows,  ///< Rows of op(B) as they lie in memory; a panel is made of them on the way.
+};
+
+struct Tile {
+  std::int64_t k;
+  const float* a;
+  std::int64_t a_stride;  ///< Of its rows in memory, unless it is a panel.
+  const float* b;
+  std::int64_t b_stride;
+  float* c;
+  std::int64_t ldc;
+  std::int64_t rows, columns;  ///< Of C that are written.
+  bool add;
+  float* a_panel;  ///< Where one is made.
+  float* b_panel;
+};
+
+/// Writes the sums of one row, or adds them: the last vector as far as C has columns.
+template <int vectors>
+HWY_INLINE void store_row(const FloatVec* sum, float* to, std::int64_t columns, bool add) {
+  const Floats d;
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    float* at = to + v * kLanes;
+    const std::int64_t left = columns - v * kLanes;
+    if (v + 1 < vectors || left == kLanes) {
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, at), sum[v]) : sum[v], d, at);
+    } else {
+      const auto mask = hn::FirstN(d, static_cast<std::size_t>(left));
+      hn::BlendedStore(add ? hn::Add(hn::MaskedLoad(mask, d, at), sum[v]) : sum[v], mask, d, at);
     }
   }
 }
 
-/// C (+)= kTileRows rows of op(A) times a panel of B: kTileRows x (vectors vectors), in registers
-/// over all k. `packed`: the rows are a panel; otherwise they lie as in memory, step is 1.
-/// Every element is one chain of fused multiply-adds in the order of k, and then one addition:
+/// One column of op(A) for a panel. It may write a little more, which the next one overwrites.
+HWY_INLINE void copy_column(const float* from, float* to) {
+  const hn::CappedTag<float, 8> d;
+  static_assert(kTileRows == 8 || kTileRows == 6);
+  if constexpr (kTileRows == 8) {
+    hn::StoreU(hn::LoadU(d, from), d, to);
+  } else {
+    hn::StoreU(hn::MaskedLoad(hn::FirstN(d, kTileRows), d, from), d, to);
+  }
+}
+
+/// C (+)= `rows` rows of op(A) times `vectors` vectors of columns of op(B), in registers over all
+/// k. Every element is one chain of fused multiply-adds in the order of k, and then one addition:
 /// its bits depend on nothing else.
-template <int vectors, bool packed>
-HWY_NOINLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a, std::int64_t lda,
-                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
-                                std::int64_t ldc, bool add) {
+template <int rows, int vectors, Left left, Right right>
+HWY_NOINLINE void multiply_tile(const Tile& tile) {
+  constexpr std::int64_t ahead = 16;  // Rows in memory: no other part of the machine guesses them.
   const Floats d;
-  FloatVec sum[kTileRows][vectors];
+  const float* HWY_RESTRICT a = tile.a;
+  const float* HWY_RESTRICT b = tile.b;
+  float* HWY_RESTRICT a_panel = tile.a_panel;
+  float* HWY_RESTRICT b_panel = tile.b_panel;
+  const std::int64_t a_stride = tile.a_stride;
+  const std::int64_t b_stride = tile.b_stride;
+  FloatVec sum[rows][vectors];
 #pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r) {
+  for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       sum[r][v] = hn::Zero(d);
-      hwy::Prefetch(c + r * ldc + v * kLanes);
+      hwy::Prefetch(tile.c + r * tile.ldc + v * kLanes);
     }
   }
 #pragma GCC unroll 1
-  for (std::int64_t i = 0; i < k; ++i) {
-    FloatVec right[vectors];
+  for (std::int64_t i = 0; i < tile.k; ++i) {
+    FloatVec of_b[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      right[v] = hn::Load(d, b + v * kLanes);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kTileRows; ++r) {
-      const FloatVec left = hn::Set(d, packed ? a[r] : a[r * lda]);
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) {
-        sum[r][v] = hn::MulAdd(left, right[v], sum[r][v]);
+      if constexpr (right == Right::panel) {
+        of_b[v] = hn::Load(d, b + v * kLanes);
+      } else {
+        of_b[v] = hn::LoadU(d, b + v * kLanes);
+        hwy::Prefetch(b + ahead * b_stride + v * kLanes);
+        hn::Store(of_b[v], d, b_panel + v * kLanes);
       }
     }
-    a += packed ? kTileRows : 1;
-    b += vectors * kLanes;
+    if constexpr (left == Left::columns) {
+      hwy::Prefetch(a + ahead * a_stride);
+      copy_column(a, a_panel);
+      a_panel += rows;
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const FloatVec of_a = hn::Set(d, left == Left::rows ? a[r * a_stride] : a[r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        sum[r][v] = hn::MulAdd(of_a, of_b[v], sum[r][v]);
+      }
+    }
+    a += left == Left::panel ? rows : left == Left::rows ? 1 : a_stride;
+    b += right == Right::panel ? vectors * kLanes : b_stride;
+    b_panel += vectors * kLanes;
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      float* to = c + r * ldc + v * kLanes;
-      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum[r][v]) : sum[r][v], d, to);
+  for (int r = 0; r < rows; ++r) {
+    if (r < tile.rows) {
+      store_row<vectors>(sum[r], tile.c + r * tile.ldc, tile.columns, tile.add);
     }
   }
 }

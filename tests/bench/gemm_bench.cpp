@@ -1,8 +1,9 @@
 // Which library multiplies fastest at the shapes of a training step: the table in
-// kernels/README.md. Usage: bench_gemm [threads] [avx2]. BLIS and OpenBLAS take part where they are
-// installed (Debian: libblis4-openmp, libopenblas0-openmp). Each product is measured with every
-// library in turn, round after round; a figure is all products of a class at the medians of their
-// rounds. avx2: no library uses AVX-512. "limit": what the FMA units do in registers alone.
+// kernels/README.md. Usage: bench_gemm [threads] [avx2] [--shape NAME]. BLIS and OpenBLAS take part
+// where they are installed (Debian: libblis4-openmp, libopenblas0-openmp). Each product is measured
+// with every library in turn, round after round; a figure is all products of a class at the medians
+// of their rounds. avx2: no library uses AVX-512. NAME: the classes whose name has it. "limit":
+// what the FMA units do in registers alone.
 #include <fmt/format.h>
 #include <hwy/targets.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <exception>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,17 @@ std::string kind_of(const Product& p) {
   return p.transpose_a ? "dW = dy^T x" : p.transpose_b ? "y = x W^T" : "dx = dy W";
 }
 
+/// A product of another layer's matrix of the same shape is the same one once more.
+void add(std::vector<Product>& products, const Product& p) {
+  for (Product& known : products) {
+    if (known.m == p.m && known.n == p.n && known.k == p.k) {
+      known.times += p.times;
+      return;
+    }
+  }
+  products.push_back(p);
+}
+
 /// The products of a model, by what they compute, the head apart.
 std::vector<ShapeClass> classes_of(const Workplace& place, const StepCase& one,
                                    const std::string& name) {
@@ -56,7 +69,7 @@ std::vector<ShapeClass> classes_of(const Workplace& place, const StepCase& one,
     if (added) {
       classes.push_back({what, {}});
     }
-    classes[at->second].products.push_back(p);
+    add(classes[at->second].products, p);
   }
   return classes;
 }
@@ -117,7 +130,31 @@ void print_class(const ShapeClass& one, int threads,
   std::fflush(stdout);
 }
 
-void print_table(int threads) {
+struct Options {
+  std::vector<int> threads = {1, 2};
+  bool narrow = false;  ///< Without AVX-512.
+  std::string shape;    ///< Classes whose name has this alone.
+};
+
+/// Throws std::runtime_error.
+Options options_of(const std::vector<std::string>& words) {
+  Options options;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "avx2") {
+      options.narrow = true;
+    } else if (word == "--shape" && i + 1 < words.size()) {
+      options.shape = words[++i];
+    } else if (const int threads = std::atoi(word.c_str()); threads > 0) {
+      options.threads = {threads};
+    } else {
+      throw std::runtime_error("usage: bench_gemm [threads] [avx2] [--shape NAME], not " + word);
+    }
+  }
+  return options;
+}
+
+void print_table(int threads, const std::string& shape) {
   const Workplace place;
   const auto libraries = gemm_libraries();
   const double limit = fma_limit(threads, 0.5) * 1e-9;
@@ -136,7 +173,9 @@ void print_table(int threads) {
       {"qwen3 2 heads", qwen3_case()}};
   for (const auto& [name, one] : cases) {
     for (const ShapeClass& each : classes_of(place, one, name)) {
-      print_class(each, threads, libraries);
+      if (each.name.find(shape) != std::string::npos) {
+        print_class(each, threads, libraries);
+      }
     }
   }
 }
@@ -165,14 +204,11 @@ void start_undisturbed(char* argv[], bool narrow) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  const bool narrow = std::string(argv[argc - 1]) == "avx2";
-  start_undisturbed(argv, narrow);
   try {
-    if (argc > (narrow ? 2 : 1)) {
-      print_table(std::atoi(argv[1]));
-    } else {
-      print_table(1);
-      print_table(2);
+    const Options options = options_of({argv + 1, argv + argc});
+    start_undisturbed(argv, options.narrow);
+    for (const int threads : options.threads) {
+      print_table(threads, options.shape);
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_gemm: {}\n", error.what());

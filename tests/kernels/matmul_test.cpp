@@ -1,6 +1,7 @@
 #include "kernels/gemm/matmul.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <tuple>
 
@@ -94,6 +95,55 @@ TEST_CASE("matmul: a row has the same bits in a product of any number of rows",
           REQUIRE(std::equal(found.begin(), found.end(), expected.begin()));
         }
       }
+    }
+  }
+}
+
+/// What every product's bits are: chains of fused multiply-adds in order, over blocks of k, added
+/// up.
+Values chains(const Case& t) {
+  constexpr std::int64_t most = 384;
+  const std::int64_t blocks = (t.k + most - 1) / most;
+  const std::int64_t depth = (t.k + blocks - 1) / blocks;
+  const Values a = t.a();
+  const Values b = t.b();
+  Values c = t.c();
+  for (std::int64_t i = 0; i < t.m; ++i) {
+    for (std::int64_t j = 0; j < t.n; ++j) {
+      float& sum = c[at(i * t.ldc() + j)];
+      for (std::int64_t first = 0; first < t.k; first += depth) {
+        float chain = 0.0F;
+        for (std::int64_t k = first; k < std::min(t.k, first + depth); ++k) {
+          chain = std::fma(a[at(t.transpose_a ? k * t.lda() + i : i * t.lda() + k)],
+                           b[at(t.transpose_b ? j * t.ldb() + k : k * t.ldb() + j)], chain);
+        }
+        sum = t.accumulate || first > 0 ? sum + chain : chain;
+      }
+    }
+  }
+  return c;
+}
+
+TEST_CASE("matmul: an element is one chain after the other, whatever the tiles that it is in",
+          "[kernels][matmul]") {
+  for (const auto& [m, n, k] : {std::tuple{3, 5, 2},
+                                {9, 17, 385},
+                                {16, 48, 384},
+                                {23, 65, 770},
+                                {29, 113, 3},
+                                {101, 257, 130},
+                                {17, 600, 385}}) {
+    for (const int bits : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      const Case t{.m = m,
+                   .n = n,
+                   .k = k,
+                   .transpose_a = (bits & 1) != 0,
+                   .transpose_b = (bits & 2) != 0,
+                   .accumulate = (bits & 4) != 0,
+                   .slack = bits % 3};
+      CAPTURE(t.name());
+      // The gaps between the rows of C are compared as well: nobody may write there.
+      REQUIRE(product(t, 2) == chains(t));
     }
   }
 }
