@@ -106,7 +106,6 @@ Json config_of(const storage::GgufFile& file, const Texts& tokens) {
 }
 
 using Files = std::map<std::string, std::string>;
-using Piece = storage::SentencePieceModel::Piece;
 using PieceType = storage::SentencePieceModel::PieceType;
 
 /// How a piece takes part, by the file's number. One that is not used stands in no text but a
@@ -154,7 +153,7 @@ Result<Files> sentencepiece_files(const storage::GgufFile& file) {
   }
   // Some files have the unknown piece among the control pieces.
   const auto unknown = file.count_of("tokenizer.ggml.unknown_token_id");
-  const bool marked = std::any_of(model.pieces.begin(), model.pieces.end(), [](const Piece& piece) {
+  const bool marked = std::any_of(model.pieces.begin(), model.pieces.end(), [](const auto& piece) {
     return piece.type == PieceType::unknown;
   });
   if (!marked && unknown && *unknown < model.pieces.size()) {
