@@ -66,7 +66,11 @@ bool join_parts(ExampleJson& message) {
 
 void erase_null(ExampleJson& message) {
   for (auto member = message.begin(); member != message.end();) {
-    member = member->is_null() && member.key() != "content" ? message.erase(member) : member + 1;
+    if (member->is_null() && member.key() != "content") {
+      member = message.erase(member);
+    } else {
+      ++member;
+    }
   }
 }
 

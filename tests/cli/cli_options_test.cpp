@@ -182,27 +182,29 @@ TEST_CASE("options: data prepare takes several inputs", "[actors][cli]") {
 }
 
 TEST_CASE("options: data prepare makes rows, and data show prints them", "[actors][cli]") {
-  const std::vector<std::string> words = {"data", "prepare", "--input", "a.jsonl", "--out", "d"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), words.begin(), words.end());
-    return more;
-  };
   const auto options = accepted<PrepareOptions>(
-      with({"--row-length", "2048", "--template", "chatml", "--train-on", "last", "--val-fraction",
-            "0", "--packing", "greedy", "--max-dropped", "0.1", "--date", "2025-01-31"}));
+      {"data",           "prepare",   "--input",    "a.jsonl", "--out",         "d",
+       "--row-length",   "2048",      "--template", "chatml",  "--train-on",    "last",
+       "--val-fraction", "0",         "--packing",  "greedy",  "--max-dropped", "0.1",
+       "--date",         "2025-01-31"});
   CHECK(options.row_length == 2048);
   CHECK(options.chat_template == "chatml");
   CHECK(options.train_on == "last");
   CHECK(options.packing == "greedy");
   CHECK(options.max_dropped == 0.1);
-  CHECK(refused(with({"--val-fraction", "0"})).find("--val-fraction") != std::string::npos);
-  CHECK(refused(with({"--kind", "chat"})).find("--row-length too") != std::string::npos);
-  CHECK(refused(with({"--row-length", "8", "--train-on", "first"})).find("all or last") !=
-        std::string::npos);
-  CHECK(refused(with({"--row-length", "8", "--max-dropped", "5"})).find("--max-dropped") !=
-        std::string::npos);
-  CHECK(refused(with({"--row-length", "8", "--date", "today"})).find("YYYY-MM-DD") !=
-        std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a.jsonl", "--out", "d", "--val-fraction", "0"})
+            .find("--val-fraction") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a.jsonl", "--out", "d", "--kind", "chat"})
+            .find("--row-length too") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a.jsonl", "--out", "d", "--row-length", "8",
+                 "--train-on", "first"})
+            .find("all or last") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a.jsonl", "--out", "d", "--row-length", "8",
+                 "--max-dropped", "5"})
+            .find("--max-dropped") != std::string::npos);
+  CHECK(refused({"data", "prepare", "--input", "a.jsonl", "--out", "d", "--row-length", "8",
+                 "--date", "today"})
+            .find("YYYY-MM-DD") != std::string::npos);
   const auto shown = accepted<ShowOptions>({"data", "show", "d", "--row", "3"});
   CHECK((shown.dir == "d" && shown.row == 3 && shown.document == -1 && shown.split == "train"));
   CHECK(refused({"data", "show", "d", "--split", "test"}).find("train or val") !=

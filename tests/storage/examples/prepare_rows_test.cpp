@@ -134,7 +134,7 @@ TEST_CASE("prepare rows: of a long pair the longer side gives way", "[storage][e
 }
 
 TEST_CASE("prepare rows: dropped lines are counted, and too many are an error",
-          "[storage][examples]") {
+          "[storage][examples][RW-3]") {
   const DataPlace place;
   auto request = place.request(many_chats(30) + R"({"messages": [{"role": "us)" + "\n" +
                                R"({"messages": [{"role": "user", "content": "a"}]})");
@@ -167,7 +167,7 @@ TEST_CASE("prepare rows: data that trains on everything is refused, and what is 
 }
 
 TEST_CASE("prepare rows: the result does not depend on threads; equal lines stay on one side",
-          "[storage][examples]") {
+          "[storage][examples][RW-1]") {
   const DataPlace place;
   auto request = place.request(many_chats(300) + many_chats(300));
   request.val_fraction = 0.3;

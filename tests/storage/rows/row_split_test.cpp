@@ -77,7 +77,8 @@ TEST_CASE("rows: a document that goes on in the next row loses no target", "[sto
   REQUIRE((split.trained_tokens(0) == 4 && split.trained_tokens(1) == 1));
 }
 
-TEST_CASE("rows: both sides of a pair lie in one row, the chosen one first", "[storage][rows]") {
+TEST_CASE("rows: both sides of a pair lie in one row, the chosen one first",
+          "[storage][rows][RW-2]") {
   const TempDirectory directory;
   constexpr std::uint32_t kPairs = 40;
   write_rows(directory.path(), {.row_length = 16}, [](RowSplitWriter& writer) {
