@@ -215,7 +215,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--random", type=int, default=20000, help="random strings; 200000 take minutes for each")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     wrong = 0
     print("| tokenizer | part | texts | MB | other ids | other decoded text | s |\n|---|---|---|---|---|---|---|")
     for name in options.names or TOKENIZERS:
