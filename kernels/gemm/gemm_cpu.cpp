@@ -309,7 +309,7 @@ Grid grid_of(const MatmulParams& p, std::int64_t down, std::int64_t across) {
 /// What a product takes with this grid, in multiply-adds of one thread. Each piece rearranges its
 /// rows of A and its columns of B.
 double cost(const MatmulParams& p, const Grid& grid, int threads) {
-  constexpr double rearranged = 6.0;   // Measured, of an element: 0.1 ns.
+  constexpr double rearranged = 6.0;   // Estimated, of an element: 0.1 ns.
   constexpr double started = 20000.0;  // A piece.
   constexpr double idle = 0.15;        // Of a piece, at the end, on average.
   const auto rows = static_cast<double>(std::min(grid.rows, p.m));
