@@ -1,6 +1,7 @@
 #include "storage/examples/conversation_mask.hpp"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <optional>
 #include <string_view>
@@ -22,18 +23,20 @@ std::vector<std::size_t> answers_of(const Conversation& conversation) {
 /// What the template says itself, if it does of each answer.
 std::optional<std::vector<AnswerSpan>> by_markers(const RenderedChat& chat,
                                                   const std::vector<std::size_t>& answers) {
-  if (chat.generated.size() != answers.size()) {
+  // Some templates mark one thing more behind the last answer: the end of the whole text.
+  const std::size_t marked = chat.generated.size();
+  if (answers.empty() || (marked != answers.size() && marked != answers.size() + 1)) {
     return std::nullopt;
   }
   std::vector<AnswerSpan> spans;
   std::size_t end = 0;
-  for (std::size_t i = 0; i < answers.size(); ++i) {
+  for (std::size_t i = 0; i < marked; ++i) {
     const TextSpan& span = chat.generated[i];
     if (span.begin_bytes < end || span.end_bytes <= span.begin_bytes) {
       return std::nullopt;
     }
     end = span.end_bytes;
-    spans.push_back({span.begin_bytes, span.end_bytes, answers[i]});
+    spans.push_back({span.begin_bytes, span.end_bytes, answers[std::min(i, answers.size() - 1)]});
   }
   return spans;
 }

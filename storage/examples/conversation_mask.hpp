@@ -31,7 +31,9 @@ inline constexpr std::size_t mask_method_count = 3;
 
 struct MaskedConversation {
   std::string text;
-  std::vector<AnswerSpan> answers;  ///< Of every message of the assistant, in order.
+  /// Of every message of the assistant, in order; of the last one two where the template marks the
+  /// end of the whole text, too.
+  std::vector<AnswerSpan> answers;
   MaskMethod method = MaskMethod::markers;
 };
 

@@ -124,6 +124,9 @@ def main():
             made = [(each, wanted(tokenizer, each)) for each in conversations(50, True)]
             usable = [each for each in made if "error" not in each[1]]
             total["refused"] += len(made) - len(usable)
+            if not usable:
+                print(f"{file.name}: transformers refuses every conversation: {made[0][1]['error']}")
+                continue
             total["templates"] += 1
             found, methods = by_program(program, folder, [each for each, _ in usable])
             print(f"{file.name}: {len(usable)} conversations, {methods}")

@@ -77,6 +77,16 @@ TEST_CASE("mask: the token that ends a turn is trained though the markers leave 
   REQUIRE(trained_text(conversation) == turns_trained);
 }
 
+TEST_CASE("mask: an end of the whole text that the template marks belongs to the last answer",
+          "[storage][examples]") {
+  const auto conversation = masked(
+      chatml_with("{% generation %}{{ m.content + '<|im_end|>' }}{% endgeneration %}{{ '\\n' }}") +
+      "{% generation %}{{ '<|im_end|>' }}{% endgeneration %}");
+  REQUIRE(conversation.method == MaskMethod::markers);
+  REQUIRE(conversation.answers.back().message == 3);
+  REQUIRE(trained_text(conversation) == std::string(turns_trained) + "[[<|im_end|>]]");
+}
+
 TEST_CASE("mask: answers are located where beginnings differ from the whole",
           "[storage][examples]") {
   const auto conversation = masked(chatml_with("{{ m.content + '<|im_end|>\\n' }}", "<think>"));
