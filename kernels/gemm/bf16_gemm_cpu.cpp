@@ -2,6 +2,7 @@
 
 #include "kernels/gemm/bf16_pairs-inl.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
+#include "kernels/gemm/gemm_grid.hpp"
 
 TRAIN_BEFORE_BF16
 namespace train::kernels::cpu {
@@ -13,12 +14,6 @@ constexpr int kTileVectors = 3;  // 24 of 32 registers are sums.
 constexpr std::int64_t kMostColumns = 144;
 /// Of A at a time, rounded once for all columns.
 constexpr std::int64_t kMostRows = 1024;
-
-/// A rectangle of C.
-struct Piece {
-  std::int64_t row = 0, rows = 0;
-  std::int64_t column = 0, columns = 0;
-};
 
 /// A rectangle of C, and one block of the inner dimension.
 struct Block {
@@ -303,58 +298,14 @@ TRAIN_AFTER_BF16
 namespace train::kernels::cpu {
 namespace {
 
-/// Pieces of C, each for one thread: whole tiles, except at the ends.
-struct Grid {
-  std::int64_t rows = 0, columns = 0;  // Of a piece; the last ones may have fewer.
-  std::int64_t down = 1, across = 1;
-  [[nodiscard]] std::int64_t count() const { return down * across; }
+constexpr PieceCosts kCosts{
+    .whole_rows = kTileRows,
+    .whole_columns = kTileVectors * kPairLanes,
+    .rearranged = 20.0,
+    .started = 40000.0,
+    .most_rows = kMostRows,
+    .most_columns = kMostColumns,
 };
-
-Grid grid_of(const MatmulParams& p, std::int64_t down, std::int64_t across) {
-  constexpr std::int64_t whole_columns = kTileVectors * kPairLanes;
-  const std::int64_t rows = divide_up(divide_up(p.m, down), kTileRows) * kTileRows;
-  const std::int64_t columns = divide_up(divide_up(p.n, across), whole_columns) * whole_columns;
-  return {.rows = rows,
-          .columns = columns,
-          .down = divide_up(p.m, rows),
-          .across = divide_up(p.n, columns)};
-}
-
-/// What a product takes with this grid, in multiply-adds of one thread. Each piece rounds and
-/// rearranges its rows of A, and its columns of B as often as A's rows pass.
-double cost(const MatmulParams& p, const Grid& grid, int threads) {
-  constexpr double rearranged = 20.0;  // An element, of A or B.
-  constexpr double started = 40000.0;  // A piece.
-  constexpr double idle = 0.15;        // Of a piece, at the end, on average.
-  const auto rows = static_cast<double>(std::min(grid.rows, p.m));
-  const auto columns = static_cast<double>(std::min(grid.columns, p.n));
-  const double passes =
-      grid.columns > kMostColumns ? static_cast<double>(divide_up(grid.rows, kMostRows)) : 1.0;
-  const double piece =
-      static_cast<double>(p.k) * (rows * columns + rearranged * (rows + passes * columns)) +
-      started;
-  const auto rounds = static_cast<double>(divide_up(grid.count(), threads));
-  return piece * (rounds + (threads > 1 ? idle : 0.0));
-}
-
-Grid cheapest_grid(const MatmulParams& p, int threads) {
-  const std::int64_t most = std::int64_t{8} * threads;
-  Grid best = grid_of(p, 1, 1);
-  double least = cost(p, best, threads);
-  for (std::int64_t down = 1; threads > 1 && down <= most; ++down) {
-    for (std::int64_t across = 1; down * across <= most; ++across) {
-      const Grid grid = grid_of(p, down, across);
-      if (grid.down != down || grid.across != across) {
-        continue;
-      }
-      if (const double taken = cost(p, grid, threads); taken < least) {
-        best = grid;
-        least = taken;
-      }
-    }
-  }
-  return best;
-}
 
 }  // namespace
 
@@ -363,28 +314,16 @@ bool has_bf16_products() {
 }
 
 void matmul_bf16(const MatmulParams& p, int threads) {
-  if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
-    return;
-  }
-  if (p.k == 0) {
-    for (std::int64_t row = 0; row < p.m; ++row) {
-      std::fill_n(static_cast<float*>(p.c) + row * p.ldc, p.n, 0.0F);
-    }
+  if (is_done_without_terms(p)) {
     return;
   }
   if (has_few_rows(p)) {
     matmul_bf16_few_rows(p, threads);
     return;
   }
-  const Grid grid = cheapest_grid(p, threads);
-  parallel_for(threads, grid.count(), [&](std::int64_t i, int) {
-    const std::int64_t row = i / grid.across * grid.rows;
-    const std::int64_t column = i % grid.across * grid.columns;
-    multiply_piece(p, {.row = row,
-                       .rows = std::min(grid.rows, p.m - row),
-                       .column = column,
-                       .columns = std::min(grid.columns, p.n - column)});
-  });
+  const Grid grid = cheapest_grid(p, kCosts, threads);
+  parallel_for(threads, grid.count(),
+               [&](std::int64_t i, int) { multiply_piece(p, grid.piece(p, i)); });
 }
 
 }  // namespace train::kernels::cpu

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
+#include "kernels/gemm/gemm_grid.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_cpu.cpp"
@@ -16,12 +17,6 @@
 #define TRAIN_KERNELS_GEMM_CPU_ONCE
 namespace train::kernels::cpu {
 namespace {
-
-/// A rectangle of C.
-struct Piece {
-  std::int64_t row = 0, rows = 0;
-  std::int64_t column = 0, columns = 0;
-};
 
 /// Columns of B whose panels are there at a time: they stay in the second-level cache, with room
 /// for what passes, while all rows of A do.
@@ -288,67 +283,17 @@ namespace {
 
 HWY_EXPORT(multiply_piece);
 
-/// Pieces of C, each for one thread: whole tiles, except at the ends.
-struct Grid {
-  std::int64_t rows = 0, columns = 0;  // Of a piece; the last ones may have fewer.
-  std::int64_t down = 1, across = 1;
-  [[nodiscard]] std::int64_t count() const { return down * across; }
+constexpr PieceCosts kCosts{
+    .whole_rows = 8,  // Of every instruction set's tile.
+    .whole_columns = 48,
+    .rearranged = 6.0,  // Estimated: 0.1 ns.
+    .started = 20000.0,
 };
-
-Grid grid_of(const MatmulParams& p, std::int64_t down, std::int64_t across) {
-  constexpr std::int64_t whole_rows = 8;  // Of every instruction set's tile.
-  constexpr std::int64_t whole_columns = 48;
-  const std::int64_t rows = divide_up(divide_up(p.m, down), whole_rows) * whole_rows;
-  const std::int64_t columns = divide_up(divide_up(p.n, across), whole_columns) * whole_columns;
-  return {.rows = rows,
-          .columns = columns,
-          .down = divide_up(p.m, rows),
-          .across = divide_up(p.n, columns)};
-}
-
-/// What a product takes with this grid, in multiply-adds of one thread. Each piece rearranges its
-/// rows of A and its columns of B.
-double cost(const MatmulParams& p, const Grid& grid, int threads) {
-  constexpr double rearranged = 6.0;   // Estimated, of an element: 0.1 ns.
-  constexpr double started = 20000.0;  // A piece.
-  constexpr double idle = 0.15;        // Of a piece, at the end, on average.
-  const auto rows = static_cast<double>(std::min(grid.rows, p.m));
-  const auto columns = static_cast<double>(std::min(grid.columns, p.n));
-  const double piece =
-      static_cast<double>(p.k) * (rows * columns + rearranged * (rows + columns)) + started;
-  const auto rounds = static_cast<double>(divide_up(grid.count(), threads));
-  return piece * (rounds + (threads > 1 ? idle : 0.0));
-}
-
-Grid cheapest_grid(const MatmulParams& p, int threads) {
-  const std::int64_t most = std::int64_t{8} * threads;
-  Grid best = grid_of(p, 1, 1);
-  double least = cost(p, best, threads);
-  for (std::int64_t down = 1; threads > 1 && down <= most; ++down) {
-    for (std::int64_t across = 1; down * across <= most; ++across) {
-      const Grid grid = grid_of(p, down, across);
-      if (grid.down != down || grid.across != across) {
-        continue;
-      }
-      if (const double taken = cost(p, grid, threads); taken < least) {
-        best = grid;
-        least = taken;
-      }
-    }
-  }
-  return best;
-}
 
 }  // namespace
 
 void matmul(const MatmulParams& p, int threads) {
-  if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
-    return;
-  }
-  if (p.k == 0) {
-    for (std::int64_t row = 0; row < p.m; ++row) {
-      std::fill_n(static_cast<float*>(p.c) + row * p.ldc, p.n, 0.0F);
-    }
+  if (is_done_without_terms(p)) {
     return;
   }
   if (has_few_rows(p)) {
@@ -356,15 +301,8 @@ void matmul(const MatmulParams& p, int threads) {
     return;
   }
   const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_piece);
-  const Grid grid = cheapest_grid(p, threads);
-  parallel_for(threads, grid.count(), [&](std::int64_t i, int) {
-    const std::int64_t row = i / grid.across * grid.rows;
-    const std::int64_t column = i % grid.across * grid.columns;
-    multiply(p, {.row = row,
-                 .rows = std::min(grid.rows, p.m - row),
-                 .column = column,
-                 .columns = std::min(grid.columns, p.n - column)});
-  });
+  const Grid grid = cheapest_grid(p, kCosts, threads);
+  parallel_for(threads, grid.count(), [&](std::int64_t i, int) { multiply(p, grid.piece(p, i)); });
 }
 
 }  // namespace train::kernels::cpu
