@@ -8,10 +8,13 @@
 #include <tuple>
 
 #include "tests/kernels/kernel_fixture.hpp"
+#include "tests/kernels/product_case.hpp"
 #include "tests/support/instruction_sets.hpp"
 
 namespace train::kernels::testing {
 namespace {
+
+using Case = ProductCase;
 
 /// The kernels in question; nullptr, and a word about it, where the processor lacks them.
 const KernelTable* bf16_kernels() {
@@ -34,51 +37,9 @@ Values rounded(Values values) {
   return values;
 }
 
-/// A product of random matrices; the strides are `slack` longer than the rows. `scale`: of A.
-struct Case {
-  std::int64_t m, n, k;
-  bool transpose_a = false, transpose_b = false, accumulate = false;
-  std::int64_t slack = 0;
-  float scale = 1.0F;
-
-  [[nodiscard]] std::int64_t lda() const { return (transpose_a ? m : k) + slack; }
-  [[nodiscard]] std::int64_t ldb() const { return (transpose_b ? k : n) + slack; }
-  [[nodiscard]] std::int64_t ldc() const { return n + slack; }
-  [[nodiscard]] Values a() const { return random_values((transpose_a ? k : m) * lda(), 1, scale); }
-  [[nodiscard]] Values b() const { return random_values((transpose_b ? n : k) * ldb(), 2); }
-  [[nodiscard]] Values c() const {
-    return accumulate ? random_values(m * ldc(), 3, scale) : untouched_values(m * ldc());
-  }
-  [[nodiscard]] std::size_t a_at(std::int64_t i, std::int64_t l) const {
-    return at(transpose_a ? l * lda() + i : i * lda() + l);
-  }
-  [[nodiscard]] std::size_t b_at(std::int64_t l, std::int64_t j) const {
-    return at(transpose_b ? j * ldb() + l : l * ldb() + j);
-  }
-  [[nodiscard]] std::string name() const {
-    return "m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k) +
-           (transpose_a ? " A^T" : "") + (transpose_b ? " B^T" : "") + (accumulate ? " +=" : "");
-  }
-};
-
 Values product(const Case& t, const Values& a, const Values& b, int threads) {
   Values c = t.c();
-  run(
-      [&](Stream& stream) {
-        cpu_bf16_backend()->matmul(stream, {.a = a.data(),
-                                            .b = b.data(),
-                                            .c = c.data(),
-                                            .m = t.m,
-                                            .n = t.n,
-                                            .k = t.k,
-                                            .lda = t.lda(),
-                                            .ldb = t.ldb(),
-                                            .ldc = t.ldc(),
-                                            .transpose_a = t.transpose_a,
-                                            .transpose_b = t.transpose_b,
-                                            .accumulate = t.accumulate});
-      },
-      threads);
+  run([&](Stream& stream) { cpu_bf16_backend()->matmul(stream, t.params(a, b, c)); }, threads);
   return c;
 }
 

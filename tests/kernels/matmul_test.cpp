@@ -7,50 +7,18 @@
 
 #include "base/check.hpp"
 #include "tests/kernels/kernel_fixture.hpp"
+#include "tests/kernels/product_case.hpp"
 
 namespace train::kernels::testing {
 namespace {
 
-/// A product of random matrices; the strides are `slack` longer than the rows.
-struct Case {
-  std::int64_t m, n, k;
-  bool transpose_a = false, transpose_b = false, accumulate = false;
-  std::int64_t slack = 0;
-
-  [[nodiscard]] std::int64_t lda() const { return (transpose_a ? m : k) + slack; }
-  [[nodiscard]] std::int64_t ldb() const { return (transpose_b ? k : n) + slack; }
-  [[nodiscard]] std::int64_t ldc() const { return n + slack; }
-  [[nodiscard]] Values a() const { return random_values((transpose_a ? k : m) * lda(), 1); }
-  [[nodiscard]] Values b() const { return random_values((transpose_b ? n : k) * ldb(), 2); }
-  [[nodiscard]] Values c() const {
-    return accumulate ? random_values(m * ldc(), 3) : untouched_values(m * ldc());
-  }
-  [[nodiscard]] std::string name() const {
-    return "m=" + std::to_string(m) + " n=" + std::to_string(n) + " k=" + std::to_string(k) +
-           (transpose_a ? " A^T" : "") + (transpose_b ? " B^T" : "") + (accumulate ? " +=" : "");
-  }
-};
+using Case = ProductCase;
 
 Values product(const Case& t, int threads) {
   const Values a = t.a();
   const Values b = t.b();
   Values c = t.c();
-  run(
-      [&](Stream& stream) {
-        cpu::matmul(stream, {.a = a.data(),
-                             .b = b.data(),
-                             .c = c.data(),
-                             .m = t.m,
-                             .n = t.n,
-                             .k = t.k,
-                             .lda = t.lda(),
-                             .ldb = t.ldb(),
-                             .ldc = t.ldc(),
-                             .transpose_a = t.transpose_a,
-                             .transpose_b = t.transpose_b,
-                             .accumulate = t.accumulate});
-      },
-      threads);
+  run([&](Stream& stream) { cpu::matmul(stream, t.params(a, b, c)); }, threads);
   return c;
 }
 
