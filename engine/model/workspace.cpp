@@ -12,7 +12,8 @@ namespace train::engine {
 
 std::size_t whole_lines(std::size_t size_bytes) { return (size_bytes + 63) / 64 * 64; }
 
-ArenaPlan plan_arena(const std::vector<UnitBytes>& kept, const std::vector<UnitBytes>& gradients) {
+ArenaPlan plan_arena(const std::vector<UnitBytes>& kept, const std::vector<UnitBytes>& gradients,
+                     const ScratchBytes& scratch) {
   ArenaPlan plan;
   std::size_t kept_bytes = 0;
   for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -31,17 +32,25 @@ ArenaPlan plan_arena(const std::vector<UnitBytes>& kept, const std::vector<UnitB
   std::iota(falling.begin(), falling.end(), std::size_t{0});
   std::sort(falling.begin(), falling.end(),
             [&](std::size_t a, std::size_t b) { return gradients[a].unit > gradients[b].unit; });
-  plan.size_bytes = kept_bytes;
   std::vector<std::size_t> from_end(gradients.size());
+  std::size_t of_head = 0;
   std::size_t written = 0;
   for (const std::size_t index : falling) {
+    if (gradients[index].unit < scratch.head_unit && of_head == written) {
+      written += scratch.block_bytes;
+    }
     written += whole_lines(gradients[index].size_bytes);
     from_end[index] = written;
+    of_head = gradients[index].unit >= scratch.head_unit ? written : of_head;
     plan.size_bytes = std::max(plan.size_bytes, kept_up_to(gradients[index].unit) + written);
   }
+  const std::size_t largest = std::max(scratch.block_bytes, scratch.head_bytes);
+  plan.size_bytes = std::max(plan.size_bytes, kept_bytes + largest + of_head);
   for (const std::size_t distance : from_end) {
     plan.gradients.push_back(plan.size_bytes - distance);
   }
+  plan.block_scratch = plan.size_bytes - of_head - scratch.block_bytes;
+  plan.head_scratch = plan.size_bytes - of_head - scratch.head_bytes;
   return plan;
 }
 
@@ -76,9 +85,19 @@ Workspace::Slot Workspace::keep(const std::string& owner, const std::string& nam
   return reservations_.size() - 1;
 }
 
-Workspace::Slot Workspace::keep_unless_lean(const std::string& owner, const std::string& name,
-                                            std::int64_t count, Content content) {
-  return lean_ ? share(name, count, content) : keep(owner, name, count, content);
+Workspace::Slot Workspace::keep_for_next(const std::string& owner, const std::string& name,
+                                         std::int64_t count) {
+  const Slot slot = keep(owner, name, count);
+  if (with_gradient_) {
+    TRAIN_CHECK(!recompute_kept_, "{} is the next unit's", name);
+    reservations_[slot].unit = unit_ + 1;
+  }
+  return slot;
+}
+
+Workspace::Slot Workspace::keep_unless_lean(Phase phase, const std::string& owner,
+                                            const std::string& name, std::int64_t count) {
+  return lean_ ? scratch(phase, name, count) : keep(owner, name, count);
 }
 
 Workspace::Slot Workspace::share_in(std::optional<Phase> phase, const std::string& name,
@@ -117,17 +136,17 @@ Workspace::Slot Workspace::scratch_backward(Phase phase, const std::string& name
   return scratch(phase, name, with_gradient_ ? count : 0, content);
 }
 
-std::size_t Workspace::scratch_bytes() const {
-  std::map<Phase, std::size_t> bytes;
-  std::size_t largest = 0;
+std::size_t Workspace::scratch_bytes(Phase phase) const {
+  std::size_t total = 0;
   for (const Reservation& reservation : reservations_) {
-    if (reservation.phase) {
-      std::size_t& phase_bytes = bytes[*reservation.phase];
-      phase_bytes += whole_lines(reservation.size_bytes);
-      largest = std::max(largest, phase_bytes);
-    }
+    total += reservation.phase == phase ? whole_lines(reservation.size_bytes) : 0;
   }
-  return largest;
+  return total;
+}
+
+std::size_t Workspace::scratch_begin(Phase phase) const {
+  const bool part = phase == Phase::attention || phase == Phase::mlp;
+  return part ? scratch_bytes(Phase::block) : 0;
 }
 
 ArenaPlan Workspace::plan_kept() const {
@@ -137,7 +156,12 @@ ArenaPlan Workspace::plan_kept() const {
       kept.push_back({*reservation.unit, reservation.size_bytes});
     }
   }
-  return plan_arena(kept, shared_gradients_);
+  return plan_arena(
+      kept, shared_gradients_,
+      {.head_unit = unit_,
+       .head_bytes = scratch_bytes(Phase::head),
+       .block_bytes = scratch_bytes(Phase::block) +
+                      std::max(scratch_bytes(Phase::attention), scratch_bytes(Phase::mlp))});
 }
 
 void Workspace::share_gradients(std::vector<UnitBytes> gradients) {
@@ -147,14 +171,16 @@ void Workspace::share_gradients(std::vector<UnitBytes> gradients) {
 
 void Workspace::allocate(kernels::MemoryKind kind) {
   TRAIN_CHECK(buffers_.empty());
-  buffers_.reserve(reservations_.size() + 2);
+  buffers_.reserve(reservations_.size() + 1);
   const auto add = [this, kind](std::size_t size_bytes, const std::string& name) {
     return buffers_.emplace_back(size_bytes, name, kind).data();
   };
   const ArenaPlan plan = plan_kept();
-  std::byte* arena = add(plan.size_bytes, "activations");
-  std::byte* scratch = add(scratch_bytes(), "scratch");
-  std::map<Phase, std::size_t> offsets;
+  std::byte* arena = add(plan.size_bytes, "activations and scratch");
+  std::map<Phase, std::size_t> offsets = {{Phase::head, plan.head_scratch}};
+  for (const Phase phase : {Phase::block, Phase::attention, Phase::mlp}) {
+    offsets[phase] = plan.block_scratch + scratch_begin(phase);
+  }
   std::size_t kept = 0;
   for (const Reservation& reservation : reservations_) {
     std::byte* place = nullptr;
@@ -164,7 +190,7 @@ void Workspace::allocate(kernels::MemoryKind kind) {
       place = add(reservation.size_bytes, reservation.name);
     } else if (reservation.size_bytes > 0) {
       std::size_t& offset = offsets[*reservation.phase];
-      place = scratch + offset;
+      place = arena + offset;
       offset += whole_lines(reservation.size_bytes);
     }
     places_.push_back(place);
@@ -207,7 +233,7 @@ bool Workspace::first_use(Slot slot) {
 }
 
 std::size_t Workspace::size_bytes() const {
-  std::size_t total = scratch_bytes() + plan_kept().size_bytes;
+  std::size_t total = plan_kept().size_bytes;
   for (const Reservation& reservation : reservations_) {
     total += reservation.unit || reservation.phase ? 0 : reservation.size_bytes;
   }

@@ -36,29 +36,41 @@ struct UnitBytes {
   std::size_t size_bytes = 0;
 };
 
-/// Where activations and the gradients that take their place lie.
+/// Scratch of two kinds that is never needed at once.
+struct ScratchBytes {
+  std::size_t head_unit = SIZE_MAX;  ///< The highest unit.
+  std::size_t head_bytes = 0;        ///< Needed by its forward pass alone.
+  std::size_t block_bytes = 0;
+};
+
+/// Where activations, the gradients that take their place and scratch lie.
 struct ArenaPlan {
   std::vector<std::size_t> kept;       ///< Offsets, as the slots were given.
   std::vector<std::size_t> gradients;  ///< Offsets, as the gradients were given.
+  std::size_t head_scratch = 0, block_scratch = 0;
   std::size_t size_bytes = 0;
 };
 
-/// Places both in one piece of memory: activations from its begin, in the order of units, gradients
+/// Places all in one piece of memory: activations from its begin, in the order of units, gradients
 /// from its end, from the highest unit down. A unit's backward pass writes its gradient when the
 /// activations of the units above it are no longer needed, so that the two may overlap; it is the
-/// memory of one lane only: the next lane's forward pass writes over the gradients.
+/// memory of one lane only: the next lane's forward pass writes over the gradients. The blocks'
+/// scratch lies below the gradient of the head, which is there first; the head's own lies in the
+/// same place, and where gradients of blocks will be.
 ///
 /// `kept`: slots that must last from the forward pass of their unit to its backward pass, units
 /// rising. `gradients`: of a group of units, named by its highest one, in any order.
 [[nodiscard]] ArenaPlan plan_arena(const std::vector<UnitBytes>& kept,
-                                   const std::vector<UnitBytes>& gradients);
+                                   const std::vector<UnitBytes>& gradients,
+                                   const ScratchBytes& scratch = {});
 
 /// Bytes rounded up to whole cache lines, on which everything in shared memory begins.
 [[nodiscard]] std::size_t whole_lines(std::size_t size_bytes);
 
-/// When scratch is needed: by the transformer blocks, one after the other, or by the head. Scratch
-/// of different phases lies in the same memory.
-enum class Phase : std::uint8_t { block, head };
+/// When scratch is needed: within a transformer block, or by one of its parts alone, which have
+/// their turns; or by the head. Scratch of different parts, and of blocks and head, lies in the
+/// same memory.
+enum class Phase : std::uint8_t { block, attention, mlp, head };
 
 /// What a slot holds: activations or their gradients, of the type that the workspace has for those;
 /// or sums, statistics and angles, which are fp32 whatever the activations are.
@@ -91,10 +103,13 @@ class Workspace {
   /// live that long, so it becomes share(name): one buffer for all owners.
   Slot keep(const std::string& owner, const std::string& name, std::int64_t count,
             Content content = Content::elements);
+  /// keep(), for what the next unit needs and the backward pass of this one does not.
+  Slot keep_for_next(const std::string& owner, const std::string& name, std::int64_t count);
   /// keep(), for contents that a cheap kernel gives again from what is kept anyway. When lean()
-  /// they are not kept: the owner computes them again before it needs them in its backward pass.
-  Slot keep_unless_lean(const std::string& owner, const std::string& name, std::int64_t count,
-                        Content content = Content::elements);
+  /// they are scratch of `phase` that all owners share: each computes its contents again before it
+  /// needs them in its backward pass.
+  Slot keep_unless_lean(Phase phase, const std::string& owner, const std::string& name,
+                        std::int64_t count);
   /// Texts whose keys and values attention keeps; set before the first slot is reserved.
   void cached_texts(std::int64_t texts) { cached_texts_ = texts; }
   [[nodiscard]] std::int64_t cached_texts() const { return cached_texts_; }
@@ -149,8 +164,9 @@ class Workspace {
   [[nodiscard]] std::size_t bytes_of(std::int64_t count, Content content) const;
   Slot share_in(std::optional<Phase> phase, const std::string& name, std::int64_t count,
                 Content content);
-  /// Bytes of the scratch of all phases.
-  [[nodiscard]] std::size_t scratch_bytes() const;
+  /// Where the scratch of a phase begins, after that of others that is needed with it.
+  [[nodiscard]] std::size_t scratch_begin(Phase phase) const;
+  [[nodiscard]] std::size_t scratch_bytes(Phase phase) const;
   [[nodiscard]] ArenaPlan plan_kept() const;
   [[nodiscard]] std::size_t shared_bytes() const;
 
@@ -164,7 +180,7 @@ class Workspace {
   std::size_t unit_ = 0;
   std::vector<Reservation> reservations_;
   std::vector<UnitBytes> shared_gradients_;
-  std::vector<kernels::Buffer> buffers_;  ///< The first: what is kept; the second: scratch.
+  std::vector<kernels::Buffer> buffers_;  ///< The first: what is kept, and scratch.
   std::vector<std::byte*> places_;        ///< By slot.
   std::vector<float*> gradients_;
 };

@@ -15,7 +15,7 @@ struct GeluForwardParams {
   std::int64_t count = 0;
   DType dtype = DType::f32;
 };
-/// dx = dy * gelu'(x); dx may be dy.
+/// dx = dy * gelu'(x). Here and below each result may lie where one of the inputs does.
 struct GeluBackwardParams {
   const void* x = nullptr;
   const void* dy = nullptr;
@@ -38,8 +38,8 @@ struct SwigluBackwardParams {
   const void* up = nullptr;
   const void* dy = nullptr;
   void* dgate = nullptr;
-  void* dup = nullptr;  ///< May be dy.
-  void* y = nullptr;    ///< Or not null: the forward pass's result again, bit for bit.
+  void* dup = nullptr;
+  void* y = nullptr;  ///< Or not null: the forward pass's result again, bit for bit.
   std::int64_t count = 0;
   DType dtype = DType::f32;
 };
@@ -62,13 +62,14 @@ struct ActivationForwardParams {
   std::int64_t x_stride = 0, y_stride = 0;  ///< Elements between rows.
   DType dtype = DType::f32;
 };
-/// dx, and with `up` dup, rows as x's and dup's as x's. y: the forward pass's result again.
+/// dx, and with `up` dup, rows as x's and dup's as x's. y: the forward pass's result again. Each
+/// may lie where one of the inputs of its own stride does.
 struct ActivationBackwardParams {
   ActivationKind kind = ActivationKind::silu;
   const void* x = nullptr;
   const void* up = nullptr;
   const void* dy = nullptr;
-  void* dx = nullptr;   ///< May be dy where it has dx's stride.
+  void* dx = nullptr;
   void* dup = nullptr;  ///< With `up`.
   void* y = nullptr;    ///< Rows as dy's.
   std::int64_t rows = 0, cols = 0;
@@ -89,7 +90,7 @@ struct SigmoidGateBackwardParams {
   const void* x = nullptr;
   const void* gate = nullptr;
   const void* dy = nullptr;
-  void* dx = nullptr;  ///< May be dy.
+  void* dx = nullptr;
   void* dgate = nullptr;
   std::int64_t tokens = 0, heads = 0, head_dim = 0;
   RowLayout x_layout, gate_layout, dy_layout, dx_layout, dgate_layout;

@@ -20,10 +20,20 @@ Range range_of(std::size_t offset, const UnitBytes& what) {
   return {offset, offset + what.size_bytes};
 }
 
+void check_apart(const std::vector<Range>& needed, const ArenaPlan& plan) {
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    CHECK(needed[i].end <= plan.size_bytes);
+    for (std::size_t j = 0; j < i; ++j) {
+      CHECK_FALSE(needed[i].meets(needed[j]));
+    }
+  }
+}
+
 /// No two of what is needed at the time of `unit`'s backward pass share a byte.
 void check_backward(std::size_t unit, const std::vector<UnitBytes>& kept,
-                    const std::vector<UnitBytes>& gradients, const ArenaPlan& plan) {
-  std::vector<Range> needed;
+                    const std::vector<UnitBytes>& gradients, const ScratchBytes& scratch,
+                    const ArenaPlan& plan) {
+  std::vector<Range> needed = {{plan.block_scratch, plan.block_scratch + scratch.block_bytes}};
   for (std::size_t i = 0; i < kept.size(); ++i) {
     if (kept[i].unit <= unit) {
       needed.push_back(range_of(plan.kept[i], kept[i]));
@@ -34,12 +44,26 @@ void check_backward(std::size_t unit, const std::vector<UnitBytes>& kept,
       needed.push_back(range_of(plan.gradients[i], gradients[i]));
     }
   }
-  for (std::size_t i = 0; i < needed.size(); ++i) {
-    CHECK(needed[i].end <= plan.size_bytes);
-    for (std::size_t j = 0; j < i; ++j) {
-      CHECK_FALSE(needed[i].meets(needed[j]));
+  check_apart(needed, plan);
+}
+
+/// Nor of what is needed in the forward pass: of the blocks with their scratch, and of the head
+/// with its own and its gradient.
+void check_forward(const std::vector<UnitBytes>& kept, const std::vector<UnitBytes>& gradients,
+                   const ScratchBytes& scratch, const ArenaPlan& plan) {
+  std::vector<Range> slots;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    slots.push_back(range_of(plan.kept[i], kept[i]));
+  }
+  slots.push_back({plan.block_scratch, plan.block_scratch + scratch.block_bytes});
+  check_apart(slots, plan);
+  slots.back() = {plan.head_scratch, plan.head_scratch + scratch.head_bytes};
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].unit == scratch.head_unit) {
+      slots.push_back(range_of(plan.gradients[i], gradients[i]));
     }
   }
+  check_apart(slots, plan);
 }
 
 }  // namespace
@@ -65,13 +89,17 @@ TEST_CASE("activation arena: what a backward pass needs never overlaps", "[engin
     }
   }
   std::shuffle(gradients.begin(), gradients.end(), random_bits);
-  const ArenaPlan plan = plan_arena(kept, gradients);
+  const ScratchBytes scratch{.head_unit = units - 1,
+                             .head_bytes = whole_lines(up_to(3) * up_to(1000)),
+                             .block_bytes = whole_lines(up_to(1) * up_to(2000))};
+  const ArenaPlan plan = plan_arena(kept, gradients, scratch);
   REQUIRE(plan.kept.size() == kept.size());
   REQUIRE(plan.gradients.size() == gradients.size());
-  CHECK(plan.size_bytes <= all_bytes);
+  CHECK(plan.size_bytes <= all_bytes + std::max(scratch.head_bytes, scratch.block_bytes));
   for (std::size_t unit = units; unit-- > 0;) {
-    check_backward(unit, kept, gradients, plan);
+    check_backward(unit, kept, gradients, scratch, plan);
   }
+  check_forward(kept, gradients, scratch, plan);
 }
 
 TEST_CASE("activation arena: gradients take the place of activations that are done with",
@@ -81,6 +109,14 @@ TEST_CASE("activation arena: gradients take the place of activations that are do
       plan_arena({{0, 64}, {1, 640}, {2, 640}}, {{3, 128}, {2, 640}, {1, 640}, {0, 64}});
   CHECK(plan.size_bytes == 64 + 640 + 640 + 128 + 640);
   CHECK(plan.gradients == std::vector<std::size_t>{1984, 1344, 704, 640});
+  // The head's scratch lies where the upper block's gradient and the blocks' scratch will.
+  const ArenaPlan with_scratch =
+      plan_arena({{0, 64}, {1, 640}, {2, 640}}, {{3, 128}, {2, 640}, {1, 640}, {0, 64}},
+                 {.head_unit = 3, .head_bytes = 832, .block_bytes = 192});
+  CHECK(with_scratch.size_bytes == plan.size_bytes + 192);
+  CHECK(with_scratch.gradients == std::vector<std::size_t>{2176, 1344, 704, 640});
+  CHECK(with_scratch.block_scratch == 1984);
+  CHECK(with_scratch.head_scratch == 1344);
   CHECK(plan_arena({{0, 64}, {1, 65}}, {}).size_bytes == 192);
   CHECK(plan_arena({}, {{1, 64}, {0, 64}}).size_bytes == 128);
 }

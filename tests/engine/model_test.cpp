@@ -270,16 +270,19 @@ TEST_CASE("model: parameters lie in the flat buffers without overlap", "[engine]
   CHECK(total == count_parameters(shape).total);
 }
 
-TEST_CASE("head: as many rows of logits at a time as fit in 64 MiB, more for tensor cores",
-          "[engine][head]") {
+TEST_CASE(
+    "head: as many rows of logits at a time as fit in 32 MiB, few in 64, many for tensor cores",
+    "[engine][head]") {
   using kernels::DType;
-  CHECK(head_chunk_rows(4096, 50304, DType::f32) == 256);
+  CHECK(head_chunk_rows(4096, 50304, DType::f32) == 128);
+  CHECK(head_chunk_rows(4096, 151936, DType::f32) == 64);
+  CHECK(head_chunk_rows(4096, 262144, DType::f32) == 64);
   CHECK(head_chunk_rows(4096, 64, DType::f32) == 4096);
-  CHECK(head_chunk_rows(1 << 20, 64, DType::f32) == 262144);
+  CHECK(head_chunk_rows(1 << 20, 64, DType::f32) == 131072);
   CHECK(head_chunk_rows(4096, 1 << 20, DType::f32) == 16);
   CHECK(head_chunk_rows(5, 50304, DType::f32) == 5);
   CHECK(head_chunk_rows(32768, 50304, DType::bf16) == 4096);
-  CHECK(head_chunk_rows(1 << 20, 64, DType::bf16) == 262144);
+  CHECK(head_chunk_rows(1 << 20, 64, DType::bf16) == 131072);
   CHECK(head_chunk_rows(5, 50304, DType::bf16) == 5);
 }
 

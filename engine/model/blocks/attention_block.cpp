@@ -92,8 +92,8 @@ void AttentionBlock::reserve(const BlockContext& context) {
   const std::int64_t rows = workspace_->rows();
   projection_ = workspace_->keep(context.prefix, "projection", rows * width_);
   if (has_norms()) {
-    rotated_ =
-        workspace_->keep_unless_lean(context.prefix, "rotated", rows * (query_dim_ + kv_dim_));
+    rotated_ = workspace_->keep_unless_lean(Phase::attention, context.prefix, "rotated",
+                                            rows * (query_dim_ + kv_dim_));
   }
   attended_ = workspace_->keep(context.prefix, "attended", rows * query_dim_);
   if (spec_.output_gate) {
@@ -111,10 +111,10 @@ void AttentionBlock::reserve(const BlockContext& context) {
     cos_ = workspace_->share(fmt::format("rope {} cos", *spec_.rope), angles, Content::floats);
     sin_ = workspace_->share(fmt::format("rope {} sin", *spec_.rope), angles, Content::floats);
   }
-  dprojection_ = workspace_->scratch_backward(Phase::block, "attention dprojection", rows * width_);
-  dattended_ = workspace_->scratch_backward(Phase::block, "attention dattended", rows * query_dim_);
-  delta_ = workspace_->scratch_backward(Phase::block, "attention delta", rows * spec_.heads,
-                                        Content::floats);
+  dprojection_ = workspace_->scratch_backward(Phase::attention, "dprojection", rows * width_);
+  dattended_ = workspace_->scratch_backward(Phase::attention, "dattended", rows * query_dim_);
+  delta_ =
+      workspace_->scratch_backward(Phase::attention, "delta", rows * spec_.heads, Content::floats);
 }
 
 // With norms the rotated queries and keys have a buffer of their own, since the norms' backward

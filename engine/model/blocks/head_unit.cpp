@@ -28,7 +28,8 @@ EmbeddingUnit::EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& wor
                                   .group = ParameterGroup::no_decay,
                                   .init = InitKind::embedding});
   }
-  output_ = workspace.keep("embedding.", "residual", workspace.rows() * spec.embedding_dim);
+  output_ =
+      workspace.keep_for_next("embedding.", "residual", workspace.rows() * spec.embedding_dim);
   residual_gradient_ = share_residual_gradient(workspace, spec.embedding_dim);
 }
 
@@ -84,9 +85,14 @@ std::int64_t EmbeddingUnit::used_positions(const Lane& lane) const {
 }
 
 std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels::DType dtype) {
-  constexpr std::int64_t kLargestBytes = std::int64_t{64} << 20;
+  constexpr std::int64_t kLargestBytes = std::int64_t{32} << 20;
+  constexpr std::int64_t kFewRows = 64;  // Fewer take so much longer that more memory is spent.
   std::int64_t chunk = dtype == kernels::DType::bf16 ? 4096 : 16;
-  while (2 * chunk * vocab_size * static_cast<std::int64_t>(sizeof(float)) <= kLargestBytes) {
+  const auto fits = [&](std::int64_t count) {
+    const std::int64_t most = count > kFewRows ? kLargestBytes : 2 * kLargestBytes;
+    return count * vocab_size * static_cast<std::int64_t>(sizeof(float)) <= most;
+  };
+  while (fits(2 * chunk)) {
     chunk *= 2;
   }
   return std::min(chunk, rows);
@@ -102,7 +108,7 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
       chunk_rows_(head_chunk_rows(workspace.rows(), spec.vocab_size, workspace.dtype())) {
   traits_ = {.makes_loss = true, .gradient_in_forward = true};
   const BlockContext context{kernels, parameters_, workspace, ""};
-  ln_f_.emplace(context, spec.final_norm, spec.embedding_dim);
+  ln_f_.emplace(context, spec.final_norm, spec.embedding_dim, Phase::head);
   if (!tied_) {
     weight_ = parameters_.add({.name = spec.head,
                                .rows = spec.vocab_size,

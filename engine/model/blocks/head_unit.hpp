@@ -68,12 +68,12 @@ class HeadUnit final : public LayerUnit {
   Workspace::Slot logits_ = 0, row_terms_ = 0, residual_gradient_ = 0;
 };
 
-/// Rows of logits that exist at a time: the largest power of two whose logits fit in 64 MiB, at
-/// least 16, at most `rows`. Each chunk passes over the whole matrix and its gradient, which costs
-/// more than logits that leave the last cache (measured: `kernels_bench`). Tensor cores (bf16) are
-/// through with the products of 200 rows when the fp32 gradient has been read and written once
-/// (H200: 8 bytes an element at 4.3 TB/s, 6 operations an element and row at 650 TFLOP/s): at least
-/// 4096 there.
+/// Rows of logits that exist at a time: the largest power of two whose logits fit in 32 MiB, or up
+/// to 64 rows that fit in 64 MiB, at least 16, at most `rows`. Each chunk passes over the whole
+/// matrix and its gradient, which costs more than logits that leave the last cache (measured:
+/// `kernels_bench`). Tensor cores (bf16) are through with the products of 200 rows when the fp32
+/// gradient has been read and written once (H200: 8 bytes an element at 4.3 TB/s, 6 operations an
+/// element and row at 650 TFLOP/s): at least 4096 there.
 [[nodiscard]] std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size,
                                            kernels::DType dtype);
 

@@ -192,12 +192,14 @@ HeadNormBlock::Options row_norm(const NormSpec& spec, std::int64_t cols) {
           .bias = spec.bias};
 }
 
-NormBlock::NormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols)
+NormBlock::NormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols,
+                     Phase phase)
     : workspace_(&context.workspace),
       layout_{cols, 0},
       norm_(context, spec.name, row_norm(spec, cols)),
-      output_(workspace_->keep_unless_lean(context.prefix, spec.name + ".output",
-                                           workspace_->rows() * cols)) {}
+      output_(workspace_->keep_unless_lean(
+          phase, context.prefix, workspace_->lean() ? "norm output" : spec.name + ".output",
+          workspace_->rows() * cols)) {}
 
 Elements NormBlock::forward(const BlockCall& call, ConstElements x,
                             const kernels::NormResidual& residual) const {

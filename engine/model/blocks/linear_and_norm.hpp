@@ -79,7 +79,9 @@ class HeadNormBlock {
 /// The same norm over whole rows, which has its output.
 class NormBlock {
  public:
-  NormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols);
+  /// `phase`: whose scratch the result is where it is not kept.
+  NormBlock(const BlockContext& context, const NormSpec& spec, std::int64_t cols,
+            Phase phase = Phase::block);
 
   /// x, result: [rows, cols]. The result lasts until the next norm of the model at least.
   Elements forward(const BlockCall& call, ConstElements x,

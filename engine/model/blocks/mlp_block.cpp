@@ -42,13 +42,7 @@ MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const Model
   if (up_) {
     up_hidden_ = workspace_->keep(context.prefix, "up_hidden", count);
   }
-  if (spec.gated) {
-    dhidden_ =
-        workspace_->scratch_backward(Phase::block, "mlp dhidden", workspace_->rows() * stride());
-  }
-  activated_ = workspace_->scratch(Phase::block, "mlp activated",
-                                   count);  // the backward pass writes it again
-  dactivated_ = workspace_->scratch_backward(Phase::block, "mlp dactivated", count);
+  activated_ = workspace_->scratch(Phase::mlp, "activated", count);
 }
 
 bool MlpBlock::is_swiglu() const {
@@ -106,15 +100,15 @@ void MlpBlock::forward_output(const BlockCall& call, Elements branch) const {
   out_.forward(call, workspace_->at(activated_), branch, embedding_dim_);
 }
 
-void MlpBlock::activate_backward(const BlockCall& call, Elements dactivated) const {
+void MlpBlock::activate_backward(const BlockCall& call) const {
   const std::int64_t rows = call.lane.rows();
   const Elements hidden = workspace_->at(hidden_);
   const Elements activated = workspace_->at(activated_);
   const std::int64_t count = rows * spec_.hidden;
   if (is_gelu()) {
     kernels_->gelu_backward(call.stream, {.x = hidden,
-                                          .dy = dactivated,
-                                          .dx = dactivated,
+                                          .dy = activated,
+                                          .dx = hidden,
                                           .y = activated,
                                           .count = count,
                                           .dtype = hidden.dtype});
@@ -123,25 +117,20 @@ void MlpBlock::activate_backward(const BlockCall& call, Elements dactivated) con
   if (is_swiglu()) {
     kernels_->swiglu_backward(call.stream, {.gate = hidden,
                                             .up = up_hidden(),
-                                            .dy = dactivated,
-                                            .dgate = workspace_->at(dhidden_),
-                                            .dup = dactivated,
+                                            .dy = activated,
+                                            .dgate = hidden,
+                                            .dup = up_hidden(),
                                             .y = activated,
                                             .count = count,
                                             .dtype = hidden.dtype});
     return;
   }
-  const Elements dhidden = spec_.gated ? workspace_->at(dhidden_) : dactivated;
-  Elements dup = nullptr;
-  if (spec_.gated) {
-    dup = spec_.fused ? dhidden + spec_.hidden : dactivated;
-  }
   kernels_->activation_backward(call.stream, {.kind = spec_.activation,
                                               .x = hidden,
                                               .up = up_hidden(),
-                                              .dy = dactivated,
-                                              .dx = dhidden,
-                                              .dup = dup,
+                                              .dy = activated,
+                                              .dx = hidden,
+                                              .dup = up_hidden(),
                                               .y = activated,
                                               .rows = rows,
                                               .cols = spec_.hidden,
@@ -153,18 +142,18 @@ void MlpBlock::activate_backward(const BlockCall& call, Elements dactivated) con
 
 void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                         Elements dx) const {
-  const Elements d = workspace_->at(dactivated_);
-  const Elements dhidden = spec_.gated ? workspace_->at(dhidden_) : d;
-  out_.backward_input(call, dbranch, embedding_dim_, d);
-  activate_backward(call, d);
-  out_.backward_weight(call, dbranch, embedding_dim_, workspace_->at(activated_));
+  const Elements activated = workspace_->at(activated_);
+  out_.backward_input(call, dbranch, embedding_dim_, activated);
+  activate_backward(call);
+  out_.backward_weight(call, dbranch, embedding_dim_, activated);
+  const ConstElements dhidden = workspace_->at(hidden_);
   in_.backward_weight(call, dhidden, stride(), x);
   if (up_) {
-    up_->backward_weight(call, d, spec_.hidden, x);
+    up_->backward_weight(call, workspace_->at(up_hidden_), spec_.hidden, x);
   }
   in_.backward_input(call, dhidden, stride(), dx);
   if (up_) {
-    up_->backward_input(call, d, spec_.hidden, dx, /*accumulate=*/true);
+    up_->backward_input(call, workspace_->at(up_hidden_), spec_.hidden, dx, /*accumulate=*/true);
   }
 }
 

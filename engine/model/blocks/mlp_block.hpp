@@ -25,8 +25,9 @@ class MlpBlock {
 
  private:
   void activate(const BlockCall& call) const;
-  /// dhidden of what `in_` gave, and dup; the activation's result again.
-  void activate_backward(const BlockCall& call, Elements dactivated) const;
+  /// From what `activated_` holds, its gradient: its contents again, and in the place of what the
+  /// activation is applied to, which nobody needs after that, the gradient of it.
+  void activate_backward(const BlockCall& call) const;
   /// Of the buffers of `in_` and of its gradient.
   [[nodiscard]] std::int64_t stride() const {
     return spec_.fused ? 2 * spec_.hidden : spec_.hidden;
@@ -43,7 +44,7 @@ class MlpBlock {
   LinearBlock in_;                 ///< Its output is the gate's where there is one.
   std::optional<LinearBlock> up_;  ///< Gated and not fused.
   LinearBlock out_;
-  Workspace::Slot hidden_ = 0, up_hidden_ = 0, activated_ = 0, dactivated_ = 0, dhidden_ = 0;
+  Workspace::Slot hidden_ = 0, up_hidden_ = 0, activated_ = 0;
 };
 
 }  // namespace train::engine

@@ -49,13 +49,13 @@ void TransformerBlock::reserve(Workspace& workspace, const std::string& prefix) 
     middle_ = workspace.keep(prefix + "middle.", "residual", count);
   }
   workspace.recompute_kept(false);
-  output_ = workspace.keep(prefix, "residual", count);
+  output_ = workspace.keep_for_next(prefix, "residual", count);
   branch_ = workspace.scratch(Phase::block, "branch", count);
+  norm_gradient_ = branch_;  // Of a backward pass, which needs no branch any more.
   residual_gradient_ = share_residual_gradient(workspace, embedding_dim_);
   if (residual_scale_ != 1.0F || parallel_) {
     scaled_gradient_ = workspace.scratch_backward(Phase::block, "scaled residual gradient", count);
   }
-  norm_gradient_ = workspace.scratch_backward(Phase::block, "norm gradient", count);
 }
 
 void TransformerBlock::add(const BlockCall& call, ConstElements x, ConstElements branch,
