@@ -33,8 +33,8 @@ void check_cpu_params(const Params& params) {
 /// REQUIRES: body does not throw.
 template <class Body>
 void parallel_blocks(int threads, std::int64_t count, std::int64_t block, const Body& body) {
-  parallel_for(threads, divide_up(count, block),
-               [&](std::int64_t i, int) { body(i * block, std::min(count, (i + 1) * block)); });
+  parallel_shares(threads, divide_up(count, block),
+                  [&](std::int64_t i, int) { body(i * block, std::min(count, (i + 1) * block)); });
 }
 
 /// Elements that one block of an elementwise kernel takes: a few microseconds of work.

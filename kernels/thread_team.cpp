@@ -30,7 +30,7 @@ void wait_for_change(const std::atomic<int>& value, int old) {
 
 }  // namespace
 
-ThreadTeam::ThreadTeam(int threads) {
+ThreadTeam::ThreadTeam(int threads) : shares_(static_cast<std::size_t>(threads)) {
   const SignalsBlocked blocked;
   for (int worker = 1; worker < threads; ++worker) {
     workers_.emplace_back([this, worker] { work(worker); });

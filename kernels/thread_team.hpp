@@ -56,6 +56,14 @@ class ThreadTeam {
   /// returns when all have returned. REQUIRES: job does not throw.
   void run(Job job, void* context);
 
+  /// What is left of one worker's share of a job's items.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next = 0;
+    std::int64_t end = 0;
+  };
+  /// One for each worker; who runs a job may use them.
+  [[nodiscard]] std::vector<Share>& shares() { return shares_; }
+
   /// The calling thread's own team, started when first asked for, ended with the thread.
   [[nodiscard]] static ThreadTeam& of_this_thread(int threads);
 
@@ -67,6 +75,7 @@ class ThreadTeam {
   bool stopping_ = false;
   alignas(64) std::atomic<int> generation_ = 0;  // Of the job; publishes the members above.
   alignas(64) std::atomic<int> pending_ = 0;     // Workers that have not finished it.
+  std::vector<Share> shares_;
   std::vector<std::thread> workers_;
 };
 
@@ -97,6 +106,43 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
     }
   };
   ThreadTeam::of_this_thread(threads).run(job, &shared);
+}
+
+/// parallel_for(), for items that lie one after the other in memory. A worker begins with its share
+/// of them, the same part of the whole in every kernel, and so finds what it wrote in the one
+/// before in its core's cache; then it takes what the others have left.
+template <class Body>
+void parallel_shares(int threads, std::int64_t count, const Body& body) {
+  if (threads == 1 || count <= 1) {
+    parallel_for(1, count, body);
+    return;
+  }
+  ThreadTeam& team = ThreadTeam::of_this_thread(threads);
+  struct Shared {
+    const Body& body;
+    std::vector<ThreadTeam::Share>& shares;
+  } shared{.body = body, .shares = team.shares()};
+  for (int worker = 0; worker < threads; ++worker) {
+    ThreadTeam::Share& share = shared.shares[static_cast<std::size_t>(worker)];
+    share.next.store(count * worker / threads, std::memory_order_relaxed);
+    share.end = count * (worker + 1) / threads;
+  }
+  const auto job = [](void* context, int worker) {
+    auto& s = *static_cast<Shared*>(context);
+    const std::size_t count_of_shares = s.shares.size();
+    for (std::size_t after = 0; after < count_of_shares; ++after) {
+      ThreadTeam::Share& share =
+          s.shares[(static_cast<std::size_t>(worker) + after) % count_of_shares];
+      while (true) {
+        const std::int64_t i = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= share.end) {
+          break;
+        }
+        s.body(i, worker);
+      }
+    }
+  };
+  team.run(job, &shared);
 }
 
 }  // namespace cpu

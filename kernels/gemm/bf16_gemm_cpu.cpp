@@ -322,8 +322,8 @@ void matmul_bf16(const MatmulParams& p, int threads) {
     return;
   }
   const Grid grid = cheapest_grid(p, kCosts, threads);
-  parallel_for(threads, grid.count(),
-               [&](std::int64_t i, int) { multiply_piece(p, grid.piece(p, i)); });
+  parallel_shares(threads, grid.count(),
+                  [&](std::int64_t i, int) { multiply_piece(p, grid.piece(p, i)); });
 }
 
 }  // namespace train::kernels::cpu

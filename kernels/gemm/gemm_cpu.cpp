@@ -302,7 +302,8 @@ void matmul(const MatmulParams& p, int threads) {
   }
   const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_piece);
   const Grid grid = cheapest_grid(p, kCosts, threads);
-  parallel_for(threads, grid.count(), [&](std::int64_t i, int) { multiply(p, grid.piece(p, i)); });
+  parallel_shares(threads, grid.count(),
+                  [&](std::int64_t i, int) { multiply(p, grid.piece(p, i)); });
 }
 
 }  // namespace train::kernels::cpu

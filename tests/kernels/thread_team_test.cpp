@@ -16,16 +16,22 @@ namespace {
 
 TEST_CASE("thread_team: every index is visited once, by workers in range",
           "[kernels][thread_team]") {
+  const bool shares = GENERATE(false, true);
   for (const int threads : {1, 2, 3, 5}) {
-    for (const std::int64_t count : {0, 1, 2, 1000}) {
+    for (const std::int64_t count : {0, 1, 2, 4, 1000}) {
       std::vector<std::atomic<int>> visits(static_cast<std::size_t>(count));
       std::atomic<bool> in_range = true;
-      parallel_for(threads, count, [&](std::int64_t i, int worker) {
+      const auto see = [&](std::int64_t i, int worker) {
         ++visits[static_cast<std::size_t>(i)];
         if (worker < 0 || worker >= threads) {
           in_range = false;
         }
-      });
+      };
+      if (shares) {
+        parallel_shares(threads, count, see);
+      } else {
+        parallel_for(threads, count, see);
+      }
       REQUIRE(in_range);
       for (const std::atomic<int>& visit : visits) {
         REQUIRE(visit == 1);
@@ -54,6 +60,27 @@ TEST_CASE("thread_team: everybody takes part, and again after having slept",
     REQUIRE(workers == std::set<int>{0, 1, 2});
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+TEST_CASE("thread_team: a worker begins with its own share, and takes what another leaves",
+          "[kernels][thread_team]") {
+  constexpr std::int64_t count = 8;
+  std::vector<int> visitor(count, -1);
+  std::atomic<int> begun = 0;
+  std::atomic<int> left = count;
+  parallel_shares(2, count, [&](std::int64_t i, int worker) {
+    visitor[static_cast<std::size_t>(i)] = worker;
+    const bool first = i == 0 || i == count / 2;
+    begun += first ? 1 : 0;
+    while (begun < 2) {  // Nobody steals a share that has not begun.
+      std::this_thread::yield();
+    }
+    --left;
+    while (i == 0 && left > 0) {  // Worker 0 does nothing else.
+      std::this_thread::yield();
+    }
+  });
+  CHECK(visitor == std::vector<int>{0, 1, 1, 1, 1, 1, 1, 1});
 }
 
 TEST_CASE("thread_team: many short jobs follow each other without loss", "[kernels][thread_team]") {
