@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,8 +26,12 @@ struct Parameter {
   bool vector = false;
   ParameterGroup group = ParameterGroup::decay;
   InitKind init = InitKind::linear;
-  bool is_head = false;     ///< The head's own matrix.
-  std::int64_t offset = 0;  ///< First element in the unit's flat buffers (a multiple of 16).
+  bool is_head = false;  ///< The head's own matrix.
+  /// Its weights never change: it has no gradient, no master beside the weights that are computed
+  /// with, and no state of the optimizer.
+  bool frozen = false;
+  std::int64_t offset = 0;    ///< First element in the unit's flat weights (a multiple of 16),
+  std::int64_t gradient = 0;  ///< and in its flat gradient, which has trained parameters alone.
 
   [[nodiscard]] std::int64_t count() const { return rows * cols; }
   [[nodiscard]] std::vector<std::int64_t> shape() const {
@@ -40,24 +45,42 @@ struct Parameter {
   return (elements + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+/// Where a block finds a parameter in its unit's flat buffers.
+struct ParameterPlace {
+  std::int64_t offset = 0;    ///< Of its weights.
+  std::int64_t gradient = 0;  ///< Of its gradient, unless it is frozen.
+  bool frozen = true;
+};
+
 /// The parameters of one unit as its blocks add them; gives each its place in the flat buffers.
 class ParameterList {
  public:
-  /// Appends `parameter` and returns its offset. Offsets are multiples of 16 elements (64 bytes).
-  std::int64_t add(Parameter parameter) {
+  /// `frozen`: whether the parameter of that name is not trained; none: all are.
+  explicit ParameterList(std::function<bool(const std::string&)> frozen = {})
+      : frozen_(std::move(frozen)) {}
+
+  /// Appends `parameter` and returns its place. Offsets are multiples of 16 elements (64 bytes).
+  ParameterPlace add(Parameter parameter) {
+    parameter.frozen = frozen_ && frozen_(parameter.name);
     parameter.offset = element_count_;
+    parameter.gradient = gradient_count_;
     element_count_ = padded(element_count_ + parameter.count());
+    gradient_count_ += parameter.frozen ? 0 : padded(parameter.count());
     parameters_.push_back(std::move(parameter));
-    return parameters_.back().offset;
+    const Parameter& added = parameters_.back();
+    return {added.offset, added.gradient, added.frozen};
   }
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Elements of the flat buffers, padding included.
+  /// Elements of the flat weights, and of the flat gradient; padding included.
   [[nodiscard]] std::int64_t element_count() const { return element_count_; }
+  [[nodiscard]] std::int64_t gradient_count() const { return gradient_count_; }
 
  private:
+  std::function<bool(const std::string&)> frozen_;
   std::vector<Parameter> parameters_;
   std::int64_t element_count_ = 0;
+  std::int64_t gradient_count_ = 0;
 };
 
 }  // namespace train::engine

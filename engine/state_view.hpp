@@ -27,7 +27,7 @@ struct StateView {
   std::int64_t rows = 0;                   ///< Rows held here.
   std::byte* data = nullptr;               ///< `size_bytes` bytes: the rows held here.
   std::size_t size_bytes = 0;
-  bool is_bf16 = false;  ///< A device holds these rows as bf16, in half of size_bytes (HostState).
+  bool is_bf16 = false;  ///< The rank holds these rows as bf16, in half of size_bytes (HostState).
 };
 
 }  // namespace train::engine

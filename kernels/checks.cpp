@@ -100,7 +100,6 @@ void check_params(const NormBackwardParams& params) {
   const std::int64_t rows = params.outer * params.inner;
   require_pointers("norm_backward", rows, params.x, params.weight, params.rstd, params.dy,
                    params.dx);
-  TRAIN_CHECK(params.dweight != nullptr, "norm_backward: nowhere to put dweight");
   TRAIN_CHECK(params.inner >= 1 && params.cols >= 1, "norm_backward: inner={} cols={}",
               params.inner, params.cols);
   TRAIN_CHECK(rows == 0 || params.kind != NormKind::layer || params.mean != nullptr,
@@ -227,8 +226,8 @@ void check_params(const HeadLossParams& params) {
   require_pointers("head_loss", params.rows, params.x, params.weight, params.targets, params.logits,
                    params.row_terms);
   TRAIN_CHECK(params.sums != nullptr, "head_loss: nowhere to put the sums");
-  TRAIN_CHECK((params.dx == nullptr) == (params.dweight == nullptr),
-              "head_loss: dx and dweight come together");
+  TRAIN_CHECK(params.dx != nullptr || params.dweight == nullptr,
+              "head_loss: dweight comes with dx alone");
   require_logit_shape("head_loss", params.logit_scale, params.softcap);
   TRAIN_CHECK(params.label_smoothing >= 0.0F && params.label_smoothing <= 1.0F,
               "head_loss: label_smoothing={}", params.label_smoothing);

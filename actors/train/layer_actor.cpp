@@ -60,11 +60,13 @@ std::size_t Layer::visit_of(const LaneWork& work, bool backward) const {
 
 template <class Then>
 void Layer::with_weights(const LaneWork& work, std::size_t visit, Then then) const {
-  if (!pools_weights) {
+  const std::int32_t gather = context->engine->schedule(work.kind).gather_of(visit);
+  // A visit below all that is trained reads no weights.
+  const bool reads = gather >= 0 || plan().resident(group);
+  if (!pools_weights || !reads) {
     then();
     return;
   }
-  const std::int32_t gather = context->engine->schedule(work.kind).gather_of(visit);
   self->request(peers().buffers, caf::infinite,
                 AcquireWeights{work.command, static_cast<std::uint32_t>(group), gather})
       .then([then = std::move(then)](const WeightsAcquired&) { then(); });

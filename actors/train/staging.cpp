@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/units.hpp"
+#include "engine/rank/state/host_state.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::actors {
@@ -52,8 +53,9 @@ Status Staging::copy(std::span<const engine::StateView> state, const kernels::De
   views_.assign(state.begin(), state.end());
   std::byte* to = bytes_;
   for (engine::StateView& view : views_) {
-    device.copy(to, view.data, view.size_bytes);
+    engine::copy_rows(device, view, to);
     view.data = to;
+    view.is_bf16 = false;
     to += view.size_bytes;
   }
   return {};

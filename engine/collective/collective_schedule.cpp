@@ -83,6 +83,9 @@ void add_reductions(const ShardPlan& plan, OpList& ops) {
     };
     // One reduce later: the sums of a group are added up while the next group's bytes move.
     for (const std::size_t group : order) {
+      if (!plan.groups()[group].trained()) {
+        continue;
+      }
       ops.add(Channel::reduce, CollectiveKind::reduce, static_cast<std::int64_t>(group), sync);
       broadcast_reduced();
       reduced = static_cast<std::int64_t>(group);

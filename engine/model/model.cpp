@@ -1,5 +1,6 @@
 #include "engine/model/model.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
@@ -33,12 +34,15 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelSpec& spec,
   TRAIN_CHECK(checkpointing.every >= 0, "checkpointing of every {}", checkpointing.every);
   workspace.cached_texts(options.cached_texts);
   workspace.lean(options.lean.value_or(better_lean(spec, workspace.rows(), options)));
+  const std::size_t lowest = workspace.with_gradient() ? lowest_trained_unit(spec) : 0;
+  workspace.forward_only(lowest > 0);
   std::vector<std::unique_ptr<LayerUnit>> units;
   auto embedding = std::make_unique<EmbeddingUnit>(kernels, workspace, spec);
   Workspace::Slot residual = embedding->output();
   units.push_back(std::move(embedding));
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer) {
     workspace.begin_unit(units.size());
+    workspace.forward_only(units.size() < lowest);
     auto block = std::make_unique<TransformerBlock>(
         kernels, workspace, spec,
         TransformerBlock::Options{
@@ -49,6 +53,7 @@ std::vector<std::unique_ptr<LayerUnit>> build_units(const ModelSpec& spec,
     units.push_back(std::move(block));
   }
   workspace.begin_unit(units.size());
+  workspace.forward_only(false);
   units.push_back(std::make_unique<HeadUnit>(kernels, workspace, spec, residual));
   workspace.share_gradients(options.gradients);
   return units;
@@ -102,6 +107,25 @@ std::vector<UnitParameters> describe_units(const ModelSpec& spec) {
     described.push_back({unit->name(), unit->parameters(), unit->element_count(), unit->traits()});
   }
   return described;
+}
+
+std::int64_t UnitParameters::gradient_count() const {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters) {
+    count += parameter.frozen ? 0 : padded(parameter.count());
+  }
+  return count;
+}
+
+std::size_t lowest_trained_unit(const ModelSpec& spec) {
+  if (spec.frozen.empty()) {
+    return 0;
+  }
+  const std::vector<UnitParameters> units = describe_units(spec);
+  const auto trained = std::find_if(units.begin(), units.end(), [](const UnitParameters& unit) {
+    return unit.gradient_count() > 0;
+  });
+  return static_cast<std::size_t>(trained - units.begin());
 }
 
 }  // namespace train::engine

@@ -1,5 +1,7 @@
 #include "engine/model/spec.hpp"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 
 #include "engine/model/unit_parameters.hpp"
@@ -25,6 +27,15 @@ std::int64_t ModelSpec::widest_head() const {
     widest = std::max(widest, layer.attention.head_dim);
   }
   return widest;
+}
+
+bool ModelSpec::is_frozen(const std::string& unit, const std::string& parameter) const {
+  const auto matches = [](const std::string& pattern, const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  };
+  return std::any_of(frozen.begin(), frozen.end(), [&](const std::string& pattern) {
+    return matches(pattern, unit) || matches(pattern, parameter);
+  });
 }
 
 ParameterCount count_parameters(const ModelSpec& spec) {

@@ -110,6 +110,11 @@ struct ModelSpec {
   float z_loss_coeff = 0.0F;
   bool transposed_linears = false;  ///< Layers' matrices are [inputs, outputs] (GPT-2).
   std::int64_t max_positions = 0;   ///< Of the configuration; 0: it says nothing.
+  /// Shell patterns of parameters and units whose weights do not change (Parameter::frozen).
+  std::vector<std::string> frozen = {};
+
+  /// Whether `parameter` of `unit` is frozen.
+  [[nodiscard]] bool is_frozen(const std::string& unit, const std::string& parameter) const;
 
   /// The widest head of any layer.
   [[nodiscard]] std::int64_t widest_head() const;

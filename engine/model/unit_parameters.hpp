@@ -23,7 +23,14 @@ struct UnitParameters {
   std::vector<Parameter> parameters;
   std::int64_t element_count = 0;
   UnitTraits traits = {};
+
+  /// Elements of its flat gradient; 0: all of it is frozen.
+  [[nodiscard]] std::int64_t gradient_count() const;
 };
 [[nodiscard]] std::vector<UnitParameters> describe_units(const ModelSpec& spec);
+
+/// The first unit with a parameter that is trained: the backward pass ends there. The number of
+/// units: there is none.
+[[nodiscard]] std::size_t lowest_trained_unit(const ModelSpec& spec);
 
 }  // namespace train::engine

@@ -72,7 +72,7 @@ std::size_t Workspace::bytes_of(std::int64_t count, Content content) const {
 
 Workspace::Slot Workspace::keep(const std::string& owner, const std::string& name,
                                 std::int64_t count, Content content) {
-  if (!with_gradient_) {
+  if (!has_backward()) {
     return share(name, count, content);
   }
   if (recompute_kept_) {

@@ -99,6 +99,10 @@ class Workspace {
 
   /// Slots kept from here on belong to `unit`, no lower one than before (at first 0).
   void begin_unit(std::size_t unit);
+  /// While on, keep() reserves shared buffers, as without gradients: the units built so have no
+  /// backward pass.
+  void forward_only(bool on) { forward_only_ = on; }
+  [[nodiscard]] bool has_backward() const { return with_gradient_ && !forward_only_; }
   /// A buffer of `owner` alone that lives until its backward pass. Without gradients nothing has to
   /// live that long, so it becomes share(name): one buffer for all owners.
   Slot keep(const std::string& owner, const std::string& name, std::int64_t count,
@@ -176,6 +180,7 @@ class Workspace {
   kernels::DType dtype_;
   bool recompute_kept_ = false;
   bool lean_ = false;
+  bool forward_only_ = false;
   std::int64_t cached_texts_ = 0;
   std::size_t unit_ = 0;
   std::vector<Reservation> reservations_;

@@ -33,7 +33,7 @@ std::vector<std::string> whole_parameters(const Optimizer& optimizer,
   std::vector<std::string> names;
   for (const UnitParameters& unit : units) {
     for (const Parameter& parameter : unit.parameters) {
-      if (optimizer.whole(parameter)) {
+      if (optimizer.whole(parameter) && !parameter.frozen) {
         names.push_back(parameter.name);
       }
     }

@@ -68,7 +68,7 @@ std::span<const std::byte> Exchanges::sent_directly(const CollectiveOp& op) cons
     return {parts_.gathered.kept(group_of(op)), bytes_of(layout.kept_here.element_count, size)};
   }
   if (op.kind == CollectiveKind::gather) {
-    return {parts_.state.group(group_of(op)).shard(), bytes_of(layout.state.element_count, size)};
+    return {parts_.state.group(group_of(op)).shard(), bytes_of(layout.rows.element_count, size)};
   }
   if (op.kind == CollectiveKind::broadcast) {
     return {reinterpret_cast<const std::byte*>(parts_.gradients.reduced(group_of(op))),
@@ -149,7 +149,7 @@ void Exchanges::pack_reduce(kernels::Stream& stream, const CollectiveOp& op) {
       TRAIN_CHECK(held[i].first.count == expected[i].count, "{}: another sum",
                   op.text(rank_->plan()));
       for (const Segment& segment : part.segments) {
-        wire.put(held[i].second + segment.flat_offset, to,
+        wire.put(held[i].second + segment.gradient_offset, to,
                  static_cast<std::int64_t>(i) * part.element_count + segment.packed_offset,
                  segment.count);
       }

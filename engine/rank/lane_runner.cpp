@@ -118,8 +118,9 @@ UnitMemory LaneRunner::memory_of(std::size_t unit, const LaneWork& work, UnitBuf
   const ConstElements weights = group_weights(group, work, place);
   float* gradient =
       with_gradient ? parts_.gradients.of_lane(group, work, place.gradient_buffer) : nullptr;
+  const std::int64_t gradient_base = rank_->plan().gradient_base_of(unit);
   UnitMemory memory{.weights = weights + base,
-                    .gradient = gradient == nullptr ? nullptr : gradient + base};
+                    .gradient = gradient == nullptr ? nullptr : gradient + gradient_base};
   if (rank_->options().model.tie_embeddings) {
     // The embedding is the first unit of its group, and the head is in the same one.
     memory.tied_weights = weights;
@@ -136,12 +137,26 @@ void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t uni
   const std::size_t last_unit = rank_->group(group).last_unit();
   const bool in_forward = rank_->plan().units()[last_unit].traits.gradient_in_forward;
   const bool first = unit == last_unit && backward != in_forward;
-  if (work.kind == CommandKind::find_nonfinite && first) {
+  const bool trained = rank_->group(group).trained();
+  if (work.kind == CommandKind::find_nonfinite && first && trained) {
     rank_->kernels().fill(stream,
                           {.out = parts_.gradients.of_lane(group, work, place.gradient_buffer),
                            .value = 0.0F,
-                           .count = rank_->group(group).element_count});
+                           .count = rank_->group(group).gradient_count});
   }
+}
+
+void LaneRunner::count_nonfinite_gradient(kernels::Stream& stream, std::size_t unit,
+                                          const LaneWork& work, UnitBuffers place) const {
+  std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/true);
+  const std::size_t group = rank_->plan().group_of(unit);
+  const float* gradient = parts_.gradients.of_lane(group, work, place.gradient_buffer);
+  const std::int64_t elements = rank_->plan().units()[unit].gradient_count();
+  rank_->kernels().count_nonfinite(
+      stream, {.x = elements == 0 ? gradient : gradient + rank_->plan().gradient_base_of(unit),
+               .count = elements,
+               .nonfinite = count});
+  parts_.totals.nonfinite_counted(stream, count);
 }
 
 void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -173,16 +188,14 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
   stream.mark(mark_of("backward", unit, work));
   clear_nonfinite_counts(stream, unit, /*backward=*/true, work, place);
   const std::size_t group = rank_->plan().group_of(unit);
-  parts_.state.make_weights(stream, group);
-  const UnitMemory memory = memory_of(unit, work, place, true);
-  parts_.model.unit(unit).backward(stream, memory, make_lane(work, /*makes_loss=*/false));
+  if (!rank_->plan().below_trained(unit)) {
+    parts_.state.make_weights(stream, group);
+    const UnitMemory memory = memory_of(unit, work, place, true);
+    parts_.model.unit(unit).backward(stream, memory, make_lane(work, /*makes_loss=*/false));
+  }
   if (work.kind == CommandKind::find_nonfinite) {
-    std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/true);
-    rank_->kernels().count_nonfinite(stream, {.x = memory.gradient,
-                                              .count = rank_->plan().units()[unit].element_count,
-                                              .nonfinite = count});
-    parts_.totals.nonfinite_counted(stream, count);
-  } else if (unit == rank_->group(group).first_unit()) {
+    count_nonfinite_gradient(stream, unit, work, place);
+  } else if (unit == rank_->group(group).first_unit() && rank_->group(group).trained()) {
     parts_.gradients.lane_complete(stream, group, work,
                                    parts_.gradients.of_lane(group, work, place.gradient_buffer));
   }

@@ -65,6 +65,8 @@ class LaneRunner {
                                      bool with_gradient) const;
   void clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
                               const LaneWork& work, UnitBuffers place) const;
+  void count_nonfinite_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
+                                UnitBuffers place) const;
 
   const RankPlan* rank_;
   Parts parts_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 
 #include "base/byte_sizes.hpp"
@@ -29,10 +28,9 @@ void RankGradients::make_groups(const Model& model) {
     const GroupLayout& group = rank_->layout(index);
     const std::string& name = rank_->group(index).name;
     GroupGradient& gradient = groups_.emplace_back();
-    gradient.frozen = frozen_of(index);
     if (group.own_buffers > 0) {
       gradient.own.emplace(
-          kernels, group.flat, lanes, order, group.own_buffers, "gradients of " + name,
+          kernels, group.gradient_flat, lanes, order, group.own_buffers, "gradients of " + name,
           group.in_activations ? model.gradient_memory(in_activations++) : nullptr);
     }
     if (group.owner_buffers > 0) {
@@ -46,25 +44,11 @@ void RankGradients::make_groups(const Model& model) {
   }
 }
 
-// By the shell patterns of train.freeze, of parameters and units.
-std::vector<bool> RankGradients::frozen_of(std::size_t index) const {
-  const std::vector<std::string>& patterns = rank_->options().train.freeze;
-  const auto frozen = [&](const std::string& name) {
-    return std::any_of(patterns.begin(), patterns.end(),
-                       [&](const std::string& pattern) { return matches(pattern, name); });
-  };
-  std::vector<bool> parameters;
-  for (const std::size_t number : rank_->group(index).units) {
-    const UnitParameters& unit = rank_->plan().units()[number];
-    for (const Parameter& parameter : unit.parameters) {
-      parameters.push_back(frozen(unit.name) || frozen(parameter.name));
-    }
-  }
-  return parameters;
-}
-
 float* RankGradients::of_lane(std::size_t group, const LaneWork& work,
                               std::int32_t gradient_buffer) const {
+  if (!rank_->group(group).trained()) {
+    return nullptr;
+  }
   const GroupGradient& gradient = groups_[group];
   float* leased = nullptr;
   if (gradient_buffer >= 0) {
@@ -126,13 +110,9 @@ float* RankGradients::for_optimizer(std::size_t group, const Segment& segment) c
     return gradient.broadcast.as<float>() + segment.packed_offset;
   }
   if (rank_->ranks() > 1 && rank_->plan().broadcast(group)) {
-    return gradient.own->root() + segment.flat_offset;
+    return gradient.own->root() + segment.gradient_offset;
   }
   return reduced(group) + segment.packed_offset;
-}
-
-bool RankGradients::is_frozen(std::size_t group, std::size_t parameter) const {
-  return groups_[group].frozen[parameter];
 }
 
 void RankGradients::finish(kernels::Stream& stream, std::size_t group) {
@@ -144,13 +124,6 @@ void RankGradients::finish(kernels::Stream& stream, std::size_t group) {
   TRAIN_CHECK(tree->held().size() == 1, "{}: {} sums are left of {} lanes",
               rank_->group(group).name, tree->held().size(), rank_->plan().train_lanes().lanes());
   tree->clear();
-  for (const Segment& segment : rank_->layout(group).reduce.segments) {
-    if (gradient.frozen[segment.parameter]) {
-      rank_->kernels().fill(
-          stream,
-          {.out = reduced(group) + segment.packed_offset, .value = 0.0F, .count = segment.count});
-    }
-  }
   totals_->add_norms(stream, group, tree->root());
 }
 

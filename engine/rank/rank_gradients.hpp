@@ -29,8 +29,8 @@ class RankGradients {
   RankGradients(const RankGradients&) = delete;
   RankGradients& operator=(const RankGradients&) = delete;
 
-  /// Where the gradient of a lane of the group is to be written, flat. `gradient buffer`:
-  /// UnitBuffers::gradient_buffer.
+  /// Where the gradient of a lane of the group is to be written, flat; nullptr: all of it is
+  /// frozen. `gradient buffer`: UnitBuffers::gradient_buffer.
   [[nodiscard]] float* of_lane(std::size_t group, const LaneWork& work,
                                std::int32_t gradient_buffer) const;
   /// A training lane's gradient of the whole group is complete there: enqueues its sum with the
@@ -46,10 +46,8 @@ class RankGradients {
   [[nodiscard]] float* reduced(std::size_t group) const;
   /// The gradient of a row of the state part as the optimizer reads it.
   [[nodiscard]] float* for_optimizer(std::size_t group, const Segment& segment) const;
-  [[nodiscard]] bool is_frozen(std::size_t group, std::size_t parameter) const;
 
-  /// After the group's last reduce: enqueues zeros for what is frozen and the norms of this rank's
-  /// rows.
+  /// After the group's last reduce: enqueues the norms of this rank's rows.
   void finish(kernels::Stream& stream, std::size_t group);
   void add_allocated(MemoryPlan& memory) const;
 
@@ -62,11 +60,9 @@ class RankGradients {
     // is packed.
     LaneRange buffered_lane;
     const float* gradient_buffer = nullptr;
-    std::vector<bool> frozen;  // By parameter.
   };
 
   void make_groups(const Model& model);
-  [[nodiscard]] std::vector<bool> frozen_of(std::size_t index) const;
   const RankPlan* rank_;
   const StepTotals* totals_;
   std::vector<GroupGradient> groups_;

@@ -97,7 +97,7 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       gather_elements_ = std::max(gather_elements_, groups_.back().flat);
     }
     if (plan.uses_shared_gradient(index)) {
-      gradient_buffer_elements_ = std::max(gradient_buffer_elements_, groups_.back().flat);
+      gradient_buffer_elements_ = std::max(gradient_buffer_elements_, groups_.back().gradient_flat);
     }
   }
   set_blocks();
@@ -106,14 +106,16 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
 GroupLayout RankLayout::make_group(std::size_t index) const {
   const ShardGroup& group = plan_->groups()[index];
   GroupLayout layout;
-  layout.state = plan_->state_part(index, rank_);
-  layout.reduce = plan_->reduce_part(index, rank_);
+  layout.rows = plan_->state_part(index, rank_);
+  layout.state = plan_->trained(index, layout.rows);
+  layout.reduce = plan_->trained(index, plan_->reduce_part(index, rank_));
   layout.flat = group.element_count;
+  layout.gradient_flat = group.gradient_count;
   layout.resident = plan_->resident(index);
   layout.made = makes_weights_ && layout.resident && !plan_->all_gathered(index) &&
                 has_all_rows(layout.state, group);
   for (std::int64_t rank = 0; ranks_ > 1 && rank < ranks_; ++rank) {
-    layout.owners.push_back(plan_->reduce_part(index, rank));
+    layout.owners.push_back(plan_->trained(index, plan_->reduce_part(index, rank)));
   }
   if (!layout.resident) {
     layout.shards.ranks = plan_->weight_peers(index, rank_);
@@ -313,7 +315,7 @@ std::size_t RankLayout::outgoing_bytes(Channel channel) const {
   for (std::size_t index = 0; ranks_ > 1 && index < groups_.size(); ++index) {
     const GroupLayout& layout = groups_[index];
     if (channel == Channel::gather && !layout.shards.ranks.empty()) {
-      elements = std::max({elements, layout.state.element_count, layout.kept_here.element_count});
+      elements = std::max({elements, layout.rows.element_count, layout.kept_here.element_count});
     } else if (channel == Channel::reduce && plan_->broadcast(index)) {
       elements = std::max(elements, layout.reduce.element_count);
     }

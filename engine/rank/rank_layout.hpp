@@ -44,9 +44,10 @@ enum class ComputeWeights : std::uint8_t { masters, rounded, bf16 };
 
 /// One group as one rank sees it: its rows, whom it talks to, the sizes of its buffers.
 struct GroupLayout {
-  Part state;   ///< Rows whose masters and optimizer state are here (and weights, if split).
-  Part reduce;  ///< Rows whose gradient is finished here.
-  std::vector<Part> owners;  ///< Reduce parts of all ranks; empty in a world of one.
+  Part rows;    ///< All that the rank's state part has, trained or not: of split weights the shard.
+  Part state;   ///< Of those what is trained: masters and optimizer state.
+  Part reduce;  ///< Trained rows whose gradient is finished here.
+  std::vector<Part> owners;  ///< Of all ranks the latter; empty in a world of one.
 
   /// Of a gather: peers, this rank included, and the rows that each of them sends.
   struct Sources {
@@ -57,7 +58,8 @@ struct GroupLayout {
   Sources kept;    ///< Gather of rows kept after the forward pass (reshard = N), else no ranks.
   Part kept_here;  ///< This rank's rows of the latter.
 
-  std::int64_t flat = 0;           ///< Elements of the whole group.
+  std::int64_t flat = 0;           ///< Elements of the whole group,
+  std::int64_t gradient_flat = 0;  ///< and of its gradient.
   std::int64_t own_buffers = 0;    ///< Of this rank's tree over its lanes; 0: it has none.
   std::int64_t owner_buffers = 0;  ///< Of the tree over all lanes' `reduce` rows; 0: none.
   bool resident = true;            ///< Whole compute weights stay here, or
@@ -65,6 +67,11 @@ struct GroupLayout {
   bool in_activations = false;     ///< `own_buffers` is one, which lies where activations did.
   bool broadcast_apart = false;    ///< Spread gradients have a buffer of their own (`state`).
 };
+
+/// Rows that have fp32 values apart from what layers read: of split fp32 weights the whole shard.
+[[nodiscard]] inline const Part& master_part(const GroupLayout& layout, ComputeWeights compute) {
+  return compute == ComputeWeights::masters && !layout.resident ? layout.rows : layout.state;
+}
 
 /// Where the bytes of one op lie in its staging slot: send ranges first, then receive ranges.
 struct StagedOp {
@@ -84,7 +91,7 @@ class RankLayout {
   RankLayout(const ShardPlan& plan, const RankOptions& options);
 
   [[nodiscard]] const GroupLayout& group(std::size_t index) const { return groups_[index]; }
-  /// The rows of the group whose gradient `rank` finishes.
+  /// The trained rows of the group whose gradient `rank` finishes.
   [[nodiscard]] const Part& reduce_part(std::size_t group, std::int64_t rank) const;
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
   [[nodiscard]] std::int64_t rank() const { return rank_; }

@@ -15,10 +15,10 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   }
   std::size_t kept = 0;  // Besides what layers read.
   if (compute_bf16() || !layout.resident) {
-    kept += floats(layout.state.element_count);
+    kept += floats(master_part(layout, compute_weights_).element_count);
   }
   if (compute_bf16() && !layout.resident) {
-    kept += bytes_of(layout.state.element_count, sizeof(std::uint16_t));
+    kept += bytes_of(layout.rows.element_count, sizeof(std::uint16_t));
   }
   const std::size_t optimizer = floats(optimizer_elements(index));
   memory.parameters_bytes += kept;
@@ -27,7 +27,7 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   memory.offloaded_bytes += offload_ == Offload::parameters ? kept : 0;
   memory.gathered_bytes += bytes_of(layout.kept_here.element_count, compute_size());
 
-  const std::size_t own = bytes_of(layout.own_buffers, floats(layout.flat));
+  const std::size_t own = bytes_of(layout.own_buffers, floats(layout.gradient_flat));
   const std::size_t owner = bytes_of(layout.owner_buffers, floats(layout.reduce.element_count));
   const std::size_t apart = layout.broadcast_apart ? floats(layout.state.element_count) : 0;
   memory.gradients_bytes += gradient_bytes(index);
@@ -39,7 +39,7 @@ std::size_t RankLayout::gradient_bytes(std::size_t group) const {
   const GroupLayout& layout = groups_[group];
   const Strategy strategy = plan_->groups()[group].strategy;
   if (strategy == Strategy::none || strategy == Strategy::optimizer) {
-    return floats(layout.flat);
+    return floats(layout.gradient_flat);
   }
   return floats(layout.broadcast_apart ? layout.state.element_count : layout.reduce.element_count);
 }
@@ -49,7 +49,7 @@ ActivationOptions RankLayout::activations(const Checkpointing& checkpointing) co
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     if (groups_[index].in_activations) {
       options.gradients.push_back(
-          {plan_->groups()[index].last_unit(), floats(groups_[index].flat)});
+          {plan_->groups()[index].last_unit(), floats(groups_[index].gradient_flat)});
     }
   }
   return options;
@@ -82,7 +82,7 @@ MemoryPlan plan_memory(const RankOptions& options) {
   const RankLayout layout(*plan, options);
   MemoryPlan memory = layout.memory();
   memory.activations_bytes = planned_activation_bytes(
-      options.model, options.batch.micro_batch, options.seq_len,
+      trained_model(options), options.batch.micro_batch, options.seq_len,
       /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));
   return memory;
 }

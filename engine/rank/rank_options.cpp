@@ -14,8 +14,14 @@
 
 namespace train::engine {
 
+ModelSpec trained_model(const RankOptions& options) {
+  ModelSpec model = options.model;
+  model.frozen = options.train.freeze;
+  return model;
+}
+
 Result<ShardPlan> plan_of(const RankOptions& options) {
-  std::vector<UnitParameters> units = describe_units(options.model);
+  std::vector<UnitParameters> units = describe_units(trained_model(options));
   std::vector<std::string> whole =
       whole_parameters(*make_optimizer(options.optimizer, options.total_steps), units);
   whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
@@ -43,6 +49,9 @@ Status check_freeze(const RankOptions& options) {
           "\"{}\", parameters \"{}\"",
           pattern, units.front().name, units.back().name, units.front().parameters.front().name));
     }
+  }
+  if (lowest_trained_unit(trained_model(options)) == units.size()) {
+    return user_error("train.freeze leaves nothing to train: name fewer parameters and units");
   }
   return {};
 }

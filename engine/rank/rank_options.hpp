@@ -60,7 +60,10 @@ struct RankOptions {
 
 /// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.
 [[nodiscard]] Result<ShardPlan> plan_of(const RankOptions& options);
-/// Error (user) naming train.freeze when a pattern matches no parameter and no unit.
+/// The model with what train.freeze names frozen.
+[[nodiscard]] ModelSpec trained_model(const RankOptions& options);
+/// Error (user) naming train.freeze when a pattern matches no parameter and no unit, or when
+/// nothing is left to train.
 [[nodiscard]] Status check_freeze(const RankOptions& options);
 
 }  // namespace train::engine

@@ -11,6 +11,7 @@ namespace {
 
 RankOptions on_device(const kernels::KernelTable& kernels, RankOptions options) {
   options.knows_bf16 = kernels.device->knows_bf16;
+  options.model = trained_model(options);
   return options;
 }
 

@@ -89,6 +89,10 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout) {
 double NormTree::finish(const double* values, std::vector<double>& unit_squares) const {
   std::vector<std::vector<double>> squares(units_);
   for (const ParameterNodes& parameter : parameters_) {
+    if (parameter.nodes.empty()) {  // frozen
+      squares[parameter.unit].push_back(0.0);
+      continue;
+    }
     std::size_t next = 0;
     squares[parameter.unit].push_back(join(parameter.nodes, next, {0, parameter.rows}, values));
     TRAIN_CHECK(next == parameter.nodes.size(), "{} of {} nodes", next, parameter.nodes.size());

@@ -27,9 +27,6 @@ void WeightUpdates::add_slices(const RankState& state, const RankGradients& grad
     reported[segment.parameter] = {segment.first_row, segment.rows};
   }
   for (const Segment& segment : rank_->layout(group).state.segments) {
-    if (gradients.is_frozen(group, segment.parameter)) {
-      continue;
-    }
     LaneRange counted = reported[segment.parameter];
     counted.first = counted.count > 0 ? counted.first - segment.first_row : 0;
     const Parameter& parameter = parameters[segment.parameter];

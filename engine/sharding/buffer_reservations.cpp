@@ -17,7 +17,7 @@ bool pools_gradients(const ShardPlan& plan) {
   }
   bool own = true;
   for (std::size_t group = 0; group < plan.groups().size(); ++group) {
-    own = own && plan.own_gradient(group);
+    own = own && (plan.own_gradient(group) || !plan.groups()[group].trained());
   }
   return !own || plan.train_lanes().syncs() > 1;
 }
@@ -148,8 +148,8 @@ bool BufferReservations::ends_with_reduction(std::size_t gradient_buffer) const 
 
 bool BufferReservations::gradient_free(std::size_t group, std::int64_t sync,
                                        std::int32_t gradient_buffer) const {
-  if (!pools_gradients(*plan_)) {
-    return true;  // what is written is sent only after the last lane
+  if (!pools_gradients(*plan_) || !plan_->groups()[group].trained()) {
+    return true;  // what is written is sent only after the last lane, or there is nothing
   }
   if (gradient_buffer >= 0) {
     const std::int32_t before =

@@ -73,7 +73,8 @@ std::vector<Reservation> gathered_runs(const ShardPlan& plan, const std::vector<
   std::vector<Reservation> runs;
   for (std::size_t visit = 0; visit < visits.size(); ++visit) {
     const std::size_t group = plan.group_of(visits[visit].unit);
-    if (plan.resident(group)) {
+    const bool idle = visits[visit].backward && plan.below_trained(visits[visit].unit);
+    if (plan.resident(group) || idle) {
       continue;
     }
     if (!runs.empty() && runs.back().group == group && runs.back().last + 1 == visit) {

@@ -43,7 +43,7 @@ class BufferSchedule {
   /// need: the weights stay there. With a buffer for every group each is gathered once.
   [[nodiscard]] const std::vector<Reservation>& gathers() const { return gathers_; }
   /// Index in gathers() of the reservation that covers the visit; -1: the unit's weights are
-  /// resident.
+  /// resident, or the visit computes nothing (ShardPlan::below_trained).
   [[nodiscard]] std::int32_t gather_of(std::size_t visit) const { return gather_of_[visit]; }
   /// Leaves: a group's backward visits of one round, and the forward visit of a unit that
   /// writes a gradient there already (UnitTraits).

@@ -132,8 +132,11 @@ ShardGroup make_group(const std::vector<std::size_t>& members,
   group.units = members;
   for (const std::size_t unit : members) {
     group.unit_base.push_back(group.element_count);
+    group.unit_gradient.push_back(group.gradient_count);
     for (Parameter parameter : units[unit].parameters) {
       parameter.offset += group.element_count;
+      parameter.gradient = group.gradient_count;
+      group.gradient_count += parameter.frozen ? 0 : padded(parameter.count());
       group.parameters.push_back(std::move(parameter));
     }
     group.element_count += padded(units[unit].element_count);
@@ -197,6 +200,7 @@ std::string fingerprint(const ShardPlan& plan) {
       const Parameter& parameter = group.parameters[i];
       text += fmt::format("\n {} {} {} {} {}", parameter.name, parameter.rows, parameter.cols,
                           parameter.offset, group.owners[i]);
+      text += parameter.frozen ? " frozen" : "";
     }
   }
   return text;
@@ -257,6 +261,10 @@ Result<ShardPlan> ShardPlan::make(const Options& options) {
     plan.groups_.push_back(make_group(members, options.units));
     set_parts(plan.groups_.back(), (*strategies)[members.front()], options.parallel);
   }
+  while (plan.lowest_trained_ < options.units.size() &&
+         options.units[plan.lowest_trained_].gradient_count() == 0) {
+    ++plan.lowest_trained_;
+  }
   assign_owners(plan.groups_, options.whole_parameters, options.parallel.ranks);
   const auto reshard = reshard_of(options.parallel.reshard);
   TRAIN_RETURN_IF_ERROR(reshard);
@@ -284,6 +292,25 @@ std::int64_t ShardPlan::base_of(std::size_t unit) const {
   return group.unit_base[static_cast<std::size_t>(std::distance(group.units.begin(), found))];
 }
 
+std::int64_t ShardPlan::gradient_base_of(std::size_t unit) const {
+  const ShardGroup& group = groups_[group_of_[unit]];
+  const auto found = std::find(group.units.begin(), group.units.end(), unit);
+  TRAIN_CHECK(found != group.units.end(), "unit {}", unit);
+  return group.unit_gradient[static_cast<std::size_t>(std::distance(group.units.begin(), found))];
+}
+
+Part ShardPlan::trained(std::size_t group, const Part& part) const {
+  Part trained;
+  for (Segment segment : part.segments) {
+    if (!groups_[group].parameters[segment.parameter].frozen) {
+      segment.packed_offset = trained.element_count;
+      trained.element_count += padded(segment.count);
+      trained.segments.push_back(segment);
+    }
+  }
+  return trained;
+}
+
 Part ShardPlan::cut(std::size_t group, std::int64_t parts, std::int64_t part,
                     std::int64_t fine_parts, std::int64_t fine) const {
   TRAIN_CHECK(part >= 0 && part < parts && fine >= 0 && fine < fine_parts, "part {}/{} of {}/{}",
@@ -306,6 +333,7 @@ Part ShardPlan::cut(std::size_t group, std::int64_t parts, std::int64_t part,
                                .first_row = first,
                                .rows = end - first,
                                .flat_offset = flat,
+                               .gradient_offset = parameter.gradient + first * parameter.cols,
                                .packed_offset = whole ? flat : result.element_count,
                                .count = count});
     result.element_count += padded(count);
@@ -353,18 +381,23 @@ bool ShardPlan::splits_kept_weights(std::size_t group) const {
 }
 
 bool ShardPlan::all_gathered(std::size_t group) const {
-  return groups_[group].weight_parts < groups_[group].state_parts;
+  const ShardGroup& one = groups_[group];
+  return one.trained() && one.weight_parts < one.state_parts;
 }
 
-bool ShardPlan::broadcast(std::size_t group) const { return groups_[group].state_parts < ranks(); }
+bool ShardPlan::broadcast(std::size_t group) const {
+  return groups_[group].trained() && groups_[group].state_parts < ranks();
+}
 
 bool ShardPlan::own_gradient(std::size_t group) const {
   const Strategy strategy = groups_[group].strategy;
-  return strategy == Strategy::none || strategy == Strategy::optimizer || uses_lane_sums();
+  const bool own =
+      strategy == Strategy::none || strategy == Strategy::optimizer || uses_lane_sums();
+  return groups_[group].trained() && own;
 }
 
 bool ShardPlan::uses_shared_gradient(std::size_t group) const {
-  return uses_lane_sums() || !own_gradient(group);
+  return groups_[group].trained() && (uses_lane_sums() || !own_gradient(group));
 }
 
 bool ShardPlan::uses_lane_sums() const { return train_lanes_.lanes_of(0, 0).count > 1; }

@@ -20,8 +20,9 @@ struct Segment {
   std::size_t parameter = 0;  ///< Index in ShardGroup::parameters.
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::int64_t flat_offset = 0;    ///< Of the first row in the group's flat buffer.
-  std::int64_t packed_offset = 0;  ///< Of the first row in the part's packed buffer.
+  std::int64_t flat_offset = 0;      ///< Of the first row in the group's flat weights,
+  std::int64_t gradient_offset = 0;  ///< and in its flat gradient, if it is trained.
+  std::int64_t packed_offset = 0;    ///< Of the first row in the part's packed buffer.
   std::int64_t count = 0;
 };
 
@@ -37,11 +38,13 @@ inline constexpr std::int64_t kCutByRows = -1;
 
 /// Units whose weights are gathered, and whose gradients are reduced, as one.
 struct ShardGroup {
-  std::string name;                     ///< "block 3"; several units: "block 0 .. block 3".
-  std::vector<std::size_t> units;       ///< Ascending.
-  std::vector<std::int64_t> unit_base;  ///< First element of each unit in the flat buffer.
-  std::vector<Parameter> parameters;    ///< Of all units; `offset` in the group's flat buffer.
-  std::int64_t element_count = 0;       ///< Of the flat buffer.
+  std::string name;                         ///< "block 3"; several units: "block 0 .. block 3".
+  std::vector<std::size_t> units;           ///< Ascending.
+  std::vector<std::int64_t> unit_base;      ///< First element of each unit in the flat weights,
+  std::vector<std::int64_t> unit_gradient;  ///< and in the flat gradient.
+  std::vector<Parameter> parameters;        ///< Of all units; their places in the group's buffers.
+  std::int64_t element_count = 0;           ///< Of the flat weights.
+  std::int64_t gradient_count = 0;  ///< Of the flat gradient; 0: all of the group is frozen.
   Strategy strategy = Strategy::none;
   std::int64_t weight_parts = 1;  ///< Between steps the weights are split over so many ranks.
   std::int64_t state_parts = 1;   ///< The same for masters and moments (and kept gradients).
@@ -50,6 +53,7 @@ struct ShardGroup {
 
   [[nodiscard]] std::size_t first_unit() const { return units.front(); }
   [[nodiscard]] std::size_t last_unit() const { return units.back(); }
+  [[nodiscard]] bool trained() const { return gradient_count > 0; }
 };
 
 /// Who keeps and computes what: a pure function of the configuration. Every rank and the launcher
@@ -90,6 +94,10 @@ class ShardPlan {
   [[nodiscard]] std::size_t group_of(std::size_t unit) const { return group_of_[unit]; }
   /// First element of `unit` in its group's flat buffer.
   [[nodiscard]] std::int64_t base_of(std::size_t unit) const;
+  /// The same in its group's flat gradient.
+  [[nodiscard]] std::int64_t gradient_base_of(std::size_t unit) const;
+  /// The backward pass ends above the unit: nothing in it or below it is trained.
+  [[nodiscard]] bool below_trained(std::size_t unit) const { return unit < lowest_trained_; }
 
   [[nodiscard]] Part weight_part(std::size_t group, std::int64_t rank) const;
   [[nodiscard]] Part state_part(std::size_t group, std::int64_t rank) const;
@@ -97,6 +105,10 @@ class ShardPlan {
   /// Part `part` of the group's rows cut into `parts` (then its cut `fine` of `fine_parts`).
   [[nodiscard]] Part cut(std::size_t group, std::int64_t parts, std::int64_t part,
                          std::int64_t fine_parts = 1, std::int64_t fine = 0) const;
+
+  /// The rows of `part` that are trained, packed without the others. Of the whole group: packed as
+  /// in its flat gradient.
+  [[nodiscard]] Part trained(std::size_t group, const Part& part) const;
 
   /// Ranks that together hold all of the group's weights, this one included, ascending.
   [[nodiscard]] std::vector<std::int64_t> weight_peers(std::size_t group, std::int64_t rank) const;
@@ -115,7 +127,7 @@ class ShardPlan {
   /// Reduced gradients are sent on to the replicas of their state part (none, hybrid).
   [[nodiscard]] bool broadcast(std::size_t group) const;
   /// A full-size gradient buffer of its own (none, optimizer, or more than one lane a sync); else
-  /// lanes use a gradient buffer that groups share.
+  /// lanes use a gradient buffer that groups share, if any of it is trained.
   [[nodiscard]] bool own_gradient(std::size_t group) const;
   /// Some lane's gradient needs a shared gradient buffer: there is no own gradient, or it holds
   /// sums to which further lanes of a sync are added.
@@ -137,6 +149,7 @@ class ShardPlan {
   Options options_;
   std::vector<ShardGroup> groups_;
   std::vector<std::size_t> group_of_;
+  std::size_t lowest_trained_ = 0;
   std::int64_t reshard_ranks_ = 0;
   LaneSchedule train_lanes_;
   LaneSchedule eval_lanes_;

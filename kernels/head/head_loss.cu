@@ -272,6 +272,8 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
   });
   if (gradient) {
     matmul(stream, products.input_gradient());
+  }
+  if (p.dweight != nullptr) {
     matmul(stream, products.weight_gradient());
   }
 }
@@ -282,7 +284,7 @@ void head_loss(CudaStream& stream, const HeadLossParams& p) {
   for (std::int64_t first = 0; first < p.rows; first += p.chunk_rows) {
     launch_chunk(stream, p, first, std::min(p.chunk_rows, p.rows - first));
   }
-  if (p.dx != nullptr && p.rows == 0) {
+  if (p.dweight != nullptr && p.rows == 0) {
     TRAIN_CUDA_CHECK(cudaMemsetAsync(
         p.dweight, 0, static_cast<std::size_t>(p.vocab * p.cols) * sizeof(float), stream.native()));
   }

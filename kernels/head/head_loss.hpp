@@ -22,11 +22,11 @@ struct LossSums {
 ///   loss = loss_scale * sum w CE + z_scale * sum lse(z)^2, over the rows with a target
 ///   CE = lse(z) - (1 - e) z[target] - e mean(z), e the label smoothing (Szegedy et al. 2016)
 ///   d loss / d z = loss_scale w (p - (1 - e) onehot(target) - e / vocab) + 2 z_scale lse p
-/// With dx != nullptr also the gradients of that loss: dx [rows, cols] and dweight [vocab, cols],
-/// both overwritten. A row with target -1 has no loss and a gradient of 0, whatever its logits are.
-/// Weights may be 0 or negative: an objective's second pass, which has made them of
-/// token_log_probs (log_probs.hpp). The bits depend on chunk_rows (dweight is summed chunk by
-/// chunk), never on the threads.
+/// With dx != nullptr also the gradients of that loss: dx [rows, cols] and, unless it is nullptr,
+/// dweight [vocab, cols], both overwritten. A row with target -1 has no loss and a gradient of 0,
+/// whatever its logits are. Weights may be 0 or negative: an objective's second pass, which has
+/// made them of token_log_probs (log_probs.hpp). The bits depend on chunk_rows (dweight is summed
+/// chunk by chunk), never on the threads.
 struct HeadLossParams {
   const void* x = nullptr;                ///< [rows, cols].
   const void* weight = nullptr;           ///< [vocab, cols].

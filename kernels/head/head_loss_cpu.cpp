@@ -73,6 +73,8 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
   });
   if (gradient) {
     multiply(products.input_gradient(), threads);
+  }
+  if (p.dweight != nullptr) {
     multiply(products.weight_gradient(), threads);
   }
 }
@@ -101,7 +103,7 @@ void head_loss_with(const HeadLossParams& p, int threads, Product multiply) {
   for (std::int64_t first = 0; first < p.rows; first += p.chunk_rows) {
     loss_chunk(p, first, std::min(p.chunk_rows, p.rows - first), threads, multiply);
   }
-  if (p.dx != nullptr && p.rows == 0) {
+  if (p.dweight != nullptr && p.rows == 0) {
     std::fill_n(p.dweight, p.vocab * p.cols, 0.0F);
   }
   *p.sums = sum_rows(p);

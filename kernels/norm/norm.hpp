@@ -63,7 +63,7 @@ struct NormBackwardParams {
   const float* rstd = nullptr;
   const void* dy = nullptr;
   void* dx = nullptr;        ///< May be dy itself when not accumulating (same layout).
-  float* dweight = nullptr;  ///< [cols], overwritten.
+  float* dweight = nullptr;  ///< [cols], overwritten; nullptr: not wanted.
   std::int64_t outer = 0, inner = 1, cols = 0;
   RowLayout x_layout, dy_layout, dx_layout;
   float gain_offset = 0.0F;  ///< The forward pass's.

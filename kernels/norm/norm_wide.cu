@@ -234,6 +234,9 @@ float* weight_partials(CudaStream& stream, std::int64_t blocks, std::int64_t col
 
 void add_weight_partials(CudaStream& stream, const float* partial, std::int64_t blocks,
                          const NormBackwardParams& params) {
+  if (params.dweight == nullptr) {
+    return;
+  }
   launch(stream, norm_weight_kernel,
          {.blocks = blocks_of(params.cols, warp_size), .threads = dim3(warp_size, partial_groups)},
          partial, params.dweight, blocks, params.cols);

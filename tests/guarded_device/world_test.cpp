@@ -133,6 +133,10 @@ TEST_CASE("guarded device: every architecture and precision trains as on the CPU
   }
   SECTION("tied embeddings") { options.model.tie_embeddings = true; }
   SECTION("frozen units") { options.train.freeze = {"block 0"}; }
+  SECTION("frozen bf16 weights") {
+    options.train.freeze = {"embedding", "block 0", "*.mlp.*"};
+    options.precision.compute = "bf16";
+  }
   SECTION("sums in order of arrival") { options.precision.determinism = std::string("run"); }
   SECTION("qwen3") { options.model = testing::small_shape(Architecture::dstar_qwen3); }
   check_device(options);
@@ -147,6 +151,10 @@ TEST_CASE("guarded device: ranks exchange by way of the host, bit for bit", "[gu
   SECTION("fp32") {}
   SECTION("bf16") { options.precision.compute = options.precision.reduce = "bf16"; }
   SECTION("state left to the host") { options.memory.offload = "parameters"; }
+  SECTION("frozen bf16 weights") {
+    options.precision.compute = "bf16";
+    options.train.freeze = {"block 0", "*.mlp.*"};
+  }
   check_device(options);
 }
 

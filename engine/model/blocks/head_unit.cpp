@@ -8,7 +8,7 @@ namespace train::engine {
 
 EmbeddingUnit::EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& workspace,
                              const ModelSpec& spec)
-    : LayerUnit("embedding", kernels, workspace, spec.embedding_dim),
+    : LayerUnit("embedding", kernels, workspace, spec),
       vocab_size_(spec.vocab_size),
       tied_(spec.tie_embeddings),
       scale_(spec.embedding_scale) {
@@ -35,7 +35,7 @@ EmbeddingUnit::EmbeddingUnit(const kernels::KernelTable& kernels, Workspace& wor
 
 void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
   kernels_->embedding_forward(stream, {.tokens = lane.tokens,
-                                       .weight = memory.weights + weight_,
+                                       .weight = memory.weights + weight_.offset,
                                        .out = workspace_->at(output_),
                                        .rows = lane.rows(),
                                        .cols = embedding_dim_,
@@ -44,7 +44,7 @@ void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, c
                                        .dtype = workspace_->dtype()});
   if (position_rows_ > 0) {
     kernels_->bias_add(stream, {.y = workspace_->at(output_),
-                                .bias = memory.weights + positions_,
+                                .bias = memory.weights + positions_.offset,
                                 .positions = lane.positions,
                                 .rows = lane.rows(),
                                 .cols = embedding_dim_,
@@ -55,17 +55,19 @@ void EmbeddingUnit::forward(kernels::Stream& stream, const UnitMemory& memory, c
 }
 
 void EmbeddingUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
-  kernels_->embedding_backward(stream, {.tokens = lane.tokens,
-                                        .dout = workspace_->at(residual_gradient_),
-                                        .dweight = memory.gradient + weight_,
-                                        .rows = lane.rows(),
-                                        .cols = embedding_dim_,
-                                        .vocab = vocab_size_,
-                                        .accumulate = tied_,
-                                        .scale = scale_,
-                                        .dtype = workspace_->dtype()});
-  if (position_rows_ > 0) {
-    float* gradient = memory.gradient + positions_;
+  if (!weight_.frozen) {
+    kernels_->embedding_backward(stream, {.tokens = lane.tokens,
+                                          .dout = workspace_->at(residual_gradient_),
+                                          .dweight = memory.gradient + weight_.gradient,
+                                          .rows = lane.rows(),
+                                          .cols = embedding_dim_,
+                                          .vocab = vocab_size_,
+                                          .accumulate = tied_,
+                                          .scale = scale_,
+                                          .dtype = workspace_->dtype()});
+  }
+  if (position_rows_ > 0 && !positions_.frozen) {
+    float* gradient = memory.gradient + positions_.gradient;
     const std::int64_t used = used_positions(lane);
     kernels_->bias_gradient(stream, {.dy = workspace_->at(residual_gradient_),
                                      .dbias = gradient,
@@ -100,7 +102,7 @@ std::int64_t head_chunk_rows(std::int64_t rows, std::int64_t vocab_size, kernels
 
 HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, const ModelSpec& spec,
                    Workspace::Slot input)
-    : LayerUnit("head", kernels, workspace, spec.embedding_dim),
+    : LayerUnit("head", kernels, workspace, spec),
       vocab_size_(spec.vocab_size),
       tied_(spec.tie_embeddings),
       softcap_(spec.logit_softcap),
@@ -116,6 +118,8 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
                                .group = ParameterGroup::decay,
                                .init = InitKind::linear,
                                .is_head = true});
+  } else {
+    weight_.frozen = spec.is_frozen("embedding", spec.embedding);
   }
   logits_ =
       workspace.scratch(Phase::head, "head logits", chunk_rows_ * spec.vocab_size, Content::floats);
@@ -127,7 +131,7 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
 
 ConstElements HeadUnit::matrix(const UnitMemory& memory) const {
   TRAIN_CHECK(!tied_ || memory.tied_weights != nullptr, "tied embeddings: no embedding given");
-  return tied_ ? memory.tied_weights : memory.weights + weight_;
+  return (tied_ ? memory.tied_weights : memory.weights) + weight_.offset;
 }
 
 void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
@@ -137,7 +141,9 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
     return;
   }
   float* gradient = tied_ ? memory.tied_gradient : memory.gradient;
-  TRAIN_CHECK(!lane.with_gradient || (workspace_->with_gradient() && gradient != nullptr));
+  TRAIN_CHECK(!lane.with_gradient ||
+              (workspace_->with_gradient() && (weight_.frozen || gradient != nullptr)));
+  const bool weight_gradient = lane.with_gradient && !weight_.frozen;
   kernels_->head_loss(stream,
                       {.x = x,
                        .weight = matrix(memory),
@@ -145,7 +151,7 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
                        .row_weights = lane.row_weights,
                        .sums = lane.sums,
                        .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : Elements(),
-                       .dweight = lane.with_gradient ? gradient + weight_ : nullptr,
+                       .dweight = weight_gradient ? gradient + weight_.gradient : nullptr,
                        .logits = workspace_->floats_at(logits_),
                        .row_terms = reinterpret_cast<double*>(workspace_->floats_at(row_terms_)),
                        .rows = lane.rows(),

@@ -25,8 +25,7 @@ class EmbeddingUnit final : public LayerUnit {
   std::int64_t vocab_size_;
   bool tied_;
   float scale_;
-  std::int64_t weight_;
-  std::int64_t positions_ = 0;      ///< Offset.
+  ParameterPlace weight_, positions_;
   std::int64_t position_rows_ = 0;  ///< 0: none.
   Workspace::Slot residual_gradient_;
 };
@@ -63,7 +62,7 @@ class HeadUnit final : public LayerUnit {
   float softcap_;
   Workspace::Slot input_;
   std::optional<NormBlock> ln_f_;
-  std::int64_t weight_ = 0;
+  ParameterPlace weight_;  ///< Of the embedding, where that is the head's.
   std::int64_t chunk_rows_;
   Workspace::Slot logits_ = 0, row_terms_ = 0, residual_gradient_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/model/elements.hpp"
+#include "engine/model/spec.hpp"
 #include "engine/model/unit_parameters.hpp"
 #include "engine/model/workspace.hpp"
 #include "engine/parameter.hpp"
@@ -51,9 +52,9 @@ struct Lane {
 /// stream has passed.
 struct UnitMemory {
   ConstElements weights = nullptr;  ///< Flat [element_count()], of the activations' type.
-  float* gradient = nullptr;        ///< The same layout; nullptr where no gradient is wanted.
-  /// model.tie_embeddings: the flat buffers of the embedding unit (its one parameter is at their
-  /// start), which the head reads and overwrites. Other units ignore them.
+  float* gradient = nullptr;        ///< Flat [gradient_count()]; nullptr where none is wanted.
+  /// model.tie_embeddings: the flat buffers of the embedding unit (its matrix is at their start),
+  /// which the head reads and, unless it is frozen, overwrites. Other units ignore them.
   ConstElements tied_weights = nullptr;
   float* tied_gradient = nullptr;
 };
@@ -97,6 +98,8 @@ class LayerUnit {
   }
   /// Elements of the flat buffers (padding included).
   [[nodiscard]] std::int64_t element_count() const { return parameters_.element_count(); }
+  /// The same of its gradient.
+  [[nodiscard]] std::int64_t gradient_count() const { return parameters_.gradient_count(); }
   [[nodiscard]] const UnitTraits& traits() const { return traits_; }
   /// Slot of the unit's output activations, [rows, embedding_dim].
   [[nodiscard]] Workspace::Slot output() const { return output_; }
@@ -107,8 +110,8 @@ class LayerUnit {
   /// embeddings the latter goes to memory.tied_gradient.
   virtual void forward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) = 0;
   /// Enqueues the backward pass: reads and replaces the residual gradient in the workspace,
-  /// overwrites every parameter's part of memory.gradient (this lane's gradient alone). With tied
-  /// embeddings the embedding adds to what the head has left there.
+  /// overwrites every trained parameter's part of memory.gradient (this lane's gradient alone).
+  /// With tied embeddings the embedding adds to what the head has left there.
   virtual void backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) = 0;
   /// Enqueues a count of NaN and Inf among this unit's forward output (for the search of the layer
   /// where they first appeared). *nonfinite is written on the stream.
@@ -121,12 +124,16 @@ class LayerUnit {
   }
 
  protected:
+  /// `spec` must outlive the constructors alone.
   LayerUnit(std::string name, const kernels::KernelTable& kernels, Workspace& workspace,
-            std::int64_t embedding_dim)
+            const ModelSpec& spec)
       : name_(std::move(name)),
         kernels_(&kernels),
         workspace_(&workspace),
-        embedding_dim_(embedding_dim) {}
+        embedding_dim_(spec.embedding_dim),
+        parameters_([this, &spec](const std::string& parameter) {
+          return spec.is_frozen(name_, parameter);
+        }) {}
 
   /// The residual stream's gradient, [rows, embedding_dim], handed from unit to unit.
   [[nodiscard]] static Workspace::Slot share_residual_gradient(Workspace& workspace,

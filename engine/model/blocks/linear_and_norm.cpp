@@ -3,7 +3,7 @@
 namespace train::engine {
 namespace {
 
-std::int64_t add_bias(const BlockContext& context, const std::string& name, std::int64_t count) {
+ParameterPlace add_bias(const BlockContext& context, const std::string& name, std::int64_t count) {
   return context.parameters.add({.name = context.prefix + name + ".bias",
                                  .rows = count,
                                  .cols = 1,
@@ -32,7 +32,7 @@ void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                           std::int64_t y_stride) const {
   const Options& o = options_;
   kernels_->matmul(call.stream, {.a = x,
-                                 .b = call.weights + weight_,
+                                 .b = call.weights + weight_.offset,
                                  .c = y,
                                  .m = call.lane.rows(),
                                  .n = o.outputs,
@@ -45,7 +45,7 @@ void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                                  .output_dtype = y.dtype});
   if (o.bias) {
     kernels_->bias_add(call.stream, {.y = y,
-                                     .bias = call.weights + bias_,
+                                     .bias = call.weights + bias_.offset,
                                      .rows = call.lane.rows(),
                                      .cols = o.outputs,
                                      .stride = y_stride,
@@ -57,7 +57,7 @@ void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::i
                                  Elements dx, bool accumulate) const {
   const Options& o = options_;
   kernels_->matmul(call.stream, {.a = dy,
-                                 .b = call.weights + weight_,
+                                 .b = call.weights + weight_.offset,
                                  .c = dx,
                                  .m = call.lane.rows(),
                                  .n = o.inputs,
@@ -73,10 +73,26 @@ void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::i
 
 void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                   ConstElements x) const {
+  if (!weight_.frozen) {
+    multiply_weight(call, dy, dy_stride, x);
+  }
+  const Options& o = options_;
+  if (o.bias && !bias_.frozen) {
+    kernels_->bias_gradient(call.stream, {.dy = dy,
+                                          .dbias = call.gradient + bias_.gradient,
+                                          .rows = call.lane.rows(),
+                                          .cols = o.outputs,
+                                          .stride = dy_stride,
+                                          .dtype = dy.dtype});
+  }
+}
+
+void LinearBlock::multiply_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
+                                  ConstElements x) const {
   const Options& o = options_;
   kernels::MatmulParams product{.a = dy,
                                 .b = x,
-                                .c = call.gradient + weight_,
+                                .c = call.gradient + weight_.gradient,
                                 .m = o.outputs,
                                 .n = o.inputs,
                                 .k = call.lane.rows(),
@@ -92,14 +108,6 @@ void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::
     product.ldc = o.outputs;
   }
   kernels_->matmul(call.stream, product);
-  if (o.bias) {
-    kernels_->bias_gradient(call.stream, {.dy = dy,
-                                          .dbias = call.gradient + bias_,
-                                          .rows = call.lane.rows(),
-                                          .cols = o.outputs,
-                                          .stride = dy_stride,
-                                          .dtype = dy.dtype});
-  }
 }
 
 HeadNormBlock::HeadNormBlock(const BlockContext& context, const std::string& name,
@@ -128,7 +136,7 @@ void HeadNormBlock::forward(const BlockCall& call, ConstElements x, kernels::Row
                             const kernels::NormResidual& residual) const {
   kernels_->norm_forward(call.stream, {.kind = options_.kind,
                                        .x = x,
-                                       .weight = call.weights + weight_,
+                                       .weight = call.weights + weight_.offset,
                                        .y = y,
                                        .mean = workspace_->floats_at(mean_),
                                        .rstd = workspace_->floats_at(rstd_),
@@ -144,7 +152,7 @@ void HeadNormBlock::forward(const BlockCall& call, ConstElements x, kernels::Row
                                        .dtype = x.dtype});
   if (options_.bias) {
     kernels_->bias_add(call.stream, {.y = y,
-                                     .bias = call.weights + bias_,
+                                     .bias = call.weights + bias_.offset,
                                      .rows = call.lane.rows(),
                                      .cols = options_.head_dim,
                                      .stride = y_layout.outer_stride,
@@ -155,32 +163,33 @@ void HeadNormBlock::forward(const BlockCall& call, ConstElements x, kernels::Row
 void HeadNormBlock::backward(const BlockCall& call, ConstElements x, kernels::RowLayout x_layout,
                              ConstElements dy, Elements dx, bool accumulate,
                              const kernels::RowRotation& rotation) const {
-  if (options_.bias) {  // before dx, which may be dy
+  if (options_.bias && !bias_.frozen) {  // before dx, which may be dy
     kernels_->bias_gradient(call.stream, {.dy = dy,
-                                          .dbias = call.gradient + bias_,
+                                          .dbias = call.gradient + bias_.gradient,
                                           .rows = call.lane.rows(),
                                           .cols = options_.head_dim,
                                           .stride = x_layout.outer_stride,
                                           .dtype = dy.dtype});
   }
-  kernels_->norm_backward(call.stream, {.kind = options_.kind,
-                                        .x = x,
-                                        .weight = call.weights + weight_,
-                                        .mean = workspace_->floats_at(mean_),
-                                        .rstd = workspace_->floats_at(rstd_),
-                                        .dy = dy,
-                                        .dx = dx,
-                                        .dweight = call.gradient + weight_,
-                                        .outer = call.lane.rows(),
-                                        .inner = options_.heads,
-                                        .cols = options_.head_dim,
-                                        .x_layout = x_layout,
-                                        .dy_layout = x_layout,
-                                        .dx_layout = x_layout,
-                                        .gain_offset = options_.plus_one ? 1.0F : 0.0F,
-                                        .accumulate_dx = accumulate,
-                                        .rotation = rotation,
-                                        .dtype = x.dtype});
+  kernels_->norm_backward(call.stream,
+                          {.kind = options_.kind,
+                           .x = x,
+                           .weight = call.weights + weight_.offset,
+                           .mean = workspace_->floats_at(mean_),
+                           .rstd = workspace_->floats_at(rstd_),
+                           .dy = dy,
+                           .dx = dx,
+                           .dweight = weight_.frozen ? nullptr : call.gradient + weight_.gradient,
+                           .outer = call.lane.rows(),
+                           .inner = options_.heads,
+                           .cols = options_.head_dim,
+                           .x_layout = x_layout,
+                           .dy_layout = x_layout,
+                           .dx_layout = x_layout,
+                           .gain_offset = options_.plus_one ? 1.0F : 0.0F,
+                           .accumulate_dx = accumulate,
+                           .rotation = rotation,
+                           .dtype = x.dtype});
 }
 
 HeadNormBlock::Options row_norm(const NormSpec& spec, std::int64_t cols) {

@@ -28,15 +28,18 @@ class LinearBlock {
   /// dx (+)= dy W.
   void backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride, Elements dx,
                       bool accumulate = false) const;
-  /// dW = dy^T x and db = sum of dy, overwritten.
+  /// dW = dy^T x and db = sum of dy, overwritten; neither of what is frozen.
   void backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                        ConstElements x) const;
 
  private:
+  void multiply_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
+                       ConstElements x) const;
+
   const kernels::KernelTable* kernels_;
   Options options_;
-  std::int64_t weight_;  ///< Offset.
-  std::int64_t bias_ = 0;
+  ParameterPlace weight_;
+  ParameterPlace bias_;
 };
 
 /// A norm over each head of a projection, one weight vector of head_dim for all heads, and the
@@ -68,8 +71,8 @@ class HeadNormBlock {
   const kernels::KernelTable* kernels_;
   Workspace* workspace_;
   Options options_;
-  std::int64_t weight_;  ///< Offset.
-  std::int64_t bias_ = 0;
+  ParameterPlace weight_;
+  ParameterPlace bias_;
   Workspace::Slot mean_, rstd_;
 };
 

@@ -9,11 +9,11 @@ namespace train::engine {
 
 TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspace& workspace,
                                    const ModelSpec& spec, const Options& options)
-    : LayerUnit(fmt::format("block {}", options.index), kernels, workspace, spec.embedding_dim),
+    : LayerUnit(fmt::format("block {}", options.index), kernels, workspace, spec),
       residual_scale_(spec.residual_scale),
       parallel_(spec.layers.at(options.index).parallel),
       input_(options.input),
-      recompute_(workspace.with_gradient() ? options.recompute : Recompute::nothing) {
+      recompute_(workspace.has_backward() ? options.recompute : Recompute::nothing) {
   const LayerSpec& layer = spec.layers[options.index];
   TRAIN_CHECK(!parallel_ ||
                   (residual_scale_ == 1.0F && !layer.attention_norms.post && !layer.mlp_norms.post),

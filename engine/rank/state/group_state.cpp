@@ -78,6 +78,14 @@ void append_fill(std::vector<RowFill>& fills, RowFill fill, const InitOptions& o
   }
 }
 
+/// The part's rows of the parameter; nullptr: it has none.
+const Segment* segment_of(const Part& part, std::size_t parameter) {
+  const auto found = std::lower_bound(
+      part.segments.begin(), part.segments.end(), parameter,
+      [](const Segment& one, std::size_t wanted) { return one.parameter < wanted; });
+  return found != part.segments.end() && found->parameter == parameter ? &*found : nullptr;
+}
+
 /// Enqueues out = in rounded to bf16, through `scratch`.
 void round_to_bf16(const kernels::KernelTable& kernels, kernels::Stream& stream,
                    const kernels::Buffer& scratch, const float* in, float* out,
@@ -101,11 +109,7 @@ GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& gr
       layout_(&layout),
       optimizer_(&optimizer),
       compute_(compute),
-      offload_(offload),
-      segment_of_(group.parameters.size(), layout.state.segments.size()) {
-  for (std::size_t i = 0; i < layout.state.segments.size(); ++i) {
-    segment_of_[layout.state.segments[i].parameter] = i;
-  }
+      offload_(offload) {
   if (keeps_whole()) {
     const std::size_t size =
         compute == ComputeWeights::bf16 ? sizeof(std::uint16_t) : sizeof(float);
@@ -116,10 +120,10 @@ GroupState::GroupState(const kernels::KernelTable& kernels, const ShardGroup& gr
   const auto kind = offload == Offload::parameters ? device.offload : device.memory;
   const bool compute_bf16 = compute != ComputeWeights::masters;
   if (compute_bf16 || !layout.resident) {
-    masters_ = {floats(layout.state.element_count), group.name + " masters", kind};
+    masters_ = {floats(masters().element_count), group.name + " masters", kind};
   }
   if (compute_bf16 && !layout.resident) {
-    shard_bf16_ = {static_cast<std::size_t>(layout.state.element_count) * sizeof(std::uint16_t),
+    shard_bf16_ = {static_cast<std::size_t>(layout.rows.element_count) * sizeof(std::uint16_t),
                    group.name + " bf16 weights", kind};
   }
   make_states(offload == Offload::nothing ? device.memory : device.offload);
@@ -181,7 +185,7 @@ void GroupState::initialise(const ModelSpec& model, const InitOptions& options) 
       append_fill(fills, {&parameter, 0, parameter.rows, to + parameter.offset}, options);
     }
   } else {
-    for (const Segment& segment : layout_->state.segments) {
+    for (const Segment& segment : masters().segments) {
       append_fill(fills,
                   {&group_->parameters[segment.parameter], segment.first_row, segment.rows,
                    to + segment.packed_offset},
@@ -190,6 +194,9 @@ void GroupState::initialise(const ModelSpec& model, const InitOptions& options) 
   }
   fill_rows(fills, model, options);
   device.copy(made.data(), elsewhere.data(), elsewhere.size_bytes());
+  if (!layout_->resident && compute_ != ComputeWeights::masters) {
+    initialise_frozen_shard(model, options);
+  }
   if (layout_->resident && compute_ == ComputeWeights::rounded) {
     for (const Segment& segment : layout_->state.segments) {
       device.copy(master(segment.parameter, segment.first_row),
@@ -198,26 +205,59 @@ void GroupState::initialise(const ModelSpec& model, const InitOptions& options) 
   }
 }
 
-std::size_t GroupState::segment_with(std::size_t parameter, std::int64_t row) const {
-  const std::size_t index = segment_of_[parameter];
-  TRAIN_CHECK(index < layout_->state.segments.size(), "no row of {}",
-              group_->parameters[parameter].name);
-  const Segment& segment = layout_->state.segments[index];
-  TRAIN_CHECK(row >= segment.first_row && row < segment.first_row + segment.rows,
+void GroupState::initialise_frozen_shard(const ModelSpec& model, const InitOptions& options) {
+  for (const Segment& segment : layout_->rows.segments) {
+    const Parameter& parameter = group_->parameters[segment.parameter];
+    if (!parameter.frozen) {
+      continue;
+    }
+    const kernels::Buffer values(floats(segment.count), "initial weights");
+    std::vector<RowFill> fills;
+    append_fill(fills, {&parameter, segment.first_row, segment.rows, values.as<float>()}, options);
+    fill_rows(fills, model, options);
+    const kernels::Buffer rounded(bytes_of(segment.count, sizeof(std::uint16_t)),
+                                  "initial bf16 weights");
+    kernels::cpu_backend().pack_bf16(
+        *kernels::make_inline_stream(1),
+        {.in = values.as<float>(), .out = rounded.as<std::uint16_t>(), .count = segment.count});
+    kernels_->device->copy(shard_bf16_.as<std::uint16_t>() + segment.packed_offset, rounded.data(),
+                           rounded.size_bytes());
+  }
+}
+
+const Segment& GroupState::segment_with(const Part& part, std::size_t parameter,
+                                        std::int64_t row) const {
+  const Segment* found = segment_of(part, parameter);
+  TRAIN_CHECK(found != nullptr, "no row of {}", group_->parameters[parameter].name);
+  TRAIN_CHECK(row >= found->first_row && row < found->first_row + found->rows,
               "row {} of {} is not here", row, group_->parameters[parameter].name);
-  return index;
+  return *found;
 }
 
 float* GroupState::master(std::size_t parameter, std::int64_t row) const {
-  const Segment& segment = layout_->state.segments[segment_with(parameter, row)];
   const Parameter& described = group_->parameters[parameter];
+  const Part& part = masters_.data() != nullptr ? masters() : layout_->rows;
+  const Segment& segment = segment_with(part, parameter, row);
   const std::int64_t offset = segment.packed_offset + (row - segment.first_row) * described.cols;
   return masters_.data() != nullptr ? masters_.as<float>() + offset
                                     : whole_floats() + described.offset + row * described.cols;
 }
 
+Elements GroupState::weight(std::size_t parameter, std::int64_t row) const {
+  const Parameter& described = group_->parameters[parameter];
+  if (!described.frozen || compute_ == ComputeWeights::masters) {
+    return master(parameter, row);
+  }
+  if (layout_->resident) {
+    return whole() + (described.offset + row * described.cols);
+  }
+  const Segment& segment = segment_with(layout_->rows, parameter, row);
+  const Elements shard(shard_bf16_.data(), kernels::DType::bf16);
+  return shard + (segment.packed_offset + (row - segment.first_row) * described.cols);
+}
+
 std::uint16_t* GroupState::rounded(std::size_t parameter, std::int64_t row) const {
-  const Segment& segment = layout_->state.segments[segment_with(parameter, row)];
+  const Segment& segment = segment_with(layout_->rows, parameter, row);
   const Parameter& described = group_->parameters[parameter];
   if (compute_ != ComputeWeights::bf16 || layout_->made) {
     return nullptr;
@@ -228,9 +268,10 @@ std::uint16_t* GroupState::rounded(std::size_t parameter, std::int64_t row) cons
 }
 
 std::array<float*, kMostStates> GroupState::states(std::size_t parameter, std::int64_t row) const {
-  const std::size_t index = segment_with(parameter, row);
+  const Segment& segment = segment_with(layout_->state, parameter, row);
+  const auto index = static_cast<std::size_t>(&segment - layout_->state.segments.data());
   const Parameter& described = group_->parameters[parameter];
-  const std::int64_t offset = (row - layout_->state.segments[index].first_row) * described.cols;
+  const std::int64_t offset = (row - segment.first_row) * described.cols;
   std::array<float*, kMostStates> states{};
   for (std::size_t number = 0; number < optimizer_->states(described).size(); ++number) {
     states[number] = states_[number].as<float>() + state_at_[number][index] + offset;
@@ -247,9 +288,7 @@ void GroupState::finalize(kernels::Stream& stream, const kernels::Buffer& roundi
     return;
   }
   if (!layout_->resident) {
-    kernels_->pack_bf16(stream, {.in = masters_.as<float>(),
-                                 .out = shard_bf16_.as<std::uint16_t>(),
-                                 .count = layout_->state.element_count});
+    pack_shard(stream);
     return;
   }
   if (compute_ == ComputeWeights::bf16) {
@@ -259,6 +298,21 @@ void GroupState::finalize(kernels::Stream& stream, const kernels::Buffer& roundi
   for (const Segment& segment : layout_->state.segments) {
     round_to_bf16(*kernels_, stream, rounding, master(segment.parameter, segment.first_row),
                   whole_floats() + segment.flat_offset, segment.count);
+  }
+}
+
+void GroupState::pack_shard(kernels::Stream& stream) const {
+  auto* shard = shard_bf16_.as<std::uint16_t>();
+  if (layout_->state.element_count == layout_->rows.element_count) {  // Nothing is frozen.
+    kernels_->pack_bf16(
+        stream, {.in = masters_.as<float>(), .out = shard, .count = layout_->state.element_count});
+    return;
+  }
+  for (const Segment& segment : layout_->state.segments) {
+    const Segment& sent = segment_with(layout_->rows, segment.parameter, segment.first_row);
+    kernels_->pack_bf16(stream, {.in = masters_.as<float>() + segment.packed_offset,
+                                 .out = shard + sent.packed_offset,
+                                 .count = segment.count});
   }
 }
 
@@ -301,13 +355,19 @@ void GroupState::append_views(const Part& part, std::vector<StateView>& views) c
   const std::size_t before = views.size();
   append_rows(*group_, part, *optimizer_, views);
   auto view = views.begin() + static_cast<std::ptrdiff_t>(before);
-  const auto place = [&view](float* data) { (view++)->data = reinterpret_cast<std::byte*>(data); };
   for (const Segment& segment : part.segments) {
     const std::size_t index = segment.parameter;
-    place(master(index, segment.first_row));
+    const Elements values = weight(index, segment.first_row);
+    view->data = static_cast<std::byte*>(values.data);
+    (view++)->is_bf16 = values.dtype == kernels::DType::bf16;
+    if (group_->parameters[index].frozen) {
+      continue;
+    }
     const auto data = states(index, segment.first_row);
     const std::size_t count = optimizer_->states(group_->parameters[index]).size();
-    std::for_each_n(data.begin(), count, place);
+    std::for_each_n(data.begin(), count, [&view](float* state) {
+      (view++)->data = reinterpret_cast<std::byte*>(state);
+    });
   }
 }
 
@@ -322,26 +382,26 @@ void GroupState::append_foreign_views(std::vector<StateView>& views) const {
         views.back().is_bf16 = data.dtype == kernels::DType::bf16;
       }
     };
-    if (segment_of_[i] == layout_->state.segments.size()) {
+    const Segment* kept = segment_of(layout_->rows, i);
+    if (kept == nullptr) {
       append(0, parameter.rows);
       continue;
     }
-    const Segment& kept = layout_->state.segments[segment_of_[i]];
-    append(0, kept.first_row);
-    append(kept.first_row + kept.rows, parameter.rows);
+    append(0, kept->first_row);
+    append(kept->first_row + kept->rows, parameter.rows);
   }
 }
 
 void GroupState::append_empty_views(std::vector<StateView>& views) const {
   for (std::size_t i = 0; i < group_->parameters.size(); ++i) {
     const Parameter& parameter = group_->parameters[i];
-    if (segment_of_[i] < layout_->state.segments.size()) {
+    if (segment_of(layout_->rows, i) != nullptr) {
       continue;
     }
     if (!layout_->resident) {
       views.push_back(row_view(weight_name(parameter.name), parameter, 0, 0, nullptr));
     }
-    for (const std::string_view state : optimizer_->states(parameter)) {
+    for (const std::string_view state : kept_states(*optimizer_, parameter)) {
       views.push_back(row_view(fmt::format("optimizer.{}.{}", state, parameter.name), parameter, 0,
                                0, nullptr));
     }

@@ -21,13 +21,13 @@ class WeightsUnreadable : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a rank keeps of one group between steps: fp32 masters and optimizer state of its state
-/// part, and weights for the layers: whole where they are resident, else the shard that gathers
-/// send.
+/// What a rank keeps of one group between steps: fp32 masters and optimizer state of the trained
+/// rows of its state part, and weights for the layers: whole where they are resident, else the
+/// shard that gathers send.
 ///
 /// With fp32 compute the masters are those weights. With bf16 compute the weights are masters
 /// rounded to bf16: two bytes each in the shard, and whole ones too where the kernels know bf16,
-/// else fp32 values.
+/// else fp32 values. Frozen rows have those weights alone.
 /// Ownership: owns its memory, borrows the layout. Threading: one owner.
 class GroupState {
  public:
@@ -39,10 +39,12 @@ class GroupState {
   /// Weights from the seed; the optimizer's state is zero. Blocking; on several threads.
   void initialise(const ModelSpec& model, const InitOptions& options);
 
-  /// A row that this rank keeps, REQUIRES: it is in the state part.
+  /// A trained row that this rank keeps, REQUIRES: it is in the state part.
   [[nodiscard]] float* master(std::size_t parameter, std::int64_t row) const;
   /// The same as bf16, where the kernels know it and such a copy is kept; else nullptr.
   [[nodiscard]] std::uint16_t* rounded(std::size_t parameter, std::int64_t row) const;
+  /// The most exact values of a row that this rank keeps, trained or frozen.
+  [[nodiscard]] Elements weight(std::size_t parameter, std::int64_t row) const;
   /// The same of the state tensors that the optimizer keeps of the parameter, in its order.
   [[nodiscard]] std::array<float*, kMostStates> states(std::size_t parameter,
                                                        std::int64_t row) const;
@@ -54,7 +56,7 @@ class GroupState {
   [[nodiscard]] Elements whole() const;
   /// The same where they are fp32 in memory.
   [[nodiscard]] float* whole_floats() const { return whole_.as<float>(); }
-  /// The packed state part as gathers send it: fp32 or bf16.
+  /// The packed rows as gathers send them: fp32 or bf16.
   [[nodiscard]] const std::byte* shard() const;
 
   /// Enqueues what makes compute weights of masters; nothing with fp32 compute. `rounding`: scratch
@@ -63,8 +65,8 @@ class GroupState {
   /// Enqueues the rounding of all whole compute weights, also of rows whose masters are elsewhere.
   void round_whole(kernels::Stream& stream, const kernels::Buffer& rounding) const;
 
-  /// Appends views of the rows of `part` (weights and optimizer state), which lies in the state
-  /// part.
+  /// Appends views of the rows of `part` (weights and, if trained, optimizer state), which lies in
+  /// the state part.
   void append_views(const Part& part, std::vector<StateView>& views) const;
   /// Appends views of resident compute weights of which this rank keeps no masters.
   void append_foreign_views(std::vector<StateView>& views) const;
@@ -81,10 +83,16 @@ class GroupState {
   /// Rounds the rows that are here into `out`, which is flat.
   void pack_masters(kernels::Stream& stream, std::uint16_t* out) const;
   void make_states(kernels::MemoryKind kind);
+  /// Rounds the masters into the shard that gathers send.
+  void pack_shard(kernels::Stream& stream) const;
   /// initialise() of bf16 weights: the host rounds all of them, and keeps the masters' rows.
   void initialise_bf16(const ModelSpec& model, const InitOptions& options);
-  /// Index of the segment that holds the row. REQUIRES: there is one.
-  [[nodiscard]] std::size_t segment_with(std::size_t parameter, std::int64_t row) const;
+  /// The same of a shard's frozen rows, which have no masters.
+  void initialise_frozen_shard(const ModelSpec& model, const InitOptions& options);
+  [[nodiscard]] const Part& masters() const { return master_part(*layout_, compute_); }
+  /// The segment of `part` that holds the row. REQUIRES: there is one.
+  [[nodiscard]] const Segment& segment_with(const Part& part, std::size_t parameter,
+                                            std::int64_t row) const;
 
   const kernels::KernelTable* kernels_;
   const ShardGroup* group_;
@@ -92,7 +100,6 @@ class GroupState {
   const Optimizer* optimizer_;
   ComputeWeights compute_;
   Offload offload_;
-  std::vector<std::size_t> segment_of_;  // By parameter; segments.size(): no row here.
   kernels::Buffer whole_, masters_, shard_bf16_;
   /// By number of a state tensor: those of all parameters that have so many, packed like the state
   /// part. state_at_: by segment, the first element there.

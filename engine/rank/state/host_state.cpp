@@ -21,42 +21,56 @@ std::int64_t elements_of(const StateView& view) {
 
 }  // namespace
 
-HostState::HostState(const kernels::Device& device, std::vector<StateView> views)
-    : device_(&device), views_(std::move(views)) {
-  if (device.is_host()) {
+void copy_rows(const kernels::Device& device, const StateView& view, std::byte* to) {
+  if (!view.is_bf16) {
+    device.copy(to, view.data, view.size_bytes);
     return;
   }
+  const kernels::Buffer halves = halves_of(view);
+  device.copy(halves.data(), view.data, halves.size_bytes());
+  kernels::cpu_backend().unpack_bf16(*kernels::make_inline_stream(1),
+                                     {.in = halves.as<std::uint16_t>(),
+                                      .out = reinterpret_cast<float*>(to),
+                                      .count = elements_of(view)});
+}
+
+HostState::HostState(const kernels::Device& device, std::vector<StateView> views)
+    : device_(&device), views_(std::move(views)) {
   std::size_t size_bytes = 0;
   for (const StateView& view : views_) {
-    size_bytes += view.size_bytes;
+    size_bytes += is_apart(view) ? view.size_bytes : 0;
   }
   copy_ = {size_bytes, "state on the host"};
   std::byte* place = copy_.data();
   for (StateView& view : views_) {
-    places_.push_back(std::exchange(view.data, place));
-    place += view.size_bytes;
+    places_.push_back(view.data);
+    if (is_apart(view)) {
+      view.data = place;
+      place += view.size_bytes;
+    }
   }
+}
+
+bool HostState::is_apart(const StateView& view) const {
+  return view.is_bf16 || !device_->is_host();
 }
 
 void HostState::load() {
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    const StateView& view = views_[i];
-    if (!view.is_bf16) {
-      device_->copy(view.data, places_[i], view.size_bytes);
-      continue;
+    if (is_apart(views_[i])) {
+      StateView held = views_[i];
+      held.data = places_[i];
+      copy_rows(*device_, held, views_[i].data);
     }
-    const kernels::Buffer halves = halves_of(view);
-    device_->copy(halves.data(), places_[i], halves.size_bytes());
-    kernels::cpu_backend().unpack_bf16(*kernels::make_inline_stream(1),
-                                       {.in = halves.as<std::uint16_t>(),
-                                        .out = reinterpret_cast<float*>(view.data),
-                                        .count = elements_of(view)});
   }
 }
 
 void HostState::store() const {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const StateView& view = views_[i];
+    if (!is_apart(view)) {
+      continue;
+    }
     if (!view.is_bf16) {
       device_->copy(places_[i], view.data, view.size_bytes);
       continue;

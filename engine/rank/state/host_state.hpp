@@ -13,8 +13,11 @@
 
 namespace train::engine {
 
-/// Rows of a rank's state where the host may read and write them, as fp32: on the CPU where they
-/// are, of a device in a copy of them.
+/// Copies the rows of `view`, which `device` holds, to memory of the host, as fp32. Blocking.
+void copy_rows(const kernels::Device& device, const StateView& view, std::byte* to);
+
+/// Rows of a rank's state where the host may read and write them, as fp32: fp32 rows of the CPU
+/// where they are, bf16 ones and those of a device in a copy of them.
 ///
 /// Threading: as of RankEngine's calls "in stream order". Blocking.
 class HostState {
@@ -23,15 +26,17 @@ class HostState {
   HostState(const kernels::Device& device, std::vector<StateView> views);
 
   [[nodiscard]] std::span<StateView> views() { return views_; }
-  /// Brings the device's bytes here; nothing on the CPU.
+  /// Brings the rows here; nothing of those that are here.
   void load();
-  /// Brings these bytes to the device; nothing on the CPU.
+  /// Brings them back; nothing of those that are here.
   void store() const;
 
  private:
+  [[nodiscard]] bool is_apart(const StateView& view) const;
+
   const kernels::Device* device_;
   std::vector<StateView> views_;
-  std::vector<std::byte*> places_;  // On the device, by view; none on the CPU.
+  std::vector<std::byte*> places_;  // As the rank keeps them, by view.
   kernels::Buffer copy_;
 };
 

@@ -63,7 +63,7 @@ void RankState::finalize_restored() {
 std::vector<StateView> RankState::shard_views() const {
   std::vector<StateView> views;
   for (std::size_t index = 0; index < groups_.size(); ++index) {
-    groups_[index].append_views(rank_->layout(index).reduce, views);
+    groups_[index].append_views(rank_->plan().reduce_part(index, rank_->rank()), views);
   }
   return views;
 }
@@ -71,7 +71,7 @@ std::vector<StateView> RankState::shard_views() const {
 std::vector<StateView> RankState::views() const {
   std::vector<StateView> views;
   for (std::size_t index = 0; index < groups_.size(); ++index) {
-    groups_[index].append_views(rank_->layout(index).state, views);
+    groups_[index].append_views(rank_->layout(index).rows, views);
     groups_[index].append_foreign_views(views);
     groups_[index].append_empty_views(views);
   }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,14 @@ StateView row_view(std::string name, const Parameter& parameter, std::int64_t fi
           .size_bytes = static_cast<std::size_t>(rows * parameter.cols) * sizeof(float)};
 }
 
+std::vector<std::string_view> kept_states(const Optimizer& optimizer, const Parameter& parameter) {
+  if (parameter.frozen) {
+    return {};
+  }
+  const auto states = optimizer.states(parameter);
+  return {states.begin(), states.end()};
+}
+
 void append_rows(const ShardGroup& group, const Part& part, const Optimizer& optimizer,
                  std::vector<StateView>& views) {
   for (const Segment& segment : part.segments) {
@@ -34,7 +43,7 @@ void append_rows(const ShardGroup& group, const Part& part, const Optimizer& opt
           row_view(std::move(name), parameter, segment.first_row, segment.rows, nullptr));
     };
     append(weight_name(parameter.name));
-    for (const std::string_view state : optimizer.states(parameter)) {
+    for (const std::string_view state : kept_states(optimizer, parameter)) {
       append(fmt::format("optimizer.{}.{}", state, parameter.name));
     }
   }
@@ -116,6 +125,14 @@ std::uint64_t node_bytes(const ShardPlan& plan, const Optimizer& optimizer, std:
 }
 
 std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node) {
+  std::set<std::string> frozen;
+  for (const ShardGroup& group : rank.plan().groups()) {
+    for (const Parameter& parameter : group.parameters) {
+      if (parameter.frozen) {
+        frozen.insert(weight_name(parameter.name));
+      }
+    }
+  }
   std::multimap<std::string, StateView> kept;
   for (StateView& view : rank.state().views()) {
     kept.emplace(view.name, view);
@@ -129,8 +146,11 @@ std::vector<StateView> node_views(const RankEngine& rank, const RankSpan& node) 
              view.first_row + view.rows <= rows.first_row + rows.rows;
     });
     TRAIN_CHECK(whole != end, "{} rows {} + {} are not kept", view.name, view.first_row, view.rows);
-    TRAIN_CHECK(!whole->second.is_bf16, "{}: rows without masters", view.name);
-    const auto row_bytes = view.size_bytes / static_cast<std::size_t>(view.rows);
+    TRAIN_CHECK(!whole->second.is_bf16 || frozen.count(view.name) > 0, "{}: rows without masters",
+                view.name);
+    view.is_bf16 = whole->second.is_bf16;
+    const auto row_bytes =
+        view.size_bytes / static_cast<std::size_t>(view.rows) / (view.is_bf16 ? 2 : 1);
     view.data = whole->second.data +
                 static_cast<std::size_t>(view.first_row - whole->second.first_row) * row_bytes;
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/optimizer/optimizer.hpp"
@@ -16,6 +17,10 @@ namespace train::engine {
 /// A view of rows of a parameter, or of a state tensor of its shape, at `data`.
 [[nodiscard]] StateView row_view(std::string name, const Parameter& parameter,
                                  std::int64_t first_row, std::int64_t rows, float* data);
+
+/// Names of the states that are kept of the parameter: none where it is frozen.
+[[nodiscard]] std::vector<std::string_view> kept_states(const Optimizer& optimizer,
+                                                        const Parameter& parameter);
 
 /// Appends the rows of a group's part, weights and optimizer state, in the order of a shard; `data`
 /// of the views is null.
