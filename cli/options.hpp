@@ -49,11 +49,14 @@ struct SubmitOptions {
 
 /// actortrain eval RUN_DIRECTORY
 struct EvalOptions {
-  std::string run_directory;
-  std::optional<std::int64_t> step;   ///< Of the checkpoint; none: the newest. Not with `follow`.
-  std::int64_t ranks = 1;             ///< 1 or more.
-  bool follow = false;                ///< Evaluate every checkpoint as it is published.
-  std::optional<std::string> device;  ///< "cpu" or "cuda"; none: the run's.
+  std::string run_directory;         ///< With `choices` also a published model's directory.
+  std::vector<std::string> choices;  ///< Files of questions; none: evaluate as the run does.
+  std::string details;               ///< With `choices`: where each question goes; empty: nowhere.
+  std::optional<std::int64_t> context;  ///< With `choices`: tokens of a row; 1 or more.
+  std::optional<std::int64_t> step;     ///< Of the checkpoint; none: the newest. Not with `follow`.
+  std::int64_t ranks = 1;               ///< 1 or more.
+  bool follow = false;                  ///< Evaluate every checkpoint as it is published.
+  std::optional<std::string> device;    ///< "cpu" or "cuda"; none: the run's.
 };
 
 /// actortrain worker: one rank of a run, started by the run's launcher and not meant for people

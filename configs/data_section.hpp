@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace train::configs {
 
@@ -23,6 +24,7 @@ struct BatchSection {
 struct EvalSection {
   std::int64_t interval_steps = 100;  ///< Evaluate every this many steps and at the end; 0: never.
   std::int64_t lanes = 8;             ///< Lanes of an evaluation (each micro_batch sequences).
+  std::vector<std::string> choices = {};  ///< Files of questions that an evaluation answers, too.
 };
 
 }  // namespace train::configs

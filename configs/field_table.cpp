@@ -277,6 +277,10 @@ constexpr auto kFields = std::to_array<Field>({
      eval<&EvalSection::interval_steps>, kOptional, kFromZeroSteps},
     {"eval", "lanes", "lanes", "Lanes of an evaluation, each of `batch.micro_batch` sequences.",
      eval<&EvalSection::lanes>, kOptional, between(1, 65536)},
+    {"eval", "choices", "paths",
+     "Files of multiple-choice questions (JSON lines or Parquet) that an evaluation answers by "
+     "likelihood.",
+     eval<&EvalSection::choices>},
 
     {"checkpoint", "interval_steps", "steps",
      "Save every this many steps and at the end; 0: only at the end.",

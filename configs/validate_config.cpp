@@ -196,6 +196,11 @@ void check_scaling(const RunConfig& config, Rules& rules) {
                   "is of no use while scaling.rule is \"none\"; name a rule");
 }
 
+void check_evaluation(const RunConfig& config, Rules& rules) {
+  rules.refuse_if(!config.eval.choices.empty() && config.eval.interval_steps == 0, "eval.choices",
+                  "is of no use while eval.interval_steps is 0, which never evaluates");
+}
+
 void check_checkpoint(const RunConfig& config, Rules& rules) {
   const CheckpointSection& checkpoint = config.checkpoint;
   rules.refuse_if(checkpoint.local_dir.empty(), "checkpoint.local_dir",
@@ -383,6 +388,7 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   Rules after(places);
   check_schedule(config, after);
   check_scaling(config, after);
+  check_evaluation(config, after);
   check_checkpoint(config, after);
   check_memory(config, after);
   check_parallel(config, after);

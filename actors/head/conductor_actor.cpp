@@ -364,8 +364,8 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
         if (!heard) {
           state->rank_failed({event.rank, heard.error().message, kExitFailure});
         } else if (*heard && !state->nonfinite_) {
-          state->self->send(state->peers_.reporter, event);
-          state->tell_index(event);
+          state->self->send(state->peers_.reporter, **heard);
+          state->tell_index(**heard);
         }
       },
       [state](const CheckpointWritten& event) {

@@ -199,6 +199,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .flops_per_token = engine::flops_per_token(options.model, options.seq_len),
        .peak_flops = run.peak_flops * static_cast<double>(run.config().parallel.nodes),
        .bytes_per_token = run.plan.data->bytes_per_token(),
+       .data = run.plan.data,
        .units = unit_names(options),
        .optimizer = engine::make_optimizer(options.optimizer, options.total_steps),
        .tensorboard = run.config().run.tensorboard,

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "actors/head/model_files.hpp"
+#include "actors/train/choice_lanes.hpp"
+#include "base/check.hpp"
 #include "base/units.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/run_device.hpp"
@@ -92,6 +94,9 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   const auto root = std::filesystem::path(given.run.dir) / given.run.name;
   auto options = engine_options(with_own_model(config, root), facts->vocab_size.value_or(0));
   TRAIN_RETURN_IF_ERROR(options);
+  const auto choices = open_choices(config, root, options->model.vocab_size);
+  TRAIN_RETURN_IF_ERROR(choices);
+  options->scored_lanes = *choices ? (*choices)->lanes() : 0;
   const auto plan = engine::plan_of(*options);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(engine::check_freeze(*options));
@@ -102,6 +107,9 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   }
   auto data = open_lanes(config, options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(data);
+  if (*choices) {
+    *data = std::make_shared<const ChoiceLanes>(*data, *choices, options->eval_lanes);
+  }
   auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
   options->step_weight = LaneSource::step_weight(*data);
@@ -110,6 +118,25 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
                  .data = std::move(data).value(),
                  .plan_digest = plan->digest(),
                  .data_fingerprint = std::move(fingerprint).value()};
+}
+
+Result<RunPlan> plan_choices(const configs::RunConfig& given) {
+  const configs::RunConfig config = with_transport(given);
+  const auto root = std::filesystem::path(given.run.dir) / given.run.name;
+  auto options = engine_options(with_own_model(config, root), 0);
+  TRAIN_RETURN_IF_ERROR(options);
+  const auto choices = open_choices(config, root, options->model.vocab_size);
+  TRAIN_RETURN_IF_ERROR(choices);
+  TRAIN_CHECK(*choices != nullptr, "no questions to answer");
+  options->eval_lanes = 0;
+  options->scored_lanes = (*choices)->lanes();
+  const auto plan = engine::plan_of(*options);
+  TRAIN_RETURN_IF_ERROR(plan);
+  return RunPlan{.config = resolved(config, options->model),
+                 .engine = std::move(options).value(),
+                 .data = std::make_shared<const ChoiceLanes>(nullptr, *choices, 0),
+                 .plan_digest = plan->digest(),
+                 .data_fingerprint = {}};
 }
 
 Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t ranks) {

@@ -33,6 +33,10 @@ struct RunPlan {
 /// Errors: user_error naming file or key.
 [[nodiscard]] Result<RunPlan> plan_run(const configs::RunConfig& config);
 
+/// The plan of a run that only answers eval.choices: of its data it opens nothing but the
+/// tokenizer. Errors: those of plan_run(). REQUIRES: there are choices and an evaluation.
+[[nodiscard]] Result<RunPlan> plan_choices(const configs::RunConfig& config);
+
 /// The same run on other numbers of nodes and ranks. Errors: those of plan_run(); a strategy that
 /// these ranks cannot have.
 [[nodiscard]] Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t ranks);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/check.hpp"
 #include "engine/optimizer/exact_sum.hpp"
@@ -24,6 +26,17 @@ std::vector<std::uint64_t> added(const std::vector<std::uint64_t>& a,
   std::vector<engine::ExactSum> sums = engine::sums_of(a);
   engine::add_each(sums, engine::sums_of(b));
   return engine::words_of(sums);
+}
+
+/// Puts a rank's documents where they belong among those of all.
+void place(std::vector<std::uint64_t>& all, const EvaluationFinished& event) {
+  const auto first = static_cast<std::size_t>(event.first_document);
+  const std::vector<std::uint64_t>& own = event.log_likelihoods;
+  if (own.empty()) {
+    return;
+  }
+  all.resize(std::max(all.size(), first + own.size()), FloatBits(std::nan("")).bits);
+  std::copy(own.begin(), own.end(), all.begin() + event.first_document);
 }
 
 }  // namespace
@@ -188,19 +201,24 @@ Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& even
   return all;
 }
 
-Result<bool> RankAgreement::hear(const EvaluationFinished& event, std::size_t ranks) {
+Result<std::optional<EvaluationFinished>> RankAgreement::hear(const EvaluationFinished& event,
+                                                              std::size_t ranks) {
   auto& heard = evaluations_[event.step];
   if (heard.count == 0) {
     heard.first = event;
+    heard.first.first_document = 0;
+    heard.first.log_likelihoods.clear();
   } else if (heard.first.cross_entropy.bits != event.cross_entropy.bits) {
     return disagreement("the evaluation", event.step, heard.first.rank, heard.first.cross_entropy,
                         event.rank, event.cross_entropy);
   }
+  place(heard.first.log_likelihoods, event);
   if (++heard.count < ranks) {
-    return false;
+    return std::optional<EvaluationFinished>();
   }
+  std::optional<EvaluationFinished> all = std::move(heard.first);
   evaluations_.erase(event.step);
-  return true;
+  return all;
 }
 
 }  // namespace train::actors

@@ -125,8 +125,9 @@ class RankAgreement {
   /// sum of their digests. Errors (failure): two ranks differ; names both, the step and the values.
   [[nodiscard]] Result<std::optional<StepFinished>> hear(const StepFinished& event,
                                                          std::size_t ranks);
-  /// True: it was the last one.
-  [[nodiscard]] Result<bool> hear(const EvaluationFinished& event, std::size_t ranks);
+  /// The same, with the documents of all ranks.
+  [[nodiscard]] Result<std::optional<EvaluationFinished>> hear(const EvaluationFinished& event,
+                                                               std::size_t ranks);
 
  private:
   template <class Event>

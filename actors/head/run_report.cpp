@@ -14,6 +14,7 @@
 #include <numbers>
 #include <utility>
 
+#include "actors/head/choice_report.hpp"
 #include "actors/train/rank_board.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -229,8 +230,24 @@ Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_n
   }
   print_line(fmt::format("evaluation at step {}: loss {:.4f}, perplexity {:.2f}{}", event.step,
                          nats, std::exp(nats), bits));
+  if (options_.data && options_.data->choices() != nullptr) {
+    TRAIN_RETURN_IF_ERROR(choices(event, line));
+  }
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
   return scalars(event.step, {{"val/loss", nats}, {"val/perplexity", std::exp(nats)}});
+}
+
+Status RunReport::choices(const EvaluationFinished& event, Json& line) {
+  const ChoiceReport report = report_choices(*options_.data->choices(), event);
+  line["choices"] = choices_json(report);
+  std::string text = choices_text(report);
+  text.pop_back();  // print_line() ends it
+  print_line(text);
+  const storage::ChoiceScore& all = report.scores.back();
+  return scalars(event.step, {{"choices/acc", all.acc},
+                              {"choices/acc_norm", all.acc_norm},
+                              {"choices/correct_prob", all.correct_prob},
+                              {"choices/margin", all.margin}});
 }
 
 void RunReport::checkpoint(const CheckpointWritten& event) {

@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/messages/event_messages.hpp"
+#include "actors/train/lane_source.hpp"
 #include "base/result.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
@@ -29,8 +31,9 @@ struct ReportOptions {
   double flops_per_token = 0.0;
   /// Measured GEMM peak, for MFU, and raised to what steps reach; 0: unknown.
   double peak_flops = 0.0;
-  std::optional<double> bytes_per_token = {};  ///< For bits per byte.
-  std::vector<std::string> units = {};         ///< Names, for the norms of their gradients.
+  std::optional<double> bytes_per_token = {};   ///< For bits per byte.
+  std::shared_ptr<const LaneSource> data = {};  ///< Has the questions of evaluations, if any.
+  std::vector<std::string> units = {};          ///< Names, for the norms of their gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
   bool tensorboard = true;
   bool terminal = false;  ///< A live line instead of plain ones.
@@ -78,6 +81,7 @@ class RunReport {
       : options_(options), peak_flops_(options.peak_flops) {}
   Status append(const std::string& line);
   Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
+  Status choices(const EvaluationFinished& event, nlohmann::ordered_json& line);
   Status unit_norms(const StepFinished& event);
   Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
   /// FLOP/s of the model, as a moving average over the steps.

@@ -47,12 +47,17 @@ struct StepFinished {
 };
 
 /// Compute stream of every rank -> conductor -> reporter and index: An evaluation has run. The
-/// conductor compares what the ranks say and passes one message on for all of them.
+/// conductor compares what the ranks say, puts their documents one after the other, and passes one
+/// message on for all of them.
 struct EvaluationFinished {
   std::int64_t step = 0;
   std::int32_t rank = 0;
   FloatBits cross_entropy;  ///< Nats per token.
   FloatBits accuracy;
+  /// Of the documents of the choices (storage/choices) that the rank has scored.
+  std::int64_t first_document = 0;
+  std::vector<std::uint64_t> log_likelihoods =
+      {};  ///< Bit patterns of doubles, of those documents.
 };
 
 /// Index -> conductor -> reporter: A checkpoint is published and recorded.

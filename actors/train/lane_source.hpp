@@ -12,6 +12,7 @@
 #include "engine/command.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/rank/lane_runner.hpp"
+#include "storage/choices/choice_set.hpp"
 #include "storage/rows/row_split.hpp"
 #include "storage/tokens/dstar_order.hpp"
 #include "storage/tokens/lane_order.hpp"
@@ -40,6 +41,8 @@ class LaneSource {
   [[nodiscard]] virtual std::uint64_t training_rows() const = 0;
   /// Bytes of text per validation token, for bits per byte; empty where the data does not tell.
   [[nodiscard]] virtual std::optional<double> bytes_per_token() const = 0;
+  /// Questions whose lanes an evaluation has after its others; null: none.
+  [[nodiscard]] virtual const storage::ChoiceSet* choices() const { return nullptr; }
   /// What tells this data from other data. Blocking (disk).
   [[nodiscard]] virtual Result<std::string> fingerprint() const = 0;
 

@@ -268,13 +268,10 @@ void Rank::report_step(const Command& command) const {
 
 void Rank::report_evaluation(const Command& command) const {
   mark("report");
-  context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
-                             command] {
-    const engine::EvaluationResult result = runtime->engine->totals().evaluation_result();
-    caf::anon_send(conductor,
-                   EvaluationFinished{command.step, runtime->rank, FloatBits(result.cross_entropy),
-                                      FloatBits(result.accuracy)});
-  });
+  context->compute->enqueue(
+      [runtime = context.get(), conductor = state().peers.conductor, command] {
+        caf::anon_send(conductor, evaluation_event(*runtime, command.step));
+      });
   finish_on_stream(command.sequence);
   leave();
 }

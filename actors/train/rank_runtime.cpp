@@ -190,6 +190,28 @@ StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, boo
   return event;
 }
 
+EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) {
+  const engine::EvaluationResult result = rank.engine->totals().evaluation_result();
+  EvaluationFinished event{.step = step,
+                           .rank = rank.rank,
+                           .cross_entropy = FloatBits(result.cross_entropy),
+                           .accuracy = FloatBits(result.accuracy)};
+  const std::int64_t losses = rank.engine->options().eval_lanes;
+  const std::vector<std::int64_t> lanes = rank.engine->plan().eval_lanes().lanes_of(rank.rank);
+  if (rank.data->choices() == nullptr || lanes.empty() || lanes.back() < losses) {
+    return event;  // it has scored none
+  }
+  const auto documents = rank.data->choices()->documents_of(
+      std::max(lanes.front(), losses) - losses, lanes.back() + 1 - losses);
+  const std::vector<double>& sums = rank.engine->scores().sums();
+  TRAIN_CHECK(sums.size() == documents.count, "{} documents of {}", sums.size(), documents.count);
+  event.first_document = static_cast<std::int64_t>(documents.first);
+  for (const double sum : sums) {
+    event.log_likelihoods.push_back(FloatBits(sum).bits);
+  }
+  return event;
+}
+
 checkpoint::StepRecord step_record(const StepFinished& event) {
   return {.step = event.step,
           .loss = event.loss.value(),

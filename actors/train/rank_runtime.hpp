@@ -114,6 +114,9 @@ using RankContext = std::shared_ptr<RankRuntime>;
 [[nodiscard]] StepFinished step_event(const engine::RankEngine& engine, std::int64_t step,
                                       bool with_digest);
 
+/// What a rank reports of the evaluation after `step` steps, in stream order.
+[[nodiscard]] EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step);
+
 /// What the journal keeps of the event of all ranks; without the tokens.
 [[nodiscard]] checkpoint::StepRecord step_record(const StepFinished& event);
 

@@ -1,8 +1,11 @@
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <thread>
 
+#include "actors/head/choice_report.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
@@ -11,6 +14,7 @@
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
 #include "engine/rank/run_device.hpp"
+#include "storage/files/atomic_file.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -19,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPoll{500};  // of the directory of checkpoints
+constexpr std::int64_t kPublishedContext = 1024;
 
 /// The configuration of an evaluation of `config`'s model on `ranks` ranks in this process.
 configs::RunConfig evaluation_config(configs::RunConfig config, std::int64_t ranks) {
@@ -29,6 +34,19 @@ configs::RunConfig evaluation_config(configs::RunConfig config, std::int64_t ran
   if (config.eval.interval_steps == 0) {
     config.eval.interval_steps = 1;  // the run itself never evaluated; asking for it is enough
   }
+  return config;
+}
+
+/// The same of a run that answers questions alone, or of a published model that does.
+configs::RunConfig choice_config(configs::RunConfig config, const EvalOptions& options,
+                                 const fs::path& root) {
+  config = evaluation_config(std::move(config), options.ranks);
+  config.run.dir = root.parent_path().string();
+  config.run.name = root.filename().string();
+  config.batch.lanes = options.ranks;
+  config.data.sequence_length = options.context.value_or(config.data.sequence_length);
+  config.eval.choices = options.choices;
+  config.runtime.device = options.device.value_or(config.runtime.device);
   return config;
 }
 
@@ -45,12 +63,52 @@ Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, st
   return result;
 }
 
+Status check_plan(const RunPlan& plan) {
+  return engine::check_device(plan.config.runtime.device, plan.engine.model, kOtherDevice);
+}
+
+/// A line of JSON for each question.
+Status write_details(const std::string& path, const storage::ChoiceSet& choices,
+                     const ChoiceReport& report) {
+  std::string text;
+  for (const storage::ScoredQuestion& question : choices.questions()) {
+    const auto values =
+        std::span(report.log_likelihoods).subspan(question.first_document, question.choices.size());
+    nlohmann::ordered_json line = {{"source", choices.sources()[question.source]},
+                                   {"line", question.line},
+                                   {"answer", question.answer},
+                                   {"likeliest", storage::likeliest(values)},
+                                   {"log_likelihoods", values}};
+    text += line.dump() + "\n";
+  }
+  return storage::write_file_atomically(path, text);
+}
+
+/// `start`: a checkpoint, or none for a published model's weights. `name`: what is evaluated.
+Status answer_choices(const configs::RunConfig& config, const StartState& start, std::int64_t step,
+                      const std::string& name, const std::string& details) {
+  const auto plan = plan_choices(config);
+  TRAIN_RETURN_IF_ERROR(plan);
+  TRAIN_RETURN_IF_ERROR(check_plan(*plan));
+  const auto contexts = make_local_ranks(*plan, start);
+  TRAIN_RETURN_IF_ERROR(contexts);
+  const auto result = evaluate(*contexts, step);
+  TRAIN_RETURN_IF_ERROR(result);
+  const storage::ChoiceSet& choices = *plan->data->choices();
+  const ChoiceReport report = report_choices(choices, *result);
+  print(fmt::format("eval {} digest={}\n{}", name, report.digest, choices_text(report)));
+  return details.empty() ? Status() : write_details(details, choices, report);
+}
+
 Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& directory,
-                           std::int64_t step) {
+                           std::int64_t step, const EvalOptions& options) {
+  if (!options.choices.empty()) {
+    return answer_choices(config, {.checkpoint = directory}, step, fmt::format("step={}", step),
+                          options.details);
+  }
   auto plan = plan_run(config);
   TRAIN_RETURN_IF_ERROR(plan);
-  TRAIN_RETURN_IF_ERROR(
-      engine::check_device(config.runtime.device, plan->engine.model, kOtherDevice));
+  TRAIN_RETURN_IF_ERROR(check_plan(*plan));
   const auto difference = data_difference(directory, *plan);
   TRAIN_RETURN_IF_ERROR(difference);
   if (!difference->empty()) {
@@ -66,12 +124,17 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   if (const auto bytes = plan->data->bytes_per_token()) {
     line += fmt::format(" bits_per_byte={:.6f}", loss / std::log(2.0) / *bytes);
   }
-  print(line + "\n");
+  line += "\n";
+  if (const storage::ChoiceSet* choices = plan->data->choices()) {
+    line += choices_text(report_choices(*choices, *result));
+  }
+  print(line);
   return {};
 }
 
 /// Evaluates what is committed, oldest first, until the run's last step or a signal.
-Status follow(const configs::RunConfig& config, const fs::path& checkpoints) {
+Status follow(const configs::RunConfig& config, const fs::path& checkpoints,
+              const EvalOptions& options) {
   std::set<std::int64_t> done;
   while (!signal_pending()) {
     auto candidates = checkpoint::list_checkpoints(checkpoints);
@@ -82,7 +145,7 @@ Status follow(const configs::RunConfig& config, const fs::path& checkpoints) {
       if (signal_pending() || !done.insert(candidate.step).second) {
         continue;
       }
-      const Status status = evaluate_checkpoint(config, candidate.path, candidate.step);
+      const Status status = evaluate_checkpoint(config, candidate.path, candidate.step, options);
       std::error_code ignored;
       if (!status.ok() && fs::exists(candidate.path, ignored)) {
         return status.error();
@@ -100,25 +163,65 @@ Status follow(const configs::RunConfig& config, const fs::path& checkpoints) {
   return {};
 }
 
+/// A directory that a model was published in, and no run has made.
+bool is_published_model(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::exists(directory / "config.json", ignored) &&
+         !fs::exists(directory / "config.toml", ignored);
+}
+
+Status evaluate_published(const EvalOptions& options, const fs::path& directory) {
+  if (options.step || options.follow || options.choices.empty()) {
+    return user_error(fmt::format(
+        "{}: a published model has neither checkpoints nor validation data; give --choices alone",
+        options.run_directory));
+  }
+  configs::RunConfig config;
+  config.model.from = directory.string();
+  config.data.sequence_length = kPublishedContext;
+  config.batch.micro_batch = 1;
+  config.run.steps = 1;
+  return answer_choices(choice_config(config, options, directory), {}, 0,
+                        fmt::format("model={}", options.run_directory), options.details);
+}
+
 Status evaluate_run(const EvalOptions& options) {
   if (!options.follow) {
     allow_signals();
   }
-  const fs::path run(options.run_directory);
-  const auto stored = load_run_config(run);
+  const auto root = storage::absolute_path(options.run_directory);
+  TRAIN_RETURN_IF_ERROR(root);
+  if (is_published_model(*root)) {
+    return evaluate_published(options, *root);
+  }
+  const auto stored = load_run_config(options.run_directory);
   TRAIN_RETURN_IF_ERROR(stored);
-  if (options.ranks > stored->batch.lanes) {
+  const bool answers = !options.choices.empty();
+  if (!answers && options.ranks > stored->batch.lanes) {
     return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
                                   options.ranks, stored->batch.lanes));
   }
-  configs::RunConfig config = evaluation_config(*stored, options.ranks);
+  configs::RunConfig config =
+      answers ? choice_config(*stored, options, *root) : evaluation_config(*stored, options.ranks);
   config.runtime.device = options.device.value_or(config.runtime.device);
+  const fs::path checkpoints = fs::path(options.run_directory) / "checkpoints";
   if (options.follow) {
-    return follow(config, run / "checkpoints");
+    return follow(config, checkpoints, options);
   }
-  const auto found = find_checkpoint(run / "checkpoints", options.step);
+  const auto found = find_checkpoint(checkpoints, options.step);
   TRAIN_RETURN_IF_ERROR(found);
-  return evaluate_checkpoint(config, found->candidate.path, found->candidate.step);
+  return evaluate_checkpoint(config, found->candidate.path, found->candidate.step, options);
+}
+
+std::string mistake_in(const EvalOptions& options) {
+  if (options.follow && options.step) {
+    return "--follow takes every checkpoint, --step one; give one of them";
+  }
+  if (options.choices.empty() && (!options.details.empty() || options.context)) {
+    return "--details and --context belong to --choices";
+  }
+  return options.follow && !options.details.empty() ? "--details is of one checkpoint, not --follow"
+                                                    : "";
 }
 
 }  // namespace
@@ -134,11 +237,19 @@ void describe_eval(CommandSyntaxes& commands) {
   command.app.add_flag("--follow", options.follow,
                        "Evaluate every checkpoint as the run publishes it, until the run ends");
   command.device(options.device);
-  command.check([&options] {
-    return options.follow && options.step
-               ? "--follow takes every checkpoint, --step one; give one of them"
-               : "";
-  });
+  command.app
+      .add_option("--choices", options.choices,
+                  "Answer the multiple-choice questions of these files by likelihood instead; then "
+                  "RUN_DIRECTORY may also be a published model's")
+      ->type_name("FILE");
+  command.text("--details", options.details,
+               "Where to write the log-likelihoods of each question's choices, as lines of JSON",
+               "FILE");
+  command.integer("--context", options.context,
+                  "Tokens that the model sees of a question at most; of a run its "
+                  "data.sequence_length, of a published model 1024",
+                  1);
+  command.check([&options] { return mistake_in(options); });
 }
 
 }  // namespace train::cli

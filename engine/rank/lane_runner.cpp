@@ -26,11 +26,10 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
       parts_(parts),
       tokens_(rank.kernels(), slot_bytes(rank), "lane tokens"),
       targets_(rank.kernels(), slot_bytes(rank), "lane targets") {
-  const LaneColumns columns = rank.objective().columns();
-  if (columns.positions) {
+  if (rank.has_positions()) {
     positions_.emplace(rank.kernels(), slot_bytes(rank), "lane positions");
   }
-  if (columns.weights) {
+  if (rank.objective().columns().weights) {
     weights_.emplace(rank.kernels(), slot_bytes(rank), "lane weights");
   }
 }
@@ -74,6 +73,8 @@ void LaneRunner::copy_lane(kernels::Stream& stream, std::int32_t number) const {
 Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   const RankOptions& options = rank_->options();
   const bool evaluation = work.kind == CommandKind::evaluate;
+  const bool scored = rank_->scores_documents(work);
+  const bool in_documents = scored || rank_->objective().columns().positions;
   // An evaluation's sums are divided by what it counted itself.
   const auto scale = [&](double factor) {
     const bool scaled = makes_loss && !evaluation;
@@ -85,10 +86,10 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
           .sequences = options.batch.micro_batch,
           .seq_len = options.seq_len,
           .tokens = tokens_.device<std::int32_t>() + first,
-          .positions = positions_ ? positions_->device<std::int32_t>() + first : nullptr,
+          .positions = in_documents ? positions_->device<std::int32_t>() + first : nullptr,
           .targets = targets_.device<std::int32_t>() + first,
-          .row_weights = weights_ ? weights_->device<float>() + first : nullptr,
-          .sums = parts_.totals.lane_sums(work),
+          .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
+          .sums = scored ? nullptr : parts_.totals.lane_sums(work),
           .label_smoothing = evaluation ? 0.0F : rank_->objective().label_smoothing(),
           .loss_scale = scale(1.0),
           .z_scale = scale(static_cast<double>(options.model.z_loss_coeff)),
@@ -159,6 +160,13 @@ void LaneRunner::count_nonfinite_gradient(kernels::Stream& stream, std::size_t u
   parts_.totals.nonfinite_counted(stream, count);
 }
 
+void LaneRunner::score(kernels::Stream& stream, const UnitMemory& head, const LaneWork& work,
+                       const Lane& lane) const {
+  parts_.model.row_log_probs(stream, head, lane, parts_.scores.results());
+  const LaneSlot columns = slot(work.slot);
+  parts_.scores.lane_scored(stream, work, columns.targets, columns.positions);
+}
+
 void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
                          UnitBuffers place) {
   stream.mark(mark_of("forward", unit, work));
@@ -172,6 +180,9 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
   }
   parts_.state.make_weights(stream, rank_->plan().group_of(unit));
+  if (layer.traits().makes_loss && rank_->scores_documents(work)) {
+    return score(stream, memory_of(unit, work, place, with_gradient), work, lane);
+  }
   layer.forward(stream, memory_of(unit, work, place, with_gradient), lane);
   if (layer.traits().makes_loss) {
     parts_.totals.lane_summed(stream, work);

@@ -7,6 +7,7 @@
 
 #include "engine/command.hpp"
 #include "engine/model/model.hpp"
+#include "engine/rank/document_scores.hpp"
 #include "engine/rank/rank_gradients.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
@@ -40,6 +41,7 @@ class LaneRunner {
     const GatheredWeights& gathered;
     RankGradients& gradients;
     const StepTotals& totals;
+    DocumentScores& scores;
   };
   LaneRunner(const RankPlan& rank, const Parts& parts);
 
@@ -63,6 +65,8 @@ class LaneRunner {
                                             UnitBuffers place) const;
   [[nodiscard]] UnitMemory memory_of(std::size_t unit, const LaneWork& work, UnitBuffers place,
                                      bool with_gradient) const;
+  void score(kernels::Stream& stream, const UnitMemory& head, const LaneWork& work,
+             const Lane& lane) const;
   void clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
                               const LaneWork& work, UnitBuffers place) const;
   void count_nonfinite_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -71,7 +75,7 @@ class LaneRunner {
   const RankPlan* rank_;
   Parts parts_;
   HostDeviceBuffer tokens_, targets_;
-  std::optional<HostDeviceBuffer> positions_, weights_;  // If the objective has them.
+  std::optional<HostDeviceBuffer> positions_, weights_;  // If the lanes have them.
 };
 
 }  // namespace train::engine

@@ -25,11 +25,13 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
       totals_(rank_),
       gradients_(rank_, model_, totals_),
       updates_(rank_, state_, gradients_, totals_),
+      scores_(rank_),
       lanes_(rank_, {.model = model_,
                      .state = state_,
                      .gathered = gathered_,
                      .gradients = gradients_,
-                     .totals = totals_}),
+                     .totals = totals_,
+                     .scores = scores_}),
       exchanges_(
           rank_,
           {.state = state_, .gathered = gathered_, .gradients = gradients_, .totals = totals_}) {}
@@ -50,6 +52,7 @@ MemoryPlan RankEngine::allocated() const {
   totals_.add_allocated(memory);
   gradients_.add_allocated(memory);
   updates_.add_allocated(memory);
+  scores_.add_allocated(memory);
   lanes_.add_allocated(memory);
   exchanges_.add_allocated(memory);
   return memory;

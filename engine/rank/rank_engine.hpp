@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/model/model.hpp"
+#include "engine/rank/document_scores.hpp"
 #include "engine/rank/exchanges.hpp"
 #include "engine/rank/lane_runner.hpp"
 #include "engine/rank/rank_gradients.hpp"
@@ -56,6 +57,7 @@ class RankEngine {
   [[nodiscard]] const RankGradients& gradients() const { return gradients_; }
   [[nodiscard]] StepTotals& totals() { return totals_; }
   [[nodiscard]] const StepTotals& totals() const { return totals_; }
+  [[nodiscard]] const DocumentScores& scores() const { return scores_; }
   [[nodiscard]] WeightUpdates& updates() { return updates_; }
   [[nodiscard]] RankState& state() { return state_; }
   [[nodiscard]] const RankState& state() const { return state_; }
@@ -74,6 +76,7 @@ class RankEngine {
   StepTotals totals_;
   RankGradients gradients_;
   WeightUpdates updates_;
+  DocumentScores scores_;
   LaneRunner lanes_;
   Exchanges exchanges_;
 };

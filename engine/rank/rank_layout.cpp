@@ -68,7 +68,8 @@ std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t rank
 /// Columns of 4 bytes a token.
 std::size_t lane_columns(const RankOptions& options) {
   const LaneColumns columns = make_objective(options.objective)->columns();
-  return 2U + (columns.positions ? 1U : 0U) + (columns.weights ? 1U : 0U);
+  const bool positions = columns.positions || options.scored_lanes > 0;
+  return 2U + (positions ? 1U : 0U) + (columns.weights ? 1U : 0U);
 }
 
 }  // namespace
@@ -89,6 +90,9 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       lane_slot_bytes_(lane_columns(options) * sizeof(std::int32_t) *
                        static_cast<std::size_t>(options.batch.micro_batch * options.seq_len *
                                                 options.lane_slots)),
+      scored_bytes_(options.scored_lanes > 0
+                        ? bytes_of(options.batch.micro_batch * options.seq_len, sizeof(float))
+                        : 0),
       gather_buffers_(engine::gather_buffers(plan)),
       gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {

@@ -68,7 +68,7 @@ MemoryPlan RankLayout::memory() const {
       bytes_of(gradient_buffer_count_, floats(gradient_buffer_elements_)) +
       floats(sum_scratch_elements());
   memory.buffers_bytes =
-      lane_slot_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
+      lane_slot_bytes_ + scored_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
       bytes_of(eval_block(ranks_), sizeof(kernels::LossSums)) +
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/command.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_options.hpp"
@@ -42,6 +43,15 @@ class RankPlan {
   [[nodiscard]] const GroupLayout& layout(std::size_t group) const { return layout_.group(group); }
   [[nodiscard]] std::size_t unit_count() const { return plan_.unit_count(); }
   [[nodiscard]] const std::string& unit_name(std::size_t unit) const;
+
+  /// The lane's documents are scored; it has no loss.
+  [[nodiscard]] bool scores_documents(const LaneWork& work) const {
+    return work.kind == CommandKind::evaluate && work.lane >= options_.eval_lanes;
+  }
+  /// Slots have positions: the objective's, or those of scored lanes alone.
+  [[nodiscard]] bool has_positions() const {
+    return objective_->columns().positions || options_.scored_lanes > 0;
+  }
 
   [[nodiscard]] std::int64_t lane_tokens() const;
   [[nodiscard]] std::int64_t tokens_per_step() const;

@@ -259,9 +259,9 @@ EvaluationResult StepTotals::evaluation_result() const {
   const auto sums_of = [this](std::int64_t lane) {
     return eval_sums_.host<kernels::LossSums>() + eval_sums_at_[static_cast<std::size_t>(lane)];
   };
-  const std::int64_t lanes = rank_->plan().eval_lanes().lanes();
+  const std::int64_t lanes = rank_->options().eval_lanes;  // scored ones have none
   const auto sum = [&](double kernels::LossSums::*field) {
-    return sum_lanes(lanes, field, sums_of);
+    return lanes > 0 ? sum_lanes(lanes, field, sums_of) : 0.0;
   };
   const auto mean = [](double total, double count) { return count > 0.0 ? total / count : 0.0; };
   const double targets = sum(&kernels::LossSums::targets);
