@@ -40,11 +40,102 @@ class PlainSource : public ByteSource {
   std::uint64_t offset_ = 0;
 };
 
-/// What both compressed sources have alike: pieces of the file, until they are used up.
-class PackedBytes {
- public:
-  explicit PackedBytes(InputFile file) : file_(std::move(file)), piece_(source_piece_bytes) {}
+/// What one call of a library did.
+struct Unpacked {
+  std::size_t used = 0;   ///< Bytes of the input.
+  std::size_t made = 0;   ///< Bytes of the output.
+  bool inside = false;    ///< A member or frame has begun, and not ended.
+  bool has_more = false;  ///< There may be output that needs no more input.
+  bool is_damaged = false;
+};
 
+/// gzip: members, one after the other.
+class GzipUnpacker {
+ public:
+  GzipUnpacker() {
+    // 15 bits of window, and 16: a header of gzip.
+    usable_ = inflateInit2(&stream_, 15 + 16) == Z_OK;
+  }
+  GzipUnpacker(const GzipUnpacker&) = delete;
+  GzipUnpacker& operator=(const GzipUnpacker&) = delete;
+  ~GzipUnpacker() { inflateEnd(&stream_); }
+
+  [[nodiscard]] bool usable() const { return usable_; }
+
+  Unpacked unpack(std::span<const char> in, std::span<char> out) {
+    stream_.next_in = reinterpret_cast<const Bytef*>(in.data());
+    stream_.avail_in = static_cast<uInt>(in.size());
+    stream_.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream_.avail_out = static_cast<uInt>(std::min(out.size(), source_piece_bytes));
+    const uInt room = stream_.avail_out;
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    const Unpacked done{.used = in.size() - stream_.avail_in,
+                        .made = room - stream_.avail_out,
+                        .inside = code != Z_STREAM_END,
+                        .has_more = stream_.avail_out == 0 && code == Z_OK,
+                        .is_damaged = code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR};
+    if (code == Z_STREAM_END) {
+      inflateReset(&stream_);
+    }
+    return done;
+  }
+
+ private:
+  z_stream stream_ = {};
+  bool usable_ = false;
+};
+
+/// Zstandard: frames, one after the other.
+class ZstdUnpacker {
+ public:
+  [[nodiscard]] bool usable() const { return stream_ != nullptr; }
+
+  Unpacked unpack(std::span<const char> in, std::span<char> out) {
+    ZSTD_inBuffer from = {in.data(), in.size(), 0};
+    ZSTD_outBuffer to = {out.data(), out.size(), 0};
+    const std::size_t code = ZSTD_decompressStream(stream_.get(), &to, &from);
+    return {.used = from.pos,
+            .made = to.pos,
+            .inside = code != 0,
+            .has_more = code != 0 && to.pos == to.size,
+            .is_damaged = ZSTD_isError(code) != 0};
+  }
+
+ private:
+  std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream_{ZSTD_createDStream(),
+                                                                        ZSTD_freeDStream};
+};
+
+/// A compressed file, piece by piece.
+template <class Unpacker>
+class PackedSource : public ByteSource {
+ public:
+  explicit PackedSource(InputFile file) : file_(std::move(file)), piece_(source_piece_bytes) {}
+
+  Result<std::size_t> read(std::span<char> out) override {
+    if (!unpacker_.usable()) {
+      return failure("no memory to decompress with");
+    }
+    while (true) {
+      const auto more = refill();
+      TRAIN_RETURN_IF_ERROR(more);
+      if (!*more && !last_.has_more) {
+        return last_.inside ? Result<std::size_t>(damaged("the compressed data ends too early"))
+                            : std::size_t{0};
+      }
+      last_ = unpacker_.unpack(left_, out);
+      left_ = left_.subspan(last_.used);
+      if (last_.is_damaged) {
+        return damaged("the compressed data is damaged");
+      }
+      if (last_.made > 0) {
+        return last_.made;
+      }
+    }
+  }
+  [[nodiscard]] std::uint64_t consumed() const override { return file_.consumed(); }
+
+ private:
   /// The next piece, if the last one is used up. False: the file is at its end.
   Result<bool> refill() {
     if (!left_.empty()) {
@@ -55,111 +146,15 @@ class PackedBytes {
     left_ = std::span<const char>(piece_).first(*size);
     return *size > 0;
   }
-  [[nodiscard]] std::span<const char> left() const { return left_; }
-  void use(std::size_t size) { left_ = left_.subspan(size); }
-  [[nodiscard]] std::uint64_t consumed() const { return file_.consumed(); }
   [[nodiscard]] Error damaged(const char* reason) const {
     return user_error(fmt::format("{}: {}; fetch or make the file again", file_.name(), reason));
   }
 
- private:
   PlainSource file_;
   std::vector<char> piece_;
-  std::span<const char> left_;
-};
-
-class GzipSource : public ByteSource {
- public:
-  explicit GzipSource(InputFile file) : bytes_(std::move(file)) {
-    // 15 bits of window, and 16: a header of gzip.
-    usable_ = inflateInit2(&stream_, 15 + 16) == Z_OK;
-  }
-  GzipSource(const GzipSource&) = delete;
-  GzipSource& operator=(const GzipSource&) = delete;
-  ~GzipSource() override { inflateEnd(&stream_); }
-
-  Result<std::size_t> read(std::span<char> out) override {
-    if (!usable_) {
-      return failure("no memory to decompress with");
-    }
-    while (true) {
-      const auto more = bytes_.refill();
-      TRAIN_RETURN_IF_ERROR(more);
-      if (!*more && !full_) {
-        if (inside_) {
-          return bytes_.damaged("the compressed data ends too early");
-        }
-        return std::size_t{0};
-      }
-      stream_.next_in = reinterpret_cast<const Bytef*>(bytes_.left().data());
-      stream_.avail_in = static_cast<uInt>(bytes_.left().size());
-      stream_.next_out = reinterpret_cast<Bytef*>(out.data());
-      stream_.avail_out = static_cast<uInt>(std::min(out.size(), source_piece_bytes));
-      const uInt room = stream_.avail_out;
-      inside_ = true;
-      const int code = inflate(&stream_, Z_NO_FLUSH);
-      bytes_.use(bytes_.left().size() - stream_.avail_in);
-      full_ = stream_.avail_out == 0 && code == Z_OK;  // There may be more of it in the stream.
-      if (code == Z_STREAM_END) {
-        inside_ = false;
-        inflateReset(&stream_);
-      } else if (code != Z_OK && code != Z_BUF_ERROR) {
-        return bytes_.damaged("the compressed data is damaged");
-      }
-      if (room > stream_.avail_out) {
-        return std::size_t{room - stream_.avail_out};
-      }
-    }
-  }
-  [[nodiscard]] std::uint64_t consumed() const override { return bytes_.consumed(); }
-
- private:
-  PackedBytes bytes_;
-  z_stream stream_ = {};
-  bool usable_ = false;
-  bool inside_ = false;  ///< A member has begun.
-  bool full_ = false;
-};
-
-class ZstdSource : public ByteSource {
- public:
-  explicit ZstdSource(InputFile file)
-      : bytes_(std::move(file)), stream_(ZSTD_createDStream(), ZSTD_freeDStream) {}
-
-  Result<std::size_t> read(std::span<char> out) override {
-    if (!stream_) {
-      return failure("no memory to decompress with");
-    }
-    while (true) {
-      const auto more = bytes_.refill();
-      TRAIN_RETURN_IF_ERROR(more);
-      if (!*more && !full_) {
-        if (inside_) {
-          return bytes_.damaged("the compressed data ends too early");
-        }
-        return std::size_t{0};
-      }
-      ZSTD_inBuffer in = {bytes_.left().data(), bytes_.left().size(), 0};
-      ZSTD_outBuffer to = {out.data(), out.size(), 0};
-      const std::size_t code = ZSTD_decompressStream(stream_.get(), &to, &in);
-      bytes_.use(in.pos);
-      if (ZSTD_isError(code) != 0) {
-        return bytes_.damaged("the compressed data is damaged");
-      }
-      inside_ = code != 0;
-      full_ = inside_ && to.pos == to.size;  // There may be more of it in the stream.
-      if (to.pos > 0) {
-        return to.pos;
-      }
-    }
-  }
-  [[nodiscard]] std::uint64_t consumed() const override { return bytes_.consumed(); }
-
- private:
-  PackedBytes bytes_;
-  std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream_;
-  bool inside_ = false;  ///< A frame has begun.
-  bool full_ = false;
+  std::span<const char> left_;  ///< Of the piece.
+  Unpacker unpacker_;
+  Unpacked last_;
 };
 
 }  // namespace
@@ -173,9 +168,9 @@ Result<std::unique_ptr<ByteSource>> open_byte_source(const std::filesystem::path
   }
   std::unique_ptr<ByteSource> source;
   if (end == ".gz") {
-    source = std::make_unique<GzipSource>(std::move(*file));
+    source = std::make_unique<PackedSource<GzipUnpacker>>(std::move(*file));
   } else if (end == ".zst") {
-    source = std::make_unique<ZstdSource>(std::move(*file));
+    source = std::make_unique<PackedSource<ZstdUnpacker>>(std::move(*file));
   } else {
     source = std::make_unique<PlainSource>(std::move(*file));
   }
