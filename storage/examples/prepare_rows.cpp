@@ -13,7 +13,6 @@
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/file_lock.hpp"
 #include "storage/rows/row_writer.hpp"
-#include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/tokens/prepare_parts.hpp"
 
 namespace train::storage {
@@ -202,22 +201,18 @@ class RowsJob {
   std::map<std::string, std::size_t> source_numbers_;
 };
 
-/// Old facts go first and new ones come last: what is killed in between leaves no data set.
 Status publish_rows(const fs::path& staging, const PrepareRowsRequest& request,
                     const RowFacts& facts) {
-  const auto earlier = earlier_files(request.out);
-  TRAIN_RETURN_IF_ERROR(earlier);
-  for (const fs::path& path : *earlier) {
-    TRAIN_RETURN_IF_ERROR(remove_tree(path));
-    TRAIN_RETURN_IF_ERROR(fsync_directory(request.out));
-  }
-  TRAIN_RETURN_IF_ERROR(keep_tokenizer(request.tokenizer, request.out));
-  const auto names = entry_names(staging);
-  TRAIN_RETURN_IF_ERROR(names);
-  for (const std::string& name : *names) {
-    TRAIN_RETURN_IF_ERROR(rename_durably(staging / name, request.out / name));
-  }
-  return write_row_facts(request.out, facts);
+  const auto place = [&]() -> Status {
+    const auto names = entry_names(staging);
+    TRAIN_RETURN_IF_ERROR(names);
+    for (const std::string& name : *names) {
+      TRAIN_RETURN_IF_ERROR(rename_durably(staging / name, request.out / name));
+    }
+    return {};
+  };
+  return publish_data(request.out, request.tokenizer, place,
+                      [&] { return write_row_facts(request.out, facts); });
 }
 
 /// Removes the hidden directory, however preparing ends.
@@ -251,7 +246,7 @@ Result<RowReport> prepare_rows(const PrepareRowsRequest& request, const PrepareP
   TRAIN_RETURN_IF_ERROR(key);
   const auto earlier = earlier_files(request.out);
   TRAIN_RETURN_IF_ERROR(earlier);
-  if (!request.force && holds_data(*earlier)) {
+  if (!request.force && holds_data(request.out, *earlier)) {
     auto facts = read_row_facts(request.out);
     if (facts && facts->key == *key) {
       return RowReport{.up_to_date = true, .facts = std::move(*facts)};

@@ -65,6 +65,11 @@ Status read_dtype(const json& object, const std::string& place, DatasetFacts& fa
 Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / facts_file_name;
   std::error_code code;
+  if (std::filesystem::exists(directory / unfinished_file_name, code)) {
+    return user_error(
+        fmt::format("{}: `data prepare` was stopped while it put its files there; run it again",
+                    directory.string()));
+  }
   if (!std::filesystem::exists(path, code) && !code) {
     return DatasetFacts{};
   }

@@ -10,6 +10,8 @@
 namespace train::storage {
 
 inline constexpr const char* facts_file_name = "meta.json";
+/// There while files of tokens or rows are replaced by others; what it lies beside is no data.
+inline constexpr const char* unfinished_file_name = ".prepare.unfinished";
 
 /// What meta.json says of a token directory; a member is empty where the file or the key is
 /// missing.
@@ -28,7 +30,7 @@ struct DatasetFacts {
 };
 
 /// Reads meta.json of `directory`; all empty if there is none. Errors (user): malformed, names the
-/// key.
+/// key; files that were left unfinished.
 Result<DatasetFacts> read_dataset_facts(const std::filesystem::path& directory);
 
 /// Writes meta.json atomically and durably. Errors: as AtomicFile.

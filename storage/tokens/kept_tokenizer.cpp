@@ -41,6 +41,11 @@ std::vector<fs::path> tokenizer_files(const fs::path& tokenizer) {
 
 Status keep_tokenizer(const fs::path& tokenizer, const fs::path& data) {
   const fs::path to = data / tokenizer_folder;
+  std::error_code ignored;
+  if (fs::equivalent(tokenizer, to, ignored) ||
+      fs::equivalent(tokenizer.parent_path(), to, ignored)) {
+    return {};  // Kept earlier, and used again.
+  }
   TRAIN_RETURN_IF_ERROR(remove_tree(to));
   TRAIN_RETURN_IF_ERROR(make_directory(to));
   for (const fs::path& file : tokenizer_files(tokenizer)) {

@@ -142,7 +142,7 @@ Result<PrepareReport> write_tokens(const PrepareRequest& request, const TokenCen
   if (splitter.documents() != census.documents || train.tokens() + val.tokens() != census.tokens) {
     return failure("the input changed while it was read; prepare again");
   }
-  TRAIN_RETURN_IF_ERROR(publish_tokens(request.out,
+  TRAIN_RETURN_IF_ERROR(publish_tokens(request,
                                        {.tokenizer = request.tokenizer,
                                         .vocab_size = bytes_vocab_size,
                                         .end_of_text = bytes_end_of_text},
@@ -159,7 +159,7 @@ Result<PrepareReport> prepare_dataset(const PrepareRequest& request,
   TRAIN_RETURN_IF_ERROR(total);
   const auto earlier = earlier_files(request.out);
   TRAIN_RETURN_IF_ERROR(earlier);
-  if (holds_data(*earlier) && !request.force) {
+  if (holds_data(request.out, *earlier) && !request.force) {
     return user_error(
         fmt::format("{} already holds data ({}); say --force to replace it, or "
                     "another --out",

@@ -11,7 +11,6 @@
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokens/document_reader.hpp"
-#include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/tokens/prepare_parts.hpp"
 
 namespace train::storage {
@@ -205,9 +204,8 @@ Result<PrepareReport> prepare_encoded(const PrepareRequest& request, std::uint64
   SplitPlan plan;
   auto written = split_encoded(request, *tokenizer, reading, plan);
   TRAIN_RETURN_IF_ERROR(written);
-  TRAIN_RETURN_IF_ERROR(keep_tokenizer(request.tokenizer, request.out));
   TRAIN_RETURN_IF_ERROR(
-      publish_tokens(request.out,
+      publish_tokens(request,
                      {.tokenizer = fs::path(request.tokenizer).filename().string(),
                       .vocab_size = static_cast<std::int64_t>(tokenizer->vocab_size()),
                       .end_of_text = static_cast<std::int64_t>(*end_of_text)},

@@ -3,15 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "storage/rows/row_format.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
 
 namespace train::storage {
 namespace {
 
 namespace fs = std::filesystem;
 
+/// What is written under a hidden name first.
+constexpr std::array<std::string_view, 4> written_files = {"train.bin", "val.bin", facts_file_name,
+                                                           unfinished_file_name};
 constexpr std::size_t token_buffer_bytes = std::size_t{1} << 20;
 
 bool is_row_file(const std::string& name) {
@@ -106,7 +112,11 @@ Result<std::vector<fs::path>> earlier_files(const fs::path& directory) {
   return found;
 }
 
-bool holds_data(const std::vector<fs::path>& files) {
+bool holds_data(const fs::path& directory, const std::vector<fs::path>& files) {
+  std::error_code ignored;
+  if (fs::exists(directory / unfinished_file_name, ignored)) {
+    return false;
+  }
   return std::any_of(files.begin(), files.end(), [](const fs::path& file) {
     return file.filename() == facts_file_name || file.extension() == ".bin";
   });
@@ -116,8 +126,11 @@ Status remove_hidden(const fs::path& directory) {
   const auto names = entry_names(directory);
   TRAIN_RETURN_IF_ERROR(names);
   for (const std::string& name : *names) {
-    if (name.starts_with(".train.bin.tmp-") || name.starts_with(".val.bin.tmp-") ||
-        name == rows_staging_folder) {
+    const bool hidden =
+        std::any_of(written_files.begin(), written_files.end(), [&name](std::string_view written) {
+          return name.starts_with(fmt::format(".{}.tmp-", written));
+        });
+    if (hidden || name == rows_staging_folder) {
       TRAIN_RETURN_IF_ERROR(remove_tree(directory / name));
     }
   }
@@ -150,26 +163,43 @@ Error no_text(const PrepareRequest& request) {
                                 request.inputs.size() > 1 ? "s" : ""));
 }
 
-Status publish_tokens(const fs::path& out, DatasetFacts facts, TokenWriters& writers) {
-  TokenWriter& train = writers.train;
-  TokenWriter& val = writers.val;
-  TRAIN_RETURN_IF_ERROR(train.finish());
-  TRAIN_RETURN_IF_ERROR(val.finish());
+Status publish_data(const fs::path& out, const std::string& tokenizer,
+                    const std::function<Status()>& place,
+                    const std::function<Status()>& write_facts) {
+  const fs::path mark = out / unfinished_file_name;
+  TRAIN_RETURN_IF_ERROR(write_file_atomically(mark, ""));
   const auto earlier = earlier_files(out);
   TRAIN_RETURN_IF_ERROR(earlier);
   for (const fs::path& path : *earlier) {
     TRAIN_RETURN_IF_ERROR(remove_tree(path));
     TRAIN_RETURN_IF_ERROR(fsync_directory(out));
   }
-  TRAIN_RETURN_IF_ERROR(train.commit());
-  TRAIN_RETURN_IF_ERROR(val.commit());
+  if (tokenizer != "bytes") {
+    TRAIN_RETURN_IF_ERROR(keep_tokenizer(tokenizer, out));
+  }
+  TRAIN_RETURN_IF_ERROR(place());
+  TRAIN_RETURN_IF_ERROR(write_facts());
+  TRAIN_RETURN_IF_ERROR(remove_tree(mark));
+  return fsync_directory(out);
+}
+
+Status publish_tokens(const PrepareRequest& request, DatasetFacts facts, TokenWriters& writers) {
+  TokenWriter& train = writers.train;
+  TokenWriter& val = writers.val;
+  TRAIN_RETURN_IF_ERROR(train.finish());
+  TRAIN_RETURN_IF_ERROR(val.finish());
   facts.train_tokens = static_cast<std::int64_t>(train.tokens());
   facts.val_tokens = static_cast<std::int64_t>(val.tokens());
   facts.val_bytes = static_cast<std::int64_t>(val.text_bytes());
   facts.train_digest = train.digest();
   facts.val_digest = val.digest();
   facts.token_bytes = train.token_bytes();
-  return write_dataset_facts(out, facts);
+  const auto place = [&]() -> Status {
+    TRAIN_RETURN_IF_ERROR(train.commit());
+    return val.commit();
+  };
+  return publish_data(request.out, request.tokenizer, place,
+                      [&] { return write_dataset_facts(request.out, facts); });
 }
 
 }  // namespace train::storage

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -100,8 +101,10 @@ class ReadProgress {
 [[nodiscard]] Result<std::vector<std::filesystem::path>> earlier_files(
     const std::filesystem::path& directory);
 
-/// Whether they are data: files of rows alone, without meta.json, are what a killed run left.
-[[nodiscard]] bool holds_data(const std::vector<std::filesystem::path>& files);
+/// Whether these files of a directory are data: files of rows alone, without meta.json, and those
+/// of a publication that did not end are what a killed run left.
+[[nodiscard]] bool holds_data(const std::filesystem::path& directory,
+                              const std::vector<std::filesystem::path>& files);
 
 /// In the output directory: where rows are written before they are published.
 inline constexpr const char* rows_staging_folder = ".rows.tmp";
@@ -109,8 +112,14 @@ inline constexpr const char* rows_staging_folder = ".rows.tmp";
 /// Removes hidden files of a run that was killed. REQUIRES: the lock is held.
 Status remove_hidden(const std::filesystem::path& directory);
 
-/// Old facts go first and new ones come last, so facts never describe other files (ST-6). Of
-/// `facts` what the files decide is filled in.
-Status publish_tokens(const std::filesystem::path& out, DatasetFacts facts, TokenWriters& writers);
+/// Replaces what `out` holds: earlier files go, facts first, then `place` puts the new ones there,
+/// the tokenizer's are copied beside them unless `tokenizer` is "bytes", and `write_facts` comes
+/// last (ST-6). Meanwhile `out` is marked as unfinished, and stays so if this is stopped.
+Status publish_data(const std::filesystem::path& out, const std::string& tokenizer,
+                    const std::function<Status()>& place,
+                    const std::function<Status()>& write_facts);
+
+/// Publishes the tokens of both files. Of `facts` what the files decide is filled in.
+Status publish_tokens(const PrepareRequest& request, DatasetFacts facts, TokenWriters& writers);
 
 }  // namespace train::storage

@@ -1,13 +1,20 @@
 #include "storage/tokens/prepare.hpp"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
 #include <fstream>
+#include <map>
 
+#include "storage/files/file_calls.hpp"
+#include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/document_reader.hpp"
 #include "storage/tokens/token_dataset.hpp"
+#include "tests/storage/tokenizer/tokenizer_fixture.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;
@@ -54,6 +61,51 @@ Error prepare_error(const PrepareRequest& request) {
   REQUIRE(report.error().exit_code() == 2);
   REQUIRE(report.error().message.find('\n') == std::string::npos);
   return report.error();
+}
+
+/// Kills its own process before a call that changes the disk, the how many-th of all.
+class KillAtCall final : public FileCallHook {
+ public:
+  explicit KillAtCall(int number) : left_(number) {}
+  int before(FileCall& /*call*/) override {
+    if (--left_ == 0) {
+      ::kill(::getpid(), SIGKILL);
+    }
+    return 0;
+  }
+  void after(const FileCall& /*call*/, int /*error_number*/) override {}
+
+ private:
+  int left_;
+};
+
+/// Prepares in a process of its own, which is killed at a call; false: it ended before.
+bool killed_at_call(const PrepareRequest& request, int number) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    KillAtCall hook(number);
+    install_file_call_hook(&hook);
+    ::_exit(prepare_dataset(request).ok() ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  if (WIFEXITED(status)) {
+    REQUIRE(WEXITSTATUS(status) == 0);
+    return false;
+  }
+  return WTERMSIG(status) == SIGKILL;
+}
+
+/// The files of a data directory by their names, the tokenizer's too.
+std::map<std::string, std::string> data_files(const std::filesystem::path& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    const std::string name = entry.path().lexically_relative(directory).string();
+    if (entry.is_regular_file() && name != ".prepare.lock") {
+      files[name] = read_bytes(entry.path());
+    }
+  }
+  return files;
 }
 
 }  // namespace
@@ -289,4 +341,52 @@ TEST_CASE("prepare: memory does not grow with a document", "[storage][prepare][.
   REQUIRE(report);
   REQUIRE(report->train_tokens + report->val_tokens == (std::uint64_t{400} << 20) + 1);
   REQUIRE(after.ru_maxrss - before.ru_maxrss < 64 * 1024);  // KiB
+}
+
+TEST_CASE("prepare: killed at any call it leaves old data, new data or none, and is made anew",
+          "[storage][prepare][.full][ST-6]") {
+  const TempDirectory directory;
+  write_bytes(directory / "tokenizer.json", test::fixture_file("gpt2").dump());
+  write_bytes(directory / "tokenizer_config.json", R"({"eos_token": "</s>"})");
+  write_bytes(directory / "old.txt", "the old text.the old text once more.and the end");
+  write_bytes(directory / "new.txt", "another one.of which there is more.than before.a b c");
+  for (const std::string& tokenizer : {std::string("bytes"), directory.path().string()}) {
+    CAPTURE(tokenizer);
+    const auto request = [&](const char* input, const std::filesystem::path& out) {
+      return PrepareRequest{.inputs = {directory / input},
+                            .tokenizer = tokenizer,
+                            .out = out,
+                            .document_separator = ".",
+                            .force = true};
+    };
+    REQUIRE(prepare_dataset(request("old.txt", directory / "first")));
+    REQUIRE(prepare_dataset(request("new.txt", directory / "second")));
+    const auto old_files = data_files(directory / "first");
+    const auto new_files = data_files(directory / "second");
+    REQUIRE(old_files != new_files);
+    int number = 1;
+    int refused = 0;
+    for (;; ++number) {
+      CAPTURE(number);
+      const TempDirectory place;
+      REQUIRE(prepare_dataset(request("old.txt", place / "out")));
+      PrepareRequest again = request("new.txt", place / "out");
+      if (!killed_at_call(again, number)) {
+        break;
+      }
+      if (const auto facts = read_dataset_facts(place / "out")) {
+        auto left = data_files(place / "out");
+        std::erase_if(left, [](const auto& file) { return file.first.starts_with('.'); });
+        REQUIRE((left == old_files || left == new_files));
+      } else {
+        REQUIRE_THAT(facts.error().message, Catch::Contains("run it again"));
+        again.force = false;
+        ++refused;
+      }
+      REQUIRE(prepare_dataset(again));
+      REQUIRE(data_files(place / "out") == new_files);
+    }
+    REQUIRE(refused > 5);
+    REQUIRE(number > refused + 5);
+  }
 }
