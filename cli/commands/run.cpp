@@ -19,6 +19,8 @@
 #include "cli/profile/run_profile.hpp"
 #include "configs/load_config.hpp"
 #include "engine/rank/run_device.hpp"
+#include "storage/tokenizer/tokenizer.hpp"
+#include "storage/tokens/kept_tokenizer.hpp"
 
 namespace train::cli {
 using namespace actors;
@@ -167,6 +169,22 @@ Result<int> run_to_end(PreparedRun& run) {
   return exit_code == kExitFinished && !shown ? kExitFailure : exit_code;
 }
 
+/// What of the tokenizer that made the data is left out, for who trains on data of others.
+void warn_of_tokenizer(const std::filesystem::path& data) {
+  const auto kept = storage::kept_tokenizer(data);
+  if (kept.empty()) {
+    return;
+  }
+  const auto tokenizer = storage::Tokenizer::load(kept);
+  if (!tokenizer) {
+    log_warning(fmt::format("tokenizer_note {}", tokenizer.error().message));
+    return;
+  }
+  for (const std::string& note : tokenizer->notes()) {
+    log_warning(fmt::format("tokenizer_note {}", note));
+  }
+}
+
 /// What the launcher of node 0 does, or the only one.
 Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOptions& options) {
   if (in_processes(plan.config.parallel, plan.separate_processes)) {
@@ -197,6 +215,7 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
                     run->config().run.steps));
     return kExitFinished;
   }
+  warn_of_tokenizer(run->config().data.dir);
   run->peak_flops = measure_peak_flops(run->config());
   return run_to_end(*run);
 }
