@@ -1,5 +1,6 @@
 // How fast a tokenizer is: loading it, then encoding a text file on one thread and on more, with
-// nothing remembered before. PyPI's tokenizers on the same file: peers/tokenizers_speed.py.
+// nothing remembered before, then texts of 1 MB that are one word, and a pattern made to explode.
+// PyPI's tokenizers on the same file: peers/tokenizers_speed.py.
 // Usage: bench_tokenizer TOKENIZER TEXT [THREADS [DOCUMENT_BYTES]].
 #include <fmt/format.h>
 
@@ -10,9 +11,13 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "storage/tokenizer/regex.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 
@@ -57,6 +62,41 @@ std::optional<double> best_seconds(const Tokenizer& tokenizer,
   return best;
 }
 
+/// A megabyte of one character, as one document.
+bool measure_repeated(const Tokenizer& tokenizer) {
+  constexpr std::size_t bytes = 1'000'000;
+  constexpr std::pair<const char*, const char*> characters[] = {
+      {"a letter", "a"}, {"spaces", " "}, {"new lines", "\n"}, {"a CJK letter", "\u4e2d"}};
+  for (const auto& [name, character] : characters) {
+    std::string text;
+    while (text.size() < bytes) {
+      text += character;
+    }
+    const std::string_view document = text;
+    const auto seconds = best_seconds(tokenizer, {&document, 1}, 1);
+    if (!seconds) {
+      return false;
+    }
+    fmt::print("1 MB of {}: {:.3f} s\n", name, *seconds);
+  }
+  return true;
+}
+
+/// How long it takes until a pattern that tries all ways to cut a text is given up.
+void measure_explosion() {
+  const auto pattern = Regex::compile("(?:(?:a+)+b)|(?:(?:a|aa)+$c)");
+  if (!pattern) {
+    fmt::print("a pattern made to explode: refused, {}\n", pattern.error().message);
+    return;
+  }
+  const std::string text(1'000'000, 'a');
+  const auto begin = Clock::now();
+  Regex::Matches matches(*pattern, text);
+  const auto match = matches.next();
+  fmt::print("a pattern made to explode, 1 MB: {:.3f} s, {}\n", seconds_since(begin),
+             match ? "a result" : match.error().message);
+}
+
 int measure(const char* path, const std::string& text, unsigned threads, std::size_t bytes) {
   const auto begin = Clock::now();
   const auto tokenizer = Tokenizer::load(path);
@@ -76,7 +116,8 @@ int measure(const char* path, const std::string& text, unsigned threads, std::si
     fmt::print("{} threads: {:.1f} MB/s, {:.2f} times one\n", count,
                static_cast<double>(text.size()) / *seconds / 1e6, alone / *seconds);
   }
-  return EXIT_SUCCESS;
+  measure_explosion();
+  return measure_repeated(*tokenizer) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 }  // namespace
