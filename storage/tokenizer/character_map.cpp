@@ -43,6 +43,14 @@ Result<CharacterMap> CharacterMap::parse(std::string_view bytes) {
 }
 
 std::optional<CharacterMap::Found> CharacterMap::find(std::string_view text) const {
+  return find(text, /*shortest=*/false);
+}
+
+std::optional<CharacterMap::Found> CharacterMap::find_shortest(std::string_view text) const {
+  return find(text, /*shortest=*/true);
+}
+
+std::optional<CharacterMap::Found> CharacterMap::find(std::string_view text, bool shortest) const {
   if (units_.empty()) {
     return std::nullopt;
   }
@@ -60,6 +68,9 @@ std::optional<CharacterMap::Found> CharacterMap::find(std::string_view text) con
       const std::uint32_t begin = Unit{units_[at]}.value();
       if (begin < texts_.size()) {
         longest = Found{i + 1, std::string_view(texts_.data() + begin)};
+        if (shortest) {
+          break;
+        }
       }
     }
   }

@@ -26,10 +26,14 @@ class CharacterMap {
   };
   /// The longest beginning of `text` that is in the table.
   [[nodiscard]] std::optional<Found> find(std::string_view text) const;
+  /// The shortest one.
+  [[nodiscard]] std::optional<Found> find_shortest(std::string_view text) const;
 
   [[nodiscard]] bool empty() const { return units_.empty(); }
 
  private:
+  [[nodiscard]] std::optional<Found> find(std::string_view text, bool shortest) const;
+
   std::vector<std::uint32_t> units_;
   std::string texts_;
 };

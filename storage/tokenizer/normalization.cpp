@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 
+#include "storage/tokenizer/character_clusters.hpp"
 #include "storage/tokenizer/unicode_tables.hpp"
 #include "storage/tokenizer/utf8.hpp"
 
@@ -277,6 +278,11 @@ struct StepRunner {
     std::vector<std::size_t> places;
     step.rules->apply(text, out, &places);
     trace_places(places);
+    return true;
+  }
+
+  Result<bool> operator()(const CharacterMapStep& step) const {
+    map_clusters(*step.map, text, out, trace);
     return true;
   }
 

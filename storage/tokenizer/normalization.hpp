@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "storage/tokenizer/character_map.hpp"
 #include "storage/tokenizer/origins.hpp"
 #include "storage/tokenizer/regex.hpp"
 #include "storage/tokenizer/sentencepiece_rules.hpp"
@@ -34,8 +35,13 @@ struct SentencePieceStep {
   std::shared_ptr<const SentencePieceRules> rules;  ///< Not null.
 };
 
+/// See map_clusters().
+struct CharacterMapStep {
+  std::shared_ptr<const CharacterMap> map;  ///< Not null.
+};
+
 using NormalizationStep = std::variant<UnicodeForm, ReplaceStep, PrependStep, StripStep,
-                                       LowercaseStep, SentencePieceStep>;
+                                       LowercaseStep, SentencePieceStep, CharacterMapStep>;
 
 /// What happens to text before it is split: steps, one after the other. None: nothing.
 ///

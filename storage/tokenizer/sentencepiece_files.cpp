@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
@@ -45,13 +46,7 @@ std::vector<std::uint32_t> ranks_of(const Model& model) {
   return ranks;
 }
 
-Result<Bpe> bpe_of(const Model& model) {
-  auto vocabulary = vocabulary_of(model);
-  TRAIN_RETURN_IF_ERROR(vocabulary);
-  if (model.kind != Model::Kind::bpe) {
-    return user_error(
-        "a SentencePiece model of another kind than BPE, such as Unigram; only BPE is read");
-  }
+Result<Bpe> bpe_of(const Model& model, Vocabulary vocabulary) {
   BpeOptions options;
   options.byte_fallback = model.byte_fallback;
   options.fuse_unk = true;
@@ -64,11 +59,50 @@ Result<Bpe> bpe_of(const Model& model) {
       options.unk_token = std::string(piece.text);
     }
   }
-  return Bpe::from_ranks(std::move(*vocabulary), ranks_of(model), std::move(options));
+  return Bpe::from_ranks(std::move(vocabulary), ranks_of(model), std::move(options));
+}
+
+/// The user's own pieces win over others by a score above 0, the longer of them over the shorter;
+/// an unknown character is less likely than any piece. All of it in floats, as the reference has
+/// it.
+Unigram unigram_of(const Model& model, Vocabulary vocabulary) {
+  constexpr float unknown_penalty = 10.0F;
+  constexpr double own_score_of_a_byte = 0.1;
+  UnigramOptions options{.byte_fallback = model.byte_fallback};
+  float lowest = std::numeric_limits<float>::max();
+  std::vector<Unigram::Piece> pieces;
+  for (const Model::Piece& piece : model.pieces) {
+    const bool own = piece.type == PieceType::user_defined;
+    const double own_score = own_score_of_a_byte * static_cast<double>(piece.text.size() - 1);
+    pieces.push_back({.score = own ? static_cast<float>(own_score) : piece.score,
+                      .found = own || piece.type == PieceType::normal});
+    if (piece.type == PieceType::normal) {
+      lowest = std::min(lowest, piece.score);
+    } else if (piece.type == PieceType::unknown) {
+      options.unknown = static_cast<std::uint32_t>(pieces.size() - 1);
+    }
+  }
+  options.unknown_score = lowest - unknown_penalty;
+  return {std::move(vocabulary), std::move(pieces), options};
+}
+
+Result<WordModel> word_model(const Model& model) {
+  auto vocabulary = vocabulary_of(model);
+  TRAIN_RETURN_IF_ERROR(vocabulary);
+  if (model.kind == Model::Kind::unigram) {
+    return WordModel(unigram_of(model, std::move(*vocabulary)));
+  }
+  if (model.kind != Model::Kind::bpe) {
+    return user_error(
+        "a SentencePiece model of whole words or of single characters; BPE and Unigram are read");
+  }
+  auto bpe = bpe_of(model, std::move(*vocabulary));
+  TRAIN_RETURN_IF_ERROR(bpe);
+  return WordModel(std::move(*bpe));
 }
 
 /// Control pieces, which no text gives, and the user's own, which a text has before anything
-/// merges.
+/// merges; a Unigram model finds those itself.
 std::vector<AddedToken> added_tokens(const Model& model) {
   std::vector<AddedToken> tokens;
   for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
@@ -77,7 +111,10 @@ std::vector<AddedToken> added_tokens(const Model& model) {
       tokens.push_back(
           {.content = std::string(piece.text), .id = id, .searched = false, .special = true});
     } else if (piece.type == PieceType::user_defined) {
-      tokens.push_back({.content = std::string(piece.text), .id = id, .normalized = true});
+      tokens.push_back({.content = std::string(piece.text),
+                        .id = id,
+                        .normalized = true,
+                        .searched = model.kind == Model::Kind::bpe});
     }
   }
   return tokens;
@@ -120,7 +157,7 @@ std::optional<std::uint32_t> control_id(const Model& model, std::string_view tex
 SpecialFrame frame_of(const Model& model, const FrameWishes& wishes) {
   SpecialFrame frame;
   const auto begin = control_id(model, model.begin_text);
-  if (begin && wishes.begin.value_or(true)) {
+  if (begin && wishes.begin.value_or(model.kind == Model::Kind::bpe)) {
     frame.before.push_back(*begin);
   }
   const auto end = control_id(model, model.end_text);
@@ -148,8 +185,8 @@ TokenDecoder decoder_of(const Model& model) {
 Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const FrameWishes& wishes) {
   const auto model = parse_sentencepiece_model(bytes);
   TRAIN_RETURN_IF_ERROR(model);
-  auto bpe = bpe_of(*model);
-  TRAIN_RETURN_IF_ERROR(bpe);
+  auto words = word_model(*model);
+  TRAIN_RETURN_IF_ERROR(words);
   auto rules = SentencePieceRules::make(*model);
   TRAIN_RETURN_IF_ERROR(rules);
   // The texts of pieces are in normal form already.
@@ -164,7 +201,7 @@ Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const Fra
   return TokenizerParts{.added = std::move(*added),
                         .normalizer = normalizer_of(std::move(*rules)),
                         .pre_tokenizer = PreTokenizer(),
-                        .model = std::move(*bpe),
+                        .model = std::move(*words),
                         .frame = frame_of(*model, wishes),
                         .rendered = std::move(*rendered),
                         .decoder = decoder_of(*model),

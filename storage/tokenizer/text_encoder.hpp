@@ -9,7 +9,7 @@
 
 #include "base/result.hpp"
 #include "storage/tokenizer/added_tokens.hpp"
-#include "storage/tokenizer/bpe.hpp"
+#include "storage/tokenizer/word_model.hpp"
 #include "storage/tokenizer/pre_tokenizer.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokenizer/tokenizer_parts.hpp"
@@ -54,7 +54,7 @@ class TextEncoder : private WordSink {
 
   std::shared_ptr<const TokenizerParts> parts_;
   std::unique_ptr<WordCache> cache_;
-  Bpe::Scratch scratch_;
+  WordModel::Scratch scratch_;
   std::vector<AddedTokens::Part> raw_parts_;
   std::vector<AddedTokens::Part> normal_parts_;
   std::string repaired_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -24,6 +26,38 @@ std::vector<std::string> left_out(const json& document) {
   return notes;
 }
 
+Result<WordModel> read_bpe(const json& section, TokenizerDocument& document, bool byte_level) {
+  auto options = read_bpe_options(section);
+  TRAIN_RETURN_IF_ERROR(options);
+  if (!document.scores.empty()) {
+    return user_error("model.vocab is a list, as of Unigram, but the model's type is BPE");
+  }
+  options->byte_level = byte_level;
+  auto bpe = Bpe::from_merges(std::move(document.vocabulary), document.merges.texts(),
+                              std::move(*options));
+  if (!bpe) {
+    return user_error("model: " + bpe.error().message);
+  }
+  return WordModel(std::move(*bpe));
+}
+
+Result<WordModel> read_unigram(const json& section, TokenizerDocument& document) {
+  constexpr double unknown_penalty = 10.0;
+  auto options = read_unigram_options(section, document.scores.size());
+  TRAIN_RETURN_IF_ERROR(options);
+  if (document.vocabulary.id_limit() != document.scores.size()) {
+    return user_error("model.vocab is there twice");
+  }
+  double lowest = std::numeric_limits<double>::infinity();
+  std::vector<Unigram::Piece> pieces;
+  for (const double score : document.scores) {
+    pieces.push_back({.score = score});
+    lowest = std::min(lowest, score);
+  }
+  options->unknown_score = lowest - unknown_penalty;
+  return WordModel(Unigram(std::move(document.vocabulary), std::move(pieces), *options));
+}
+
 }  // namespace
 
 Result<TokenizerParts> read_tokenizer_json(std::string_view text) {
@@ -34,8 +68,8 @@ Result<TokenizerParts> read_tokenizer_json(std::string_view text) {
   if (!model.is_object()) {
     return user_error("there is no model in it");
   }
-  auto options = read_bpe_options(model);
-  TRAIN_RETURN_IF_ERROR(options);
+  const auto unigram = is_unigram(model);
+  TRAIN_RETURN_IF_ERROR(unigram);
   auto normalizer = read_normalizer(json_member(rest, "normalizer"));
   TRAIN_RETURN_IF_ERROR(normalizer);
   auto pre_tokenizer = read_pre_tokenizer(json_member(rest, "pre_tokenizer"));
@@ -46,12 +80,12 @@ Result<TokenizerParts> read_tokenizer_json(std::string_view text) {
   TRAIN_RETURN_IF_ERROR(frame);
   auto tokens = read_added_tokens(json_member(rest, "added_tokens"));
   TRAIN_RETURN_IF_ERROR(tokens);
-  options->byte_level = pre_tokenizer->byte_level();
-  auto model_parts = Bpe::from_merges(std::move(document->vocabulary), document->merges.texts(),
-                                      std::move(*options));
-  if (!model_parts) {
-    return user_error("model: " + model_parts.error().message);
+  if (*unigram && pre_tokenizer->byte_level()) {
+    return user_error("model: Unigram behind a pre_tokenizer of bytes is not supported");
   }
+  auto model_parts = *unigram ? read_unigram(model, *document)
+                              : read_bpe(model, *document, pre_tokenizer->byte_level());
+  TRAIN_RETURN_IF_ERROR(model_parts);
   auto added =
       AddedTokens::make(numbered(std::move(*tokens), model_parts->vocabulary()), *normalizer);
   TRAIN_RETURN_IF_ERROR(added);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
@@ -21,11 +22,18 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return plain(nullptr); }
   bool boolean(bool value) override { return plain(value); }
-  bool number_integer(number_integer_t value) override { return plain(value); }
-  bool number_float(number_float_t value, const string_t&) override { return plain(value); }
+  bool number_integer(number_integer_t value) override {
+    return place_ == Place::piece ? score(static_cast<double>(value)) : plain(value);
+  }
+  bool number_float(number_float_t value, const string_t&) override {
+    return place_ == Place::piece ? score(value) : plain(value);
+  }
   bool binary(binary_t&) override { return stop("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
+    if (place_ == Place::piece) {
+      return score(static_cast<double>(value));
+    }
     if (place_ != Place::vocabulary) {
       return plain(value);
     }
@@ -42,7 +50,7 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
       return add_merge_line(document_.merges, value) ||
              stop(fmt::format("model.merges has {}, which is not two tokens", shown(value)));
     }
-    if (place_ != Place::pair) {
+    if (place_ != Place::pair && place_ != Place::piece) {
       return plain(std::move(value));
     }
     if (pair_count_ < 2) {
@@ -71,8 +79,15 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
       pair_count_ = 0;
       return true;
     }
+    if (place_ == Place::pieces) {
+      place_ = Place::piece;
+      pair_count_ = 0;
+      score_.reset();
+      return true;
+    }
     if (in_model("vocab")) {
-      return stop("model.vocab is a list, as of Unigram models; only BPE is supported");
+      place_ = Place::pieces;
+      return true;
     }
     if (in_model("merges")) {
       place_ = Place::merges;
@@ -90,6 +105,14 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_array() override {
+    if (place_ == Place::piece) {
+      place_ = Place::pieces;
+      return add_piece();
+    }
+    if (place_ == Place::pieces) {
+      place_ = Place::rest;
+      return true;
+    }
     if (place_ == Place::pair) {
       place_ = Place::merges;
       if (pair_count_ != 2) {
@@ -113,7 +136,29 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
   [[nodiscard]] const std::string& defect() const { return defect_; }
 
  private:
-  enum class Place : std::uint8_t { rest, vocabulary, merges, pair };
+  enum class Place : std::uint8_t { rest, vocabulary, merges, pair, pieces, piece };
+
+  bool score(double value) {
+    if (score_) {
+      return stop("model.vocab has a piece with two scores");
+    }
+    score_ = value;
+    return true;
+  }
+
+  /// What a list [text, score] of the vocabulary says.
+  bool add_piece() {
+    const std::size_t id = document_.scores.size();
+    if (pair_count_ != 1 || !score_) {
+      return stop(fmt::format("model.vocab has a list at {} that is not a text and a score", id));
+    }
+    if (id >= token_id_limit) {
+      return stop(fmt::format("model.vocab has more than {} pieces", token_id_limit));
+    }
+    document_.scores.push_back(*score_);
+    return document_.vocabulary.add(pair_[0], static_cast<std::uint32_t>(id)) ||
+           stop(fmt::format("model.vocab has {} twice", shown(pair_[0])));
+  }
 
   bool stop(std::string_view what) {
     defect_ = what;
@@ -128,9 +173,7 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
   /// Puts a value where it belongs: into the list or object that is open. Null if it may not be.
   nlohmann::json* put(nlohmann::json value) {
     if (place_ != Place::rest) {
-      stop(place_ == Place::vocabulary
-               ? fmt::format("model.vocab gives {} something that is not an id", shown(key_))
-               : std::string("model.merges has something that is not a text"));
+      stop(what_does_not_belong());
       return nullptr;
     }
     if (open_.empty()) {
@@ -145,6 +188,15 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
     nlohmann::json& member = parent[key_];
     member = std::move(value);
     return &member;
+  }
+
+  [[nodiscard]] std::string what_does_not_belong() const {
+    if (place_ == Place::vocabulary) {
+      return fmt::format("model.vocab gives {} something that is not an id", shown(key_));
+    }
+    return place_ == Place::pieces || place_ == Place::piece
+               ? "model.vocab has something that is not a text and a score"
+               : "model.merges has something that is not a text";
   }
 
   bool plain(nlohmann::json value) { return put(std::move(value)) != nullptr; }
@@ -173,6 +225,7 @@ class TokenizerEvents : public nlohmann::json_sax<nlohmann::json> {
   std::string key_;
   std::string pair_[2];
   std::size_t pair_count_ = 0;
+  std::optional<double> score_;
   Place place_ = Place::rest;
   bool model_open_ = false;  ///< The member of the whole document that is open.
   std::string defect_;

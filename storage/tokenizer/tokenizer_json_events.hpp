@@ -30,10 +30,12 @@ class MergeList {
   std::vector<Place> places_;
 };
 
-/// A tokenizer.json: vocabulary and merges, which are nearly all of it, and the rest as a document.
+/// A tokenizer.json: vocabulary and merges, or pieces with scores, which are nearly all of it, and
+/// the rest as a document.
 struct TokenizerDocument {
   Vocabulary vocabulary;
   MergeList merges;
+  std::vector<double> scores;  ///< By id, where the vocabulary is a list as of Unigram models.
   std::unique_ptr<nlohmann::json> rest;
 };
 

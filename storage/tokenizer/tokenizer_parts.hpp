@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "storage/tokenizer/added_tokens.hpp"
-#include "storage/tokenizer/bpe.hpp"
+#include "storage/tokenizer/word_model.hpp"
 #include "storage/tokenizer/normalization.hpp"
 #include "storage/tokenizer/pre_tokenizer.hpp"
 #include "storage/tokenizer/token_decoder.hpp"
@@ -31,7 +31,7 @@ struct TokenizerParts {
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  Bpe model;
+  WordModel model;
   SpecialFrame frame;
   std::optional<RenderedRules> rendered = {};
   TokenDecoder decoder;

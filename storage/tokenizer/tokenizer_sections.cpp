@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
+#include "storage/tokenizer/base64.hpp"
 #include "storage/tokenizer/json_members.hpp"
 #include "storage/tokenizer/utf8.hpp"
 
@@ -97,6 +99,18 @@ Result<MetaspaceOptions> read_metaspace(std::string_view section, const json& ow
   return options;
 }
 
+Result<CharacterMap> read_character_map(const json& section) {
+  const auto bytes = from_base64(json_text(section, "precompiled_charsmap").value_or(""));
+  if (!bytes || bytes->empty()) {
+    return user_error("normalizer: Precompiled needs its precompiled_charsmap, in base64");
+  }
+  auto map = CharacterMap::parse(*bytes);
+  if (!map) {
+    return user_error("normalizer: " + map.error().message);
+  }
+  return map;
+}
+
 Status add_normalization(const json& section, std::vector<NormalizationStep>& steps) {
   static constexpr std::pair<std::string_view, UnicodeForm> forms[] = {{"NFC", UnicodeForm::nfc},
                                                                        {"NFD", UnicodeForm::nfd},
@@ -124,9 +138,14 @@ Status add_normalization(const json& section, std::vector<NormalizationStep>& st
                                  .right = json_flag(section, "strip_right", true)});
   } else if (type == "Lowercase") {
     steps.emplace_back(LowercaseStep{});
+  } else if (type == "Precompiled") {
+    auto map = read_character_map(section);
+    TRAIN_RETURN_IF_ERROR(map);
+    steps.emplace_back(CharacterMapStep{std::make_shared<const CharacterMap>(std::move(*map))});
   } else {
-    return unsupported("normalizer", type,
-                       "NFC, NFD, NFKC, NFKD, Replace, Prepend, Strip, Lowercase, Sequence");
+    return unsupported(
+        "normalizer", type,
+        "NFC, NFD, NFKC, NFKD, Replace, Prepend, Strip, Lowercase, Precompiled, Sequence");
   }
   return {};
 }
@@ -325,11 +344,27 @@ Result<std::vector<AddedToken>> read_added_tokens(const json& section) {
   return tokens;
 }
 
-Result<BpeOptions> read_bpe_options(const json& section) {
+Result<bool> is_unigram(const json& section) {
   const std::string type = json_text(section, "type").value_or("BPE");
-  if (type != "BPE") {
-    return unsupported("model", type, "BPE");
+  if (type != "BPE" && type != "Unigram") {
+    return unsupported("model", type, "BPE, Unigram");
   }
+  return type == "Unigram";
+}
+
+Result<UnigramOptions> read_unigram_options(const json& section, std::size_t pieces_count) {
+  const auto unknown = json_count(section, "unk_id");
+  if (!unknown || *unknown >= pieces_count) {
+    return user_error(fmt::format(
+        "model: a Unigram model needs unk_id, one of its {} pieces, for what it has none for",
+        pieces_count));
+  }
+  return UnigramOptions{.sums = UnigramOptions::Sums::doubles,
+                        .byte_fallback = json_flag(section, "byte_fallback", false),
+                        .unknown = *unknown};
+}
+
+Result<BpeOptions> read_bpe_options(const json& section) {
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!json_text(section, key).value_or("").empty()) {
       return user_error(fmt::format("model: {} is not supported unless empty", key));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,11 @@ namespace train::storage {
 [[nodiscard]] Result<TokenDecoder> read_decoder(const nlohmann::json& section);
 [[nodiscard]] Result<SpecialFrame> read_post_processor(const nlohmann::json& section);
 [[nodiscard]] Result<std::vector<AddedToken>> read_added_tokens(const nlohmann::json& section);
+/// Whether the model is Unigram; else it is BPE. Errors: another type.
+[[nodiscard]] Result<bool> is_unigram(const nlohmann::json& section);
+/// Of the model; `unknown_score` is for the pieces to say.
+[[nodiscard]] Result<UnigramOptions> read_unigram_options(const nlohmann::json& section,
+                                                          std::size_t pieces_count);
 /// Of the model; `byte_level` is for the pre-tokenizer to say.
 [[nodiscard]] Result<BpeOptions> read_bpe_options(const nlohmann::json& section);
 

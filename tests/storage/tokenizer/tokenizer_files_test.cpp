@@ -43,14 +43,28 @@ nlohmann::json added(std::initializer_list<const char*> contents) {
   return list;
 }
 
+nlohmann::json unigram_file(nlohmann::json vocab, int unknown) {
+  return {{"model", {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}}}};
+}
+
 }  // namespace
+
+TEST_CASE("tokenizer files: a Unigram vocabulary that is there twice is refused",
+          "[storage][tokenizer]") {
+  // JSON has a member twice here, which no document that was parsed can.
+  const auto parts = read_tokenizer_json(
+      R"({"model": {"type": "Unigram", "unk_id": 0, "vocab": {"z": 7}, "vocab": [["a", -1.0]]}})");
+  REQUIRE_FALSE(parts.ok());
+  CHECK(parts.error().message.find("twice") != std::string::npos);
+}
 
 TEST_CASE("tokenizer files: what is not supported is refused by its name", "[storage][tokenizer]") {
   using nlohmann::json;
   const std::vector<std::pair<json, std::string>> cases = {
       {with("normalizer", {{"type", "BertNormalizer"}}), "BertNormalizer"},
       {with("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Precompiled"}}}}}),
-       "Precompiled"},
+       "precompiled_charsmap"},
+      {with("normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}), "damaged"},
       {with("pre_tokenizer", {{"type", "UnicodeScripts"}}), "UnicodeScripts"},
       {with("pre_tokenizer", {{"type", "Sequence"}}), "pretokenizers"},
       {with("pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", "("}}}}), "Regex"},
@@ -63,8 +77,16 @@ TEST_CASE("tokenizer files: what is not supported is refused by its name", "[sto
        "after ByteLevel"},
       {with("post_processor", {{"type", "BertProcessing"}}), "BertProcessing"},
       {with("decoder", {{"type", "WordPiece"}}), "WordPiece"},
-      {with_model("type", "Unigram"), "Unigram"},
-      {with_model("vocab", json::array({json::array({"a", -1.5})})), "only BPE"},
+      {with_model("type", "WordPiece"), "BPE, Unigram"},
+      {with_model("type", "Unigram"), "unk_id"},
+      {with_model("vocab", json::array({json::array({"a", -1.5})})), "type is BPE"},
+      {unigram_file({{"a", -1.5}, {"b", -1.5}}, 2), "unk_id"},
+      {unigram_file({{"a", -1.5}, {"a", -2}}, 0), "twice"},
+      {unigram_file({{"a"}}, 0), "a text and a score"},
+      {unigram_file({{"a", -1, 2}}, 0), "two scores"},
+      {unigram_file({{"a", "b", 2}}, 0), "a text and a score"},
+      {unigram_file({{"a", nullptr}}, 0), "a text and a score"},
+      {unigram_file({1, 2}, 0), "a text and a score"},
       {with_model("dropout", 0.1), "dropout"},
       {with_model("end_of_word_suffix", "</w>"), "end_of_word_suffix"},
       {with_model("continuing_subword_prefix", "##"), "continuing_subword_prefix"},

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "storage/tokenizer/character_map.hpp"
+#include "storage/tokenizer/origins.hpp"
+
+namespace train::storage {
+
+/// Writes `text` to `out` as the reference applies a SentencePiece model's table of characters:
+/// what is one character to a reader (a letter with its accents) and shorter than 6 bytes becomes
+/// the table's text for the shortest beginning that it has one for; of all else each code point
+/// does. Clusters are those of Unicode 17.0, as far as such short ones go.
+/// REQUIRES: valid UTF-8.
+void map_clusters(const CharacterMap& map, std::string_view text, std::string& out,
+                  OriginTrace& trace);
+
+}  // namespace train::storage
