@@ -18,10 +18,10 @@
 namespace train::storage {
 namespace {
 
-/// Arguments: the descriptor to write to, the file. Dates and bytes become text, so that no row
-/// that has such a column besides is lost.
+/// Arguments: the descriptor to write to, the file. Dates and bytes become text, and numbers that
+/// JSON does not have null, so that no row that has such a column besides is lost.
 constexpr const char* parquet_script = R"PYTHON(
-import json, sys
+import json, math, sys
 out = open(int(sys.argv[1]), "w", encoding="utf-8", errors="replace", newline="\n")
 try:
     import pyarrow.parquet
@@ -30,11 +30,22 @@ except Exception as error:
     sys.exit(3)
 def other(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def finite(value):
+    if isinstance(value, dict):
+        return {key: finite(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(member) for member in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+def line(row):
+    try:
+        return json.dumps(row, ensure_ascii=False, allow_nan=False, default=other)
+    except ValueError:
+        return json.dumps(finite(row), ensure_ascii=False, allow_nan=False, default=other)
 try:
     with pyarrow.parquet.ParquetFile(sys.argv[2]) as file:
         for batch in file.iter_batches(batch_size=1024):
             for row in batch.to_pylist():
-                out.write(json.dumps(row, ensure_ascii=False, default=other) + "\n")
+                out.write(line(row) + "\n")
     out.close()
 except Exception as error:
     print(" ".join(str(error).split()), file=sys.stderr)

@@ -6,7 +6,9 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
+#include "base/process.hpp"
 #include "tests/support/temp_directory.hpp"
 
 using namespace train;
@@ -134,4 +136,50 @@ TEST_CASE("byte source: a Parquet file that cannot be read is an error of one li
   REQUIRE(read.error().exit_code() == 2);
   REQUIRE(read.error().message.find("a.parquet") != std::string::npos);
   REQUIRE(read.error().message.find('\n') == std::string::npos);
+}
+
+TEST_CASE("byte source: a Parquet file's rows are lines of JSON, whatever else its columns hold",
+          "[storage][examples]") {
+  const TempDirectory directory;
+  const std::string path = (directory / "rows.parquet").string();
+  const std::string script = R"(
+import datetime, sys
+try:
+    import pyarrow, pyarrow.parquet
+except ImportError:
+    sys.exit(3)
+rows = [{"messages": [{"role": "user", "content": "\u8239"}, {"role": "assistant", "content": None}],
+         "text": "one" + str(i), "at": datetime.datetime(2024, 1, 2), "raw": bytes([255, 65]),
+         "score": [0.5, float("nan"), float("inf")][i % 3]} for i in range(2500)]
+pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sys.argv[1], row_group_size=700,
+                            compression="zstd")
+)";
+  write_bytes(directory / "write.py", script);
+  constexpr int no_pyarrow = 3;
+  int code = no_pyarrow;
+  if (const auto python = find_program("python3")) {
+    auto writer = Process::start({*python, (directory / "write.py").string(), path}, {});
+    REQUIRE(writer.ok());
+    code = writer->reap().exit_code;
+  }
+  if (code == no_pyarrow) {
+    WARN("skipped: Parquet needs python3 with pyarrow");
+    return;
+  }
+  REQUIRE(code == 0);
+  auto source = open_byte_source(path);
+  REQUIRE(source.ok());
+  std::uint64_t lines = 0;
+  REQUIRE(read_source_lines(**source, 10000, [&](const SourceLine& line) -> Status {
+    const auto row = nlohmann::json::parse(line.text);
+    const auto i = lines++;
+    REQUIRE(row.at("text") == "one" + std::to_string(i));
+    REQUIRE(row.at("messages")[0].at("content") == "\u8239");
+    REQUIRE(row.at("messages")[1].at("content").is_null());
+    REQUIRE(row.at("raw") == "\ufffdA");
+    REQUIRE(row.at("at") == "2024-01-02 00:00:00");
+    REQUIRE((i % 3 == 0 ? row.at("score") == 0.5 : row.at("score").is_null()));
+    return {};
+  }));
+  REQUIRE(lines == 2500);
 }
