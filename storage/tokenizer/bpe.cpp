@@ -173,11 +173,12 @@ std::uint32_t Bpe::character_id(std::string_view character) const {
 /// reference does so. `add` takes an id and its place in the word.
 template <class Add>
 void Bpe::split_characters(std::string_view word, const Add& add) const {
-  std::optional<TokenSpan> pending;
+  TokenSpan pending;
+  bool is_pending = false;
   const auto flush = [&] {
-    if (pending) {
-      add(unk_id_, *pending);
-      pending.reset();
+    if (is_pending) {
+      add(unk_id_, pending);
+      is_pending = false;
     }
   };
   const auto place_of = [](std::size_t begin, std::size_t end) {
@@ -213,7 +214,8 @@ void Bpe::split_characters(std::string_view word, const Add& add) const {
       if (!options_.fuse_unk) {
         flush();
       }
-      pending = place_of(pending ? pending->first : begin, at);
+      pending = place_of(is_pending ? pending.first : begin, at);
+      is_pending = true;
     }
   }
   flush();

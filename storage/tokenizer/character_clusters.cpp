@@ -40,17 +40,37 @@ constexpr std::array<PointRange, 13> standing_marks = {{{0x102b, 0x102c},
                                                         {0x11720, 0x11721}}};
 
 /// What joins the character before without being a mark, or a mark of Unicode 17.0 alone.
-constexpr std::array<PointRange, 8> other_joining = {{{0xe33, 0xe33},
-                                                      {0xeb3, 0xeb3},
-                                                      {0x1acf, 0x1add},
-                                                      {0x1ae0, 0x1aeb},
-                                                      {0x200c, 0x200d},
-                                                      {0xff9e, 0xff9f},
-                                                      {0x1f3fb, 0x1f3ff},
-                                                      {0xe0020, 0xe007f}}};
+constexpr std::array<PointRange, 14> other_joining = {{{0xe33, 0xe33},
+                                                       {0xeb3, 0xeb3},
+                                                       {0x1acf, 0x1add},
+                                                       {0x1ae0, 0x1aeb},
+                                                       {0x200c, 0x200d},
+                                                       {0xff9e, 0xff9f},
+                                                       {0x10efa, 0x10efb},
+                                                       {0x11b60, 0x11b67},
+                                                       {0x1e6e3, 0x1e6e3},
+                                                       {0x1e6e6, 0x1e6e6},
+                                                       {0x1e6ee, 0x1e6ef},
+                                                       {0x1e6f5, 0x1e6f5},
+                                                       {0x1f3fb, 0x1f3ff},
+                                                       {0xe0020, 0xe007f}}};
 
 /// Signs that belong to the character behind them.
-constexpr std::array<PointRange, 3> prepended = {{{0x600, 0x605}, {0x6dd, 0x6dd}, {0x70f, 0x70f}}};
+constexpr std::array<PointRange, 15> prepended = {{{0x600, 0x605},
+                                                   {0x6dd, 0x6dd},
+                                                   {0x70f, 0x70f},
+                                                   {0x890, 0x891},
+                                                   {0x8e2, 0x8e2},
+                                                   {0xd4e, 0xd4e},
+                                                   {0x110bd, 0x110bd},
+                                                   {0x110cd, 0x110cd},
+                                                   {0x111c2, 0x111c3},
+                                                   {0x113d1, 0x113d1},
+                                                   {0x1193f, 0x1193f},
+                                                   {0x11941, 0x11941},
+                                                   {0x11a84, 0x11a89},
+                                                   {0x11d46, 0x11d46},
+                                                   {0x11f02, 0x11f02}}};
 
 /// Nothing joins these on either side.
 constexpr std::array<PointRange, 11> controls = {{{0, 0x1f},
