@@ -148,7 +148,8 @@ try:
     import pyarrow, pyarrow.parquet
 except ImportError:
     sys.exit(3)
-rows = [{"messages": [{"role": "user", "content": "\u8239"}, {"role": "assistant", "content": None}],
+rows = [{"messages": [{"role": "user", "content": "\u8239"},
+                      {"role": "assistant", "content": None}],
          "text": "one" + str(i), "at": datetime.datetime(2024, 1, 2), "raw": bytes([255, 65]),
          "score": [0.5, float("nan"), float("inf")][i % 3]} for i in range(2500)]
 pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), sys.argv[1], row_group_size=700,
