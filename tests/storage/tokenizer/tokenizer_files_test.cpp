@@ -43,8 +43,9 @@ nlohmann::json added(std::initializer_list<const char*> contents) {
   return list;
 }
 
-nlohmann::json unigram_file(nlohmann::json vocab, int unknown) {
-  return {{"model", {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}}}};
+nlohmann::json unigram_file(const char* vocab, int unknown) {
+  return {{"model",
+           {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", nlohmann::json::parse(vocab)}}}};
 }
 
 }  // namespace
@@ -78,15 +79,15 @@ TEST_CASE("tokenizer files: what is not supported is refused by its name", "[sto
       {with("post_processor", {{"type", "BertProcessing"}}), "BertProcessing"},
       {with("decoder", {{"type", "WordPiece"}}), "WordPiece"},
       {with_model("type", "WordPiece"), "BPE, Unigram"},
-      {with_model("type", "Unigram"), "unk_id"},
+      {with_model("type", "Unigram"), "behind a pre_tokenizer of bytes"},
       {with_model("vocab", json::array({json::array({"a", -1.5})})), "type is BPE"},
-      {unigram_file({{"a", -1.5}, {"b", -1.5}}, 2), "unk_id"},
-      {unigram_file({{"a", -1.5}, {"a", -2}}, 0), "twice"},
-      {unigram_file({{"a"}}, 0), "a text and a score"},
-      {unigram_file({{"a", -1, 2}}, 0), "two scores"},
-      {unigram_file({{"a", "b", 2}}, 0), "a text and a score"},
-      {unigram_file({{"a", nullptr}}, 0), "a text and a score"},
-      {unigram_file({1, 2}, 0), "a text and a score"},
+      {unigram_file(R"([["a", -1.5], ["b", -1.5]])", 2), "unk_id"},
+      {unigram_file(R"([["a", -1.5], ["a", -2]])", 0), "twice"},
+      {unigram_file(R"([["a"]])", 0), "a text and a score"},
+      {unigram_file(R"([["a", -1, 2]])", 0), "two scores"},
+      {unigram_file(R"([["a", "b", 2]])", 0), "a text and a score"},
+      {unigram_file(R"([["a", null]])", 0), "a text and a score"},
+      {unigram_file(R"([1, 2])", 0), "a text and a score"},
       {with_model("dropout", 0.1), "dropout"},
       {with_model("end_of_word_suffix", "</w>"), "end_of_word_suffix"},
       {with_model("continuing_subword_prefix", "##"), "continuing_subword_prefix"},
