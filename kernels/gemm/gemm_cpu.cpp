@@ -132,11 +132,15 @@ struct Ahead {
   }
 };
 
+/// Of the columns from `column` on, and behind the last ones of the first in the next block of the
+/// inner dimension.
 Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) {
-  const std::int64_t columns = std::min(most, block.piece.columns - column);
-  if (columns <= 0) {
-    return {};
+  if (column >= block.piece.columns) {
+    const std::int64_t first = block.first + block.depth;
+    const std::int64_t depth = std::min(block.depth, block.p.k - first);
+    return depth > 0 ? columns_ahead({block.p, block.piece, first, depth}, 0, most) : Ahead();
   }
+  const std::int64_t columns = std::min(most, block.piece.columns - column);
   const bool across = block.p.transpose_b;
   return {.from = block.b(column),
           .rows = across ? columns : block.depth,

@@ -27,7 +27,7 @@ using namespace train::bench;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 5;
-constexpr std::int64_t kHeadRows = 256;  // of logits at a time, as the head computes them
+constexpr std::int64_t kHeadRows = 128;  // of logits at a time, as the head computes them
 constexpr double kRoundSeconds = 0.02;   // of one product and library; a slower product runs once
 
 struct ShapeClass {
