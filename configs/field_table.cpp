@@ -48,6 +48,8 @@ constexpr auto memory = at<&RunConfig::memory, Member>;
 template <auto Member>
 constexpr auto train = at<&RunConfig::train, Member>;
 template <auto Member>
+constexpr auto lora = at<&RunConfig::lora, Member>;
+template <auto Member>
 constexpr auto runtime = at<&RunConfig::runtime, Member>;
 
 constexpr bool kRequired = true;
@@ -427,6 +429,27 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"train", "freeze", "", "Patterns of parameter or unit names whose weights do not change.",
      train<&TrainSection::freeze>},
+    {"train", "ema", "",
+     "Keep a running average of the trained weights, which after each update is ema x itself + "
+     "(1 - ema) x the weights; 0: none.",
+     train<&TrainSection::ema>, kOptional, kDecay},
+    {"train", "ema_warmup", "",
+     "Use at most (1 + t) / (10 + t) after update t, so that the average forgets its begin.",
+     train<&TrainSection::ema_warmup>},
+
+    {"lora", "rank", "",
+     "Inner dimension of the adapters that are trained in the place of the model's weights; 0: "
+     "there are none.",
+     lora<&LoraSection::rank>, kOptional, between(0, 65536)},
+    {"lora", "alpha", "", "What adapters add is multiplied by alpha / rank.",
+     lora<&LoraSection::alpha>, kOptional, above(0, 1e6)},
+    {"lora", "rslora", "", "Multiply by alpha / sqrt(rank) instead.", lora<&LoraSection::rslora>},
+    {"lora", "targets", "",
+     "Linear maps of the layers that get one: `all-linear`, or patterns of their names or of the "
+     "ends of those behind a dot (`q_proj`).",
+     lora<&LoraSection::targets>},
+    {"lora", "dropout", "", "Of the adapters' input; 0 alone is supported.",
+     lora<&LoraSection::dropout>, kOptional, between(0.0, 1.0)},
 
     {"runtime", "threads", "threads",
      "Compute threads of a rank; 0: every core this process may use.",

@@ -116,6 +116,11 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   }
   const auto contexts = make_local_ranks(*plan, {.checkpoint = directory});
   TRAIN_RETURN_IF_ERROR(contexts);
+  for (const RankContext& context : *contexts) {
+    if (options.ema) {
+      context->engine->state().take_average();
+    }
+  }
   const auto result = evaluate(*contexts, step);
   TRAIN_RETURN_IF_ERROR(result);
   const double loss = result->cross_entropy.value();
@@ -196,6 +201,7 @@ Status evaluate_run(const EvalOptions& options) {
   }
   const auto stored = load_run_config(options.run_directory);
   TRAIN_RETURN_IF_ERROR(stored);
+  TRAIN_RETURN_IF_ERROR(check_average(*stored, options.ema));
   const bool answers = !options.choices.empty();
   if (!answers && options.ranks > stored->batch.lanes) {
     return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
@@ -236,6 +242,7 @@ void describe_eval(CommandSyntaxes& commands) {
   command.integer("--ranks", options.ranks, "Ranks that share the work", 1)->default_str("1");
   command.app.add_flag("--follow", options.follow,
                        "Evaluate every checkpoint as the run publishes it, until the run ends");
+  command.app.add_flag("--ema", options.ema, "Of the running average of the weights (train.ema)");
   command.device(options.device);
   command.app
       .add_option("--choices", options.choices,
