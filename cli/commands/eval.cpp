@@ -84,7 +84,6 @@ Status write_details(const std::string& path, const storage::ChoiceSet& choices,
   return storage::write_file_atomically(path, text);
 }
 
-/// `start`: a checkpoint, or none for a published model's weights. `name`: what is evaluated.
 /// Ranks in this process, with the weights of a checkpoint or their running average.
 Result<std::vector<RankContext>> start_ranks(const RunPlan& plan, const StartState& start,
                                              bool average) {
@@ -98,6 +97,7 @@ Result<std::vector<RankContext>> start_ranks(const RunPlan& plan, const StartSta
   return contexts;
 }
 
+/// `start`: a checkpoint, or none for a published model's weights. `name`: what is evaluated.
 Status answer_choices(const configs::RunConfig& config, const StartState& start, std::int64_t step,
                       const std::string& name, const EvalOptions& options) {
   const auto plan = plan_choices(config);
