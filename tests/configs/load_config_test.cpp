@@ -200,7 +200,7 @@ TEST_CASE("load_config: adapters, and what of [lora] is refused", "[configs]") {
       accepted(kMinimal + "[lora]\nrank = 8\ntargets = [\"q_proj\", \"*.mlp.*\"]\n");
   CHECK(config.lora.rank == 8);
   CHECK(config.lora.alpha == 16.0);
-  CHECK(config.lora.targets == List{"q_proj", "*.mlp.*"});
+  CHECK(config.lora.targets == std::vector<std::string>{"q_proj", "*.mlp.*"});
   const auto names = [](const std::string& section, const std::string& mistake) {
     INFO(section);
     CHECK(refusal(kMinimal + section).find(mistake) != std::string::npos);

@@ -10,11 +10,11 @@ using namespace train::test;
 
 namespace {
 
-const Words kKeys = {"run.steps=8",
+const Words kKeys = {"run.steps=40",
                      "run.digest_interval_steps=1",
                      "batch.lanes=5",
                      "batch.micro_batch=1",
-                     "eval.interval_steps=4",
+                     "eval.interval_steps=20",
                      "eval.lanes=4",
                      "schedule.warmup_steps=2",
                      "checkpoint.interval_steps=2",
@@ -41,7 +41,7 @@ TEST_CASE("adapters: the same bits on any ranks, killed and resumed; exports are
   const Ended resumed = site.train(rank_keys(2, "none", joined(kKeys, {"run.name=killed"})));
   CHECK(has(resumed.err, "resumed step="));
   const auto digest = [&](const std::string& run) {
-    return manifest_of(site.run(run), 8).fields.weights_digest;
+    return manifest_of(site.run(run), 40).fields.weights_digest;
   };
   CHECK(digest("killed") == digest("one"));
   CHECK(digest("three") == digest("one"));
@@ -53,7 +53,8 @@ TEST_CASE("adapters: the same bits on any ranks, killed and resumed; exports are
   const auto config = nlohmann::json::parse(read_bytes(site / "adapter/adapter_config.json"));
   CHECK(config.at("r") == 3);
   CHECK(config.at("lora_alpha") == 6);
-  CHECK(config.at("target_modules").size() == 3);
+  // attn.c_proj has none, so the last parts of the names would say too much.
+  CHECK(config.at("target_modules").at(0) == "transformer.h.0.attn.c_attn");
   const auto adapters = storage::SafetensorsFile::open(site / "adapter/adapter_model.safetensors");
   REQUIRE(adapters);
   CHECK(adapters->find("base_model.model.transformer.h.0.attn.c_attn.lora_A.weight") != nullptr);
