@@ -49,39 +49,11 @@ std::vector<Part> parts_of(const ExportRequest& request) {
     }
     bytes += more;
   }
-  parts.push_back({"model.safetensors", all.subspan(begin)});
+  parts.push_back({request.file + ".safetensors", all.subspan(begin)});
   for (std::size_t i = 0; parts.size() > 1 && i < parts.size(); ++i) {
-    parts[i].name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size());
+    parts[i].name = fmt::format("{}-{:05}-of-{:05}.safetensors", request.file, i + 1, parts.size());
   }
   return parts;
-}
-
-/// None of the checkpoint's weights may be left out, none may be missing, each has its shape.
-Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
-                          std::span<const ExportTensor> tensors) {
-  std::map<std::string_view, const std::vector<std::int64_t>*> stored;
-  for (const TensorRecord& record : manifest.tensors) {
-    if (engine::is_weight(record.name)) {
-      stored.emplace(std::string_view(record.name).substr(engine::kWeights.size()), &record.shape);
-    }
-  }
-  for (const ExportTensor& tensor : tensors) {
-    const auto found = stored.find(tensor.name);
-    if (found == stored.end() || *found->second != tensor.shape) {
-      return user_error(fmt::format(
-          "{} is of another model than the run's configuration: tensor {}: wanted shape [{}], "
-          "found {}",
-          checkpoint.string(), tensor.name, fmt::join(tensor.shape, ", "),
-          found == stored.end() ? "none" : fmt::format("[{}]", fmt::join(*found->second, ", "))));
-    }
-    stored.erase(found);
-  }
-  if (!stored.empty()) {
-    return user_error(fmt::format(
-        "{} is of another model than the run's configuration: {} tensors too many, the first {}",
-        checkpoint.string(), stored.size(), stored.begin()->first));
-  }
-  return {};
 }
 
 /// Whether `directory` can take the export: absent, or an empty directory.
@@ -271,6 +243,37 @@ fs::path parent_of(const fs::path& directory) {
 
 }  // namespace
 
+Status check_same_tensors(const fs::path& checkpoint, const Manifest& manifest,
+                          std::span<const ExportTensor> tensors) {
+  std::map<std::string_view, const std::vector<std::int64_t>*> stored;
+  for (const TensorRecord& record : manifest.tensors) {
+    if (engine::is_weight(record.name)) {
+      stored.emplace(std::string_view(record.name).substr(engine::kWeights.size()), &record.shape);
+    }
+  }
+  for (const ExportTensor& tensor : tensors) {
+    const auto found = stored.find(tensor.name);
+    if (found == stored.end() || *found->second != tensor.shape) {
+      return user_error(fmt::format(
+          "{} is of another model than the run's configuration: tensor {}: wanted shape [{}], "
+          "found {}",
+          checkpoint.string(), tensor.name, fmt::join(tensor.shape, ", "),
+          found == stored.end() ? "none" : fmt::format("[{}]", fmt::join(*found->second, ", "))));
+    }
+    stored.erase(found);
+  }
+  if (!stored.empty()) {
+    return user_error(fmt::format(
+        "{} is of another model than the run's configuration: {} tensors too many, the first {}",
+        checkpoint.string(), stored.size(), stored.begin()->first));
+  }
+  return {};
+}
+
+std::string ExportTensor::name_in_checkpoint() const {
+  return stored.empty() ? engine::weight_name(name) : stored;
+}
+
 std::uint64_t element_count(const ExportTensor& tensor) {
   std::uint64_t count = 1;
   for (const std::int64_t dimension : tensor.shape) {
@@ -287,7 +290,7 @@ Result<ExportReport> export_weights(const fs::path& checkpoint, const Manifest& 
     float* at = out.data();
     for (const ExportTensor& tensor : tensors) {
       const std::size_t elements = element_count(tensor);
-      views.push_back({.name = engine::weight_name(tensor.name),
+      views.push_back({.name = tensor.name_in_checkpoint(),
                        .global_shape = tensor.shape,
                        .first_row = 0,
                        .rows = tensor.shape.empty() ? 1 : tensor.shape.front(),
@@ -324,8 +327,9 @@ Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTens
   report.tensors = request.tensors.size();
   TRAIN_CHECK(report.compared == report.tensors);
   if (parts.size() > 1) {
-    TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(
-        hidden.path() / "model.safetensors.index.json", index_text(parts, report.tensor_bytes)));
+    TRAIN_RETURN_IF_ERROR(
+        storage::write_file_atomically(hidden.path() / (request.file + ".safetensors.index.json"),
+                                       index_text(parts, report.tensor_bytes)));
   }
   for (const auto& [name, text] : request.texts) {
     TRAIN_RETURN_IF_ERROR(storage::write_file_atomically(hidden.path() / name, text));
@@ -333,8 +337,10 @@ Result<ExportReport> export_tensors(const ExportRequest& request, const ReadTens
   for (const fs::path& companion : request.companions) {
     TRAIN_RETURN_IF_ERROR(storage::copy_file(companion, hidden.path() / companion.filename()));
   }
-  TRAIN_RETURN_IF_ERROR(
-      storage::write_file_atomically(hidden.path() / "config.json", request.config_text));
+  if (!request.config_text.empty()) {
+    TRAIN_RETURN_IF_ERROR(
+        storage::write_file_atomically(hidden.path() / "config.json", request.config_text));
+  }
   TRAIN_RETURN_IF_ERROR(hidden.publish(target));
   return report;
 }

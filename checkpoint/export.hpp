@@ -17,10 +17,14 @@ namespace train::checkpoint {
 /// f32: the checkpoint's bits; the others: each element rounded to the nearest, halves to even.
 using ExportType = storage::WeightType;
 
-/// A weight under the name it gets; the checkpoint holds it as weight_name().
+/// A weight under the name it gets; the checkpoint holds it as weight_name(), or under another
+/// name.
 struct ExportTensor {
   std::string name;
   std::vector<std::int64_t> shape;
+  std::string stored = {};  ///< Of the tensor whose values it gets; empty: weight_name().
+
+  [[nodiscard]] std::string name_in_checkpoint() const;
 };
 
 /// Elements of the whole tensor.
@@ -30,8 +34,9 @@ struct ExportRequest {
   std::filesystem::path directory;    ///< New, or empty.
   std::vector<ExportTensor> tensors;  ///< All the model's, in the order they are to be stored.
   ExportType type = ExportType::f32;
-  std::uint64_t max_file_bytes = 5'000'000'000;        ///< Of tensors; one tensor may exceed it.
-  std::string config_text;                             ///< Becomes config.json.
+  std::uint64_t max_file_bytes = 5'000'000'000;  ///< Of tensors; one tensor may exceed it.
+  std::string config_text;                       ///< Becomes config.json; empty: there is none.
+  std::string file = "model";  ///< Without its ending: of the file, or of all and the index.
   std::map<std::string, std::string> texts = {};       ///< Files beside it, by name.
   std::vector<std::filesystem::path> companions = {};  ///< Files to be copied beside it.
   std::function<bool()> stop = {};  ///< Asked now and then; true ends the export.
@@ -43,6 +48,10 @@ struct ExportReport {
   std::uint64_t tensor_bytes = 0;
   std::size_t compared = 0;  ///< Tensors read back and found to be the checkpoint's.
 };
+
+/// Error (user) unless the checkpoint's weights are just these, each in its shape.
+Status check_same_tensors(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                          std::span<const ExportTensor> tensors);
 
 /// Writes the weights of a checkpoint, put together from all its shards, for other programs:
 /// `model.safetensors`, or above the limit `model-00001-of-0000N.safetensors` ... with

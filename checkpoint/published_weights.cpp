@@ -76,6 +76,9 @@ Status PublishedWeights::check(const engine::ModelSpec& spec) const {
   const std::string path = directory_.path().string();
   for (const engine::UnitParameters& unit : engine::describe_units(spec)) {
     for (const engine::Parameter& parameter : unit.parameters) {
+      if (parameter.adapter) {
+        continue;
+      }
       const std::string name = name_in_files(parameter.name);
       wanted.insert(name);
       const storage::TensorEntry* entry = directory_.find(name);

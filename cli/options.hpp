@@ -56,6 +56,7 @@ struct EvalOptions {
   std::optional<std::int64_t> step;     ///< Of the checkpoint; none: the newest. Not with `follow`.
   std::int64_t ranks = 1;               ///< 1 or more.
   bool follow = false;                  ///< Evaluate every checkpoint as it is published.
+  bool ema = false;                     ///< The running average of the weights, not the weights.
   std::optional<std::string> device;    ///< "cpu" or "cuda"; none: the run's.
 };
 
@@ -158,6 +159,8 @@ struct ExportOptions {
   std::string out;                                ///< A directory to be made.
   std::optional<std::int64_t> step;               ///< Of the checkpoint; none: the newest.
   std::string dtype = "fp32";                     ///< "fp32", "bf16" or "fp16".
+  std::string format = "hf";                      ///< "hf" or "peft".
+  bool ema = false;                               ///< The running average of the weights.
   std::uint64_t max_file_bytes = 5'000'000'000U;  ///< Of tensors in a file; 1 or more.
 };
 

@@ -5,50 +5,13 @@
 #include <array>
 #include <type_traits>
 
+#include "configs/field_locations.hpp"
 #include "configs/optimizer_table.hpp"
 
 namespace train::configs {
 namespace {
 
-template <auto Section, auto Member>
-FieldPointer at(RunConfig& config) {
-  return &((config.*Section).*Member);
-}
-
-template <auto Member>
-constexpr auto run = at<&RunConfig::run, Member>;
-template <auto Member>
-constexpr auto model = at<&RunConfig::model, Member>;
-template <auto Member>
-constexpr auto data = at<&RunConfig::data, Member>;
-template <auto Member>
-constexpr auto batch = at<&RunConfig::batch, Member>;
-template <auto Member>
-constexpr auto objective = at<&RunConfig::objective, Member>;
-template <auto Member>
-constexpr auto optimizer = at<&RunConfig::optimizer, Member>;
-template <auto Member>
-constexpr auto schedule = at<&RunConfig::schedule, Member>;
-template <auto Member>
-constexpr auto scaling = at<&RunConfig::scaling, Member>;
-template <auto Member>
-constexpr auto eval = at<&RunConfig::eval, Member>;
-template <auto Member>
-constexpr auto checkpoint = at<&RunConfig::checkpoint, Member>;
-template <auto Member>
-constexpr auto recovery = at<&RunConfig::recovery, Member>;
-template <auto Member>
-constexpr auto watchdog = at<&RunConfig::watchdog, Member>;
-template <auto Member>
-constexpr auto parallel = at<&RunConfig::parallel, Member>;
-template <auto Member>
-constexpr auto precision = at<&RunConfig::precision, Member>;
-template <auto Member>
-constexpr auto memory = at<&RunConfig::memory, Member>;
-template <auto Member>
-constexpr auto train = at<&RunConfig::train, Member>;
-template <auto Member>
-constexpr auto runtime = at<&RunConfig::runtime, Member>;
+using namespace locations;
 
 constexpr bool kRequired = true;
 constexpr bool kOptional = false;
@@ -427,6 +390,27 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"train", "freeze", "", "Patterns of parameter or unit names whose weights do not change.",
      train<&TrainSection::freeze>},
+    {"train", "ema", "",
+     "Keep a running average of the trained weights, which after each update is ema x itself + "
+     "(1 - ema) x the weights; 0: none.",
+     train<&TrainSection::ema>, kOptional, kDecay},
+    {"train", "ema_warmup", "",
+     "Use at most (1 + t) / (10 + t) after update t, so that the average forgets its begin.",
+     train<&TrainSection::ema_warmup>},
+
+    {"lora", "rank", "",
+     "Inner dimension of the adapters that are trained in the place of the model's weights; 0: "
+     "there are none.",
+     lora<&LoraSection::rank>, kOptional, between(0, 65536)},
+    {"lora", "alpha", "", "What adapters add is multiplied by alpha / rank.",
+     lora<&LoraSection::alpha>, kOptional, above(0, 1e6)},
+    {"lora", "rslora", "", "Multiply by alpha / sqrt(rank) instead.", lora<&LoraSection::rslora>},
+    {"lora", "targets", "",
+     "Linear maps of the layers that get one: `all-linear`, or patterns of their names or of the "
+     "ends of those behind a dot (`q_proj`).",
+     lora<&LoraSection::targets>},
+    {"lora", "dropout", "", "Of the adapters' input; 0 alone is supported.",
+     lora<&LoraSection::dropout>, kOptional, between(0.0, 1.0)},
 
     {"runtime", "threads", "threads",
      "Compute threads of a rank; 0: every core this process may use.",

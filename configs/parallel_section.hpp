@@ -53,6 +53,8 @@ struct MemorySection {
 /// [train]: what is trained.
 struct TrainSection {
   std::vector<std::string> freeze;  ///< Patterns of parameter or unit names that do not change.
+  double ema = 0.0;                 ///< beta of a running average of the weights; 0: there is none.
+  bool ema_warmup = false;          ///< beta at most (1 + t) / (10 + t) after update t.
 };
 
 }  // namespace train::configs

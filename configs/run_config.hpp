@@ -6,6 +6,7 @@
 
 #include "configs/checkpoint_section.hpp"
 #include "configs/data_section.hpp"
+#include "configs/lora_section.hpp"
 #include "configs/model_section.hpp"
 #include "configs/objective_section.hpp"
 #include "configs/optimizer_section.hpp"
@@ -35,6 +36,7 @@ struct RunConfig {
   PrecisionSection precision;
   MemorySection memory;
   TrainSection train;
+  LoraSection lora;
   RuntimeSection runtime;
 
   /// By key, where its value is from: "rule", "file", "--set" or "default". Empty where no scaling

@@ -236,6 +236,17 @@ void check_made_weights(const RunConfig& config, Rules& rules) {
 }
 
 /// Whether what [memory] asks for can be had of this device, precision and strategy.
+void check_lora(const LoraSection& lora, Rules& rules) {
+  rules.refuse_if(lora.dropout != 0.0, "lora.dropout",
+                  "is {}, but adapters have no dropout here; set it to 0", lora.dropout);
+  rules.refuse_if(lora.rank > 0 && lora.targets.empty(), "lora.targets",
+                  "is empty; give \"all-linear\" or patterns of the maps that get an adapter");
+  const LoraSection none;
+  const bool asked = lora.targets != none.targets || lora.alpha != none.alpha || lora.rslora;
+  rules.refuse_if(lora.rank == 0 && asked, "lora.rank",
+                  "is 0, so that no adapter is trained; give 1 or more, or leave [lora] out");
+}
+
 void check_memory(const RunConfig& config, Rules& rules) {
   const MemorySection& memory = config.memory;
   const ParallelSection& parallel = config.parallel;
@@ -390,6 +401,7 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   check_scaling(config, after);
   check_evaluation(config, after);
   check_checkpoint(config, after);
+  check_lora(config.lora, after);
   check_memory(config, after);
   check_parallel(config, after);
   return after.result();

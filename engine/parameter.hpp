@@ -13,8 +13,8 @@ namespace train::engine {
 enum class ParameterGroup : std::uint8_t { decay, no_decay };
 
 /// What decides the standard deviation of the initial values.
-/// norm: ones; zero: biases, and gains that are added to one.
-enum class InitKind : std::uint8_t { linear, residual_output, embedding, norm, zero };
+/// norm: ones; zero: biases, and gains that are added to one; uniform: between +-1/sqrt(fan_in).
+enum class InitKind : std::uint8_t { linear, residual_output, embedding, norm, zero, uniform };
 
 /// One named tensor of a unit: [rows, cols], or [rows] when `vector` (norm weights; cols is 1
 /// then).
@@ -27,6 +27,7 @@ struct Parameter {
   ParameterGroup group = ParameterGroup::decay;
   InitKind init = InitKind::linear;
   bool is_head = false;  ///< The head's own matrix.
+  bool adapter = false;  ///< Of an AdapterBlock: no published model has it.
   /// Its weights never change: it has no gradient, no master beside the weights that are computed
   /// with, and no state of the optimizer.
   bool frozen = false;
@@ -55,13 +56,13 @@ struct ParameterPlace {
 /// The parameters of one unit as its blocks add them; gives each its place in the flat buffers.
 class ParameterList {
  public:
-  /// `frozen`: whether the parameter of that name is not trained; none: all are.
-  explicit ParameterList(std::function<bool(const std::string&)> frozen = {})
+  /// `frozen`: whether the parameter is not trained; none: all are.
+  explicit ParameterList(std::function<bool(const Parameter&)> frozen = {})
       : frozen_(std::move(frozen)) {}
 
   /// Appends `parameter` and returns its place. Offsets are multiples of 16 elements (64 bytes).
   ParameterPlace add(Parameter parameter) {
-    parameter.frozen = frozen_ && frozen_(parameter.name);
+    parameter.frozen = frozen_ && frozen_(parameter);
     parameter.offset = element_count_;
     parameter.gradient = gradient_count_;
     element_count_ = padded(element_count_ + parameter.count());
@@ -77,7 +78,7 @@ class ParameterList {
   [[nodiscard]] std::int64_t gradient_count() const { return gradient_count_; }
 
  private:
-  std::function<bool(const std::string&)> frozen_;
+  std::function<bool(const Parameter&)> frozen_;
   std::vector<Parameter> parameters_;
   std::int64_t element_count_ = 0;
   std::int64_t gradient_count_ = 0;

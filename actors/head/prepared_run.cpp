@@ -201,7 +201,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .bytes_per_token = run.plan.data->bytes_per_token(),
        .data = run.plan.data,
        .units = unit_names(options),
-       .optimizer = engine::make_optimizer(options.optimizer, options.total_steps),
+       .optimizer = engine::optimizer_of(options),
        .tensorboard = run.config().run.tensorboard,
        .terminal = isatty(STDOUT_FILENO) != 0,
        .out = stdout});

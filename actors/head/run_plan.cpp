@@ -67,24 +67,27 @@ Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                                            std::int64_t dataset_vocab) {
   const auto model = resolve_model(config, dataset_vocab);
   TRAIN_RETURN_IF_ERROR(model);
-  return engine::RankOptions{.model = *model,
-                             .init = {.seed = config.run.seed,
-                                      .scheme = init_scheme(config.model.init_scheme),
-                                      .init_std = config.model.init_std,
-                                      .source = {}},
-                             .batch = config.batch,
-                             .objective = config.objective,
-                             .optimizer = config.optimizer,
-                             .schedule = config.schedule,
-                             .parallel = config.parallel,
-                             .precision = config.precision,
-                             .memory = config.memory,
-                             .train = config.train,
-                             .seq_len = config.data.sequence_length,
-                             .total_steps = config.run.steps,
-                             .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
-                             .diagnostics_interval = config.run.log_interval_steps,
-                             .knows_bf16 = engine::knows_bf16(config.runtime.device)};
+  engine::RankOptions options{.model = *model,
+                              .init = {.seed = config.run.seed,
+                                       .scheme = init_scheme(config.model.init_scheme),
+                                       .init_std = config.model.init_std,
+                                       .source = {}},
+                              .batch = config.batch,
+                              .objective = config.objective,
+                              .optimizer = config.optimizer,
+                              .schedule = config.schedule,
+                              .parallel = config.parallel,
+                              .precision = config.precision,
+                              .memory = config.memory,
+                              .train = config.train,
+                              .lora = config.lora,
+                              .seq_len = config.data.sequence_length,
+                              .total_steps = config.run.steps,
+                              .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
+                              .diagnostics_interval = config.run.log_interval_steps,
+                              .knows_bf16 = engine::knows_bf16(config.runtime.device)};
+  options.model = engine::trained_model(options);
+  return options;
 }
 
 Result<RunPlan> plan_run(const configs::RunConfig& given) {

@@ -1,9 +1,12 @@
 #include "cli/checkpoints/export_words.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 
 #include "actors/head/model_files.hpp"
 #include "engine/model/model.hpp"
+#include "engine/optimizer/averaged.hpp"
 
 namespace train::cli {
 namespace {
@@ -68,11 +71,21 @@ void read_file_size(CommandSyntax& command, std::uint64_t& target) {
       ->default_str("5GB");
 }
 
-std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model) {
+checkpoint::ExportTensor exported(const engine::Parameter& parameter, bool average) {
+  checkpoint::ExportTensor tensor{parameter.name, parameter.shape()};
+  if (average && !parameter.frozen) {
+    tensor.stored = fmt::format("optimizer.{}.{}", engine::kAverageState, parameter.name);
+  }
+  return tensor;
+}
+
+std::vector<checkpoint::ExportTensor> tensors_of(const engine::ModelSpec& model, bool average) {
   std::vector<checkpoint::ExportTensor> tensors;
   for (const engine::UnitParameters& unit : engine::describe_units(model)) {
     for (const engine::Parameter& parameter : unit.parameters) {
-      tensors.push_back({parameter.name, parameter.shape()});
+      if (!parameter.adapter) {
+        tensors.push_back(exported(parameter, average));
+      }
     }
   }
   return tensors;

@@ -61,6 +61,15 @@ Error none_yet(const StoredRun& run) {
   return user_error(fmt::format("{}: no checkpoints", run.placed().string()));
 }
 
+Status check_average(const configs::RunConfig& config, bool average) {
+  if (!average || config.train.ema > 0.0) {
+    return {};
+  }
+  return user_error(
+      fmt::format("--ema: run {} keeps no average of its weights (train.ema is 0): leave --ema out",
+                  config.run.name));
+}
+
 Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run) {
   auto found = checkpoint::list_checkpoints(run.placed());
   if (found && found->empty()) {

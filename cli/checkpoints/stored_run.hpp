@@ -32,6 +32,8 @@ struct StoredRun {
 [[nodiscard]] Result<StoredRun> open_run(const std::string& directory);
 /// The configuration that `run` was made with. Errors (user): not a run directory.
 [[nodiscard]] Result<configs::RunConfig> load_run_config(const std::filesystem::path& run);
+/// Error (user): `average` is asked for, and the run keeps none (train.ema).
+[[nodiscard]] Status check_average(const configs::RunConfig& config, bool average);
 /// The checkpoints in place, newest first. Errors (user): there is none.
 [[nodiscard]] Result<std::vector<checkpoint::Candidate>> placed_in(const StoredRun& run);
 /// The directory of a step. Errors (user): there is none, names the nearest.

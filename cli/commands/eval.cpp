@@ -84,27 +84,40 @@ Status write_details(const std::string& path, const storage::ChoiceSet& choices,
   return storage::write_file_atomically(path, text);
 }
 
+/// Ranks in this process, with the weights of a checkpoint or their running average.
+Result<std::vector<RankContext>> start_ranks(const RunPlan& plan, const StartState& start,
+                                             bool average) {
+  auto contexts = make_local_ranks(plan, start);
+  TRAIN_RETURN_IF_ERROR(contexts);
+  for (const RankContext& context : *contexts) {
+    if (average) {
+      context->engine->state().take_average();
+    }
+  }
+  return contexts;
+}
+
 /// `start`: a checkpoint, or none for a published model's weights. `name`: what is evaluated.
 Status answer_choices(const configs::RunConfig& config, const StartState& start, std::int64_t step,
-                      const std::string& name, const std::string& details) {
+                      const std::string& name, const EvalOptions& options) {
   const auto plan = plan_choices(config);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(check_plan(*plan));
-  const auto contexts = make_local_ranks(*plan, start);
+  const auto contexts = start_ranks(*plan, start, options.ema);
   TRAIN_RETURN_IF_ERROR(contexts);
   const auto result = evaluate(*contexts, step);
   TRAIN_RETURN_IF_ERROR(result);
   const storage::ChoiceSet& choices = *plan->data->choices();
   const ChoiceReport report = report_choices(choices, *result);
   print(fmt::format("eval {} digest={}\n{}", name, report.digest, choices_text(report)));
-  return details.empty() ? Status() : write_details(details, choices, report);
+  return options.details.empty() ? Status() : write_details(options.details, choices, report);
 }
 
 Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& directory,
                            std::int64_t step, const EvalOptions& options) {
   if (!options.choices.empty()) {
     return answer_choices(config, {.checkpoint = directory}, step, fmt::format("step={}", step),
-                          options.details);
+                          options);
   }
   auto plan = plan_run(config);
   TRAIN_RETURN_IF_ERROR(plan);
@@ -114,7 +127,7 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   if (!difference->empty()) {
     log_warning(fmt::format("other_data {}", *difference));
   }
-  const auto contexts = make_local_ranks(*plan, {.checkpoint = directory});
+  const auto contexts = start_ranks(*plan, {.checkpoint = directory}, options.ema);
   TRAIN_RETURN_IF_ERROR(contexts);
   const auto result = evaluate(*contexts, step);
   TRAIN_RETURN_IF_ERROR(result);
@@ -171,7 +184,7 @@ bool is_published_model(const fs::path& directory) {
 }
 
 Status evaluate_published(const EvalOptions& options, const fs::path& directory) {
-  if (options.step || options.follow || options.choices.empty()) {
+  if (options.step || options.follow || options.ema || options.choices.empty()) {
     return user_error(fmt::format(
         "{}: a published model has neither checkpoints nor validation data; give --choices alone",
         options.run_directory));
@@ -182,7 +195,7 @@ Status evaluate_published(const EvalOptions& options, const fs::path& directory)
   config.batch.micro_batch = 1;
   config.run.steps = 1;
   return answer_choices(choice_config(config, options, directory), {}, 0,
-                        fmt::format("model={}", options.run_directory), options.details);
+                        fmt::format("model={}", options.run_directory), options);
 }
 
 Status evaluate_run(const EvalOptions& options) {
@@ -196,6 +209,7 @@ Status evaluate_run(const EvalOptions& options) {
   }
   const auto stored = load_run_config(options.run_directory);
   TRAIN_RETURN_IF_ERROR(stored);
+  TRAIN_RETURN_IF_ERROR(check_average(*stored, options.ema));
   const bool answers = !options.choices.empty();
   if (!answers && options.ranks > stored->batch.lanes) {
     return user_error(fmt::format("--ranks {}: the run has {} lanes; use at most that many ranks",
@@ -236,6 +250,7 @@ void describe_eval(CommandSyntaxes& commands) {
   command.integer("--ranks", options.ranks, "Ranks that share the work", 1)->default_str("1");
   command.app.add_flag("--follow", options.follow,
                        "Evaluate every checkpoint as the run publishes it, until the run ends");
+  command.app.add_flag("--ema", options.ema, "Of the running average of the weights (train.ema)");
   command.device(options.device);
   command.app
       .add_option("--choices", options.choices,

@@ -6,7 +6,9 @@
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
+#include "checkpoint/adapters.hpp"
 #include "checkpoint/export.hpp"
+#include "cli/checkpoints/adapter_words.hpp"
 #include "cli/checkpoints/export_words.hpp"
 #include "cli/checkpoints/published_config.hpp"
 #include "cli/checkpoints/stored_run.hpp"
@@ -99,12 +101,40 @@ Status describe_to(checkpoint::ExportRequest& request, const configs::RunConfig&
   return {};
 }
 
+/// The model, with what adapters add merged into its weights.
+Result<checkpoint::ExportReport> write_model(checkpoint::ExportRequest request,
+                                             const configs::RunConfig& config,
+                                             const engine::ModelSpec& model,
+                                             const checkpoint::FoundCheckpoint& found,
+                                             const ExportOptions& options) {
+  request.tensors = tensors_of(model, options.ema);
+  TRAIN_RETURN_IF_ERROR(describe_to(request, config, model, found, options.run_directory));
+  return checkpoint::export_merged(found.candidate.path, found.manifest, request,
+                                   adapters_of(model, options.ema));
+}
+
+Result<checkpoint::ExportReport> write_adapters(checkpoint::ExportRequest request,
+                                                const configs::RunConfig& config,
+                                                const engine::ModelSpec& model,
+                                                const checkpoint::FoundCheckpoint& found,
+                                                const ExportOptions& options) {
+  if (model.lora.rank == 0) {
+    return user_error(fmt::format(
+        "run {} has trained no adapters (lora.rank is 0): use --format hf", config.run.name));
+  }
+  request.file = "adapter_model";
+  request.texts["adapter_config.json"] = adapter_config(config, model);
+  return checkpoint::export_adapters(found.candidate.path, found.manifest, std::move(request),
+                                     adapters_of(model, options.ema));
+}
+
 Status export_run(const ExportOptions& options) {
   const fs::path run(options.run_directory);
   const auto config = load_run_config(run);
   TRAIN_RETURN_IF_ERROR(config);
   const auto engine = engine_options(*config, 0);
   TRAIN_RETURN_IF_ERROR(engine);
+  TRAIN_RETURN_IF_ERROR(check_average(*config, options.ema));
   allow_signals();  // there is nothing yet that would have to be removed
   const auto found = find_checkpoint(run / "checkpoints", options.step);
   block_signals();
@@ -115,10 +145,10 @@ Status export_run(const ExportOptions& options) {
                                     .max_file_bytes = options.max_file_bytes,
                                     .config_text = {},
                                     .stop = signal_pending};
-  request.tensors = tensors_of(engine->model);
-  TRAIN_RETURN_IF_ERROR(describe_to(request, *config, engine->model, *found, run));
   const auto begin = std::chrono::steady_clock::now();
-  const auto report = checkpoint::export_weights(found->candidate.path, found->manifest, request);
+  const auto report = options.format == "peft"
+                          ? write_adapters(request, *config, engine->model, *found, options)
+                          : write_model(request, *config, engine->model, *found, options);
   TRAIN_RETURN_IF_ERROR(report);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   print(
@@ -142,10 +172,18 @@ void describe_export(CommandSyntaxes& commands) {
   command.step(options.step);
   command.check([&options] { return options.out.empty() ? "--out is empty" : ""; });
   command.read(
-      "--format", [](std::string_view text) { return text == "hf"; }, "--format must be hf",
-      "Names, shapes and config.json as transformers reads them, where it knows the model", "hf");
+      "--format",
+      [&options](std::string_view text) {
+        options.format = text;
+        return text == "hf" || text == "peft";
+      },
+      "--format must be hf or peft",
+      "hf: names, shapes and config.json as transformers reads them, where it knows the model; "
+      "adapters are merged. peft: the adapters of a run with [lora] alone, as PEFT reads them",
+      "hf|peft");
   read_dtype(command, options.dtype, "fp32: the bits; bf16 and fp16: rounded to the nearest")
       ->default_str("fp32");
+  command.app.add_flag("--ema", options.ema, "The running average of the weights (train.ema)");
   read_file_size(command, options.max_file_bytes);
 }
 

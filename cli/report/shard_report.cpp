@@ -151,7 +151,7 @@ engine::RankSpan node_of(std::int64_t rank, std::int64_t ranks, std::int64_t nod
 Cost cost_of(std::string name, const EngineOptions& options, const ShardPlan& plan,
              std::size_t activations_bytes, std::int64_t nodes) {
   Cost cost{.name = std::move(name), .memory = {}, .traffic = {}};
-  const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
+  const auto optimizer = engine::optimizer_of(options);
   EngineOptions of_rank = options;
   for (const std::int64_t rank : measured_ranks(plan.ranks())) {
     of_rank.rank = rank;

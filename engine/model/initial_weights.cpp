@@ -27,6 +27,16 @@ std::array<double, 4> normal_block(std::uint64_t key, std::uint64_t block) {
   return values;
 }
 
+/// Values of the same elements between -1 and 1.
+std::array<double, 4> uniform_block(std::uint64_t key, std::uint64_t block) {
+  const auto words = philox_at(key, block, RandomDomain::initial_weights);
+  std::array<double, 4> values{};
+  for (std::size_t i = 0; i < 4; ++i) {
+    values[i] = 2.0 * open_unit(words[i]) - 1.0;
+  }
+  return values;
+}
+
 }  // namespace
 
 double initial_std(const Parameter& parameter, const ModelSpec& spec, const InitOptions& options) {
@@ -59,13 +69,18 @@ void fill_initial_rows(const Parameter& parameter, const ModelSpec& spec,
     std::fill(out.begin(), out.end(), parameter.init == InitKind::norm ? 1.0F : 0.0F);
     return;
   }
-  const double std_dev = initial_std(parameter, spec, options);
+  const bool uniform = parameter.init == InitKind::uniform;
+  const double bound =
+      1.0 /
+      std::sqrt(static_cast<double>(std::max<std::int64_t>(1, uniform ? parameter.fan_in : 1)));
+  const double std_dev = uniform ? bound : initial_std(parameter, spec, options);
   const std::uint64_t key =
       XXH3_64bits_withSeed(parameter.name.data(), parameter.name.size(), options.seed);
   const auto first = static_cast<std::uint64_t>(first_row * parameter.cols);
   const std::uint64_t end = first + out.size();
   for (std::uint64_t block = first / 4; 4 * block < end; ++block) {
-    const std::array<double, 4> values = normal_block(key, block);
+    const std::array<double, 4> values =
+        uniform ? uniform_block(key, block) : normal_block(key, block);
     for (std::uint64_t i = std::max(first, 4 * block); i < std::min(end, 4 * block + 4); ++i) {
       out[i - first] = static_cast<float>(std_dev * values[i % 4]);
     }

@@ -118,7 +118,7 @@ std::int64_t UnitParameters::gradient_count() const {
 }
 
 std::size_t lowest_trained_unit(const ModelSpec& spec) {
-  if (spec.frozen.empty()) {
+  if (spec.frozen.empty() && spec.lora.rank == 0) {
     return 0;
   }
   const std::vector<UnitParameters> units = describe_units(spec);

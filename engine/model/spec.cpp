@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/model/unit_parameters.hpp"
 
@@ -21,6 +22,10 @@ double mean_keys(std::int64_t seq_len, std::int64_t window) {
 
 }  // namespace
 
+bool matches_shell(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
 std::int64_t ModelSpec::widest_head() const {
   std::int64_t widest = 0;
   for (const LayerSpec& layer : layers) {
@@ -29,12 +34,27 @@ std::int64_t ModelSpec::widest_head() const {
   return widest;
 }
 
-bool ModelSpec::is_frozen(const std::string& unit, const std::string& parameter) const {
-  const auto matches = [](const std::string& pattern, const std::string& name) {
-    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-  };
+float LoraSpec::scale() const {
+  const auto inner = static_cast<double>(rank);
+  return static_cast<float>(alpha / (rslora ? std::sqrt(inner) : inner));
+}
+
+bool LoraSpec::adapts(const std::string& module) const {
+  if (rank == 0) {
+    return false;
+  }
+  return std::any_of(targets.begin(), targets.end(), [&](const std::string& target) {
+    return target == "all-linear" || matches_shell(target, module) ||
+           matches_shell("*." + target, module);
+  });
+}
+
+bool ModelSpec::is_frozen(const std::string& unit, const Parameter& parameter) const {
+  if (lora.rank > 0 && !parameter.adapter) {
+    return true;
+  }
   return std::any_of(frozen.begin(), frozen.end(), [&](const std::string& pattern) {
-    return matches(pattern, unit) || matches(pattern, parameter);
+    return matches_shell(pattern, unit) || matches_shell(pattern, parameter.name);
   });
 }
 
@@ -51,19 +71,35 @@ ParameterCount count_parameters(const ModelSpec& spec) {
 }
 
 double flops_per_token(const ModelSpec& spec, std::int64_t seq_len) {
-  std::int64_t matrices = spec.vocab_size * spec.embedding_dim;  // the head's
-  for (const UnitParameters& unit : describe_units(spec)) {
-    for (const Parameter& parameter : unit.parameters) {
+  // Of each product forward 2, of its input's gradient 2, of its weights' 2 (where they have one).
+  const std::size_t lowest = lowest_trained_unit(spec);
+  const auto flops_of = [&](std::size_t unit, bool frozen) {
+    return unit < lowest ? 2 : frozen ? 4 : 6;
+  };
+  const std::vector<UnitParameters> units = describe_units(spec);
+  const bool tied_frozen =
+      spec.tie_embeddings && spec.is_frozen("embedding", {.name = spec.embedding});
+  std::int64_t products = 0;
+  double attention = 0.0;
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    bool head_frozen = tied_frozen;
+    for (const Parameter& parameter : units[unit].parameters) {
+      head_frozen = head_frozen || (parameter.is_head && parameter.frozen);
       const bool product = !parameter.vector && !parameter.is_head;
-      matrices += product && parameter.init != InitKind::embedding ? parameter.count() : 0;
+      products += product && parameter.init != InitKind::embedding
+                      ? flops_of(unit, parameter.frozen) * parameter.count()
+                      : 0;
+    }
+    if (unit + 1 == units.size()) {
+      products += flops_of(unit, head_frozen) * spec.vocab_size * spec.embedding_dim;
+    } else if (unit > 0) {
+      const AttentionSpec& heads = spec.layers[unit - 1].attention;
+      attention += (unit < lowest ? 4.0 : 12.0) *
+                   static_cast<double>(heads.heads * heads.head_dim) *
+                   mean_keys(seq_len, heads.window);
     }
   }
-  double attention = 0.0;
-  for (const LayerSpec& layer : spec.layers) {
-    attention += static_cast<double>(layer.attention.heads * layer.attention.head_dim) *
-                 mean_keys(seq_len, layer.attention.window);
-  }
-  return 6.0 * static_cast<double>(matrices) + 12.0 * attention;
+  return static_cast<double>(products) + attention;
 }
 
 }  // namespace train::engine

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/parameter.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/attention/rope.hpp"
 #include "kernels/norm/norm.hpp"
@@ -90,6 +91,23 @@ struct LayerSpec {
   MlpSpec mlp = {};
 };
 
+/// True if `name` matches the shell pattern ('*', '?', '[...]').
+[[nodiscard]] bool matches_shell(const std::string& pattern, const std::string& name);
+
+/// Low-rank adapters of linear maps (AdapterBlock), which are trained in their place.
+struct LoraSpec {
+  std::int64_t rank = 0;  ///< 0: there are none.
+  double alpha = 16.0;
+  bool rslora = false;
+  /// "all-linear", or shell patterns of the names of maps, or of the ends of names behind a dot.
+  std::vector<std::string> targets = {};
+
+  /// alpha / rank, with rslora alpha / sqrt(rank) (Kalajdzievski 2023).
+  [[nodiscard]] float scale() const;
+  /// Whether the map `module` of a layer, "model.layers.0.self_attn.q_proj", has one.
+  [[nodiscard]] bool adapts(const std::string& module) const;
+};
+
 /// A model as plain data: everything that its units are built from. Tensors have the names and the
 /// shapes of the files that the architecture's weights are published in.
 struct ModelSpec {
@@ -112,9 +130,10 @@ struct ModelSpec {
   std::int64_t max_positions = 0;   ///< Of the configuration; 0: it says nothing.
   /// Shell patterns of parameters and units whose weights do not change (Parameter::frozen).
   std::vector<std::string> frozen = {};
+  LoraSpec lora = {};  ///< With adapters all else is frozen.
 
   /// Whether `parameter` of `unit` is frozen.
-  [[nodiscard]] bool is_frozen(const std::string& unit, const std::string& parameter) const;
+  [[nodiscard]] bool is_frozen(const std::string& unit, const Parameter& parameter) const;
 
   /// The widest head of any layer.
   [[nodiscard]] std::int64_t widest_head() const;
@@ -132,7 +151,8 @@ struct ParameterCount {
 
 /// Training FLOPs (forward + backward) of one token: 6 * (elements of all matrices used in a
 /// matmul, head included) + 12 * heads * head_dim * (mean number of keys that a query sees, which
-/// is (seq_len) / 2 but in a window) of every layer.
+/// is (seq_len) / 2 but in a window) of every layer. Of frozen matrices 4, and below all that is
+/// trained the third that the forward pass takes.
 [[nodiscard]] double flops_per_token(const ModelSpec& spec, std::int64_t seq_len);
 
 }  // namespace train::engine

@@ -88,7 +88,7 @@ Workspace::Slot Workspace::keep(const std::string& owner, const std::string& nam
 Workspace::Slot Workspace::keep_for_next(const std::string& owner, const std::string& name,
                                          std::int64_t count) {
   const Slot slot = keep(owner, name, count);
-  if (with_gradient_) {
+  if (has_backward()) {
     TRAIN_CHECK(!recompute_kept_, "{} is the next unit's", name);
     reservations_[slot].unit = unit_ + 1;
   }

@@ -17,8 +17,8 @@
 
 namespace train::engine {
 
-/// Most state tensors that an optimizer keeps of one parameter.
-inline constexpr std::size_t kMostStates = 3;
+/// Most state tensors that an optimizer keeps of one parameter, its average included.
+inline constexpr std::size_t kMostStates = 4;
 
 /// Rows of one parameter as an optimizer sees them: contiguous fp32, all of the same rows.
 struct OptimizerSlice {

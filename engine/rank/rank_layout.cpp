@@ -76,7 +76,7 @@ std::size_t lane_columns(const RankOptions& options) {
 
 RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
     : plan_(&plan),
-      optimizer_(make_optimizer(options.optimizer, options.total_steps)),
+      optimizer_(optimizer_of(options)),
       rank_(options.rank),
       ranks_(plan.ranks()),
       compute_weights_(plan.precision().compute != "bf16" ? ComputeWeights::masters

@@ -8,22 +8,30 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/optimizer/averaged.hpp"
 #include "engine/optimizer/registry.hpp"
 
 // Plans from options, with the errors a user can mend.
 
 namespace train::engine {
 
+std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options) {
+  return with_average(make_optimizer(options.optimizer, options.total_steps), options.train);
+}
+
 ModelSpec trained_model(const RankOptions& options) {
   ModelSpec model = options.model;
   model.frozen = options.train.freeze;
+  model.lora = {.rank = options.lora.rank,
+                .alpha = options.lora.alpha,
+                .rslora = options.lora.rslora,
+                .targets = options.lora.targets};
   return model;
 }
 
 Result<ShardPlan> plan_of(const RankOptions& options) {
   std::vector<UnitParameters> units = describe_units(trained_model(options));
-  std::vector<std::string> whole =
-      whole_parameters(*make_optimizer(options.optimizer, options.total_steps), units);
+  std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
   whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());
   return ShardPlan::make({.parallel = options.parallel,
                           .precision = options.precision,
@@ -34,8 +42,56 @@ Result<ShardPlan> plan_of(const RankOptions& options) {
                           .whole_parameters = std::move(whole)});
 }
 
+namespace {
+
+/// Error (user) naming [lora] when a target matches no linear map, or the rank is above a map's.
+Status check_lora(const RankOptions& options) {
+  const LoraSpec lora = trained_model(options).lora;
+  if (lora.rank == 0) {
+    return {};
+  }
+  ModelSpec base = options.model;
+  base.lora = {};
+  std::vector<const Parameter*> maps;
+  const std::vector<UnitParameters> units = describe_units(base);
+  for (const UnitParameters& unit : units) {
+    for (const Parameter& parameter : unit.parameters) {
+      const bool linear =
+          parameter.init == InitKind::linear || parameter.init == InitKind::residual_output;
+      if (linear && !parameter.is_head) {
+        maps.push_back(&parameter);
+      }
+    }
+  }
+  const auto module_of = [](const Parameter& map) {
+    return map.name.substr(0, map.name.rfind('.'));
+  };
+  for (const std::string& target : lora.targets) {
+    LoraSpec one = lora;
+    one.targets = {target};
+    if (std::none_of(maps.begin(), maps.end(),
+                     [&](const Parameter* map) { return one.adapts(module_of(*map)); })) {
+      return user_error(fmt::format(
+          "lora.targets: \"{}\" matches no linear map of a layer; they are called \"{}\" to \"{}\"",
+          target, module_of(*maps.front()), module_of(*maps.back())));
+    }
+  }
+  for (const Parameter* map : maps) {
+    const std::int64_t most = std::min(map->rows, map->cols);
+    if (lora.adapts(module_of(*map)) && lora.rank > most) {
+      return user_error(
+          fmt::format("lora.rank is {}, but {} is a matrix of {} x {}: give {} or less", lora.rank,
+                      module_of(*map), map->rows, map->cols, most));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_freeze(const RankOptions& options) {
-  const std::vector<UnitParameters> units = describe_units(options.model);
+  TRAIN_RETURN_IF_ERROR(check_lora(options));
+  const std::vector<UnitParameters> units = describe_units(trained_model(options));
   for (const std::string& pattern : options.train.freeze) {
     const bool found = std::any_of(units.begin(), units.end(), [&](const UnitParameters& unit) {
       return matches(pattern, unit.name) ||

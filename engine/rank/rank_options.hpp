@@ -2,17 +2,20 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "configs/data_section.hpp"
+#include "configs/lora_section.hpp"
 #include "configs/objective_section.hpp"
 #include "configs/optimizer_section.hpp"
 #include "configs/parallel_section.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "engine/model/model.hpp"
 #include "engine/model/workspace.hpp"
+#include "engine/optimizer/optimizer.hpp"
 #include "engine/sharding/shard_plan.hpp"
 
 namespace train::engine {
@@ -43,6 +46,7 @@ struct RankOptions {
   configs::PrecisionSection precision;
   configs::MemorySection memory;
   configs::TrainSection train;
+  configs::LoraSection lora;
   std::int64_t rank = 0;
   std::int64_t seq_len = 0;
   std::int64_t total_steps = 0;
@@ -62,10 +66,13 @@ struct RankOptions {
 
 /// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.
 [[nodiscard]] Result<ShardPlan> plan_of(const RankOptions& options);
-/// The model with what train.freeze names frozen.
+/// What [optimizer] and [train] ask for: the same of all that plan, keep or update.
+[[nodiscard]] std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options);
+/// The model with what train.freeze names frozen, and with the adapters of [lora].
 [[nodiscard]] ModelSpec trained_model(const RankOptions& options);
 /// Error (user) naming train.freeze when a pattern matches no parameter and no unit, or when
-/// nothing is left to train.
+/// nothing is left to train; or naming [lora] when a target matches nothing or its rank is too
+/// large.
 [[nodiscard]] Status check_freeze(const RankOptions& options);
 
 }  // namespace train::engine

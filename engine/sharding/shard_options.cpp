@@ -1,7 +1,6 @@
 #include "engine/sharding/shard_options.hpp"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <charconv>
@@ -145,7 +144,7 @@ Status check_same_strategy(const ShardPlan::Options& options, const Groups& grou
 }  // namespace
 
 bool matches(const std::string& pattern, const std::string& name) {
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  return matches_shell(pattern, name);
 }
 
 Result<Strategy> strategy_of(const std::string& text, const std::string& key) {

@@ -131,6 +131,13 @@ const std::vector<std::string> kKnownKeys = {"run.name",
                                              "memory.offload",
                                              "memory.bf16_weights",
                                              "train.freeze",
+                                             "train.ema",
+                                             "train.ema_warmup",
+                                             "lora.rank",
+                                             "lora.alpha",
+                                             "lora.rslora",
+                                             "lora.targets",
+                                             "lora.dropout",
                                              "runtime.threads",
                                              "runtime.device"};
 

@@ -195,6 +195,24 @@ TEST_CASE("load_config: a key of text or integer takes both", "[configs][load_co
   CHECK(refusal("[parallel]\nsync = 1.0\n").find("found the number 1.0") != std::string::npos);
 }
 
+TEST_CASE("load_config: adapters, and what of [lora] is refused", "[configs]") {
+  const RunConfig config =
+      accepted(kMinimal + "[lora]\nrank = 8\ntargets = [\"q_proj\", \"*.mlp.*\"]\n");
+  CHECK(config.lora.rank == 8);
+  CHECK(config.lora.alpha == 16.0);
+  CHECK(config.lora.targets == std::vector<std::string>{"q_proj", "*.mlp.*"});
+  const auto names = [](const std::string& section, const std::string& mistake) {
+    INFO(section);
+    CHECK(refusal(kMinimal + section).find(mistake) != std::string::npos);
+  };
+  names("[lora]\nrank = 8\ndropout = 0.1\n",
+        "lora.dropout is 0.1, but adapters have no dropout here; set it to 0");
+  names("[lora]\nrank = 8\ntargets = []\n", "lora.targets is empty");
+  names("[lora]\nrank = -1\n", "lora.rank must be");
+  names("[lora]\nalpha = 8.0\n", "lora.rank is 0, so that no adapter is trained");
+  names("[train]\nema = 1.0\n", "train.ema must be");
+}
+
 TEST_CASE("load_config: a list of texts takes one text too", "[configs][load_config]") {
   using List = std::vector<std::string>;
   CHECK(accepted(kMinimal).parallel.wrapping == List{"by_size"});

@@ -110,7 +110,7 @@ MemorySnapshots::Layout memory_layout(const engine::RankOptions& options,
                                       const NodePosition& position) {
   const auto plan = engine::plan_of(options);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);  // plan_run() has made it before
-  const auto optimizer = engine::make_optimizer(options.optimizer, options.total_steps);
+  const auto optimizer = engine::optimizer_of(options);
   const auto [first, end] = position.ranks(plan->ranks());
   MemorySnapshots::Layout layout{.ranks = plan->ranks(),
                                  .plan_digest = plan->digest(),

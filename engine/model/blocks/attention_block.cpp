@@ -369,6 +369,7 @@ void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstEleme
   const kernels::RowLayout output_layout{query_dim_, spec_.head_dim};
   Elements dattended = workspace_->at(dattended_);
   Elements dprojection = workspace_->at(dprojection_);
+  output_->begin_backward(call, dbranch, embedding_dim_);
   output_->backward_weight(call, dbranch, embedding_dim_, head_output());
   output_->backward_input(call, dbranch, embedding_dim_, dattended);
   if (spec_.output_gate) {
@@ -394,6 +395,7 @@ void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstEleme
   attend_backward(call, dattended);
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     ConstElements dy = dprojection + projection_columns_[i];
+    projections_[i].begin_backward(call, dy, width_);
     projections_[i].backward_weight(call, dy, width_, x);
     projections_[i].backward_input(call, dy, width_, dx, /*accumulate=*/i > 0);
   }

@@ -109,7 +109,7 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
       input_(input),
       chunk_rows_(head_chunk_rows(workspace.rows(), spec.vocab_size, workspace.dtype())) {
   traits_ = {.makes_loss = true, .gradient_in_forward = true};
-  const BlockContext context{kernels, parameters_, workspace, ""};
+  const BlockContext context{kernels, parameters_, workspace, spec.lora, ""};
   ln_f_.emplace(context, spec.final_norm, spec.embedding_dim, Phase::head);
   if (!tied_) {
     weight_ = parameters_.add({.name = spec.head,
@@ -119,7 +119,7 @@ HeadUnit::HeadUnit(const kernels::KernelTable& kernels, Workspace& workspace, co
                                .init = InitKind::linear,
                                .is_head = true});
   } else {
-    weight_.frozen = spec.is_frozen("embedding", spec.embedding);
+    weight_.frozen = spec.is_frozen("embedding", {.name = spec.embedding});
   }
   logits_ =
       workspace.scratch(Phase::head, "head logits", chunk_rows_ * spec.vocab_size, Content::floats);

@@ -64,11 +64,8 @@ struct BlockContext {
   const kernels::KernelTable& kernels;
   ParameterList& parameters;
   Workspace& workspace;
+  const LoraSpec& lora;
   std::string prefix;  ///< "transformer.h.0.": starts the names of parameters and kept buffers.
-
-  [[nodiscard]] BlockContext within(const std::string& part) const {
-    return {kernels, parameters, workspace, prefix + part};
-  }
 };
 
 /// One forward or backward call of a unit, as its blocks see it.
@@ -131,7 +128,7 @@ class LayerUnit {
         kernels_(&kernels),
         workspace_(&workspace),
         embedding_dim_(spec.embedding_dim),
-        parameters_([this, &spec](const std::string& parameter) {
+        parameters_([this, &spec](const Parameter& parameter) {
           return spec.is_frozen(name_, parameter);
         }) {}
 

@@ -26,6 +26,9 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
   if (options.bias) {
     bias_ = add_bias(context, name, options.outputs);
   }
+  if (context.lora.adapts(context.prefix + name)) {
+    adapter_.emplace(context, name, options.inputs, options.outputs);
+  }
 }
 
 void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
@@ -51,6 +54,16 @@ void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                                      .stride = y_stride,
                                      .dtype = y.dtype});
   }
+  if (adapter_) {
+    adapter_->forward(call, x, y, y_stride);
+  }
+}
+
+void LinearBlock::begin_backward(const BlockCall& call, ConstElements dy,
+                                 std::int64_t dy_stride) const {
+  if (adapter_) {
+    adapter_->begin_backward(call, dy, dy_stride);
+  }
 }
 
 void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
@@ -69,12 +82,18 @@ void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::i
                                  .accumulate = accumulate,
                                  .dtype = dy.dtype,
                                  .output_dtype = dx.dtype});
+  if (adapter_) {
+    adapter_->backward_input(call, dx);
+  }
 }
 
 void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                   ConstElements x) const {
   if (!weight_.frozen) {
     multiply_weight(call, dy, dy_stride, x);
+  }
+  if (adapter_) {
+    adapter_->backward_weight(call, dy, dy_stride, x);
   }
   const Options& o = options_;
   if (o.bias && !bias_.frozen) {

@@ -4,14 +4,15 @@
 #include <optional>
 #include <string>
 
+#include "engine/model/blocks/adapter_block.hpp"
 #include "engine/model/blocks/layer_unit.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {
 
-/// y = x W^T (+ b); W is [outputs, inputs] as in torch, or [inputs, outputs] where `transposed`.
-/// Keeps nothing: the caller owns x. `y_stride`, `dy_stride`: elements between rows, so several
-/// layers can write one wide buffer.
+/// y = x W^T (+ b) (+ what an adapter adds); W is [outputs, inputs] as in torch, or [inputs,
+/// outputs] where `transposed`. Keeps nothing: the caller owns x. `y_stride`, `dy_stride`: elements
+/// between rows, so several layers can write one wide buffer.
 class LinearBlock {
  public:
   struct Options {
@@ -25,6 +26,8 @@ class LinearBlock {
   [[nodiscard]] std::int64_t outputs() const { return options_.outputs; }
 
   void forward(const BlockCall& call, ConstElements x, Elements y, std::int64_t y_stride) const;
+  /// Starts a backward pass; before the other two.
+  void begin_backward(const BlockCall& call, ConstElements dy, std::int64_t dy_stride) const;
   /// dx (+)= dy W.
   void backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride, Elements dx,
                       bool accumulate = false) const;
@@ -40,6 +43,7 @@ class LinearBlock {
   Options options_;
   ParameterPlace weight_;
   ParameterPlace bias_;
+  std::optional<AdapterBlock> adapter_;
 };
 
 /// A norm over each head of a projection, one weight vector of head_dim for all heads, and the

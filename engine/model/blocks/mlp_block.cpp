@@ -143,12 +143,15 @@ void MlpBlock::activate_backward(const BlockCall& call) const {
 void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements dbranch,
                         Elements dx) const {
   const Elements activated = workspace_->at(activated_);
+  out_.begin_backward(call, dbranch, embedding_dim_);
   out_.backward_input(call, dbranch, embedding_dim_, activated);
   activate_backward(call);
   out_.backward_weight(call, dbranch, embedding_dim_, activated);
   const ConstElements dhidden = workspace_->at(hidden_);
+  in_.begin_backward(call, dhidden, stride());
   in_.backward_weight(call, dhidden, stride(), x);
   if (up_) {
+    up_->begin_backward(call, workspace_->at(up_hidden_), spec_.hidden);
     up_->backward_weight(call, workspace_->at(up_hidden_), spec_.hidden, x);
   }
   in_.backward_input(call, dhidden, stride(), dx);

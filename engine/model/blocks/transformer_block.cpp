@@ -18,7 +18,7 @@ TransformerBlock::TransformerBlock(const kernels::KernelTable& kernels, Workspac
   TRAIN_CHECK(!parallel_ ||
                   (residual_scale_ == 1.0F && !layer.attention_norms.post && !layer.mlp_norms.post),
               "branches side by side come without norms behind them and without a factor");
-  const BlockContext context{kernels, parameters_, workspace, layer.prefix};
+  const BlockContext context{kernels, parameters_, workspace, spec.lora, layer.prefix};
   const auto pre = [&](const std::optional<NormSpec>& norm, std::optional<NormBlock>& block) {
     if (norm) {
       block.emplace(context, *norm, spec.embedding_dim);

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+#include "engine/optimizer/averaged.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/state_rows.hpp"
 
@@ -58,6 +60,24 @@ void RankState::finalize_restored() {
     group.finalize(*stream, rounding_);
   }
   stream->synchronize();
+}
+
+void RankState::take_average() {
+  const Optimizer& optimizer = rank_->optimizer();
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    const GroupState& group = groups_[index];
+    for (const Segment& segment : rank_->layout(index).state.segments) {
+      const Parameter& parameter = rank_->group(index).parameters[segment.parameter];
+      const auto& names = optimizer.states(parameter);
+      const auto average = std::find(names.begin(), names.end(), kAverageState);
+      TRAIN_CHECK(average != names.end(), "no average of {}", parameter.name);
+      const auto number = static_cast<std::size_t>(average - names.begin());
+      rank_->device().copy(group.master(segment.parameter, segment.first_row),
+                           group.states(segment.parameter, segment.first_row)[number],
+                           floats(segment.count));
+    }
+  }
+  finalize_restored();
 }
 
 std::vector<StateView> RankState::shard_views() const {

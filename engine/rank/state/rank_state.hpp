@@ -36,6 +36,11 @@ class RankState {
   /// masters of (optimizer, gradient with bf16) are restored too.
   void finalize_restored();
 
+  /// Blocking: the trained weights become their running average, where one is kept; for evaluation,
+  /// not for a run that goes on. REQUIRES: masters are here of all weights that this rank computes
+  /// with or sends (none, full, hybrid).
+  void take_average();
+
   /// The rows that this rank's shard of a checkpoint holds: its reduce parts, of weights and
   /// moments. Memory of the device (HostState makes it the host's).
   [[nodiscard]] std::vector<StateView> shard_views() const;

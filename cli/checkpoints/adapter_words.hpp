@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/adapters.hpp"
+#include "configs/run_config.hpp"
+#include "engine/model/spec.hpp"
+
+namespace train::cli {
+
+/// The adapters of a run's model, in the order of its units; none without [lora]. `average`: their
+/// running averages.
+[[nodiscard]] std::vector<checkpoint::ExportAdapter> adapters_of(const engine::ModelSpec& model,
+                                                                 bool average = false);
+
+/// adapter_config.json as PEFT reads it.
+[[nodiscard]] std::string adapter_config(const configs::RunConfig& config,
+                                         const engine::ModelSpec& model);
+
+}  // namespace train::cli

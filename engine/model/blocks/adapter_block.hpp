@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/model/blocks/layer_unit.hpp"
+
+namespace train::engine {
+
+/// What a low-rank adapter adds to a linear map: y += B u, u = s A x, with A [rank, inputs],
+/// B [outputs, rank] and s the scale of LoraSpec (Hu et al. 2021,
+/// https://arxiv.org/abs/2106.09685). Its parameters are named as PEFT's files have them:
+/// "<module>.lora_A.weight".
+///
+/// Keeps nothing from the forward pass: u is computed again, at a small part of the map's cost.
+class AdapterBlock {
+ public:
+  /// REQUIRES: context.lora.adapts() the map called `name`.
+  AdapterBlock(const BlockContext& context, const std::string& name, std::int64_t inputs,
+               std::int64_t outputs);
+
+  void forward(const BlockCall& call, ConstElements x, Elements y, std::int64_t y_stride) const;
+  /// Starts a backward pass: du = s dy B, which the other two read.
+  void begin_backward(const BlockCall& call, ConstElements dy, std::int64_t dy_stride) const;
+  /// dx += du A.
+  void backward_input(const BlockCall& call, Elements dx) const;
+  /// dA = du^T x and dB = dy^T u, overwritten; neither of what is frozen.
+  void backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
+                       ConstElements x) const;
+
+ private:
+  /// u, in scratch.
+  Elements inner(const BlockCall& call, ConstElements x) const;
+  void scale(const BlockCall& call, Elements values) const;
+
+  const kernels::KernelTable* kernels_;
+  Workspace* workspace_;
+  std::int64_t inputs_, outputs_, rank_;
+  float scale_;
+  ParameterPlace a_, b_;
+  Workspace::Slot inner_, gradient_;
+};
+
+}  // namespace train::engine

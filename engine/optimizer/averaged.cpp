@@ -1,0 +1,83 @@
+#include "engine/optimizer/averaged.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace train::engine {
+namespace {
+
+class Averaged final : public Optimizer {
+ public:
+  Averaged(std::unique_ptr<Optimizer> inner, const configs::TrainSection& section)
+      : inner_(std::move(inner)), section_(section) {}
+
+  [[nodiscard]] const Names& states(const Parameter& parameter) const override {
+    const Names& of_inner = inner_->states(parameter);
+    const std::lock_guard lock(mutex_);
+    Names& names = names_[&of_inner];
+    if (names.empty()) {
+      names = of_inner;
+      names.push_back(kAverageState);
+    }
+    return names;
+  }
+  [[nodiscard]] bool whole(const Parameter& parameter) const override {
+    return inner_->whole(parameter);
+  }
+  [[nodiscard]] bool rounds() const override { return inner_->rounds(); }
+  [[nodiscard]] std::size_t scratch_bytes(const Parameter& parameter) const override {
+    return inner_->scratch_bytes(parameter);
+  }
+  [[nodiscard]] std::span<const std::string_view> row_sums() const override {
+    return inner_->row_sums();
+  }
+  [[nodiscard]] std::vector<OptimizerDiagnostic> diagnose(
+      std::span<const double> sums) const override {
+    return inner_->diagnose(sums);
+  }
+
+  void update(kernels::Stream& stream, const OptimizerSlice& slice,
+              const OptimizerStep& step) const override {
+    float* average = slice.states[inner_->states(*slice.parameter).size()];
+    if (step.step == 1) {
+      step.kernels->copy(stream,
+                         {.out = average,
+                          .in = slice.weights,
+                          .size_bytes = slice.count() * static_cast<std::int64_t>(sizeof(float))});
+    }
+    inner_->update(stream, slice, step);
+    // average - (1 - beta) average, then + (1 - beta) weights.
+    const auto share = static_cast<float>(1.0 - average_beta(section_, step.step));
+    for (const auto& [values, scale] :
+         {std::pair<const float*, float>{average, -share}, {slice.weights, share}}) {
+      step.kernels->residual_add(
+          stream,
+          {.x = average, .branch = values, .out = average, .scale = scale, .count = slice.count()});
+    }
+  }
+
+ private:
+  std::unique_ptr<Optimizer> inner_;
+  configs::TrainSection section_;
+  mutable std::mutex mutex_;
+  mutable std::map<const Names*, Names> names_;  // By the list of `inner`, which lives as long.
+};
+
+}  // namespace
+
+double average_beta(const configs::TrainSection& section, std::int64_t step) {
+  const auto done = static_cast<double>(step);
+  return section.ema_warmup ? std::min(section.ema, (1.0 + done) / (10.0 + done)) : section.ema;
+}
+
+std::unique_ptr<Optimizer> with_average(std::unique_ptr<Optimizer> inner,
+                                        const configs::TrainSection& section) {
+  if (section.ema == 0.0) {
+    return inner;
+  }
+  return std::make_unique<Averaged>(std::move(inner), section);
+}
+
+}  // namespace train::engine
