@@ -56,8 +56,8 @@ struct EvaluationFinished {
   FloatBits accuracy;
   /// Of the documents of the choices (storage/choices) that the rank has scored.
   std::int64_t first_document = 0;
-  std::vector<std::uint64_t> log_likelihoods =
-      {};  ///< Bit patterns of doubles, of those documents.
+  /// Bit patterns of doubles, of those documents.
+  std::vector<std::uint64_t> log_likelihoods = {};
 };
 
 /// Index -> conductor -> reporter: A checkpoint is published and recorded.

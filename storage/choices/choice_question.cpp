@@ -57,9 +57,10 @@ Result<std::vector<std::string>> text_list(const json& list, std::string_view wh
   return texts;
 }
 
-Result<std::size_t> in_range(std::int64_t answer, std::size_t choices, std::string_view key) {
+Result<std::size_t> in_range(const std::string& shown_answer, std::int64_t answer,
+                             std::size_t choices, std::string_view key) {
   if (answer < 0 || answer >= static_cast<std::int64_t>(choices)) {
-    return user_error(fmt::format("\"{}\" is {}, and the {} choices are 0 to {}", key, answer,
+    return user_error(fmt::format("\"{}\" is {}, and the {} choices are 0 to {}", key, shown_answer,
                                   choices, choices - 1));
   }
   return static_cast<std::size_t>(answer);
@@ -69,10 +70,8 @@ Result<std::size_t> in_range(std::int64_t answer, std::size_t choices, std::stri
 Result<std::size_t> index_member(const json& line, std::string_view key, std::size_t choices) {
   const json& member = json_member(line, key);
   if (member.is_number_integer()) {
-    return in_range(member.is_number_unsigned() && member.get<std::uint64_t>() > choices
-                        ? static_cast<std::int64_t>(choices)
-                        : member.get<std::int64_t>(),
-                    choices, key);
+    const bool fits = !member.is_number_unsigned() || member.get<std::uint64_t>() < choices;
+    return in_range(member.dump(), fits ? member.get<std::int64_t>() : -1, choices, key);
   }
   if (!member.is_string()) {
     return user_error(fmt::format("\"{}\" is missing or neither an index nor a letter", key));
@@ -91,7 +90,7 @@ Result<std::size_t> index_member(const json& line, std::string_view key, std::si
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
     return user_error(fmt::format("\"{}\" is {}, neither an index nor a letter", key, shown(text)));
   }
-  return in_range(index, choices, key);
+  return in_range(text, index, choices, key);
 }
 
 /// The lines before the question; may be empty.

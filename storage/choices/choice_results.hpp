@@ -18,10 +18,10 @@ struct ScoredQuestion {
     std::size_t characters = 0;  ///< Of its text (code points).
     std::size_t bytes = 0;
     std::size_t tokens = 0;  ///< Whose log-probabilities are added up.
+
+    bool operator==(const Choice&) const = default;
   };
   std::vector<Choice> choices;
-
-  bool operator==(const ScoredQuestion&) const = default;
 };
 
 /// What a model makes of the questions of a file, or of all of them: means over questions, so that

@@ -102,6 +102,18 @@ TEST_CASE("memory plan: columns that an objective has are planned with it",
   }
 }
 
+TEST_CASE("memory plan: positions and log-probabilities of scored lanes are planned, too",
+          "[engine][memory_plan][choices]") {
+  for (const std::int64_t ranks : {1, 3}) {
+    for (const char* objective : {"pretrain", "sft"}) {
+      Options options = case_options(kCases[0], ranks);
+      options.objective.name = objective;
+      options.scored_lanes = 5;
+      check_prediction(options);
+    }
+  }
+}
+
 TEST_CASE("memory plan: so it is with other element types, wrappings and resharding",
           "[engine][memory_plan]") {
   for (const Case& of : kCases) {
