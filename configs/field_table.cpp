@@ -40,6 +40,8 @@ constexpr auto recovery = at<&RunConfig::recovery, Member>;
 template <auto Member>
 constexpr auto watchdog = at<&RunConfig::watchdog, Member>;
 template <auto Member>
+constexpr auto status = at<&RunConfig::status, Member>;
+template <auto Member>
 constexpr auto parallel = at<&RunConfig::parallel, Member>;
 template <auto Member>
 constexpr auto precision = at<&RunConfig::precision, Member>;
@@ -340,6 +342,15 @@ constexpr auto kFields = std::to_array<Field>({
      "A stall that lasts so long ends the run, with exit code 1 and a line that says who waited "
      "for whom; 0: never. No effect with `watchdog.stall_s` = 0.",
      watchdog<&WatchdogSection::abort_after_s>, kOptional, between(0, 1e6)},
+
+    {"status", "listen", "",
+     "Address and port at which browsers and programs can watch the run, for example "
+     "`127.0.0.1:8080`; port 0 is any that is free; empty: nowhere.",
+     status<&StatusSection::listen>},
+    {"status", "token_file", "path",
+     "File whose first line a browser must know, as `?token=` of the address; needed where "
+     "`status.listen` is no loopback address. Only its owner may read it.",
+     status<&StatusSection::token_file>},
 
     {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},

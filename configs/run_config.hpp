@@ -13,6 +13,7 @@
 #include "configs/recovery_section.hpp"
 #include "configs/run_section.hpp"
 #include "configs/scaling_section.hpp"
+#include "configs/status_section.hpp"
 #include "configs/watchdog_section.hpp"
 
 namespace train::configs {
@@ -31,6 +32,7 @@ struct RunConfig {
   CheckpointSection checkpoint;
   RecoverySection recovery;
   WatchdogSection watchdog;
+  StatusSection status;
   ParallelSection parallel;
   PrecisionSection precision;
   MemorySection memory;
