@@ -205,8 +205,8 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .optimizer = engine::make_optimizer(options.optimizer, options.total_steps),
        .tensorboard = run.config().run.tensorboard,
        .ranks = run.config().parallel.ranks,
-       .output = run.output == Output::lines && isatty(STDOUT_FILENO) != 0 ? Output::live
-                                                                           : run.output,
+       .output =
+           run.output == Output::lines && isatty(STDOUT_FILENO) != 0 ? Output::live : run.output,
        .out = stdout});
 }
 

@@ -24,8 +24,8 @@ std::string fit(std::string line, std::size_t columns) {
 }
 
 std::string bar(double share, std::size_t letters) {
-  const auto full = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) *
-                                             static_cast<double>(letters));
+  const auto full =
+      static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * static_cast<double>(letters));
   std::string text;
   for (std::size_t letter = 0; letter < letters; ++letter) {
     text += letter < full ? "█" : "░";
@@ -60,13 +60,15 @@ std::vector<std::string> progress_block(const ProgressView& view, std::size_t co
       view.steps > 0 ? static_cast<double>(view.step) / static_cast<double>(view.steps) : 0.0;
   const std::string counts = fmt::format(" {}/{}  {:.0f} %  ETA {}", view.step, view.steps,
                                          100.0 * share, format_duration(view.remaining_s));
-  const std::size_t room = columns > counts.size() + kLeastBar ? columns - counts.size() : kLeastBar;
+  const std::size_t room =
+      columns > counts.size() + kLeastBar ? columns - counts.size() : kLeastBar;
   std::vector<std::string> lines = {bar(share, std::min<std::size_t>(room, 60)) + counts};
   const double loss = view.losses.empty() ? NAN : view.losses.back();
-  const std::string words = fmt::format("loss {:.4f}  grad norm {:.3f}  lr {:.2e}  ", loss,
-                                        view.grad_norm, view.lr);
-  lines.push_back(fit(words, columns) +
-                  sparkline(view.losses, std::min(kCurve, columns - std::min(columns, words.size()))));
+  const std::string words =
+      fmt::format("loss {:.4f}  grad norm {:.3f}  lr {:.2e}  ", loss, view.grad_norm, view.lr);
+  lines.push_back(
+      fit(words, columns) +
+      sparkline(view.losses, std::min(kCurve, columns - std::min(columns, words.size()))));
   const std::string mfu =
       view.mfu > 0.0 ? fmt::format("  MFU {:.0f} %", 100.0 * view.mfu) : std::string();
   lines.push_back(fit(fmt::format("{} tokens/s{}  {} {}  {}", format_count(view.tokens_per_second),

@@ -283,10 +283,10 @@ void RunReport::checkpoint(const CheckpointWritten& event) {
     view_.saved = fmt::format("checkpoint at step {}", event.step);
   }
   note({.kind = "checkpoint_published",
-                                  .text = event.directory,
-                                  .step = event.step,
-                                  .seconds = static_cast<double>(event.elapsed_ns) * 1e-9,
-                                  .size_bytes = event.size_bytes});
+        .text = event.directory,
+        .step = event.step,
+        .seconds = static_cast<double>(event.elapsed_ns) * 1e-9,
+        .size_bytes = event.size_bytes});
   print_line(fmt::format("checkpoint {} ({}, {})", event.directory, format_bytes(event.size_bytes),
                          format_duration(static_cast<double>(event.elapsed_ns) * 1e-9)));
 }

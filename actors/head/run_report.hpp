@@ -25,9 +25,9 @@ namespace train::actors {
 
 /// What a run prints while it trains.
 enum class Output : std::uint8_t {
-  lines,    ///< Progress now and then, evaluations, checkpoints.
-  live,     ///< The same, and a block that shows how it is, at the bottom of a terminal.
-  json,     ///< The lines of metrics.jsonl and events.jsonl.
+  lines,  ///< Progress now and then, evaluations, checkpoints.
+  live,   ///< The same, and a block that shows how it is, at the bottom of a terminal.
+  json,   ///< The lines of metrics.jsonl and events.jsonl.
   nothing,
 };
 
@@ -109,9 +109,9 @@ class RunReport {
   int metrics_ = -1;
   std::optional<storage::TensorboardWriter> tensorboard_;
   std::int64_t last_ns_ = 0;
-  double tokens_per_second_ = 0.0;  ///< Of the newest step.
-  double smoothed_ = 0.0;           ///< Tokens per second, moving average.
-  double peak_flops_ = 0.0;         ///< The highest FLOP/s known of this machine; 0: unknown.
+  double tokens_per_second_ = 0.0;    ///< Of the newest step.
+  double smoothed_ = 0.0;             ///< Tokens per second, moving average.
+  double peak_flops_ = 0.0;           ///< The highest FLOP/s known of this machine; 0: unknown.
   std::unique_ptr<LiveBlock> block_;  ///< None: Output is another.
   std::mutex view_mutex_;
   ProgressView view_;

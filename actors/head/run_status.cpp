@@ -165,7 +165,8 @@ std::string to_json(const RunStatus& status) {
   }
   json["saved"] = saves_of(status);
   if (status.stall) {
-    json["stall"] = {{"text", status.stall->text}, {"for_s", seconds(status.stall->age_ns)},
+    json["stall"] = {{"text", status.stall->text},
+                     {"for_s", seconds(status.stall->age_ns)},
                      {"rank", status.stall->rank}};
   }
   if (status.outcome) {

@@ -22,16 +22,16 @@ struct BoardAddress {
 [[nodiscard]] Result<BoardAddress> parse_board_address(std::string_view text,
                                                        std::string_view name);
 
-/// The token in a file: its first line, of 16 or more letters, digits and "-_.~". Errors (user): not
-/// readable; readable by others than its owner; too short, or of other characters. Blocks.
+/// The token in a file: its first line, of 16 or more letters, digits and "-_.~". Errors (user):
+/// not readable; readable by others than its owner; too short, or of other characters. Blocks.
 [[nodiscard]] Result<std::string> read_board_token(const std::filesystem::path& file);
 
 /// What a request says of who it is from.
 struct BoardCaller {
-  std::string_view host;           ///< The header Host.
-  std::string_view authorization;  ///< "Bearer ..."; empty: none.
-  std::string_view cookie;
-  std::string_view query_token;  ///< token= of the target; empty: none.
+  std::string_view host = {};           ///< The header Host.
+  std::string_view authorization = {};  ///< "Bearer ..."; empty: none.
+  std::string_view cookie = {};
+  std::string_view query_token = {};  ///< token= of the target; empty: none.
 };
 
 /// Who may look. Threading: immutable.

@@ -116,10 +116,11 @@ asio::awaitable<void> BoardLoop::accept(asio::ip::tcp::acceptor acceptor) {
       }
     }
     const auto connection = connections_.emplace(connections_.end(), std::move(socket));
-    asio::co_spawn(context_, serve(connection), [this, connection](const std::exception_ptr& failed) {
-      connections_.erase(connection);
-      log_failure(failed);
-    });
+    asio::co_spawn(context_, serve(connection),
+                   [this, connection](const std::exception_ptr& failed) {
+                     connections_.erase(connection);
+                     log_failure(failed);
+                   });
   }
 }
 
@@ -189,10 +190,9 @@ asio::awaitable<bool> BoardLoop::serve_one(Connection& connection, beast::flat_b
     response.body().clear();
   }
   connection.stream.expires_after(kWriteTime);
-  const auto [unwritten, sent] =
-      co_await http::async_write(connection.stream, response, use_tuple);
+  const auto [unwritten, sent] = co_await http::async_write(connection.stream, response, use_tuple);
   connection.silent = true;
-  co_return !unwritten&& more;
+  co_return !unwritten && more;
 }
 
 asio::awaitable<BoardLoop::Response> BoardLoop::respond(const Request& request) {
@@ -271,8 +271,7 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_series(const Request& re
     co_await read_metrics(run);
     const SeriesRequest since = {.since = target.integer("since").value_or(0),
                                  .since_width = target.integer("width").value_or(0)};
-    const std::string more =
-        fmt::format(",\"damaged_lines\":{}", run->metrics()->damaged_lines());
+    const std::string more = fmt::format(",\"damaged_lines\":{}", run->metrics()->damaged_lines());
     co_return answer(request, http::status::ok, kJson,
                      series_json(run->metrics()->history(), since, more));
   }

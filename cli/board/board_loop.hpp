@@ -28,7 +28,8 @@ namespace http = boost::beast::http;
 /// Threading: all of it on the thread that runs context().
 class BoardLoop {
  public:
-  BoardLoop(BoardRuns runs, BoardAccess access) : runs_(std::move(runs)), access_(std::move(access)) {}
+  BoardLoop(BoardRuns runs, BoardAccess access)
+      : runs_(std::move(runs)), access_(std::move(access)) {}
 
   [[nodiscard]] asio::io_context& context() { return context_; }
   /// Begins to accept on `acceptor`, and to look at the runs.
@@ -62,7 +63,7 @@ class BoardLoop {
   std::chrono::steady_clock::time_point looked_ = {}, asked_ = {};
   BoardRuns runs_;
   BoardAccess access_;
-  asio::io_context context_{1};  // ends coroutines, which use what is above,
+  asio::io_context context_{1};        // ends coroutines, which use what is above,
   std::list<Connection> connections_;  // and outlives these
 };
 

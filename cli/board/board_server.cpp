@@ -42,9 +42,9 @@ Result<std::optional<std::string>> token_of(const BoardAddress& address,
     if (address.loopback) {
       return std::optional<std::string>();
     }
-    return user_error(fmt::format(
-        "{} = \"{}\": others can reach this address; name a file with a token in {}", options.key,
-        options.listen, options.token_key));
+    return user_error(
+        fmt::format("{} = \"{}\": others can reach this address; name a file with a token in {}",
+                    options.key, options.listen, options.token_key));
   }
   auto token = read_board_token(options.token_file);
   TRAIN_RETURN_IF_ERROR(token);
@@ -90,8 +90,8 @@ Result<std::unique_ptr<BoardServer>> BoardServer::start(const BoardOptions& opti
   TRAIN_RETURN_IF_ERROR(token);
   auto runs = BoardRuns::open(options.root);
   TRAIN_RETURN_IF_ERROR(runs);
-  auto loop = std::make_unique<Loop>(std::move(runs).value(),
-                                     BoardAccess(std::move(token).value()));
+  auto loop =
+      std::make_unique<Loop>(std::move(runs).value(), BoardAccess(std::move(token).value()));
   auto acceptor = listen(loop->context(), *address, options);
   TRAIN_RETURN_IF_ERROR(acceptor);
   const auto endpoint = acceptor->local_endpoint();

@@ -11,10 +11,10 @@
 namespace train::cli {
 
 struct BoardOptions {
-  std::filesystem::path root;  ///< Of a run, or of a folder of runs.
+  std::filesystem::path root = {};  ///< Of a run, or of a folder of runs.
   std::string listen = "127.0.0.1:0";
-  std::string token_file = {};  ///< Empty: none, which only a loopback address may.
-  std::string key = "--listen";  ///< What the user calls `listen` ...
+  std::string token_file = {};             ///< Empty: none, which only a loopback address may.
+  std::string key = "--listen";            ///< What the user calls `listen` ...
   std::string token_key = "--token-file";  ///< ... and `token_file`.
 };
 

@@ -123,7 +123,8 @@ std::string open_metrics_text(const std::vector<RunGauges>& runs) {
         [](const RunGauges& run) { return run.tokens_per_second; });
   gauge("generation", "How many times ranks were started again.",
         [](const RunGauges& run) { return run.generation; });
-  gauge("ranks", "Ranks of the present generation.", [](const RunGauges& run) { return run.ranks; });
+  gauge("ranks", "Ranks of the present generation.",
+        [](const RunGauges& run) { return run.ranks; });
   gauge("checkpoint_step", "Step of the newest checkpoint of this start; -1: none.",
         [](const RunGauges& run) { return run.saved_step; });
   gauge("status_timestamp_seconds", "When the run last said how it is, in Unix time.",

@@ -24,7 +24,7 @@ class LineTail {
   explicit LineTail(std::filesystem::path path) : path_(std::move(path)) {}
 
   struct Reader {
-    std::function<void()> restart;                  ///< What was read before is no more.
+    std::function<void()> restart;                    ///< What was read before is no more.
     std::function<void(std::string_view line)> line;  ///< Whole, without its line feed.
   };
   enum class More : std::uint8_t { no, yes, no_file };
@@ -43,9 +43,9 @@ class LineTail {
   Descriptor file_;
   std::uint64_t inode_ = 0, device_ = 0;
   std::uint64_t size_ = 0, offset_ = 0, skipped_ = 0;
-  std::string piece_;         ///< Room for a piece and the padding.
-  std::size_t filled_ = 0;    ///< The beginning of a line, kept for the next call.
-  bool skipping_ = false;     ///< Up to the next line feed.
+  std::string piece_;       ///< Room for a piece and the padding.
+  std::size_t filled_ = 0;  ///< The beginning of a line, kept for the next call.
+  bool skipping_ = false;   ///< Up to the next line feed.
 };
 
 }  // namespace train::cli

@@ -85,9 +85,8 @@ class RunMetrics::Parser {
     if (seen.key != key || seen.object != object) {
       const std::string name =
           object.empty() ? std::string(key) : std::string(object) + "/" + std::string(key);
-      seen = {.object = std::string(object),
-              .key = std::string(key),
-              .column = history.column(name)};
+      seen = {
+          .object = std::string(object), .key = std::string(key), .column = history.column(name)};
     }
     return seen.column;
   }
@@ -124,9 +123,9 @@ bool RunMetrics::read_on() {
 std::uint64_t RunMetrics::damaged_lines() const { return damaged_ + tail_.skipped_lines(); }
 
 double RunMetrics::share_read() const {
-  return tail_.size_bytes() == 0 ? 1.0
-                                 : static_cast<double>(tail_.read_bytes()) /
-                                       static_cast<double>(tail_.size_bytes());
+  return tail_.size_bytes() == 0
+             ? 1.0
+             : static_cast<double>(tail_.read_bytes()) / static_cast<double>(tail_.size_bytes());
 }
 
 }  // namespace train::cli

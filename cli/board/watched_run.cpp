@@ -44,8 +44,7 @@ Json memory_of(const Json& status, const std::string& host) {
       continue;
     }
     if (const auto bytes = resident_bytes(pid)) {
-      memory.push_back(
-          {{"rank", rank.value("rank", 0)}, {"pid", pid}, {"resident_bytes", *bytes}});
+      memory.push_back({{"rank", rank.value("rank", 0)}, {"pid", pid}, {"resident_bytes", *bytes}});
     }
   }
   return memory;
@@ -64,8 +63,8 @@ WatchedRun::WatchedRun(fs::path run)
       name_(directory_.filename().string()),
       event_lines_(directory_ / "events.jsonl") {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  gauges_ = {.run = name_, .loss = kUnknown, .val_loss = kUnknown, .grad_norm = kUnknown,
-             .lr = kUnknown};
+  gauges_ = {
+      .run = name_, .loss = kUnknown, .val_loss = kUnknown, .grad_norm = kUnknown, .lr = kUnknown};
 }
 
 void WatchedRun::look(const Surroundings& here) {
@@ -125,19 +124,18 @@ void WatchedRun::look_at_status(const Surroundings& here) {
 }
 
 void WatchedRun::look_at_events() {
-  const LineTail::Reader reader = {
-      .restart = [this] { events_.clear(); },
-      .line =
-          [this](std::string_view line) {
-            const Json json = Json::parse(line, nullptr, false);
-            if (!json.is_object()) {
-              return;  // cut off; the run's own log has it
-            }
-            events_.push_back({next_event_++, dump(json)});
-            if (events_.size() > kMostEvents) {
-              events_.pop_front();
-            }
-          }};
+  const LineTail::Reader reader = {.restart = [this] { events_.clear(); },
+                                   .line =
+                                       [this](std::string_view line) {
+                                         const Json json = Json::parse(line, nullptr, false);
+                                         if (!json.is_object()) {
+                                           return;  // cut off; the run's own log has it
+                                         }
+                                         events_.push_back({next_event_++, dump(json)});
+                                         if (events_.size() > kMostEvents) {
+                                           events_.pop_front();
+                                         }
+                                       }};
   while (event_lines_.next(reader) == LineTail::More::yes) {
   }
 }

@@ -9,9 +9,8 @@ namespace train::cli {
 namespace {
 
 Status show_board(const BoardCommandOptions& options) {
-  const auto server = BoardServer::start({.root = options.directory,
-                                          .listen = options.listen,
-                                          .token_file = options.token_file});
+  const auto server = BoardServer::start(
+      {.root = options.directory, .listen = options.listen, .token_file = options.token_file});
   TRAIN_RETURN_IF_ERROR(server);
   print(fmt::format("{}\n", (*server)->url()));
   std::mutex mutex;

@@ -85,6 +85,8 @@ function smoothed(points, share) {
   });
 }
 
+const kColors = ["#3d6fdb", "#e07b00", "#1f9d55", "#c2410c", "#8b5cf6", "#0e9aa7", "#d6336c", "#6b7280"];
+
 /// One chart of some quantities of some runs.
 class Chart {
   constructor(id, quantities, onZoom) {
@@ -122,8 +124,12 @@ class Chart {
   show(data, labels, options) {
     const settings = {
       file: data, labels: ["step", ...labels], customBars: true, connectSeparatedPoints: true,
-      logscale: options.logY, axes: { x: { logscale: options.logX } }, strokeWidth: 1.6,
-      drawPoints: data.length < 40, labelsSeparateLines: true, legend: "follow",
+      logscale: options.logY, axes: {
+        x: { logscale: options.logX },
+        y: { axisLabelFormatter: formatAxis, axisLabelWidth: 62 },
+      }, strokeWidth: 1.6,
+      drawPoints: data.length < 40, legend: "always",
+      colors: kColors, valueFormatter: formatNumber,
       gridLineColor: options.gridColor, axisLineColor: options.gridColor, animatedZooms: false,
     };
     const key = JSON.stringify([labels, options.logX, options.logY, options.gridColor]);
@@ -162,11 +168,11 @@ function drawHeat(series, canvas, legend) {
       const value = row[bin];
       if (!(value > 0)) return;
       const share = Math.log(value / least) / span;
-      paint.fillStyle = `hsl(${250 - 220 * share} 75% ${28 + 34 * share}%)`;
+      paint.fillStyle = `hsl(${265 - 215 * share} 70% ${22 + 43 * share}%)`;
       paint.fillRect(x, Math.floor(y * height), 1, Math.ceil(height));
     });
   }
   const layers = names.map((name) => name.slice(prefix.length));
-  setText(legend, `from ${formatNumber(least)} (blue) to ${formatNumber(most)} (red); rows, from above: ` +
+  setText(legend, `from ${formatNumber(least)} (dark) to ${formatNumber(most)} (light); rows, from above: ` +
     (layers.length > 12 ? `${layers[0]} … ${layers[layers.length - 1]}` : layers.join(", ")));
 }

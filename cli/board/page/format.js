@@ -27,6 +27,13 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size >= 1000 ? 7 : 5)));
 }
 
+/// Of an axis, where there is little room.
+function formatAxis(value) {
+  const size = Math.abs(value);
+  if (size !== 0 && size < 1e-3) return value.toExponential(1);
+  return size >= 1e4 ? formatCount(value) : String(Number(value.toPrecision(4)));
+}
+
 function formatCount(value) {
   for (const [unit, size] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) {
     if (Math.abs(value) >= size) return (value / size).toPrecision(3) + " " + unit;

@@ -10,8 +10,10 @@ namespace train::cli {
 
 TEST_CASE("board access: addresses", "[board]") {
   for (const auto& [text, host, port, loopback] :
-       {std::tuple{"127.0.0.1:8080", "127.0.0.1", 8080, true}, {"[::1]:0", "::1", 0, true},
-        {"localhost:7", "127.0.0.1", 7, true}, {"0.0.0.0:80", "0.0.0.0", 80, false},
+       {std::tuple{"127.0.0.1:8080", "127.0.0.1", 8080, true},
+        {"[::1]:0", "::1", 0, true},
+        {"localhost:7", "127.0.0.1", 7, true},
+        {"0.0.0.0:80", "0.0.0.0", 80, false},
         {"10.1.2.3:65535", "10.1.2.3", 65535, false}}) {
     const auto address = parse_board_address(text, "status.listen");
     INFO(text);
@@ -20,8 +22,8 @@ TEST_CASE("board access: addresses", "[board]") {
     CHECK(address->port == port);
     CHECK(address->loopback == loopback);
   }
-  for (const char* text : {"", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
-                           "127.0.0.1:-1", "example.org:80", "[::1:80", "127.0.0.1:80x"}) {
+  for (const char* text : {"", "8080", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+                           "example.org:80", "[::1:80", "127.0.0.1:80x"}) {
     const auto address = parse_board_address(text, "status.listen");
     INFO(text);
     REQUIRE_FALSE(address);
@@ -51,7 +53,8 @@ TEST_CASE("board access: a token is its owner's alone", "[board]") {
 TEST_CASE("board access: who may look", "[board]") {
   using Verdict = BoardAccess::Verdict;
   const BoardAccess open(std::nullopt);
-  for (const char* host : {"127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "10.0.0.1"}) {
+  for (const char* host :
+       {"127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "10.0.0.1"}) {
     INFO(host);
     CHECK(open.judge({.host = host}) == Verdict::granted);
   }

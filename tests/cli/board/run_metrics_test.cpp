@@ -23,8 +23,9 @@ struct Site {
 };
 
 std::string line(int step, double loss) {
-  return fmt::format("{{\"step\":{},\"loss\":{},\"unit_grad_norm\":{{\"embedding\":{},\"block 0\":2}}}}\n",
-                     step, loss, 10 * step);
+  return fmt::format(
+      "{{\"step\":{},\"loss\":{},\"unit_grad_norm\":{{\"embedding\":{},\"block 0\":2}}}}\n", step,
+      loss, 10 * step);
 }
 
 void read_all(RunMetrics& metrics) {
