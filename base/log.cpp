@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "base/terminal.hpp"
+
 namespace train {
 namespace {
 
@@ -24,16 +26,24 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void log_info(std::string_view line) { logger().info(line); }
-void log_warning(std::string_view line) { logger().warn(line); }
-void log_error(std::string_view line) { logger().error(line); }
+void log_info(std::string_view line) {
+  above_live_block([line] { logger().info(line); });
+}
+void log_warning(std::string_view line) {
+  above_live_block([line] { logger().warn(line); });
+}
+void log_error(std::string_view line) {
+  above_live_block([line] { logger().error(line); });
+}
+
+void log_less() { logger().sinks().front()->set_level(spdlog::level::warn); }
 
 bool log_to_file(std::string_view path, bool quiet_terminal) {
   try {
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(std::string(path));
     sink->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
     if (quiet_terminal) {
-      logger().sinks().front()->set_level(spdlog::level::warn);
+      log_less();
     }
     logger().sinks().push_back(std::move(sink));
     return true;

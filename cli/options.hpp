@@ -22,6 +22,8 @@ struct RunOptions {
   bool fresh = false;            ///< Set an earlier run of this name aside instead of resuming it.
   bool accept_data = false;      ///< Resume although the data is not what the run was trained on.
   bool profile = false;          ///< Record what every actor did when.
+  bool quiet = false;            ///< Print warnings and errors alone.
+  bool json = false;             ///< Print metrics and events as JSON lines.
   std::optional<std::int64_t> nodes;  ///< Instead of parallel.nodes; 1 or more.
 };
 
@@ -96,6 +98,13 @@ struct GenerateOptions {
 struct StatusOptions {
   std::string run_directory;
   bool json = false;  ///< For programs.
+};
+
+/// actortrain board DIRECTORY
+struct BoardCommandOptions {
+  std::string directory;  ///< Of a run or of several.
+  std::string listen = "127.0.0.1:0";
+  std::string token_file;
 };
 
 /// actortrain checkpoints list RUN_DIRECTORY

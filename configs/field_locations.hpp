@@ -37,6 +37,8 @@ constexpr auto recovery = at<&RunConfig::recovery, Member>;
 template <auto Member>
 constexpr auto watchdog = at<&RunConfig::watchdog, Member>;
 template <auto Member>
+constexpr auto status = at<&RunConfig::status, Member>;
+template <auto Member>
 constexpr auto parallel = at<&RunConfig::parallel, Member>;
 template <auto Member>
 constexpr auto precision = at<&RunConfig::precision, Member>;

@@ -304,6 +304,15 @@ constexpr auto kFields = std::to_array<Field>({
      "for whom; 0: never. No effect with `watchdog.stall_s` = 0.",
      watchdog<&WatchdogSection::abort_after_s>, kOptional, between(0, 1e6)},
 
+    {"status", "listen", "",
+     "Address and port at which browsers and programs can watch the run, for example "
+     "`127.0.0.1:8080`; port 0 is any that is free; empty: nowhere.",
+     status<&StatusSection::listen>},
+    {"status", "token_file", "path",
+     "File whose first line a browser must know, as `?token=` of the address; needed where "
+     "`status.listen` is no loopback address. Only its owner may read it.",
+     status<&StatusSection::token_file>},
+
     {"parallel", "ranks", "ranks", "Ranks of the run, at most `batch.lanes`.",
      parallel<&ParallelSection::ranks>, kOptional, between(1, kManyRanks)},
     {"parallel", "strategy", "",

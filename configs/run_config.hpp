@@ -14,6 +14,7 @@
 #include "configs/recovery_section.hpp"
 #include "configs/run_section.hpp"
 #include "configs/scaling_section.hpp"
+#include "configs/status_section.hpp"
 #include "configs/watchdog_section.hpp"
 
 namespace train::configs {
@@ -32,6 +33,7 @@ struct RunConfig {
   CheckpointSection checkpoint;
   RecoverySection recovery;
   WatchdogSection watchdog;
+  StatusSection status;
   ParallelSection parallel;
   PrecisionSection precision;
   MemorySection memory;

@@ -91,6 +91,7 @@ struct ObserverState {
     stall_ = stall;
     if (said_.insert(cause).second) {
       log_warning(fmt::format("stalled {}", stall.text));
+      show(stall.text);
     }
   }
 
@@ -120,6 +121,13 @@ struct ObserverState {
     }
     stall_.reset();
     said_.clear();
+    show({});
+  }
+
+  void show(const std::string& stall) const {
+    if (observing.report) {
+      observing.report->stalled(stall);
+    }
   }
 
   /// Whoever is lost, or has noticed it: a rank that was silent before had stalled the run.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actors/head/model_files.hpp"
+#include "actors/head/run_events.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
@@ -203,7 +204,9 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .units = unit_names(options),
        .optimizer = engine::optimizer_of(options),
        .tensorboard = run.config().run.tensorboard,
-       .terminal = isatty(STDOUT_FILENO) != 0,
+       .ranks = run.config().parallel.ranks,
+       .output =
+           run.output == Output::lines && isatty(STDOUT_FILENO) != 0 ? Output::live : run.output,
        .out = stdout});
 }
 
@@ -237,6 +240,9 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
 void log_event(const PreparedRun& run, const char* kind, const std::string& text) {
   if (const Status logged = run.store->event(kind, text); !logged) {
     log_warning(fmt::format("index_incomplete {}", logged.error().message));
+  }
+  if (run.status != nullptr) {  // no simulation
+    note_event(run.directory.root, {.kind = kind, .text = text});
   }
 }
 

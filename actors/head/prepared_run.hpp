@@ -35,6 +35,7 @@ struct PreparedRun {
   std::int64_t nodes_at_start = 1;          ///< which were so many.
   std::size_t nodes_awaited = 0;            ///< That do not take part yet and are to come.
   bool profile = false;                     ///< Record what ran when.
+  Output output = Output::lines;            ///< Output::live where that is possible.
   std::string data_accepted = {};  ///< Other data than the checkpoint's, on purpose; empty: not so.
   std::uint32_t generation = 0;    ///< Starts of all ranks before this one, in this process.
   std::shared_ptr<StatusFile> status = {};  ///< Where the run says how it is; none: nowhere.

@@ -28,6 +28,8 @@ using Json = nlohmann::ordered_json;
 
 // Steps between plain progress lines when nobody watches live.
 constexpr std::int64_t kPlainLines = 100;
+// Steps whose losses a live block draws.
+constexpr std::size_t kShownLosses = 40;
 
 /// The lines to keep on a resume: whole ones, of steps up to `first_step`. None of a run that
 /// begins again, because it measures its first loss again.
@@ -110,6 +112,16 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
   return report;
 }
 
+RunReport::RunReport(const ReportOptions& options)
+    : options_(options), peak_flops_(options.peak_flops) {
+  view_.step = options.first_step;
+  view_.steps = options.total_steps;
+  view_.ranks = options.ranks;
+  if (options.output == Output::live && options.out != nullptr) {
+    block_ = std::make_unique<LiveBlock>(options.out);
+  }
+}
+
 RunReport::~RunReport() {
   if (metrics_ >= 0) {
     ::close(metrics_);
@@ -121,6 +133,10 @@ Status RunReport::append(const std::string& line) {
     return *failure_;
   }
   const std::string text = line + "\n";
+  if (options_.output == Output::json && options_.out != nullptr) {
+    std::fputs(text.c_str(), options_.out);
+    std::fflush(options_.out);
+  }
   const ssize_t written = ::write(metrics_, text.data(), text.size());
   if (written != static_cast<ssize_t>(text.size())) {
     failure_ = failure(fmt::format("{}: not written: {}; metrics are incomplete from here on",
@@ -191,6 +207,9 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   line["lr"] = event.lr.value();
   line["tokens"] = event.step * options_.tokens_per_step;
   line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
+  if (peak_flops_ > 0.0) {
+    line["mfu"] = std::round(1e4 * reached_flops() / peak_flops_) * 1e-4;
+  }
   if (options_.rows) {
     const engine::RowCount rows = options_.rows(event.step - 1);
     line["trained_tokens"] = rows.trained;
@@ -234,6 +253,7 @@ Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_n
     TRAIN_RETURN_IF_ERROR(choices(event, line));
   }
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
+  note({.kind = "evaluation", .text = fmt::format("loss {:.4f}", nats), .step = event.step});
   return scalars(event.step, {{"val/loss", nats}, {"val/perplexity", std::exp(nats)}});
 }
 
@@ -258,16 +278,25 @@ void RunReport::checkpoint(const CheckpointWritten& event) {
     progress_.saved_directory = event.directory;
     progress_.save_failure.clear();
   }
+  if (block_) {
+    const std::lock_guard lock(view_mutex_);
+    view_.saved = fmt::format("checkpoint at step {}", event.step);
+  }
+  note({.kind = "checkpoint_published",
+        .text = event.directory,
+        .step = event.step,
+        .seconds = static_cast<double>(event.elapsed_ns) * 1e-9,
+        .size_bytes = event.size_bytes});
   print_line(fmt::format("checkpoint {} ({}, {})", event.directory, format_bytes(event.size_bytes),
                          format_duration(static_cast<double>(event.elapsed_ns) * 1e-9)));
 }
 
 void RunReport::checkpoint_failed(const CheckpointFailed& event) {
-  close();
   {
     const std::lock_guard lock(progress_mutex_);
     progress_.save_failure = event.text;
   }
+  note({.kind = "checkpoint_failed", .text = event.text, .step = event.step});
   log_error(
       fmt::format("checkpoint_failed step={} {}; training goes on, the checkpoints before it "
                   "stand",
@@ -283,41 +312,65 @@ void RunReport::raise_peak() {
 }
 
 void RunReport::show(const StepFinished& event) {
-  if (options_.out == nullptr) {
-    return;
-  }
   const double remaining = static_cast<double>(options_.total_steps - event.step) *
                            static_cast<double>(options_.tokens_per_step) / smoothed_;
-  const std::string mfu = peak_flops_ > 0.0
-                              ? fmt::format("  MFU {:.0f} %", 100.0 * reached_flops() / peak_flops_)
-                              : std::string();
-  const std::string text =
-      fmt::format("step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s{}  ETA {}",
-                  event.step, options_.total_steps, event.loss.value(), event.grad_norm.value(),
-                  event.lr.value(), format_count(smoothed_), mfu, format_duration(remaining));
-  if (options_.terminal) {
-    std::fputs(fmt::format("\r{}\x1b[K", text).c_str(), options_.out);
-    live_line_ = true;
-    std::fflush(options_.out);
+  const double mfu = peak_flops_ > 0.0 ? reached_flops() / peak_flops_ : 0.0;
+  if (block_) {
+    const std::lock_guard lock(view_mutex_);
+    view_.step = event.step;
+    view_.remaining_s = remaining;
+    view_.losses.push_back(event.loss.value());
+    if (view_.losses.size() > kShownLosses) {
+      view_.losses.pop_front();
+    }
+    view_.grad_norm = event.grad_norm.value();
+    view_.lr = event.lr.value();
+    view_.tokens_per_second = smoothed_;
+    view_.mfu = mfu;
+    show_block();
     return;
   }
   const std::int64_t every = std::max<std::int64_t>(1, options_.total_steps / kPlainLines);
   if (event.step % every == 0 || event.step == options_.total_steps ||
       event.step == options_.first_step + 1) {
-    print_line(text);
+    print_line(fmt::format(
+        "step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s{}  ETA {}", event.step,
+        options_.total_steps, event.loss.value(), event.grad_norm.value(), event.lr.value(),
+        format_count(smoothed_), mfu > 0.0 ? fmt::format("  MFU {:.0f} %", 100.0 * mfu) : "",
+        format_duration(remaining)));
   }
 }
 
-void RunReport::print_line(const std::string& text) {
-  if (options_.out == nullptr) {
+// REQUIRES: a block; view_mutex_ is held.
+void RunReport::show_block() {
+  block_->show(progress_block(view_, LiveBlock::columns(options_.out)));
+}
+
+void RunReport::stalled(const std::string& text) {
+  if (!block_) {
     return;
   }
-  // A closed pipe is no reason to stop training: what fputs says is ignored on purpose.
-  std::fputs(
-      fmt::format("{}{}{}\n", live_line_ ? "\r" : "", text, live_line_ ? "\x1b[K" : "").c_str(),
-      options_.out);
-  live_line_ = false;
-  std::fflush(options_.out);
+  const std::lock_guard lock(view_mutex_);
+  view_.stalled = text;
+  show_block();
+}
+
+void RunReport::print_line(const std::string& text) {
+  if (block_) {
+    block_->print(text);
+  } else if (options_.out != nullptr && options_.output == Output::lines) {
+    // A closed pipe is no reason to stop training: what fputs says is ignored on purpose.
+    std::fputs((text + "\n").c_str(), options_.out);
+    std::fflush(options_.out);
+  }
+}
+
+void RunReport::note(const RunEvent& event) {
+  note_event(options_.directory, event);
+  if (options_.output == Output::json && options_.out != nullptr) {
+    std::fputs(event_line(event).c_str(), options_.out);
+    std::fflush(options_.out);
+  }
 }
 
 RunProgress RunReport::progress() const {
@@ -326,10 +379,8 @@ RunProgress RunReport::progress() const {
 }
 
 void RunReport::close() {
-  if (live_line_) {
-    std::fputs("\n", options_.out);
-    live_line_ = false;
-    std::fflush(options_.out);
+  if (block_) {
+    block_->leave();
   }
 }
 

@@ -11,14 +11,25 @@
 #include <string>
 #include <vector>
 
+#include "actors/head/progress_block.hpp"
+#include "actors/head/run_events.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/lane_source.hpp"
 #include "base/result.hpp"
+#include "base/terminal.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "storage/tensorboard_writer.hpp"
 
 namespace train::actors {
+
+/// What a run prints while it trains.
+enum class Output : std::uint8_t {
+  lines,  ///< Progress now and then, evaluations, checkpoints.
+  live,   ///< The same, and a block that shows how it is, at the bottom of a terminal.
+  json,   ///< The lines of metrics.jsonl and events.jsonl.
+  nothing,
+};
 
 struct ReportOptions {
   std::filesystem::path directory;  ///< The run's.
@@ -36,8 +47,9 @@ struct ReportOptions {
   std::vector<std::string> units = {};          ///< Names, for the norms of their gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
   bool tensorboard = true;
-  bool terminal = false;  ///< A live line instead of plain ones.
-  std::FILE* out = nullptr;
+  std::int64_t ranks = 1;
+  Output output = Output::lines;
+  std::FILE* out = nullptr;  ///< None: as Output::nothing.
 };
 
 /// Whether the metrics of the run in `directory` hold the evaluation after `step`. Blocks.
@@ -72,13 +84,14 @@ class RunReport {
   Status evaluation(const EvaluationFinished& event, std::int64_t now_ns);
   void checkpoint(const CheckpointWritten& event);
   void checkpoint_failed(const CheckpointFailed& event);
-  /// Ends the live line.
+  /// Who waits for whom, shown until it is over (empty). Any thread.
+  void stalled(const std::string& text);
+  /// Ends the live block.
   void close();
   [[nodiscard]] RunProgress progress() const;
 
  private:
-  explicit RunReport(const ReportOptions& options)
-      : options_(options), peak_flops_(options.peak_flops) {}
+  explicit RunReport(const ReportOptions& options);
   Status append(const std::string& line);
   Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
   Status choices(const EvaluationFinished& event, nlohmann::ordered_json& line);
@@ -88,16 +101,20 @@ class RunReport {
   [[nodiscard]] double reached_flops() const { return options_.flops_per_token * smoothed_; }
   void raise_peak();
   void show(const StepFinished& event);
+  void show_block();
   void print_line(const std::string& text);
+  void note(const RunEvent& event);
 
   ReportOptions options_;
   int metrics_ = -1;
   std::optional<storage::TensorboardWriter> tensorboard_;
   std::int64_t last_ns_ = 0;
-  double tokens_per_second_ = 0.0;  ///< Of the newest step.
-  double smoothed_ = 0.0;           ///< Tokens per second, moving average.
-  double peak_flops_ = 0.0;         ///< The highest FLOP/s known of this machine; 0: unknown.
-  bool live_line_ = false;
+  double tokens_per_second_ = 0.0;    ///< Of the newest step.
+  double smoothed_ = 0.0;             ///< Tokens per second, moving average.
+  double peak_flops_ = 0.0;           ///< The highest FLOP/s known of this machine; 0: unknown.
+  std::unique_ptr<LiveBlock> block_;  ///< None: Output is another.
+  std::mutex view_mutex_;
+  ProgressView view_;
   std::optional<Error> failure_ = {};
   mutable std::mutex progress_mutex_;
   RunProgress progress_;

@@ -165,7 +165,9 @@ std::string to_json(const RunStatus& status) {
   }
   json["saved"] = saves_of(status);
   if (status.stall) {
-    json["stall"] = {{"text", status.stall->text}, {"for_s", seconds(status.stall->age_ns)}};
+    json["stall"] = {{"text", status.stall->text},
+                     {"for_s", seconds(status.stall->age_ns)},
+                     {"rank", status.stall->rank}};
   }
   if (status.outcome) {
     json["outcome"] = {{"exit_code", status.outcome->exit_code},
@@ -175,6 +177,10 @@ std::string to_json(const RunStatus& status) {
   json["waits"] = waits_of(status.waits, 0);
   json["streams"] = streams_of(status.streams, 0);
   json["credits"] = queues_of(status.credits, "in_use");
+  json["memory_plan"] = Json::object();
+  for (const engine::MemoryKind& kind : engine::kMemoryKinds) {
+    json["memory_plan"][kind.name] = base.memory.*kind.bytes;
+  }
   json["ranks_count"] = status.ranks;
   json["ranks"] = Json::array();
   for (std::size_t rank = 0; rank < status.heard.size(); ++rank) {
@@ -208,13 +214,14 @@ Status StatusFile::write(RunStatus status) {
 
 fs::path status_path(const fs::path& run) { return run / "status.json"; }
 
-StatusBase status_base(std::string run, std::int64_t steps) {
+StatusBase status_base(std::string run, std::int64_t steps, const engine::MemoryPlan& memory) {
   return {.run = std::move(run),
           .host = host_name(),
           .pid = ::getpid(),
           .process_start = process_start(::getpid()).value_or(0),
           .started_unix_s = unix_now_s(),
-          .steps = steps};
+          .steps = steps,
+          .memory = memory};
 }
 
 std::optional<std::uint64_t> process_start(std::int64_t pid) {

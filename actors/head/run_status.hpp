@@ -13,6 +13,7 @@
 #include "actors/messages/watch_messages.hpp"
 #include "actors/train/rank_board.hpp"
 #include "base/result.hpp"
+#include "engine/rank/rank_layout.hpp"
 
 namespace train::actors {
 
@@ -24,6 +25,7 @@ struct StatusBase {
   std::uint64_t process_start = 0;  ///< Of that process, as the kernel counts it.
   std::int64_t started_unix_s = 0;  ///< This start.
   std::int64_t steps = 0;           ///< Of the whole run.
+  engine::MemoryPlan memory = {};   ///< Of rank 0.
 };
 
 /// A run as its head knows it at one moment. Times are of the head's steady clock.
@@ -72,7 +74,8 @@ class StatusFile {
 [[nodiscard]] std::filesystem::path status_path(const std::filesystem::path& run);
 
 /// Base of the status of a run that this process is the head of.
-[[nodiscard]] StatusBase status_base(std::string run, std::int64_t steps);
+[[nodiscard]] StatusBase status_base(std::string run, std::int64_t steps,
+                                     const engine::MemoryPlan& memory = {});
 
 /// Since when process `pid` of this machine runs, in the kernel's ticks; none: there is no such
 /// process.

@@ -7,6 +7,7 @@
   COMMAND(plan)                 \
   COMMAND(submit)               \
   COMMAND(status)               \
+  COMMAND(board)                \
   COMMAND(eval)                 \
   COMMAND(generate)             \
   COMMAND(checkpoints_list)     \

@@ -13,7 +13,9 @@
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
+#include "base/terminal.hpp"
 #include "base/units.hpp"
+#include "cli/board/board_server.hpp"
 #include "cli/checkpoints/trained_model.hpp"
 #include "cli/command.hpp"
 #include "cli/profile/run_profile.hpp"
@@ -103,7 +105,7 @@ int finish(const PreparedRun& run, const RunFinished& outcome) {
     return outcome.exit_code;
   }
   log_info(fmt::format("run_finished {}", outcome.text));
-  if (outcome.exit_code == kExitFinished) {
+  if (outcome.exit_code == kExitFinished && run.output == Output::lines) {
     show_sample(run);
   }
   return outcome.exit_code;
@@ -129,6 +131,25 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
   return outcome;
 }
 
+/// The board of this run, if it is to have one. What is wrong with it is no reason not to train.
+std::unique_ptr<BoardServer> start_board(const PreparedRun& run) {
+  const configs::StatusSection& section = run.config().status;
+  if (section.listen.empty()) {
+    return nullptr;
+  }
+  auto board = BoardServer::start({.root = run.directory.root,
+                                   .listen = section.listen,
+                                   .token_file = section.token_file,
+                                   .key = "status.listen",
+                                   .token_key = "status.token_file"});
+  if (!board) {
+    log_warning(fmt::format("no_board {}; training goes on without", board.error().message));
+    return nullptr;
+  }
+  log_info(fmt::format("board url={}", (*board)->url()));
+  return std::move(board).value();
+}
+
 Result<int> run_to_end(PreparedRun& run) {
   const configs::ParallelSection& parallel = run.config().parallel;
   log_info(fmt::format(
@@ -137,6 +158,11 @@ Result<int> run_to_end(PreparedRun& run) {
       parallel.strategy,
       threads_per_rank(run.config().runtime.threads, parallel.ranks / parallel.nodes),
       format_count(run.peak_flops)));
+  run.status = std::make_shared<StatusFile>(
+      run.directory.root,
+      status_base(run.directory.root.filename().string(), run.config().run.steps,
+                  engine::plan_memory(run.plan.engine)));
+  const std::unique_ptr<BoardServer> board = start_board(run);
   log_event(
       run, run.first_step() > 0 ? "resumed" : "started",
       fmt::format("step={} ranks={} tag={}", run.first_step(), parallel.ranks, run.store->tag()));
@@ -152,9 +178,6 @@ Result<int> run_to_end(PreparedRun& run) {
   if (run.profile) {
     TRAIN_RETURN_IF_ERROR(prepare_profile(profile_directory(run.directory.root)));
   }
-  run.status = std::make_shared<StatusFile>(
-      run.directory.root,
-      status_base(run.directory.root.filename().string(), run.config().run.steps));
   ProcessRanks processes;
   const Result<RunFinished> outcome = run_generations(
       run, [&processes](PreparedRun& prepared) { return run_generation(prepared, processes); },
@@ -202,6 +225,7 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
   run->nodes_at_start = run->config().parallel.nodes;
   run->ranks_at_start = run->config().parallel.ranks;
   run->profile = options.profile;
+  run->output = options.quiet ? Output::nothing : options.json ? Output::json : Output::lines;
   if (options.fresh) {
     // The same command would begin yet another run.
     log_info(
@@ -222,6 +246,9 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
 
 /// Trains to the end, or until a signal.
 Result<int> run_training(const RunOptions& options) {
+  if (options.quiet) {
+    log_less();
+  }
   std::vector<std::string> set = options.set;
   if (options.nodes) {
     set.push_back(fmt::format("parallel.nodes={}", *options.nodes));
@@ -272,6 +299,12 @@ void describe_run(CommandSyntaxes& commands) {
                        "Resume although data.dir holds other tokens than the run was trained on");
   command.app.add_flag("--profile", options.profile,
                        "Record what every actor did when, in the run's directory");
+  command.app.add_flag("--quiet", options.quiet, "Print warnings and errors alone");
+  command.app.add_flag("--json", options.json,
+                       "Print metrics and events as JSON, a line each, for programs");
+  command.check([&options] {
+    return options.quiet && options.json ? "--quiet and --json exclude each other" : std::string();
+  });
   command.integer("--nodes", options.nodes,
                   "Machines to spread the ranks over, instead of parallel.nodes", 1);
   command.app.footer(kExitCodes);

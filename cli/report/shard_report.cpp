@@ -237,14 +237,7 @@ std::string cost_table(const char* title, const std::vector<Cost>& costs,
 /// `snapshots`: copies of a rank's share in memory.
 std::string memory_table(const std::vector<Cost>& costs, std::uint64_t snapshots) {
   std::vector<CostLine> lines;
-  for (const auto& [name, bytes] : {std::pair{"parameters", &MemoryPlan::parameters_bytes},
-                                    std::pair{"gradients", &MemoryPlan::gradients_bytes},
-                                    std::pair{"optimizer", &MemoryPlan::optimizer_bytes},
-                                    std::pair{"lane sums", &MemoryPlan::lane_sums_bytes},
-                                    std::pair{"gathered", &MemoryPlan::gathered_bytes},
-                                    std::pair{"transfer", &MemoryPlan::transfer_bytes},
-                                    std::pair{"activations", &MemoryPlan::activations_bytes},
-                                    std::pair{"buffers", &MemoryPlan::buffers_bytes}}) {
+  for (const auto& [name, bytes] : engine::kMemoryKinds) {
     lines.emplace_back(name, [bytes = bytes](const Cost& cost) { return cost.memory.*bytes; });
   }
   const auto kept = [snapshots](const Cost& cost) { return snapshots * cost.snapshot_bytes; };

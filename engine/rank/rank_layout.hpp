@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,6 +38,22 @@ struct MemoryPlan {
   [[nodiscard]] std::size_t device_bytes() const { return total_bytes() - offloaded_bytes; }
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
+
+/// A kind of bytes of a plan, and what people call it.
+struct MemoryKind {
+  const char* name;
+  std::size_t MemoryPlan::*bytes;
+};
+inline constexpr auto kMemoryKinds = std::to_array<MemoryKind>({
+    {"parameters", &MemoryPlan::parameters_bytes},
+    {"gradients", &MemoryPlan::gradients_bytes},
+    {"optimizer", &MemoryPlan::optimizer_bytes},
+    {"lane sums", &MemoryPlan::lane_sums_bytes},
+    {"gathered", &MemoryPlan::gathered_bytes},
+    {"transfer", &MemoryPlan::transfer_bytes},
+    {"activations", &MemoryPlan::activations_bytes},
+    {"buffers", &MemoryPlan::buffers_bytes},
+});
 
 /// What layers read as weights: the fp32 masters themselves; with bf16 compute masters rounded to
 /// bf16, held as such, or in fp32 memory where the device's kernels know no bf16.

@@ -1,0 +1,106 @@
+#include "cli/board/board_server.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/log.hpp"
+#include "cli/board/board_loop.hpp"
+
+namespace train::cli {
+namespace {
+
+constexpr int kLowPriority = 10;
+
+Result<asio::ip::tcp::acceptor> listen(asio::io_context& context, const BoardAddress& address,
+                                       const BoardOptions& options) {
+  const asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address.host), address.port);
+  asio::ip::tcp::acceptor acceptor(context);
+  boost::system::error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) {
+    acceptor.set_option(asio::socket_base::reuse_address(true), error);
+    acceptor.bind(endpoint, error);
+  }
+  if (!error) {
+    acceptor.listen(asio::socket_base::max_listen_connections, error);
+  }
+  if (error) {
+    return user_error(fmt::format("{} = \"{}\": {}; choose another, port 0 takes any free one",
+                                  options.key, options.listen, error.message()));
+  }
+  return acceptor;
+}
+
+Result<std::optional<std::string>> token_of(const BoardAddress& address,
+                                            const BoardOptions& options) {
+  if (options.token_file.empty()) {
+    if (address.loopback) {
+      return std::optional<std::string>();
+    }
+    return user_error(
+        fmt::format("{} = \"{}\": others can reach this address; name a file with a token in {}",
+                    options.key, options.listen, options.token_key));
+  }
+  auto token = read_board_token(options.token_file);
+  TRAIN_RETURN_IF_ERROR(token);
+  return std::optional(std::move(token).value());
+}
+
+}  // namespace
+
+class BoardServer::Loop {
+ public:
+  Loop(BoardRuns runs, BoardAccess access) : loop_(std::move(runs), std::move(access)) {}
+  ~Loop() { loop_.context().stop(); }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  asio::io_context& context() { return loop_.context(); }
+  void run(asio::ip::tcp::acceptor acceptor) {
+    loop_.begin(std::move(acceptor));
+    thread_ = std::jthread([this] {
+      // Of this thread alone, as Linux has it: training goes first.
+      ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowPriority);
+      try {
+        loop_.context().run();
+      } catch (const std::exception& failure) {
+        log_warning(fmt::format("board_over {}; training goes on", failure.what()));
+      }
+    });
+  }
+
+ private:
+  BoardLoop loop_;
+  std::jthread thread_;  // last: it uses the loop
+};
+
+BoardServer::BoardServer(std::unique_ptr<Loop> loop, std::string url)
+    : loop_(std::move(loop)), url_(std::move(url)) {}
+BoardServer::~BoardServer() = default;
+
+Result<std::unique_ptr<BoardServer>> BoardServer::start(const BoardOptions& options) {
+  const auto address = parse_board_address(options.listen, options.key);
+  TRAIN_RETURN_IF_ERROR(address);
+  auto token = token_of(*address, options);
+  TRAIN_RETURN_IF_ERROR(token);
+  auto runs = BoardRuns::open(options.root);
+  TRAIN_RETURN_IF_ERROR(runs);
+  auto loop =
+      std::make_unique<Loop>(std::move(runs).value(), BoardAccess(std::move(token).value()));
+  auto acceptor = listen(loop->context(), *address, options);
+  TRAIN_RETURN_IF_ERROR(acceptor);
+  const auto endpoint = acceptor->local_endpoint();
+  const std::string host = endpoint.address().is_v6()
+                               ? fmt::format("[{}]", endpoint.address().to_string())
+                               : endpoint.address().to_string();
+  std::string url = fmt::format("http://{}:{}/", host, endpoint.port());
+  loop->run(std::move(acceptor).value());
+  return std::unique_ptr<BoardServer>(new BoardServer(std::move(loop), std::move(url)));
+}
+
+}  // namespace train::cli

@@ -1,0 +1,178 @@
+"use strict";
+// The numbers of runs, and their charts.
+
+/// What the server has told of a run's numbers; asks only for what is new.
+class Series {
+  constructor(run) {
+    this.run = run;
+    this.width = 0;
+    this.first = 0;
+    this.lastStep = -1;
+    this.columns = new Map();
+    this.detail = null;
+  }
+
+  async update() {
+    const since = this.width ? `&since=${Math.max(this.lastStep, 0)}&width=${this.width}` : "";
+    const answer = await fetch(`/series.json?run=${encodeURIComponent(this.run)}${since}`);
+    if (!answer.ok) throw new Error(await answer.text());
+    const news = await answer.json();
+    if (news.width !== this.width || news.last_step < this.lastStep || news.first < this.first) {
+      this.columns = new Map();
+      this.first = news.first;
+    }
+    this.width = news.width;
+    this.lastStep = news.last_step;
+    this.damagedLines = news.damaged_lines || 0;
+    const from = (news.first - this.first) / news.width;
+    for (const [name, lists] of Object.entries(news.columns)) {
+      this.columns.set(name, Series.joined(this.columns.get(name), lists, from));
+    }
+  }
+
+  static joined(old, lists, from) {
+    const kept = old || { min: [], max: [], mean: [] };
+    for (const part of ["min", "max", "mean"]) {
+      const fill = (kept[part].length > from ? kept[part].slice(0, from) : kept[part].slice());
+      while (fill.length < from) fill.push(null);
+      kept[part] = fill.concat(lists[part] || lists.mean);
+    }
+    return kept;
+  }
+
+  /// Steps from .. to alone, with all their digits; null: the whole run again.
+  async zoom(from, to) {
+    this.detail = null;
+    if (from === null || this.width === 1) return;
+    const range = `&from=${Math.max(0, Math.floor(from))}&to=${Math.ceil(to)}`;
+    const answer = await fetch(`/series.json?run=${encodeURIComponent(this.run)}${range}`);
+    if (answer.ok) this.detail = await answer.json();
+  }
+
+  /// [step, [min, mean, max]] of a quantity.
+  points(name) {
+    const shown = this.detail
+      ? { first: this.detail.first, width: this.detail.width, lists: this.detail.columns[name] }
+      : { first: this.first, width: this.width, lists: this.columns.get(name) };
+    if (!shown.lists) return [];
+    const { mean, min = mean, max = mean } = shown.lists;
+    const points = [];
+    for (let bin = 0; bin < mean.length; ++bin) {
+      if (mean[bin] !== null) {
+        points.push([shown.first + bin * shown.width, [min[bin], mean[bin], max[bin]]]);
+      }
+    }
+    return points;
+  }
+
+  newest(name) {
+    const column = this.columns.get(name);
+    if (!column) return null;
+    for (let bin = column.mean.length - 1; bin >= 0; --bin) {
+      if (column.mean[bin] !== null) return column.mean[bin];
+    }
+    return null;
+  }
+}
+
+/// Exponential mean; the band of least and most stays.
+function smoothed(points, share) {
+  if (share <= 0) return points;
+  let mean = null;
+  return points.map(([x, [low, middle, high]]) => {
+    mean = mean === null ? middle : share * mean + (1 - share) * middle;
+    return [x, [Math.min(low, mean), mean, Math.max(high, mean)]];
+  });
+}
+
+const kColors = ["#3d6fdb", "#e07b00", "#1f9d55", "#c2410c", "#8b5cf6", "#0e9aa7", "#d6336c", "#6b7280"];
+
+/// One chart of some quantities of some runs.
+class Chart {
+  constructor(id, quantities, onZoom) {
+    this.id = id;
+    this.quantities = quantities;
+    this.onZoom = onZoom;
+    this.graph = null;
+    this.labels = "";
+  }
+
+  draw(allSeries, options) {
+    const curves = [];
+    for (const series of allSeries) {
+      for (const quantity of this.quantities) {
+        const raw = series.points(quantity);
+        if (raw.length === 0) continue;
+        const smooth = quantity.startsWith("val_") ? 0 : options.smoothing;
+        const label = [allSeries.length > 1 ? series.run : "", quantity].filter(Boolean).join(" ");
+        curves.push({ label, points: smoothed(raw, smooth) });
+      }
+    }
+    if (curves.length === 0) return;
+    const rows = new Map();
+    curves.forEach((curve, column) => {
+      for (const [x, value] of curve.points) {
+        if (options.logX && x <= 0) continue;
+        if (!rows.has(x)) rows.set(x, new Array(curves.length).fill(null));
+        rows.get(x)[column] = value;
+      }
+    });
+    const data = [...rows.entries()].sort((a, b) => a[0] - b[0]).map(([x, values]) => [x, ...values]);
+    if (data.length > 0) this.show(data, curves.map((curve) => curve.label), options);
+  }
+
+  show(data, labels, options) {
+    const settings = {
+      file: data, labels: ["step", ...labels], customBars: true, connectSeparatedPoints: true,
+      logscale: options.logY, axes: {
+        x: { logscale: options.logX },
+        y: { axisLabelFormatter: formatAxis, axisLabelWidth: 62 },
+      }, strokeWidth: 1.6,
+      drawPoints: data.length < 40, legend: "always",
+      colors: kColors, valueFormatter: formatNumber,
+      gridLineColor: options.gridColor, axisLineColor: options.gridColor, animatedZooms: false,
+    };
+    const key = JSON.stringify([labels, options.logX, options.logY, options.gridColor]);
+    if (this.graph && key === this.labels) {
+      this.graph.updateOptions({ file: data });
+      return;
+    }
+    if (this.graph) this.graph.destroy();
+    this.labels = key;
+    const { file, ...rest } = settings;
+    this.graph = new Dygraph(byId(this.id), file, {
+      ...rest, zoomCallback: (from, to) => this.onZoom && this.onZoom(from, to),
+    });
+  }
+}
+
+/// Norms of layers over steps as colours, on a logarithmic scale.
+function drawHeat(series, canvas, legend) {
+  const prefix = "unit_grad_norm/";
+  const names = [...series.columns.keys()].filter((name) => name.startsWith(prefix));
+  const rows = names.map((name) => series.columns.get(name).mean);
+  const values = rows.flat().filter((value) => value > 0);
+  const scale = window.devicePixelRatio || 1;
+  canvas.width = canvas.clientWidth * scale;
+  canvas.height = canvas.clientHeight * scale;
+  if (values.length === 0) return;
+  let least = Infinity, most = 0;
+  for (const value of values) { least = Math.min(least, value); most = Math.max(most, value); }
+  const span = Math.log(most / least) || 1;
+  const bins = Math.max(...rows.map((row) => row.length));
+  const paint = canvas.getContext("2d");
+  const height = canvas.height / rows.length;
+  for (let x = 0; x < canvas.width; ++x) {
+    const bin = Math.min(bins - 1, Math.floor((x / canvas.width) * bins));
+    rows.forEach((row, y) => {
+      const value = row[bin];
+      if (!(value > 0)) return;
+      const share = Math.log(value / least) / span;
+      paint.fillStyle = `hsl(${265 - 215 * share} 70% ${22 + 43 * share}%)`;
+      paint.fillRect(x, Math.floor(y * height), 1, Math.ceil(height));
+    });
+  }
+  const layers = names.map((name) => name.slice(prefix.length));
+  setText(legend, `from ${formatNumber(least)} (dark) to ${formatNumber(most)} (light); rows, from above: ` +
+    (layers.length > 12 ? `${layers[0]} … ${layers[layers.length - 1]}` : layers.join(", ")));
+}

@@ -1,0 +1,131 @@
+#include "cli/board/run_metrics.hpp"
+
+#include <simdjson.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace train::cli {
+/// A line to numbers. The lines of a run are alike, so it remembers which quantity came where.
+class RunMetrics::Parser {
+ public:
+  explicit Parser(StepRange steps) : steps_(steps) {}
+
+  /// False: the line is damaged, and nothing of it was added.
+  bool add(std::string_view line, MetricHistory& history) {
+    numbers_.clear();
+    position_ = 0;
+    step_ = -1;
+    if (!read(line, history) || step_ < 0) {
+      return false;
+    }
+    for (const Number& number : numbers_) {
+      if (number.column && wanted()) {
+        history.add(*number.column, step_, number.value);
+      }
+    }
+    return true;
+  }
+  void forget() { seen_.clear(); }
+
+ private:
+  struct Number {
+    std::optional<std::size_t> column;
+    double value;
+  };
+  struct Seen {
+    std::string object, key;
+    std::optional<std::size_t> column;
+  };
+
+  [[nodiscard]] bool wanted() const { return step_ >= steps_.from && step_ <= steps_.to; }
+
+  bool read(std::string_view line, MetricHistory& history) {
+    simdjson::dom::object object;
+    // Its bytes end in padding (LineTail::kPadding), so they need not be copied.
+    if (parser_.parse(line.data(), line.size(), false).get(object) != simdjson::SUCCESS) {
+      return false;
+    }
+    for (const auto field : object) {
+      if (field.key == "step") {
+        double step = 0.0;
+        step_ = number(field.value, step) ? static_cast<std::int64_t>(step) : -1;
+      } else {
+        take({}, field.key, field.value, history);
+      }
+    }
+    return true;
+  }
+
+  void take(std::string_view object, std::string_view key, simdjson::dom::element value,
+            MetricHistory& history) {
+    simdjson::dom::object inner;
+    double found = 0.0;
+    if (number(value, found)) {
+      numbers_.push_back({column_of(object, key, history), found});
+    } else if (object.empty() && value.get(inner) == simdjson::SUCCESS) {
+      for (const auto field : inner) {
+        take(key, field.key, field.value, history);
+      }
+    }
+  }
+
+  static bool number(simdjson::dom::element value, double& found) {
+    return value.is_number() && value.get(found) == simdjson::SUCCESS;
+  }
+
+  std::optional<std::size_t> column_of(std::string_view object, std::string_view key,
+                                       MetricHistory& history) {
+    if (position_ == seen_.size()) {
+      seen_.emplace_back();
+    }
+    Seen& seen = seen_[position_++];
+    if (seen.key != key || seen.object != object) {
+      const std::string name =
+          object.empty() ? std::string(key) : std::string(object) + "/" + std::string(key);
+      seen = {
+          .object = std::string(object), .key = std::string(key), .column = history.column(name)};
+    }
+    return seen.column;
+  }
+
+  StepRange steps_;
+  simdjson::dom::parser parser_;
+  std::vector<Number> numbers_;
+  std::vector<Seen> seen_;
+  std::size_t position_ = 0;
+  std::int64_t step_ = -1;
+};
+
+RunMetrics::RunMetrics(const std::filesystem::path& run, StepRange steps)
+    : tail_(run / "metrics.jsonl"),
+      steps_(steps),
+      parser_(std::make_unique<Parser>(steps)),
+      history_(steps.from) {}
+RunMetrics::~RunMetrics() = default;
+
+bool RunMetrics::read_on() {
+  const auto restart = [this] {
+    history_ = MetricHistory(steps_.from);
+    parser_->forget();
+    damaged_ = 0;
+    ++version_;
+  };
+  const auto take = [this](std::string_view line) {
+    damaged_ += parser_->add(line, history_) ? 0 : 1;
+    ++version_;
+  };
+  return tail_.next({.restart = restart, .line = take}) == LineTail::More::yes;
+}
+
+std::uint64_t RunMetrics::damaged_lines() const { return damaged_ + tail_.skipped_lines(); }
+
+double RunMetrics::share_read() const {
+  return tail_.size_bytes() == 0
+             ? 1.0
+             : static_cast<double>(tail_.read_bytes()) / static_cast<double>(tail_.size_bytes());
+}
+
+}  // namespace train::cli

@@ -1,0 +1,49 @@
+#include <condition_variable>
+#include <mutex>
+
+#include "base/signal_watcher.hpp"
+#include "cli/board/board_server.hpp"
+#include "cli/command.hpp"
+
+namespace train::cli {
+namespace {
+
+Status show_board(const BoardCommandOptions& options) {
+  const auto server = BoardServer::start(
+      {.root = options.directory, .listen = options.listen, .token_file = options.token_file});
+  TRAIN_RETURN_IF_ERROR(server);
+  print(fmt::format("{}\n", (*server)->url()));
+  std::mutex mutex;
+  std::condition_variable stopped;
+  bool stop = false;
+  const SignalWatcher signals([&](int /*signal*/) {
+    const std::lock_guard lock(mutex);
+    stop = true;
+    stopped.notify_one();
+  });
+  std::unique_lock lock(mutex);
+  stopped.wait(lock, [&stop] { return stop; });
+  return {};
+}
+
+}  // namespace
+
+void describe_board(CommandSyntaxes& commands) {
+  CommandSyntax& command = commands.add(
+      "board",
+      "Show runs in a browser, those that are on and those that are over, until Ctrl-C. It only "
+      "reads.");
+  BoardCommandOptions& options = command.runs(show_board);
+  command.app.add_option("directory", options.directory, "Of a run, or of several: runs/")
+      ->required()
+      ->type_name("DIRECTORY");
+  command
+      .text("--listen", options.listen, "Address and port; port 0 is any that is free",
+            "ADDRESS:PORT")
+      ->capture_default_str();
+  command.text("--token-file", options.token_file,
+               "Browsers need the token in its first line; for other addresses than the loopback",
+               "FILE");
+}
+
+}  // namespace train::cli

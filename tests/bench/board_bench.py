@@ -1,0 +1,165 @@
+#!/usr/bin/python3
+"""What a board costs the training: python3 board_bench.py PROGRAM DATA [PAIRS]
+
+Pairs of quickstart runs of some steps, without and with a board that somebody uses: `browsers`: 20
+streams of events, their numbers every second, a scrape a second; `hostile`: 2,000 connections,
+headers that never end, bad chunks, tricks with paths. Prints the ratio of the step times (the median
+of each run's steps), its spread over the pairs, whether the losses are the same to the last digit, and
+what the memory of the run grew by. DATA: the bytes that configs/quickstart.toml reads. Runs alone.
+"""
+import json
+import pathlib
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+STEPS = 150
+CONFIG = pathlib.Path(__file__).resolve().parents[2] / "configs" / "quickstart.toml"
+
+
+class Load(threading.Thread):
+    """Something that uses the board until it is told to stop."""
+
+    def __init__(self, host, port):
+        super().__init__(daemon=True)
+        self.host, self.port, self.stopped = host, port, threading.Event()
+
+    def connect(self):
+        return socket.create_connection((self.host, self.port), timeout=10)
+
+    def run(self):
+        while not self.stopped.is_set():
+            try:
+                self.once()
+            except OSError:
+                time.sleep(0.01)
+
+
+class Browser(Load):
+    def once(self):
+        stream = self.connect()
+        stream.sendall(b"GET /events?run= HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        stream.settimeout(1.0)
+        since = ""
+        while not self.stopped.is_set():
+            try:
+                if not stream.recv(65536):
+                    return
+            except socket.timeout:
+                pass
+            with urllib.request.urlopen(f"http://{self.host}:{self.port}/series.json?{since}") as answer:
+                news = json.load(answer)
+            since = f"since={news['last_step']}&width={news['width']}"
+            time.sleep(1.0)
+
+
+class Scraper(Load):
+    def once(self):
+        urllib.request.urlopen(f"http://{self.host}:{self.port}/metrics").read()
+        time.sleep(1.0)
+
+
+class Silent(Load):
+    """Hundreds of connections that say little, each replaced when it is closed."""
+
+    def once(self):
+        held = []
+        for _ in range(500):
+            connection = self.connect()
+            connection.sendall(b"GET / HTTP/1.1\r\nX-Slow: ")
+            held.append(connection)
+        time.sleep(0.2)
+        for connection in held:
+            connection.close()
+
+
+class Talker(Load):
+    """One wrong request after the other, as fast as it is answered."""
+
+    requests = [b"GET /" + b"../" * 2000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffff\r\n" + b"x" * 9000,
+                b"GET /%2e%2e/%00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                b"GET / HTTP/1.1\r\n" + b"A: " + b"b" * (1 << 20)]
+
+    def once(self):
+        for request in self.requests:
+            connection = self.connect()
+            try:
+                connection.sendall(request)
+                connection.recv(4096)
+            finally:
+                connection.close()
+
+
+class EndlessHeader(Load):
+    """1 GB of header, as far as it is taken."""
+
+    def once(self):
+        connection = self.connect()
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(1024):
+            connection.sendall(b"X: " + b"y" * (1 << 20) + b"\r\n")
+
+
+LOADS = {"browsers": [Browser] * 20 + [Scraper],
+         "hostile": [Silent] * 4 + [Talker] * 2 + [EndlessHeader]}
+
+
+def peak_kib(pid):
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", text).group(1))
+
+
+def one_run(program, data, loads):
+    with tempfile.TemporaryDirectory() as site:
+        listen = ["--set", "status.listen=127.0.0.1:0"] if loads is not None else []
+        run = subprocess.Popen(
+            [program, "run", str(CONFIG), "--set", f"data.dir={data}", "--set", f"run.steps={STEPS}",
+             "--set", f"run.dir={site}", "--set", "eval.interval_steps=0", *listen],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        threads, peak = [], 0
+        for line in run.stderr:
+            found = re.search(r"board url=http://([\d.]+):(\d+)/", line)
+            if found and loads:
+                threads = [load(found.group(1), int(found.group(2))) for load in loads]
+                for thread in threads:
+                    thread.start()
+            if "run_finished" in line:
+                break
+            try:
+                peak = max(peak, peak_kib(run.pid))
+            except (OSError, AttributeError):
+                pass
+        for thread in threads:
+            thread.stopped.set()
+        run.stderr.read()
+        assert run.wait() == 0
+        metrics = next(pathlib.Path(site).glob("*/metrics.jsonl")).read_text().splitlines()
+        steps = [json.loads(line) for line in metrics if '"grad_norm"' in line]
+    times = [1.0 / step["tokens_per_second"] for step in steps[10:]]
+    return {"time": statistics.median(times), "losses": [step["loss"] for step in steps], "peak": peak}
+
+
+def main():
+    program, data = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
+    pairs = int(sys.argv[3]) if len(sys.argv) > 3 else 5
+    for name, loads in LOADS.items():
+        ratios, grown, same = [], [], True
+        for _ in range(pairs):
+            plain, watched = one_run(program, data, None), one_run(program, data, loads)
+            ratios.append(watched["time"] / plain["time"])
+            grown.append((watched["peak"] - plain["peak"]) / 1024)
+            same = same and plain["losses"] == watched["losses"]
+        print(f"{name}: step time {statistics.median(ratios):.4f} of that without "
+              f"({min(ratios):.4f} to {max(ratios):.4f}, {pairs} pairs); memory "
+              f"{statistics.median(grown):+.1f} MiB; losses {'the same' if same else 'DIFFERENT'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

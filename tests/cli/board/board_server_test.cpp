@@ -1,0 +1,194 @@
+#include "cli/board/board_server.hpp"
+
+#include <catch2/catch.hpp>
+#include <deque>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "actors/head/run_events.hpp"
+#include "actors/head/run_status.hpp"
+#include "tests/support/http_client.hpp"
+#include "tests/support/temp_directory.hpp"
+
+namespace train::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using test::HttpClient;
+
+/// A run's directory and a server that shows it.
+struct Site {
+  test::TempDirectory home;
+  fs::path run = home / "a run";
+
+  Site() {
+    fs::create_directory(run);
+    test::write_bytes(run / "config.toml", "x");
+    test::write_bytes(
+        run / "metrics.jsonl",
+        "{\"step\":1,\"loss\":5.5,\"lr\":0.1}\n{\"step\":2,\"loss\":4.5,\"lr\":0.2}\n");
+    say(2);
+    REQUIRE(actors::append_event(run, {.kind = "started", .text = "step=0"}));
+  }
+  void say(std::int64_t step) const {
+    actors::RunStatus status;
+    status.phase = "running";
+    status.progress.step = step;
+    actors::StatusFile file(run, actors::status_base("a run", 100));
+    REQUIRE(file.write(status));
+  }
+  [[nodiscard]] std::unique_ptr<BoardServer> serve(BoardOptions options = {}) const {
+    if (options.root.empty()) {
+      options.root = run;
+    }
+    auto server = BoardServer::start(options);
+    INFO((server ? std::string() : server.error().message));
+    REQUIRE(server);
+    return std::move(server).value();
+  }
+};
+
+int status_of(const std::string& url, const std::string& request) {
+  HttpClient client(url);
+  client.send(request);
+  const std::string text = client.receive("\r\n\r\n");
+  return text.size() > 12 ? std::stoi(text.substr(9, 3)) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("board server: status, numbers, runs, metrics and the page", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  const auto& url = server->url();
+  const Json status = Json::parse(HttpClient::get(url, "/status.json").body);
+  CHECK(status.at("run") == "a run");
+  CHECK(status.at("step") == 2);
+  CHECK(status.at("condition") == "running");
+  const Json series = Json::parse(HttpClient::get(url, "/series.json?run=a+run").body);
+  CHECK(series.at("columns").at("loss").at("mean") == Json::parse("[null,5.5,4.5]"));
+  const Json range = Json::parse(HttpClient::get(url, "/series.json?from=2&to=2").body);
+  CHECK(range.at("columns").at("lr").at("mean") == Json::parse("[0.2]"));
+  const Json runs = Json::parse(HttpClient::get(url, "/runs.json").body);
+  CHECK(runs.at("runs").at(0).at("loss") == 4.5);
+  const auto metrics = HttpClient::get(url, "/metrics");
+  CHECK(metrics.head.find("application/openmetrics-text") != std::string::npos);
+  CHECK(metrics.body.find("actortrain_loss{run=\"a run\"} 4.5\n") != std::string::npos);
+  const auto page = HttpClient::get(url, "/");
+  CHECK(page.status == 200);
+  CHECK(page.head.find("text/html; charset=utf-8") != std::string::npos);
+  CHECK(page.head.find("Content-Security-Policy: default-src 'none'") != std::string::npos);
+  CHECK(page.body.find("<title>ActorTrain</title>") != std::string::npos);
+  for (const char* file : {"/board.js", "/charts.js", "/ranks.js", "/format.js", "/board.css",
+                           "/dygraph.min.js", "/dygraph.min.css"}) {
+    INFO(file);
+    CHECK(HttpClient::get(url, file).status == 200);
+  }
+}
+
+TEST_CASE("board server: events come while they happen", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  HttpClient client(server->url());
+  client.send("GET /events?run=a%20run HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  CHECK(client.receive("\"event\":\"started\"").find("text/event-stream") != std::string::npos);
+  REQUIRE(actors::append_event(site.run, {.kind = "rank_lost", .text = "rank 1 was killed"}));
+  CHECK(client.receive("rank 1 was killed").find("event: log\ndata: {") != std::string::npos);
+  site.say(3);
+  CHECK(client.receive("\"step\":3").find("event: status\ndata: {") != std::string::npos);
+  fs::remove_all(site.run);
+  client.receive("\"error\":");  // said of the status; the server goes on
+  CHECK(HttpClient::get(server->url(), "/runs.json").status == 200);
+}
+
+TEST_CASE("board server: a folder's runs come and go", "[board]") {
+  const Site site;
+  const auto server = site.serve({.root = site.home.path()});
+  CHECK(HttpClient::get(server->url(), "/status.json?run=a%20run").status == 200);
+  fs::create_directory(site.home / "second");
+  test::write_bytes(site.home / "second/config.toml", "x");
+  std::string runs;
+  while (runs.find("second") == std::string::npos) {  // the test's own limit ends this
+    runs = HttpClient::get(server->url(), "/runs.json").body;
+  }
+  CHECK(HttpClient::get(server->url(), "/status.json").status == 404);
+  CHECK(HttpClient::get(server->url(), "/status.json?run=../a%20run").status == 404);
+  CHECK(HttpClient::get(server->url(), "/series.json?run=second").status == 200);
+}
+
+TEST_CASE("board server: it only reads, and says no to all else", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  const auto& url = server->url();
+  const std::string host = "Host: localhost\r\n";
+  CHECK(status_of(url, "POST /status.json HTTP/1.1\r\n" + host + "\r\n") == 405);
+  CHECK(status_of(url, "DELETE / HTTP/1.1\r\n" + host + "\r\n") == 405);
+  CHECK(status_of(url, "GET / HTTP/1.1\r\n" + host + "Content-Length: 9\r\n\r\n") == 413);
+  CHECK(status_of(url, "GET / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nzz\r\n") ==
+        413);
+  CHECK(status_of(url, "GET /etc/passwd HTTP/1.1\r\n" + host + "\r\n") == 404);
+  CHECK(status_of(url, "GET /../../etc/passwd HTTP/1.1\r\n" + host + "\r\n") == 404);
+  CHECK(status_of(url, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n") == 403);
+  CHECK(status_of(url, "GET / HTTP/1.1\r\n\r\n") == 403);
+  CHECK(status_of(url, "GET /?a=%zz HTTP/1.1\r\n" + host + "\r\n") == 400);
+  // Not HTTP, and more header than it takes: closed without a word.
+  CHECK(status_of(url, "hello\r\n\r\n") == 0);
+  CHECK(status_of(url, "GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n") == 0);
+  CHECK(HttpClient::get(url, "/").status == 200);
+}
+
+TEST_CASE("board server: silent connections make room for others", "[board]") {
+  const Site site;
+  const auto server = site.serve();
+  std::deque<HttpClient> silent;
+  for (int connection = 0; connection < 400; ++connection) {
+    silent.emplace_back(server->url());
+    silent.back().send("GET /");
+  }
+  CHECK(HttpClient::get(server->url(), "/status.json").status == 200);
+}
+
+TEST_CASE("board server: a token is asked for where there is one", "[board]") {
+  const Site site;
+  const auto file = site.home / "token";
+  test::write_bytes(file, "0123456789abcdef\n");
+  fs::permissions(file, fs::perms::owner_read);
+  const auto server = site.serve({.root = {}, .token_file = file.string()});
+  const auto& url = server->url();
+  CHECK(HttpClient::get(url, "/status.json").status == 403);
+  CHECK(HttpClient::get(url, "/status.json", "Authorization: Bearer 0123456789abcdef\r\n").status ==
+        200);
+  const auto moved = HttpClient::get(url, "/?token=0123456789abcdef");
+  CHECK(moved.status == 303);
+  CHECK(moved.head.find("Set-Cookie: actortrain_token=0123456789abcdef; Path=/; HttpOnly") !=
+        std::string::npos);
+  CHECK(HttpClient::get(url, "/", "Cookie: actortrain_token=0123456789abcdef\r\n").status == 200);
+}
+
+TEST_CASE("board server: mistakes are one line", "[board]") {
+  const Site site;
+  const auto taken = site.serve();
+  const auto message = [&](BoardOptions options) {
+    options.root = options.root.empty() ? site.run : options.root;
+    options.key = "status.listen";
+    const auto server = BoardServer::start(options);
+    REQUIRE_FALSE(server);
+    CHECK(server.error().exit_code() == 2);
+    CHECK(server.error().message.find('\n') == std::string::npos);
+    return server.error().message;
+  };
+  const std::string address = taken->url().substr(7, taken->url().size() - 8);
+  CHECK(message({.root = {}, .listen = address}).find("already in use; choose another") !=
+        std::string::npos);
+  CHECK(message({.root = {}, .listen = "203.0.113.7:0", .token_file = ""})
+            .find("others can reach this address") != std::string::npos);
+  CHECK(message({.root = site.home / "absent"}).find("is no directory") != std::string::npos);
+  const auto file = site.home / "token";
+  test::write_bytes(file, "0123456789abcdef\n");
+  fs::permissions(file, fs::perms::owner_read);
+  CHECK(message({.root = {}, .listen = "203.0.113.7:0", .token_file = file.string()})
+            .find("Cannot assign requested address") != std::string::npos);
+}
+
+}  // namespace train::cli

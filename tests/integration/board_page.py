@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""A run watched in a real browser: python3 board_page.py PROGRAM [PICTURES]
+
+Starts a run of two ranks with a board, opens it in headless Chromium, sees the loss fall, compares
+what the page says with metrics.jsonl, kills a rank and sees the loss of it and the recovery, and
+looks at the finished run with `actortrain board`. PICTURES: a directory for screenshots.
+Ends with 77 where there is no Chromium, chromedriver or Selenium.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    print("skipped: no python3-selenium here")
+    sys.exit(77)
+
+PATIENCE_S = 240  # a hang ends; nothing here measures time
+
+CONFIG = """
+[run]
+name = "watched"
+steps = {steps}
+[model]
+arch = "enoki"
+layers = 3
+heads = 2
+head_dim = 8
+[data]
+dir = "data"
+sequence_length = 32
+[batch]
+lanes = 4
+micro_batch = 2
+[parallel]
+ranks = 2
+strategy = "full"
+[optimizer]
+lr = 3e-3
+[eval]
+interval_steps = 50
+lanes = 2
+[checkpoint]
+interval_steps = 100
+[status]
+listen = "127.0.0.1:0"
+[runtime]
+threads = 1
+"""
+
+
+def until(condition, what):
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.1)
+    raise AssertionError(f"never came: {what}")
+
+
+class Page:
+    def __init__(self, chromium, driver):
+        options = webdriver.ChromeOptions()
+        options.binary_location = chromium
+        for argument in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
+                         "--disable-gpu", "--window-size=1300,1500"]:
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(service=Service(driver), options=options)
+
+    def text(self, name):
+        return self.driver.find_element(By.ID, name).text
+
+    def number(self, name, quantity):
+        found = re.search(rf"(?:^|· ){quantity} ([-+.e0-9]+)", self.text(name))
+        return float(found.group(1)) if found else None
+
+    def events(self, kind):
+        return self.driver.find_elements(By.CSS_SELECTOR, f"#events li[data-event={kind}]")
+
+    def no_complaints(self):
+        bad = [line for line in self.driver.get_log("browser") if line["level"] == "SEVERE"
+               and "/events" not in line["message"]]  # a stream that ends with its server
+        assert not bad, bad
+
+    def picture(self, directory, name):
+        if directory:
+            self.driver.save_screenshot(str(pathlib.Path(directory) / name))
+
+
+def metrics_of(run):
+    lines = []
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:
+            pass  # being written
+    return lines
+
+
+def agree(shown, said):
+    return abs(shown - said) <= 1e-4 * abs(said)
+
+
+def watch_the_run(page, run, url, pictures):
+    page.driver.get(url)
+    first = until(lambda: page.number("loss-newest", "loss"), "a loss")
+    until(lambda: page.number("loss-newest", "loss") < first, "a smaller loss")
+    canvas = page.driver.find_element(By.CSS_SELECTOR, "#loss canvas")
+    assert canvas.size["width"] > 300, "the chart is drawn"
+    until(lambda: page.driver.find_elements(By.CSS_SELECTOR, ".rank"), "ranks")
+    until(lambda: page.events("evaluation"), "an evaluation")
+    shown = until(lambda: page.number("loss-newest", "val_loss"), "a validation loss")
+    assert any(agree(shown, line["val_loss"]) for line in metrics_of(run) if "val_loss" in line)
+    until(lambda: "resident" in page.text("memory") and "planned" in page.text("memory"), "memory")
+    until(lambda: page.events("checkpoint_published"), "a checkpoint")
+    page.picture(pictures, "board.png")
+    page.no_complaints()
+
+
+def kill_a_rank(page, run, launcher, pictures):
+    status = json.loads((run / "status.json").read_text())
+    victim = next(rank["pid"] for rank in status["ranks"] if rank.get("pid") != launcher.pid)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: page.events("rank_lost"), "the loss of a rank")
+    until(lambda: page.events("respawned"), "the recovery")
+    until(lambda: "generation 1" in page.text("summary"), "the new generation")
+    step = int(re.search(r"step (\d+)", page.text("summary")).group(1))
+    until(lambda: int(re.search(r"step (\d+)", page.text("summary")).group(1)) > step, "more steps")
+    page.picture(pictures, "board-recovered.png")
+    page.no_complaints()
+
+
+def use_keyboard_and_phone(page):
+    body = page.driver.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    assert page.driver.switch_to.active_element.get_attribute("class") == "skip"
+    reached = set()
+    for _ in range(12):
+        page.driver.switch_to.active_element.send_keys(Keys.TAB)
+        reached.add(page.driver.switch_to.active_element.get_attribute("id"))
+    assert {"run", "theme", "smoothing", "log-x", "log-y", "zoom-out"} <= reached, reached
+    page.driver.find_element(By.ID, "theme").click()
+    theme = page.driver.find_element(By.TAG_NAME, "html").get_attribute("data-theme")
+    assert theme in ("dark", "light")
+    for name in ("log-y", "log-x"):
+        page.driver.find_element(By.ID, name).click()
+    page.driver.execute_script("const s = byId('smoothing'); s.value = 80; "
+                               "s.dispatchEvent(new Event('input'));")
+    page.driver.set_window_size(500, 900)  # the narrowest that a window of Chromium can be
+    wider = page.driver.execute_script(
+        "return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wider <= 0, f"the page is {wider} pixels wider than a phone"
+    page.no_complaints()
+
+
+def watch_what_is_over(page, program, site, run):
+    board = subprocess.Popen([program, "board", "runs"], cwd=site, stdout=subprocess.PIPE, text=True)
+    try:
+        page.driver.set_window_size(1300, 1500)
+        page.driver.get(board.stdout.readline().strip())
+        until(lambda: page.text("condition") in ("over", "failed"), "the end")
+        last = [line for line in metrics_of(run) if "grad_norm" in line][-1]
+        shown = until(lambda: page.number("loss-newest", "loss"), "the loss")
+        assert agree(shown, last["loss"]), (shown, last)
+        assert agree(page.number("grad_norm-newest", "grad_norm"), last["grad_norm"])
+        assert agree(page.number("lr-newest", "lr"), last["lr"])
+        page.no_complaints()
+    finally:
+        board.send_signal(signal.SIGINT)
+        assert board.wait(PATIENCE_S) == 0
+
+
+def main():
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    pictures = sys.argv[2] if len(sys.argv) > 2 else None
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not driver:
+        print("skipped: no chromium and chromedriver here")
+        return 77
+    with tempfile.TemporaryDirectory() as directory:
+        site = pathlib.Path(directory)
+        run = site / "runs" / "watched"
+        words = "the river a quiet child the old miller follows remembers waits for paints".split()
+        text = "\n".join(" ".join(words[(i * j) % len(words)] for j in range(1, 7)) for i in range(2000))
+        (site / "text.txt").write_text(text)
+        (site / "run.toml").write_text(CONFIG.format(steps=1000000))
+        subprocess.run([program, "data", "prepare", "--input", "text.txt", "--out", "data"], cwd=site,
+                       check=True, stdout=subprocess.DEVNULL)
+        log = site / "log"
+        with open(log, "w") as stderr:
+            launcher = subprocess.Popen([program, "run", "run.toml"], cwd=site, stderr=stderr,
+                                        stdout=subprocess.DEVNULL)
+        page = None
+        try:
+            page = Page(chromium, driver)
+            url = until(lambda: re.search(r"board url=(\S+)", log.read_text()), "the address").group(1)
+            watch_the_run(page, run, url, pictures)
+            kill_a_rank(page, run, launcher, pictures)
+            use_keyboard_and_phone(page)
+            launcher.send_signal(signal.SIGTERM)
+            assert launcher.wait(PATIENCE_S) == 75, log.read_text()
+            watch_what_is_over(page, program, site, run)
+        except BaseException:
+            print(log.read_text()[-4000:])
+            raise
+        finally:
+            launcher.kill()
+            launcher.wait()
+            if page:
+                page.driver.quit()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
