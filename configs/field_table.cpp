@@ -164,15 +164,34 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"objective", "name", "",
      "What is minimised; `pretrain`: the next token of plain token files; `sft`: the trained "
-     "targets of packed rows.",
+     "targets of packed rows; `dpo`, `dpo_norm`, `simpo`, `wpo`, `orpo`: a loss of packed pairs.",
      objective<&ObjectiveSection::name>, kOptional, kNone, kObjectiveNames},
+    {"objective", "loss", "", "dpo: the loss of a pair.", objective<&ObjectiveSection::loss>,
+     kOptional, kNone, kPairLosses},
+    {"objective", "beta", "",
+     "What log-probabilities (over those of the reference) are multiplied by as rewards; orpo: "
+     "weight of the odds.",
+     objective<&ObjectiveSection::beta>, kOptional, above(0, 1e6)},
     {"objective",
      "label_smoothing",
      "",
-     "sft: share of each target that goes to the whole vocabulary.",
+     "sft: share of each target that goes to the whole vocabulary; of pairs: share whose label is "
+     "wrong, with `sigmoid`, `robust` and `exo_pair` alone.",
      objective<&ObjectiveSection::label_smoothing>,
      kOptional,
      {.low = 0, .high = 1, .high_excluded = true}},
+    {"objective", "gamma_beta_ratio", "", "simpo: margin between both answers, over beta.",
+     objective<&ObjectiveSection::gamma_beta_ratio>, kOptional, between(0, 1e6)},
+    {"objective", "discopop_tau", "", "dpo with loss `discopop`: temperature of its mixture.",
+     objective<&ObjectiveSection::discopop_tau>, kOptional, above(0, 1e6)},
+    {"objective", "desirable_weight", "", "kto: weight of good answers.",
+     objective<&ObjectiveSection::desirable_weight>, kOptional, between(0, 1e6)},
+    {"objective", "undesirable_weight", "", "kto: weight of bad answers.",
+     objective<&ObjectiveSection::undesirable_weight>, kOptional, between(0, 1e6)},
+    {"objective", "reference", "",
+     "Log-probabilities of the reference, the model as it is before the first step; `cache`: "
+     "computed once and kept in the run directory.",
+     objective<&ObjectiveSection::reference>, kOptional, kNone, "cache"},
 
     {"optimizer", "name", "", "Optimizer.", optimizer<&OptimizerSection::name>, kOptional, kNone,
      kOptimizerNames},
