@@ -184,10 +184,6 @@ constexpr auto kFields = std::to_array<Field>({
      objective<&ObjectiveSection::gamma_beta_ratio>, kOptional, between(0, 1e6)},
     {"objective", "discopop_tau", "", "dpo with loss `discopop`: temperature of its mixture.",
      objective<&ObjectiveSection::discopop_tau>, kOptional, above(0, 1e6)},
-    {"objective", "desirable_weight", "", "kto: weight of good answers.",
-     objective<&ObjectiveSection::desirable_weight>, kOptional, between(0, 1e6)},
-    {"objective", "undesirable_weight", "", "kto: weight of bad answers.",
-     objective<&ObjectiveSection::undesirable_weight>, kOptional, between(0, 1e6)},
     {"objective", "reference", "",
      "Log-probabilities of the reference, the model as it is before the first step; `cache`: "
      "computed once and kept in the run directory.",

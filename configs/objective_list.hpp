@@ -26,11 +26,6 @@ inline constexpr auto kSimpoKeys =
 inline constexpr auto kWpoKeys = std::to_array<OptionKey>(
     {{"beta", 0.1}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
 inline constexpr auto kOrpoKeys = std::to_array<OptionKey>({{"beta", 0.1}});
-inline constexpr auto kKtoKeys =
-    std::to_array<OptionKey>({{"beta", 0.1},
-                              {"desirable_weight", 1.0},
-                              {"undesirable_weight", 1.0},
-                              {"reference", std::string_view("cache")}});
 
 /// Whether an objective compares answers: its loss is of pairs or examples, not of targets.
 [[nodiscard]] constexpr bool compares_answers(std::string_view name) {
