@@ -10,10 +10,9 @@
 namespace train::configs {
 namespace {
 
-const std::set<std::string> kShipped = {"quickstart.toml",     "quickstart_2_ranks.toml",
-                                        "tiny_cpu.toml",       "qwen3_tiny.toml",
-                                        "enoki_3h_adana.toml", "qwen3_2h_danastar.toml",
-                                        "dpo_smollm2.toml"};
+const std::set<std::string> kShipped = {
+    "quickstart.toml",     "quickstart_2_ranks.toml", "tiny_cpu.toml",   "qwen3_tiny.toml",
+    "enoki_3h_adana.toml", "qwen3_2h_danastar.toml",  "dpo_smollm2.toml"};
 const std::filesystem::path kFolder = ACTORTRAIN_SOURCE_DIR "/configs";
 
 TEST_CASE("shipped: the folder holds exactly the runs that are tested", "[configs][shipped]") {
