@@ -25,7 +25,7 @@ constexpr bool kOrInteger = true;
 constexpr double kLargestSeed = 9223372036854774784.0;
 constexpr Limits kFromOneStep{.low = 1, .high = kManySteps};
 constexpr Limits kFromZeroSteps{.low = 0, .high = kManySteps};
-constexpr Limits kDecay{.low = 0, .high = 1, .high_excluded = true};
+constexpr Limits kBelowOne{.low = 0, .high = 1, .high_excluded = true};
 
 constexpr Limits between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Limits above(double low, double high) {
@@ -127,24 +127,32 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"objective", "name", "",
      "What is minimised; `pretrain`: the next token of plain token files; `sft`: the trained "
-     "targets of packed rows.",
+     "targets of packed rows; `dpo`, `dpo_norm`, `simpo`, `wpo`, `orpo`: a loss of packed pairs.",
      objective<&ObjectiveSection::name>, kOptional, kNone, kObjectiveNames},
-    {"objective",
-     "label_smoothing",
-     "",
-     "sft: share of each target that goes to the whole vocabulary.",
-     objective<&ObjectiveSection::label_smoothing>,
-     kOptional,
-     {.low = 0, .high = 1, .high_excluded = true}},
+    {"objective", "loss", "", "dpo: the loss of a pair.", objective<&ObjectiveSection::loss>,
+     kOptional, kNone, kPairLosses},
+    {"objective", "beta", "",
+     "What log-probabilities are multiplied by as rewards; orpo: weight of the odds.",
+     objective<&ObjectiveSection::beta>, kOptional, above(0, 1e6)},
+    {"objective", "label_smoothing", "",
+     "sft: share of a target that goes to the whole vocabulary; pairs: share of wrong labels.",
+     objective<&ObjectiveSection::label_smoothing>, kOptional, kBelowOne},
+    {"objective", "gamma_beta_ratio", "", "simpo: margin between both answers, over beta.",
+     objective<&ObjectiveSection::gamma_beta_ratio>, kOptional, between(0, 1e6)},
+    {"objective", "discopop_tau", "", "dpo with loss `discopop`: temperature of its mixture.",
+     objective<&ObjectiveSection::discopop_tau>, kOptional, above(0, 1e6)},
+    {"objective", "reference", "",
+     "Log-probabilities of the model before the first step; `cache`: kept in the run directory.",
+     objective<&ObjectiveSection::reference>, kOptional, kNone, "cache"},
 
     {"optimizer", "name", "", "Optimizer.", optimizer<&OptimizerSection::name>, kOptional, kNone,
      kOptimizerNames},
     {"optimizer", "lr", "", "Peak learning rate.", optimizer<&OptimizerSection::lr>, kOptional,
      above(0, 1e3)},
     {"optimizer", "beta1", "per step", "Decay of the first moment.",
-     optimizer<&OptimizerSection::beta1>, kOptional, kDecay},
+     optimizer<&OptimizerSection::beta1>, kOptional, kBelowOne},
     {"optimizer", "beta2", "per step", "Decay of the second moment.",
-     optimizer<&OptimizerSection::beta2>, kOptional, kDecay},
+     optimizer<&OptimizerSection::beta2>, kOptional, kBelowOne},
     {"optimizer", "eps", "", "Added to the root of the second moment.",
      optimizer<&OptimizerSection::eps>, kOptional, above(0, 1)},
     {"optimizer", "weight_decay", "per lr",
@@ -174,7 +182,7 @@ constexpr auto kFields = std::to_array<Field>({
      optimizer<&OptimizerSection::wd_coupling>, kOptional, kNone, "lr_coupled|schedule_only"},
     {"optimizer", "beta3", "per step",
      "ademamix*: decay of the slow average; 0: 1 - delta / run.steps.",
-     optimizer<&OptimizerSection::beta3>, kOptional, kDecay},
+     optimizer<&OptimizerSection::beta3>, kOptional, kBelowOne},
     {"optimizer", "alpha", "", "ademamix*: weight of the slow average; 0: run.steps^(1 - kappa).",
      optimizer<&OptimizerSection::alpha>, kOptional, between(0, 1e6)},
     {"optimizer", "beta3_warmup", "steps",
@@ -184,7 +192,7 @@ constexpr auto kFields = std::to_array<Field>({
      "ademamix*: steps in which its weight rises to `alpha`; 0: none.",
      optimizer<&OptimizerSection::alpha_warmup>, kOptional, kFromZeroSteps},
     {"optimizer", "momentum", "per step", "muon, d-muon: decay of the momentum of matrices.",
-     optimizer<&OptimizerSection::momentum>, kOptional, kDecay},
+     optimizer<&OptimizerSection::momentum>, kOptional, kBelowOne},
     {"optimizer", "nesterov", "", "muon, d-muon: look one step ahead of the momentum.",
      optimizer<&OptimizerSection::nesterov>},
     {"optimizer", "ns_steps", "iterations",

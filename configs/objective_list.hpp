@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <string_view>
 
 #include "configs/option_key.hpp"
 
@@ -12,11 +13,39 @@ inline constexpr std::array<OptionKey, 0> kPretrainKeys = {};
 
 inline constexpr auto kSftKeys = std::to_array<OptionKey>({{"label_smoothing", 0.0}});
 
+inline constexpr auto kDpoKeys =
+    std::to_array<OptionKey>({{"loss", std::string_view("sigmoid")},
+                              {"beta", 0.1},
+                              {"label_smoothing", 0.0},
+                              {"discopop_tau", 0.05},
+                              {"reference", std::string_view("cache")}});
+inline constexpr auto kDpoNormKeys = std::to_array<OptionKey>(
+    {{"beta", 5.0}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
+inline constexpr auto kSimpoKeys =
+    std::to_array<OptionKey>({{"beta", 2.0}, {"gamma_beta_ratio", 0.3}});
+inline constexpr auto kWpoKeys = std::to_array<OptionKey>(
+    {{"beta", 0.1}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
+inline constexpr auto kOrpoKeys = std::to_array<OptionKey>({{"beta", 0.1}});
+
+/// Whether an objective compares answers: its loss is of pairs or examples, not of targets.
+[[nodiscard]] constexpr bool compares_answers(std::string_view name) {
+  return name != "pretrain" && name != "sft";
+}
+
+/// Values of objective.loss, joined by '|'.
+inline constexpr std::string_view kPairLosses =
+    "sigmoid|hinge|ipo|robust|exo_pair|nca_pair|bco_pair|sppo_hard|apo_zero|apo_down|discopop";
+
 /// Every objective, a line each: an identifier, its name in objective.name, its keys. From this
 /// list are made what a run file may say (named_options.hpp) and the engine's registry, where
 /// make_<identifier>() is what makes it (engine/objective/registry.hpp).
 #define TRAIN_OBJECTIVES(OBJECTIVE)              \
   OBJECTIVE(pretrain, "pretrain", kPretrainKeys) \
-  OBJECTIVE(sft, "sft", kSftKeys)
+  OBJECTIVE(sft, "sft", kSftKeys)                \
+  OBJECTIVE(dpo, "dpo", kDpoKeys)                \
+  OBJECTIVE(dpo_norm, "dpo_norm", kDpoNormKeys)  \
+  OBJECTIVE(simpo, "simpo", kSimpoKeys)          \
+  OBJECTIVE(wpo, "wpo", kWpoKeys)                \
+  OBJECTIVE(orpo, "orpo", kOrpoKeys)
 
 }  // namespace train::configs

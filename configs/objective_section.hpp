@@ -8,7 +8,13 @@ namespace train::configs {
 /// are read by nobody.
 struct ObjectiveSection {
   std::string name = "pretrain";  ///< One of objective_list.hpp.
-  double label_smoothing = 0.0;   ///< Share of the target that goes to the whole vocabulary.
+  double label_smoothing = 0.0;   ///< Of a target, or of pairs whose label is wrong.
+
+  std::string loss = "sigmoid";     ///< Of pairs: one of objective_list.hpp's.
+  double beta = 0.1;                ///< What log-probabilities are multiplied by as rewards.
+  double gamma_beta_ratio = 0.3;    ///< Margin over beta.
+  double discopop_tau = 0.05;       ///< Temperature of DiscoPOP's mixture.
+  std::string reference = "cache";  ///< Where the reference's log-probabilities come from.
 };
 
 }  // namespace train::configs

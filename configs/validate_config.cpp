@@ -11,6 +11,7 @@
 #include "base/one_line.hpp"
 #include "configs/field_table.hpp"
 #include "configs/nearest.hpp"
+#include "configs/objective_list.hpp"
 #include "configs/optimizer_table.hpp"
 
 namespace train::configs {
@@ -162,6 +163,35 @@ void check_sizes(const RunConfig& config, Rules& rules) {
                     "are possible",
                     lane_tokens * lanes, kLargestStepTokens);
   }
+}
+
+/// [objective]: what goes with the loss of a pair, and what with none of answers.
+void check_objective(const RunConfig& config, Rules& rules) {
+  const ObjectiveSection& objective = config.objective;
+  if (!compares_answers(objective.name)) {
+    return;
+  }
+  rules.refuse_if(config.model.z_loss_coeff > 0.0, "model.z_loss_coeff",
+                  "is {}, but objective.name = \"{}\" has no z-loss; leave it out",
+                  config.model.z_loss_coeff, objective.name);
+  if (objective.name != "dpo") {
+    return;
+  }
+  const std::string& loss = objective.loss;
+  const bool smooths = loss == "sigmoid" || loss == "robust" || loss == "exo_pair";
+  rules.refuse_if(objective.label_smoothing > 0.0 && !smooths, "objective.label_smoothing",
+                  "is {}, but objective.loss = \"{}\" has none; leave it out, or use \"sigmoid\", "
+                  "\"robust\" or \"exo_pair\"",
+                  objective.label_smoothing, loss);
+  rules.refuse_if(loss == "robust" && objective.label_smoothing >= 0.5, "objective.label_smoothing",
+                  "is {}; objective.loss = \"robust\" needs less than 0.5",
+                  objective.label_smoothing);
+  rules.refuse_if(loss == "exo_pair" && objective.label_smoothing == 0.0,
+                  "objective.label_smoothing",
+                  "is 0, and objective.loss = \"exo_pair\" needs more; try 0.001");
+  rules.refuse_if(loss != "discopop" && objective.discopop_tau != ObjectiveSection{}.discopop_tau,
+                  "objective.discopop_tau",
+                  "belongs to objective.loss = \"discopop\", not \"{}\"; leave it out", loss);
 }
 
 void check_schedule(const RunConfig& config, Rules& rules) {
@@ -397,6 +427,7 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   TRAIN_RETURN_IF_ERROR(before.result());
   TRAIN_RETURN_IF_ERROR(check_optimizer(config, places));
   Rules after(places);
+  check_objective(config, after);
   check_schedule(config, after);
   check_scaling(config, after);
   check_evaluation(config, after);

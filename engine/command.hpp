@@ -8,22 +8,36 @@ namespace train::engine {
 
 /// The commands that every rank follows, and what a lane is run for: training (forward and
 /// backward; the gradient enters the step's sum), evaluation (forward alone, on validation tokens),
-/// or the search of the layer where NaN or Inf first appear (the lanes of a training step once
-/// more, counting; no weight changes).
-enum class CommandKind : std::uint8_t { train_step, evaluate, snapshot, find_nonfinite, stop };
+/// the search of the layer where NaN or Inf first appear (the lanes of a training step once
+/// more, counting; no weight changes), or log-probabilities of the reference (forward alone, on
+/// rows in the data's order, as many lanes as a training step has).
+enum class CommandKind : std::uint8_t {
+  train_step,
+  evaluate,
+  snapshot,
+  find_nonfinite,
+  reference,
+  stop
+};
 
 struct CommandName {
   const char* trace;   ///< In traces of what ran when.
   const char* report;  ///< In texts for people.
 };
-inline constexpr std::array<CommandName, 5> kCommandNames = {{{"train_step", "TrainStep"},
+inline constexpr std::array<CommandName, 6> kCommandNames = {{{"train_step", "TrainStep"},
                                                               {"evaluate", "Evaluate"},
                                                               {"snapshot", "TakeSnapshot"},
                                                               {"find_nonfinite", "FindNonfinite"},
+                                                              {"reference", "ComputeReference"},
                                                               {"stop", "StopRank"}}};
 
 [[nodiscard]] constexpr const CommandName& name_of(CommandKind kind) {
   return kCommandNames.at(static_cast<std::size_t>(kind));
+}
+
+/// Its lanes have forward passes alone.
+[[nodiscard]] constexpr bool forward_only(CommandKind kind) {
+  return kind == CommandKind::evaluate || kind == CommandKind::reference;
 }
 
 /// Names one lane of one command; `slot` holds its tokens.

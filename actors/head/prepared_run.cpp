@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
 #include "configs/field_table.hpp"
+#include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/run_device.hpp"
 
@@ -61,6 +62,15 @@ std::vector<std::string> unit_names(const engine::RankOptions& options) {
     names.push_back(unit.name);
   }
   return names;
+}
+
+std::vector<std::string> metric_names(const configs::ObjectiveSection& section) {
+  const auto objective = engine::make_objective(section);
+  if (objective->weighting() == nullptr) {
+    return {};
+  }
+  const auto names = objective->weighting()->metrics();
+  return {names.begin(), names.end()};
 }
 
 /// Where to go on, and whether that step's evaluation is still to be made. `reported`: steps of
@@ -203,6 +213,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
        .data = run.plan.data,
        .units = unit_names(options),
        .optimizer = engine::optimizer_of(options),
+       .objective_metrics = metric_names(options.objective),
        .tensorboard = run.config().run.tensorboard,
        .ranks = run.config().parallel.ranks,
        .output =
@@ -220,6 +231,7 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .index = std::move(index),
       .program = {.first_step = run.first_step(),
                   .total_steps = run.config().run.steps,
+                  .reference_commands = run.plan.data->reference_rows().commands,
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,
                                                      run.job_first_step, run.first_step()),
                   .eval_interval = run.config().eval.interval_steps,

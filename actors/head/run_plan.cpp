@@ -116,6 +116,8 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
   options->step_weight = LaneSource::step_weight(*data);
+  options->lane_sequences = (*data)->reference_rows().lane_sequences;
+  options->reference_documents = (*data)->reference_rows().documents;
   return RunPlan{.config = resolved(config, options->model),
                  .engine = std::move(options).value(),
                  .data = std::move(data).value(),

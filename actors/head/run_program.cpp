@@ -71,6 +71,9 @@ std::optional<Command> RunProgram::next() {
     stopped_ = true;
     return give(CommandKind::stop, step_);
   }
+  if (!stop_early_ && options_.first_step == 0 && references_ < options_.reference_commands) {
+    return give(CommandKind::reference, references_++);
+  }
   if (!stop_early_ && !evaluated_ && options_.eval_interval > 0 && due(options_.eval_interval)) {
     evaluated_ = true;
     return give(CommandKind::evaluate, step_);

@@ -20,6 +20,8 @@ class RunProgram {
   struct Options {
     std::int64_t first_step = 0;  ///< Steps already done (resume).
     std::int64_t total_steps = 0;
+    /// Of a run from its first step on: what comes before all else, ComputeReference.
+    std::int64_t reference_commands = 0;
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.
@@ -64,8 +66,9 @@ class RunProgram {
   Options options_;
   std::uint64_t sequence_ = 0;
   std::int64_t step_ = 0;
-  bool evaluated_ = false;  ///< At step_.
-  bool saved_ = false;      ///< At step_.
+  std::int64_t references_ = 0;  ///< Given out.
+  bool evaluated_ = false;       ///< At step_.
+  bool saved_ = false;           ///< At step_.
   bool stop_early_ = false;
   std::optional<std::int64_t> nonfinite_;
   bool stopped_ = false;

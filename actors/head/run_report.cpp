@@ -166,6 +166,25 @@ Status RunReport::unit_norms(const StepFinished& event) {
   return {};
 }
 
+std::vector<std::pair<std::string, double>> RunReport::objective_metrics(
+    const std::vector<std::uint64_t>& bits) const {
+  std::vector<std::pair<std::string, double>> metrics;
+  for (std::size_t i = 0; i < std::min(bits.size(), options_.objective_metrics.size()); ++i) {
+    if (const auto value = std::bit_cast<double>(bits[i]); !std::isnan(value)) {
+      metrics.emplace_back(options_.objective_metrics[i], value);
+    }
+  }
+  return metrics;
+}
+
+Status RunReport::objective_scalars(std::int64_t step, const std::string& prefix,
+                                    const std::vector<std::pair<std::string, double>>& metrics) {
+  for (const auto& [name, value] : metrics) {
+    TRAIN_RETURN_IF_ERROR(scalars(step, {{(prefix + name).c_str(), value}}));
+  }
+  return {};
+}
+
 Status RunReport::diagnostics(std::int64_t step,
                               const std::vector<engine::OptimizerDiagnostic>& values) {
   for (const engine::OptimizerDiagnostic& each : values) {
@@ -204,6 +223,10 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   for (const engine::OptimizerDiagnostic& each : diagnosed) {
     line[fmt::format("optimizer/{}", each.name)] = each.value;
   }
+  const auto metrics = objective_metrics(event.objective_metrics);
+  for (const auto& [name, value] : metrics) {
+    line[name] = value;
+  }
   line["lr"] = event.lr.value();
   line["tokens"] = event.step * options_.tokens_per_step;
   line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
@@ -225,6 +248,7 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
   TRAIN_RETURN_IF_ERROR(unit_norms(event));
   TRAIN_RETURN_IF_ERROR(diagnostics(event.step, diagnosed));
+  TRAIN_RETURN_IF_ERROR(objective_scalars(event.step, "train/", metrics));
   return scalars(event.step, {{"train/loss", event.loss.value()},
                               {"train/grad_norm", event.grad_norm.value()},
                               {"train/lr", event.lr.value()},
@@ -238,8 +262,16 @@ Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_n
   line["event"] = "evaluation";
   line["step"] = event.step;
   line["val_loss"] = nats;
-  line["val_perplexity"] = std::exp(nats);
+  const bool of_tokens = options_.objective_metrics.empty();
+  if (of_tokens) {
+    line["val_perplexity"] = std::exp(nats);
+  }
   line["val_accuracy"] = event.accuracy.value();
+  const auto metrics = objective_metrics(event.objective_metrics);
+  for (const auto& [name, value] : metrics) {
+    line["val_" + name] = value;
+  }
+  TRAIN_RETURN_IF_ERROR(objective_scalars(event.step, "val/", metrics));
   std::string bits;
   if (options_.bytes_per_token) {
     const double bits_per_byte = nats / std::numbers::ln2 / *options_.bytes_per_token;
@@ -247,14 +279,17 @@ Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_n
     bits = fmt::format(", {:.3f} bits per byte", bits_per_byte);
     TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/bits_per_byte", bits_per_byte}}));
   }
-  print_line(fmt::format("evaluation at step {}: loss {:.4f}, perplexity {:.2f}{}", event.step,
-                         nats, std::exp(nats), bits));
+  const std::string quality = of_tokens ? fmt::format("perplexity {:.2f}", std::exp(nats))
+                                        : fmt::format("accuracy {:.3f}", event.accuracy.value());
+  print_line(
+      fmt::format("evaluation at step {}: loss {:.4f}, {}{}", event.step, nats, quality, bits));
   if (options_.data && options_.data->choices() != nullptr) {
     TRAIN_RETURN_IF_ERROR(choices(event, line));
   }
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
   note({.kind = "evaluation", .text = fmt::format("loss {:.4f}", nats), .step = event.step});
-  return scalars(event.step, {{"val/loss", nats}, {"val/perplexity", std::exp(nats)}});
+  TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/loss", nats}}));
+  return of_tokens ? scalars(event.step, {{"val/perplexity", std::exp(nats)}}) : Status();
 }
 
 Status RunReport::choices(const EvaluationFinished& event, Json& line) {

@@ -46,6 +46,7 @@ struct ReportOptions {
   std::shared_ptr<const LaneSource> data = {};  ///< Has the questions of evaluations, if any.
   std::vector<std::string> units = {};          ///< Names, for the norms of their gradients.
   std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
+  std::vector<std::string> objective_metrics = {};          ///< Names of RowWeighting::metrics().
   bool tensorboard = true;
   std::int64_t ranks = 1;
   Output output = Output::lines;
@@ -96,6 +97,12 @@ class RunReport {
   Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
   Status choices(const EvaluationFinished& event, nlohmann::ordered_json& line);
   Status unit_norms(const StepFinished& event);
+  /// The objective's metrics of an event, without those that nothing is known of.
+  [[nodiscard]] std::vector<std::pair<std::string, double>> objective_metrics(
+      const std::vector<std::uint64_t>& bits) const;
+  /// To TensorBoard, under `prefix`.
+  Status objective_scalars(std::int64_t step, const std::string& prefix,
+                           const std::vector<std::pair<std::string, double>>& metrics);
   Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
   /// FLOP/s of the model, as a moving average over the steps.
   [[nodiscard]] double reached_flops() const { return options_.flops_per_token * smoothed_; }

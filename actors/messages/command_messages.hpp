@@ -13,9 +13,10 @@ namespace train::actors {
 
 /// Conductor -> every rank -> collective and buffers: Run this command. The conductor sends it
 /// while the command window has room; the rank passes it on when it begins: its operations enter
-/// the channels, its reservations the schedule. A snapshot comes after the steps that are to be
-/// saved, find_nonfinite after a step whose loss or norm is not finite; stop is the last, after
-/// which the rank finishes the saves that are under way and reports RankStopped.
+/// the channels, its reservations the schedule. A reference comes before the first step, a
+/// snapshot after the steps that are to be saved, find_nonfinite after a step whose loss or norm is
+/// not finite; stop is the last, after which the rank finishes the saves that are under way and
+/// reports RankStopped.
 struct Command {
   std::uint64_t sequence = 0;
   engine::CommandKind kind = engine::CommandKind::stop;

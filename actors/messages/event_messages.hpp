@@ -44,6 +44,8 @@ struct StepFinished {
   /// engine::words_of() the optimizer's exact sums: of the rank's rows, of all once the conductor
   /// has added them up. Empty where none are made.
   std::vector<std::uint64_t> optimizer_sums = {};
+  /// Bit patterns of StepResult::metrics; NaN where there is nothing to report.
+  std::vector<std::uint64_t> objective_metrics = {};
 };
 
 /// Compute stream of every rank -> conductor -> reporter and index: An evaluation has run. The
@@ -52,12 +54,13 @@ struct StepFinished {
 struct EvaluationFinished {
   std::int64_t step = 0;
   std::int32_t rank = 0;
-  FloatBits cross_entropy;  ///< Nats per token.
+  FloatBits cross_entropy;  ///< Nats per token; of pairs or examples their mean loss.
   FloatBits accuracy;
   /// Of the documents of the choices (storage/choices) that the rank has scored.
   std::int64_t first_document = 0;
   /// Bit patterns of doubles, of those documents.
   std::vector<std::uint64_t> log_likelihoods = {};
+  std::vector<std::uint64_t> objective_metrics = {};  ///< As those of StepFinished.
 };
 
 /// Index -> conductor -> reporter: A checkpoint is published and recorded.

@@ -88,10 +88,11 @@ struct UpdateEnqueued {
   std::int64_t step = 0;
 };
 
-/// Rank -> evaluator: Enqueue the lanes of an Evaluate command.
+/// Rank -> evaluator: Enqueue the lanes of an Evaluate or ComputeReference command.
 struct RunEvaluation {
   std::uint64_t sequence = 0;
   std::int64_t step = 0;
+  engine::CommandKind kind = engine::CommandKind::evaluate;
 };
 
 /// Evaluator -> rank: Every kernel of the evaluation is on the stream.

@@ -35,7 +35,7 @@ void read_on_stream(BatchSelf self, const RankContext& context, const engine::La
     if (const Status status = runtime->read_lane(work); !status.ok()) {
       caf::anon_send(peers.rank,
                      WorkFailed{status.error().message, status.error().exit_code(), false});
-    } else if (work.kind == engine::CommandKind::evaluate) {
+    } else if (engine::forward_only(work.kind)) {
       caf::anon_send(peers.evaluator, LaneReady{work});
     } else {
       caf::anon_send(peers.rank, LaneReady{work});

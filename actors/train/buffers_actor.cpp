@@ -53,8 +53,8 @@ struct Buffers {
 };
 
 bool has_reservations(engine::CommandKind kind) {
-  return kind == engine::CommandKind::train_step || kind == engine::CommandKind::evaluate ||
-         kind == engine::CommandKind::find_nonfinite;
+  return kind == engine::CommandKind::train_step || kind == engine::CommandKind::find_nonfinite ||
+         engine::forward_only(kind);
 }
 
 void Buffers::open(const Command& command) const {

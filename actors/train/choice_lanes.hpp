@@ -28,6 +28,9 @@ class ChoiceLanes final : public LaneSource {
   [[nodiscard]] std::optional<double> bytes_per_token() const override;
   [[nodiscard]] const storage::ChoiceSet* choices() const override { return choices_.get(); }
   [[nodiscard]] Result<std::string> fingerprint() const override;
+  [[nodiscard]] ReferenceRows reference_rows() const override {
+    return rest_ ? rest_->reference_rows() : ReferenceRows();
+  }
 
  private:
   std::shared_ptr<const LaneSource> rest_;

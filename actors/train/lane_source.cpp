@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "engine/objective/registry.hpp"
+#include "engine/rank/reference_log_probs.hpp"
 #include "storage/tokens/token_fingerprint.hpp"
 
 namespace train::actors {
@@ -26,11 +29,45 @@ std::span<T> row_of(std::span<T> column, std::uint64_t row, std::uint64_t rows) 
   return column.subspan(static_cast<std::size_t>(row) * length, length);
 }
 
-engine::RowCount count_row(const storage::RowSplit& split, std::uint64_t row) {
-  return {.weight = split.weight_sum(row),
-          .trained = static_cast<std::int64_t>(split.trained_tokens(row)),
-          .tokens = static_cast<std::int64_t>(split.tokens(row)),
-          .positions = split.row_length()};
+/// Pairs, or examples, of a row.
+std::int64_t items_of(const storage::RowSplit& split, std::uint64_t row) {
+  const auto documents = split.documents(row);
+  return std::count_if(documents.begin(), documents.end(),
+                       [&](const storage::RowDocument& document) { return document.pair >= 0; });
+}
+
+std::int64_t most_documents(const storage::RowSplit& split) {
+  std::size_t most = 0;
+  for (std::uint64_t row = 0; row < split.rows(); ++row) {
+    most = std::max(most, split.document_numbers(row).size());
+  }
+  return static_cast<std::int64_t>(most);
+}
+
+std::int64_t documents_of(const storage::RowSplit& split, const char* name) {
+  return static_cast<std::int64_t>(split.facts().of(name).documents);
+}
+
+/// The kinds of meta.json that have rows of this kind.
+bool fits(engine::RowKind kind, const std::string& facts_kind) {
+  switch (kind) {
+    case engine::RowKind::pairs:
+      return facts_kind == "preference";
+    case engine::RowKind::examples:
+      return facts_kind == "kto";
+    case engine::RowKind::documents:
+      return facts_kind != "preference" && facts_kind != "kto";
+    case engine::RowKind::tokens:
+      break;
+  }
+  return false;
+}
+
+void fill_padding(const storage::RowColumns& row) {
+  std::fill(row.tokens.begin(), row.tokens.end(), 0);
+  std::fill(row.targets.begin(), row.targets.end(), -1);
+  std::iota(row.positions.begin(), row.positions.end(), 0);
+  std::fill(row.weights.begin(), row.weights.end(), 0.0F);
 }
 
 /// Null in the order of lanes.
@@ -70,18 +107,32 @@ std::int64_t evaluated_targets(const configs::RunConfig& config, const storage::
   std::int64_t trained = 0;
   const auto rows = static_cast<std::uint64_t>(config.eval.lanes * config.batch.micro_batch);
   for (std::uint64_t row = 0; row < rows && row < split.rows(); ++row) {
-    trained += count_row(split, row).trained;
+    trained += static_cast<std::int64_t>(split.trained_tokens(row));
   }
   return trained;
 }
 
-Status check_rows(const configs::RunConfig& config, const storage::RowFacts& facts) {
+Status check_rows(const configs::RunConfig& config, engine::RowKind kind,
+                  const storage::RowFacts& facts) {
   const std::string& name = config.objective.name;
-  if (facts.kind == "preference" || facts.kind == "kto") {
+  if (!fits(kind, facts.kind) && kind == engine::RowKind::documents) {
     return user_error(
         fmt::format("{}: holds rows of kind \"{}\", where what is rejected would be learnt by "
                     "objective.name = \"{}\"; prepare the wanted answers alone",
                     config.data.dir, facts.kind, name));
+  }
+  if (!fits(kind, facts.kind)) {
+    return user_error(fmt::format(
+        "{}: holds rows of kind \"{}\", where objective.name = \"{}\" reads \"{}\"; prepare {}",
+        config.data.dir, facts.kind, name, kind == engine::RowKind::pairs ? "preference" : "kto",
+        kind == engine::RowKind::pairs ? "lines with \"chosen\" and \"rejected\""
+                                       : "lines with \"completion\" and \"label\""));
+  }
+  if (kind != engine::RowKind::documents && facts.has_weights) {
+    return user_error(fmt::format(
+        "{}: its messages have weights, which objective.name = \"{}\" has no use for; prepare it "
+        "without \"weight\"",
+        config.data.dir, name));
   }
   if (config.data.order == "dstar") {
     return user_error(
@@ -113,7 +164,8 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
                                     .vocab_size = vocab_size};
   auto train = storage::RowSplit::open(config.data.dir, "train", options);
   TRAIN_RETURN_IF_ERROR(train);
-  TRAIN_RETURN_IF_ERROR(check_rows(config, train->facts()));
+  const auto objective = engine::make_objective(config.objective);
+  TRAIN_RETURN_IF_ERROR(check_rows(config, objective->rows(), train->facts()));
   std::optional<storage::RowSplit> validation;
   if (config.eval.interval_steps > 0) {
     auto opened = storage::RowSplit::open(config.data.dir, "val", options);
@@ -126,9 +178,15 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
     }
     validation = std::move(opened).value();
   }
-  const auto order = lane_order(config, train->rows());
-  return std::shared_ptr<const LaneSource>(std::make_shared<const RowLanes>(
-      config.data.dir, std::move(train).value(), std::move(validation), order));
+  const RowLanes::Options lanes{.directory = config.data.dir,
+                                .order = lane_order(config, train->rows()),
+                                .kind = objective->rows(),
+                                .columns = objective->columns(),
+                                .steps = config.run.steps,
+                                .eval_lanes = validation ? config.eval.lanes : 0,
+                                .reference = engine::needs_reference(*objective)};
+  return std::shared_ptr<const LaneSource>(
+      std::make_shared<const RowLanes>(lanes, std::move(train).value(), std::move(validation)));
 }
 
 }  // namespace
@@ -186,37 +244,130 @@ std::uint64_t TokenLanes::training_rows() const { return dataset_.train().sequen
 std::optional<double> TokenLanes::bytes_per_token() const { return dataset_.bytes_per_token(); }
 Result<std::string> TokenLanes::fingerprint() const { return storage::token_fingerprint(dataset_); }
 
-RowLanes::RowLanes(const std::string& directory, storage::RowSplit train,
-                   std::optional<storage::RowSplit> validation, const storage::LaneOrder& order)
-    : directory_(directory),
+namespace {
+
+ReferenceRows reference_of(const RowLanes::Options& options, const storage::RowSplit& train,
+                           const std::optional<storage::RowSplit>& validation) {
+  const auto of_lane = static_cast<std::int64_t>(options.order.micro_batch);
+  std::int64_t most = options.columns.sequences ? most_documents(train) : 0;
+  if (validation && options.columns.sequences) {
+    most = std::max(most, most_documents(*validation));
+  }
+  ReferenceRows rows{.lane_sequences = most * of_lane};
+  if (!options.reference) {
+    return rows;
+  }
+  const std::int64_t of_step = static_cast<std::int64_t>(options.order.lanes) * of_lane;
+  const auto commands = [&](std::int64_t count) { return (count + of_step - 1) / of_step; };
+  // An epoch reads each row once.
+  rows.training_commands =
+      std::min(options.steps, commands(static_cast<std::int64_t>(train.rows())));
+  rows.training_rows = rows.training_commands * of_step;
+  rows.documents = documents_of(train, "train") + documents_of(train, "val");
+  if (validation) {
+    rows.validation_rows =
+        std::min(options.eval_lanes * of_lane, static_cast<std::int64_t>(validation->rows()));
+  }
+  rows.commands = rows.training_commands + commands(rows.validation_rows);
+  return rows;
+}
+
+}  // namespace
+
+RowLanes::RowLanes(Options options, storage::RowSplit train,
+                   std::optional<storage::RowSplit> validation)
+    : options_(std::move(options)),
       train_(std::move(train)),
       validation_(std::move(validation)),
-      order_(order) {}
+      reference_(reference_of(options_, train_, validation_)) {}
+
+RowLanes::Place RowLanes::place(const engine::LaneWork& work, std::uint64_t row) const {
+  const storage::LaneOrder& order = options_.order;
+  const auto lane = static_cast<std::uint64_t>(work.lane);
+  const std::int64_t in_validation = documents_of(train_, "train");
+  if (work.kind == engine::CommandKind::evaluate) {
+    return {&*validation_,
+            storage::validation_sequence(lane, row, order.micro_batch, validation_->rows()),
+            in_validation};
+  }
+  if (work.kind == engine::CommandKind::reference && work.step >= reference_.training_commands) {
+    const auto command = static_cast<std::uint64_t>(work.step - reference_.training_commands);
+    const std::uint64_t number = (command * order.lanes + lane) * order.micro_batch + row;
+    return number < static_cast<std::uint64_t>(reference_.validation_rows)
+               ? Place{&*validation_, number, in_validation}
+               : Place{};
+  }
+  return {&train_, order.sequence(static_cast<std::uint64_t>(work.step), lane, row), 0};
+}
+
+Status RowLanes::list(const Place& place, std::int32_t first_row,
+                      std::span<engine::LaneSequence>& rest) const {
+  const auto documents = place.split->documents(place.row);
+  const auto numbers = place.split->document_numbers(place.row);
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const storage::RowDocument& document = documents[i];
+    // Of a pair the chosen side comes first, and the rejected one right behind it.
+    const bool second = options_.kind == engine::RowKind::pairs && i % 2 == 1;
+    const bool first = options_.kind == engine::RowKind::pairs && !second;
+    const bool whole = document.pair >= 0 && document.trained > 0 && i < rest.size() &&
+                       (!first || (document.side == 0 && i + 1 < documents.size())) &&
+                       (!second || (document.side == 1 && documents[i - 1].pair == document.pair));
+    if (!whole) {
+      return user_error(fmt::format(
+          "{}: row {}: document {} is no trained side of a whole pair; prepare the data again",
+          options_.directory, place.row, numbers[i]));
+    }
+    rest[i] = {.item = document.pair,
+               .document = place.first_document + static_cast<std::int64_t>(numbers[i]),
+               .first = first_row + document.first,
+               .rows = document.length,
+               .side = document.side};
+  }
+  rest = rest.subspan(documents.size());
+  return {};
+}
 
 Status RowLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
-  const bool evaluation = work.kind == engine::CommandKind::evaluate;
-  const auto lane = static_cast<std::uint64_t>(work.lane);
-  const std::uint64_t rows = order_.micro_batch;
+  const std::uint64_t rows = options_.order.micro_batch;
+  std::span<engine::LaneSequence> rest = slot.sequences;
   for (std::uint64_t row = 0; row < rows; ++row) {
     const storage::RowColumns columns{.tokens = row_of(slot.tokens, row, rows),
                                       .targets = row_of(slot.targets, row, rows),
                                       .positions = row_of(slot.positions, row, rows),
-                                      .weights = row_of(slot.weights, row, rows)};
-    TRAIN_RETURN_IF_ERROR(
-        evaluation
-            ? validation_->read(storage::validation_sequence(lane, row, rows, validation_->rows()),
-                                columns)
-            : train_.read(order_.sequence(static_cast<std::uint64_t>(work.step), lane, row),
-                          columns));
+                                      .weights = row_of(slot.weights, row, rows),
+                                      .prompt_targets = options_.columns.prompt_targets};
+    const Place from = place(work, row);
+    if (from.split == nullptr) {
+      fill_padding(columns);
+      continue;
+    }
+    TRAIN_RETURN_IF_ERROR(from.split->read(from.row, columns));
+    if (options_.columns.sequences) {
+      const auto first = static_cast<std::int32_t>(row * columns.tokens.size());
+      TRAIN_RETURN_IF_ERROR(list(from, first, rest));
+    }
+  }
+  if (!rest.empty()) {
+    rest.front() = {};
   }
   return {};
 }
 
+engine::RowCount RowLanes::count_row(std::uint64_t row) const {
+  const std::int64_t sides = options_.kind == engine::RowKind::pairs ? 2 : 1;
+  return {.weight = options_.kind == engine::RowKind::documents
+                        ? train_.weight_sum(row)
+                        : static_cast<double>(items_of(train_, row) / sides),
+          .trained = static_cast<std::int64_t>(train_.trained_tokens(row)),
+          .tokens = static_cast<std::int64_t>(train_.tokens(row)),
+          .positions = train_.row_length()};
+}
+
 std::optional<engine::RowCount> RowLanes::count(std::int64_t step) const {
   engine::RowCount sum;
-  for (std::uint64_t lane = 0; lane < order_.lanes; ++lane) {
-    for (std::uint64_t row = 0; row < order_.micro_batch; ++row) {
-      sum += count_row(train_, order_.sequence(static_cast<std::uint64_t>(step), lane, row));
+  for (std::uint64_t lane = 0; lane < options_.order.lanes; ++lane) {
+    for (std::uint64_t row = 0; row < options_.order.micro_batch; ++row) {
+      sum += count_row(options_.order.sequence(static_cast<std::uint64_t>(step), lane, row));
     }
   }
   return sum;
@@ -224,7 +375,9 @@ std::optional<engine::RowCount> RowLanes::count(std::int64_t step) const {
 
 std::uint64_t RowLanes::training_rows() const { return train_.rows(); }
 std::optional<double> RowLanes::bytes_per_token() const { return {}; }
-Result<std::string> RowLanes::fingerprint() const { return storage::row_fingerprint(directory_); }
+Result<std::string> RowLanes::fingerprint() const {
+  return storage::row_fingerprint(options_.directory);
+}
 
 Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,
                                                      std::int64_t vocab_size) {

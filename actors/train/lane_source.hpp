@@ -20,6 +20,17 @@
 
 namespace train::actors {
 
+/// The rows whose documents a reference is asked about: those that training reads, in its order,
+/// lane by lane as its steps have them, then those that evaluations read.
+struct ReferenceRows {
+  std::int64_t training_rows = 0;
+  std::int64_t validation_rows = 0;
+  std::int64_t training_commands = 0;  ///< CommandKind::reference that read the former,
+  std::int64_t commands = 0;           ///< and all of them.
+  std::int64_t documents = 0;          ///< Of both splits, read or not.
+  std::int64_t lane_sequences = 0;     ///< Documents of a lane at most.
+};
+
 /// The data of a run, as lanes: which tokens a lane of a step holds, and what a step counts. A pure
 /// function of files, configuration and step: never of a rank or of history.
 ///
@@ -39,6 +50,8 @@ class LaneSource {
   [[nodiscard]] virtual std::optional<engine::RowCount> count(std::int64_t step) const = 0;
   /// Rows of the training split.
   [[nodiscard]] virtual std::uint64_t training_rows() const = 0;
+  /// What a reference's log-probabilities are kept of; nothing where the objective has none.
+  [[nodiscard]] virtual ReferenceRows reference_rows() const { return {}; }
   /// Bytes of text per validation token, for bits per byte; empty where the data does not tell.
   [[nodiscard]] virtual std::optional<double> bytes_per_token() const = 0;
   /// Questions whose lanes an evaluation has after its others; null: none.
@@ -81,12 +94,22 @@ class TokenLanes final : public LaneSource {
   std::shared_ptr<const storage::DstarOrder> dstar_;
 };
 
-/// Rows that `data prepare` packed: documents with positions, trained targets and their weights.
+/// Rows that `data prepare` packed: documents with positions, trained targets and their weights; of
+/// pairs and examples with a list of the documents, too.
 class RowLanes final : public LaneSource {
  public:
-  /// `order.sequences` is that of the data. `validation`: where evaluations read, if there are any.
-  RowLanes(const std::string& directory, storage::RowSplit train,
-           std::optional<storage::RowSplit> validation, const storage::LaneOrder& order);
+  struct Options {
+    std::string directory;
+    storage::LaneOrder order;  ///< `order.sequences` is that of the data.
+    engine::RowKind kind = engine::RowKind::documents;
+    engine::LaneColumns columns = {};
+    std::int64_t steps = 0;       ///< Of the run.
+    std::int64_t eval_lanes = 0;  ///< Of an evaluation; 0: there is none.
+    bool reference = false;       ///< The objective has one.
+  };
+
+  /// `validation`: where evaluations read, if there are any.
+  RowLanes(Options options, storage::RowSplit train, std::optional<storage::RowSplit> validation);
 
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
@@ -94,12 +117,24 @@ class RowLanes final : public LaneSource {
   [[nodiscard]] std::uint64_t training_rows() const override;
   [[nodiscard]] std::optional<double> bytes_per_token() const override;
   [[nodiscard]] Result<std::string> fingerprint() const override;
+  [[nodiscard]] ReferenceRows reference_rows() const override { return reference_; }
 
  private:
-  std::string directory_;
+  /// A row of a lane: of a split, or padding alone.
+  struct Place {
+    const storage::RowSplit* split = nullptr;  ///< Null: padding.
+    std::uint64_t row = 0;
+    std::int64_t first_document = 0;  ///< Of the split, in LaneSequence::document.
+  };
+  [[nodiscard]] Place place(const engine::LaneWork& work, std::uint64_t row) const;
+  [[nodiscard]] Status list(const Place& place, std::int32_t first_row,
+                            std::span<engine::LaneSequence>& rest) const;
+  [[nodiscard]] engine::RowCount count_row(std::uint64_t row) const;
+
+  Options options_;
   storage::RowSplit train_;
   std::optional<storage::RowSplit> validation_;
-  storage::LaneOrder order_;
+  ReferenceRows reference_;
 };
 
 /// The data of a run for a model of `vocab_size`, of the form that its objective reads.

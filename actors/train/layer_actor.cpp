@@ -96,7 +96,7 @@ void Layer::report_visit(const LaneWork& work, std::size_t visit) const {
 }
 
 void Layer::finish_lane(const LaneWork& work) const {
-  if (work.kind == CommandKind::evaluate) {
+  if (forward_only(work.kind)) {
     self->send(peers().evaluator, LaneEnqueued{work});
   } else {
     self->send(peers().rank, LaneEnqueued{work});
@@ -113,7 +113,7 @@ void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
   const engine::BufferSchedule& schedule = context->engine->schedule(work.kind);
   // The head's forward pass writes the gradient of its weights: it needs its gradient buffer
   // already.
-  const bool writes_gradient = !peers().next && work.kind != CommandKind::evaluate;
+  const bool writes_gradient = !peers().next && !forward_only(work.kind);
   const std::size_t gradient_visit = writes_gradient ? visit_of(work, true) : visit;
   const engine::UnitBuffers place{
       .gather = schedule.gather_of(visit),
@@ -123,7 +123,7 @@ void Layer::enqueue_forward(const LaneWork& work, std::size_t visit) const {
     layer.report_visit(work, visit);
     if (layer.peers().next) {
       layer.self->send(layer.peers().next, ForwardLane{work});
-    } else if (work.kind == CommandKind::evaluate) {
+    } else if (forward_only(work.kind)) {
       layer.finish_lane(work);
     } else {
       layer.self->send(layer.self, BackwardLane{work});

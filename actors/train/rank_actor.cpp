@@ -67,6 +67,7 @@ struct Rank {
   void report_step(const Command& command) const;
   void report_evaluation(const Command& command) const;
   void report_nonfinite(const Command& command) const;
+  void take_reference(const Command& command) const;
   void mark(const char* what) const;
   void finish_on_stream(std::uint64_t sequence) const;
   void leave() const;
@@ -113,8 +114,16 @@ void Rank::begin(const Command& command) const {
   switch (command.kind) {
     case CommandKind::train_step:
       return begin_training(command);
+    case CommandKind::reference:
+      if (command.step == 0) {
+        context->compute->enqueue([engine = context->engine.get()] {
+          engine->reference().note_weights(engine->state().digest());
+        });
+      }
+      [[fallthrough]];
     case CommandKind::evaluate:
-      return self->send(state().peers.evaluator, RunEvaluation{command.sequence, command.step});
+      return self->send(state().peers.evaluator,
+                        RunEvaluation{command.sequence, command.step, command.kind});
     case CommandKind::snapshot:
       return self->send(state().peers.snapshot,
                         CopyState{command.step, command.replaces, command.write_now});
@@ -198,6 +207,9 @@ void Rank::control_finished() const {
   }
   if (command.kind == CommandKind::find_nonfinite) {
     return report_nonfinite(command);
+  }
+  if (command.kind == CommandKind::reference) {
+    return take_reference(command);
   }
   TRAIN_CHECK(command.kind == CommandKind::train_step, "{} has no collective",
               engine::name_of(command.kind).report);
@@ -288,6 +300,21 @@ void Rank::report_nonfinite(const Command& command) const {
     }
     caf::anon_send(conductor, NonfiniteFound{command.step + 1, runtime->rank, text});
   });
+  finish_on_stream(command.sequence);
+  leave();
+}
+
+void Rank::take_reference(const Command& command) const {
+  mark("reference");
+  context->engine->reference().take(*context->compute);
+  if (context->keep_reference && command.step + 1 == context->data->reference_rows().commands) {
+    context->compute->enqueue([me = caf::actor_cast<RankActor>(self), runtime = context.get()] {
+      if (const Status status = runtime->keep_reference(runtime->engine->reference());
+          !status.ok()) {
+        caf::anon_send(me, WorkFailed{status.error().message, status.error().exit_code(), false});
+      }
+    });
+  }
   finish_on_stream(command.sequence);
   leave();
 }
@@ -389,7 +416,9 @@ RankActor::behavior_type rank_behavior(RankSelf self, RankContext context, RankR
       },
       [rank](const UpdateEnqueued&) { rank.update_enqueued(); },
       [rank](const EvaluationEnqueued&) {
-        rank.control_collective(engine::CollectiveKind::eval_sums);
+        rank.control_collective(rank.state().current->kind == CommandKind::reference
+                                    ? engine::CollectiveKind::reference
+                                    : engine::CollectiveKind::eval_sums);
       },
       [rank](const CopyEnqueued& message) {
         rank.state().copied = message.copied;

@@ -168,6 +168,14 @@ std::string exception_text(const std::exception_ptr& error) {
   return text;
 }
 
+std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
+  std::vector<std::uint64_t> bits;
+  for (const double value : values) {
+    bits.push_back(FloatBits(value).bits);
+  }
+  return bits;
+}
+
 StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, bool with_digest) {
   const engine::StepResult result = engine.step_result(step);
   StepFinished event{.step = step + 1,
@@ -178,10 +186,10 @@ StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, boo
                      .nonfinite = result.nonfinite,
                      .has_digest = with_digest,
                      .unit_grad_norms = {},
-                     .optimizer_sums = engine::words_of(result.optimizer_sums)};
-  for (const double norm : result.unit_grad_norms) {
-    event.unit_grad_norms.push_back(FloatBits(norm).bits);
-  }
+                     .optimizer_sums = engine::words_of(result.optimizer_sums),
+                     .objective_metrics = {}};
+  event.unit_grad_norms = bits_of(result.unit_grad_norms);
+  event.objective_metrics = bits_of(result.metrics);
   if (with_digest) {
     const auto names = engine::tensor_names(engine.state().views());
     event.tensor_digests = engine.state().tensor_digests(names);
@@ -195,7 +203,8 @@ EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) 
   EvaluationFinished event{.step = step,
                            .rank = rank.rank,
                            .cross_entropy = FloatBits(result.cross_entropy),
-                           .accuracy = FloatBits(result.accuracy)};
+                           .accuracy = FloatBits(result.accuracy),
+                           .objective_metrics = bits_of(result.metrics)};
   const std::int64_t losses = rank.engine->options().eval_lanes;
   const std::vector<std::int64_t> lanes = rank.engine->plan().eval_lanes().lanes_of(rank.rank);
   if (rank.data->choices() == nullptr || lanes.empty() || lanes.back() < losses) {

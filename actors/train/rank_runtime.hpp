@@ -64,7 +64,9 @@ struct RankRuntime {
   std::shared_ptr<const LaneSource> data;
   WaitBoard waits;
   RankBoard board;
-  MemoryKeeping memory;              ///< None: no snapshots in memory.
+  MemoryKeeping memory;  ///< None: no snapshots in memory.
+  /// Stores the reference's log-probabilities once all are known. Blocking. None: another rank's.
+  std::function<Status(const engine::ReferenceLogProbs&)> keep_reference = {};
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
   std::unique_ptr<kernels::Stream> compute;  ///< Kernels; `threads` threads.
@@ -108,6 +110,9 @@ using RankContext = std::shared_ptr<RankRuntime>;
 
 /// The text of an exception in flight, one line.
 [[nodiscard]] std::string exception_text(const std::exception_ptr& error);
+
+/// As messages have them.
+[[nodiscard]] std::vector<std::uint64_t> bits_of(const std::vector<double>& values);
 
 /// What a rank reports of step `step` (from 0), in stream order. `with_digest`: also the digests of
 /// its rows of all tensors, which takes a read of all of them.

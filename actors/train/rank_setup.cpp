@@ -1,5 +1,7 @@
 #include "actors/train/rank_setup.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <caf/all.hpp>
 #include <cstdlib>
@@ -8,9 +10,57 @@
 #include "actors/cluster/network/node_position.hpp"
 #include "actors/head/checkpoint_store.hpp"
 #include "actors/head/model_files.hpp"
+#include "checkpoint/reference_file.hpp"
 #include "engine/rank/run_device.hpp"
 
 namespace train::actors {
+
+namespace {
+
+checkpoint::ReferenceKey reference_key(const RunPlan& plan) {
+  const ReferenceRows rows = plan.data->reference_rows();
+  return {.data = plan.data_fingerprint,
+          .compute = plan.config.precision.compute,
+          .kernel_set =
+              engine::kernel_set_name(plan.config.runtime.device, plan.config.precision.compute),
+          .training_rows = rows.training_rows,
+          .validation_rows = rows.validation_rows};
+}
+
+bool goes_on(const StartState& start) {
+  return start.memory ? start.memory->origin.step > 0 : start.checkpoint.has_value();
+}
+
+/// A run that goes on reads what its beginning computed; one that begins keeps it, by one rank.
+Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
+  if (plan.data->reference_rows().commands == 0) {
+    return {};
+  }
+  const auto path =
+      checkpoint::reference_path(std::filesystem::path(plan.config.run.dir) / plan.config.run.name);
+  if (goes_on(start) || start.reads_reference) {
+    const auto file = checkpoint::read_reference(path, reference_key(plan));
+    TRAIN_RETURN_IF_ERROR(file);
+    if (file->values.size() != runtime.engine->reference().values().size()) {
+      return user_error(fmt::format(
+          "{}: is of {} documents, and the data has {}; start the run anew with "
+          "--fresh",
+          path.string(), file->values.size(), runtime.engine->reference().values().size()));
+    }
+    runtime.engine->reference().restore(file->values);
+  } else if (runtime.rank == 0) {
+    runtime.keep_reference =
+        [path, key = reference_key(plan)](const engine::ReferenceLogProbs& reference) {
+          return checkpoint::write_reference(
+              path, {.key = key,
+                     .weights_digest = reference.weights_digest(),
+                     .values = {reference.values().begin(), reference.values().end()}});
+        };
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const StartState& start,
                               int threads, StreamKind streams) {
@@ -26,7 +76,10 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   if (start.checkpoint && !start.memory) {
     TRAIN_RETURN_IF_ERROR(restore_rank(*start.checkpoint, **engine));
   }
-  return std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);
+  auto runtime =
+      std::make_shared<RankRuntime>(std::move(engine).value(), plan.data, streams, threads);
+  TRAIN_RETURN_IF_ERROR(set_up_reference(plan, start, *runtime));
+  return runtime;
 }
 
 checkpoint::Locations find_places(const std::filesystem::path& run, const std::string& local_dir) {

@@ -22,6 +22,8 @@ namespace train::actors {
 struct StartState {
   std::optional<std::filesystem::path> checkpoint = {};  ///< Its directory.
   std::optional<MemoryStart> memory = {};                ///< Comes first.
+  /// From initial weights, too, what the run has kept of its reference is read, not computed.
+  bool reads_reference = false;
 };
 
 /// One rank of a planned run, ready to be spawned: engine, tokens, and the state restored from a

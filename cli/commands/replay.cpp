@@ -65,7 +65,7 @@ class Replay {
   }
 
   [[nodiscard]] Result<std::vector<RankContext>> start() const {
-    StartState start;
+    StartState start{.reads_reference = true};
     if (range_.start) {
       start.checkpoint = range_.start->path;
     }

@@ -82,6 +82,7 @@ StepTraffic step_traffic(const engine::ShardPlan& plan, const engine::RankLayout
         break;
       case CollectiveKind::eval_sums:
       case CollectiveKind::nonfinite:
+      case CollectiveKind::reference:
         break;
     }
   }

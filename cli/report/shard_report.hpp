@@ -10,7 +10,7 @@
 
 namespace train::cli {
 
-inline constexpr std::size_t kCollectiveKinds = 7;
+inline constexpr std::size_t kCollectiveKinds = 8;
 
 /// Bytes that one rank sends to others in a training step, by engine::CollectiveKind; without the
 /// headers of the transport.

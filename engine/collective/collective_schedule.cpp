@@ -102,9 +102,9 @@ const char* channel_name(Channel channel) {
 }
 
 const char* collective_name(CollectiveKind kind) {
-  static constexpr std::array kNames = {"gather",           "all_gather",    "reduce",
-                                        "broadcast",        "loss and norm", "evaluation sums",
-                                        "non-finite counts"};
+  static constexpr std::array kNames = {
+      "gather",          "all_gather",        "reduce",   "broadcast", "loss and norm",
+      "evaluation sums", "non-finite counts", "reference"};
   return kNames.at(static_cast<std::size_t>(kind));
 }
 
@@ -142,6 +142,10 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
     case CommandKind::find_nonfinite:
       add_gathers(plan, kind, ops);
       ops.add(Channel::control, CollectiveKind::nonfinite);
+      break;
+    case CommandKind::reference:
+      add_gathers(plan, kind, ops);
+      ops.add(Channel::control, CollectiveKind::reference);
       break;
     case CommandKind::snapshot:
     case CommandKind::stop:

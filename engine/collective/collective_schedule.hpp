@@ -33,6 +33,7 @@ enum class CollectiveKind : std::uint8_t {
   loss_and_norm,  ///< Loss sums of lanes and norms of rows, to everybody.
   eval_sums,      ///< Loss sums of evaluation lanes, to everybody.
   nonfinite,      ///< Counts of NaN and Inf, to everybody.
+  reference,      ///< Log-probabilities of documents in the reference, to everybody.
 };
 
 /// One collective of a command. Every rank derives the same list, so a rank cannot leave one out.
@@ -59,8 +60,8 @@ struct CollectiveOp {
 /// train_step, gather channel: the gathers of BufferSchedule, then the refreshes in the order of
 /// groups; reduce channel: for each sync each group's reduce in the order in which the backward
 /// pass completes groups, in the last sync each followed, one reduce later, by the group's
-/// broadcast; control channel: loss_and_norm. evaluate and find_nonfinite: their gathers, and
-/// eval_sums or nonfinite. snapshot and stop have none.
+/// broadcast; control channel: loss_and_norm. evaluate, find_nonfinite and reference: their
+/// gathers, and eval_sums, nonfinite or reference. snapshot and stop have none.
 [[nodiscard]] std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind);
 
 /// Which collective a caller wants to run.

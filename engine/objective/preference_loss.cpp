@@ -180,8 +180,8 @@ constexpr auto kLosses = std::to_array<PreferenceLoss>({{"sigmoid", true, sigmoi
                                                         {"hinge", true, hinge},
                                                         {"ipo", true, ipo},
                                                         {"simpo", false, simpo},
-                                                        {"wpo", true, wpo},
-                                                        {"orpo", false, orpo},
+                                                        {"wpo", true, wpo, true},
+                                                        {"orpo", false, orpo, false, true},
                                                         {"exo_pair", true, exo_pair},
                                                         {"nca_pair", true, nca_pair},
                                                         {"bco_pair", true, bco_pair},
@@ -210,13 +210,28 @@ PairLoss kto_loss(const PreferenceOptions& options, bool desirable, double ratio
           .by_chosen = -sign * weight * options.beta * logistic_slope(u)};
 }
 
+namespace {
+
+PairMetrics compared(PairMetrics metrics) {
+  metrics.margin = metrics.reward_chosen - metrics.reward_rejected;
+  metrics.accuracy = metrics.reward_chosen > metrics.reward_rejected ? 1.0 : 0.0;
+  return metrics;
+}
+
+}  // namespace
+
 PairMetrics pair_metrics(const PreferenceOptions& options, const PairLogProbs& pair) {
-  const double chosen = options.beta * pair.chosen.ratio();
-  const double rejected = options.beta * pair.rejected.ratio();
-  return {.reward_chosen = chosen,
-          .reward_rejected = rejected,
-          .margin = chosen - rejected,
-          .accuracy = chosen > rejected ? 1.0 : 0.0};
+  return compared({.log_prob_chosen = pair.chosen.policy,
+                   .log_prob_rejected = pair.rejected.policy,
+                   .reward_chosen = options.beta * pair.chosen.ratio(),
+                   .reward_rejected = options.beta * pair.rejected.ratio()});
+}
+
+PairMetrics mean_metrics(const PreferenceOptions& options, const PairLogProbs& pair) {
+  return compared({.log_prob_chosen = pair.chosen.mean(),
+                   .log_prob_rejected = pair.rejected.mean(),
+                   .reward_chosen = options.beta * pair.chosen.mean(),
+                   .reward_rejected = options.beta * pair.rejected.mean()});
 }
 
 }  // namespace train::engine

@@ -69,6 +69,8 @@ struct PreferenceLoss {
   std::string_view name;
   bool needs_reference = true;
   PairLoss (*of)(const PreferenceOptions& options, const PairLogProbs& pair) = nullptr;
+  bool needs_certainty = false;  ///< SequenceLogProbs::certainty.
+  bool needs_prompt = false;     ///< PairLogProbs::chosen_with_prompt.
 };
 
 /// All of them.
@@ -83,13 +85,17 @@ struct PreferenceLoss {
 [[nodiscard]] PairLoss kto_loss(const PreferenceOptions& options, bool desirable, double ratio,
                                 double baseline);
 
-/// What a pair is reported with; rewards/* of a step are the means over its pairs.
+/// What a pair is reported with; rewards/* and logps/* of a step are the means over its pairs.
 struct PairMetrics {
-  double reward_chosen = 0.0;    ///< b D_c: rewards/chosen.
-  double reward_rejected = 0.0;  ///< b D_r: rewards/rejected.
-  double margin = 0.0;           ///< Their difference: rewards/margins.
-  double accuracy = 0.0;         ///< 1 where the chosen reward is the larger: rewards/accuracies.
+  double log_prob_chosen = 0.0;    ///< log pi(y_c): logps/chosen.
+  double log_prob_rejected = 0.0;  ///< log pi(y_r): logps/rejected.
+  double reward_chosen = 0.0;      ///< b D_c: rewards/chosen.
+  double reward_rejected = 0.0;    ///< b D_r: rewards/rejected.
+  double margin = 0.0;             ///< Their difference: rewards/margins.
+  double accuracy = 0.0;           ///< 1 where the chosen reward is the larger: rewards/accuracies.
 };
 [[nodiscard]] PairMetrics pair_metrics(const PreferenceOptions& options, const PairLogProbs& pair);
+/// The same of a loss without a reference, with means over tokens: m and b m.
+[[nodiscard]] PairMetrics mean_metrics(const PreferenceOptions& options, const PairLogProbs& pair);
 
 }  // namespace train::engine

@@ -6,6 +6,7 @@ namespace {
 /// Cross-entropy of the next token; every token of a sequence has one.
 class Pretrain final : public Objective {
  public:
+  [[nodiscard]] RowKind rows() const override { return RowKind::tokens; }
   [[nodiscard]] LaneColumns columns() const override { return {}; }
 };
 

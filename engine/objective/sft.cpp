@@ -7,6 +7,7 @@ namespace {
 class Sft final : public Objective {
  public:
   explicit Sft(float label_smoothing) : label_smoothing_(label_smoothing) {}
+  [[nodiscard]] RowKind rows() const override { return RowKind::documents; }
   [[nodiscard]] LaneColumns columns() const override {
     return {.positions = true, .weights = true};
   }

@@ -162,6 +162,7 @@ Transfer Exchanges::transfer(const CollectiveOp& op) const {
     case CollectiveKind::loss_and_norm:
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
+    case CollectiveKind::reference:
       return transfer_blocks(op);
     case CollectiveKind::gather:
     case CollectiveKind::all_gather:
@@ -198,11 +199,15 @@ Transfer Exchanges::transfer(const CollectiveOp& op) const {
 }
 
 Transfer Exchanges::transfer_blocks(const CollectiveOp& op) const {
+  const auto block = [&](std::int64_t rank) {
+    return op.kind == CollectiveKind::reference ? parts_.reference.block(rank)
+                                                : parts_.totals.block(op.kind, rank);
+  };
   Transfer transfer = empty_transfer(rank_->ranks());
   for (std::int64_t rank = 0; rank < rank_->ranks(); ++rank) {
     if (rank != rank_->rank()) {
-      transfer.send[static_cast<std::size_t>(rank)] = parts_.totals.block(op.kind, rank_->rank());
-      transfer.receive[static_cast<std::size_t>(rank)] = parts_.totals.block(op.kind, rank);
+      transfer.send[static_cast<std::size_t>(rank)] = block(rank_->rank());
+      transfer.receive[static_cast<std::size_t>(rank)] = block(rank);
     }
   }
   return transfer;
@@ -222,6 +227,7 @@ void Exchanges::unpack(kernels::Stream& stream, const CollectiveOp& op) {
     case CollectiveKind::loss_and_norm:
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
+    case CollectiveKind::reference:
       return;  // Received where they are read.
   }
 }

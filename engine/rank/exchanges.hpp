@@ -9,6 +9,7 @@
 #include "engine/rank/rank_gradients.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
+#include "engine/rank/reference_log_probs.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"
@@ -38,6 +39,7 @@ class Exchanges {
     const GatheredWeights& gathered;
     RankGradients& gradients;
     const StepTotals& totals;
+    ReferenceLogProbs& reference;
   };
   Exchanges(const RankPlan& rank, const Parts& parts);
 

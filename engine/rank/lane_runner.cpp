@@ -32,6 +32,9 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
   if (rank.objective().columns().weights) {
     weights_.emplace(rank.kernels(), slot_bytes(rank), "lane weights");
   }
+  if (rank.objective().weighting() != nullptr) {
+    weighting_.emplace(rank, parts.reference);
+  }
 }
 
 LaneSlot LaneRunner::slot(std::int32_t slot) const {
@@ -46,6 +49,9 @@ LaneSlot LaneRunner::slot(std::int32_t slot) const {
   }
   if (weights_) {
     columns.weights = {weights_->host<float>() + first, count};
+  }
+  if (weighting_) {
+    columns.sequences = weighting_->sequences(slot);
   }
   return columns;
 }
@@ -72,7 +78,7 @@ void LaneRunner::copy_lane(kernels::Stream& stream, std::int32_t number) const {
 
 Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   const RankOptions& options = rank_->options();
-  const bool evaluation = work.kind == CommandKind::evaluate;
+  const bool evaluation = forward_only(work.kind);
   const bool scored = rank_->scores_documents(work);
   const bool in_documents = scored || rank_->objective().columns().positions;
   // An evaluation's sums are divided by what it counted itself.
@@ -92,7 +98,7 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
           .sums = scored ? nullptr : parts_.totals.lane_sums(work),
           .label_smoothing = evaluation ? 0.0F : rank_->objective().label_smoothing(),
           .loss_scale = scale(1.0),
-          .z_scale = scale(static_cast<double>(options.model.z_loss_coeff)),
+          .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
           .with_gradient = !evaluation};
 }
 
@@ -180,17 +186,41 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
   }
   parts_.state.make_weights(stream, rank_->plan().group_of(unit));
+  const UnitMemory memory = memory_of(unit, work, place, with_gradient);
   if (layer.traits().makes_loss && rank_->scores_documents(work)) {
-    return score(stream, memory_of(unit, work, place, with_gradient), work, lane);
+    return score(stream, memory, work, lane);
   }
-  layer.forward(stream, memory_of(unit, work, place, with_gradient), lane);
   if (layer.traits().makes_loss) {
-    parts_.totals.lane_summed(stream, work);
+    forward_head(stream, work, memory, lane);
+  } else {
+    layer.forward(stream, memory, lane);
   }
   if (work.kind == CommandKind::find_nonfinite) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
     layer.count_nonfinite_output(stream, lane, count);
     parts_.totals.nonfinite_counted(stream, count);
+  }
+}
+
+void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
+                              const UnitMemory& memory, Lane lane) {
+  if (!weighting_) {
+    parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
+    return parts_.totals.lane_summed(stream, work);
+  }
+  parts_.model.row_log_probs(stream, memory, lane, weighting_->results());
+  const LaneSlot columns = slot(work.slot);
+  const LaneWeighting::HostRows rows{columns.targets, columns.weights};
+  if (work.kind == CommandKind::reference) {
+    return weighting_->keep_as_reference(stream, work, rows);
+  }
+  const StepTotals::LaneOutcome outcome = parts_.totals.lane_outcome(work);
+  weighting_->weigh(stream, work.slot, rows, outcome.sums, outcome.metrics);
+  if (lane.with_gradient) {
+    // Its sums are those of weighted rows, which say nothing: the objective's are the lane's.
+    lane.row_weights = weighting_->row_weights();
+    lane.sums = parts_.totals.unread_sums();
+    parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
   }
 }
 
@@ -217,6 +247,7 @@ void LaneRunner::add_allocated(MemoryPlan& memory) const {
   for (const auto& column : {std::cref(positions_), std::cref(weights_)}) {
     memory.buffers_bytes += column.get() ? column.get()->size_bytes() : 0;
   }
+  memory.buffers_bytes += weighting_ ? weighting_->allocated_bytes() : 0;
 }
 
 }  // namespace train::engine

@@ -8,6 +8,7 @@
 #include "engine/command.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/document_scores.hpp"
+#include "engine/rank/lane_weighting.hpp"
 #include "engine/rank/rank_gradients.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
@@ -26,6 +27,8 @@ struct LaneSlot {
   std::span<std::int32_t> targets;
   std::span<std::int32_t> positions;
   std::span<float> weights;
+  /// Of the lane's documents, as many as could be; behind the last one of 0 rows, if there is room.
+  std::span<LaneSequence> sequences = {};
 };
 
 /// Forward and backward passes of this rank's lanes, unit by unit, and the slots of their tokens.
@@ -42,6 +45,7 @@ class LaneRunner {
     RankGradients& gradients;
     const StepTotals& totals;
     DocumentScores& scores;
+    ReferenceLogProbs& reference;
   };
   LaneRunner(const RankPlan& rank, const Parts& parts);
 
@@ -67,6 +71,9 @@ class LaneRunner {
                                      bool with_gradient) const;
   void score(kernels::Stream& stream, const UnitMemory& head, const LaneWork& work,
              const Lane& lane) const;
+  /// The head's forward pass: one, or two with the row weights made between them.
+  void forward_head(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+                    Lane lane);
   void clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
                               const LaneWork& work, UnitBuffers place) const;
   void count_nonfinite_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -76,6 +83,7 @@ class LaneRunner {
   Parts parts_;
   HostDeviceBuffer tokens_, targets_;
   std::optional<HostDeviceBuffer> positions_, weights_;  // If the lanes have them.
+  std::optional<LaneWeighting> weighting_;               // If the objective has one.
 };
 
 }  // namespace train::engine

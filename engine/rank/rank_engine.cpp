@@ -26,15 +26,19 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
       gradients_(rank_, model_, totals_),
       updates_(rank_, state_, gradients_, totals_),
       scores_(rank_),
+      reference_(rank_),
       lanes_(rank_, {.model = model_,
                      .state = state_,
                      .gathered = gathered_,
                      .gradients = gradients_,
                      .totals = totals_,
-                     .scores = scores_}),
-      exchanges_(
-          rank_,
-          {.state = state_, .gathered = gathered_, .gradients = gradients_, .totals = totals_}) {}
+                     .scores = scores_,
+                     .reference = reference_}),
+      exchanges_(rank_, {.state = state_,
+                         .gathered = gathered_,
+                         .gradients = gradients_,
+                         .totals = totals_,
+                         .reference = reference_}) {}
 
 StepResult RankEngine::step_result(std::int64_t step) const {
   StepResult result = totals_.step_result(step);
@@ -53,6 +57,7 @@ MemoryPlan RankEngine::allocated() const {
   gradients_.add_allocated(memory);
   updates_.add_allocated(memory);
   scores_.add_allocated(memory);
+  memory.buffers_bytes += reference_.allocated_bytes();
   lanes_.add_allocated(memory);
   exchanges_.add_allocated(memory);
   return memory;

@@ -12,6 +12,7 @@
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "engine/rank/rank_plan.hpp"
+#include "engine/rank/reference_log_probs.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
 #include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/step_totals.hpp"
@@ -62,6 +63,8 @@ class RankEngine {
   [[nodiscard]] RankState& state() { return state_; }
   [[nodiscard]] const RankState& state() const { return state_; }
   [[nodiscard]] Model& model() { return model_; }
+  [[nodiscard]] ReferenceLogProbs& reference() { return reference_; }
+  [[nodiscard]] const ReferenceLogProbs& reference() const { return reference_; }
 
   /// In stream order: StepTotals::step_result() with the optimizer's sums.
   [[nodiscard]] StepResult step_result(std::int64_t step) const;
@@ -77,6 +80,7 @@ class RankEngine {
   RankGradients gradients_;
   WeightUpdates updates_;
   DocumentScores scores_;
+  ReferenceLogProbs reference_;
   LaneRunner lanes_;
   Exchanges exchanges_;
 };

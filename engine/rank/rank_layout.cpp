@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
+#include "engine/rank/lane_weighting.hpp"
 #include "engine/sharding/buffer_schedule.hpp"
 
 namespace train::engine {
@@ -65,11 +66,21 @@ std::vector<std::int64_t> blocks_of(const LaneSchedule& lanes, std::int64_t rank
   return blocks;
 }
 
-/// Columns of 4 bytes a token.
-std::size_t lane_columns(const RankOptions& options) {
-  const LaneColumns columns = make_objective(options.objective)->columns();
+/// Columns of 4 bytes a token, and what the objective makes of them.
+std::size_t lane_bytes(const RankOptions& options, const Objective& objective) {
+  const LaneColumns columns = objective.columns();
   const bool positions = columns.positions || options.scored_lanes > 0;
-  return 2U + (positions ? 1U : 0U) + (columns.weights ? 1U : 0U);
+  const std::size_t count = 2U + (positions ? 1U : 0U) + (columns.weights ? 1U : 0U);
+  return bytes_of(options.batch.micro_batch * options.seq_len * options.lane_slots,
+                  count * sizeof(std::int32_t)) +
+         LaneWeighting::planned_bytes(options, objective) +
+         ReferenceLogProbs::planned_bytes(options, objective);
+}
+
+std::int64_t lane_doubles_of(const Objective& objective) {
+  const RowWeighting* weighting = objective.weighting();
+  const std::size_t metrics = weighting == nullptr ? 0 : weighting->metrics().size();
+  return kDoublesOfSums + static_cast<std::int64_t>(metrics * sizeof(MetricSum) / sizeof(double));
 }
 
 }  // namespace
@@ -87,12 +98,11 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       offload_(offload_of(options.memory)),
       reduce_bf16_(plan.precision().reduce == "bf16" && plan.ranks() > 1),
       order_(plan.precision().determinism == "run" ? SumOrder::arrival : SumOrder::canonical),
-      lane_slot_bytes_(lane_columns(options) * sizeof(std::int32_t) *
-                       static_cast<std::size_t>(options.batch.micro_batch * options.seq_len *
-                                                options.lane_slots)),
+      lane_slot_bytes_(lane_bytes(options, *make_objective(options.objective))),
       scored_bytes_(options.scored_lanes > 0
                         ? bytes_of(options.batch.micro_batch * options.seq_len, sizeof(float))
                         : 0),
+      lane_doubles_(lane_doubles_of(*make_objective(options.objective))),
       gather_buffers_(engine::gather_buffers(plan)),
       gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
@@ -180,7 +190,7 @@ void RankLayout::set_blocks() {
     }
     norm_counts_.push_back(norms);
     const std::int64_t lanes = lane_block(rank + 1) - lane_block(rank);
-    step_blocks_.push_back(step_blocks_.back() + norms + kDoublesOfSums * lanes);
+    step_blocks_.push_back(step_blocks_.back() + norms + lane_doubles_ * lanes);
   }
 }
 
@@ -283,6 +293,7 @@ StagedOp RankLayout::staged(const CollectiveOp& op, bool smaller) const {
     case CollectiveKind::loss_and_norm:
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
+    case CollectiveKind::reference:
       break;
   }
   return empty_op(ranks_);

@@ -173,6 +173,9 @@ class RankLayout {
     return lane_blocks_[static_cast<std::size_t>(rank)];
   }
 
+  /// Doubles of what is exchanged of a lane: its LossSums, then its objective's metrics.
+  [[nodiscard]] std::int64_t lane_doubles() const { return lane_doubles_; }
+
   /// Bytes of the gradient of a group as its strategy keeps it (MemoryPlan::gradients_bytes).
   [[nodiscard]] std::size_t gradient_bytes(std::size_t group) const;
   /// What the model keeps of this plan's lanes; its gradients are of the groups that are
@@ -203,6 +206,7 @@ class RankLayout {
   SumOrder order_;
   std::size_t lane_slot_bytes_;
   std::size_t scored_bytes_ = 0;  // Log-probabilities of a scored lane.
+  std::int64_t lane_doubles_;
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;

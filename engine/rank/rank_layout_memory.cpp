@@ -69,7 +69,7 @@ MemoryPlan RankLayout::memory() const {
       floats(sum_scratch_elements());
   memory.buffers_bytes =
       lane_slot_bytes_ + scored_bytes_ + bytes_of(step_block(ranks_), sizeof(double)) +
-      bytes_of(eval_block(ranks_), sizeof(kernels::LossSums)) +
+      bytes_of(eval_block(ranks_) * lane_doubles_, sizeof(double)) +
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
       optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double));

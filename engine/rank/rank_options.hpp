@@ -62,6 +62,10 @@ struct RankOptions {
   /// Sum of the weights of the targets of step `step` (from 0), over all lanes; the same on every
   /// rank, and thread-safe. None: every token of the step has a target of weight 1.
   std::function<double(std::int64_t step)> step_weight = {};
+  /// Documents of a lane at most (LaneSequence); 0: as many as could be.
+  std::int64_t lane_sequences = 0;
+  /// Documents of training and validation together, for objectives that read a reference.
+  std::int64_t reference_documents = 0;
 };
 
 /// The plan of `options`, which every rank and the launcher derive alike. Errors: ShardPlan::make.

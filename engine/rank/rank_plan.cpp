@@ -33,14 +33,16 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
       layout_(plan_, options_),
       train_schedule_(plan_, CommandKind::train_step),
       eval_schedule_(plan_, CommandKind::evaluate),
-      nonfinite_schedule_(plan_, CommandKind::find_nonfinite) {}
+      nonfinite_schedule_(plan_, CommandKind::find_nonfinite),
+      reference_schedule_(plan_, CommandKind::reference) {}
 
 const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
   TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",
               name_of(kind).trace);
-  return kind == CommandKind::train_step ? train_schedule_
-         : kind == CommandKind::evaluate ? eval_schedule_
-                                         : nonfinite_schedule_;
+  return kind == CommandKind::train_step  ? train_schedule_
+         : kind == CommandKind::evaluate  ? eval_schedule_
+         : kind == CommandKind::reference ? reference_schedule_
+                                          : nonfinite_schedule_;
 }
 
 const std::string& RankPlan::unit_name(std::size_t unit) const { return plan_.units()[unit].name; }

@@ -33,7 +33,7 @@ class RankPlan {
   [[nodiscard]] const RankLayout& layout() const { return layout_; }
   [[nodiscard]] const Optimizer& optimizer() const { return layout_.optimizer(); }
   [[nodiscard]] const Objective& objective() const { return *objective_; }
-  /// Visits and reservations of a command. REQUIRES: train_step, evaluate or find_nonfinite.
+  /// Visits and reservations of a command. REQUIRES: neither snapshot nor stop.
   [[nodiscard]] const BufferSchedule& schedule(CommandKind kind) const;
 
   [[nodiscard]] std::int64_t rank() const { return options_.rank; }
@@ -67,7 +67,7 @@ class RankPlan {
   std::unique_ptr<const Objective> objective_;
   ShardPlan plan_;
   RankLayout layout_;
-  BufferSchedule train_schedule_, eval_schedule_, nonfinite_schedule_;
+  BufferSchedule train_schedule_, eval_schedule_, nonfinite_schedule_, reference_schedule_;
 };
 
 }  // namespace train::engine

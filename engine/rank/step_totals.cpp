@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
@@ -123,7 +124,8 @@ StepTotals::StepTotals(const RankPlan& rank)
       step_sums_(rank.kernels(), bytes_of(rank.layout().step_block(rank.ranks()), sizeof(double)),
                  "norms and loss sums"),
       eval_sums_(rank.kernels(),
-                 bytes_of(rank.layout().eval_block(rank.ranks()), sizeof(kernels::LossSums)),
+                 bytes_of(rank.layout().eval_block(rank.ranks()) * rank.layout().lane_doubles(),
+                          sizeof(double)),
                  "evaluation loss sums"),
       nonfinite_(rank.kernels(),
                  bytes_of(rank.layout().lane_block(rank.ranks()),
@@ -132,7 +134,8 @@ StepTotals::StepTotals(const RankPlan& rank)
       row_sums_(bytes_of(rank.layout().norm_rows(), sizeof(double)), "row sums",
                 rank.device().memory),
       norms_(rank.plan(), rank.layout()),
-      scalars_(rank.kernels(), sizeof(Scalars), "step scalars") {
+      scalars_(rank.kernels(), sizeof(Scalars), "step scalars"),
+      unread_sums_(sizeof(kernels::LossSums), "unread sums", rank.device().memory) {
   place_lanes();
 }
 
@@ -148,21 +151,22 @@ void StepTotals::place_lanes() {
     for (const std::int64_t lane : rank_->plan().train_lanes().lanes_of(rank)) {
       step_sums_at_[static_cast<std::size_t>(lane)] = at;
       lane_at_[static_cast<std::size_t>(lane)] = index++;
-      at += static_cast<std::int64_t>(sizeof(kernels::LossSums) / sizeof(double));
+      at += layout.lane_doubles();
     }
-    index = layout.eval_block(rank);
+    at = layout.eval_block(rank) * layout.lane_doubles();
     for (const std::int64_t lane : rank_->plan().eval_lanes().lanes_of(rank)) {
-      eval_sums_at_[static_cast<std::size_t>(lane)] = index++;
+      eval_sums_at_[static_cast<std::size_t>(lane)] = at;
+      at += layout.lane_doubles();
     }
   }
 }
 
 kernels::LossSums* StepTotals::lane_sums(const LaneWork& work) const {
   const auto lane = static_cast<std::size_t>(work.lane);
-  if (work.kind == CommandKind::evaluate) {
-    return eval_sums_.device<kernels::LossSums>() + eval_sums_at_.at(lane);
-  }
-  return reinterpret_cast<kernels::LossSums*>(step_sums_.device<double>() + step_sums_at_[lane]);
+  const bool evaluation = work.kind == CommandKind::evaluate;
+  double* sums = evaluation ? eval_sums_.device<double>() + eval_sums_at_.at(lane)
+                            : step_sums_.device<double>() + step_sums_at_.at(lane);
+  return reinterpret_cast<kernels::LossSums*>(sums);
 }
 
 void StepTotals::lane_summed(kernels::Stream& stream, const LaneWork& work) const {
@@ -170,9 +174,39 @@ void StepTotals::lane_summed(kernels::Stream& stream, const LaneWork& work) cons
   (evaluation ? eval_sums_ : step_sums_).to_host(stream, lane_sums(work));
 }
 
-const kernels::LossSums* StepTotals::host_lane_sums(std::int64_t lane) const {
-  return reinterpret_cast<const kernels::LossSums*>(step_sums_.host<double>() +
-                                                    step_sums_at_[static_cast<std::size_t>(lane)]);
+StepTotals::LaneOutcome StepTotals::lane_outcome(const LaneWork& work) const {
+  return outcome(work.kind == CommandKind::evaluate, work.lane);
+}
+
+StepTotals::LaneOutcome StepTotals::outcome(bool evaluation, std::int64_t lane) const {
+  const auto index = static_cast<std::size_t>(lane);
+  double* sums = evaluation ? eval_sums_.host<double>() + eval_sums_at_.at(index)
+                            : step_sums_.host<double>() + step_sums_at_.at(index);
+  constexpr std::size_t kOfSums = sizeof(kernels::LossSums) / sizeof(double);
+  const std::size_t metrics = static_cast<std::size_t>(rank_->layout().lane_doubles()) - kOfSums;
+  return {.sums = reinterpret_cast<kernels::LossSums*>(sums),
+          .metrics = {reinterpret_cast<MetricSum*>(sums + kOfSums),
+                      metrics * sizeof(double) / sizeof(MetricSum)}};
+}
+
+std::vector<double> StepTotals::metrics(bool evaluation) const {
+  const std::int64_t lanes =
+      evaluation ? rank_->options().eval_lanes : rank_->plan().train_lanes().lanes();
+  std::vector<double> means;
+  for (std::size_t metric = 0; lanes > 0 && metric < outcome(evaluation, 0).metrics.size();
+       ++metric) {
+    const auto total = [&](double MetricSum::*field) {
+      std::vector<double> values;
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        values.push_back(outcome(evaluation, lane).metrics[metric].*field);
+      }
+      return tree_sum(values.data(), lanes);
+    };
+    const double count = total(&MetricSum::count);
+    means.push_back(count > 0.0 ? total(&MetricSum::sum) / count
+                                : std::numeric_limits<double>::quiet_NaN());
+  }
+  return means;
 }
 
 std::size_t StepTotals::nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const {
@@ -210,8 +244,8 @@ std::span<std::byte> StepTotals::block(CollectiveKind kind, std::int64_t rank) c
     return range(step_sums_, layout.step_block(rank), layout.step_block(rank + 1), sizeof(double));
   }
   if (kind == CollectiveKind::eval_sums) {
-    return range(eval_sums_, layout.eval_block(rank), layout.eval_block(rank + 1),
-                 sizeof(kernels::LossSums));
+    return range(eval_sums_, layout.eval_block(rank) * layout.lane_doubles(),
+                 layout.eval_block(rank + 1) * layout.lane_doubles(), sizeof(double));
   }
   return range(nonfinite_, layout.lane_block(rank), layout.lane_block(rank + 1),
                2 * rank_->unit_count() * sizeof(std::int64_t));
@@ -220,10 +254,11 @@ std::span<std::byte> StepTotals::block(CollectiveKind kind, std::int64_t rank) c
 void StepTotals::combine(kernels::Stream& stream, std::int64_t step) {
   auto* results = scalars_.host<Scalars>();
   stream.enqueue([this, lanes = rank_->plan().train_lanes().lanes(), results] {
-    const auto sums_of = [this](std::int64_t lane) { return host_lane_sums(lane); };
+    const auto sums_of = [this](std::int64_t lane) { return outcome(false, lane).sums; };
     results->cross_entropy = sum_lanes(lanes, &kernels::LossSums::cross_entropy, sums_of);
     results->z_squared = sum_lanes(lanes, &kernels::LossSums::z_squared, sums_of);
     results->squared_norm = norms_.finish(step_sums_.host<double>(), unit_squares_);
+    metrics_ = metrics(/*evaluation=*/false);
   });
   scalars_.to_device(stream, results);
   auto* scalars = scalars_.device<Scalars>();
@@ -248,7 +283,8 @@ StepResult StepTotals::step_result(std::int64_t step) const {
                     .lr = rank_->learning_rate_of(step),
                     .nonfinite = nonfinite(),
                     .unit_grad_norms = {},
-                    .optimizer_sums = {}};
+                    .optimizer_sums = {},
+                    .metrics = metrics_};
   for (const double square : unit_squares_) {
     result.unit_grad_norms.push_back(std::sqrt(square));
   }
@@ -256,9 +292,7 @@ StepResult StepTotals::step_result(std::int64_t step) const {
 }
 
 EvaluationResult StepTotals::evaluation_result() const {
-  const auto sums_of = [this](std::int64_t lane) {
-    return eval_sums_.host<kernels::LossSums>() + eval_sums_at_[static_cast<std::size_t>(lane)];
-  };
+  const auto sums_of = [this](std::int64_t lane) { return outcome(true, lane).sums; };
   const std::int64_t lanes = rank_->options().eval_lanes;  // scored ones have none
   const auto sum = [&](double kernels::LossSums::*field) {
     return lanes > 0 ? sum_lanes(lanes, field, sums_of) : 0.0;
@@ -268,7 +302,8 @@ EvaluationResult StepTotals::evaluation_result() const {
   return {.cross_entropy =
               mean(sum(&kernels::LossSums::cross_entropy), sum(&kernels::LossSums::weights)),
           .accuracy = mean(sum(&kernels::LossSums::correct), targets),
-          .targets = targets};
+          .targets = targets,
+          .metrics = metrics(/*evaluation=*/true)};
 }
 
 NonfiniteOrigin StepTotals::nonfinite_origin() const {

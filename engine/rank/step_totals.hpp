@@ -7,6 +7,7 @@
 
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/command.hpp"
+#include "engine/objective/row_weighting.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
@@ -27,14 +28,18 @@ struct StepResult {
   /// Of the updated rows whose gradient this rank finishes: Optimizer::row_sums(), which added up
   /// over ranks are those of the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
+  /// RowWeighting::metrics() of the step: means over its items; NaN where there is none.
+  std::vector<double> metrics = {};
 };
 
 /// Mean cross-entropy in nats (no z-loss), by weight, and accuracy over the targets of all
-/// evaluation lanes; 0 without any.
+/// evaluation lanes; 0 without any. With Objective::weighting() the mean loss of items, and the
+/// share of those that count as right.
 struct EvaluationResult {
   double cross_entropy = 0.0;
   double accuracy = 0.0;
   double targets = 0.0;
+  std::vector<double> metrics = {};  ///< As StepResult::metrics.
 };
 
 /// Where NaN or Inf first appeared, in the order of computation.
@@ -96,6 +101,17 @@ class StepTotals {
   [[nodiscard]] kernels::LossSums* lane_sums(const LaneWork& work) const;
   /// Enqueues that the host sees the lane's sums, which are complete.
   void lane_summed(kernels::Stream& stream, const LaneWork& work) const;
+  /// Memory of the host where a lane's sums and metrics are put by work on the compute stream: what
+  /// lane_summed() brings there, of an objective whose weighting() makes them itself.
+  struct LaneOutcome {
+    kernels::LossSums* sums = nullptr;
+    std::span<MetricSum> metrics;
+  };
+  [[nodiscard]] LaneOutcome lane_outcome(const LaneWork& work) const;
+  /// Memory of the device for sums of a lane that nobody reads.
+  [[nodiscard]] kernels::LossSums* unread_sums() const {
+    return unread_sums_.as<kernels::LossSums>();
+  }
   /// Where a probe counts values of a unit's pass that are not finite; the device's.
   [[nodiscard]] std::int64_t* nonfinite_count(const LaneWork& work, std::size_t unit,
                                               bool backward) const;
@@ -132,7 +148,10 @@ class StepTotals {
   };
 
   void place_lanes();
-  [[nodiscard]] const kernels::LossSums* host_lane_sums(std::int64_t lane) const;
+  /// Memory of the host; of a lane of an evaluation or of a step.
+  [[nodiscard]] LaneOutcome outcome(bool evaluation, std::int64_t lane) const;
+  /// The metrics of all lanes of a step or an evaluation.
+  [[nodiscard]] std::vector<double> metrics(bool evaluation) const;
   /// Index of the count in nonfinite_.
   [[nodiscard]] std::size_t nonfinite_at(std::int64_t lane, std::size_t unit, bool backward) const;
   [[nodiscard]] const Scalars& results() const { return *scalars_.host<Scalars>(); }
@@ -145,7 +164,9 @@ class StepTotals {
   kernels::Buffer row_sums_;                                         // Scratch of add_norms().
   NormTree norms_;
   std::vector<double> unit_squares_;
+  std::vector<double> metrics_;  // Of the step.
   HostDeviceBuffer scalars_;
+  kernels::Buffer unread_sums_;
 };
 
 }  // namespace train::engine

@@ -12,7 +12,7 @@ bool has_backward(CommandKind kind) {
 }
 
 std::int64_t rounds_of(const ShardPlan& plan, CommandKind kind) {
-  if (has_backward(kind)) {
+  if (has_backward(kind) || kind == CommandKind::reference) {
     return plan.train_lanes().rounds();
   }
   return kind == CommandKind::evaluate ? plan.eval_lanes().rounds() : 0;

@@ -71,7 +71,8 @@ Status RowSplit::State::read_segment(const SegmentRecord& segment, std::size_t p
     trained_count += trained ? 1 : 0;
     const std::size_t at = place + i;
     out.tokens[at] = static_cast<std::int32_t>(id);
-    out.targets[at] = trained ? static_cast<std::int32_t>(next) : -1;
+    out.targets[at] =
+        trained || (out.prompt_targets && !last) ? static_cast<std::int32_t>(next) : -1;
     out.positions[at] = static_cast<std::int32_t>(i);
     if (!out.weights.empty()) {
       out.weights[at] = trained ? files.weight(first + i + 1) : 0.0F;

@@ -35,6 +35,7 @@ struct RowColumns {
                                       ///< a document of its own.
   std::span<float> weights = {};      ///< Of targets; 1 unless the data says otherwise, 0 where
                                       ///< nothing is trained; may be empty (not wanted).
+  bool prompt_targets = false;        ///< Tokens of prompts are targets too, of weight 0.
 };
 
 struct RowOptions {

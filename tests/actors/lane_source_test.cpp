@@ -1,5 +1,6 @@
 #include "actors/train/lane_source.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
@@ -124,6 +125,104 @@ TEST_CASE("lane source: data that the objective cannot read is refused in one li
   check_refused(config_of(directory / "tokens"), "holds no packed rows");
   check_refused(config_of(directory / "pairs"), "rows of kind \"preference\"");
   check_refused(config_of(directory / "untrained"), "has a trained target");
+}
+
+namespace {
+
+configs::RunConfig pairs_config(const std::filesystem::path& data) {
+  test::write_rows(data, {.kind = "preference", .documents = 30, .weights = false});
+  configs::RunConfig config = config_of(data);
+  config.objective.name = "dpo";
+  config.run.steps = 100;
+  config.eval.interval_steps = 1;
+  return config;
+}
+
+std::vector<engine::LaneSequence> sequences_of(const LaneSource& data,
+                                               const engine::LaneWork& work) {
+  std::vector<std::int32_t> tokens(32), targets(32), positions(32);
+  std::vector<float> weights(32);
+  std::vector<engine::LaneSequence> sequences(16);
+  REQUIRE(data.read(work, {tokens, targets, positions, weights, sequences}).ok());
+  const auto end = std::find_if(sequences.begin(), sequences.end(),
+                                [](const auto& sequence) { return sequence.rows == 0; });
+  sequences.erase(end, sequences.end());
+  for (const engine::LaneSequence& sequence : sequences) {
+    CHECK(positions[static_cast<std::size_t>(sequence.first)] == 0);
+  }
+  return sequences;
+}
+
+}  // namespace
+
+TEST_CASE("lane source: pairs are whole, and a step counts them", "[actors][lane_source]") {
+  const test::TempDirectory directory;
+  const auto data = open_lanes(pairs_config(directory.path()), 64);
+  REQUIRE(data.ok());
+  for (std::int64_t step = 0; step < 9; ++step) {
+    double pairs = 0.0;
+    for (std::int64_t lane = 0; lane < 3; ++lane) {
+      const auto sequences = sequences_of(**data, {.step = step, .lane = lane});
+      REQUIRE(sequences.size() % 2 == 0);
+      for (std::size_t i = 0; i < sequences.size(); i += 2) {
+        CHECK(sequences[i].side == 0);
+        CHECK(sequences[i + 1].side == 1);
+        CHECK(sequences[i].item == sequences[i + 1].item);
+        CHECK(sequences[i].first + sequences[i].rows == sequences[i + 1].first);
+        pairs += 1.0;
+      }
+    }
+    CHECK((*data)->count(step).value().weight == pairs);
+  }
+}
+
+TEST_CASE("lane source: a reference is asked about every document that the run reads",
+          "[actors][lane_source]") {
+  const test::TempDirectory directory;
+  configs::RunConfig config = pairs_config(directory.path());
+  for (const std::int64_t steps : {2, 100}) {
+    config.run.steps = steps;
+    const auto data = open_lanes(config, 64);
+    REQUIRE(data.ok());
+    const ReferenceRows rows = (*data)->reference_rows();
+    const auto all_of = [&](engine::CommandKind kind, std::int64_t first, std::int64_t end,
+                            std::int64_t lanes) {
+      std::set<std::int64_t> documents;
+      for (std::int64_t step = first; step < end; ++step) {
+        for (std::int64_t lane = 0; lane < lanes; ++lane) {
+          for (const auto& sequence :
+               sequences_of(**data, {.kind = kind, .step = step, .lane = lane})) {
+            CHECK(sequence.document < rows.documents);
+            documents.insert(sequence.document);
+          }
+        }
+      }
+      return documents;
+    };
+    const auto known = all_of(engine::CommandKind::reference, 0, rows.commands, 3);
+    const auto trained = all_of(engine::CommandKind::train_step, 0, steps, 3);
+    const auto evaluated = all_of(engine::CommandKind::evaluate, 0, 1, 2);
+    CHECK(std::includes(known.begin(), known.end(), trained.begin(), trained.end()));
+    CHECK(std::includes(known.begin(), known.end(), evaluated.begin(), evaluated.end()));
+    CHECK((known.size() < 60) == (steps == 2));
+  }
+}
+
+TEST_CASE("lane source: pairs and documents are not taken for each other",
+          "[actors][lane_source]") {
+  const test::TempDirectory directory;
+  configs::RunConfig config = pairs_config(directory.path());
+  config.objective.name = "sft";
+  check_refused(config, "holds rows of kind \"preference\"");
+  const test::TempDirectory chats;
+  test::write_rows(chats.path());
+  config = config_of(chats.path());
+  config.objective.name = "dpo";
+  check_refused(config, "\"chosen\" and \"rejected\"");
+  const test::TempDirectory weighted;
+  test::write_rows(weighted.path(), {.kind = "preference", .documents = 30, .weights = true});
+  config.data.dir = weighted.path().string();
+  check_refused(config, "its messages have weights");
 }
 
 }  // namespace train::actors

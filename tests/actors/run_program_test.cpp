@@ -17,7 +17,7 @@ std::string take(RunProgram& program, int count = 1000) {
     if (!command) {
       break;
     }
-    static constexpr const char* kNames[] = {"train", "eval", "save", "find", "stop"};
+    static constexpr const char* kNames[] = {"train", "eval", "save", "find", "reference", "stop"};
     text += fmt::format("{}{}{}", text.empty() ? "" : " ",
                         kNames[static_cast<std::size_t>(command->kind)], command->step);
   }
@@ -36,6 +36,16 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[actors]
         "eval0 train0 train1 eval2 save2 train2 train3 eval4 save4 stop4");
   CHECK(all({.total_steps = 2}) == "train0 train1 save2 stop2");
   CHECK(all({.total_steps = 0}) == "stop0");
+}
+
+TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {
+  CHECK(all({.total_steps = 2, .reference_commands = 3, .eval_interval = 1}) ==
+        "reference0 reference1 reference2 eval0 train0 eval1 train1 eval2 save2 stop2");
+  CHECK(all({.first_step = 1, .total_steps = 2, .reference_commands = 3}) == "train1 save2 stop2");
+  RunProgram program({.total_steps = 2, .reference_commands = 3});
+  CHECK(take(program, 1) == "reference0");
+  program.stop_early();
+  CHECK(take(program) == "stop0");
 }
 
 TEST_CASE("a replay neither evaluates nor saves", "[actors]") {

@@ -10,9 +10,9 @@
 namespace train::configs {
 namespace {
 
-const std::set<std::string> kShipped = {"quickstart.toml",     "quickstart_2_ranks.toml",
-                                        "tiny_cpu.toml",       "qwen3_tiny.toml",
-                                        "enoki_3h_adana.toml", "qwen3_2h_danastar.toml"};
+const std::set<std::string> kShipped = {
+    "quickstart.toml",     "quickstart_2_ranks.toml", "tiny_cpu.toml",   "qwen3_tiny.toml",
+    "enoki_3h_adana.toml", "qwen3_2h_danastar.toml",  "dpo_smollm2.toml"};
 const std::filesystem::path kFolder = ACTORTRAIN_SOURCE_DIR "/configs";
 
 TEST_CASE("shipped: the folder holds exactly the runs that are tested", "[configs][shipped]") {
@@ -50,6 +50,16 @@ TEST_CASE("shipped: the runs are what their names say", "[configs][shipped]") {
   const auto qwen3 = load_config((kFolder / "qwen3_tiny.toml").string());
   REQUIRE(qwen3.ok());
   CHECK(qwen3->model.arch == "qwen3");
+}
+
+TEST_CASE("shipped: the run on pairs prefers", "[configs][shipped]") {
+  const auto dpo = load_config((kFolder / "dpo_smollm2.toml").string());
+  REQUIRE(dpo.ok());
+  CHECK(dpo->objective.name == "dpo");
+  CHECK(dpo->objective.loss == "sigmoid");
+  CHECK(dpo->objective.beta == 0.1);
+  CHECK(dpo->objective.reference == "cache");
+  CHECK(dpo->model.z_loss_coeff == 0.0);
 }
 
 TEST_CASE("shipped: the quickstart on two ranks differs in its name and its ranks alone",

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/engine/published_models.hpp"
+#include "tests/engine/published_summary.hpp"
 #include "tests/engine/small_model.hpp"
 #include "tests/support/world_step.hpp"
 
@@ -16,7 +17,8 @@ namespace train::engine {
 namespace {
 
 using Json = nlohmann::json;
-using testing::crc32_of;
+using testing::check_gradients;
+using testing::check_summary;
 using testing::fill_by_formula;
 using testing::is_gemma;
 using testing::published_cases;
@@ -27,7 +29,7 @@ using testing::rows_of;
 using testing::token_by_formula;
 using testing::tokens_by_formula;
 
-constexpr double kTolerance = 1e-5;
+using testing::kTolerance;
 
 void set_by_formula(const WorldStep& step, const Json& entry) {
   for (const UnitParameters& unit : step.rank(0).plan().units()) {
@@ -35,52 +37,6 @@ void set_by_formula(const WorldStep& step, const Json& entry) {
       fill_by_formula(parameter, is_gemma(entry),
                       testing::state_of(step.rank(0), "model." + parameter.name));
     }
-  }
-}
-
-/// Sum of values times a wave.
-double along_wave(std::span<const float> values, double step) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    sum += static_cast<double>(values[i]) * std::sin(step * static_cast<double>(i + 1));
-  }
-  return sum;
-}
-
-/// `wanted`: the script's summary. Elements differ by at most `room`; along a wave, where
-/// differences add up like noise, by its root of the count.
-void check_summary(const std::string& name, std::span<const float> found, const Json& summary,
-                   double room) {
-  CAPTURE(name);
-  const auto wanted = summary.get<std::vector<double>>();
-  double largest = 0.0;
-  for (const float value : found) {
-    largest = std::max(largest, std::abs(static_cast<double>(value)));
-  }
-  CHECK(std::abs(largest - wanted[0]) <= room);
-  const double along = room * std::sqrt(static_cast<double>(found.size()));
-  CHECK(std::abs(along_wave(found, 0.37) - wanted[1]) <= along);
-  CHECK(std::abs(along_wave(found, 1.1) - wanted[2]) <= along);
-  for (std::size_t i = 3; i < wanted.size(); ++i) {
-    const std::size_t at = (crc32_of(name) + 7919 * (i - 3)) % found.size();
-    CAPTURE(at);
-    CHECK(std::abs(static_cast<double>(found[at]) - wanted[i]) <= room);
-  }
-}
-
-/// A gradient that is zero in exact arithmetic, such as that of a bias of keys, is noise: below a
-/// hundredth of the model's largest gradient that one counts.
-void check_gradients(const WorldStep& step, const Json& expected) {
-  double largest = 0.0;
-  for (const auto& [name, summary] : expected.items()) {
-    largest = std::max(largest, summary.at(0).get<double>());
-  }
-  const auto shards = testing::gradients_of(step.rank(0));
-  CHECK(shards.size() == expected.size());
-  for (const testing::GradientShard& shard : shards) {
-    const Json& summary = expected.at(shard.name);
-    const double counts = std::max(summary.at(0).get<double>(), 0.01 * largest);
-    check_summary(shard.name, testing::values_of(shard), summary, kTolerance * counts);
   }
 }
 

@@ -88,6 +88,7 @@ double ExchangeSizes::packed_bytes(const CollectiveOp& op, std::int64_t rank) co
     case CollectiveKind::reduce:
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
+    case CollectiveKind::reference:
       break;
   }
   TRAIN_CHECK(false, "{} is no all-gather of a training step", op.text(plan_));

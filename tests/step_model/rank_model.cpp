@@ -287,6 +287,7 @@ void RankModel::finished(const CollectiveOp& op) {
       return combine();
     case CollectiveKind::eval_sums:
     case CollectiveKind::nonfinite:
+    case CollectiveKind::reference:
       break;
   }
 }

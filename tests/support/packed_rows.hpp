@@ -14,7 +14,7 @@ namespace train::test {
 
 /// A small data set of packed rows, always the same.
 struct RowSet {
-  std::string kind = "chat";
+  std::string kind = "chat";  ///< "preference": pairs, that many.
   std::int64_t vocab_size = 61;
   std::uint32_t row_length = 16;
   int documents = 60;
@@ -50,7 +50,17 @@ inline storage::RowCounts write_split(const std::filesystem::path& directory,
                                                  .seed = 3});
   REQUIRE(writer.ok());
   std::mt19937 random(split == "val" ? 11 : 5);
-  for (int i = 0; i < documents; ++i) {
+  for (int i = 0; i < documents && set.kind == "preference"; ++i) {
+    // Both sides fit beside each other, and are never equal.
+    RowSet half = set;
+    half.row_length = set.row_length / 2;
+    const storage::RowText chosen = row_text(random, half, true);
+    storage::RowText rejected = chosen;
+    rejected.tokens.back() =
+        (rejected.tokens.back() + 1) % static_cast<std::uint32_t>(set.vocab_size);
+    REQUIRE(writer->add_pair(chosen, rejected, 0).ok());
+  }
+  for (int i = 0; i < documents && set.kind != "preference"; ++i) {
     const bool trained = set.trained > 0 && i % set.trained != 0;
     REQUIRE(writer->add(row_text(random, set, trained), 0).ok());
   }

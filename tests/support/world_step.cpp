@@ -138,6 +138,7 @@ bool same_result(const StepResult& a, const StepResult& b) {
   const auto same = [](double x, double y) { return std::memcmp(&x, &y, sizeof(x)) == 0; };
   return same(a.loss, b.loss) && same(a.cross_entropy, b.cross_entropy) &&
          same(a.grad_norm, b.grad_norm) && a.nonfinite == b.nonfinite &&
+         std::equal(a.metrics.begin(), a.metrics.end(), b.metrics.begin(), b.metrics.end(), same) &&
          std::equal(a.unit_grad_norms.begin(), a.unit_grad_norms.end(), b.unit_grad_norms.begin(),
                     b.unit_grad_norms.end(), same);
 }
@@ -202,6 +203,17 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const FillLane& fi
   loop.exchange(CollectiveKind::eval_sums);
   stream.synchronize();
   return ranks_.front()->totals().evaluation_result();
+}
+
+void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,
+                                  const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, CommandKind::reference);
+  loop.run_lanes(index, CommandKind::reference, fill_lane);
+  loop.exchange(CollectiveKind::reference);
+  for (const auto& rank : ranks_) {
+    rank->reference().take(stream);
+  }
+  stream.synchronize();
 }
 
 NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,

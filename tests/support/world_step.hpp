@@ -32,6 +32,8 @@ class WorldStep {
   StepResult run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
   EvaluationResult evaluate(kernels::Stream& stream, const FillLane& fill_lane);
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
+  /// Computes the reference's log-probabilities of the documents of as many lanes as a step has.
+  void compute_reference(kernels::Stream& stream, std::int64_t index, const FillLane& fill_lane);
   /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                  const ReadLane& read_lane);

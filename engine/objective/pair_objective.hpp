@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "configs/objective_section.hpp"
+#include "engine/objective/objective.hpp"
+#include "engine/objective/preference_loss.hpp"
+
+namespace train::engine {
+
+/// An objective of pairs: the mean of a loss of preference_loss.hpp over the pairs of a step.
+///
+/// A pair's log-probabilities are sums over the trained rows of its two sequences, in the order of
+/// the rows, in double. So a pair has the same loss in every lane, whatever lies beside it.
+class PairObjective final : public Objective, private RowWeighting {
+ public:
+  PairObjective(const PreferenceLoss& loss, const PreferenceOptions& options);
+
+  [[nodiscard]] RowKind rows() const override { return RowKind::pairs; }
+  [[nodiscard]] LaneColumns columns() const override;
+  [[nodiscard]] const RowWeighting* weighting() const override { return this; }
+
+ private:
+  [[nodiscard]] std::span<const std::string_view> metrics() const override;
+  [[nodiscard]] bool needs_reference() const override { return loss_.needs_reference; }
+  [[nodiscard]] bool needs_square_sums() const override { return loss_.needs_certainty; }
+  void weigh(const LaneLogProbs& lane, LaneTerms& terms) const override;
+
+  PreferenceLoss loss_;
+  PreferenceOptions options_;
+};
+
+/// What is known of sequence `index` of a lane: of its trained rows, or with `context` of all its
+/// targets.
+[[nodiscard]] SequenceLogProbs sequence_log_probs(const LaneLogProbs& lane, std::size_t index,
+                                                  bool context = false);
+/// Adds `weight` to the weights of the same rows.
+void add_row_weight(const LaneLogProbs& lane, const LaneSequence& sequence, bool context,
+                    double weight, std::span<float> row_weights);
+
+/// The options of [objective] that a loss reads.
+[[nodiscard]] PreferenceOptions preference_options(const configs::ObjectiveSection& section);
+/// REQUIRES: `loss` is a name of preference_losses().
+[[nodiscard]] std::unique_ptr<const Objective> make_pair_objective(
+    std::string_view loss, const configs::ObjectiveSection& section);
+
+}  // namespace train::engine

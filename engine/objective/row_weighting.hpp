@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace train::engine {
+
+/// One document of a lane, as an objective of pairs sees it. Plain data of the host.
+struct LaneSequence {
+  std::int64_t item = -1;     ///< Number of its pair (or example) among those of the split.
+  std::int64_t document = 0;  ///< Its number among all documents of training, then validation.
+  std::int32_t first = 0;     ///< Its first row of the lane.
+  std::int32_t rows = 0;      ///< 0: the lane's sequences end here.
+  std::int32_t side = 0;      ///< RowDocument::side.
+  std::int32_t unused = 0;
+
+  bool operator==(const LaneSequence&) const = default;
+};
+
+/// A lane after the first pass over the head: what its row weights are made of. Host memory.
+struct LaneLogProbs {
+  std::span<const LaneSequence> sequences;  ///< In the order of their rows, none empty.
+  /// Of each sequence: the log-probability of its trained targets in the reference model; empty
+  /// unless asked for.
+  std::span<const double> references;
+  std::span<const std::int32_t> targets;  ///< Of rows; -1: none.
+  /// The data's weights of targets; a target of weight 0 is of the context (a prompt's token).
+  std::span<const float> weights;
+  std::span<const float> log_probs;        ///< log p[target]; 0 without a target.
+  std::span<const float> log_square_sums;  ///< log sum p^2; empty unless asked for.
+
+  /// Whether the row is one that the objective trains.
+  [[nodiscard]] bool trained(std::size_t row) const {
+    return targets[row] >= 0 && weights[row] > 0.0F;
+  }
+  /// log pi of a sequence: of its trained rows in their order, in double. What a reference keeps of
+  /// it, so that a policy that is the reference has the same bits.
+  [[nodiscard]] double log_prob_of(const LaneSequence& sequence) const {
+    double sum = 0.0;
+    const auto first = static_cast<std::size_t>(sequence.first);
+    for (std::size_t row = first; row < first + static_cast<std::size_t>(sequence.rows); ++row) {
+      sum += trained(row) ? static_cast<double>(log_probs[row]) : 0.0;
+    }
+    return sum;
+  }
+};
+
+/// One metric of a lane: what it is the mean of, and of how many.
+struct MetricSum {
+  double sum = 0.0;
+  double count = 0.0;
+};
+
+/// What an objective makes of a lane. All is zero before.
+struct LaneTerms {
+  double loss = 0.0;     ///< Sum over its items.
+  double items = 0.0;    ///< Pairs or examples: what the step's loss is divided by, over all lanes.
+  double correct = 0.0;  ///< Items that count as right, for the accuracy of an evaluation.
+  std::span<MetricSum> metrics;  ///< As RowWeighting::metrics() names them.
+  std::span<float> row_weights;  ///< -d loss / d log p of each row, what its cross-entropy is
+                                 ///< multiplied by in the second pass; 0 without a target.
+};
+
+/// How an objective makes row weights of log-probabilities: the part of it that needs two passes
+/// over the head. The first computes the rows' log-probabilities, weigh() follows on the host in
+/// the stream's order, the second one computes the gradients of the weighted rows.
+///
+/// Threading: immutable. A pure function of its arguments, so that neither ranks nor lanes show.
+class RowWeighting {
+ public:
+  RowWeighting() = default;
+  virtual ~RowWeighting() = default;
+  RowWeighting(const RowWeighting&) = delete;
+  RowWeighting& operator=(const RowWeighting&) = delete;
+
+  /// As metrics.jsonl has them ("rewards/margins"); views of literals.
+  [[nodiscard]] virtual std::span<const std::string_view> metrics() const = 0;
+  /// Whether LaneLogProbs::references is read.
+  [[nodiscard]] virtual bool needs_reference() const = 0;
+  [[nodiscard]] virtual bool needs_square_sums() const { return false; }
+  /// Reads all of a lane's rows; writes terms.
+  virtual void weigh(const LaneLogProbs& lane, LaneTerms& terms) const = 0;
+};
+
+}  // namespace train::engine

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/command.hpp"
+#include "engine/objective/row_weighting.hpp"
+#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/reference_log_probs.hpp"
+#include "engine/rank/state/host_state.hpp"
+#include "kernels/device/stream.hpp"
+#include "kernels/head/log_probs.hpp"
+
+namespace train::engine {
+
+/// Between the two passes over the head: makes a lane's row weights of its log-probabilities, as
+/// the objective's RowWeighting does. The work is the host's, in the stream's order: nobody waits
+/// for a lane, a device's stream alone does.
+///
+/// Threading: weigh() only enqueues, always on the same stream; slots as LaneRunner's. Ownership:
+/// owns the lists of sequences and what the passes hand over; borrows the plan.
+class LaneWeighting {
+ public:
+  /// What the host has of a lane besides the log-probabilities; lives until the stream is past it.
+  struct HostRows {
+    std::span<const std::int32_t> targets;
+    std::span<const float> weights;
+  };
+
+  /// REQUIRES: the objective has a weighting().
+  LaneWeighting(const RankPlan& rank, ReferenceLogProbs& reference);
+
+  /// A slot's list for the host to write; behind the last sequence one of 0 rows, if there is room.
+  [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
+  /// What the first pass writes; the device's.
+  [[nodiscard]] kernels::LogProbResults results() const;
+  /// Enqueues the weights of a lane whose first pass is enqueued. `outcome` and `metrics`: memory
+  /// of the host that is overwritten in the stream's order.
+  void weigh(kernels::Stream& stream, std::int32_t slot, const HostRows& rows,
+             kernels::LossSums* outcome, std::span<MetricSum> metrics);
+  /// Enqueues that the log-probabilities of such a lane are those of the reference.
+  void keep_as_reference(kernels::Stream& stream, const LaneWork& work, const HostRows& rows);
+  /// The weights, for the second pass; the device's.
+  [[nodiscard]] const float* row_weights() const { return row_weights_.device<float>(); }
+
+  /// Of all that an engine of these options allocates here.
+  [[nodiscard]] static std::size_t planned_bytes(const RankOptions& options,
+                                                 const Objective& objective);
+  [[nodiscard]] std::size_t allocated_bytes() const;
+
+ private:
+  void copy_out(kernels::Stream& stream, std::size_t count) const;
+  [[nodiscard]] LaneLogProbs lane_of(std::int32_t slot, const HostRows& rows) const;
+
+  const RankPlan* rank_;
+  const RowWeighting* weighting_;
+  ReferenceLogProbs* reference_;
+  std::size_t capacity_;  // Sequences of a slot.
+  mutable std::vector<LaneSequence> sequences_;
+  std::vector<double> references_;  // Of the lane that is weighed.
+  HostDeviceBuffer log_probs_, row_weights_;
+  std::optional<HostDeviceBuffer> log_square_sums_;
+};
+
+}  // namespace train::engine

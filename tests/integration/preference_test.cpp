@@ -1,0 +1,145 @@
+// Preferences on packed pairs, from the run file to the metrics: the reference that is computed
+// first, kept, and read again.
+
+#include <cmath>
+
+#include "tests/integration/held_runs.hpp"
+#include "tests/support/packed_rows.hpp"
+
+using namespace train::test;
+
+namespace {
+
+/// A site whose run trains on pairs/.
+struct PairSite : RunSite {
+  PairSite() {
+    write_rows(path() / "pairs",
+               {.kind = "preference", .row_length = 32, .documents = 60, .weights = false});
+    write_config("pairs");
+  }
+};
+
+const Words kPairRun = {"objective.name=dpo", "run.sample_tokens=0", "run.digest_interval_steps=1",
+                        "checkpoint.interval_steps=4"};
+
+/// The unbroken run of one rank.
+const Words& pair_results() {
+  static const Words results = [] {
+    const PairSite site;
+    site.train(kPairRun);
+    return results_of(site.run());
+  }();
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("preference: a run starts at ln 2 without a margin, and learns to prefer",
+          "[integration][preference]") {
+  const PairSite site;
+  const Ended ended = site.train(kPairRun);
+  INFO(ended.out << ended.err);
+  CHECK(fs::exists(site.run() / "reference.log_probs"));
+  nlohmann::json first;
+  nlohmann::json last;
+  nlohmann::json evaluation;
+  for (const nlohmann::json& line : metrics_of(site.run())) {
+    if (line.contains("val_loss")) {
+      evaluation = evaluation.is_null() ? line : evaluation;
+    } else if (line.contains("loss")) {
+      first = first.is_null() ? line : first;
+      last = line;
+    }
+  }
+  CHECK(static_cast<float>(first.at("loss").get<double>()) == static_cast<float>(std::log(2.0)));
+  CHECK(first.at("rewards/margins") == 0.0);
+  CHECK(first.at("rewards/chosen") == 0.0);
+  CHECK(first.at("rewards/rejected") == 0.0);
+  CHECK(first.at("rewards/accuracies") == 0.0);
+  CHECK(first.at("logps/chosen") < 0.0);
+  CHECK(first.at("logps/rejected") < 0.0);
+  CHECK(last.at("loss") < first.at("loss"));
+  CHECK(last.at("rewards/margins") > 0.0);
+  // Before the first step the validation pairs have the reference's log-probabilities, too.
+  CHECK(static_cast<float>(evaluation.at("val_loss").get<double>()) ==
+        static_cast<float>(std::log(2.0)));
+  CHECK(evaluation.at("val_rewards/margins") == 0.0);
+  CHECK_FALSE(evaluation.contains("val_perplexity"));
+  const Ended verified = site.call({"verify", "runs/tiny"});
+  INFO(verified.out << verified.err);
+  CHECK(verified.exit_code == 0);
+}
+
+TEST_CASE("preference: the same bits at one, two and three ranks",
+          "[integration][preference][P1]") {
+  for (const int ranks : {2, 3}) {
+    for (const char* strategy : {"none", "full"}) {
+      CAPTURE(ranks, strategy);
+      const PairSite site;
+      site.train(joined(rank_keys(ranks, strategy), kPairRun));
+      CHECK(results_of(site.run()) == pair_results());
+    }
+  }
+}
+
+TEST_CASE("preference: after kill -9 the kept reference is read, on another number of ranks",
+          "[integration][preference][P1][P3]") {
+  const PairSite site;
+  const auto run = start_held(site, "head", 63, kPairRun);
+  const bool saved = run->until(
+      [&] { return fs::exists(site.run() / "checkpoints/step-00000008/manifest.json"); });
+  REQUIRE(saved);
+  run->send(SIGKILL);
+  CHECK(run->wait().signal == SIGKILL);
+  let_go(site);
+  const std::string kept = read_bytes(site.run() / "reference.log_probs");
+  const Ended ended = site.train(joined(rank_keys(2, "full"), kPairRun));
+  CHECK(has(ended.err, "resumed step=8 "));
+  CHECK(results_of(site.run()) == pair_results());
+  CHECK(read_bytes(site.run() / "reference.log_probs") == kept);
+}
+
+TEST_CASE("preference: a run does not go on without its reference, or with a damaged one",
+          "[integration][preference]") {
+  const PairSite site;
+  CHECK(site.call(RunSite::run_words(joined(kPairRun, {"run.steps_per_job=4"}))).exit_code == 75);
+  const fs::path file = site.run() / "reference.log_probs";
+  const std::string kept = read_bytes(file);
+  const auto refused = [&](const std::string& part) {
+    const Ended ended = site.call(RunSite::run_words(kPairRun));
+    INFO(ended.err);
+    CHECK(ended.exit_code != 0);
+    CHECK(has(ended.err, "reference.log_probs"));
+    CHECK(has(ended.err, part));
+  };
+  write_bytes(file, kept.substr(0, kept.size() - 3));
+  refused("is damaged");
+  fs::remove(file);
+  refused("is missing");
+  write_bytes(file, kept);
+  site.train(kPairRun);
+  CHECK(results_of(site.run()) == pair_results());
+}
+
+TEST_CASE("preference: mistakes are told in one line before anything starts",
+          "[integration][preference][mistakes]") {
+  const PairSite site;
+  const auto check = [&](const Words& keys, const Words& parts) {
+    check_mistake(site, RunSite::run_words(keys), parts);
+  };
+  check({"objective.name=sft"}, {"holds rows of kind \"preference\""});
+  check({"objective.name=dpo", "objective.gamma_beta_ratio=0.5"},
+        {"objective.gamma_beta_ratio", "objective.name = \"dpo\"", "simpo"});
+  check({"objective.name=dpo", "objective.loss=exo_pair"},
+        {"objective.label_smoothing", "exo_pair"});
+  check({"objective.name=dpo", "objective.loss=robust", "objective.label_smoothing=0.5"},
+        {"objective.label_smoothing", "robust"});
+  check({"objective.name=dpo", "objective.loss=hinge", "objective.label_smoothing=0.1"},
+        {"objective.label_smoothing", "hinge"});
+  check({"objective.name=dpo", "model.z_loss_coeff=0.1"}, {"model.z_loss_coeff", "dpo"});
+  const RunSite other;
+  write_rows(other.path() / "rows", {.row_length = 32, .documents = 60});
+  other.write_config("rows");
+  check_mistake(other, RunSite::run_words({"objective.name=dpo"}),
+                {"objective.name = \"dpo\"", "\"chosen\" and \"rejected\""});
+}
