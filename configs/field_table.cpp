@@ -410,7 +410,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"train", "ema", "",
      "Keep a running average of the trained weights, which after each update is ema x itself + "
      "(1 - ema) x the weights; 0: none.",
-     train<&TrainSection::ema>, kOptional, kDecay},
+     train<&TrainSection::ema>, kOptional, kBelowOne},
     {"train", "ema_warmup", "",
      "Use at most (1 + t) / (10 + t) after update t, so that the average forgets its begin.",
      train<&TrainSection::ema_warmup>},
