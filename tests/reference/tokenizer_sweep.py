@@ -210,7 +210,8 @@ def unigram_trained_here(folder):
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("  ", " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="first", split=False)
-    tokenizer.train_from_iterator(training_lines(), trainers.UnigramTrainer(
+    lines = [line for text in source_code() for line in text.splitlines()]
+    tokenizer.train_from_iterator(lines, trainers.UnigramTrainer(
         vocab_size=4000, special_tokens=["<unk>", "<pad>"], unk_token="<unk>", show_progress=False))
     return Hugging(folder, tokenizer)
 
