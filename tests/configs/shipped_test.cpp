@@ -11,8 +11,8 @@ namespace train::configs {
 namespace {
 
 const std::set<std::string> kShipped = {
-    "quickstart.toml",     "quickstart_2_ranks.toml", "tiny_cpu.toml",   "qwen3_tiny.toml",
-    "enoki_3h_adana.toml", "qwen3_2h_danastar.toml",  "dpo_smollm2.toml"};
+    "quickstart.toml",     "quickstart_2_ranks.toml", "tiny_cpu.toml",    "qwen3_tiny.toml",
+    "enoki_3h_adana.toml", "qwen3_2h_danastar.toml",  "dpo_smollm2.toml", "smollm2_lora.toml"};
 const std::filesystem::path kFolder = ACTORTRAIN_SOURCE_DIR "/configs";
 
 TEST_CASE("shipped: the folder holds exactly the runs that are tested", "[configs][shipped]") {

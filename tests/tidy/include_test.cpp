@@ -45,7 +45,7 @@ const std::map<std::string, std::vector<std::string>>& allowed_includes() {
       {"engine",
        {"base/", "kernels/", "configs/model_section.hpp", "configs/optimizer_section.hpp",
         "configs/optimizer_list.hpp", "configs/objective_section.hpp", "configs/objective_list.hpp",
-        "configs/data_section.hpp", "configs/parallel_section.hpp"}},
+        "configs/data_section.hpp", "configs/lora_section.hpp", "configs/parallel_section.hpp"}},
       {"checkpoint",
        {"base/", "storage/", "engine/state_view.hpp", "engine/model/spec.hpp",
         "engine/model/unit_parameters.hpp", "engine/model/weight_source.hpp",
