@@ -25,8 +25,7 @@ std::span<const LaneSequence> filled(std::span<const LaneSequence> sequences) {
 }  // namespace
 
 LaneWeighting::LaneWeighting(const RankPlan& rank, ReferenceLogProbs& reference)
-    : rank_(&rank),
-      weighting_(&weighting_of(rank)),
+    : weighting_(&weighting_of(rank)),
       reference_(&reference),
       capacity_(most_sequences(rank.options())),
       sequences_(capacity_ * static_cast<std::size_t>(rank.options().lane_slots)),

@@ -21,7 +21,7 @@ namespace train::engine {
 /// for a lane, a device's stream alone does.
 ///
 /// Threading: weigh() only enqueues, always on the same stream; slots as LaneRunner's. Ownership:
-/// owns the lists of sequences and what the passes hand over; borrows the plan.
+/// owns the lists of sequences and what the passes hand over; borrows the rest.
 class LaneWeighting {
  public:
   /// What the host has of a lane besides the log-probabilities; lives until the stream is past it.
@@ -55,7 +55,6 @@ class LaneWeighting {
   void copy_out(kernels::Stream& stream, std::size_t count) const;
   [[nodiscard]] LaneLogProbs lane_of(std::int32_t slot, const HostRows& rows) const;
 
-  const RankPlan* rank_;
   const RowWeighting* weighting_;
   ReferenceLogProbs* reference_;
   std::size_t capacity_;  // Sequences of a slot.
