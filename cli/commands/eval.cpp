@@ -44,6 +44,7 @@ configs::RunConfig choice_config(configs::RunConfig config, const EvalOptions& o
   config.run.dir = root.parent_path().string();
   config.run.name = root.filename().string();
   config.batch.lanes = options.ranks;
+  config.objective = {};  // of what is trained, which is nothing here
   config.data.sequence_length = options.context.value_or(config.data.sequence_length);
   config.eval.choices = options.choices;
   config.runtime.device = options.device.value_or(config.runtime.device);

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+// Sequential unlearning as pure functions: which layer a step trains, how its two losses weigh,
+// what they are of rows of logits and of hidden states, and how their gradients are joined. In
+// double: the definitions that kernels are compared with.
+namespace train::engine {
+
+/// The layers that are trained one after the other, from back to front, each for as many steps.
+struct UnlearningPhases {
+  std::int64_t first_layer = 31;  ///< The deepest.
+  std::int64_t last_layer = 8;    ///< None below it.
+  std::int64_t stride = 4;
+  std::int64_t examples = 0;  ///< Of each stream in a phase; 1 or more.
+  std::int64_t batch = 32;    ///< Of each stream in a step; 1 or more.
+
+  /// In the order of training. REQUIRES: last_layer <= first_layer, stride > 0.
+  [[nodiscard]] std::vector<std::int64_t> layers() const;
+  [[nodiscard]] std::int64_t steps_per_phase() const { return (examples + batch - 1) / batch; }
+  [[nodiscard]] std::int64_t steps() const;
+};
+
+/// Where step `step` (from 0) is. REQUIRES: one of steps().
+struct UnlearningPlace {
+  std::int64_t layer = 0;
+  std::int64_t examples_seen = 0;  ///< In the phase, before the step.
+};
+[[nodiscard]] UnlearningPlace unlearning_place(const UnlearningPhases& phases, std::int64_t step);
+
+/// Factors of the two losses. With s the share of the phase's examples that were seen, at most 1:
+///   retain  c (0.25 + 0.75 s), or c s from zero
+///   forget  c (1 - 0.25 s), times 1 + (layer_scale - 1) (first_layer - layer) / first_layer if
+///           layer_scale is above 1
+struct UnlearningFactors {
+  double retain = 20.0;
+  double forget = 5.0;
+  bool ramp_retain_from_zero = false;
+  double forget_layer_scale = 1.0;
+};
+struct LossFactors {
+  double retain = 0.0;
+  double forget = 0.0;
+};
+[[nodiscard]] LossFactors loss_factors(const UnlearningFactors& factors,
+                                       const UnlearningPhases& phases,
+                                       const UnlearningPlace& place);
+
+/// A loss of one row of logits, and its derivatives by them.
+struct LogitLoss {
+  double loss = 0.0;
+  std::vector<double> by_logits;
+};
+
+/// Cross-entropy with `target`: of what is retained.
+[[nodiscard]] LogitLoss nll_loss(std::span<const double> logits, std::int32_t target);
+/// sum_v p0 (log p0 - log p), p0 = softmax(reference), without derivative by it.
+[[nodiscard]] LogitLoss kl_loss(std::span<const double> logits, std::span<const double> reference);
+/// Cross-entropy with a target that was drawn, over log V.
+[[nodiscard]] LogitLoss random_target_loss(std::span<const double> logits, std::int32_t target);
+/// Cross-entropy with the uniform distribution, over log V; at least 1.
+[[nodiscard]] LogitLoss max_entropy_loss(std::span<const double> logits);
+/// The same over the `k` largest logits alone, over log k; of equals those of the lowest ids.
+/// REQUIRES: 1 < k <= V.
+[[nodiscard]] LogitLoss top_k_entropy_loss(std::span<const double> logits, std::int64_t k);
+
+/// A loss of one number, and its derivative.
+struct ScalarLoss {
+  double loss = 0.0;
+  double by_value = 0.0;
+};
+/// NPO: -log s(-beta r) of r, the mean over a sequence's targets of log p - log p0. No factor 2 /
+/// beta.
+[[nodiscard]] ScalarLoss npo_loss(double ratio, double beta);
+
+/// Euclidean distance of a row of hidden states from the frozen copy's, and its derivatives: 0
+/// where they are equal.
+[[nodiscard]] LogitLoss hidden_distance(std::span<const double> hidden,
+                                        std::span<const double> frozen);
+
+/// The target that is drawn for row `row` of step `step`: uniform over the vocabulary, a pure
+/// function of its arguments.
+[[nodiscard]] std::int32_t drawn_target(std::uint64_t seed, std::int64_t step, std::int64_t row,
+                                        std::int64_t vocab);
+
+/// How the gradients r of what is retained and f of what is forgotten are joined, element by
+/// element. They agree where both are above 0 or both below: so their product may underflow.
+enum class GradientJoin : std::uint8_t {
+  sum,         ///< r + f.
+  symmetric,   ///< r + f where they agree, else 0.
+  asymmetric,  ///< r + f where they agree, else r.
+};
+/// Writes the joined gradient over `retain`; how many elements agree. REQUIRES: sizes are equal.
+std::int64_t join_gradients(GradientJoin join, std::span<float> retain,
+                            std::span<const float> forget);
+
+}  // namespace train::engine
