@@ -13,6 +13,7 @@
 #include "cli/audit/replay_parts.hpp"
 #include "cli/checkpoints/stored_run.hpp"
 #include "cli/command.hpp"
+#include "configs/objective_list.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/files/atomic_file.hpp"
 
@@ -133,8 +134,11 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   const auto result = evaluate(*contexts, step);
   TRAIN_RETURN_IF_ERROR(result);
   const double loss = result->cross_entropy.value();
-  std::string line = fmt::format("eval step={} loss={:.6f} perplexity={:.4f} accuracy={:.4f}", step,
-                                 loss, std::exp(loss), result->accuracy.value());
+  std::string line = fmt::format("eval step={} loss={:.6f}", step, loss);
+  if (!configs::compares_answers(config.objective.name)) {
+    line += fmt::format(" perplexity={:.4f}", std::exp(loss));
+  }
+  line += fmt::format(" accuracy={:.4f}", result->accuracy.value());
   if (const auto bytes = plan->data->bytes_per_token()) {
     line += fmt::format(" bits_per_byte={:.6f}", loss / std::log(2.0) / *bytes);
   }
