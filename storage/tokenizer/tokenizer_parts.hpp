@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "storage/tokenizer/added_tokens.hpp"
-#include "storage/tokenizer/word_model.hpp"
 #include "storage/tokenizer/normalization.hpp"
 #include "storage/tokenizer/pre_tokenizer.hpp"
 #include "storage/tokenizer/token_decoder.hpp"
+#include "storage/tokenizer/word_model.hpp"
 
 namespace train::storage {
 
