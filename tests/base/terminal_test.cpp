@@ -64,7 +64,7 @@ TEST_CASE("terminal: lines go above the block", "[terminal]") {
   block.print("before");
   CHECK(pty.read("before\r\n") == "before\r\n");
   block.show({"live"});
-  pty.read("live\r\n");
+  CHECK(pty.read("live\r\n") == "live\r\n");
   block.print("an event");
   CHECK(pty.read("live\r\n") == "\x1b[1A\x1b[Jan event\r\nlive\r\n");
   above_live_block([&pty] { std::fputs("a log line\n", pty.out); });
