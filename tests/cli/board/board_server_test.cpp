@@ -109,7 +109,7 @@ TEST_CASE("board server: a folder's runs come and go", "[board]") {
   fs::create_directory(site.home / "second");
   test::write_bytes(site.home / "second/config.toml", "x");
   std::string runs;
-  while (runs.find("second") == std::string::npos) {  // the test's own limit ends this
+  while (runs.find("\"second\"") == std::string::npos) {  // the test's own limit ends this
     runs = HttpClient::get(server->url(), "/runs.json").body;
   }
   CHECK(HttpClient::get(server->url(), "/status.json").status == 404);
