@@ -154,7 +154,6 @@ std::vector<std::string> all_sections() {
 }
 
 Error unknown_key(const std::string& place, const std::string& key) {
-  // The right name under the wrong section is likelier than a slip in both.
   const std::string_view name = std::string_view(key).substr(key.rfind('.') + 1);
   std::vector<std::string> same_name;
   for (const Field& field : all_fields()) {
@@ -162,9 +161,13 @@ Error unknown_key(const std::string& place, const std::string& key) {
       same_name.push_back(field.key());
     }
   }
-  std::string hint = same_name.size() == 1
+  const std::vector<std::string> keys = all_keys();
+  // The right name under the wrong section is likelier than several slips, but not than one.
+  const std::string nearest = nearest_name(key, keys);
+  const bool one_slip = !nearest.empty() && edit_distance(key, nearest) == 1;
+  std::string hint = same_name.size() == 1 && !one_slip
                          ? fmt::format("; did you mean \"{}\"?", same_name.front())
-                         : did_you_mean(key, all_keys());
+                         : did_you_mean(key, keys);
   if (hint.empty()) {
     hint = "; \"actortrain config keys\" lists them all";
   }

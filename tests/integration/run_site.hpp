@@ -161,6 +161,7 @@ inline Words results_of(const fs::path& run) {
   Words results;
   for (nlohmann::json entry : metrics_of(run)) {
     entry.erase("tokens_per_second");
+    entry.erase("mfu");
     entry.erase("trained_tokens_per_second");
     results.push_back(entry.dump());
   }
