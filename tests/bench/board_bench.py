@@ -8,6 +8,7 @@ of each run's steps), its spread over the pairs, whether the losses are the same
 what the memory of the run grew by. DATA: the bytes that configs/quickstart.toml reads. Runs alone.
 """
 import json
+import os
 import pathlib
 import re
 import socket
@@ -116,6 +117,15 @@ def peak_kib(pid):
     return int(re.search(r"VmHWM:\s+(\d+)", text).group(1))
 
 
+def board_seconds(pid):
+    """Of a processor, that the board's thread took: the one of low priority."""
+    ticks = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
+        fields = task.read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12]) if fields[16] == "10" else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def one_run(program, data, loads):
     with tempfile.TemporaryDirectory() as site:
         listen = ["--set", "status.listen=127.0.0.1:0"] if loads is not None else []
@@ -123,7 +133,18 @@ def one_run(program, data, loads):
             [program, "run", str(CONFIG), "--set", f"data.dir={data}", "--set", f"run.steps={STEPS}",
              "--set", f"run.dir={site}", "--set", "eval.interval_steps=0", *listen],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        threads, peak = [], 0
+        threads, peak, board, began = [], 0, 0.0, time.monotonic()
+        stop = threading.Event()
+
+        def watch():
+            nonlocal board
+            while not stop.wait(0.5):
+                try:
+                    board = max(board, board_seconds(run.pid) / (time.monotonic() - began))
+                except (OSError, IndexError):
+                    pass
+
+        threading.Thread(target=watch, daemon=True).start()
         for line in run.stderr:
             found = re.search(r"board url=http://([\d.]+):(\d+)/", line)
             if found and loads:
@@ -136,6 +157,7 @@ def one_run(program, data, loads):
                 peak = max(peak, peak_kib(run.pid))
             except (OSError, AttributeError):
                 pass
+        stop.set()
         for thread in threads:
             thread.stopped.set()
         run.stderr.read()
@@ -143,21 +165,23 @@ def one_run(program, data, loads):
         metrics = next(pathlib.Path(site).glob("*/metrics.jsonl")).read_text().splitlines()
         steps = [json.loads(line) for line in metrics if '"grad_norm"' in line]
     times = [1.0 / step["tokens_per_second"] for step in steps[10:]]
-    return {"time": statistics.median(times), "losses": [step["loss"] for step in steps], "peak": peak}
+    return {"time": statistics.median(times), "losses": [step["loss"] for step in steps], "peak": peak, "board": board}
 
 
 def main():
     program, data = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
     pairs = int(sys.argv[3]) if len(sys.argv) > 3 else 5
     for name, loads in LOADS.items():
-        ratios, grown, same = [], [], True
+        ratios, grown, taken, same = [], [], [], True
         for _ in range(pairs):
             plain, watched = one_run(program, data, None), one_run(program, data, loads)
             ratios.append(watched["time"] / plain["time"])
             grown.append((watched["peak"] - plain["peak"]) / 1024)
+            taken.append(100 * watched["board"])
             same = same and plain["losses"] == watched["losses"]
         print(f"{name}: step time {statistics.median(ratios):.4f} of that without "
-              f"({min(ratios):.4f} to {max(ratios):.4f}, {pairs} pairs); memory "
+              f"({min(ratios):.4f} to {max(ratios):.4f}, {pairs} pairs; those who use it run on the same "
+              f"cores); the board's thread took {max(taken):.2f} % of a core at most; memory "
               f"{statistics.median(grown):+.1f} MiB; losses {'the same' if same else 'DIFFERENT'}", flush=True)
 
 
