@@ -9,11 +9,12 @@ namespace train::cli {
 std::string BoardNews::of(const WatchedRun& run) {
   fmt::memory_buffer text;
   const auto out = std::back_inserter(text);
-  for (const WatchedRun::Event& event : run.events()) {
-    if (event.number > event_) {
-      event_ = event.number;
-      fmt::format_to(out, "event: log\ndata: {}\n\n", event.json);
-    }
+  // They are numbered one after the other, so what was told before need not be looked at.
+  const std::deque<WatchedRun::Event>& events = run.events();
+  const std::uint64_t first = events.empty() ? 0 : events.front().number;
+  for (std::size_t at = event_ < first ? 0 : event_ - first + 1; at < events.size(); ++at) {
+    event_ = events[at].number;
+    fmt::format_to(out, "event: log\ndata: {}\n\n", events[at].json);
   }
   if (run.status_version() != status_) {
     status_ = run.status_version();
