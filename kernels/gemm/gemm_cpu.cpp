@@ -18,14 +18,16 @@
 namespace train::kernels::cpu {
 namespace {
 
-/// Columns of B whose panels are there at a time: they stay in the second-level cache, with room
-/// for what passes, while all rows of A do.
-std::int64_t columns_at_once(std::int64_t depth) {
+/// Columns of B whose panels are there at a time, of `columns`: they stay in the second-level
+/// cache, with room for what passes, while all rows of A do. Equal parts: where few columns were
+/// left at the end, A would be read anew for little.
+std::int64_t columns_at_once(std::int64_t columns, std::int64_t depth) {
   static const std::int64_t cache_bytes = std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 262144L);
   constexpr std::int64_t unit = 48;
   const std::int64_t column_bytes = depth * static_cast<std::int64_t>(sizeof(float));
-  return std::clamp<std::int64_t>(cache_bytes / 8 * 3 / column_bytes / unit * unit, 2 * unit,
-                                  16 * unit);
+  const auto most = std::clamp<std::int64_t>(cache_bytes / 8 * 3 / column_bytes / unit * unit,
+                                             2 * unit, 16 * unit);
+  return divide_up(divide_up(columns, divide_up(columns, most)), unit) * unit;
 }
 
 }  // namespace
@@ -115,23 +117,6 @@ void pack_left_rows(const Block& block, std::int64_t row, std::int64_t rows, std
   }
 }
 
-/// Elements in memory that are needed soon: rows of so many elements, `stride` apart.
-struct Ahead {
-  const float* from = nullptr;
-  std::int64_t rows = 0, row_elements = 0, stride = 0;
-
-  /// Brings one of `parts` parts into the second-level cache.
-  HWY_INLINE void prefetch(std::int64_t part, std::int64_t parts) const {
-    constexpr std::int64_t line = 16;
-    constexpr int second_level = 2;
-    for (std::int64_t i = rows * part / parts; i < rows * (part + 1) / parts; ++i) {
-      for (std::int64_t j = 0; j < row_elements; j += line) {
-        __builtin_prefetch(from + i * stride + j, 0, second_level);
-      }
-    }
-  }
-};
-
 /// Of the columns from `column` on, and behind the last ones of the first in the next block of the
 /// inner dimension.
 Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) {
@@ -183,7 +168,7 @@ HWY_INLINE void multiply_whole_tile(const Tile& tile, Left left, Right right) {
 /// One row of tiles that are whole in height. first: the first one of the block, which makes the
 /// panels of B. a_panel: scratch, where A lies transposed.
 void multiply_row(const Block& block, std::int64_t row, std::int64_t first_column,
-                  std::int64_t columns, float* panels, float* a_panel) {
+                  std::int64_t columns, float* panels, float* a_panel, LinesAhead& ahead) {
   const MatmulParams& p = block.p;
   const bool first = row == 0;
   Tile tile{.k = block.depth,
@@ -197,7 +182,8 @@ void multiply_row(const Block& block, std::int64_t row, std::int64_t first_colum
             .columns = 0,
             .add = block.add(),
             .a_panel = a_panel,
-            .b_panel = nullptr};
+            .b_panel = nullptr,
+            .ahead = &ahead};
   const Ahead next = rows_ahead(block, row + kTileRows);
   Left left = p.transpose_a ? Left::columns : Left::rows;
   each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
@@ -223,7 +209,7 @@ void multiply_row(const Block& block, std::int64_t row, std::int64_t first_colum
 
 /// The tiles of the rows that are left at the end. a_panel: scratch.
 void multiply_left_rows(const Block& block, std::int64_t row, std::int64_t first_column,
-                        std::int64_t columns, float* panels, float* a_panel) {
+                        std::int64_t columns, float* panels, float* a_panel, LinesAhead& ahead) {
   const std::int64_t rows = block.piece.rows - row;
   const bool few = rows <= kFewTileRows;
   pack_left_rows(block, row, rows, few ? kFewTileRows : kTileRows, a_panel);
@@ -244,7 +230,8 @@ void multiply_left_rows(const Block& block, std::int64_t row, std::int64_t first
                     .columns = width,
                     .add = block.add(),
                     .a_panel = nullptr,
-                    .b_panel = nullptr};
+                    .b_panel = nullptr,
+                    .ahead = &ahead};
     if (few) {
       multiply_tile<kFewTileRows, count, Left::panel, Right::panel>(tile);
     } else {
@@ -256,7 +243,7 @@ void multiply_left_rows(const Block& block, std::int64_t row, std::int64_t first
 void multiply_piece(const MatmulParams& p, const Piece& piece) {
   thread_local Scratch scratch;
   const std::int64_t depth = gemm_depth(p.k);
-  const std::int64_t most_columns = std::min(columns_at_once(depth), piece.columns);
+  const std::int64_t most_columns = columns_at_once(piece.columns, depth);
   const std::int64_t size_b = panel_at(divide_up(most_columns, kLanes) * kLanes, depth);
   auto* panels = scratch.get<float>(size_b + panel_at(kTileRows, depth));
   float* a_panel = panels + size_b;
@@ -266,13 +253,14 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
         .p = p, .piece = piece, .first = first, .depth = std::min(depth, p.k - first)};
     for (std::int64_t column = 0; column < piece.columns; column += most_columns) {
       const std::int64_t columns = std::min(most_columns, piece.columns - column);
-      const Ahead next = columns_ahead(block, column + columns, most_columns);
+      const std::int64_t panels_across = divide_up(columns, kTileVectors * kLanes);
+      LinesAhead ahead(columns_ahead(block, column + columns, most_columns),
+                       tiles * panels_across * divide_up(block.depth, kSteps));
       for (std::int64_t t = 0; t < tiles; ++t) {
-        next.prefetch(t, tiles);
-        multiply_row(block, t * kTileRows, column, columns, panels, a_panel);
+        multiply_row(block, t * kTileRows, column, columns, panels, a_panel, ahead);
       }
       if (tiles * kTileRows < piece.rows) {
-        multiply_left_rows(block, tiles * kTileRows, column, columns, panels, a_panel);
+        multiply_left_rows(block, tiles * kTileRows, column, columns, panels, a_panel, ahead);
       }
     }
   }

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "kernels/gemm/lines_ahead.hpp"
 #include "kernels/simd-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,7 +26,8 @@ constexpr std::int64_t kLanes = HWY_LANES(float);  // A constant on x86.
 /// The sums of a tile fill 24 of 32 registers, or 12 of 16.
 constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 6;
 constexpr int kTileVectors = HWY_TARGET == HWY_AVX3 ? 3 : 2;
-constexpr int kFewTileRows = 4;     ///< Of a tile for the rows that are left at the end.
+constexpr int kFewTileRows = 4;  ///< Of a tile for the rows that are left at the end.
+constexpr std::int64_t kSteps = 16;
 constexpr std::int64_t kBlock = 4;  // Floats of 128 bits, inside which elements change places.
 
 /// Four elements of every fourth of Lanes(d) rows, which lie `stride` apart.
@@ -76,12 +78,11 @@ HWY_INLINE void transpose_four(D d, const float* from, std::int64_t stride, floa
 template <class D>
 HWY_INLINE void pack_across(D d, const float* from, std::int64_t stride, std::int64_t k,
                             std::int64_t count, float* to, std::int64_t width) {
-  constexpr std::int64_t line = 16;  // Of a cache, used up while it is near.
   constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
   const std::int64_t whole = count / lanes * lanes;
   const std::int64_t fours = k / kBlock * kBlock;
-  for (std::int64_t first = 0; first < fours; first += line) {
-    const std::int64_t last = std::min(fours, first + line);
+  for (std::int64_t first = 0; first < fours; first += kCacheLine) {
+    const std::int64_t last = std::min(fours, first + kCacheLine);  // Used up while it is near.
     for (std::int64_t j = 0; j < whole; j += lanes) {
       for (std::int64_t i = first; i < last; i += kBlock) {
         transpose_four(d, from + j * stride + i, stride, to + i * width + j, width);
@@ -142,6 +143,7 @@ struct Tile {
   bool add;
   float* a_panel;  ///< Where one is made.
   float* b_panel;
+  LinesAhead* ahead;  ///< A part of which comes near every kSteps of k.
 };
 
 /// Writes the sums of one row, or adds them: the last vector as far as C has columns.
@@ -194,35 +196,39 @@ HWY_NOINLINE void multiply_tile(const Tile& tile) {
       hwy::Prefetch(tile.c + r * tile.ldc + v * kLanes);
     }
   }
+  for (std::int64_t done = 0; done < tile.k; done += kSteps) {
+    tile.ahead->prefetch();
+    const std::int64_t steps = std::min(kSteps, tile.k - done);
 #pragma GCC unroll 1
-  for (std::int64_t i = 0; i < tile.k; ++i) {
-    FloatVec of_b[vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      if constexpr (right == Right::panel) {
-        of_b[v] = hn::Load(d, b + v * kLanes);
-      } else {
-        of_b[v] = hn::LoadU(d, b + v * kLanes);
-        hwy::Prefetch(b + ahead * b_stride + v * kLanes);
-        hn::Store(of_b[v], d, b_panel + v * kLanes);
-      }
-    }
-    if constexpr (left == Left::columns) {
-      hwy::Prefetch(a + ahead * a_stride);
-      copy_column(a, a_panel);
-      a_panel += rows;
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) {
-      const FloatVec of_a = hn::Set(d, left == Left::rows ? a[r * a_stride] : a[r]);
+    for (std::int64_t i = 0; i < steps; ++i) {
+      FloatVec of_b[vectors];
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
-        sum[r][v] = hn::MulAdd(of_a, of_b[v], sum[r][v]);
+        if constexpr (right == Right::panel) {
+          of_b[v] = hn::Load(d, b + v * kLanes);
+        } else {
+          of_b[v] = hn::LoadU(d, b + v * kLanes);
+          hwy::Prefetch(b + ahead * b_stride + v * kLanes);
+          hn::Store(of_b[v], d, b_panel + v * kLanes);
+        }
       }
+      if constexpr (left == Left::columns) {
+        hwy::Prefetch(a + ahead * a_stride);
+        copy_column(a, a_panel);
+        a_panel += rows;
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) {
+        const FloatVec of_a = hn::Set(d, left == Left::rows ? a[r * a_stride] : a[r]);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) {
+          sum[r][v] = hn::MulAdd(of_a, of_b[v], sum[r][v]);
+        }
+      }
+      a += left == Left::panel ? rows : left == Left::rows ? 1 : a_stride;
+      b += right == Right::panel ? vectors * kLanes : b_stride;
+      b_panel += vectors * kLanes;
     }
-    a += left == Left::panel ? rows : left == Left::rows ? 1 : a_stride;
-    b += right == Right::panel ? vectors * kLanes : b_stride;
-    b_panel += vectors * kLanes;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {
