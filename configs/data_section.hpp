@@ -8,7 +8,8 @@ namespace train::configs {
 
 /// [data]: where the tokens are and how they are cut.
 struct DataSection {
-  std::string dir;                     ///< Required. Directory of token files or of packed rows.
+  std::string dir;         ///< Required. Directory of token files or of packed rows.
+  std::string forget_dir;  ///< Packed rows of what is forgotten, where the objective has such.
   std::int64_t sequence_length = 256;  ///< Tokens of a sequence (T).
   std::string order = "lanes";  ///< "lanes": by run.seed, step and lane; "dstar": as that trainer.
   std::uint64_t seed = 1337;    ///< dstar: seed of the reading order.

@@ -7,6 +7,7 @@
 
 #include "configs/field_locations.hpp"
 #include "configs/optimizer_table.hpp"
+#include "configs/unlearning_fields.hpp"
 
 namespace train::configs {
 namespace {
@@ -111,6 +112,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"data", "dir", "path",
      "Directory with `train*.bin` and `val.bin`, or of packed rows (`objective.name`).",
      data<&DataSection::dir>, kRequired},
+    {"data", "forget_dir", "path", "sequential_unlearning: packed rows of what is forgotten.",
+     data<&DataSection::forget_dir>},
     {"data", "sequence_length", "tokens", "Tokens of a sequence.",
      data<&DataSection::sequence_length>, kOptional, between(2, 1 << 20)},
     {"data", "order", "",
@@ -438,6 +441,9 @@ constexpr auto kFields = std::to_array<Field>({
 
 }  // namespace
 
-std::span<const Field> all_fields() { return kFields; }
+std::span<const Field> all_fields() {
+  static constexpr auto kAll = with_fields(kFields, kUnlearningFields);
+  return kAll;
+}
 
 }  // namespace train::configs

@@ -217,7 +217,8 @@ class Loader {
       }
     }
     const bool answers = compares_answers(config_.objective.name);
-    if ((published || answers) && !places_.by_key.contains("model.z_loss_coeff")) {
+    const bool two_streams = config_.objective.name == "sequential_unlearning";
+    if ((published || answers || two_streams) && !places_.by_key.contains("model.z_loss_coeff")) {
       config_.model.z_loss_coeff = 0.0;  // the loss that such models were trained with
     }
     const std::string cut = cut_warmup();

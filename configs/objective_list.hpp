@@ -27,9 +27,25 @@ inline constexpr auto kWpoKeys = std::to_array<OptionKey>(
     {{"beta", 0.1}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
 inline constexpr auto kOrpoKeys = std::to_array<OptionKey>({{"beta", 0.1}});
 
+inline constexpr auto kUnlearningKeys =
+    std::to_array<OptionKey>({{"first_layer", std::int64_t{-1}},
+                              {"last_layer", std::int64_t{0}},
+                              {"layer_stride", std::int64_t{4}},
+                              {"steps_per_layer", std::int64_t{64}},
+                              {"retain_loss", std::string_view("nll")},
+                              {"forget_loss", std::string_view("random_targets")},
+                              {"retain_coefficient", 20.0},
+                              {"forget_coefficient", 5.0},
+                              {"ramp_retain_from_zero", false},
+                              {"forget_layer_scale", 1.0},
+                              {"gradient_join", std::string_view("sum")},
+                              {"frozen_layers", std::string_view("skip_update")},
+                              {"maintain_unlearned", false},
+                              {"target_seed", std::uint64_t{0}}});
+
 /// Whether an objective compares answers: its loss is of pairs or examples, not of targets.
 [[nodiscard]] constexpr bool compares_answers(std::string_view name) {
-  return name != "pretrain" && name != "sft";
+  return name != "pretrain" && name != "sft" && name != "sequential_unlearning";
 }
 
 /// Values of objective.loss, joined by '|'.
@@ -46,6 +62,7 @@ inline constexpr std::string_view kPairLosses =
   OBJECTIVE(dpo_norm, "dpo_norm", kDpoNormKeys)  \
   OBJECTIVE(simpo, "simpo", kSimpoKeys)          \
   OBJECTIVE(wpo, "wpo", kWpoKeys)                \
-  OBJECTIVE(orpo, "orpo", kOrpoKeys)
+  OBJECTIVE(orpo, "orpo", kOrpoKeys)             \
+  OBJECTIVE(sequential_unlearning, "sequential_unlearning", kUnlearningKeys)
 
 }  // namespace train::configs

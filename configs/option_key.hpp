@@ -10,7 +10,7 @@ namespace train::configs {
 /// default there.
 struct OptionKey {
   std::string_view name;
-  std::variant<double, std::int64_t, bool, std::string_view> value;
+  std::variant<double, std::int64_t, std::uint64_t, bool, std::string_view> value;
 };
 
 }  // namespace train::configs

@@ -9,14 +9,17 @@ namespace train::engine {
 /// The commands that every rank follows, and what a lane is run for: training (forward and
 /// backward; the gradient enters the step's sum), evaluation (forward alone, on validation tokens),
 /// the search of the layer where NaN or Inf first appear (the lanes of a training step once
-/// more, counting; no weight changes), or log-probabilities of the reference (forward alone, on
-/// rows in the data's order, as many lanes as a training step has).
+/// more, counting; no weight changes), log-probabilities of the reference (forward alone, on
+/// rows in the data's order, as many lanes as a training step has), or the first of a step's two
+/// passes (StepProgram: forward and backward; the reduced gradient is kept for the train_step that
+/// comes next).
 enum class CommandKind : std::uint8_t {
   train_step,
   evaluate,
   snapshot,
   find_nonfinite,
   reference,
+  gradient,
   stop
 };
 
@@ -24,11 +27,12 @@ struct CommandName {
   const char* trace;   ///< In traces of what ran when.
   const char* report;  ///< In texts for people.
 };
-inline constexpr std::array<CommandName, 6> kCommandNames = {{{"train_step", "TrainStep"},
+inline constexpr std::array<CommandName, 7> kCommandNames = {{{"train_step", "TrainStep"},
                                                               {"evaluate", "Evaluate"},
                                                               {"snapshot", "TakeSnapshot"},
                                                               {"find_nonfinite", "FindNonfinite"},
                                                               {"reference", "ComputeReference"},
+                                                              {"gradient", "KeepGradient"},
                                                               {"stop", "StopRank"}}};
 
 [[nodiscard]] constexpr const CommandName& name_of(CommandKind kind) {
@@ -38,6 +42,15 @@ inline constexpr std::array<CommandName, 6> kCommandNames = {{{"train_step", "Tr
 /// Its lanes have forward passes alone.
 [[nodiscard]] constexpr bool forward_only(CommandKind kind) {
   return kind == CommandKind::evaluate || kind == CommandKind::reference;
+}
+
+/// Its lanes' gradients are summed and reduced.
+[[nodiscard]] constexpr bool reduces_gradients(CommandKind kind) {
+  return kind == CommandKind::train_step || kind == CommandKind::gradient;
+}
+/// Its lanes have backward passes.
+[[nodiscard]] constexpr bool has_backward(CommandKind kind) {
+  return reduces_gradients(kind) || kind == CommandKind::find_nonfinite;
 }
 
 /// Names one lane of one command; `slot` holds its tokens.

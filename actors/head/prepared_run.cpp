@@ -66,6 +66,9 @@ std::vector<std::string> unit_names(const engine::RankOptions& options) {
 
 std::vector<std::string> metric_names(const configs::ObjectiveSection& section) {
   const auto objective = engine::make_objective(section);
+  if (objective->program() != nullptr) {
+    return objective->program()->metrics();
+  }
   if (objective->weighting() == nullptr) {
     return {};
   }
@@ -232,6 +235,8 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .program = {.first_step = run.first_step(),
                   .total_steps = run.config().run.steps,
                   .reference_commands = run.plan.data->reference_rows().commands,
+                  .two_passes =
+                      engine::make_objective(run.config().objective)->program() != nullptr,
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,
                                                      run.job_first_step, run.first_step()),
                   .eval_interval = run.config().eval.interval_steps,

@@ -86,6 +86,8 @@ Result<engine::RankOptions> engine_options(const configs::RunConfig& config,
                               .eval_lanes = config.eval.interval_steps > 0 ? config.eval.lanes : 0,
                               .diagnostics_interval = config.run.log_interval_steps,
                               .knows_bf16 = engine::knows_bf16(config.runtime.device)};
+  options.objective =
+      engine::with_layers(options.objective, static_cast<std::int64_t>(model->layers.size()));
   options.model = engine::trained_model(options);
   return options;
 }
@@ -115,7 +117,8 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   }
   auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
-  options->step_weight = LaneSource::step_weight(*data);
+  options->step_weight = LaneSource::step_weight(*data, engine::CommandKind::train_step);
+  options->first_pass_weight = LaneSource::step_weight(*data, engine::CommandKind::gradient);
   options->lane_sequences = (*data)->reference_rows().lane_sequences;
   options->reference_documents = (*data)->reference_rows().documents;
   return RunPlan{.config = resolved(config, options->model),

@@ -60,6 +60,12 @@ Command RunProgram::give(engine::CommandKind kind, std::int64_t step) {
   return {.sequence = sequence_++, .kind = kind, .step = step};
 }
 
+Command RunProgram::train() {
+  evaluated_ = false;
+  saved_ = false;
+  return give(CommandKind::train_step, step_++);
+}
+
 std::optional<Command> RunProgram::next() {
   if (stopped_) {
     return std::nullopt;
@@ -70,6 +76,9 @@ std::optional<Command> RunProgram::next() {
     }
     stopped_ = true;
     return give(CommandKind::stop, step_);
+  }
+  if (std::exchange(in_step_, false)) {  // whatever has come between: the step is whole
+    return train();
   }
   if (!stop_early_ && options_.first_step == 0 && references_ < options_.reference_commands) {
     return give(CommandKind::reference, references_++);
@@ -89,9 +98,11 @@ std::optional<Command> RunProgram::next() {
     stopped_ = true;
     return give(CommandKind::stop, step_);
   }
-  evaluated_ = false;
-  saved_ = false;
-  return give(CommandKind::train_step, step_++);
+  if (options_.two_passes) {
+    in_step_ = true;
+    return give(CommandKind::gradient, step_);
+  }
+  return train();
 }
 
 void RunProgram::stop_early() { stop_early_ = true; }

@@ -22,6 +22,7 @@ class RunProgram {
     std::int64_t total_steps = 0;
     /// Of a run from its first step on: what comes before all else, ComputeReference.
     std::int64_t reference_commands = 0;
+    bool two_passes = false;  ///< Of a step (StepProgram): KeepGradient comes before TrainStep.
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.
@@ -61,12 +62,14 @@ class RunProgram {
 
  private:
   [[nodiscard]] Command give(engine::CommandKind kind, std::int64_t step);
+  [[nodiscard]] Command train();
   [[nodiscard]] bool due(std::int64_t interval) const;
 
   Options options_;
   std::uint64_t sequence_ = 0;
   std::int64_t step_ = 0;
   std::int64_t references_ = 0;  ///< Given out.
+  bool in_step_ = false;         ///< The first pass of the next step has been given out.
   bool evaluated_ = false;       ///< At step_.
   bool saved_ = false;           ///< At step_.
   bool stop_early_ = false;

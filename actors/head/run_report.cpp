@@ -262,7 +262,7 @@ Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_n
   line["event"] = "evaluation";
   line["step"] = event.step;
   line["val_loss"] = nats;
-  const bool of_tokens = options_.objective_metrics.empty();
+  const bool of_tokens = event.objective_metrics.empty();
   if (of_tokens) {
     line["val_perplexity"] = std::exp(nats);
   }

@@ -58,6 +58,7 @@ struct LaneFinished {
 /// Rank -> layer: This rank has no lane in the sync. The layer that reduces the group takes part in
 /// its reduction with nothing to add.
 struct ReduceWithoutLanes {
+  engine::CommandKind kind = engine::CommandKind::train_step;
   std::int64_t step = 0;
   std::uint64_t command = 0;
   std::int32_t sync = 0;

@@ -53,8 +53,7 @@ struct Buffers {
 };
 
 bool has_reservations(engine::CommandKind kind) {
-  return kind == engine::CommandKind::train_step || kind == engine::CommandKind::find_nonfinite ||
-         engine::forward_only(kind);
+  return engine::has_backward(kind) || engine::forward_only(kind);
 }
 
 void Buffers::open(const Command& command) const {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/train/pass_lanes.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/reference_log_probs.hpp"
 #include "storage/tokens/token_fingerprint.hpp"
@@ -150,6 +151,8 @@ Status check_rows(const configs::RunConfig& config, engine::RowKind kind,
   return {};
 }
 
+}  // namespace
+
 Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
                                                     std::int64_t vocab_size) {
   const auto rows = storage::holds_rows(config.data.dir);
@@ -189,8 +192,6 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
       std::make_shared<const RowLanes>(lanes, std::move(train).value(), std::move(validation)));
 }
 
-}  // namespace
-
 std::function<engine::RowCount(std::int64_t)> LaneSource::row_count(
     const std::shared_ptr<const LaneSource>& data) {
   if (!data->count(0)) {
@@ -200,12 +201,11 @@ std::function<engine::RowCount(std::int64_t)> LaneSource::row_count(
 }
 
 std::function<double(std::int64_t)> LaneSource::step_weight(
-    const std::shared_ptr<const LaneSource>& data) {
-  const auto rows = row_count(data);
-  if (!rows) {
+    const std::shared_ptr<const LaneSource>& data, engine::CommandKind kind) {
+  if (!data->count(0)) {
     return {};
   }
-  return [rows](std::int64_t step) { return rows(step).weight; };
+  return [data, kind](std::int64_t step) { return data->count_pass(kind, step).value().weight; };
 }
 
 TokenLanes::TokenLanes(storage::TokenDataset dataset, const storage::LaneOrder& order,
@@ -381,7 +381,11 @@ Result<std::string> RowLanes::fingerprint() const {
 
 Result<std::shared_ptr<const LaneSource>> open_lanes(const configs::RunConfig& config,
                                                      std::int64_t vocab_size) {
-  const bool rows = engine::make_objective(config.objective)->columns() != engine::LaneColumns{};
+  const auto objective = engine::make_objective(config.objective);
+  if (objective->program() != nullptr) {
+    return open_passes(config, vocab_size);
+  }
+  const bool rows = objective->columns() != engine::LaneColumns{};
   return rows ? open_rows(config, vocab_size) : open_tokens(config, vocab_size);
 }
 

@@ -48,6 +48,11 @@ class LaneSource {
   /// What the rows of training step `step` (from 0) hold, of all lanes; read from the index of the
   /// rows alone. None: each position is a token with a target of weight 1.
   [[nodiscard]] virtual std::optional<engine::RowCount> count(std::int64_t step) const = 0;
+  /// The same of the rows of one pass, where a step has two (StepProgram).
+  [[nodiscard]] virtual std::optional<engine::RowCount> count_pass(engine::CommandKind /*kind*/,
+                                                                   std::int64_t step) const {
+    return count(step);
+  }
   /// Rows of the training split.
   [[nodiscard]] virtual std::uint64_t training_rows() const = 0;
   /// What a reference's log-probabilities are kept of; nothing where the objective has none.
@@ -59,11 +64,13 @@ class LaneSource {
   /// What tells this data from other data. Blocking (disk).
   [[nodiscard]] virtual Result<std::string> fingerprint() const = 0;
 
-  /// ReportOptions::rows and RankOptions::step_weight of this data, which they keep open.
+  /// ReportOptions::rows and RankOptions::step_weight (of a pass: first_pass_weight) of this data,
+  /// which they keep open.
   [[nodiscard]] static std::function<engine::RowCount(std::int64_t)> row_count(
       const std::shared_ptr<const LaneSource>& data);
   [[nodiscard]] static std::function<double(std::int64_t)> step_weight(
-      const std::shared_ptr<const LaneSource>& data);
+      const std::shared_ptr<const LaneSource>& data,
+      engine::CommandKind kind = engine::CommandKind::train_step);
 };
 
 /// Token files: every token has a target.
@@ -136,6 +143,10 @@ class RowLanes final : public LaneSource {
   std::optional<storage::RowSplit> validation_;
   ReferenceRows reference_;
 };
+
+/// The packed rows of `config.data.dir` for its objective. Errors: those of open_lanes().
+[[nodiscard]] Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
+                                                                  std::int64_t vocab_size);
 
 /// The data of a run for a model of `vocab_size`, of the form that its objective reads.
 /// Errors (user): those of TokenDataset::open and RowSplit::open; data of another form or kind; no

@@ -50,8 +50,8 @@ struct Layer {
   void enqueue_backward(const LaneWork& work, std::size_t visit) const;
   void finish_lane(const LaneWork& work) const;
   void reduce_if_last(const LaneWork& work) const;
-  void reduce(std::int64_t step, std::uint64_t command, std::int64_t sync) const;
-  void reduced(std::int64_t step, std::uint64_t command) const;
+  void reduce(const LaneWork& work, std::int64_t sync) const;
+  void reduced(const LaneWork& work) const;
 };
 
 std::size_t Layer::visit_of(const LaneWork& work, bool backward) const {
@@ -156,7 +156,7 @@ void Layer::enqueue_backward(const LaneWork& work, std::size_t visit) const {
   } else {
     finish_lane(work);
   }
-  if (work.kind == CommandKind::train_step && completes_group()) {
+  if (reduces_gradients(work.kind) && completes_group()) {
     reduce_if_last(work);
   }
 }
@@ -165,46 +165,51 @@ void Layer::reduce_if_last(const LaneWork& work) const {
   const engine::LaneSchedule& lanes = plan().train_lanes();
   const std::int64_t sync = lanes.sync_of(work.round);
   if (work.round == lanes.last_round_of(context->rank, sync)) {
-    reduce(work.step, work.command, sync);
+    reduce(work, sync);
   }
 }
 
-void Layer::reduce(std::int64_t step, std::uint64_t command, std::int64_t sync) const {
-  self->state.step = step;
+// `work`: any lane of the command.
+void Layer::reduce(const LaneWork& work, std::int64_t sync) const {
+  self->state.step = work.step;
   const bool last = sync + 1 == plan().train_lanes().syncs();
   const engine::CollectiveOp* op =
-      context->collectives.find(engine::CommandKind::train_step, CollectiveKind::reduce,
-                                static_cast<std::int32_t>(group), static_cast<std::int32_t>(sync));
+      context->collectives.find(work.kind, CollectiveKind::reduce, static_cast<std::int32_t>(group),
+                                static_cast<std::int32_t>(sync));
   if (op == nullptr) {  // one rank alone
     if (last) {
-      reduced(step, command);
+      reduced(work);
     }
     return;
   }
   self->request(peers().collective, caf::infinite,
-                RequestCollective{context->identity(*op, command),
+                RequestCollective{context->identity(*op, work.command),
                                   kernels::Event::record(*context->compute)})
-      .then([layer = *this, step, command, last](const CollectiveFinished&) {
+      .then([layer = *this, work, last](const CollectiveFinished&) {
         if (last) {
-          layer.reduced(step, command);
+          layer.reduced(work);
         }
       });
 }
 
-void Layer::reduced(std::int64_t step, std::uint64_t command) const {
+void Layer::reduced(const LaneWork& work) const {
   kernels::Stream& stream = context->reductions();
+  const std::int64_t step = work.step;
   stream.mark({.what = "norm", .step = step, .unit = static_cast<std::int32_t>(unit)});
-  context->engine->gradients().finish(stream, group);
+  context->engine->gradients().finish(stream, group, work);
   const auto number = static_cast<std::uint32_t>(group);
   self->send(peers().rank, GradientReady{step, number});
-  const engine::CollectiveOp* op = context->collectives.find(
-      engine::CommandKind::train_step, CollectiveKind::broadcast, static_cast<std::int32_t>(group));
+  if (work.kind == CommandKind::gradient) {
+    return;  // It is kept where it is; nobody else reads it.
+  }
+  const engine::CollectiveOp* op = context->collectives.find(work.kind, CollectiveKind::broadcast,
+                                                             static_cast<std::int32_t>(group));
   if (op == nullptr) {
     self->send(peers().rank, GradientBroadcast{step, number});
     return;
   }
   self->request(peers().collective, caf::infinite,
-                RequestCollective{context->identity(*op, command)})
+                RequestCollective{context->identity(*op, work.command)})
       .then([layer = *this, step, number](const CollectiveFinished&) {
         layer.self->send(layer.peers().rank, GradientBroadcast{step, number});
       });
@@ -225,7 +230,8 @@ LayerActor::behavior_type layer_behavior(LayerSelf self, RankContext context, st
       [layer](const ForwardLane& message) { layer.forward(message.work); },
       [layer](const BackwardLane& message) { layer.backward(message.work); },
       [layer](const ReduceWithoutLanes& message) {
-        layer.reduce(message.step, message.command, message.sync);
+        layer.reduce({.kind = message.kind, .step = message.step, .command = message.command},
+                     message.sync);
       },
   };
 }

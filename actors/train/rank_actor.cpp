@@ -109,10 +109,11 @@ void Rank::advance() const {
 }
 
 void Rank::begin(const Command& command) const {
-  const bool trains = command.kind == CommandKind::train_step;
-  context->trace_begin(command.kind, command.sequence, trains ? command.step : -1);
+  context->trace_begin(command.kind, command.sequence,
+                       engine::reduces_gradients(command.kind) ? command.step : -1);
   switch (command.kind) {
     case CommandKind::train_step:
+    case CommandKind::gradient:
       return begin_training(command);
     case CommandKind::reference:
       if (command.step == 0) {
@@ -140,7 +141,9 @@ void Rank::begin_training(const Command& step) const {
   state().gathered = context->engine->schedule(CommandKind::train_step).gathers().empty();
   state().combined = false;
   state().updates_enqueued = 0;
-  save_memory_snapshot(*context, step.step, state().copied);
+  if (step.kind == CommandKind::train_step) {
+    save_memory_snapshot(*context, step.step, state().copied);
+  }
   const engine::ShardPlan& plan = context->engine->plan();
   const engine::LaneSchedule& lanes = plan.train_lanes();
   for (std::int64_t sync = 0; sync < lanes.syncs(); ++sync) {
@@ -148,8 +151,9 @@ void Rank::begin_training(const Command& step) const {
       continue;
     }
     for (const engine::ShardGroup& group : plan.groups()) {
-      self->send(state().peers.layers[group.first_unit()],
-                 ReduceWithoutLanes{step.step, step.sequence, static_cast<std::int32_t>(sync)});
+      self->send(
+          state().peers.layers[group.first_unit()],
+          ReduceWithoutLanes{step.kind, step.step, step.sequence, static_cast<std::int32_t>(sync)});
     }
   }
   start_lanes(step);
@@ -211,9 +215,12 @@ void Rank::control_finished() const {
   if (command.kind == CommandKind::reference) {
     return take_reference(command);
   }
-  TRAIN_CHECK(command.kind == CommandKind::train_step, "{} has no collective",
-              engine::name_of(command.kind).report);
   mark("loss and clip");
+  if (command.kind == CommandKind::gradient) {
+    context->engine->totals().combine_first_pass(*context->compute, command.step);
+    finish_on_stream(command.sequence);
+    return leave();
+  }
   context->engine->totals().combine(*context->compute, command.step);
   state().combined = true;
   update_if_ready();
@@ -289,17 +296,10 @@ void Rank::report_evaluation(const Command& command) const {
 }
 
 void Rank::report_nonfinite(const Command& command) const {
-  context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
-                             command] {
-    const engine::NonfiniteOrigin origin = runtime->engine->totals().nonfinite_origin();
-    std::string text = "in no layer's output or gradient (only in their sums)";
-    if (origin.found) {
-      text = fmt::format("in {} ({}), lane {} of rank {}", runtime->engine->unit_name(origin.unit),
-                         origin.backward ? "backward" : "forward", origin.lane,
-                         runtime->engine->plan().train_lanes().rank_of(origin.lane));
-    }
-    caf::anon_send(conductor, NonfiniteFound{command.step + 1, runtime->rank, text});
-  });
+  context->compute->enqueue(
+      [runtime = context.get(), conductor = state().peers.conductor, command] {
+        caf::anon_send(conductor, nonfinite_event(*runtime, command.step));
+      });
   finish_on_stream(command.sequence);
   leave();
 }

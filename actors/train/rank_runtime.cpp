@@ -221,6 +221,17 @@ EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) 
   return event;
 }
 
+NonfiniteFound nonfinite_event(const RankRuntime& rank, std::int64_t step) {
+  const engine::NonfiniteOrigin origin = rank.engine->totals().nonfinite_origin();
+  std::string text = "in no layer's output or gradient (only in their sums)";
+  if (origin.found) {
+    text = fmt::format("in {} ({}), lane {} of rank {}", rank.engine->unit_name(origin.unit),
+                       origin.backward ? "backward" : "forward", origin.lane,
+                       rank.engine->plan().train_lanes().rank_of(origin.lane));
+  }
+  return {step + 1, rank.rank, text};
+}
+
 checkpoint::StepRecord step_record(const StepFinished& event) {
   return {.step = event.step,
           .loss = event.loss.value(),

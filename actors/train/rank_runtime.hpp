@@ -122,6 +122,9 @@ using RankContext = std::shared_ptr<RankRuntime>;
 /// What a rank reports of the evaluation after `step` steps, in stream order.
 [[nodiscard]] EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step);
 
+/// What a rank reports of FindNonfinite of step `step` (from 0), in stream order.
+[[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, std::int64_t step);
+
 /// What the journal keeps of the event of all ranks; without the tokens.
 [[nodiscard]] checkpoint::StepRecord step_record(const StepFinished& event);
 

@@ -71,13 +71,15 @@ std::vector<std::size_t> by_completion(const ShardPlan& plan) {
   return order;
 }
 
-void add_reductions(const ShardPlan& plan, OpList& ops) {
+/// `spread`: what is reduced goes on to the replicas.
+void add_reductions(const ShardPlan& plan, bool spread, OpList& ops) {
   const std::vector<std::size_t> order = by_completion(plan);
   const std::int64_t syncs = plan.train_lanes().syncs();
   for (std::int64_t sync = 0; sync < syncs; ++sync) {
     std::int64_t reduced = -1;
     const auto broadcast_reduced = [&] {
-      if (sync + 1 == syncs && reduced >= 0 && plan.broadcast(static_cast<std::size_t>(reduced))) {
+      const bool last = sync + 1 == syncs && reduced >= 0;
+      if (spread && last && plan.broadcast(static_cast<std::size_t>(reduced))) {
         ops.add(Channel::reduce, CollectiveKind::broadcast, reduced);
       }
     };
@@ -132,7 +134,12 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
           ops.add(Channel::gather, CollectiveKind::all_gather, static_cast<std::int64_t>(group));
         }
       }
-      add_reductions(plan, ops);
+      add_reductions(plan, /*spread=*/true, ops);
+      ops.add(Channel::control, CollectiveKind::loss_and_norm);
+      break;
+    case CommandKind::gradient:
+      add_gathers(plan, kind, ops);
+      add_reductions(plan, /*spread=*/false, ops);
       ops.add(Channel::control, CollectiveKind::loss_and_norm);
       break;
     case CommandKind::evaluate:

@@ -61,7 +61,8 @@ struct CollectiveOp {
 /// groups; reduce channel: for each sync each group's reduce in the order in which the backward
 /// pass completes groups, in the last sync each followed, one reduce later, by the group's
 /// broadcast; control channel: loss_and_norm. evaluate, find_nonfinite and reference: their
-/// gathers, and eval_sums, nonfinite or reference. snapshot and stop have none.
+/// gathers, and eval_sums, nonfinite or reference. gradient: as train_step, but for refreshes and
+/// broadcasts. snapshot and stop have none.
 [[nodiscard]] std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind);
 
 /// Which collective a caller wants to run.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "engine/objective/row_weighting.hpp"
+#include "engine/objective/step_program.hpp"
 
 namespace train::engine {
 
@@ -47,6 +48,9 @@ class Objective {
   /// Where row weights follow from the rows' log-probabilities, how; lives as long as this. Null:
   /// they are the data's, known before the forward pass, and the head is passed over once.
   [[nodiscard]] virtual const RowWeighting* weighting() const { return nullptr; }
+  /// Where a step has two passes over different rows, what they are; lives as long as this. Null:
+  /// it has one, whose gradient is the optimizer's. Its label_smoothing() then counts, not this's.
+  [[nodiscard]] virtual const StepProgram* program() const { return nullptr; }
 };
 
 /// What some rows hold; of a step or a row. A pure function of data, seed and step.

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -112,8 +113,8 @@ class OptimizerGroup {
   OptimizerGroup(const kernels::KernelTable& kernels, const Optimizer& optimizer,
                  ParameterGroup group);
   /// Slices may share the memory of their row sums. `counted`: rows of the slice, from 0, that
-  /// enter Update::sums.
-  void add(const OptimizerSlice& slice, LaneRange counted = {});
+  /// enter Update::sums. `unit`: whose they are, for Update::number_of.
+  void add(const OptimizerSlice& slice, LaneRange counted = {}, std::size_t unit = 0);
 
   /// What differs from step to step.
   struct Update {
@@ -123,6 +124,8 @@ class OptimizerGroup {
     const kernels::UpdateGuard* guard = nullptr;
     std::byte* scratch = nullptr;
     bool diagnosed = false;  ///< Make row sums.
+    /// The number of a unit's update, from 1; 0: its slices stay as they are. None: `step`.
+    std::function<std::int64_t(std::size_t unit)> number_of = {};
     /// When diagnosed, written on the stream: the sum of each over all counted rows. Meaningless
     /// when guard->non-finite. nullptr: nobody asks.
     std::vector<ExactSum>* sums = nullptr;
@@ -137,6 +140,7 @@ class OptimizerGroup {
   struct Entry {
     OptimizerSlice slice;
     LaneRange counted;
+    std::size_t unit = 0;
   };
   void add_up(kernels::Stream& stream, const Entry& entry, const Update& update) const;
 

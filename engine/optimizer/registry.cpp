@@ -57,7 +57,7 @@ OptimizerGroup::OptimizerGroup(const kernels::KernelTable& kernels, const Optimi
                                ParameterGroup group)
     : kernels_(&kernels), optimizer_(&optimizer), decayed_(group == ParameterGroup::decay) {}
 
-void OptimizerGroup::add(const OptimizerSlice& slice, LaneRange counted) {
+void OptimizerGroup::add(const OptimizerSlice& slice, LaneRange counted, std::size_t unit) {
   TRAIN_CHECK(slice.parameter != nullptr && slice.weights != nullptr && slice.gradient != nullptr);
   const Parameter& parameter = *slice.parameter;
   const std::size_t states = optimizer_->states(parameter).size();
@@ -69,25 +69,29 @@ void OptimizerGroup::add(const OptimizerSlice& slice, LaneRange counted) {
               "{}: {} of {} rows are here", parameter.name, slice.rows, parameter.rows);
   TRAIN_CHECK(counted.first >= 0 && counted.end() <= slice.rows, "rows {}..{} of {}", counted.first,
               counted.end(), slice.rows);
-  entries_.push_back({slice, counted});
+  entries_.push_back({slice, counted, unit});
 }
 
 void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const {
   TRAIN_CHECK(update.step >= 1, "step {}", update.step);
-  const OptimizerStep step{.kernels = kernels_,
-                           .guard = update.guard,
-                           .step = update.step,
-                           .lr = update.lr,
-                           .peak_lr = update.peak_lr,
-                           .decayed = decayed_,
-                           .diagnosed = update.diagnosed,
-                           .scratch = update.scratch};
+  OptimizerStep step{.kernels = kernels_,
+                     .guard = update.guard,
+                     .step = update.step,
+                     .lr = update.lr,
+                     .peak_lr = update.peak_lr,
+                     .decayed = decayed_,
+                     .diagnosed = update.diagnosed,
+                     .scratch = update.scratch};
   std::vector<ExactSum>* sums = update.diagnosed ? update.sums : nullptr;
   if (sums != nullptr) {
     stream.enqueue(
         [sums, count = optimizer_->row_sums().size()] { sums->assign(count, ExactSum()); });
   }
   for (const Entry& entry : entries_) {
+    step.step = update.number_of ? update.number_of(entry.unit) : update.step;
+    if (step.step == 0) {
+      continue;
+    }
     optimizer_->update(stream, entry.slice, step);
     if (sums != nullptr) {
       add_up(stream, entry, update);

@@ -84,7 +84,9 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
   // An evaluation's sums are divided by what it counted itself.
   const auto scale = [&](double factor) {
     const bool scaled = makes_loss && !evaluation;
-    return scaled ? static_cast<float>(rank_->step_mean(work.step, factor)) : 0.0F;
+    return scaled ? static_cast<float>(rank_->loss_factor(work.step, work.kind) *
+                                       rank_->step_mean(work.step, factor, work.kind))
+                  : 0.0F;
   };
   const std::int64_t first = work.slot * rank_->lane_tokens();
   return {.step = work.step,
@@ -96,7 +98,7 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
           .targets = targets_.device<std::int32_t>() + first,
           .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
           .sums = scored ? nullptr : parts_.totals.lane_sums(work),
-          .label_smoothing = evaluation ? 0.0F : rank_->objective().label_smoothing(),
+          .label_smoothing = evaluation ? 0.0F : rank_->label_smoothing(work.kind),
           .loss_scale = scale(1.0),
           .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
           .with_gradient = !evaluation};

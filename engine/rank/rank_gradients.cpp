@@ -17,6 +17,9 @@ RankGradients::RankGradients(const RankPlan& rank, const Model& model, const Ste
                                    fmt::format("gradient buffer {}", i), rank.device().memory);
   }
   make_groups(model);
+  if (layout.two_passes()) {
+    passes_.emplace(rank, totals);
+  }
 }
 
 void RankGradients::make_groups(const Model& model) {
@@ -115,7 +118,7 @@ float* RankGradients::for_optimizer(std::size_t group, const Segment& segment) c
   return reduced(group) + segment.packed_offset;
 }
 
-void RankGradients::finish(kernels::Stream& stream, std::size_t group) {
+void RankGradients::finish(kernels::Stream& stream, std::size_t group, const LaneWork& work) {
   GroupGradient& gradient = groups_[group];
   std::optional<LaneTree>& tree = rank_->ranks() == 1 ? gradient.own : gradient.owner;
   if (!tree) {
@@ -124,6 +127,9 @@ void RankGradients::finish(kernels::Stream& stream, std::size_t group) {
   TRAIN_CHECK(tree->held().size() == 1, "{}: {} sums are left of {} lanes",
               rank_->group(group).name, tree->held().size(), rank_->plan().train_lanes().lanes());
   tree->clear();
+  if (passes_) {
+    return passes_->finish(stream, group, work, tree->root());
+  }
   totals_->add_norms(stream, group, tree->root());
 }
 
@@ -137,6 +143,8 @@ void RankGradients::add_allocated(MemoryPlan& memory) const {
     memory.gradients_bytes += kept;
     memory.lane_sums_bytes += all - kept;
   }
+  memory.gradients_bytes += passes_ ? passes_->kept_bytes() : 0;
+  memory.buffers_bytes += passes_ ? passes_->scratch_bytes() : 0;
   for (const kernels::Buffer& gradient_buffer : gradient_buffers_) {
     memory.transfer_bytes += gradient_buffer.size_bytes();
   }

@@ -9,6 +9,7 @@
 #include "engine/command.hpp"
 #include "engine/lanes/lane_tree.hpp"
 #include "engine/model/model.hpp"
+#include "engine/rank/pass_gradients.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
 #include "engine/rank/step_totals.hpp"
@@ -47,8 +48,9 @@ class RankGradients {
   /// The gradient of a row of the state part as the optimizer reads it.
   [[nodiscard]] float* for_optimizer(std::size_t group, const Segment& segment) const;
 
-  /// After the group's last reduce: enqueues the norms of this rank's rows.
-  void finish(kernels::Stream& stream, std::size_t group);
+  /// After the group's last reduce of the command: enqueues the norms of this rank's rows, and in a
+  /// step of two passes what becomes of the gradient (PassGradients). `work`: kind and step count.
+  void finish(kernels::Stream& stream, std::size_t group, const LaneWork& work = {});
   void add_allocated(MemoryPlan& memory) const;
 
  private:
@@ -67,6 +69,7 @@ class RankGradients {
   const StepTotals* totals_;
   std::vector<GroupGradient> groups_;
   std::vector<kernels::Buffer> gradient_buffers_;
+  std::optional<PassGradients> passes_;  // Of steps that have two.
 };
 
 }  // namespace train::engine

@@ -104,7 +104,8 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
                         : 0),
       lane_doubles_(lane_doubles_of(*make_objective(options.objective))),
       gather_buffers_(engine::gather_buffers(plan)),
-      gradient_buffer_count_(engine::gradient_buffer_count(plan)) {
+      gradient_buffer_count_(engine::gradient_buffer_count(plan)),
+      two_passes_(make_objective(options.objective)->program() != nullptr) {
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     groups_.push_back(make_group(index));
     if (!groups_.back().resident) {
@@ -182,15 +183,20 @@ void RankLayout::set_blocks() {
   step_blocks_ = {0};
   for (std::int64_t rank = 0; rank < ranks_; ++rank) {
     std::int64_t norms = 0;
+    std::int64_t segments = 0;
     for (std::size_t index = 0; index < groups_.size(); ++index) {
       for (const Segment& segment : reduce_part(index, rank).segments) {
         const Parameter& parameter = plan_->groups()[index].parameters[segment.parameter];
         norms += static_cast<std::int64_t>(norm_nodes(segment, parameter).size());
+        ++segments;
       }
     }
     norm_counts_.push_back(norms);
     const std::int64_t lanes = lane_block(rank + 1) - lane_block(rank);
-    step_blocks_.push_back(step_blocks_.back() + norms + lane_doubles_ * lanes);
+    agreement_counts_.push_back(two_passes_ ? segments : 0);
+    const std::int64_t passes = two_passes_ ? 2 : 1;
+    step_blocks_.push_back(step_blocks_.back() + passes * norms + lane_doubles_ * lanes +
+                           agreement_counts_.back());
   }
 }
 
@@ -380,6 +386,16 @@ std::size_t RankLayout::optimizer_scratch_bytes() const {
 std::int64_t RankLayout::optimizer_sums() const {
   return static_cast<std::int64_t>(optimizer_->row_sums().size()) *
          most(groups_, [](const GroupLayout& group) { return most_rows(group.state); });
+}
+
+std::int64_t RankLayout::largest_segment() const {
+  return most(groups_, [](const GroupLayout& group) {
+    std::int64_t largest = 0;
+    for (const Segment& segment : group.reduce.segments) {
+      largest = std::max(largest, segment.count);
+    }
+    return largest;
+  });
 }
 
 std::int64_t RankLayout::norm_rows() const {

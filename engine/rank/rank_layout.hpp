@@ -173,6 +173,22 @@ class RankLayout {
     return lane_blocks_[static_cast<std::size_t>(rank)];
   }
 
+  /// First double of the norms that `rank` sends of the second pass of a step of two
+  /// (StepProgram), before it is joined with the first.
+  [[nodiscard]] std::int64_t pass_norm_block(std::int64_t rank) const {
+    return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank)) -
+           norm_count(rank);
+  }
+  /// And behind them, of how many elements of each segment of its reduce parts both gradients
+  /// agree: an int64 each.
+  [[nodiscard]] std::int64_t agreement_block(std::int64_t rank) const {
+    return step_block(rank + 1) - agreement_counts_.at(static_cast<std::size_t>(rank));
+  }
+  /// Steps have two passes.
+  [[nodiscard]] bool two_passes() const { return two_passes_; }
+  /// Elements of the largest segment of a reduce part here.
+  [[nodiscard]] std::int64_t largest_segment() const;
+
   /// Doubles of what is exchanged of a lane: its LossSums, then its objective's metrics.
   [[nodiscard]] std::int64_t lane_doubles() const { return lane_doubles_; }
 
@@ -210,7 +226,9 @@ class RankLayout {
   std::vector<GroupLayout> groups_;
   std::int64_t gather_elements_ = 0, gather_buffers_ = 0;
   std::int64_t gradient_buffer_elements_ = 0, gradient_buffer_count_ = 0;
+  bool two_passes_;
   std::vector<std::int64_t> step_blocks_, norm_counts_, lane_blocks_, eval_blocks_;
+  std::vector<std::int64_t> agreement_counts_;  // By rank; of steps of one pass 0.
 };
 
 /// Nodes of the canonical tree over a parameter's rows that make up the segment.

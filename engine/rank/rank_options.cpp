@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.hpp"
+#include "engine/objective/registry.hpp"
 #include "engine/optimizer/averaged.hpp"
 #include "engine/optimizer/registry.hpp"
 
@@ -26,10 +27,49 @@ ModelSpec trained_model(const RankOptions& options) {
                 .alpha = options.lora.alpha,
                 .rslora = options.lora.rslora,
                 .targets = options.lora.targets};
+  const auto objective = make_objective(options.objective);
+  if (const StepProgram* program = objective->program(); program != nullptr) {
+    model.frozen.emplace_back("embedding");
+    model.frozen.emplace_back("head");
+    for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
+      if (!program->ever_trains(static_cast<std::int64_t>(layer))) {
+        model.frozen.push_back(fmt::format("block {}", layer));
+      }
+    }
+  }
   return model;
 }
 
+configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
+                                      std::int64_t layers) {
+  configs::ObjectiveSection resolved = section;
+  resolved.first_layer = section.first_layer < 0 ? layers - 1 : section.first_layer;
+  return resolved;
+}
+
+Status check_program(const RankOptions& options) {
+  const auto objective = make_objective(options.objective);
+  const StepProgram* program = objective->program();
+  if (program == nullptr) {
+    return {};
+  }
+  const auto layers = static_cast<std::int64_t>(options.model.layers.size());
+  TRAIN_RETURN_IF_ERROR(program->check(layers, options.total_steps));
+  const std::vector<UnitParameters> units = describe_units(trained_model(options));
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const UnitParameters& unit = units[static_cast<std::size_t>(layer) + 1];
+    if (program->ever_trains(layer) && unit.gradient_count() == 0) {
+      return user_error(
+          fmt::format("train.freeze leaves nothing of {}, which objective.name = \"{}\" trains; "
+                      "freeze less, or choose other layers",
+                      unit.name, options.objective.name));
+    }
+  }
+  return {};
+}
+
 Result<ShardPlan> plan_of(const RankOptions& options) {
+  TRAIN_RETURN_IF_ERROR(check_program(options));
   std::vector<UnitParameters> units = describe_units(trained_model(options));
   std::vector<std::string> whole = whole_parameters(*optimizer_of(options), units);
   whole.insert(whole.end(), options.whole_parameters.begin(), options.whole_parameters.end());

@@ -34,7 +34,8 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
       train_schedule_(plan_, CommandKind::train_step),
       eval_schedule_(plan_, CommandKind::evaluate),
       nonfinite_schedule_(plan_, CommandKind::find_nonfinite),
-      reference_schedule_(plan_, CommandKind::reference) {}
+      reference_schedule_(plan_, CommandKind::reference),
+      gradient_schedule_(plan_, CommandKind::gradient) {}
 
 const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
   TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",
@@ -42,6 +43,7 @@ const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
   return kind == CommandKind::train_step  ? train_schedule_
          : kind == CommandKind::evaluate  ? eval_schedule_
          : kind == CommandKind::reference ? reference_schedule_
+         : kind == CommandKind::gradient  ? gradient_schedule_
                                           : nonfinite_schedule_;
 }
 
@@ -53,10 +55,45 @@ std::int64_t RankPlan::tokens_per_step() const {
   return options_.batch.lanes * options_.batch.micro_batch * options_.seq_len;
 }
 
-double RankPlan::step_mean(std::int64_t step, double sum) const {
-  const double weight =
-      options_.step_weight ? options_.step_weight(step) : static_cast<double>(tokens_per_step());
+double RankPlan::step_mean(std::int64_t step, double sum, CommandKind kind) const {
+  const auto& weight_of =
+      kind == CommandKind::gradient ? options_.first_pass_weight : options_.step_weight;
+  const double weight = weight_of ? weight_of(step) : static_cast<double>(tokens_per_step());
   return weight > 0.0 ? sum / weight : 0.0;
+}
+
+double RankPlan::loss_factor(std::int64_t step, CommandKind kind) const {
+  const StepProgram* program = objective_->program();
+  if (program == nullptr) {
+    return 1.0;
+  }
+  const StepProgram::Pass pass = StepProgram::pass_of(kind);
+  return program->coefficient(pass, step) * program->loss_unit(pass, options_.model.vocab_size);
+}
+
+float RankPlan::label_smoothing(CommandKind kind) const {
+  const StepProgram* program = objective_->program();
+  return program == nullptr ? objective_->label_smoothing()
+                            : program->label_smoothing(StepProgram::pass_of(kind));
+}
+
+bool RankPlan::trains(std::size_t unit, std::int64_t step) const {
+  const bool layer =
+      unit >= first_layer_unit() && unit < first_layer_unit() + options_.model.layers.size();
+  return layer &&
+         objective_->program()->trains(static_cast<std::int64_t>(unit - first_layer_unit()), step);
+}
+
+std::size_t RankPlan::unit_of(std::size_t group, std::size_t parameter) const {
+  for (const std::size_t unit : this->group(group).units) {
+    const std::size_t count = plan_.units()[unit].parameters.size();
+    if (parameter < count) {
+      return unit;
+    }
+    parameter -= count;
+  }
+  TRAIN_CHECK(false, "{} has no such parameter", this->group(group).name);
+  return 0;
 }
 
 double RankPlan::learning_rate_of(std::int64_t step) const {

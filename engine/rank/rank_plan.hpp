@@ -56,8 +56,19 @@ class RankPlan {
   [[nodiscard]] std::int64_t lane_tokens() const;
   [[nodiscard]] std::int64_t tokens_per_step() const;
   /// `sum` over the targets of step `step` (from 0) as the step's mean: over the sum of their
-  /// weights; 0 where there is none.
-  [[nodiscard]] double step_mean(std::int64_t step, double sum) const;
+  /// weights; 0 where there is none. Of a step of two passes over the targets of the command's.
+  [[nodiscard]] double step_mean(std::int64_t step, double sum,
+                                 CommandKind kind = CommandKind::train_step) const;
+  /// What the command's mean cross-entropy is multiplied by in the loss of step `step`.
+  [[nodiscard]] double loss_factor(std::int64_t step, CommandKind kind) const;
+  /// HeadLossParams, in training.
+  [[nodiscard]] float label_smoothing(CommandKind kind) const;
+  /// The unit of layer 0; the layers' units follow one another.
+  [[nodiscard]] static constexpr std::size_t first_layer_unit() { return 1; }
+  /// Objective::program() of the unit's layer: trained in step `step`. REQUIRES: there is one.
+  [[nodiscard]] bool trains(std::size_t unit, std::int64_t step) const;
+  /// The unit of a parameter of a group.
+  [[nodiscard]] std::size_t unit_of(std::size_t group, std::size_t parameter) const;
   /// Of step `step`, from 0.
   [[nodiscard]] double learning_rate_of(std::int64_t step) const;
 
@@ -68,6 +79,7 @@ class RankPlan {
   ShardPlan plan_;
   RankLayout layout_;
   BufferSchedule train_schedule_, eval_schedule_, nonfinite_schedule_, reference_schedule_;
+  BufferSchedule gradient_schedule_;
 };
 
 }  // namespace train::engine

@@ -45,15 +45,16 @@ double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream
   return nodes;
 }
 
-NormTree::NormTree(const ShardPlan& plan, const RankLayout& layout) : units_(plan.unit_count()) {
-  collect(plan, layout);
+NormTree::NormTree(const ShardPlan& plan, const RankLayout& layout, bool of_pass)
+    : units_(plan.unit_count()) {
+  collect(plan, layout, of_pass);
   for (ParameterNodes& parameter : parameters_) {
     std::sort(parameter.nodes.begin(), parameter.nodes.end(),
               [](const Node& a, const Node& b) { return a.rows.first < b.rows.first; });
   }
 }
 
-void NormTree::collect(const ShardPlan& plan, const RankLayout& layout) {
+void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_pass) {
   std::vector<std::size_t> first_of_unit = {0};
   for (std::size_t unit = 0; unit < units_; ++unit) {
     for (const Parameter& parameter : plan.units()[unit].parameters) {
@@ -71,7 +72,7 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout) {
     }
   }
   for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
-    std::int64_t at = layout.step_block(rank);
+    std::int64_t at = of_pass ? layout.pass_norm_block(rank) : layout.step_block(rank);
     for (std::size_t group = 0; group < plan.groups().size(); ++group) {
       if (rank == layout.rank()) {
         first_node_.push_back(at - layout.step_block(rank));
@@ -137,6 +138,9 @@ StepTotals::StepTotals(const RankPlan& rank)
       scalars_(rank.kernels(), sizeof(Scalars), "step scalars"),
       unread_sums_(sizeof(kernels::LossSums), "unread sums", rank.device().memory) {
   place_lanes();
+  if (rank.layout().two_passes()) {
+    pass_norms_.emplace(rank.plan(), rank.layout(), /*of_pass=*/true);
+  }
 }
 
 void StepTotals::place_lanes() {
@@ -225,8 +229,13 @@ void StepTotals::nonfinite_counted(kernels::Stream& stream, const std::int64_t* 
 
 void StepTotals::add_norms(kernels::Stream& stream, std::size_t group,
                            const float* gradient) const {
-  double* nodes = step_sums_.device<double>() + rank_->layout().step_block(rank_->rank()) +
-                  norms_.first_node(group);
+  add_norms_at(stream, group, gradient,
+               step_sums_.device<double>() + rank_->layout().step_block(rank_->rank()) +
+                   norms_.first_node(group));
+}
+
+void StepTotals::add_norms_at(kernels::Stream& stream, std::size_t group, const float* gradient,
+                              double* nodes) const {
   const double* end =
       sum_squares(rank_->kernels(), stream, rank_->group(group), rank_->layout(group).reduce,
                   gradient, row_sums_.as<double>(), nodes);
@@ -253,10 +262,13 @@ std::span<std::byte> StepTotals::block(CollectiveKind kind, std::int64_t rank) c
 
 void StepTotals::combine(kernels::Stream& stream, std::int64_t step) {
   auto* results = scalars_.host<Scalars>();
-  stream.enqueue([this, lanes = rank_->plan().train_lanes().lanes(), results] {
-    const auto sums_of = [this](std::int64_t lane) { return outcome(false, lane).sums; };
-    results->cross_entropy = sum_lanes(lanes, &kernels::LossSums::cross_entropy, sums_of);
-    results->z_squared = sum_lanes(lanes, &kernels::LossSums::z_squared, sums_of);
+  const bool two_passes = rank_->layout().two_passes();
+  stream.enqueue([this, step, two_passes, results] {
+    if (two_passes) {
+      return combine_passes(step);
+    }
+    results->cross_entropy = lane_total(&kernels::LossSums::cross_entropy);
+    results->z_squared = lane_total(&kernels::LossSums::z_squared);
     results->squared_norm = norms_.finish(step_sums_.host<double>(), unit_squares_);
     metrics_ = metrics(/*evaluation=*/false);
   });
@@ -268,7 +280,7 @@ void StepTotals::combine(kernels::Stream& stream, std::int64_t step) {
                                        .cross_entropy = &scalars->cross_entropy,
                                        .z_squared = &scalars->z_squared,
                                        .guard = &scalars->guard,
-                                       .loss_scale = rank_->step_mean(step, 1.0),
+                                       .loss_scale = two_passes ? 1.0 : rank_->step_mean(step, 1.0),
                                        .z_scale = rank_->step_mean(step, z_loss),
                                        .clip = static_cast<float>(options.optimizer.grad_clip)});
   scalars_.to_host(stream, &scalars->guard);
@@ -278,7 +290,9 @@ const kernels::UpdateGuard* StepTotals::guard() const { return &scalars_.device<
 
 StepResult StepTotals::step_result(std::int64_t step) const {
   StepResult result{.loss = results().guard.loss,
-                    .cross_entropy = rank_->step_mean(step, results().cross_entropy),
+                    .cross_entropy = rank_->layout().two_passes()
+                                         ? results().cross_entropy
+                                         : rank_->step_mean(step, results().cross_entropy),
                     .grad_norm = static_cast<double>(results().guard.grad_norm),
                     .lr = rank_->learning_rate_of(step),
                     .nonfinite = nonfinite(),

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/collective/collective_schedule.hpp"
 #include "engine/command.hpp"
 #include "engine/objective/row_weighting.hpp"
+#include "engine/objective/step_program.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
@@ -28,7 +31,8 @@ struct StepResult {
   /// Of the updated rows whose gradient this rank finishes: Optimizer::row_sums(), which added up
   /// over ranks are those of the model (diagnose()). Empty in other steps and when non-finite.
   std::vector<ExactSum> optimizer_sums;
-  /// RowWeighting::metrics() of the step: means over its items; NaN where there is none.
+  /// RowWeighting::metrics() of the step: means over its items; NaN where there is none. With a
+  /// StepProgram its metrics.
   std::vector<double> metrics = {};
 };
 
@@ -62,7 +66,8 @@ double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream
 /// Host memory; a pure function of plan and layout decides what lies where.
 class NormTree {
  public:
-  NormTree(const ShardPlan& plan, const RankLayout& layout);
+  /// `of_pass`: not of the norms in the end, but of the second pass's before it is joined.
+  NormTree(const ShardPlan& plan, const RankLayout& layout, bool of_pass = false);
 
   /// `values`: the exchanged blocks of all ranks (RankLayout::step_block). Writes the squared norm
   /// of each unit; returns that of all.
@@ -80,7 +85,7 @@ class NormTree {
     std::int64_t rows = 0;
     std::vector<Node> nodes;  // From the first row to the last.
   };
-  void collect(const ShardPlan& plan, const RankLayout& layout);
+  void collect(const ShardPlan& plan, const RankLayout& layout, bool of_pass);
 
   std::size_t units_;
   std::vector<std::int64_t> first_node_;
@@ -119,6 +124,12 @@ class StepTotals {
   void nonfinite_counted(kernels::Stream& stream, const std::int64_t* count) const;
   /// Enqueues the norms of this rank's rows of a group. `gradient`: packed as GroupLayout::reduce.
   void add_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
+  /// The same of the second pass of a step of two, before its gradient is joined with the first's.
+  void add_pass_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
+  /// Where this rank counts the elements of a segment in which both gradients agree; the device's.
+  [[nodiscard]] std::int64_t* agreement(std::size_t group, std::size_t segment) const;
+  /// Enqueues that the host sees that count, which is complete.
+  void agreement_counted(kernels::Stream& stream, const std::int64_t* count) const;
 
   /// The block of `rank` in loss_and_norm, eval_sums or nonfinite: memory of the host.
   [[nodiscard]] std::span<std::byte> block(CollectiveKind kind, std::int64_t rank) const;
@@ -126,6 +137,9 @@ class StepTotals {
   /// After loss_and_norm of step `step` (from 0): enqueues loss, global norm, clip scale and the
   /// check for NaN and Inf.
   void combine(kernels::Stream& stream, std::int64_t step);
+  /// The same of the first pass of a step of two: enqueues that what it came to is kept for
+  /// combine().
+  void combine_first_pass(kernels::Stream& stream, std::int64_t step);
   /// What combine() decides, where kernels read it.
   [[nodiscard]] const kernels::UpdateGuard* guard() const;
 
@@ -148,6 +162,13 @@ class StepTotals {
   };
 
   void place_lanes();
+  void add_norms_at(kernels::Stream& stream, std::size_t group, const float* gradient,
+                    double* nodes) const;
+  /// Cross-entropy, norms and metrics of a step of two passes, on the host.
+  void combine_passes(std::int64_t step);
+  [[nodiscard]] double lane_total(double kernels::LossSums::*field) const;
+  /// Over the segments of all ranks whose layers step `step` trains.
+  [[nodiscard]] SignAgreement sign_agreement(std::int64_t step) const;
   /// Memory of the host; of a lane of an evaluation or of a step.
   [[nodiscard]] LaneOutcome outcome(bool evaluation, std::int64_t lane) const;
   /// The metrics of all lanes of a step or an evaluation.
@@ -163,6 +184,8 @@ class StepTotals {
   std::vector<std::int64_t> step_sums_at_, eval_sums_at_, lane_at_;  // By lane.
   kernels::Buffer row_sums_;                                         // Scratch of add_norms().
   NormTree norms_;
+  std::optional<NormTree> pass_norms_;      // Of the second pass.
+  std::array<PassOutcome, 2> passes_ = {};  // By StepProgram::Pass.
   std::vector<double> unit_squares_;
   std::vector<double> metrics_;  // Of the step.
   HostDeviceBuffer scalars_;

@@ -41,7 +41,7 @@ void WeightUpdates::add_slices(const RankState& state, const RankGradients& grad
               .gradient = gradients.for_optimizer(group, segment),
               .states = kept.states(segment.parameter, segment.first_row),
               .row_sums = row_sums_.device<double>()},
-             counted);
+             counted, rank_->unit_of(group, segment.parameter));
   }
 }
 
@@ -56,8 +56,21 @@ void WeightUpdates::update(kernels::Stream& stream, ParameterGroup group, std::i
                          .guard = totals_->guard(),
                          .scratch = scratch_.data(),
                          .diagnosed = diagnosed(step),
+                         .number_of = numbers_of(step),
                          .sums = &group_sums_[static_cast<std::size_t>(group)],
                          .row_sums = &row_sums_});
+}
+
+std::function<std::int64_t(std::size_t)> WeightUpdates::numbers_of(std::int64_t step) const {
+  const StepProgram* program = rank_->objective().program();
+  if (program == nullptr) {
+    return {};
+  }
+  return [program, step](std::size_t unit) {
+    return program->update_number(
+        static_cast<std::int64_t>(unit) - static_cast<std::int64_t>(RankPlan::first_layer_unit()),
+        step);
+  };
 }
 
 bool WeightUpdates::diagnosed(std::int64_t step) const {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/optimizer/exact_sum.hpp"
@@ -36,6 +37,8 @@ class WeightUpdates {
 
  private:
   void add_slices(const RankState& state, const RankGradients& gradients, std::size_t group);
+  /// OptimizerGroup::Update::number_of in step `step`.
+  [[nodiscard]] std::function<std::int64_t(std::size_t unit)> numbers_of(std::int64_t step) const;
   [[nodiscard]] bool diagnosed(std::int64_t step) const;  // It makes the optimizer's sums.
 
   const RankPlan* rank_;

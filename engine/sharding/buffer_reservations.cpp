@@ -142,7 +142,7 @@ std::int64_t BufferReservations::sync_of_gradient(std::size_t gradient_buffer) c
 }
 
 bool BufferReservations::ends_with_reduction(std::size_t gradient_buffer) const {
-  return kind_ == CommandKind::train_step &&
+  return reduces_gradients(kind_) &&
          !plan_->own_gradient(schedule_->gradient_buffers()[gradient_buffer].group);
 }
 
@@ -159,7 +159,7 @@ bool BufferReservations::gradient_free(std::size_t group, std::int64_t sync,
     }
   }
   // Own partial sums of the sync before are still to be sent.
-  return kind_ != CommandKind::train_step || !plan_->own_gradient(group) ||
+  return !reduces_gradients(kind_) || !plan_->own_gradient(group) ||
          packed_sync_.at(group) >= sync - 1;
 }
 

@@ -7,10 +7,6 @@
 namespace train::engine {
 namespace {
 
-bool has_backward(CommandKind kind) {
-  return kind == CommandKind::train_step || kind == CommandKind::find_nonfinite;
-}
-
 std::int64_t rounds_of(const ShardPlan& plan, CommandKind kind) {
   if (has_backward(kind) || kind == CommandKind::reference) {
     return plan.train_lanes().rounds();

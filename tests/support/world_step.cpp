@@ -157,16 +157,32 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Read
   return run(stream, step, columns_of(read_lane));
 }
 
+void WorldStep::finish_gradients(kernels::Stream& stream, const LaneWork& work) {
+  for (const auto& rank : ranks_) {
+    for (std::size_t group = rank->plan().groups().size(); group-- > 0;) {
+      rank->gradients().finish(stream, group, work);
+    }
+  }
+}
+
+StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& first,
+                          const FillLane& second) {
+  Loop loop(ranks_, stream, CommandKind::gradient);
+  loop.run_lanes(step, CommandKind::gradient, first);
+  finish_gradients(stream, {.kind = CommandKind::gradient, .step = step});
+  loop.exchange(CollectiveKind::loss_and_norm);
+  for (const auto& rank : ranks_) {
+    rank->totals().combine_first_pass(stream, step);
+  }
+  return run(stream, step, second);
+}
+
 StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane) {
   Loop loop(ranks_, stream, CommandKind::train_step);
   loop.run_lanes(step, CommandKind::train_step, fill_lane);
 
+  finish_gradients(stream, {.kind = CommandKind::train_step, .step = step});
   const auto groups = static_cast<std::int64_t>(ranks_.front()->plan().groups().size());
-  for (const auto& rank : ranks_) {
-    for (std::int64_t group = groups; group-- > 0;) {
-      rank->gradients().finish(stream, static_cast<std::size_t>(group));
-    }
-  }
   for (std::int64_t group = groups; group-- > 0;) {
     loop.exchange(CollectiveKind::broadcast, group);
   }

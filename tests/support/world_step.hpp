@@ -30,6 +30,9 @@ class WorldStep {
   /// Runs step `step` (from 0). Checks that every rank has the same result and returns it.
   StepResult run(kernels::Stream& stream, std::int64_t step, const FillLane& fill_lane);
   StepResult run(kernels::Stream& stream, std::int64_t step, const ReadLane& read_lane);
+  /// A step of two passes: of which the first has the lanes of `first`.
+  StepResult run(kernels::Stream& stream, std::int64_t step, const FillLane& first,
+                 const FillLane& second);
   EvaluationResult evaluate(kernels::Stream& stream, const FillLane& fill_lane);
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
   /// Computes the reference's log-probabilities of the documents of as many lanes as a step has.
@@ -47,6 +50,8 @@ class WorldStep {
   }
 
  private:
+  void finish_gradients(kernels::Stream& stream, const LaneWork& work);
+
   std::vector<std::unique_ptr<RankEngine>> ranks_;
 };
 

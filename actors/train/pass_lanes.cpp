@@ -1,0 +1,72 @@
+#include "actors/train/pass_lanes.hpp"
+
+#include <utility>
+
+#include "engine/objective/registry.hpp"
+
+namespace train::actors {
+
+using engine::CommandKind;
+using engine::StepProgram;
+
+PassLanes::PassLanes(std::shared_ptr<const LaneSource> first,
+                     std::shared_ptr<const LaneSource> second, const configs::RunConfig& config,
+                     std::int64_t vocab_size)
+    : first_(std::move(first)),
+      second_(std::move(second)),
+      objective_(engine::make_objective(config.objective)),
+      vocab_size_(vocab_size) {}
+
+const LaneSource& PassLanes::of(CommandKind kind) const {
+  const bool second =
+      engine::has_backward(kind) && StepProgram::pass_of(kind) == StepProgram::Pass::second;
+  return second ? *second_ : *first_;
+}
+
+Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
+  TRAIN_RETURN_IF_ERROR(of(work.kind).read(work, slot));
+  if (engine::has_backward(work.kind)) {
+    const auto lane_rows = static_cast<std::int64_t>(slot.targets.size());
+    objective_->program()->set_targets(StepProgram::pass_of(work.kind), work.step,
+                                       work.lane * lane_rows, vocab_size_, slot.targets);
+  }
+  return {};
+}
+
+std::optional<engine::RowCount> PassLanes::count_pass(CommandKind kind, std::int64_t step) const {
+  return of(kind).count(step);
+}
+
+std::optional<engine::RowCount> PassLanes::count(std::int64_t step) const {
+  engine::RowCount sum = first_->count(step).value();
+  return sum += second_->count(step).value();
+}
+
+std::uint64_t PassLanes::training_rows() const {
+  return first_->training_rows() + second_->training_rows();
+}
+
+std::optional<double> PassLanes::bytes_per_token() const { return first_->bytes_per_token(); }
+
+Result<std::string> PassLanes::fingerprint() const {
+  auto first = first_->fingerprint();
+  TRAIN_RETURN_IF_ERROR(first);
+  auto second = second_->fingerprint();
+  TRAIN_RETURN_IF_ERROR(second);
+  return *first + " retained, " + *second + " forgotten";
+}
+
+Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& config,
+                                                      std::int64_t vocab_size) {
+  auto first = open_rows(config, vocab_size);
+  TRAIN_RETURN_IF_ERROR(first);
+  configs::RunConfig forgotten = config;
+  forgotten.data.dir = config.data.forget_dir;
+  forgotten.eval.interval_steps = 0;
+  auto second = open_rows(forgotten, vocab_size);
+  TRAIN_RETURN_IF_ERROR(second);
+  return std::shared_ptr<const LaneSource>(std::make_shared<const PassLanes>(
+      std::move(first).value(), std::move(second).value(), config, vocab_size));
+}
+
+}  // namespace train::actors

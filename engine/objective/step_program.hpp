@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "engine/command.hpp"
+#include "engine/objective/unlearning.hpp"
+
+namespace train::engine {
+
+/// What one pass of a step came to, over the lanes of all ranks.
+struct PassOutcome {
+  double loss = 0.0;                 ///< Mean over its targets, without coefficient.
+  double squared_norm = 0.0;         ///< Of its gradient, with the coefficient.
+  std::vector<double> unit_squares;  ///< The same of each unit.
+};
+
+/// How the elements of both gradients agree, over all that the step trains.
+struct SignAgreement {
+  std::int64_t agreeing = 0;
+  std::int64_t elements = 0;
+};
+
+/// A step of two passes over different rows: the first one's reduced gradient is kept
+/// (CommandKind::gradient), then that of the second (CommandKind::train_step) is joined with it,
+/// and the result is what is clipped and what the optimizer reads. Both are reduced before they are
+/// joined, so signs are those of whole gradients, whoever holds their rows.
+///
+/// A step trains some units; in the others' place the joined gradient is 0.
+/// Threading: immutable. Pure functions of options and step, the same on every rank.
+class StepProgram {
+ public:
+  /// Of the passes: that of CommandKind::gradient, that of all others with gradients.
+  enum class Pass : std::uint8_t { first, second };
+  [[nodiscard]] static constexpr Pass pass_of(CommandKind kind) {
+    return kind == CommandKind::gradient ? Pass::first : Pass::second;
+  }
+
+  StepProgram() = default;
+  virtual ~StepProgram() = default;
+  StepProgram(const StepProgram&) = delete;
+  StepProgram& operator=(const StepProgram&) = delete;
+
+  /// Error (user) when a model of so many layers, or a run of so many steps, does not fit.
+  [[nodiscard]] virtual Status check(std::int64_t layers, std::int64_t steps) const = 0;
+  /// Some step trains the layer; the other parameters are frozen.
+  [[nodiscard]] virtual bool ever_trains(std::int64_t layer) const = 0;
+  /// Step `step` (from 0) trains the layer.
+  [[nodiscard]] virtual bool trains(std::int64_t layer, std::int64_t step) const = 0;
+  /// The number of the layer's update in step `step`, from 1; 0: it has none.
+  [[nodiscard]] virtual std::int64_t update_number(std::int64_t layer, std::int64_t step) const = 0;
+
+  /// What the pass's mean loss is multiplied by.
+  [[nodiscard]] virtual double coefficient(Pass pass, std::int64_t step) const = 0;
+  /// HeadLossParams, of the pass.
+  [[nodiscard]] virtual float label_smoothing(Pass /*pass*/) const { return 0.0F; }
+  /// The loss of the pass is its mean cross-entropy times this.
+  [[nodiscard]] virtual double loss_unit(Pass /*pass*/, std::int64_t /*vocab*/) const {
+    return 1.0;
+  }
+  /// Puts the pass's own targets in the place of the data's. `first_row`: the lane's first position
+  /// among those of the step.
+  virtual void set_targets(Pass /*pass*/, std::int64_t /*step*/, std::int64_t /*first_row*/,
+                           std::int64_t /*vocab*/, std::span<std::int32_t> /*targets*/) const {}
+  [[nodiscard]] virtual GradientJoin join() const = 0;
+
+  /// As metrics.jsonl has them, and what they are in step `step`.
+  [[nodiscard]] virtual const std::vector<std::string>& metrics() const = 0;
+  /// `first_unit`: the unit of layer 0.
+  [[nodiscard]] virtual std::vector<double> metric_values(std::int64_t step,
+                                                          std::span<const PassOutcome> passes,
+                                                          const SignAgreement& agreement,
+                                                          std::size_t first_unit) const = 0;
+};
+
+}  // namespace train::engine

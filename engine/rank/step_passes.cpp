@@ -1,0 +1,92 @@
+#include <cmath>
+#include <limits>
+
+#include "base/check.hpp"
+#include "engine/lanes/lane_tree.hpp"
+#include "engine/rank/step_totals.hpp"
+
+// What the passes of a step of two come to.
+
+namespace train::engine {
+
+double StepTotals::lane_total(double kernels::LossSums::*field) const {
+  std::vector<double> values;
+  for (std::int64_t lane = 0; lane < rank_->plan().train_lanes().lanes(); ++lane) {
+    values.push_back(outcome(/*evaluation=*/false, lane).sums->*field);
+  }
+  return tree_sum(values.data(), static_cast<std::int64_t>(values.size()));
+}
+
+void StepTotals::add_pass_norms(kernels::Stream& stream, std::size_t group,
+                                const float* gradient) const {
+  add_norms_at(stream, group, gradient,
+               step_sums_.device<double>() + rank_->layout().step_block(rank_->rank()) +
+                   pass_norms_->first_node(group));
+}
+
+std::int64_t* StepTotals::agreement(std::size_t group, std::size_t segment) const {
+  const RankLayout& layout = rank_->layout();
+  std::size_t at = static_cast<std::size_t>(layout.agreement_block(rank_->rank())) + segment;
+  for (std::size_t before = 0; before < group; ++before) {
+    at += layout.group(before).reduce.segments.size();
+  }
+  static_assert(sizeof(std::int64_t) == sizeof(double));
+  return reinterpret_cast<std::int64_t*>(step_sums_.device<double>() + at);
+}
+
+void StepTotals::agreement_counted(kernels::Stream& stream, const std::int64_t* count) const {
+  step_sums_.to_host(stream, count);
+}
+
+SignAgreement StepTotals::sign_agreement(std::int64_t step) const {
+  const RankLayout& layout = rank_->layout();
+  SignAgreement sum;
+  for (std::int64_t rank = 0; rank < rank_->ranks(); ++rank) {
+    const auto* counts = reinterpret_cast<const std::int64_t*>(step_sums_.host<double>() +
+                                                               layout.agreement_block(rank));
+    for (std::size_t group = 0; group < rank_->group_count(); ++group) {
+      for (const Segment& segment : layout.reduce_part(group, rank).segments) {
+        const std::int64_t agreeing = *counts++;
+        if (rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
+          sum.agreeing += agreeing;
+          sum.elements += segment.count;
+        }
+      }
+    }
+  }
+  return sum;
+}
+
+void StepTotals::combine_first_pass(kernels::Stream& stream, std::int64_t step) {
+  stream.enqueue([this, step] {
+    PassOutcome& first = passes_.front();
+    const double unit = rank_->objective().program()->loss_unit(StepProgram::Pass::first,
+                                                                rank_->options().model.vocab_size);
+    first.loss = unit * rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy),
+                                         CommandKind::gradient);
+    first.squared_norm = norms_.finish(step_sums_.host<double>(), first.unit_squares);
+  });
+}
+
+void StepTotals::combine_passes(std::int64_t step) {
+  const StepProgram& program = *rank_->objective().program();
+  const std::int64_t vocab = rank_->options().model.vocab_size;
+  PassOutcome& second = passes_.back();
+  second.loss = program.loss_unit(StepProgram::Pass::second, vocab) *
+                rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy));
+  second.squared_norm = pass_norms_->finish(step_sums_.host<double>(), second.unit_squares);
+  auto* results = scalars_.host<Scalars>();
+  results->squared_norm = norms_.finish(step_sums_.host<double>(), unit_squares_);
+  results->z_squared = 0.0;
+  results->cross_entropy =
+      program.coefficient(StepProgram::Pass::first, step) * passes_.front().loss +
+      program.coefficient(StepProgram::Pass::second, step) * second.loss;
+  // Where signs disagree a join may drop what is not finite: nobody shall train on around it.
+  if (!std::isfinite(passes_.front().squared_norm) || !std::isfinite(second.squared_norm)) {
+    results->squared_norm = std::numeric_limits<double>::quiet_NaN();
+  }
+  metrics_ =
+      program.metric_values(step, passes_, sign_agreement(step), RankPlan::first_layer_unit());
+}
+
+}  // namespace train::engine

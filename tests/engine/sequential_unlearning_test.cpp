@@ -1,0 +1,300 @@
+// Steps of two passes: against torch in float64 (make_sequential_unlearning_fixtures.py), and the
+// same bits whoever computes them.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/objective/registry.hpp"
+#include "tests/engine/published_gradients.hpp"
+#include "tests/engine/published_summary.hpp"
+#include "tests/engine/small_model.hpp"
+
+namespace train::engine {
+namespace {
+
+using Json = nlohmann::json;
+using testing::check_summary;
+using testing::kTolerance;
+
+const Json& fixture() {
+  static const Json json = [] {
+    std::ifstream file(std::string(ACTORTRAIN_SOURCE_DIR) +
+                       "/tests/reference/fixtures/sequential_unlearning.json");
+    return Json::parse(file);
+  }();
+  return json;
+}
+
+configs::ObjectiveSection objective_of(const Json& options) {
+  configs::ObjectiveSection section;
+  section.name = "sequential_unlearning";
+  section.first_layer = fixture().at("first_layer");
+  section.last_layer = fixture().at("last_layer");
+  section.layer_stride = 1;
+  section.steps_per_layer = fixture().at("steps_per_layer");
+  section.retain_coefficient = fixture().at("retain_coefficient");
+  section.forget_coefficient = fixture().at("forget_coefficient");
+  section.forget_loss = options.at("forget_loss");
+  section.gradient_join = options.at("gradient_join");
+  section.frozen_layers = options.at("frozen_layers");
+  section.maintain_unlearned = options.at("maintain_unlearned");
+  section.ramp_retain_from_zero = options.at("ramp_retain_from_zero");
+  section.forget_layer_scale = options.at("forget_layer_scale");
+  return section;
+}
+
+/// The script's formulas, of both streams.
+WorldStep::FillLane rows_of(const WorldStep::Options& options, std::int64_t stream) {
+  return [options, stream](std::int64_t step, std::int64_t lane, const LaneSlot& slot) {
+    const std::int64_t vocab = options.model.vocab_size;
+    const std::int64_t length = options.seq_len;
+    const auto rows = static_cast<std::int64_t>(slot.tokens.size());
+    for (std::int64_t at = 0; at < rows; ++at) {
+      const std::int64_t row = lane * rows + at;
+      const auto token = [&](std::int64_t shift) {
+        const std::int64_t place =
+            row / length * (length + 1) + row % length + shift + 100 * step + 17 * stream;
+        return static_cast<std::int32_t>((place * place * 7 + place * 3 + 5 + 11 * stream) % vocab);
+      };
+      const auto index = static_cast<std::size_t>(at);
+      slot.tokens[index] = token(0);
+      slot.targets[index] = token(1);
+      if (stream == 1) {
+        slot.targets[index] =
+            row % 3 == 1 ? -1 : static_cast<std::int32_t>((row * 37 + step * 5 + 3) % vocab);
+      }
+      slot.positions[index] = static_cast<std::int32_t>(row % length);
+      slot.weights[index] = slot.targets[index] < 0 ? 0.0F : 1.0F;
+    }
+  };
+}
+
+WorldStep::Options options_of(const Json& options) {
+  auto world = testing::published_options(testing::published_model("gpt_neox"));
+  world.objective = objective_of(options);
+  world.total_steps = fixture().at("steps_per_layer").get<std::int64_t>() * 2;
+  world.model.z_loss_coeff = 0.0F;
+  const double rows =
+      static_cast<double>(world.batch.lanes * world.batch.micro_batch * world.seq_len);
+  world.first_pass_weight = [rows](std::int64_t) { return rows; };
+  world.step_weight = [rows](std::int64_t) { return rows / 3.0 * 2.0; };
+  return world;
+}
+
+std::vector<std::string> cases() {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : fixture().at("cases").items()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+double metric(const WorldStep& world, const StepResult& result, const std::string& name) {
+  const auto& names = world.rank(0).rank_plan().objective().program()->metrics();
+  const auto found = std::find(names.begin(), names.end(), name);
+  REQUIRE(found != names.end());
+  return result.metrics.at(static_cast<std::size_t>(found - names.begin()));
+}
+
+struct Trace {
+  std::vector<double> values;  ///< Losses, norms and metrics of all steps.
+  std::vector<std::uint64_t> digests;
+
+  friend bool operator==(const Trace&, const Trace&) = default;
+};
+
+void add_steps(WorldStep& world, const WorldStep::Options& options, std::int64_t first,
+               std::int64_t end, Trace& trace) {
+  const auto stream = kernels::make_inline_stream(1);
+  for (std::int64_t step = first; step < end; ++step) {
+    const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
+    REQUIRE_FALSE(result.nonfinite);
+    trace.values.push_back(result.loss);
+    trace.values.push_back(result.grad_norm);
+    trace.values.insert(trace.values.end(), result.metrics.begin(), result.metrics.end());
+    trace.digests.push_back(world.digest());
+  }
+}
+
+WorldStep::Options small_options() {
+  auto options = options_of(fixture().at("cases").at("max_entropy same_sign").at("options"));
+  options.batch.lanes = 6;
+  options.batch.micro_batch = 1;
+  options.seq_len = 12;
+  return options;
+}
+
+WorldStep::Options with(WorldStep::Options options, std::int64_t ranks, const std::string& strategy,
+                        const std::string& sync = "auto") {
+  options.parallel.ranks = ranks;
+  options.parallel.strategy = strategy;
+  options.parallel.group = strategy == "hybrid" ? ranks : 0;
+  options.parallel.sync = sync;
+  return options;
+}
+
+Trace trace_of(const WorldStep::Options& options) {
+  WorldStep world(kernels::cpu_backend(), options);
+  Trace trace;
+  add_steps(world, options, 0, options.total_steps, trace);
+  return trace;
+}
+
+}  // namespace
+
+TEST_CASE("sequential unlearning: both passes and six steps are torch's",
+          "[engine][sequential_unlearning]") {
+  const std::string name = GENERATE(from_range(cases()));
+  CAPTURE(name);
+  const Json& entry = fixture().at("cases").at(name);
+  const WorldStep::Options options = options_of(entry.at("options"));
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep world(kernels::cpu_backend(), options);
+  testing::set_by_formula(world, testing::published_model("gpt_neox"));
+  for (std::int64_t step = 0; step < options.total_steps; ++step) {
+    CAPTURE(step);
+    const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
+    const auto near = [&](double found, const char* what) {
+      CAPTURE(what);
+      const double wanted = entry.at(what)[static_cast<std::size_t>(step)];
+      CHECK(std::abs(found - wanted) <= kTolerance * std::max(1.0, std::abs(wanted)));
+    };
+    near(result.loss, "losses");
+    near(result.grad_norm, "norms");
+    near(metric(world, result, "retain_loss"), "retain_losses");
+    near(metric(world, result, "forget_loss"), "forget_losses");
+    near(metric(world, result, "retain_grad_norm"), "retain_norms");
+    near(metric(world, result, "forget_grad_norm"), "forget_norms");
+    // A bias of keys has a gradient of 0 in exact arithmetic: 64 of 28,000 signs are noise.
+    CHECK(std::abs(metric(world, result, "same_sign_pct") -
+                   entry.at("same_sign")[static_cast<std::size_t>(step)].get<double>()) < 0.3);
+    CHECK(metric(world, result, "phase_layer") == (step < 3 ? 2.0 : 1.0));
+    if (step == 0) {
+      for (const testing::GradientShard& shard : testing::gradients_of(world.rank(0))) {
+        if (entry.at("gradients").contains(shard.name)) {
+          const Json& summary = entry.at("gradients").at(shard.name);
+          check_summary(shard.name, testing::values_of(shard), summary,
+                        kTolerance * std::max(summary.at(0).get<double>(), 0.01));
+        }
+      }
+    }
+  }
+  const auto trained = [](const std::string& parameter) {
+    return parameter.find(".layers.2.") != std::string::npos ||
+           parameter.find(".layers.1.") != std::string::npos;
+  };
+  for (const testing::GradientShard& shard : testing::gradients_of(world.rank(0))) {
+    CHECK(trained(shard.name) == (shard.rows > 0));  // Nothing else has a gradient.
+    const Json& summary = entry.at("weights").at(shard.name);
+    check_summary(shard.name, testing::state_of(world.rank(0), "model." + shard.name), summary,
+                  kTolerance * summary.at(0).get<double>());
+  }
+}
+
+TEST_CASE("sequential unlearning: ranks, strategy, gating and wrapping never show",
+          "[engine][sequential_unlearning][EN-1]") {
+  const Trace alone = trace_of(small_options());
+  REQUIRE(alone.digests.front() != alone.digests.back());
+  for (const std::int64_t ranks : {1, 2, 3}) {
+    for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
+      for (const char* sync : {"every_lane", "last_lane"}) {
+        CAPTURE(ranks, strategy, sync);
+        CHECK(trace_of(with(small_options(), ranks, strategy, sync)) == alone);
+      }
+    }
+  }
+  auto grouped = with(small_options(), 2, "full");
+  grouped.parallel.wrapping = {"by_size"};
+  grouped.parallel.wrap_min_parameters = 60000;
+  REQUIRE(plan_of(grouped).value().groups().size() < 5);
+  CHECK(trace_of(grouped) == alone);
+}
+
+TEST_CASE(
+    "sequential unlearning: what is not trained in any phase holds no state, and a plan says "
+    "all bytes",
+    "[engine][sequential_unlearning]") {
+  const auto options = small_options();
+  WorldStep world(kernels::cpu_backend(), options);
+  CHECK(world.rank(0).allocated() == plan_memory(options));
+  auto all = options;
+  all.objective = {};
+  CHECK(plan_memory(options).optimizer_bytes < plan_memory(all).optimizer_bytes);
+}
+
+TEST_CASE("sequential unlearning: a plan refuses layers, steps and freezing that do not fit",
+          "[engine][sequential_unlearning]") {
+  const auto refusal = [](auto change) {
+    auto options = small_options();
+    change(options);
+    const auto plan = plan_of(options);
+    REQUIRE_FALSE(plan.ok());
+    CHECK(plan.error().message.find('\n') == std::string::npos);
+    return plan.error().message;
+  };
+  CHECK(refusal([](auto& options) { options.objective.first_layer = 3; }) ==
+        "objective.first_layer is 3, but the model's layers are 0 to 2");
+  CHECK(refusal([](auto& options) {
+          options.objective.last_layer = 3;
+        }).find("objective.last_layer is 3, above") == 0);
+  CHECK(refusal([](auto& options) { options.total_steps = 7; }).find("set run.steps = 6") !=
+        std::string::npos);
+  CHECK(refusal([](auto& options) {
+          options.train.freeze = {"block 1"};
+        }).find("train.freeze leaves nothing of block 1") == 0);
+}
+
+TEST_CASE("sequential unlearning: phases, coefficients and updates are functions of the step",
+          "[engine][sequential_unlearning]") {
+  configs::ObjectiveSection section;
+  section.name = "sequential_unlearning";
+  section.first_layer = 31;
+  section.last_layer = 8;
+  section.steps_per_layer = 10;
+  const auto made = make_objective(section);
+  const StepProgram& program = *made->program();
+  CHECK(program.check(32, 60).ok());
+  CHECK(program.ever_trains(31));
+  CHECK(program.ever_trains(11));
+  CHECK_FALSE(program.ever_trains(7));
+  CHECK(program.trains(31, 9));
+  CHECK_FALSE(program.trains(31, 10));
+  CHECK(program.trains(27, 10));
+  CHECK(program.update_number(27, 10) == 1);
+  CHECK(program.update_number(31, 10) == 0);
+  CHECK(program.coefficient(StepProgram::Pass::first, 0) == 5.0);
+  CHECK(program.coefficient(StepProgram::Pass::second, 0) == 5.0);
+  CHECK(program.coefficient(StepProgram::Pass::first, 5) == Approx(20.0 * 0.625));
+  section.frozen_layers = "zero";
+  section.maintain_unlearned = true;
+  const auto kept = make_objective(section);
+  CHECK(kept->program()->update_number(31, 10) == 11);
+  CHECK(kept->program()->trains(31, 59));
+}
+
+TEST_CASE("sequential unlearning: targets are drawn where there are some, by step and row alone",
+          "[engine][sequential_unlearning]") {
+  configs::ObjectiveSection section;
+  section.name = "sequential_unlearning";
+  section.first_layer = 1;
+  const auto made = make_objective(section);
+  const StepProgram& program = *made->program();
+  std::vector<std::int32_t> targets(64, 5);
+  targets[7] = -1;
+  auto later = targets;
+  auto first = targets;
+  program.set_targets(StepProgram::Pass::first, 3, 0, 100, first);
+  CHECK(first == targets);
+  program.set_targets(StepProgram::Pass::second, 3, 0, 100, targets);
+  CHECK(targets[7] == -1);
+  CHECK(targets[8] == drawn_target(0, 3, 8, 100));
+  program.set_targets(StepProgram::Pass::second, 3, 64, 100, later);
+  CHECK(later[0] == drawn_target(0, 3, 64, 100));
+}
+
+}  // namespace train::engine

@@ -1,0 +1,138 @@
+"""Sequential unlearning of a tiny GPT-NeoX, computed by torch in float64: what six steps of both
+passes come to, the joined gradient of the first one, and the weights after the last.
+
+Weights and tokens follow formulas that the engine's test repeats (make_model_fixtures.py has those
+of the weights), and so do the targets of what is forgotten, which stand for drawn ones. Writes
+fixtures/sequential_unlearning.json; needs torch and transformers.
+"""
+
+import json
+import math
+import pathlib
+
+import torch
+import transformers
+
+from make_model_fixtures import ADAMW, CASES, LENGTH, SEQUENCES, make_model, make_optimizer, summary
+
+LAYERS = [2, 1]
+STEPS_PER_LAYER = 3
+# name: (forget loss, join, frozen layers, maintain, retain from zero, growth of forget).
+RUNS = {
+    "random_targets sum": ("random_targets", "sum", "skip_update", False, False, 1.0),
+    "max_entropy same_sign": ("max_entropy", "same_sign", "skip_update", False, False, 3.0),
+    "random_targets same_sign_forget": ("random_targets", "same_sign_forget", "zero", False, True,
+                                        1.0),
+    "max_entropy maintained": ("max_entropy", "sum", "skip_update", True, False, 1.0),
+}
+RETAIN, FORGET = 2.0, 0.5
+
+
+def rows(stream, step, vocab):
+    """Tokens [sequence, position] and their targets; -1: none."""
+    at = torch.arange(SEQUENCES * (LENGTH + 1)).view(SEQUENCES, LENGTH + 1) + 100 * step + 17 * stream
+    ids = (at * at * 7 + at * 3 + 5 + 11 * stream) % vocab
+    row = torch.arange(SEQUENCES * LENGTH).view(SEQUENCES, LENGTH)
+    targets = ids[:, 1:].clone()
+    if stream == 1:
+        targets = (row * 37 + step * 5 + 3) % vocab
+        targets[row % 3 == 1] = -1
+    return ids[:, :-1], targets
+
+
+def loss_of(model, stream, step, vocab, forget_loss):
+    tokens, targets = rows(stream, step, vocab)
+    log_p = torch.log_softmax(model(input_ids=tokens).logits, -1)
+    of_targets = log_p.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+    if stream == 0:
+        return -of_targets.mean()
+    value = -of_targets if forget_loss == "random_targets" else -log_p.mean(-1)
+    return value[targets >= 0].mean() / math.log(vocab)
+
+
+def joined(how, r, f):
+    agree = (r * f) > 0
+    if how == "sum":
+        return r + f, agree
+    if how == "same_sign":
+        return (r + f) * agree, agree
+    return r + f * agree, agree
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return {n: p.grad.clone() for n, p in model.named_parameters()}
+
+
+def norm(values):
+    return math.sqrt(sum(v.pow(2).sum().item() for v in values))
+
+
+def run(name):
+    forget_loss, how, frozen, maintain, from_zero, growth = RUNS[name]
+    config = CASES["gpt_neox"]
+    model, stored = make_model(config)
+    vocab = config["vocab_size"]
+    optimizer = make_optimizer(model)
+    options = {"forget_loss": forget_loss, "gradient_join": how, "frozen_layers": frozen,
+               "maintain_unlearned": maintain, "ramp_retain_from_zero": from_zero,
+               "forget_layer_scale": growth}
+    out = {"options": options, "losses": [], "norms": [], "retain_losses": [], "forget_losses": [],
+           "retain_norms": [], "forget_norms": [], "same_sign": []}
+    parameters = dict(model.named_parameters())
+    of_layer = {layer: [n for n in parameters if f".layers.{layer}." in n] for layer in LAYERS}
+    for step in range(STEPS_PER_LAYER * len(LAYERS)):
+        phase = step // STEPS_PER_LAYER
+        s = step % STEPS_PER_LAYER / STEPS_PER_LAYER
+        c_r = RETAIN * (s if from_zero else 0.25 + 0.75 * s)
+        c_f = FORGET * (1 - 0.25 * s)
+        c_f *= 1 + (growth - 1) * (LAYERS[0] - LAYERS[phase]) / LAYERS[0]
+        retain = loss_of(model, 0, step, vocab, forget_loss)
+        r = gradients(model, c_r * retain)
+        forget = loss_of(model, 1, step, vocab, forget_loss)
+        f = gradients(model, c_f * forget)
+        trained = set(of_layer[LAYERS[phase]])
+        if maintain:
+            trained = {n for layer in LAYERS[:phase + 1] for n in of_layer[layer]}
+        every = [n for layer in LAYERS for n in of_layer[layer]]
+        agreeing = elements = 0
+        for n, p in parameters.items():
+            p.grad = torch.zeros_like(p) if n in every and frozen == "zero" else None
+            if n in trained:
+                p.grad, agree = joined(how, r[n], f[n])
+                agreeing += agree.sum().item()
+                elements += agree.numel()
+        total = norm(parameters[n].grad for n in trained)
+        out["losses"].append((c_r * retain + c_f * forget).item())
+        out["norms"].append(total)
+        out["retain_losses"].append(retain.item())
+        out["forget_losses"].append(forget.item())
+        out["retain_norms"].append(norm(r[n] for n in every))
+        out["forget_norms"].append(norm(f[n] for n in every))
+        out["same_sign"].append(100 * agreeing / elements)
+        if step == 0:
+            out["gradients"] = {stored[n]: summary(stored[n], parameters[n].grad)
+                                for n in of_layer[LAYERS[0]]}
+        torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["grad_clip"])
+        optimizer.step()
+    out["weights"] = {stored[n]: summary(stored[n], p) for n, p in parameters.items()}
+    return out
+
+
+def main():
+    lines = []
+    for name in RUNS:
+        case = run(name)
+        print(name, case["losses"], case["norms"], case["same_sign"])
+        lines.append(f'  "{name}": {json.dumps(case, separators=(",", ":"))}')
+    head = {"first_layer": LAYERS[0], "last_layer": LAYERS[-1], "steps_per_layer": STEPS_PER_LAYER,
+            "retain_coefficient": RETAIN, "forget_coefficient": FORGET,
+            "transformers": transformers.__version__}
+    text = json.dumps(head)[:-1] + ', "cases": {\n' + ",\n".join(lines) + "\n}}\n"
+    path = pathlib.Path(__file__).parent / "fixtures" / "sequential_unlearning.json"
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
