@@ -26,6 +26,11 @@ inline constexpr auto kSimpoKeys =
 inline constexpr auto kWpoKeys = std::to_array<OptionKey>(
     {{"beta", 0.1}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
 inline constexpr auto kOrpoKeys = std::to_array<OptionKey>({{"beta", 0.1}});
+inline constexpr auto kKtoKeys =
+    std::to_array<OptionKey>({{"beta", 0.1},
+                              {"desirable_weight", 1.0},
+                              {"undesirable_weight", 1.0},
+                              {"reference", std::string_view("cache")}});
 
 /// Whether an objective compares answers: its loss is of pairs or examples, not of targets.
 [[nodiscard]] constexpr bool compares_answers(std::string_view name) {
@@ -46,6 +51,7 @@ inline constexpr std::string_view kPairLosses =
   OBJECTIVE(dpo_norm, "dpo_norm", kDpoNormKeys)  \
   OBJECTIVE(simpo, "simpo", kSimpoKeys)          \
   OBJECTIVE(wpo, "wpo", kWpoKeys)                \
-  OBJECTIVE(orpo, "orpo", kOrpoKeys)
+  OBJECTIVE(orpo, "orpo", kOrpoKeys)             \
+  OBJECTIVE(kto, "kto", kKtoKeys)
 
 }  // namespace train::configs

@@ -223,6 +223,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
 
 HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                      std::shared_ptr<kernels::Stream> disk) {
+  const ReferenceRows reference = run.plan.data->reference_rows();
   IndexWork index = run.store->index_work();
   index.first_step = run.first_step();
   return {
@@ -231,7 +232,8 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .index = std::move(index),
       .program = {.first_step = run.first_step(),
                   .total_steps = run.config().run.steps,
-                  .reference_commands = run.plan.data->reference_rows().commands,
+                  .reference_commands = reference.live ? 0 : reference.commands,
+                  .live_reference = live_reference_of(reference),
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,
                                                      run.job_first_step, run.first_step()),
                   .eval_interval = run.config().eval.interval_steps,
