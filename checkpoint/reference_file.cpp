@@ -40,6 +40,7 @@ Result<ReferenceFile> parse(const std::filesystem::path& path, const std::string
   ReferenceFile file;
   file.key = {.data = head.value("data", ""),
               .compute = head.value("compute", ""),
+              .model = head.value("model", ""),
               .kernel_set = head.value("kernel_set", ""),
               .training_rows = head.value("training_rows", std::int64_t{0}),
               .validation_rows = head.value("validation_rows", std::int64_t{0})};
@@ -68,6 +69,7 @@ Status write_reference(const std::filesystem::path& path, const ReferenceFile& f
                      {"version", kVersion},
                      {"data", file.key.data},
                      {"compute", file.key.compute},
+                     {"model", file.key.model},
                      {"kernel_set", file.key.kernel_set},
                      {"training_rows", file.key.training_rows},
                      {"validation_rows", file.key.validation_rows},
@@ -106,6 +108,9 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
   }
   if (made.compute != expected.compute) {
     return differs("precision.compute", made.compute, expected.compute);
+  }
+  if (!made.model.empty() && !expected.model.empty() && made.model != expected.model) {
+    return differs("weights", made.model, expected.model);
   }
   if (made.kernel_set != expected.kernel_set) {
     return differs("the kernels", made.kernel_set, expected.kernel_set);

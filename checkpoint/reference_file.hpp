@@ -12,8 +12,10 @@ namespace train::checkpoint {
 
 /// What log-probabilities of a reference depend on: they are of use to nobody for whom one differs.
 struct ReferenceKey {
-  std::string data = {};           ///< The fingerprint of the rows.
-  std::string compute = {};        ///< precision.compute.
+  std::string data = {};     ///< The fingerprint of the rows.
+  std::string compute = {};  ///< precision.compute.
+  /// What tells the weights that the run began with from others; empty: not known.
+  std::string model = {};
   std::string kernel_set = {};     ///< As ManifestFields::kernel_set.
   std::int64_t training_rows = 0;  ///< That are covered, in the order of training.
   std::int64_t validation_rows = 0;

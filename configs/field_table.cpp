@@ -130,7 +130,8 @@ constexpr auto kFields = std::to_array<Field>({
 
     {"objective", "name", "",
      "What is minimised; `pretrain`: the next token of plain token files; `sft`: the trained "
-     "targets of packed rows; `dpo`, `dpo_norm`, `simpo`, `wpo`, `orpo`: a loss of packed pairs.",
+     "targets of packed rows; `dpo`, `dpo_norm`, `simpo`, `wpo`, `orpo`: a loss of packed pairs; "
+     "`kto`: of answers that are each wanted or not.",
      objective<&ObjectiveSection::name>, kOptional, kNone, kObjectiveNames},
     {"objective", "loss", "", "dpo: the loss of a pair.", objective<&ObjectiveSection::loss>,
      kOptional, kNone, kPairLosses},
@@ -144,9 +145,15 @@ constexpr auto kFields = std::to_array<Field>({
      objective<&ObjectiveSection::gamma_beta_ratio>, kOptional, between(0, 1e6)},
     {"objective", "discopop_tau", "", "dpo with loss `discopop`: temperature of its mixture.",
      objective<&ObjectiveSection::discopop_tau>, kOptional, above(0, 1e6)},
+    {"objective", "desirable_weight", "", "kto: weight of the wanted answers' losses.",
+     objective<&ObjectiveSection::desirable_weight>, kOptional, between(0, 1e6)},
+    {"objective", "undesirable_weight", "", "kto: weight of the unwanted answers' losses.",
+     objective<&ObjectiveSection::undesirable_weight>, kOptional, between(0, 1e6)},
     {"objective", "reference", "",
-     "Log-probabilities of the model before the first step; `cache`: kept in the run directory.",
-     objective<&ObjectiveSection::reference>, kOptional, kNone, "cache"},
+     "Log-probabilities of the model before the first step; `cache`: computed once, and kept in "
+     "the "
+     "run directory; `live`: in every step, with a frozen copy of the weights.",
+     objective<&ObjectiveSection::reference>, kOptional, kNone, "cache|live"},
 
     {"optimizer", "name", "", "Optimizer.", optimizer<&OptimizerSection::name>, kOptional, kNone,
      kOptimizerNames},

@@ -26,6 +26,11 @@ inline constexpr auto kSimpoKeys =
 inline constexpr auto kWpoKeys = std::to_array<OptionKey>(
     {{"beta", 0.1}, {"label_smoothing", 0.0}, {"reference", std::string_view("cache")}});
 inline constexpr auto kOrpoKeys = std::to_array<OptionKey>({{"beta", 0.1}});
+inline constexpr auto kKtoKeys =
+    std::to_array<OptionKey>({{"beta", 0.1},
+                              {"desirable_weight", 1.0},
+                              {"undesirable_weight", 1.0},
+                              {"reference", std::string_view("cache")}});
 
 inline constexpr auto kUnlearningKeys =
     std::to_array<OptionKey>({{"first_layer", std::int64_t{-1}},
@@ -63,6 +68,7 @@ inline constexpr std::string_view kPairLosses =
   OBJECTIVE(simpo, "simpo", kSimpoKeys)          \
   OBJECTIVE(wpo, "wpo", kWpoKeys)                \
   OBJECTIVE(orpo, "orpo", kOrpoKeys)             \
+  OBJECTIVE(kto, "kto", kKtoKeys)                \
   OBJECTIVE(sequential_unlearning, "sequential_unlearning", kUnlearningKeys)
 
 }  // namespace train::configs

@@ -15,6 +15,8 @@ struct ObjectiveSection {
   double beta = 0.1;                ///< What log-probabilities are multiplied by as rewards.
   double gamma_beta_ratio = 0.3;    ///< Margin over beta.
   double discopop_tau = 0.05;       ///< Temperature of DiscoPOP's mixture.
+  double desirable_weight = 1.0;    ///< KTO: of wanted answers,
+  double undesirable_weight = 1.0;  ///< and of unwanted ones.
   std::string reference = "cache";  ///< Where the reference's log-probabilities come from.
 
   // Sequential unlearning: a layer after the other, from back to front.

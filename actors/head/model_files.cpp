@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/published_weights.hpp"
 #include "configs/shipped_models.hpp"
@@ -10,8 +12,10 @@
 #include "engine/model/model_shape.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
+#include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/tokenizer/file_names.hpp"
+#include "storage/tokens/token_fingerprint.hpp"
 
 namespace train::actors {
 namespace {
@@ -46,6 +50,31 @@ bool is_published(const configs::ModelSection& section) {
 }
 
 std::span<const char* const> companion_files() { return storage::tokenizer_file_names; }
+
+Result<std::string> weights_fingerprint(const configs::RunConfig& config) {
+  const fs::path from = config.model.from;
+  if (from.empty()) {
+    return fmt::format("seed {}", config.run.seed);
+  }
+  std::error_code error;
+  std::vector<fs::path> files;
+  if (fs::is_regular_file(from, error)) {
+    files.push_back(from);
+  }
+  for (const auto& entry : fs::directory_iterator(from, error)) {
+    if (entry.path().extension() == ".safetensors") {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  std::string text;
+  for (const fs::path& file : files) {
+    const auto digest = storage::sampled_digest(file);
+    TRAIN_RETURN_IF_ERROR(digest);
+    text += fmt::format("{} {}\n", file.filename().string(), *digest);
+  }
+  return files.empty() ? std::string() : storage::digest_text(text);
+}
 
 fs::path model_directory(const fs::path& run_root) { return run_root / "model"; }
 

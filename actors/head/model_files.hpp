@@ -37,6 +37,12 @@ struct ModelConfigText {
 [[nodiscard]] Result<std::shared_ptr<const engine::WeightSource>> open_weights(
     const configs::ModelSection& section, const engine::ModelSpec& model);
 
+/// What tells the weights that a run begins with from others: a digest of the names, sizes and
+/// sampled blocks (sampled_digest()) of model.from's files, or the seed of weights that are drawn.
+/// Empty: the files are not there any more. Reads at most 4 MiB of each file; blocks.
+/// Errors: those of reading.
+[[nodiscard]] Result<std::string> weights_fingerprint(const configs::RunConfig& config);
+
 /// The run's own copy of what belongs to a published model besides its weights, which evaluating,
 /// generating and exporting need when the original is gone: `<run>/model/`.
 [[nodiscard]] std::filesystem::path model_directory(const std::filesystem::path& run_root);

@@ -226,6 +226,7 @@ Result<std::unique_ptr<RunReport>> open_report(const PreparedRun& run) {
 
 HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                      std::shared_ptr<kernels::Stream> disk) {
+  const ReferenceRows reference = run.plan.data->reference_rows();
   IndexWork index = run.store->index_work();
   index.first_step = run.first_step();
   return {
@@ -234,7 +235,8 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .index = std::move(index),
       .program = {.first_step = run.first_step(),
                   .total_steps = run.config().run.steps,
-                  .reference_commands = run.plan.data->reference_rows().commands,
+                  .reference_commands = reference.live ? 0 : reference.commands,
+                  .live_reference = live_reference_of(reference),
                   .two_passes =
                       engine::make_objective(run.config().objective)->program() != nullptr,
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,

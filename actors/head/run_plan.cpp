@@ -201,6 +201,9 @@ std::string describe_plan(const RunPlan& plan) {
   row("memory: transfers", format_bytes(memory.transfer_bytes));
   row("memory: activations", format_bytes(memory.activations_bytes));
   row("memory: buffers", format_bytes(memory.buffers_bytes));
+  if (memory.reference_bytes > 0) {
+    row("memory: reference", format_bytes(memory.reference_bytes));
+  }
   const std::size_t state = memory.parameters_bytes + memory.optimizer_bytes;
   row("memory: staging",
       fmt::format("{} (up to 2 snapshots, while saving)", format_bytes(2 * state)));

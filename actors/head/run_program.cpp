@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "actors/train/lane_source.hpp"
 #include "base/check.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 
@@ -84,6 +85,9 @@ std::optional<Command> RunProgram::next() {
     return give(CommandKind::reference, references_++);
   }
   if (!stop_early_ && !evaluated_ && options_.eval_interval > 0 && due(options_.eval_interval)) {
+    if (const auto command = live_reference(/*evaluates=*/true)) {
+      return command;
+    }
     evaluated_ = true;
     return give(CommandKind::evaluate, step_);
   }
@@ -98,11 +102,35 @@ std::optional<Command> RunProgram::next() {
     stopped_ = true;
     return give(CommandKind::stop, step_);
   }
+  if (const auto command = live_reference(/*evaluates=*/false)) {
+    return command;
+  }
   if (options_.two_passes) {
     in_step_ = true;
     return give(CommandKind::gradient, step_);
   }
   return train();
+}
+
+RunProgram::LiveReference live_reference_of(const ReferenceRows& rows) {
+  return {.used = rows.live,
+          .first_of_validation = rows.training_commands,
+          .of_validation = rows.commands - rows.training_commands};
+}
+
+std::optional<Command> RunProgram::live_reference(bool evaluates) {
+  const LiveReference& live = options_.live_reference;
+  if (!live.used) {
+    return std::nullopt;
+  }
+  if (!evaluates) {
+    return std::exchange(referenced_, step_ + 1) <= step_
+               ? std::optional(give(CommandKind::reference, step_))
+               : std::nullopt;
+  }
+  return references_ < live.of_validation
+             ? std::optional(give(CommandKind::reference, live.first_of_validation + references_++))
+             : std::nullopt;
 }
 
 void RunProgram::stop_early() { stop_early_ = true; }

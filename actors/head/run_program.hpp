@@ -13,15 +13,26 @@
 
 namespace train::actors {
 
+struct ReferenceRows;
+
 /// The run as a program: which command comes next. A pure function of its options and of the two
 /// things that can cut it short. A plain class; the conductor owns it.
 class RunProgram {
  public:
+  /// ComputeReference of a live reference: its commands are numbered as the steps that they are of,
+  /// then those of validation.
+  struct LiveReference {
+    bool used = false;
+    std::int64_t first_of_validation = 0;
+    std::int64_t of_validation = 0;
+  };
   struct Options {
     std::int64_t first_step = 0;  ///< Steps already done (resume).
     std::int64_t total_steps = 0;
     /// Of a run from its first step on: what comes before all else, ComputeReference.
     std::int64_t reference_commands = 0;
+    /// Or those of each step right before it, and the validation's before the first evaluation.
+    LiveReference live_reference = {};
     bool two_passes = false;  ///< Of a step (StepProgram): KeepGradient comes before TrainStep.
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
@@ -64,11 +75,14 @@ class RunProgram {
   [[nodiscard]] Command give(engine::CommandKind kind, std::int64_t step);
   [[nodiscard]] Command train();
   [[nodiscard]] bool due(std::int64_t interval) const;
+  /// What has to be asked of a live reference before the next step or evaluation, if anything.
+  [[nodiscard]] std::optional<Command> live_reference(bool evaluates);
 
   Options options_;
   std::uint64_t sequence_ = 0;
   std::int64_t step_ = 0;
-  std::int64_t references_ = 0;  ///< Given out.
+  std::int64_t references_ = 0;  ///< Given out; of a live reference those of validation.
+  std::int64_t referenced_ = 0;  ///< The steps up to this one have their live reference.
   bool in_step_ = false;         ///< The first pass of the next step has been given out.
   bool evaluated_ = false;       ///< At step_.
   bool saved_ = false;           ///< At step_.
@@ -76,6 +90,9 @@ class RunProgram {
   std::optional<std::int64_t> nonfinite_;
   bool stopped_ = false;
 };
+
+/// What a run with this data gives out.
+[[nodiscard]] RunProgram::LiveReference live_reference_of(const ReferenceRows& rows);
 
 /// Which snapshot is saved when: one save is under way, the newest of the others waits for it, and
 /// takes the place of one that waited before. A plain class; the conductor owns it and tells every

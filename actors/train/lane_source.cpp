@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -30,11 +31,12 @@ std::span<T> row_of(std::span<T> column, std::uint64_t row, std::uint64_t rows) 
   return column.subspan(static_cast<std::size_t>(row) * length, length);
 }
 
-/// Pairs, or examples, of a row.
+/// Pairs, or examples, of a row: two documents each.
 std::int64_t items_of(const storage::RowSplit& split, std::uint64_t row) {
   const auto documents = split.documents(row);
   return std::count_if(documents.begin(), documents.end(),
-                       [&](const storage::RowDocument& document) { return document.pair >= 0; });
+                       [&](const storage::RowDocument& document) { return document.pair >= 0; }) /
+         2;
 }
 
 std::int64_t most_documents(const storage::RowSplit& split) {
@@ -113,6 +115,25 @@ std::int64_t evaluated_targets(const configs::RunConfig& config, const storage::
   return trained;
 }
 
+/// KTO's baseline is a mean over the examples of a lane: of few it is noise.
+constexpr double kExamplesLeast = 8.0;
+
+Status check_lane_size(const configs::RunConfig& config, engine::RowKind kind,
+                       const storage::RowFacts& facts) {
+  const double of_row =
+      static_cast<double>(facts.train.pairs) / static_cast<double>(facts.train.rows);
+  const double of_lane = of_row * static_cast<double>(config.batch.micro_batch);
+  if (kind != engine::RowKind::examples || of_lane >= kExamplesLeast) {
+    return {};
+  }
+  return user_error(fmt::format(
+      "batch.micro_batch is {}: a lane has {:.1f} examples of {} in the mean, and "
+      "objective.name = \"{}\" compares with the mean over a lane's, of {} or more; set "
+      "batch.micro_batch = {}, or prepare longer rows",
+      config.batch.micro_batch, of_lane, config.data.dir, config.objective.name, kExamplesLeast,
+      static_cast<std::int64_t>(std::ceil(kExamplesLeast / of_row))));
+}
+
 Status check_rows(const configs::RunConfig& config, engine::RowKind kind,
                   const storage::RowFacts& facts) {
   const std::string& name = config.objective.name;
@@ -129,6 +150,7 @@ Status check_rows(const configs::RunConfig& config, engine::RowKind kind,
         kind == engine::RowKind::pairs ? "lines with \"chosen\" and \"rejected\""
                                        : "lines with \"completion\" and \"label\""));
   }
+  TRAIN_RETURN_IF_ERROR(check_lane_size(config, kind, facts));
   if (kind != engine::RowKind::documents && facts.has_weights) {
     return user_error(fmt::format(
         "{}: its messages have weights, which objective.name = \"{}\" has no use for; prepare it "
@@ -187,7 +209,8 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
                                 .columns = objective->columns(),
                                 .steps = config.run.steps,
                                 .eval_lanes = validation ? config.eval.lanes : 0,
-                                .reference = engine::needs_reference(*objective)};
+                                .reference = engine::needs_reference(*objective),
+                                .live = config.objective.reference == "live"};
   return std::shared_ptr<const LaneSource>(
       std::make_shared<const RowLanes>(lanes, std::move(train).value(), std::move(validation)));
 }
@@ -260,8 +283,10 @@ ReferenceRows reference_of(const RowLanes::Options& options, const storage::RowS
   const std::int64_t of_step = static_cast<std::int64_t>(options.order.lanes) * of_lane;
   const auto commands = [&](std::int64_t count) { return (count + of_step - 1) / of_step; };
   // An epoch reads each row once.
+  rows.live = options.live;
   rows.training_commands =
-      std::min(options.steps, commands(static_cast<std::int64_t>(train.rows())));
+      options.live ? options.steps
+                   : std::min(options.steps, commands(static_cast<std::int64_t>(train.rows())));
   rows.training_rows = rows.training_commands * of_step;
   rows.documents = documents_of(train, "train") + documents_of(train, "val");
   if (validation) {
@@ -306,16 +331,19 @@ Status RowLanes::list(const Place& place, std::int32_t first_row,
   const auto numbers = place.split->document_numbers(place.row);
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const storage::RowDocument& document = documents[i];
-    // Of a pair the chosen side comes first, and the rejected one right behind it.
-    const bool second = options_.kind == engine::RowKind::pairs && i % 2 == 1;
-    const bool first = options_.kind == engine::RowKind::pairs && !second;
-    const bool whole = document.pair >= 0 && document.trained > 0 && i < rest.size() &&
-                       (!first || (document.side == 0 && i + 1 < documents.size())) &&
-                       (!second || (document.side == 1 && documents[i - 1].pair == document.pair));
+    // Of a pair the chosen side comes first, and the rejected one right behind it; of an example
+    // its own answer, and the mismatched one right behind it.
+    const bool pairs = options_.kind == engine::RowKind::pairs;
+    const bool second = i % 2 == 1;
+    const bool whole =
+        document.pair >= 0 && document.trained > 0 && i < rest.size() &&
+        (second ? document.side == (pairs ? 1 : 2) && documents[i - 1].pair == document.pair
+                : document.side <= (pairs ? 0 : 1) && i + 1 < documents.size());
     if (!whole) {
       return user_error(fmt::format(
-          "{}: row {}: document {} is no trained side of a whole pair; prepare the data again",
-          options_.directory, place.row, numbers[i]));
+          "{}: row {}: document {} is no trained side of a whole {}; prepare the data again, with "
+          "--force",
+          options_.directory, place.row, numbers[i], pairs ? "pair" : "example"));
     }
     rest[i] = {.item = document.pair,
                .document = place.first_document + static_cast<std::int64_t>(numbers[i]),
@@ -354,10 +382,9 @@ Status RowLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot
 }
 
 engine::RowCount RowLanes::count_row(std::uint64_t row) const {
-  const std::int64_t sides = options_.kind == engine::RowKind::pairs ? 2 : 1;
   return {.weight = options_.kind == engine::RowKind::documents
                         ? train_.weight_sum(row)
-                        : static_cast<double>(items_of(train_, row) / sides),
+                        : static_cast<double>(items_of(train_, row)),
           .trained = static_cast<std::int64_t>(train_.trained_tokens(row)),
           .tokens = static_cast<std::int64_t>(train_.tokens(row)),
           .positions = train_.row_length()};

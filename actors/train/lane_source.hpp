@@ -28,6 +28,7 @@ struct ReferenceRows {
   std::int64_t training_commands = 0;  ///< CommandKind::reference that read the former,
   std::int64_t commands = 0;           ///< and all of them.
   std::int64_t documents = 0;          ///< Of both splits, read or not.
+  bool live = false;                   ///< Asked about in every step, which is a command each.
   std::int64_t lane_sequences = 0;     ///< Documents of a lane at most.
 };
 
@@ -113,6 +114,7 @@ class RowLanes final : public LaneSource {
     std::int64_t steps = 0;       ///< Of the run.
     std::int64_t eval_lanes = 0;  ///< Of an evaluation; 0: there is none.
     bool reference = false;       ///< The objective has one.
+    bool live = false;            ///< As ReferenceRows has it.
   };
 
   /// `validation`: where evaluations read, if there are any.

@@ -17,30 +17,40 @@ namespace train::actors {
 
 namespace {
 
-checkpoint::ReferenceKey reference_key(const RunPlan& plan) {
+Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan) {
   const ReferenceRows rows = plan.data->reference_rows();
-  return {.data = plan.data_fingerprint,
-          .compute = plan.config.precision.compute,
-          .kernel_set =
-              engine::kernel_set_name(plan.config.runtime.device, plan.config.precision.compute),
-          .training_rows = rows.training_rows,
-          .validation_rows = rows.validation_rows};
+  auto model = weights_fingerprint(plan.config);
+  TRAIN_RETURN_IF_ERROR(model);
+  return checkpoint::ReferenceKey{.data = plan.data_fingerprint,
+                                  .compute = plan.config.precision.compute,
+                                  .model = std::move(model).value(),
+                                  .kernel_set = engine::kernel_set_name(
+                                      plan.config.runtime.device, plan.config.precision.compute),
+                                  .training_rows = rows.live ? 0 : rows.training_rows,
+                                  .validation_rows = rows.live ? 0 : rows.validation_rows};
 }
 
 bool goes_on(const StartState& start) {
   return start.memory ? start.memory->origin.step > 0 : start.checkpoint.has_value();
 }
 
-/// A run that goes on reads what its beginning computed; one that begins keeps it, by one rank.
+/// A run that goes on reads what its beginning computed; one that begins keeps it, by one rank. Of
+/// a live reference that is what it was made of, and no values.
 Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
   if (plan.data->reference_rows().commands == 0) {
     return {};
   }
   const auto path =
       checkpoint::reference_path(std::filesystem::path(plan.config.run.dir) / plan.config.run.name);
+  const auto key = reference_key(plan);
+  TRAIN_RETURN_IF_ERROR(key);
+  const bool live = plan.data->reference_rows().live;
   if (goes_on(start) || start.reads_reference) {
-    const auto file = checkpoint::read_reference(path, reference_key(plan));
+    const auto file = checkpoint::read_reference(path, *key);
     TRAIN_RETURN_IF_ERROR(file);
+    if (live) {
+      return {};
+    }
     if (file->values.size() != runtime.engine->reference().values().size()) {
       return user_error(fmt::format(
           "{}: is of {} documents, and the data has {}; start the run anew with "
@@ -48,14 +58,16 @@ Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntim
           path.string(), file->values.size(), runtime.engine->reference().values().size()));
     }
     runtime.engine->reference().restore(file->values);
+  } else if (live) {
+    return runtime.rank == 0 ? checkpoint::write_reference(path, {.key = *key, .values = {}})
+                             : Status();
   } else if (runtime.rank == 0) {
-    runtime.keep_reference =
-        [path, key = reference_key(plan)](const engine::ReferenceLogProbs& reference) {
-          return checkpoint::write_reference(
-              path, {.key = key,
-                     .weights_digest = reference.weights_digest(),
-                     .values = {reference.values().begin(), reference.values().end()}});
-        };
+    runtime.keep_reference = [path, key = *key](const engine::ReferenceLogProbs& reference) {
+      return checkpoint::write_reference(
+          path, {.key = key,
+                 .weights_digest = reference.weights_digest(),
+                 .values = {reference.values().begin(), reference.values().end()}});
+    };
   }
   return {};
 }
@@ -66,7 +78,8 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
                               int threads, StreamKind streams) {
   engine::RankOptions options = plan.engine;
   options.rank = rank;
-  if (!start.checkpoint && !start.memory) {
+  const bool begins = !start.checkpoint && !start.memory;
+  if (begins || engine::has_live_reference(options)) {
     auto weights = open_weights(plan.config.model, options.model);
     TRAIN_RETURN_IF_ERROR(weights);
     options.init.source = std::move(weights).value();

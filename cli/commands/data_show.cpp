@@ -11,6 +11,13 @@
 namespace train::cli {
 namespace {
 
+const char* side_name(bool kto, int side) {
+  if (side == 2) {
+    return "with the next one's answer";
+  }
+  return side == 0 ? (kto ? "desirable" : "chosen") : (kto ? "undesirable" : "rejected");
+}
+
 /// One document, with a line that says what it is.
 void show_document(const storage::RowSplit& split, const storage::Tokenizer& tokenizer,
                    const storage::RowExcerpt& excerpt, std::uint64_t number) {
@@ -20,9 +27,8 @@ void show_document(const storage::RowSplit& split, const storage::Tokenizer& tok
   std::string pair;
   if (document.pair >= 0) {
     const bool kto = split.facts().kind == "kto";
-    pair = fmt::format(
-        ", {} {} ({})", kto ? "example" : "pair", document.pair,
-        document.side == 0 ? (kto ? "desirable" : "chosen") : (kto ? "undesirable" : "rejected"));
+    pair = fmt::format(", {} {} ({})", kto ? "example" : "pair", document.pair,
+                       side_name(kto, document.side));
   }
   fmt::print("-- document {}{}{}: {} tokens, {} trained\n", number, pair,
              source < sources.size() ? ", of " + sources[source] : "", document.length,

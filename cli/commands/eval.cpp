@@ -57,7 +57,11 @@ Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, st
   Result<EvaluationFinished> result = failure("the ranks have stopped without an evaluation");
   TRAIN_RETURN_IF_ERROR(run_local_ranks(
       contexts,
-      {.first_step = step, .total_steps = step, .eval_interval = 1, .evaluation_missed = true},
+      {.first_step = step,
+       .total_steps = step,
+       .live_reference = live_reference_of(contexts.front()->data->reference_rows()),
+       .eval_interval = 1,
+       .evaluation_missed = true},
       {.step = {}, .evaluation = [&](const EvaluationFinished& event) {
          result = event;
          return false;

@@ -146,7 +146,10 @@ class Replay {
   [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
                                  std::function<bool(const StepRecord&)> heard) const {
     return run_local_ranks(ranks,
-                           {.first_step = range_.first_step(), .total_steps = last, .saves = false},
+                           {.first_step = range_.first_step(),
+                            .total_steps = last,
+                            .live_reference = live_reference_of(run_plan_.data->reference_rows()),
+                            .saves = false},
                            {.step = std::move(heard), .evaluation = {}});
   }
 

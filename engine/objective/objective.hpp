@@ -12,7 +12,8 @@ enum class RowKind : std::uint8_t {
   tokens,     ///< Plain token files.
   documents,  ///< Packed documents.
   pairs,      ///< Packed pairs, a better and a worse answer; a lane holds whole pairs.
-  examples,   ///< Packed answers that are each good or bad.
+  examples,   ///< Packed answers that are each good or bad, each with its mismatched document
+              ///< behind it (LaneSequence::side 2).
 };
 
 /// Columns of a lane besides tokens and targets; a slot has memory for those of its objective.

@@ -105,7 +105,9 @@ PreferenceOptions preference_options(const configs::ObjectiveSection& section) {
   return {.beta = section.beta,
           .label_smoothing = section.label_smoothing,
           .gamma_beta_ratio = section.gamma_beta_ratio,
-          .discopop_tau = section.discopop_tau};
+          .discopop_tau = section.discopop_tau,
+          .desirable_weight = section.desirable_weight,
+          .undesirable_weight = section.undesirable_weight};
 }
 
 std::unique_ptr<const Objective> make_pair_objective(std::string_view loss,

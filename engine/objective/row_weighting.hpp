@@ -82,6 +82,8 @@ class RowWeighting {
   [[nodiscard]] virtual bool needs_square_sums() const { return false; }
   /// Reads all of a lane's rows; writes terms.
   virtual void weigh(const LaneLogProbs& lane, LaneTerms& terms) const = 0;
+  /// Of all lanes' means, in the order of metrics(): writes those that follow from others.
+  virtual void derive(std::span<double> /*means*/) const {}
 };
 
 }  // namespace train::engine

@@ -68,7 +68,8 @@ std::span<const std::byte> Exchanges::sent_directly(const CollectiveOp& op) cons
     return {parts_.gathered.kept(group_of(op)), bytes_of(layout.kept_here.element_count, size)};
   }
   if (op.kind == CollectiveKind::gather) {
-    return {parts_.state.group(group_of(op)).shard(), bytes_of(layout.rows.element_count, size)};
+    return {parts_.reference_weights.shard(op.command, group_of(op)),
+            bytes_of(layout.rows.element_count, size)};
   }
   if (op.kind == CollectiveKind::broadcast) {
     return {reinterpret_cast<const std::byte*>(parts_.gradients.reduced(group_of(op))),
@@ -242,7 +243,7 @@ void Exchanges::take_gathered(kernels::Stream& stream, const CollectiveOp& op, b
       reservation.from_smaller_group ? layout.kept : layout.shards;
   const std::byte* own_rows = reservation.from_smaller_group
                                   ? parts_.gathered.kept(group_of(op))
-                                  : parts_.state.group(group_of(op)).shard();
+                                  : parts_.reference_weights.shard(op.command, group_of(op));
   const StagedOp staged = rank_->layout().staged(op, reservation.from_smaller_group);
   const Wire wire(rank_->kernels(), stream, rank_->layout().compute_bf16());
   for (std::size_t i = 0; i < sources.ranks.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "engine/rank/state/gathered_weights.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"
+#include "engine/rank/state/reference_weights.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
@@ -40,6 +41,7 @@ class Exchanges {
     RankGradients& gradients;
     const StepTotals& totals;
     ReferenceLogProbs& reference;
+    const ReferenceWeights& reference_weights;
   };
   Exchanges(const RankPlan& rank, const Parts& parts);
 

@@ -101,11 +101,15 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
           .label_smoothing = evaluation ? 0.0F : rank_->label_smoothing(work.kind),
           .loss_scale = scale(1.0),
           .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
-          .with_gradient = !evaluation};
+          .with_gradient = !evaluation,
+          .adapters = !parts_.reference_weights.without_adapters(work.kind)};
 }
 
 ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
                                         UnitBuffers place) const {
+  if (parts_.reference_weights.serve(work.kind, group) && rank_->layout(group).resident) {
+    return parts_.reference_weights.whole(group);
+  }
   if (rank_->layout(group).made) {
     return parts_.state.made_weights();
   }
@@ -187,7 +191,10 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   if (with_gradient) {
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
   }
-  parts_.state.make_weights(stream, rank_->plan().group_of(unit));
+  if (const std::size_t group = rank_->plan().group_of(unit);
+      !parts_.reference_weights.serve(work.kind, group)) {
+    parts_.state.make_weights(stream, group);
+  }
   const UnitMemory memory = memory_of(unit, work, place, with_gradient);
   if (layer.traits().makes_loss && rank_->scores_documents(work)) {
     return score(stream, memory, work, lane);

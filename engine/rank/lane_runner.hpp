@@ -15,6 +15,7 @@
 #include "engine/rank/state/gathered_weights.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "engine/rank/state/rank_state.hpp"
+#include "engine/rank/state/reference_weights.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "kernels/device/stream.hpp"
 
@@ -46,6 +47,7 @@ class LaneRunner {
     const StepTotals& totals;
     DocumentScores& scores;
     ReferenceLogProbs& reference;
+    const ReferenceWeights& reference_weights;
   };
   LaneRunner(const RankPlan& rank, const Parts& parts);
 

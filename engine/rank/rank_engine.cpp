@@ -21,6 +21,7 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
     : rank_(kernels, options),
       model_(make_model(rank_)),
       state_(rank_),
+      reference_weights_(rank_, state_),
       gathered_(rank_),
       totals_(rank_),
       gradients_(rank_, model_, totals_),
@@ -33,12 +34,14 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
                      .gradients = gradients_,
                      .totals = totals_,
                      .scores = scores_,
-                     .reference = reference_}),
+                     .reference = reference_,
+                     .reference_weights = reference_weights_}),
       exchanges_(rank_, {.state = state_,
                          .gathered = gathered_,
                          .gradients = gradients_,
                          .totals = totals_,
-                         .reference = reference_}) {}
+                         .reference = reference_,
+                         .reference_weights = reference_weights_}) {}
 
 StepResult RankEngine::step_result(std::int64_t step) const {
   StepResult result = totals_.step_result(step);
@@ -52,6 +55,7 @@ MemoryPlan RankEngine::allocated() const {
   MemoryPlan memory;
   memory.activations_bytes = model_.activation_bytes();
   state_.add_allocated(memory);
+  reference_weights_.add_allocated(memory);
   gathered_.add_allocated(memory);
   totals_.add_allocated(memory);
   gradients_.add_allocated(memory);

@@ -15,6 +15,7 @@
 #include "engine/rank/reference_log_probs.hpp"
 #include "engine/rank/state/gathered_weights.hpp"
 #include "engine/rank/state/rank_state.hpp"
+#include "engine/rank/state/reference_weights.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "engine/rank/weight_updates.hpp"
 
@@ -75,6 +76,7 @@ class RankEngine {
   RankPlan rank_;
   Model model_;
   RankState state_;
+  ReferenceWeights reference_weights_;
   GatheredWeights gathered_;
   StepTotals totals_;
   RankGradients gradients_;

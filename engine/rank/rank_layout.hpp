@@ -27,12 +27,13 @@ struct MemoryPlan {
       0;  ///< Bytes on their way to and from other ranks; gradient buffers.
   std::size_t activations_bytes = 0;  ///< The model's workspace: activations and scratch.
   std::size_t buffers_bytes = 0;      ///< Lane slots, loss sums, scratch of norms and optimizer.
+  std::size_t reference_bytes = 0;    ///< Weights of a live reference (ReferenceWeights).
 
   std::size_t offloaded_bytes = 0;  ///< Of all these, what a device leaves to the host.
 
   [[nodiscard]] std::size_t total_bytes() const {
     return parameters_bytes + gradients_bytes + optimizer_bytes + lane_sums_bytes + gathered_bytes +
-           transfer_bytes + activations_bytes + buffers_bytes;
+           transfer_bytes + activations_bytes + buffers_bytes + reference_bytes;
   }
   /// Of a device's own memory, where one computes.
   [[nodiscard]] std::size_t device_bytes() const { return total_bytes() - offloaded_bytes; }
@@ -53,6 +54,7 @@ inline constexpr auto kMemoryKinds = std::to_array<MemoryKind>({
     {"transfer", &MemoryPlan::transfer_bytes},
     {"activations", &MemoryPlan::activations_bytes},
     {"buffers", &MemoryPlan::buffers_bytes},
+    {"reference", &MemoryPlan::reference_bytes},
 });
 
 /// What layers read as weights: the fp32 masters themselves; with bf16 compute masters rounded to

@@ -3,6 +3,7 @@
 #include "engine/model/model.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_options.hpp"
+#include "engine/rank/state/reference_weights.hpp"
 
 // The bytes of what RankLayout lays out.
 
@@ -83,6 +84,11 @@ MemoryPlan plan_memory(const RankOptions& options) {
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const RankLayout layout(*plan, options);
   MemoryPlan memory = layout.memory();
+  for (std::size_t index = 0; index < plan->groups().size(); ++index) {
+    if (copies_reference(options, plan->groups()[index])) {
+      memory.reference_bytes += ReferenceWeights::planned_bytes(layout, index);
+    }
+  }
   memory.activations_bytes = planned_activation_bytes(
       trained_model(options), options.batch.micro_batch, options.seq_len,
       /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));

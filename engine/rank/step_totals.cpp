@@ -210,6 +210,9 @@ std::vector<double> StepTotals::metrics(bool evaluation) const {
     means.push_back(count > 0.0 ? total(&MetricSum::sum) / count
                                 : std::numeric_limits<double>::quiet_NaN());
   }
+  if (const RowWeighting* weighting = rank_->objective().weighting()) {
+    weighting->derive(means);
+  }
   return means;
 }
 

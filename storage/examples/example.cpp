@@ -40,6 +40,16 @@ bool has(const LineJson& line, const char* key) {
   return found != line.end() && !found->is_null();
 }
 
+/// TRL's name of the label, or open-instruct's; null: neither is there.
+const LineJson* label_member(const LineJson& line) {
+  for (const char* const key : {"label", "binary_labels"}) {
+    if (has(line, key)) {
+      return &line.at(key);
+    }
+  }
+  return nullptr;
+}
+
 bool is_blank(const std::string& text) {
   return text.find_first_not_of(" \t\r\n") == std::string::npos;
 }
@@ -180,14 +190,24 @@ class LineParser {
   }
 
   std::optional<Dropped> labelled(Example& example) const {
-    const auto label = line_.find("label");
-    const bool number = label != line_.end() && label->is_number_integer();
-    if (label == line_.end() ||
-        !(label->is_boolean() || (number && (*label == 0 || *label == 1)))) {
-      return Dropped{DropReason::label, {}};
+    const LineJson* const label = label_member(line_);
+    const bool number = label != nullptr && label->is_number_integer();
+    if (label == nullptr || !(label->is_boolean() || (number && (*label == 0 || *label == 1)))) {
+      return Dropped{DropReason::label, label == nullptr ? R"(no "label")" : std::string()};
     }
     example.desirable = number ? *label == 1 : label->get<bool>();
-    return take(completed("completion"), example.text);
+    return take(has(line_, "messages") ? last_answer() : completed("completion"), example.text);
+  }
+
+  /// A conversation of which the last message is what the label is about.
+  [[nodiscard]] TextOrDropped last_answer() const {
+    auto list = message_list(line_.at("messages"));
+    if (auto* const dropped = std::get_if<Dropped>(&list)) {
+      return *dropped;
+    }
+    auto& messages = std::get<MessageList>(list);
+    prepend_system(messages);
+    return conversation_text(messages, line_, /*train_on_last=*/true);
   }
 
   std::optional<Dropped> preference(Example& example) const {
@@ -293,8 +313,13 @@ std::optional<ExampleKind> example_kind_of(const LineJson& line) {
   if (has(line, "chosen") && has(line, "rejected")) {
     return ExampleKind::preference;
   }
+  const LineJson* const label = label_member(line);
   if (has(line, "prompt") && has(line, "completion")) {
-    return has(line, "label") ? ExampleKind::kto : ExampleKind::prompt;
+    return label != nullptr ? ExampleKind::kto : ExampleKind::prompt;
+  }
+  // A number beside a conversation may be anything, as the class of a text is.
+  if (has(line, "messages") && label != nullptr && label->is_boolean()) {
+    return ExampleKind::kto;
   }
   if (has(line, "messages") || has(line, "conversations") || has(line, "conversation") ||
       (has(line, "instruction") && has(line, "output"))) {
@@ -305,7 +330,7 @@ std::optional<ExampleKind> example_kind_of(const LineJson& line) {
 
 std::string_view example_kinds_help() {
   return R"("messages", "conversations", "instruction" and "output", "prompt" and "completion" )"
-         R"((and "label"), "chosen" and "rejected", or "text")";
+         R"((and "label"), "messages" and "label", "chosen" and "rejected", or "text")";
 }
 
 std::string_view drop_reason_text(DropReason reason) {

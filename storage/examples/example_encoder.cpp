@@ -197,7 +197,8 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_plain(const ExampleText& te
   return row;
 }
 
-/// Keeps the beginning. Of a pair that is too long the shorter side gives up nothing of its half.
+/// Keeps the beginning. Of a pair that is too long the shorter side gives up nothing of its half. A
+/// KTO example leaves half a row to its mismatched document.
 void ExampleEncoder::truncate(EncodedExample& encoded) const {
   if (!settings_.truncates) {
     return;
@@ -205,7 +206,8 @@ void ExampleEncoder::truncate(EncodedExample& encoded) const {
   const std::size_t room = settings_.row_length;
   const std::size_t left = encoded.text.tokens.size();
   const std::size_t right = encoded.worse.tokens.size();
-  if (left + right <= room) {
+  const bool labelled = encoded.example.kind == ExampleKind::kto;
+  if (labelled ? left <= room / 2 : left + right <= room) {
     return;
   }
   const auto keep = [&](RowText& text, std::size_t length) {
@@ -216,7 +218,7 @@ void ExampleEncoder::truncate(EncodedExample& encoded) const {
     }
   };
   encoded.truncated = true;
-  keep(encoded.text, std::max(room / 2, right >= room ? 0 : room - right));
+  keep(encoded.text, labelled ? room / 2 : std::max(room / 2, right >= room ? 0 : room - right));
   keep(encoded.worse, room - encoded.text.tokens.size());
 }
 

@@ -165,6 +165,9 @@ class RowsJob {
       tally->tokens += encoded.text.tokens.size() + encoded.worse.tokens.size();
       tally->trained_tokens += trained(encoded.text) + trained(encoded.worse);
     }
+    if (encoded.example.kind == ExampleKind::kto) {
+      ++(encoded.example.desirable ? report_.desirable : report_.undesirable);
+    }
     if (encoded.method) {
       ++report_.masks.at(static_cast<std::size_t>(*encoded.method));
     } else if (encoded.example.kind != ExampleKind::text) {

@@ -71,6 +71,9 @@ std::string RowReport::json() const {
   }
   object["masks"] = methods;
   object["prompts_merged"] = merged;
+  if (facts.kind == "kto") {
+    object["labels"] = {{"true", desirable}, {"false", undesirable}};
+  }
   object["utf8_breaks"] = replaced;
   object["fill"] = {{"train", row_fill(facts.train, facts.row_length)},
                     {"val", row_fill(facts.val, facts.row_length)}};
@@ -95,10 +98,18 @@ std::vector<std::string> RowReport::lines() const {
   }
   for (const char* const split : {"train", "val"}) {
     const RowCounts& counts = facts.of(split);
-    all.push_back(fmt::format("{}: {} rows of {} tokens, {:.2f} % filled, {} trained{}", split,
-                              counts.rows, facts.row_length,
-                              100.0 * row_fill(counts, facts.row_length), counts.trained_tokens,
-                              counts.pairs > 0 ? fmt::format(", {} pairs", counts.pairs) : ""));
+    all.push_back(fmt::format(
+        "{}: {} rows of {} tokens, {:.2f} % filled, {} trained{}", split, counts.rows,
+        facts.row_length, 100.0 * row_fill(counts, facts.row_length), counts.trained_tokens,
+        counts.pairs > 0
+            ? fmt::format(", {} {}", counts.pairs, facts.kind == "kto" ? "examples" : "pairs")
+            : ""));
+  }
+  if (facts.kind == "kto") {
+    all.push_back(fmt::format(
+        "labels: {} true, {} false; each example has a second document, its prompt with the next "
+        "one's answer",
+        desirable, undesirable));
   }
   const std::uint64_t located = masks[static_cast<std::size_t>(MaskMethod::located)];
   if (located > 0) {
@@ -139,6 +150,13 @@ Status check_report(const RowReport& report, double most_dropped) {
     return user_error(
         "every token of the conversations is trained; take another --template, or --kind text to "
         "train on all of them");
+  }
+  if (report.facts.kind == "kto" && (report.desirable == 0 || report.undesirable == 0)) {
+    return user_error(fmt::format(
+        "all {} labels are {}, and KTO learns from both kinds; give answers of the other kind, "
+        "too, "
+        "or say --kind prompt to train on all of them",
+        report.desirable + report.undesirable, report.desirable == 0 ? "false" : "true"));
   }
   return {};
 }

@@ -39,6 +39,8 @@ struct RowReport {
   std::array<std::uint64_t, mask_method_count> masks = {};  ///< Conversations, by MaskMethod.
   std::uint64_t merged = 0;             ///< Prompts whose last token grew together with the answer.
   std::uint64_t prompts = 0;            ///< Prompts and answers that are no conversations.
+  std::uint64_t desirable = 0;          ///< Of KTO's examples,
+  std::uint64_t undesirable = 0;        ///< and the others.
   std::uint64_t replaced = 0;           ///< Breaks in UTF-8.
   std::vector<std::string> notes = {};  ///< What the tokenizer leaves out.
 
@@ -47,7 +49,8 @@ struct RowReport {
   [[nodiscard]] std::vector<std::string> lines() const;
 };
 
-/// Errors (user): no document; nothing trained, or, of chats, everything; more than `most_dropped`
+/// Errors (user): no document; nothing trained, or, of chats, everything; of KTO's examples all
+/// labels alike; more than `most_dropped`
 /// of the lines dropped. Names the first line that was.
 [[nodiscard]] Status check_report(const RowReport& report, double most_dropped);
 

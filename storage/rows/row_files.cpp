@@ -74,7 +74,7 @@ class RowFilesReader {
     for (std::uint64_t i = 0; i < files_.documents.count(); ++i) {
       const DocumentRecord document = files_.documents[i];
       if (document.length == 0 || document.length > counts_.tokens ||
-          document.first_token > counts_.tokens - document.length || document.side > 1 ||
+          document.first_token > counts_.tokens - document.length || document.side > 2 ||
           document.source >= sources || document.trained > document.length || document.pair < -1) {
         return damaged(document_part, i);
       }

@@ -21,7 +21,9 @@ struct RowDocument {
   /// Of a preference set: number of the pair (or of the KTO example), from 0 within the split; -1:
   /// none.
   std::int64_t pair = -1;
-  std::int8_t side = 0;  ///< 0: chosen (or desirable, or plain); 1: rejected (undesirable).
+  /// 0: chosen (or desirable, or plain); 1: rejected (undesirable); 2: of a KTO example, its prompt
+  /// with another one's answer.
+  std::int8_t side = 0;
 
   bool operator==(const RowDocument&) const = default;
 };
@@ -47,7 +49,8 @@ struct RowOptions {
 ///
 /// A document lies in one row, whole, unless it was packed with "wrapped": then what goes on in
 /// another row is a document of that row, and the last target before the cut is its first token. A
-/// row of a preference set holds whole pairs, the chosen side of each before its rejected one.
+/// row of a preference set holds whole pairs, the chosen side of each before its rejected one; of
+/// KTO's examples whole ones, too, each before its mismatched document.
 /// Threading: const calls are thread-safe. A pure function of the files.
 class RowSplit {
  public:

@@ -131,10 +131,51 @@ Status RowSplitWriter::add(const RowText& text, std::uint32_t source) {
   return add_document(text, {.source = source});
 }
 
+RowText mismatched_text(const RowText& prompt, const RowText& answer, std::size_t length_most) {
+  const auto trained_from = [](const RowText& text) {
+    return std::find(text.trained.begin(), text.trained.end(), true) - text.trained.begin();
+  };
+  const std::ptrdiff_t before = trained_from(prompt);
+  const std::ptrdiff_t from = trained_from(answer);
+  const auto end = static_cast<std::ptrdiff_t>(answer.tokens.size());
+  TRAIN_CHECK(before < static_cast<std::ptrdiff_t>(length_most) && from < end,
+              "a prompt of {} tokens leaves no room in {}", before, length_most);
+  const std::ptrdiff_t until =
+      std::min(end, from + static_cast<std::ptrdiff_t>(length_most) - before);
+  RowText text{.tokens = {prompt.tokens.begin(), prompt.tokens.begin() + before},
+               .trained = std::vector<bool>(static_cast<std::size_t>(before), false)};
+  text.tokens.insert(text.tokens.end(), answer.tokens.begin() + from,
+                     answer.tokens.begin() + until);
+  text.trained.insert(text.trained.end(), answer.trained.begin() + from,
+                      answer.trained.begin() + until);
+  return text;
+}
+
 Status RowSplitWriter::add_labelled(const RowText& text, std::uint32_t source, bool desirable) {
-  lengths_.push_back(static_cast<std::uint32_t>(text.tokens.size()));
+  TRAIN_CHECK(in_pairs_ || lengths_.empty());
+  TRAIN_CHECK(2 * text.tokens.size() <= layout_.row_length, "{} tokens are above half a row",
+              text.tokens.size());
+  in_pairs_ = true;
+  if (!first_labelled_) {
+    first_labelled_ = text;
+  } else {
+    TRAIN_RETURN_IF_ERROR(add_waiting(text));
+  }
+  waiting_ = Labelled{text, source, desirable};
+  return {};
+}
+
+Status RowSplitWriter::add_waiting(const RowText& next) {
+  const Labelled example = std::move(*std::exchange(waiting_, std::nullopt));
+  const RowText mismatched =
+      mismatched_text(example.text, next, layout_.row_length - example.text.tokens.size());
+  lengths_.push_back(
+      static_cast<std::uint32_t>(example.text.tokens.size() + mismatched.tokens.size()));
   const auto number = static_cast<std::int64_t>(counts_.pairs++);
-  return add_document(text, {.pair = number, .source = source, .side = desirable ? 0U : 1U});
+  TRAIN_RETURN_IF_ERROR(add_document(
+      example.text,
+      {.pair = number, .source = example.source, .side = example.desirable ? 0U : 1U}));
+  return add_document(mismatched, {.pair = number, .source = example.source, .side = 2});
 }
 
 Status RowSplitWriter::add_pair(const RowText& chosen, const RowText& rejected,
@@ -261,6 +302,9 @@ Status RowSplitWriter::pack() {
 }
 
 Status RowSplitWriter::finish() {
+  if (waiting_) {
+    TRAIN_RETURN_IF_ERROR(add_waiting(*first_labelled_));
+  }
   TRAIN_RETURN_IF_ERROR(commit_documents());
   TRAIN_RETURN_IF_ERROR(pack());
   counts_.digest = digest_text(digests_);

@@ -24,6 +24,12 @@ struct RowText {
   std::vector<float> weights = {};         ///< Of each token; empty: all 1.
 };
 
+/// KTO's mismatched document: what stands before the first trained token of `prompt`, then what
+/// `answer` has from its own first one on, up to `length_most` tokens; trained as that is. Pure.
+/// REQUIRES: each has a trained token, `prompt` before `length_most`.
+[[nodiscard]] RowText mismatched_text(const RowText& prompt, const RowText& answer,
+                                      std::size_t length_most);
+
 /// A file of one split, and the digest of its bytes. Threading: one owner.
 class RowPartWriter {
  public:
@@ -62,7 +68,9 @@ class RowSplitWriter {
 
   /// A plain document.
   Status add(const RowText& text, std::uint32_t source);
-  /// An example of KTO.
+  /// An example of KTO. Its mismatched document (mismatched_text()) has the answer of the next one
+  /// that is added, the last one's that of the first; both lie in the same row.
+  /// REQUIRES: half a row of tokens at most, one of them trained.
   Status add_labelled(const RowText& text, std::uint32_t source, bool desirable);
   /// Both lie in the same row.
   Status add_pair(const RowText& chosen, const RowText& rejected, std::uint32_t source);
@@ -80,6 +88,8 @@ class RowSplitWriter {
       : directory_(std::move(directory)), split_(std::move(split)), layout_(layout) {}
   Result<RowPartWriter> part(std::string_view name) const;
   Status add_document(const RowText& text, const DocumentRecord& record);
+  /// Writes the example that waits, with the answer of `next`.
+  Status add_waiting(const RowText& next);
   Status add_mask(const std::vector<bool>& trained);
   Status commit_documents();
   Status pack();
@@ -93,6 +103,13 @@ class RowSplitWriter {
   std::optional<RowPartWriter> documents_;
   std::vector<std::uint32_t> lengths_;  ///< Of each group: a document, or both sides of a pair.
   bool in_pairs_ = false;
+  struct Labelled {
+    RowText text;
+    std::uint32_t source = 0;
+    bool desirable = true;
+  };
+  std::optional<RowText> first_labelled_;
+  std::optional<Labelled> waiting_;
   std::string piece_;
   unsigned mask_byte_ = 0;
   RowCounts counts_;

@@ -138,11 +138,11 @@ configs::RunConfig pairs_config(const std::filesystem::path& data) {
   return config;
 }
 
-std::vector<engine::LaneSequence> sequences_of(const LaneSource& data,
-                                               const engine::LaneWork& work) {
-  std::vector<std::int32_t> tokens(32), targets(32), positions(32);
-  std::vector<float> weights(32);
-  std::vector<engine::LaneSequence> sequences(16);
+std::vector<engine::LaneSequence> sequences_of(const LaneSource& data, const engine::LaneWork& work,
+                                               std::size_t rows = 2) {
+  std::vector<std::int32_t> tokens(16 * rows), targets(16 * rows), positions(16 * rows);
+  std::vector<float> weights(16 * rows);
+  std::vector<engine::LaneSequence> sequences(8 * rows);
   REQUIRE(data.read(work, {tokens, targets, positions, weights, sequences}).ok());
   const auto end = std::find_if(sequences.begin(), sequences.end(),
                                 [](const auto& sequence) { return sequence.rows == 0; });
@@ -173,6 +173,35 @@ TEST_CASE("lane source: pairs are whole, and a step counts them", "[actors][lane
       }
     }
     CHECK((*data)->count(step).value().weight == pairs);
+  }
+}
+
+TEST_CASE("lane source: an example and its mismatched document lie in one lane, and count as one",
+          "[actors][lane_source]") {
+  const test::TempDirectory directory;
+  configs::RunConfig config = pairs_config(directory.path() / "pairs");
+  test::write_rows(directory.path() / "kto", {.kind = "kto", .documents = 30, .weights = false});
+  config.data.dir = (directory.path() / "kto").string();
+  check_refused(config, "holds rows of kind \"kto\"");
+  config.objective.name = "kto";
+  // A row of 16 tokens has one or two examples, a lane two rows.
+  check_refused(config,
+                "compares with the mean over a lane's, of 8 or more; set "
+                "batch.micro_batch = ");
+  config.batch.micro_batch = 8;
+  const auto data = open_lanes(config, 64);
+  REQUIRE(data.ok());
+  for (std::int64_t step = 0; step < 3; ++step) {
+    double examples = 0.0;
+    for (std::int64_t lane = 0; lane < 3; ++lane) {
+      const auto sequences = sequences_of(**data, {.step = step, .lane = lane}, 8);
+      for (std::size_t i = 0; i < sequences.size(); i += 2, examples += 1.0) {
+        CHECK(sequences[i].side == (sequences[i].item % 3 != 0 ? 0 : 1));
+        CHECK(sequences[i + 1].side == 2);
+        CHECK(sequences[i].item == sequences[i + 1].item);
+      }
+    }
+    CHECK((*data)->count(step).value().weight == examples);
   }
 }
 

@@ -42,6 +42,13 @@ TEST_CASE("a run computes its reference before all else, and a resumed one reads
   CHECK(all({.total_steps = 2, .reference_commands = 3, .eval_interval = 1}) ==
         "reference0 reference1 reference2 eval0 train0 eval1 train1 eval2 save2 stop2");
   CHECK(all({.first_step = 1, .total_steps = 2, .reference_commands = 3}) == "train1 save2 stop2");
+  // A live reference: before each step, and those of validation before the first evaluation.
+  const RunProgram::LiveReference live{.used = true, .first_of_validation = 3, .of_validation = 2};
+  CHECK(all({.total_steps = 3, .live_reference = live, .eval_interval = 2}) ==
+        "reference3 reference4 eval0 reference0 train0 reference1 train1 eval2 "
+        "reference2 train2 eval3 save3 stop3");
+  CHECK(all({.first_step = 2, .total_steps = 3, .live_reference = live}) ==
+        "reference2 train2 save3 stop3");
   RunProgram program({.total_steps = 2, .reference_commands = 3});
   CHECK(take(program, 1) == "reference0");
   program.stop_early();

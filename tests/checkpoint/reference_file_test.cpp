@@ -15,6 +15,7 @@ namespace {
 ReferenceFile file_of_three() {
   return {.key = {.data = "rows-a",
                   .compute = "fp32",
+                  .model = "weights-a",
                   .kernel_set = "avx2",
                   .training_rows = 12,
                   .validation_rows = 4},
@@ -66,6 +67,9 @@ TEST_CASE("reference file: another key, more rows and no file are refused",
   };
   check_refused(path, with([](ReferenceKey& key) { key.data = "rows-b"; }), "rows-b");
   check_refused(path, with([](ReferenceKey& key) { key.compute = "bf16"; }), "precision.compute");
+  check_refused(path, with([](ReferenceKey& key) { key.model = "weights-b"; }), "weights-b");
+  // A model's directory may be gone by now.
+  CHECK(read_reference(path, with([](ReferenceKey& key) { key.model.clear(); })).ok());
   check_refused(path, with([](ReferenceKey& key) { key.kernel_set = "avx512"; }), "kernels");
   check_refused(path, with([](ReferenceKey& key) { key.training_rows = 13; }), "12 training");
   check_refused(path, with([](ReferenceKey& key) { key.validation_rows = 5; }), "4 validation");

@@ -121,9 +121,15 @@ void compute_reference(WorldStep& world, kernels::Stream& stream, const FillLane
 Trace run(const Options& options, const FillLane& fill, int steps = 3) {
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
-  compute_reference(world, *stream, fill);
+  const bool live = options.objective.reference == "live";
+  if (!live) {
+    compute_reference(world, *stream, fill);
+  }
   Trace trace;
   for (int step = 0; step < steps; ++step) {
+    if (live) {
+      world.compute_reference(*stream, step, fill);
+    }
     const StepResult result = world.run(*stream, step, fill);
     REQUIRE_FALSE(result.nonfinite);
     trace.add(result.loss);
@@ -185,6 +191,48 @@ TEST_CASE("pair objective: ranks and strategy never show", "[engine][objective][
   }
 }
 
+TEST_CASE("pair objective: a live reference has the bits of a cached one",
+          "[engine][objective][EN-1]") {
+  for (const char* compute : {"fp32", "bf16"}) {
+    for (const bool adapters : {false, true}) {
+      Options options = with_pairs(pair_options("dpo"));
+      options.precision.compute = compute;
+      if (adapters) {
+        options.lora = {.rank = 2, .alpha = 4.0};
+      }
+      const FillLane fill = packed_pairs(options);
+      const Trace cached = run(options, fill);
+      REQUIRE(cached.digests.front() != cached.digests.back());
+      options.objective.reference = "live";
+      CHECK(has_live_reference(options));
+      CHECK((plan_memory(options).reference_bytes == 0) == adapters);
+      for (const std::int64_t ranks : {1, 2, 3}) {
+        for (const char* strategy : {"none", "optimizer", "full"}) {
+          CAPTURE(compute, adapters, ranks, strategy);
+          Options split = options;
+          split.parallel.ranks = ranks;
+          split.parallel.strategy = ranks == 1 ? "none" : strategy;
+          CHECK(run(split, fill) == cached);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("pair objective: a frozen unit has no second copy for a live reference",
+          "[engine][objective]") {
+  Options options = with_pairs(pair_options("dpo"));
+  options.objective.reference = "live";
+  const std::size_t whole = plan_memory(options).reference_bytes;
+  CHECK(whole == plan_memory(options).parameters_bytes);
+  options.train.freeze = {"embedding"};
+  const MemoryPlan part = plan_memory(options);
+  CHECK(part.reference_bytes > 0);
+  CHECK(part.reference_bytes < whole);
+  const WorldStep world(kernels::cpu_backend(), options);
+  CHECK(world.rank(0).allocated() == part);
+}
+
 TEST_CASE("pair objective: a pair has the same bits packed and alone", "[engine][objective]") {
   for (const char* name : kObjectives) {
     CAPTURE(name);
@@ -217,8 +265,15 @@ TEST_CASE("pair objective: the plan's memory is what is allocated", "[engine][ob
     Options options = with_pairs(pair_options(name));
     options.parallel.ranks = 2;
     options.lane_sequences = 6;
-    const WorldStep world(kernels::cpu_backend(), options);
-    CHECK(world.rank(0).allocated() == plan_memory(options));
+    for (const char* strategy : {"none", "full"}) {
+      for (const char* reference : {"cache", "live"}) {
+        CAPTURE(strategy, reference);
+        options.parallel.strategy = strategy;
+        options.objective.reference = reference;
+        const WorldStep world(kernels::cpu_backend(), options);
+        CHECK(world.rank(0).allocated() == plan_memory(options));
+      }
+    }
   }
 }
 

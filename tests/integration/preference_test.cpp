@@ -82,6 +82,43 @@ TEST_CASE("preference: the same bits at one, two and three ranks",
   }
 }
 
+TEST_CASE("preference: a live reference gives the bits of a cached one, on ranks and after a stop",
+          "[integration][preference][P1]") {
+  for (const char* strategy : {"none", "full"}) {
+    CAPTURE(strategy);
+    const PairSite site;
+    const Words live =
+        joined(joined(rank_keys(2, strategy), kPairRun), {"objective.reference=live"});
+    CHECK(site.call(RunSite::run_words(joined(live, {"run.steps_per_job=5"}))).exit_code == 75);
+    site.train(live);
+    CHECK(results_of(site.run()) == pair_results());
+    // Validation pairs, too, of which nothing is kept.
+    const Ended evaluated = site.call({"eval", "runs/tiny"});
+    INFO(evaluated.out << evaluated.err);
+    CHECK(evaluated.exit_code == 0);
+  }
+}
+
+TEST_CASE("preference: a run with other first weights than its reference's does not go on",
+          "[integration][preference][mistakes]") {
+  for (const char* reference : {"cache", "live"}) {
+    CAPTURE(reference);
+    const PairSite site;
+    const Words keys = joined(kPairRun, {fmt::format("objective.reference={}", reference)});
+    CHECK(site.call(RunSite::run_words(joined(keys, {"run.steps_per_job=4"}))).exit_code == 75);
+    const fs::path file = site.run() / "reference.log_probs";
+    std::string kept = read_bytes(file);
+    const std::string model = "\"model\":\"seed ";
+    REQUIRE(kept.find(model) != std::string::npos);
+    kept.insert(kept.find(model) + model.size(), "9");
+    write_bytes(file, kept);
+    const Ended ended = site.call(RunSite::run_words(keys));
+    INFO(ended.err);
+    CHECK(ended.exit_code != 0);
+    CHECK(has(ended.err, "was made with weights seed 9"));
+  }
+}
+
 TEST_CASE("preference: after kill -9 the kept reference is read, on another number of ranks",
           "[integration][preference][P1][P3]") {
   const PairSite site;
@@ -97,6 +134,45 @@ TEST_CASE("preference: after kill -9 the kept reference is read, on another numb
   CHECK(has(ended.err, "resumed step=8 "));
   CHECK(results_of(site.run()) == pair_results());
   CHECK(read_bytes(site.run() / "reference.log_probs") == kept);
+}
+
+TEST_CASE(
+    "preference: a rank or the launcher that is killed amid the sweep leaves no half reference",
+    "[integration][preference][failure][P1][P3]") {
+  for (const bool launcher : {false, true}) {
+    CAPTURE(launcher);
+    const PairSite site;
+    const Words keys = joined(rank_keys(2, "full"), kPairRun);
+    // Of two blocks for each of its lanes in a command: the sweep is under way.
+    write_bytes(site / "wedge", "");
+    Process run(
+        joined({"/usr/bin/env", "ACTORTRAIN_TEST_FAULT=forward:14:1",
+                "ACTORTRAIN_TEST_WEDGE=" + (site / "wedge").string(),
+                "ACTORTRAIN_TEST_FAULT_STAMP=" + (site / "held").string(), faulty_program()},
+               RunSite::run_words(keys)),
+        site.path());
+    const auto workers = started_workers(site, run, 2);
+    REQUIRE(run.until([&] { return fs::exists(site / "held"); }));
+    CHECK_FALSE(fs::exists(site.run() / "reference.log_probs"));
+    if (launcher) {
+      run.send(SIGKILL);
+    } else {
+      REQUIRE(::kill(workers.at(1), SIGKILL) == 0);
+    }
+    let_go(site);
+    const Ended ended = run.wait();
+    INFO(ended.err);
+    if (launcher) {
+      CHECK(ended.signal == SIGKILL);
+      REQUIRE(comes_true([&] { return processes_with(site.path().string() + "/").empty(); }));
+      CHECK_FALSE(fs::exists(site.run() / "reference.log_probs"));
+      site.train(keys);
+    } else {
+      CHECK(ended.exit_code == 0);
+      CHECK(has(ended.err, "rank 1"));
+    }
+    CHECK(results_of(site.run()) == pair_results());
+  }
 }
 
 TEST_CASE("preference: a run does not go on without its reference, or with a damaged one",
@@ -137,9 +213,53 @@ TEST_CASE("preference: mistakes are told in one line before anything starts",
   check({"objective.name=dpo", "objective.loss=hinge", "objective.label_smoothing=0.1"},
         {"objective.label_smoothing", "hinge"});
   check({"objective.name=dpo", "model.z_loss_coeff=0.1"}, {"model.z_loss_coeff", "dpo"});
+  check({"objective.name=dpo", "objective.desirable_weight=2"},
+        {"objective.desirable_weight", "objective.name = \"dpo\"", "kto"});
+  check({"objective.name=kto"}, {"holds rows of kind \"preference\"", "\"label\""});
+  const RunSite few;
+  write_rows(few.path() / "kto",
+             {.kind = "kto", .row_length = 32, .documents = 60, .weights = false});
+  few.write_config("kto");
+  check_mistake(few, RunSite::run_words({"objective.name=kto"}),
+                {"batch.micro_batch", "a lane has", "of 8 or more"});
   const RunSite other;
   write_rows(other.path() / "rows", {.row_length = 32, .documents = 60});
   other.write_config("rows");
   check_mistake(other, RunSite::run_words({"objective.name=dpo"}),
                 {"objective.name = \"dpo\"", "\"chosen\" and \"rejected\""});
+}
+
+TEST_CASE("preference: KTO starts at half the weights, learns, and has the same bits on ranks",
+          "[integration][preference][P1]") {
+  const auto train = [](const Words& keys, std::vector<nlohmann::json>& metrics) {
+    const RunSite site;
+    write_rows(site.path() / "kto",
+               {.kind = "kto", .row_length = 32, .documents = 160, .weights = false});
+    site.write_config("kto");
+    const Ended ended =
+        site.train(joined(keys, {"objective.name=kto", "batch.micro_batch=8", "run.sample_tokens=0",
+                                 "optimizer.lr=1e-3", "run.digest_interval_steps=1"}));
+    INFO(ended.out << ended.err);
+    metrics = metrics_of(site.run());
+    const Ended verified = site.call({"verify", "runs/tiny"});
+    CHECK(verified.exit_code == 0);
+    return results_of(site.run());
+  };
+  std::vector<nlohmann::json> metrics;
+  const Words alone = train({}, metrics);
+  nlohmann::json first;
+  nlohmann::json last;
+  for (const nlohmann::json& line : metrics) {
+    if (line.contains("loss") && !line.contains("val_loss")) {
+      first = first.is_null() ? line : first;
+      last = line;
+    }
+  }
+  CHECK(first.at("loss") == 0.5);
+  CHECK(first.at("kl") == 0.0);
+  CHECK(first.at("rewards/margins") == 0.0);
+  CHECK(last.at("loss") < 0.5);
+  CHECK(last.at("rewards/margins") > 0.0);
+  CHECK(train(rank_keys(3, "full"), metrics) == alone);
+  CHECK(train(joined(rank_keys(2, "none"), {"objective.reference=live"}), metrics) == alone);
 }

@@ -26,6 +26,7 @@ namespace train::test {
 ///     handler           enqueuing it throws std::bad_alloc
 ///     nan               it writes one NaN
 ///     wedge             it does not end while the file ACTORTRAIN_TEST_WEDGE is there
+///     forward           the same of the n-th forward pass of an attention
 ///     start             the kernels cannot be had at all (n does not count)
 ///     thread            a thread that nobody watches throws
 ///
@@ -34,7 +35,7 @@ namespace train::test {
 ///
 /// ACTORTRAIN_TEST_KERNEL_SET=<name> is what the kernels are called, as if they had other bits.
 ///
-/// A file ACTORTRAIN_TEST_FAULT_STAMP gets the time of the first throw, bad_alloc or nan:
+/// A file ACTORTRAIN_TEST_FAULT_STAMP gets the time of the first of them, but handler and thread:
 /// nanoseconds of std::chrono::steady_clock, which all processes of a machine share.
 class KernelFaults {
  public:
@@ -54,7 +55,9 @@ class KernelFaults {
     if (what_ == "start") {
       throw std::bad_alloc();
     }
-    if (!what_.empty() || slow() != nullptr) {
+    if (what_ == "forward") {
+      table.attention_forward = held_forward;
+    } else if (!what_.empty() || slow() != nullptr) {
       table.attention_backward = faulty;
     }
     if (std::getenv("ACTORTRAIN_TEST_KERNEL_SET") != nullptr) {
@@ -70,6 +73,14 @@ class KernelFaults {
 
  private:
   static const char* slow() { return std::getenv("ACTORTRAIN_TEST_SLOW"); }
+
+  static void held_forward(kernels::Stream& stream, const kernels::AttentionForwardParams& params) {
+    static std::atomic<int> calls{0};
+    if (++calls == of_this_process().number_) {
+      stream.enqueue([] { fail("wedge"); });
+    }
+    kernels::cpu::attention_forward(stream, params);
+  }
 
   static void faulty(kernels::Stream& stream, const kernels::AttentionBackwardParams& params) {
     const KernelFaults& faults = of_this_process();

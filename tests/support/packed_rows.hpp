@@ -14,7 +14,7 @@ namespace train::test {
 
 /// A small data set of packed rows, always the same.
 struct RowSet {
-  std::string kind = "chat";  ///< "preference": pairs, that many.
+  std::string kind = "chat";  ///< "preference", "kto": pairs, examples, that many.
   std::int64_t vocab_size = 61;
   std::uint32_t row_length = 16;
   int documents = 60;
@@ -60,7 +60,12 @@ inline storage::RowCounts write_split(const std::filesystem::path& directory,
         (rejected.tokens.back() + 1) % static_cast<std::uint32_t>(set.vocab_size);
     REQUIRE(writer->add_pair(chosen, rejected, 0).ok());
   }
-  for (int i = 0; i < documents && set.kind != "preference"; ++i) {
+  for (int i = 0; i < documents && set.kind == "kto"; ++i) {
+    RowSet half = set;
+    half.row_length = set.row_length / 2;
+    REQUIRE(writer->add_labelled(row_text(random, half, true), 0, i % 3 != 0).ok());
+  }
+  for (int i = 0; i < documents && set.kind != "preference" && set.kind != "kto"; ++i) {
     const bool trained = set.trained > 0 && i % set.trained != 0;
     REQUIRE(writer->add(row_text(random, set, trained), 0).ok());
   }

@@ -44,6 +44,7 @@ struct Lane {
   float loss_scale = 1.0F;            ///< 1 / tokens of the global batch.
   float z_scale = 0.0F;               ///< z_loss_coeff / tokens of the global batch.
   bool with_gradient = true;          ///< The head also computes gradients (training).
+  bool adapters = true;               ///< false: linear maps are without theirs.
 
   [[nodiscard]] std::int64_t rows() const { return sequences * seq_len; }
 };

@@ -54,7 +54,7 @@ void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                                      .stride = y_stride,
                                      .dtype = y.dtype});
   }
-  if (adapter_) {
+  if (adapter_ && call.lane.adapters) {
     adapter_->forward(call, x, y, y_stride);
   }
 }

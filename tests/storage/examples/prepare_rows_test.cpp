@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <map>
 
 #include "storage/files/atomic_file.hpp"
 #include "tests/storage/examples/examples_fixture.hpp"
@@ -91,15 +93,53 @@ TEST_CASE("prepare rows: pairs and KTO's examples are numbered, with their sides
     REQUIRE(place.marked() == Texts{"p[[ good<|endoftext|>]]", "p[[ bad<|endoftext|>]]"});
   }
   SECTION("KTO") {
-    const std::string line = R"({"prompt": "p", "completion": " a", "label": )";
-    const auto report = prepared(place.request(line + "true}\n" + line + "false}\n"));
+    const auto report =
+        prepared(place.request(R"({"prompt": "p", "completion": " good", "label": true})"
+                               "\n"
+                               R"({"prompt": "q", "completion": " bad", "label": false})"));
     REQUIRE(report.facts.kind == "kto");
+    REQUIRE((report.desirable == 1 && report.undesirable == 1));
     const auto split = RowSplit::open(place / "out", "train");
     REQUIRE(split.ok());
-    const auto documents = split->documents(0);
-    REQUIRE(documents.size() == 2);
-    for (const RowDocument& document : documents) {
-      REQUIRE(document.side == (document.pair == 0 ? 0 : 1));
+    std::map<std::int64_t, std::vector<int>> sides;
+    for (std::uint64_t row = 0; row < split->rows(); ++row) {
+      for (const RowDocument& document : split->documents(row)) {
+        sides[document.pair].push_back(document.side);
+      }
+    }
+    REQUIRE(sides == std::map<std::int64_t, std::vector<int>>{{0, {0, 2}}, {1, {1, 2}}});
+    const auto lines = report.lines();
+    REQUIRE(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+      return contains(line, "labels: 1 true, 1 false");
+    }));
+    Texts marked = place.marked();
+    std::sort(marked.begin(), marked.end());
+    REQUIRE(marked == Texts{"p[[ bad<|endoftext|>]]", "p[[ good<|endoftext|>]]",
+                            "q[[ bad<|endoftext|>]]", "q[[ good<|endoftext|>]]"});
+  }
+  SECTION("KTO with labels that are all alike, none, or no truth") {
+    const std::string line = R"({"prompt": "p", "completion": " a", "label": )";
+    REQUIRE(contains(prepare_rows_error(place.request(line + "true}\n" + line + "1}\n")),
+                     "all 2 labels are true"));
+    auto request = place.request(line + "true}\n" + line + "false}\n" + line + "\"good\"}\n" +
+                                 R"({"prompt": "p", "completion": " a"})");
+    REQUIRE(contains(prepare_rows_error(request), "a label that is neither true nor false"));
+    request.most_dropped = 0.6;
+    const auto report = prepared(request);
+    const auto& dropped = report.dropped.at(static_cast<std::size_t>(DropReason::label));
+    REQUIRE(dropped.lines == 2);
+    REQUIRE(contains(dropped.first, "in.jsonl:3"));
+  }
+  SECTION("KTO of a long answer leaves half a row to its prompt with another one") {
+    const std::string line = R"({"prompt": "p", "completion": ")" + std::string(100, 'x');
+    const auto report =
+        prepared(place.request(line + R"(", "label": true})" + "\n" + line + R"(y", "label": 0})"));
+    REQUIRE(report.total.truncated == 2);
+    const auto split = RowSplit::open(place / "out", "train");
+    REQUIRE(split.ok());
+    for (const RowDocument& document : split->documents(0)) {
+      REQUIRE(document.length == 32);
+      REQUIRE(document.trained > 0);
     }
   }
   SECTION("packing that would cut them is refused") {

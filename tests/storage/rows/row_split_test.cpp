@@ -105,6 +105,52 @@ TEST_CASE("rows: both sides of a pair lie in one row, the chosen one first",
   REQUIRE(seen == std::vector<int>(kPairs, 1));
 }
 
+TEST_CASE("rows: an example of KTO has its prompt with the next one's answer behind it",
+          "[storage][rows][RW-2]") {
+  const TempDirectory directory;
+  constexpr std::uint32_t kExamples = 9;
+  // Two tokens of prompt, 10 + i, and an answer of 2 to 4, 50 + i.
+  const auto answer = [](std::uint32_t i) { return std::vector<std::uint32_t>(2 + i % 3, 50 + i); };
+  write_rows(directory.path(), {.row_length = 32}, [&](RowSplitWriter& writer) {
+    for (std::uint32_t i = 0; i < kExamples; ++i) {
+      std::vector<std::uint32_t> tokens = {10 + i, 10 + i};
+      const auto said = answer(i);
+      tokens.insert(tokens.end(), said.begin(), said.end());
+      REQUIRE(writer.add_labelled(row_text(tokens, 2), 0, i % 2 == 0));
+    }
+  });
+  const RowSplit split = opened(directory.path());
+  REQUIRE(split.facts().train.pairs == kExamples);
+  REQUIRE(split.facts().train.documents == 2 * kExamples);
+  std::uint32_t seen = 0;
+  for (std::uint64_t row = 0; row < split.rows(); ++row) {
+    const auto documents = split.documents(row);
+    const ReadRow columns = read_row(split, row);
+    for (std::size_t i = 0; i < documents.size(); i += 2, ++seen) {
+      const auto number = static_cast<std::uint32_t>(documents[i].pair);
+      REQUIRE(documents[i].side == static_cast<std::int8_t>(number % 2));
+      REQUIRE((documents[i + 1].side == 2 && documents[i + 1].pair == documents[i].pair));
+      const auto said = answer((number + 1) % kExamples);
+      REQUIRE(documents[i + 1].length == static_cast<std::int32_t>(2 + said.size()));
+      REQUIRE(documents[i + 1].trained == static_cast<std::int32_t>(said.size()));
+      const auto at = static_cast<std::size_t>(documents[i + 1].first);
+      REQUIRE(columns.tokens[at + 1] == static_cast<std::int32_t>(10 + number));
+      REQUIRE(columns.targets[at] == -1);
+      REQUIRE(columns.targets[at + 1] == static_cast<std::int32_t>(said.front()));
+    }
+  }
+  REQUIRE(seen == kExamples);
+}
+
+TEST_CASE("rows: a mismatched answer is cut where the row ends", "[storage][rows]") {
+  const RowText prompt = row_text({1, 2, 3, 4}, 3);
+  const RowText answer = row_text({7, 8, 8, 9}, 1);
+  CHECK(mismatched_text(prompt, answer, 9).tokens == std::vector<std::uint32_t>{1, 2, 3, 8, 8, 9});
+  const RowText cut = mismatched_text(prompt, answer, 4);
+  CHECK(cut.tokens == std::vector<std::uint32_t>{1, 2, 3, 8});
+  CHECK(cut.trained == std::vector<bool>{false, false, false, true});
+}
+
 TEST_CASE("rows: weights that come late are 1 before", "[storage][rows]") {
   const TempDirectory directory;
   write_rows(directory.path(), {.row_length = 8}, [](RowSplitWriter& writer) {

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/rank/rank_plan.hpp"
+#include "engine/rank/state/rank_state.hpp"
+#include "kernels/device/buffer.hpp"
+
+namespace train::engine {
+
+/// objective.reference = "live": the weights of the model as the run began, which its layers read
+/// in CommandKind::reference: of each group what GroupState has for them, whole where it is
+/// resident, else the shard that gathers send, of the same type. No masters and no optimizer state.
+/// Of groups that are frozen there is no second copy, and with adapters of none: without them the
+/// model is the one that began.
+///
+/// Threading: immutable. Ownership: owns the copies; borrows plan and state.
+class ReferenceWeights {
+ public:
+  /// Copies the weights, which are those of the beginning. Blocking.
+  ReferenceWeights(const RankPlan& rank, const RankState& state);
+
+  /// Whether the command reads the group's weights here, and not in the state.
+  [[nodiscard]] bool serve(CommandKind kind, std::size_t group) const;
+  /// Whether the command's layers leave adapters out.
+  [[nodiscard]] bool without_adapters(CommandKind kind) const;
+  /// Flat. REQUIRES: serve(), and the group is resident.
+  [[nodiscard]] ConstElements whole(std::size_t group) const;
+  /// What the command's gathers send: these rows or the state's. REQUIRES: it is not resident.
+  [[nodiscard]] const std::byte* shard(CommandKind kind, std::size_t group) const;
+
+  /// Of a group that is copied.
+  [[nodiscard]] static std::size_t planned_bytes(const RankLayout& layout, std::size_t group);
+  void add_allocated(MemoryPlan& memory) const;
+
+ private:
+  const RankPlan* rank_;
+  const RankState* state_;
+  bool live_;
+  std::vector<kernels::Buffer> copies_;  // By group; empty: the state's are those of the beginning.
+};
+
+/// Whether an engine of these options computes the reference in every step.
+[[nodiscard]] bool has_live_reference(const RankOptions& options);
+/// Whether it needs a copy of the group's weights for that.
+[[nodiscard]] bool copies_reference(const RankOptions& options, const ShardGroup& group);
+
+}  // namespace train::engine
