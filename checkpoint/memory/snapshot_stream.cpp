@@ -23,54 +23,56 @@ std::uint64_t digest_of(const MemorySnapshots::Layout& layout) {
   return storage::short_digest(std::as_bytes(std::span(words)));
 }
 
-Status send_frame(const SnapshotFrame& frame, const ByteSink& sink) {
-  return sink(std::as_bytes(std::span(&frame, 1)));
-}
-
-/// False: written over meanwhile.
-Result<bool> send_rank(const MemorySnapshots& from, std::int64_t rank, std::int64_t step,
-                       const ByteSink& sink) {
-  const auto digest = from.digest_of(rank, step);
-  std::span<const std::byte> left = from.bytes_of(rank, step);
-  if (!digest || (left.empty() && !from.digest_of(rank, step))) {
-    return false;
-  }
-  const std::size_t all = left.size();
-  TRAIN_RETURN_IF_ERROR(send_frame({.kind = Kind::begin, .rank = rank, .step = step}, sink));
-  while (!left.empty()) {
-    const auto size = std::min<std::size_t>(kSnapshotPiece, left.size());
-    TRAIN_RETURN_IF_ERROR(send_frame({.kind = Kind::piece,
-                                      .size_bytes = static_cast<std::uint32_t>(size),
-                                      .rank = rank,
-                                      .step = step,
-                                      .value = all - left.size()},
-                                     sink));
-    TRAIN_RETURN_IF_ERROR(sink(left.first(size)));
-    left = left.subspan(size);
-    if (from.bytes_of(rank, step).empty()) {
-      return false;
-    }
-  }
-  TRAIN_RETURN_IF_ERROR(
-      send_frame({.kind = Kind::seal, .rank = rank, .step = step, .value = *digest}, sink));
-  return true;
+FrameBytes bytes_of(const SnapshotFrame& frame) {
+  FrameBytes bytes;
+  std::memcpy(bytes.data(), &frame, sizeof(frame));
+  return bytes;
 }
 
 }  // namespace
 
-Status send_layout(const MemorySnapshots::Layout& layout, const ByteSink& sink) {
-  return send_frame({.kind = Kind::layout, .value = digest_of(layout)}, sink);
+FrameBytes layout_frame(const MemorySnapshots::Layout& layout) {
+  return bytes_of({.kind = Kind::layout, .value = digest_of(layout)});
 }
 
-Result<bool> send_snapshot(const MemorySnapshots& from, std::int64_t step, const ByteSink& sink) {
-  const std::int64_t first = from.layout().first_rank;
-  const auto count = static_cast<std::int64_t>(from.layout().shard_bytes.size());
-  for (std::int64_t rank = first; rank < first + count; ++rank) {
-    if (const auto sent = send_rank(from, rank, step, sink); !sent || !*sent) {
-      return sent;
-    }
+SnapshotOutflow::Part SnapshotOutflow::part(const SnapshotFrame& frame,
+                                            std::span<const std::byte> bytes) const {
+  SnapshotFrame full = frame;
+  full.size_bytes = static_cast<std::uint32_t>(bytes.size());
+  full.rank = rank_;
+  full.step = step_;
+  return {.frame = bytes_of(full), .bytes = bytes};
+}
+
+std::optional<SnapshotOutflow::Part> SnapshotOutflow::next() {
+  const auto& layout = from_.layout();
+  if (rank_ == layout.first_rank + static_cast<std::int64_t>(layout.shard_bytes.size())) {
+    complete_ = true;
+    return std::nullopt;
   }
-  return true;
+  if (!digest_) {
+    digest_ = from_.digest_of(rank_, step_);
+    left_ = from_.bytes_of(rank_, step_);
+    done_ = 0;
+    if (!digest_ || (left_.empty() && !from_.digest_of(rank_, step_))) {
+      return std::nullopt;
+    }
+    return part({.kind = Kind::begin});
+  }
+  if (done_ > 0 && from_.bytes_of(rank_, step_).empty()) {
+    return std::nullopt;  // written over while the last piece was sent
+  }
+  if (left_.empty()) {
+    const Part seal = part({.kind = Kind::seal, .value = *digest_});
+    digest_.reset();
+    ++rank_;
+    return seal;
+  }
+  const auto piece = left_.first(std::min<std::size_t>(kSnapshotPiece, left_.size()));
+  const Part next_piece = part({.kind = Kind::piece, .value = done_}, piece);
+  left_ = left_.subspan(piece.size());
+  done_ += piece.size();
+  return next_piece;
 }
 
 Status SnapshotInflow::begin(const SnapshotFrame& frame) {

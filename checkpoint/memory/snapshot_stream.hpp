@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 
@@ -29,16 +28,38 @@ static_assert(sizeof(SnapshotFrame) == 32);
 /// Of a piece, at most: all that is ever under way without having its place.
 inline constexpr std::uint32_t kSnapshotPiece = std::uint32_t{256} << 10;
 
-/// Takes bytes that are to be sent. Errors end the stream.
-using ByteSink = std::function<Status(std::span<const std::byte>)>;
+/// What begins a stream of snapshots of `layout`.
+[[nodiscard]] FrameBytes layout_frame(const MemorySnapshots::Layout& layout);
 
-/// The beginning of a stream of snapshots of `layout`. Errors: the sink's.
-[[nodiscard]] Status send_layout(const MemorySnapshots::Layout& layout, const ByteSink& sink);
+/// The sending end: what all ranks of `from` have sealed after `step` steps, part by part. Ranks
+/// may write meanwhile.
+///
+/// Threading: one thread. Ownership: `from` outlives this.
+class SnapshotOutflow {
+ public:
+  SnapshotOutflow(const MemorySnapshots& from, std::int64_t step)
+      : from_(from), rank_(from.layout().first_rank), step_(step) {}
 
-/// Sends what all ranks of `from` have sealed after `step` steps; false: a rank has begun to write
-/// over it (ranks may write meanwhile), and its seal was not sent. Errors: the sink's.
-[[nodiscard]] Result<bool> send_snapshot(const MemorySnapshots& from, std::int64_t step,
-                                         const ByteSink& sink);
+  struct Part {
+    FrameBytes frame = {};
+    std::span<const std::byte> bytes = {};  ///< To be sent after it.
+  };
+  /// The next part; none: complete(), or a rank has begun to write over it, and its seal was not
+  /// sent.
+  [[nodiscard]] std::optional<Part> next();
+  [[nodiscard]] bool complete() const { return complete_; }
+
+ private:
+  [[nodiscard]] Part part(const SnapshotFrame& frame, std::span<const std::byte> bytes = {}) const;
+
+  const MemorySnapshots& from_;
+  std::int64_t rank_;
+  std::int64_t step_;
+  std::optional<std::uint64_t> digest_;  // of the rank that has begun
+  std::span<const std::byte> left_;      // of its bytes
+  std::uint64_t done_ = 0;
+  bool complete_ = false;
+};
 
 /// The other end: says where the bytes of a stream go, and seals what is whole (CK-10). Whatever
 /// comes, nothing outside an open slot is written.

@@ -41,12 +41,12 @@ void check_own(const NodeMemory& memory, std::int64_t step) {
   }
 }
 
-std::vector<Node> open_ring(const RunPlan& plan, const CredentialFiles& files,
-                            std::vector<Node> nodes) {
+std::vector<Node> open_ring(const EventLoop& loop, const RunPlan& plan,
+                            const CredentialFiles& files, std::vector<Node> nodes) {
   for (std::int64_t i = 0; i < kNodes; ++i) {
     Node& node = nodes[static_cast<std::size_t>(i)];
     REQUIRE(node.memory.make_room(plan, position_of(i)));
-    node.link = BuddyLink::open(files, plan);
+    node.link = BuddyLink::open(loop, files, plan);
     REQUIRE(node.link);
   }
   return nodes;
@@ -62,11 +62,12 @@ bool all_kept(const std::vector<Node>& nodes, std::int64_t step) {
 TEST_CASE("buddy link: every node's snapshots are at the next one, and come back to it",
           "[actors][buddy_link][CK-10]") {
   REQUIRE(kIgnoresPipe);
+  const EventLoop loop;
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
   const RunPlan plan = ring_plan(directory.path());
-  auto nodes = open_ring(plan, *files, std::vector<Node>(kNodes));
+  auto nodes = open_ring(loop, plan, *files, std::vector<Node>(kNodes));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i].link->keep(nodes[(i + 1) % nodes.size()].link->address(), nodes[i].memory);
     test::write_snapshots(nodes[i].memory.current(), 10);
@@ -79,7 +80,7 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
     node.link.reset();
   }
   nodes[lost] = {};
-  nodes = open_ring(plan, *files, std::move(nodes));
+  nodes = open_ring(loop, plan, *files, std::move(nodes));
   std::vector<NodeSteps> held;
   for (Node& node : nodes) {
     held.push_back(node.memory.held());
@@ -102,10 +103,11 @@ TEST_CASE("buddy link: every node's snapshots are at the next one, and come back
 TEST_CASE("buddy link: what is sealed and damaged is taken anew, not for what has come",
           "[actors][buddy_link][CK-10][P4]") {
   REQUIRE(kIgnoresPipe);
+  const EventLoop loop;
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
-  auto nodes = open_ring(ring_plan(directory.path()), *files, std::vector<Node>(kNodes));
+  auto nodes = open_ring(loop, ring_plan(directory.path()), *files, std::vector<Node>(kNodes));
   test::write_snapshots(nodes[0].memory.current(), 10);
   test::write_snapshots(nodes[1].memory.buddy(), 10);
   nodes[0].memory.current()->bytes_of(1, 10).front() ^= std::byte{1};
@@ -123,10 +125,11 @@ TEST_CASE("buddy link: what is sealed and damaged is taken anew, not for what ha
 TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time",
           "[actors][buddy_link][failure]") {
   REQUIRE(kIgnoresPipe);
+  const EventLoop loop;
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
-  auto nodes = open_ring(ring_plan(directory.path()), *files, std::vector<Node>(kNodes));
+  auto nodes = open_ring(loop, ring_plan(directory.path()), *files, std::vector<Node>(kNodes));
   const std::string address = nodes[1].link->address();
   CHECK_FALSE(
       nodes[2].link->restore({.step = 10, .give_to = address, .take = false}, nodes[2].memory));
@@ -139,6 +142,7 @@ TEST_CASE("buddy link: a buddy that has nothing, or is gone, is an error in time
 
 TEST_CASE("buddy link: without the key there is no room and no link", "[actors][buddy_link]") {
   REQUIRE(kIgnoresPipe);
+  const EventLoop loop;
   const test::TempDirectory directory;
   const auto files = make_credentials(directory.path() / "control");
   REQUIRE(files.ok());
@@ -149,7 +153,7 @@ TEST_CASE("buddy link: without the key there is no room and no link", "[actors][
   CHECK_FALSE(memory.buddy());
   CHECK(memory_slots(plan) == 2);
   CHECK(memory_slots(ring_plan(directory.path())) == 4);
-  CHECK_FALSE(BuddyLink::open(*files, plan));
+  CHECK_FALSE(BuddyLink::open(loop, *files, plan));
 }
 
 }  // namespace train::actors

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "actors/cluster/network/tls.hpp"
+#include "actors/cluster/network/secure_stream.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "tests/support/full_disk.hpp"
 #include "tests/support/temp_directory.hpp"
@@ -83,14 +83,14 @@ TEST_CASE("credentials: a damaged file is named when it is used", "[actors][cred
   const test::TempDirectory directory;
   const auto files = make_credentials(directory / "control");
   REQUIRE(files.ok());
-  REQUIRE(TlsContext::load(*files, TlsEnd::head).ok());
-  REQUIRE(TlsContext::load(*files, TlsEnd::worker).ok());
+  REQUIRE(load_identity(*files, StreamEnd::head).ok());
+  REQUIRE(load_identity(*files, StreamEnd::worker).ok());
   test::write_bytes(files->head_certificate, "nothing");
-  const auto damaged = TlsContext::load(*files, TlsEnd::head);
+  const auto damaged = load_identity(*files, StreamEnd::head);
   REQUIRE_FALSE(damaged.ok());
   CHECK(damaged.error().kind == ErrorKind::user);
   CHECK(damaged.error().message.find("head.pem") != std::string::npos);
-  CHECK(TlsContext::load(*files, TlsEnd::worker).ok());
+  CHECK(load_identity(*files, StreamEnd::worker).ok());
 }
 
 TEST_CASE("credentials: a place that cannot be written is a value", "[actors][credentials]") {

@@ -68,7 +68,8 @@ bool gone_soon(pid_t pid) {
 
 TEST_CASE("worker_process: each end is reported once, and how", "[actors][worker_process]") {
   Ends ends;
-  WorkerProcesses processes(ends.collector());
+  const EventLoop loop;
+  WorkerProcesses processes(loop, ends.collector());
   processes.start(0, shell("exit 0"));
   processes.start(1, shell("exit 3"));
   processes.start(2, shell("kill -KILL $$"));
@@ -108,7 +109,8 @@ TEST_CASE("worker_process: signals for the launcher do not reach workers",
           "[actors][worker_process]") {
   const test::TempDirectory directory;
   Ends ends;
-  WorkerProcesses processes(ends.collector());
+  const EventLoop loop;
+  WorkerProcesses processes(loop, ends.collector());
   block_signals();  // as the launcher does; a worker must not inherit it
   // `exec`: a shell blocks signals itself while it starts another program.
   processes.start(
@@ -128,7 +130,8 @@ TEST_CASE("worker_process: a worker inherits no descriptor", "[actors][worker_pr
   const int open = ::open("/dev/null", O_RDONLY);  // without CLOEXEC, as a library may leave it
   REQUIRE(open >= 0);
   Ends ends;
-  WorkerProcesses processes(ends.collector());
+  const EventLoop loop;
+  WorkerProcesses processes(loop, ends.collector());
   // `ls` itself has its directory open as 3.
   processes.start(0, shell("ls /proc/self/fd >" + (directory / "list").string()));
   REQUIRE(ends.wait_for(1).size() == 1);
@@ -142,7 +145,8 @@ TEST_CASE("worker_process: a worker inherits what it is handed", "[actors][worke
   const int handed = ::open((directory / "text").c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(handed >= 0);
   Ends ends;
-  WorkerProcesses processes(ends.collector());
+  const EventLoop loop;
+  WorkerProcesses processes(loop, ends.collector());
   const std::string read = (directory / "read").string();
   processes.start(0, shell("cat /proc/self/fd/" + std::to_string(handed) + " >" + read), {handed});
   processes.start(1, shell("true"), {1'000'000});  // there is none
@@ -158,7 +162,8 @@ TEST_CASE("worker_process: a worker inherits what it is handed", "[actors][worke
 
 TEST_CASE("worker_process: those that hang are killed", "[actors][worker_process]") {
   Ends ends;
-  WorkerProcesses processes(ends.collector());
+  const EventLoop loop;
+  WorkerProcesses processes(loop, ends.collector());
   processes.start(0, shell("sleep 60"));
   processes.start(1, shell("sleep 60"));
   CHECK(processes.terminate_all(20ms) >= 1);  // one may be killed before the other has started
@@ -173,7 +178,8 @@ TEST_CASE("worker_process: those that hang are killed", "[actors][worker_process
 
 TEST_CASE("worker_process: who ends in time is not killed", "[actors][worker_process]") {
   Ends ends;
-  WorkerProcesses processes(ends.collector());
+  const EventLoop loop;
+  WorkerProcesses processes(loop, ends.collector());
   processes.start(0, shell("sleep 0.2; exit 5"));
   CHECK(processes.terminate_all(120s) == 0);
   CHECK(ends.wait_for(1)[0].text == "exit code 5");
@@ -184,7 +190,8 @@ TEST_CASE("worker_process: the destructor leaves nothing running", "[actors][wor
   Ends ends;
   pid_t pid = -1;
   {
-    WorkerProcesses processes(ends.collector());
+    const EventLoop loop;
+    WorkerProcesses processes(loop, ends.collector());
     processes.start(0, shell("echo $$ >" + (directory / "pid").string() + "; exec sleep 60"));
     REQUIRE(wait_for_file(directory / "pid"));
     pid = std::stoi(test::read_bytes(directory / "pid"));
@@ -196,7 +203,8 @@ TEST_CASE("worker_process: the destructor leaves nothing running", "[actors][wor
 
 // Run as a process of its own by the test below: a launcher with one worker.
 TEST_CASE("worker_process: (a launcher)", "[.launcher_of_test]") {
-  WorkerProcesses processes([](const WorkerEnd&) {});
+  const EventLoop loop;
+  WorkerProcesses processes(loop, [](const WorkerEnd&) {});
   std::thread([&processes] {  // one that ends before the worker does
     processes.start(0, shell("echo $$ >worker; exec sleep 60"));
   })

@@ -6,88 +6,34 @@
 #include <caf/all.hpp>
 #include <caf/io/all.hpp>
 #include <caf/io/basp_broker.hpp>
-#include <caf/io/network/default_multiplexer.hpp>
-#include <caf/io/network/stream_impl.hpp>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "actors/cluster/network/byte_relay.hpp"
+#include "actors/cluster/network/peer_acceptor.hpp"
+#include "actors/cluster/network/system_config.hpp"
+#include "base/log.hpp"
 #include "storage/files/atomic_file.hpp"
 
 namespace train::actors {
 namespace {
 
-namespace network = caf::io::network;
-
-/// What a stream of the framework asks of its transport.
-class TlsPolicy {
- public:
-  explicit TlsPolicy(TlsSession session) : session_(std::move(session)) {}
-
-  network::rw_state read_some(std::size_t& moved, network::native_socket, void* bytes,
-                              std::size_t size) {
-    return verdict(session_.read(bytes, size, moved));
-  }
-  network::rw_state write_some(std::size_t& moved, network::native_socket, const void* bytes,
-                               std::size_t size) {
-    moved = 0;
-    return size == 0 ? network::rw_state::indeterminate
-                     : verdict(session_.write(bytes, size, moved));
-  }
-  // Decrypted bytes do not make the socket readable again.
-  bool must_read_more(network::native_socket, std::size_t wanted) const {
-    return wanted > 0 && session_.pending() >= wanted;
-  }
-
- private:
-  static network::rw_state verdict(TlsSession::State state) {
-    return state == TlsSession::State::failed ? network::rw_state::failure
-                                              : network::rw_state::success;
-  }
-
-  TlsSession session_;
-};
-
-class SecureScribe : public caf::io::scribe {
- public:
-  SecureScribe(network::default_multiplexer& multiplexer, int socket, TlsSession session)
-      : scribe(network::conn_hdl_from_socket(socket)),
-        stream_(multiplexer, socket, std::move(session)) {}
-
-  void configure_read(caf::io::receive_policy::config config) override {
-    stream_.configure_read(config);
-    if (!std::exchange(started_, true)) {
-      stream_.start(this);
-    }
-  }
-  void flush() override { stream_.flush(this); }
-  void ack_writes(bool enable) override { stream_.ack_writes(enable); }
-  std::vector<char>& wr_buf() override { return stream_.wr_buf(); }
-  std::vector<char>& rd_buf() override { return stream_.rd_buf(); }
-  void add_to_loop() override { stream_.activate(this); }
-  void remove_from_loop() override { stream_.passivate(); }
-  void graceful_shutdown() override {
-    stream_.graceful_shutdown();
-    detach(&stream_.backend(), false);
-  }
-  std::string addr() const override {
-    const auto address = network::remote_addr_of_fd(stream_.fd());
-    return address ? *address : std::string();
-  }
-  std::uint16_t port() const override {
-    const auto port = network::remote_port_of_fd(stream_.fd());
-    return port ? *port : std::uint16_t{0};
-  }
-
- private:
-  bool started_ = false;
-  network::stream_impl<TlsPolicy> stream_;
-};
-
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenTries{100};
 constexpr std::chrono::milliseconds kTryTime{2000};
+
+/// The connection as the framework's broker reads and writes it. The framework's own TLS layer
+/// shakes hands inside the broker: there a peer that connects and says nothing keeps the network
+/// thread spinning and is never dropped. Here the framework sees a connection only after its peer
+/// has proved who it is, as a plain local socket.
+Result<caf::io::scribe_ptr> make_scribe(caf::actor_system& system,
+                                        std::unique_ptr<SecureStream> stream) {
+  auto local = relay_bytes(loop_of(system), std::move(stream));
+  TRAIN_RETURN_IF_ERROR(local);
+  return system.middleman().backend().new_scribe(local->release());
+}
 
 /// One try to reach the head. Its errors are kept until the time is up; `refused` ends it at once.
 class Attempt {
@@ -95,10 +41,15 @@ class Attempt {
   Attempt(const Endpoint& endpoint, Clock::time_point deadline)
       : endpoint_(endpoint), deadline_(deadline) {}
 
-  /// A connected socket whose peer has proved that it is the head.
-  Result<TlsConnection> connect(const TlsContext& context) {
-    auto connected = connect_tls(endpoint_, context, deadline_, refusal_);
-    return connected ? std::move(connected) : error(connected.error().message);
+  /// A connection whose peer has proved that it is the head.
+  Result<caf::io::scribe_ptr> connect(caf::actor_system& system, const Identity& identity) {
+    auto connected = run_on(loop_of(system), connect_securely(endpoint_, identity, deadline_));
+    refused_ = connected.refused;
+    if (!connected.stream) {
+      return error(connected.why);
+    }
+    auto scribe = make_scribe(system, std::move(connected.stream));
+    return scribe ? std::move(scribe) : error(scribe.error().message);
   }
 
   /// The published actor, by the framework's own handshake.
@@ -120,7 +71,7 @@ class Attempt {
     return answer;
   }
 
-  [[nodiscard]] bool refused() const { return refusal_.final; }
+  [[nodiscard]] bool refused() const { return refused_; }
 
  private:
   Error error(const std::string& why) const {
@@ -129,20 +80,17 @@ class Attempt {
 
   const Endpoint& endpoint_;
   Clock::time_point deadline_;
-  TlsRefusal refusal_;
+  bool refused_ = false;
 };
 
 }  // namespace
 
-caf::io::scribe_ptr make_secure_scribe(caf::actor_system& system, Descriptor socket,
-                                       TlsSession session) {
-  auto* multiplexer = dynamic_cast<network::default_multiplexer*>(&system.middleman().backend());
-  TRAIN_CHECK(multiplexer != nullptr, "the system has no sockets");
-  return caf::make_counted<SecureScribe>(*multiplexer, socket.release(), std::move(session));
-}
+HeadListener::HeadListener(Endpoint endpoint, std::filesystem::path file,
+                           std::unique_ptr<PeerAcceptor> acceptor)
+    : endpoint_(std::move(endpoint)), file_(std::move(file)), acceptor_(std::move(acceptor)) {}
 
 Status HeadListener::check(const Options& options) {
-  const auto listening = listen_on(options.address, options.port);
+  const auto listening = open_port(options.address, options.port);
   return listening ? Status() : Status(listening.error());
 }
 
@@ -150,21 +98,24 @@ Result<std::unique_ptr<HeadListener>> HeadListener::open(caf::actor_system& syst
                                                          const caf::actor& published,
                                                          const CredentialFiles& credentials,
                                                          const Options& options) {
-  auto context = TlsContext::load(credentials, TlsEnd::head);
-  TRAIN_RETURN_IF_ERROR(context);
-  auto listening = listen_on(options.address, options.port);
+  auto identity = load_identity(credentials, StreamEnd::head);
+  TRAIN_RETURN_IF_ERROR(identity);
+  auto listening = open_port(options.address, options.port);
   TRAIN_RETURN_IF_ERROR(listening);
   const std::uint16_t port = listening->second;
   auto broker = system.middleman().named_broker<caf::io::basp_broker>(caf::atom("BASP"));
   // Published on every connection by itself: the framework listens nowhere.
-  auto admit = [&system, broker, published, port](Descriptor socket, TlsSession session) {
-    auto scribe = make_secure_scribe(system, std::move(socket), std::move(session));
-    caf::anon_send(broker, caf::publish_atom_v, std::move(scribe), port,
+  auto admit = [&system, broker, published, port](std::unique_ptr<SecureStream> stream) {
+    auto scribe = make_scribe(system, std::move(stream));
+    if (!scribe) {
+      return log_warning(fmt::format("peer_dropped {}", scribe.error().message));
+    }
+    caf::anon_send(broker, caf::publish_atom_v, std::move(scribe).value(), port,
                    caf::actor_cast<caf::strong_actor_ptr>(published), std::set<std::string>());
   };
   Endpoint endpoint{.host = options.address, .port = port, .start = options.start};
-  auto acceptor = std::make_unique<TlsAcceptor>(std::move(listening->first),
-                                                std::move(context).value(), std::move(admit));
+  auto acceptor = std::make_unique<PeerAcceptor>(loop_of(system), std::move(listening->first),
+                                                 std::move(identity).value(), std::move(admit));
   if (!options.endpoint_file.empty()) {
     TRAIN_RETURN_IF_ERROR(storage::write_private_file(
         options.endpoint_file, fmt::format("{}\n{}\n", to_string(endpoint), endpoint.start)));
@@ -182,16 +133,14 @@ HeadListener::~HeadListener() {
 
 Result<caf::actor> connect_to_head(caf::actor_system& system, const CredentialFiles& credentials,
                                    const Endpoint& endpoint, std::chrono::milliseconds timeout) {
-  const auto context = TlsContext::load(credentials, TlsEnd::worker);
-  TRAIN_RETURN_IF_ERROR(context);
+  const auto identity = load_identity(credentials, StreamEnd::worker);
+  TRAIN_RETURN_IF_ERROR(identity);
   const auto deadline = Clock::now() + timeout;
   for (;;) {
     Attempt attempt(endpoint, std::min(deadline, Clock::now() + kTryTime));
-    auto connected = attempt.connect(*context);
-    Result<caf::actor> head =
-        connected ? attempt.resolve(system, make_secure_scribe(system, std::move(connected->first),
-                                                               std::move(connected->second)))
-                  : Result<caf::actor>(connected.error());
+    auto scribe = attempt.connect(system, *identity);
+    Result<caf::actor> head = scribe ? attempt.resolve(system, std::move(scribe).value())
+                                     : Result<caf::actor>(scribe.error());
     if (head || attempt.refused() || Clock::now() + kBetweenTries >= deadline) {
       return head;
     }

@@ -2,7 +2,6 @@
 
 #include <caf/actor.hpp>
 #include <caf/fwd.hpp>
-#include <caf/io/scribe.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -11,26 +10,17 @@
 
 #include "actors/cluster/network/credentials.hpp"
 #include "actors/cluster/network/node_position.hpp"
-#include "actors/cluster/network/tls.hpp"
-#include "actors/cluster/network/tls_acceptor.hpp"
-#include "base/descriptor.hpp"
 #include "base/result.hpp"
 
 // How workers find the head: one port, one published actor, certificates on both sides.
 namespace train::actors {
 
-/// A connection whose handshake is over, as the actor framework's broker reads and writes it.
-/// The framework's own TLS layer shakes hands inside the broker: there a peer that connects and
-/// says nothing keeps the network thread spinning and is never dropped. Here the framework sees a
-/// connection only after its peer has proved who it is.
-/// REQUIRES: `socket` is connected and does not block; the system has the io module.
-[[nodiscard]] caf::io::scribe_ptr make_secure_scribe(caf::actor_system& system, Descriptor socket,
-                                                     TlsSession session);
+class PeerAcceptor;
 
 /// Publishes one actor to whoever holds a worker's certificate of this run, for as long as this
 /// lives. Handles that workers have taken stay good after that.
 ///
-/// Threading: any one thread; the acceptor has its own.
+/// Threading: any one thread but that of the system's event loop, which serves it.
 class HeadListener {
  public:
   struct Options {
@@ -57,12 +47,12 @@ class HeadListener {
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
  private:
-  HeadListener(Endpoint endpoint, std::filesystem::path file, std::unique_ptr<TlsAcceptor> acceptor)
-      : endpoint_(std::move(endpoint)), file_(std::move(file)), acceptor_(std::move(acceptor)) {}
+  HeadListener(Endpoint endpoint, std::filesystem::path file,
+               std::unique_ptr<PeerAcceptor> acceptor);
 
   Endpoint endpoint_;
   std::filesystem::path file_;
-  std::unique_ptr<TlsAcceptor> acceptor_;
+  std::unique_ptr<PeerAcceptor> acceptor_;
 };
 
 /// The actor that the head has published. Tries again until `timeout`, for the head may be busy or

@@ -12,6 +12,7 @@
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/save_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
+#include "base/check.hpp"
 
 namespace train::actors {
 namespace {
@@ -57,6 +58,12 @@ ControlConfig::ControlConfig() {
                NodeIdle, GoAway, RendezvousSet, RendezvousDone, RendezvousGet, RendezvousValue,
                RendezvousRefused>(*this);
   std::signal(SIGPIPE, SIG_IGN);
+}
+
+const EventLoop& loop_of(const caf::actor_system& system) {
+  const auto* const config = dynamic_cast<const ControlConfig*>(&system.config());
+  TRAIN_CHECK(config != nullptr, "the system has no event loop");
+  return config->loop();
 }
 
 }  // namespace train::actors

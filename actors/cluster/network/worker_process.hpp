@@ -1,19 +1,16 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <list>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "actors/cluster/network/event_loop.hpp"
 #include "base/process.hpp"
-#include "base/wake.hpp"
 
 namespace train::actors {
 
@@ -33,14 +30,15 @@ struct WorkerEnd {
 /// no other descriptor but those of start(), and ignore SIGINT, SIGTERM and SIGUSR1: a terminal or
 /// a batch system sends those to every process, but only commands of the head stop a worker.
 ///
-/// Threading: thread-safe. start() only enqueues; one thread starts all processes (the
-/// kernel ties a child's life to the thread that made it), watches them and calls `on_end`.
+/// Threading: thread-safe, but not on the loop's thread, except start(), which only enqueues. The
+/// loop starts all processes (the kernel ties a child's life to the thread that made it), watches
+/// them and calls `on_end`.
 class WorkerProcesses {
  public:
   /// Called once for every start(). REQUIRES: does not call back into this but for start().
   using OnEnd = std::function<void(const WorkerEnd&)>;
 
-  explicit WorkerProcesses(OnEnd on_end);
+  WorkerProcesses(const EventLoop& loop, OnEnd on_end);
   /// Kills what still runs and waits for its end.
   ~WorkerProcesses();
   WorkerProcesses(const WorkerProcesses&) = delete;
@@ -55,33 +53,9 @@ class WorkerProcesses {
   std::size_t terminate_all(std::chrono::milliseconds grace);
 
  private:
-  struct Child {
-    std::int32_t rank = 0;
-    Process process;
-    bool told_to_end = false;
-    std::optional<std::uint64_t> oom_kills;  // of this machine when it was started
-  };
-  struct Order {
-    std::int32_t rank = 0;
-    std::vector<std::string> words;
-    std::vector<int> inherited;
-  };
-
-  void serve();
-  void take_orders();
-  void reap_ended();
-  void report(const WorkerEnd& end);
-  std::size_t kill_all();
-
-  OnEnd on_end_;
-  Wake wake_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  std::vector<Order> orders_;  // guarded by mutex_
-  std::list<Child> children_;  // guarded by mutex_; changed by thread_ alone
-  std::size_t running_ = 0;    // guarded by mutex_: ordered, and its end not yet reported
-  bool stop_ = false;          // guarded by mutex_
-  std::thread thread_;         // last: it uses all of the above
+  class Children;
+  const EventLoop& loop_;
+  std::shared_ptr<Children> children_;
 };
 
 /// Processes that the kernel has killed on this machine because memory ran out, as `vmstat` (a file

@@ -1,11 +1,14 @@
 #include "actors/cluster/recovery/buddy_link.hpp"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
 #include <utility>
 
+#include "actors/cluster/network/peer_acceptor.hpp"
 #include "base/log.hpp"
 #include "checkpoint/memory/snapshot_stream.hpp"
 
@@ -19,218 +22,242 @@ bool whole_step(const checkpoint::MemorySnapshots& memory, std::int64_t step) {
 
 using namespace std::chrono_literals;
 using checkpoint::MemorySnapshots;
+using checkpoint::SnapshotOutflow;
 using Clock = std::chrono::steady_clock;
+using Memory = std::shared_ptr<const MemorySnapshots>;
 
 constexpr auto kConnectTime = 2s;
 constexpr auto kBetweenTries = 200ms;
 constexpr auto kBetweenLooks = 10ms;  // for the next snapshot
 constexpr auto kPatience = 5s;
-constexpr int kMissesToSay = 3;
-
-checkpoint::ByteSink sink_of(TlsStream& stream, std::chrono::milliseconds patience) {
-  return [&stream, patience](std::span<const std::byte> bytes) {
-    return stream.send(bytes, patience);
-  };
-}
-
 constexpr auto kRestorePatience = 10s;  // while nothing moves
+constexpr int kMissesToSay = 3;
 
 void without_buddy(const Error& error) {
   log_warning(fmt::format("no_buddy {}; snapshots stay on this node alone", error.message));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const CredentialFiles& credentials,
-                                                                 const std::string& address) {
-  auto context = TlsContext::load(credentials, TlsEnd::head);
-  TRAIN_RETURN_IF_ERROR(context);
-  auto listening = listen_on(address, 0);
-  TRAIN_RETURN_IF_ERROR(listening);
-  std::unique_ptr<SnapshotReceiver> receiver(new SnapshotReceiver);
-  receiver->endpoint_ = {.host = address, .port = listening->second};
-  receiver->acceptor_ =
-      std::make_unique<TlsAcceptor>(std::move(listening->first), std::move(context).value(),
-                                    [me = receiver.get()](Descriptor socket, TlsSession session) {
-                                      me->admit({std::move(socket), std::move(session)});
-                                    });
-  return receiver;
-}
-
-SnapshotReceiver::~SnapshotReceiver() {
-  acceptor_.reset();
-  stop();
-}
-
-void SnapshotReceiver::admit(TlsConnection connection) {
-  const std::lock_guard lock(mutex_);
-  arrived_ = std::move(connection);
-  wake_.set();
-}
-
-void SnapshotReceiver::stop() {
-  if (thread_.joinable()) {
-    stopping_ = true;
-    wake_.set();
-    thread_.join();
-    stopping_ = false;
-  }
-}
-
-void SnapshotReceiver::receive_into(Memory memory) {
-  stop();
-  memory_ = std::move(memory);
-  if (memory_) {
-    wake_.set();  // for who has come already
-    thread_ = std::thread([this] { serve(*memory_); });
-  }
-}
-
-std::optional<TlsConnection> SnapshotReceiver::next() {
-  const std::lock_guard lock(mutex_);
-  wake_.clear();
-  return std::exchange(arrived_, std::nullopt);
-}
-
-void SnapshotReceiver::serve(const checkpoint::MemorySnapshots& memory) {
-  while (!stopping_) {
-    if (auto connection = next()) {
-      follow(*std::move(connection), memory);
-    } else if (!stopping_) {
-      wait_ready(wake_.descriptor(), POLLIN,
-                 std::chrono::steady_clock::now() + std::chrono::hours(24));
+/// False: a rank has begun to write over it. Errors: send_all()'s.
+asio::awaitable<Result<bool>> send_snapshot(SecureStream& stream, const MemorySnapshots& memory,
+                                            std::int64_t step, std::chrono::milliseconds patience) {
+  SnapshotOutflow outflow(memory, step);
+  while (const auto part = outflow.next()) {
+    Status sent = co_await send_all(stream, part->frame, patience);
+    if (sent && !part->bytes.empty()) {
+      sent = co_await send_all(stream, part->bytes, patience);
+    }
+    if (!sent) {
+      co_return sent.error();
     }
   }
+  co_return outflow.complete();
 }
 
-/// Until it is lost, talks nonsense, or another one comes.
-void SnapshotReceiver::follow(TlsConnection connection, const checkpoint::MemorySnapshots& memory) {
-  TlsStream stream(std::move(connection), wake_.descriptor());
-  checkpoint::SnapshotInflow inflow(memory);
-  checkpoint::FrameBytes frame;
-  while (!stopping_ && stream.receive(frame)) {
-    const auto position = inflow.take(frame);
-    if (!position || !stream.receive(*position)) {
-      return;
-    }
-    const std::lock_guard lock(mutex_);
-    ++frames_;
-    came_.notify_all();
-  }
-}
-
-Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    const std::uint64_t before = frames_;
-    const bool sealed = memory_->has_sealed(step);
-    if (sealed) {
-      lock.unlock();  // the bytes are many
-      if (whole_step(*memory_, step)) {
-        return {};
-      }
-      lock.lock();
-    }
-    if (!came_.wait_for(lock, patience, [&] { return frames_ != before; })) {
-      return failure(sealed ? fmt::format("what came of step {} is damaged", step)
-                            : std::string("nothing came"));
-    }
-  }
-}
-
-Result<std::unique_ptr<SnapshotSender>> SnapshotSender::start(const CredentialFiles& credentials,
-                                                              Endpoint to, Memory memory) {
-  auto context = TlsContext::load(credentials, TlsEnd::worker);
-  TRAIN_RETURN_IF_ERROR(context);
-  return std::unique_ptr<SnapshotSender>(
-      new SnapshotSender(std::move(context).value(), std::move(to), std::move(memory)));
-}
-
-SnapshotSender::SnapshotSender(TlsContext context, Endpoint to, Memory memory)
-    : context_(std::move(context)), to_(std::move(to)), memory_(std::move(memory)) {
-  thread_ = std::thread([this] { serve(); });
-}
-
-SnapshotSender::~SnapshotSender() {
-  stopping_ = true;
-  stop_.set();
-  thread_.join();
-}
-
-void SnapshotSender::serve() {
-  while (!stopping_) {
-    TlsRefusal refusal;
-    auto connection =
-        connect_tls(to_, context_, Clock::now() + kConnectTime, refusal, stop_.descriptor());
-    if (connection) {
-      TlsStream stream(std::move(connection).value(), stop_.descriptor());
-      follow(stream);
-    }
-    wait_ready(stop_.descriptor(), POLLIN, Clock::now() + kBetweenTries);
-  }
-}
-
-/// Until the connection is lost.
-void SnapshotSender::follow(TlsStream& stream) {
-  const auto sink = [this, send = sink_of(stream, kPatience)](std::span<const std::byte> bytes) {
-    return stopping_ ? Status(failure("stopped")) : send(bytes);
-  };
+/// Each that is sealed, until the connection is lost.
+asio::awaitable<void> send_sealed(SecureStream& stream, const MemorySnapshots& memory,
+                                  const Endpoint& to) {
   std::int64_t last = -1;
-  Status good = checkpoint::send_layout(memory_->layout(), sink);
-  while (good && !stopping_) {
-    const auto steps = memory_->sealed_steps();
+  int missed = 0;  // in a row
+  const auto layout = checkpoint::layout_frame(memory.layout());
+  Status good = co_await send_all(stream, layout, kPatience);
+  while (good) {
+    const auto steps = memory.sealed_steps();
     if (steps.empty() || steps.front() == last) {
-      good = stream.rest(kBetweenLooks);
+      if (!co_await rest(stream, kBetweenLooks)) {
+        co_return;
+      }
       continue;
     }
     last = steps.front();
-    const auto sent = checkpoint::send_snapshot(*memory_, last, sink);
+    const auto sent = co_await send_snapshot(stream, memory, last, kPatience);
     good = sent ? Status() : Status(sent.error());
-    missed_ = sent && *sent ? 0 : missed_ + 1;
-    if (missed_ == kMissesToSay) {
+    missed = sent && *sent ? 0 : missed + 1;
+    if (missed == kMissesToSay) {
       log_warning(
           fmt::format("buddy_behind snapshots are written over before {} has them: a node that is "
                       "lost now costs the steps since the last checkpoint; raise "
                       "recovery.snapshot_interval_steps, or see to the network",
-                      to_string(to_)));
+                      to_string(to)));
     }
   }
 }
 
-Status send_once(const CredentialFiles& credentials, const Endpoint& to,
-                 const MemorySnapshots& memory, std::int64_t step,
-                 std::chrono::milliseconds patience) {
-  const auto context = TlsContext::load(credentials, TlsEnd::worker);
-  TRAIN_RETURN_IF_ERROR(context);
-  TlsRefusal refusal;
-  auto connection = connect_tls(to, *context, Clock::now() + patience, refusal);
-  if (!connection) {
-    return failure(fmt::format("{}: {}", to_string(to), connection.error().message));
+asio::awaitable<void> keep_sending(Identity identity, Endpoint to, Memory memory) {
+  for (;;) {
+    const auto connected = co_await connect_securely(to, identity, Clock::now() + kConnectTime);
+    if (connected.stream) {
+      co_await send_sealed(*connected.stream, *memory, to);
+    }
+    co_await pause(kBetweenTries);
   }
-  TlsStream stream(std::move(connection).value(), -1);
-  const auto sink = sink_of(stream, patience);
-  TRAIN_RETURN_IF_ERROR(checkpoint::send_layout(memory.layout(), sink));
-  const auto sent = checkpoint::send_snapshot(memory, step, sink);
-  if (!sent || !*sent) {
-    return sent ? failure(fmt::format("no snapshot of step {}", step)) : sent.error();
-  }
-  return {};
 }
 
-std::unique_ptr<BuddyLink> BuddyLink::open(const CredentialFiles& credentials,
+asio::awaitable<Status> connect_and_send(const Endpoint& to, Identity identity,
+                                         const MemorySnapshots& memory, std::int64_t step,
+                                         std::chrono::milliseconds patience) {
+  const auto connected = co_await connect_securely(to, identity, Clock::now() + patience);
+  if (!connected.stream) {
+    co_return failure(fmt::format("{}: {}", to_string(to), connected.why));
+  }
+  SecureStream& stream = *connected.stream;
+  const auto layout = checkpoint::layout_frame(memory.layout());
+  if (const Status begun = co_await send_all(stream, layout, patience); !begun) {
+    co_return begun.error();
+  }
+  const auto sent = co_await send_snapshot(stream, memory, step, patience);
+  if (!sent) {
+    co_return sent.error();
+  }
+  co_return *sent ? Status() : Status(failure(fmt::format("no snapshot of step {}", step)));
+}
+
+}  // namespace
+
+/// What comes, on the loop's thread.
+class SnapshotReceiver::Inflow {
+ public:
+  explicit Inflow(const EventLoop& loop) : loop_(loop), arrival_(loop.context()) {}
+
+  void listen(Descriptor port, Identity identity) {
+    acceptor_.emplace(loop_, std::move(port), std::move(identity),
+                      [this](std::unique_ptr<SecureStream> stream) { admit(std::move(stream)); });
+  }
+
+  void receive_into(const Memory& memory) {
+    receiving_.reset();
+    if (memory) {
+      receiving_.emplace(loop_, receive(memory));
+    }
+  }
+
+  Status wait_for(const MemorySnapshots& memory, std::int64_t step,
+                  std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const std::uint64_t before = frames_;
+      const bool sealed = memory.has_sealed(step);
+      if (sealed) {
+        lock.unlock();  // the bytes are many
+        if (whole_step(memory, step)) {
+          return {};
+        }
+        lock.lock();
+      }
+      if (!came_.wait_for(lock, patience, [&] { return frames_ != before; })) {
+        return failure(sealed ? fmt::format("what came of step {} is damaged", step)
+                              : std::string("nothing came"));
+      }
+    }
+  }
+
+ private:
+  void admit(std::unique_ptr<SecureStream> stream) {
+    arrived_ = std::move(stream);
+    arrival_.cancel();
+    if (current_) {
+      boost::system::error_code ignored;
+      current_->next_layer().close(ignored);
+    }
+  }
+
+  asio::awaitable<void> receive(Memory memory) {
+    for (;;) {
+      while (!arrived_) {
+        arrival_.expires_at(asio::steady_timer::time_point::max());
+        co_await arrival_.async_wait(use_tuple);
+      }
+      current_ = std::move(arrived_);
+      const std::shared_ptr<void> over(nullptr, [this](void*) { current_.reset(); });
+      co_await follow(*current_, *memory);
+    }
+  }
+
+  /// Until it is lost, talks nonsense, or another one comes.
+  asio::awaitable<void> follow(SecureStream& stream, const MemorySnapshots& memory) {
+    checkpoint::SnapshotInflow inflow(memory);
+    checkpoint::FrameBytes frame;
+    while (co_await receive_all(stream, frame)) {
+      const auto position = inflow.take(frame);
+      if (!position || !co_await receive_all(stream, *position)) {
+        co_return;
+      }
+      const std::lock_guard lock(mutex_);
+      ++frames_;
+      came_.notify_all();
+    }
+  }
+
+  const EventLoop& loop_;
+  asio::steady_timer arrival_;
+  std::unique_ptr<SecureStream> arrived_, current_;
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::uint64_t frames_ = 0;              // guarded by mutex_: that have come
+  std::optional<Task> receiving_;         // uses all of the above,
+  std::optional<PeerAcceptor> acceptor_;  // and so does this
+};
+
+SnapshotReceiver::SnapshotReceiver(Endpoint endpoint, std::unique_ptr<Inflow> inflow)
+    : endpoint_(std::move(endpoint)), inflow_(std::move(inflow)) {}
+SnapshotReceiver::~SnapshotReceiver() = default;
+
+Result<std::unique_ptr<SnapshotReceiver>> SnapshotReceiver::open(const EventLoop& loop,
+                                                                 const CredentialFiles& credentials,
+                                                                 const std::string& address) {
+  auto identity = load_identity(credentials, StreamEnd::head);
+  TRAIN_RETURN_IF_ERROR(identity);
+  auto port = open_port(address, 0);
+  TRAIN_RETURN_IF_ERROR(port);
+  auto inflow = std::make_unique<Inflow>(loop);
+  inflow->listen(std::move(port->first), std::move(identity).value());
+  return std::unique_ptr<SnapshotReceiver>(
+      new SnapshotReceiver({.host = address, .port = port->second}, std::move(inflow)));
+}
+
+void SnapshotReceiver::receive_into(Memory memory) {
+  memory_ = std::move(memory);
+  inflow_->receive_into(memory_);
+}
+
+Status SnapshotReceiver::wait_for(std::int64_t step, std::chrono::milliseconds patience) {
+  return inflow_->wait_for(*memory_, step, patience);
+}
+
+SnapshotSender::SnapshotSender(std::unique_ptr<Task> sending) : sending_(std::move(sending)) {}
+SnapshotSender::~SnapshotSender() = default;
+
+Result<std::unique_ptr<SnapshotSender>> SnapshotSender::start(const EventLoop& loop,
+                                                              const CredentialFiles& credentials,
+                                                              Endpoint to, Memory memory) {
+  auto identity = load_identity(credentials, StreamEnd::worker);
+  TRAIN_RETURN_IF_ERROR(identity);
+  return std::unique_ptr<SnapshotSender>(new SnapshotSender(std::make_unique<Task>(
+      loop, keep_sending(std::move(identity).value(), std::move(to), std::move(memory)))));
+}
+
+Status send_once(const EventLoop& loop, const CredentialFiles& credentials, const Endpoint& to,
+                 const MemorySnapshots& memory, std::int64_t step,
+                 std::chrono::milliseconds patience) {
+  const auto identity = load_identity(credentials, StreamEnd::worker);
+  TRAIN_RETURN_IF_ERROR(identity);
+  return run_on(loop, connect_and_send(to, *identity, memory, step, patience));
+}
+
+std::unique_ptr<BuddyLink> BuddyLink::open(const EventLoop& loop,
+                                           const CredentialFiles& credentials,
                                            const RunPlan& plan) {
   if (!has_buddies(plan)) {
     return nullptr;
   }
   auto receiver = [&]() -> Result<std::unique_ptr<SnapshotReceiver>> {
     const auto address = interface_address(plan.config.parallel.interface);
-    return address ? SnapshotReceiver::open(credentials, *address) : address.error();
+    return address ? SnapshotReceiver::open(loop, credentials, *address) : address.error();
   }();
   if (!receiver) {
     without_buddy(receiver.error());
     return nullptr;
   }
-  return std::unique_ptr<BuddyLink>(new BuddyLink(credentials, std::move(receiver).value()));
+  return std::unique_ptr<BuddyLink>(new BuddyLink(loop, credentials, std::move(receiver).value()));
 }
 
 Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
@@ -242,7 +269,7 @@ Status BuddyLink::restore(const RestoreMemory& order, NodeMemory& memory) {
   if (!order.give_to.empty()) {
     const auto to = parse_endpoint(order.give_to);
     TRAIN_RETURN_IF_ERROR(
-        to ? send_once(credentials_, *to, *memory.buddy(), order.step, kRestorePatience)
+        to ? send_once(loop_, credentials_, *to, *memory.buddy(), order.step, kRestorePatience)
            : Status(to.error()));
   }
   if (order.take) {
@@ -259,7 +286,7 @@ void BuddyLink::keep(const std::string& buddy, const NodeMemory& memory) {
   if (!to) {
     return;  // the next node has no room, or no port: it has said so
   }
-  auto sender = SnapshotSender::start(credentials_, *to, memory.current());
+  auto sender = SnapshotSender::start(loop_, credentials_, *to, memory.current());
   if (!sender) {
     return without_buddy(sender.error());
   }

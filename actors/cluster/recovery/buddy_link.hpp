@@ -1,40 +1,35 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
 
 #include "actors/cluster/network/credentials.hpp"
+#include "actors/cluster/network/event_loop.hpp"
 #include "actors/cluster/network/node_position.hpp"
-#include "actors/cluster/network/tls.hpp"
-#include "actors/cluster/network/tls_acceptor.hpp"
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "base/result.hpp"
-#include "base/wake.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 
 namespace train::actors {
+
+class Task;
 
 /// A launcher's port for snapshots in memory of other nodes' ranks. Who holds no certificate of
 /// this run is not heard; of those who do the last to come is, and a stream that does not fit the
 /// memory is dropped: its sender comes again.
 ///
-/// Threading: one thread but for the acceptor's and its own. Ownership: shares the memory.
+/// Threading: one thread; bytes come on the loop's. Ownership: shares the memory.
 class SnapshotReceiver {
  public:
   using Memory = std::shared_ptr<const checkpoint::MemorySnapshots>;
 
   /// Listens on any free port of `address`. Errors: as HeadListener::open().
   [[nodiscard]] static Result<std::unique_ptr<SnapshotReceiver>> open(
-      const CredentialFiles& credentials, const std::string& address);
+      const EventLoop& loop, const CredentialFiles& credentials, const std::string& address);
   ~SnapshotReceiver();
   SnapshotReceiver(const SnapshotReceiver&) = delete;
   SnapshotReceiver& operator=(const SnapshotReceiver&) = delete;
@@ -50,61 +45,42 @@ class SnapshotReceiver {
   [[nodiscard]] Status wait_for(std::int64_t step, std::chrono::milliseconds patience);
 
  private:
-  SnapshotReceiver() = default;
-  void admit(TlsConnection connection);
-  void stop();
-  void serve(const checkpoint::MemorySnapshots& memory);
-  void follow(TlsConnection connection, const checkpoint::MemorySnapshots& memory);
-  [[nodiscard]] std::optional<TlsConnection> next();
+  class Inflow;
+  SnapshotReceiver(Endpoint endpoint, std::unique_ptr<Inflow> inflow);
 
   Endpoint endpoint_;
-  Wake wake_;
-  std::mutex mutex_;
-  std::condition_variable came_;
-  std::optional<TlsConnection> arrived_;  // guarded by mutex_
-  std::uint64_t frames_ = 0;              // guarded by mutex_: that have come
-  std::atomic<bool> stopping_{false};
   Memory memory_;
-  std::thread thread_;
-  std::unique_ptr<TlsAcceptor> acceptor_;  // last: it uses the above
+  std::unique_ptr<Inflow> inflow_;
 };
 
 /// Sends a launcher's snapshots in memory to a SnapshotReceiver: for as long as this lives each
 /// that all its ranks have sealed, the newest first. Ranks never wait for it: what they write over
 /// meanwhile is left out, and a connection that is lost is made again.
 ///
-/// Threading: one of its own, which only reads the memory. Ownership: shares the memory.
+/// Threading: one thread; the loop's only reads the memory. Ownership: shares the memory.
 class SnapshotSender {
  public:
   using Memory = std::shared_ptr<const checkpoint::MemorySnapshots>;
 
-  /// Errors (user): as TlsContext::load().
+  /// Errors (user): as load_identity().
   [[nodiscard]] static Result<std::unique_ptr<SnapshotSender>> start(
-      const CredentialFiles& credentials, Endpoint to, Memory memory);
+      const EventLoop& loop, const CredentialFiles& credentials, Endpoint to, Memory memory);
   /// Does not wait for what is under way.
   ~SnapshotSender();
   SnapshotSender(const SnapshotSender&) = delete;
   SnapshotSender& operator=(const SnapshotSender&) = delete;
 
  private:
-  SnapshotSender(TlsContext context, Endpoint to, Memory memory);
-  void serve();
-  void follow(TlsStream& stream);
+  explicit SnapshotSender(std::unique_ptr<Task> sending);
 
-  TlsContext context_;
-  Endpoint to_;
-  Memory memory_;
-  Wake stop_;
-  std::atomic<bool> stopping_{false};
-  int missed_ = 0;  // in a row
-  std::thread thread_;
+  std::unique_ptr<Task> sending_;
 };
 
 /// Sends the snapshot of `step` alone, while no rank writes. Blocks. Errors (failure): the receiver
 /// cannot be reached, or takes nothing for `patience`; there is no such snapshot.
-[[nodiscard]] Status send_once(const CredentialFiles& credentials, const Endpoint& to,
-                               const checkpoint::MemorySnapshots& memory, std::int64_t step,
-                               std::chrono::milliseconds patience);
+[[nodiscard]] Status send_once(const EventLoop& loop, const CredentialFiles& credentials,
+                               const Endpoint& to, const checkpoint::MemorySnapshots& memory,
+                               std::int64_t step, std::chrono::milliseconds patience);
 
 /// A launcher's part in the ring of buddies, for one generation of ranks: node n keeps what node
 /// n - 1 has in memory, and gives it back when that node comes without. Beside training, never in
@@ -115,7 +91,8 @@ class SnapshotSender {
 class BuddyLink {
  public:
   /// None if the node is nobody's buddy, or if it cannot listen (which is said).
-  [[nodiscard]] static std::unique_ptr<BuddyLink> open(const CredentialFiles& credentials,
+  [[nodiscard]] static std::unique_ptr<BuddyLink> open(const EventLoop& loop,
+                                                       const CredentialFiles& credentials,
                                                        const RunPlan& plan);
 
   /// Where this node takes snapshots, HOST:PORT.
@@ -130,9 +107,11 @@ class BuddyLink {
   void keep(const std::string& buddy, const NodeMemory& memory);
 
  private:
-  BuddyLink(CredentialFiles credentials, std::unique_ptr<SnapshotReceiver> receiver)
-      : credentials_(std::move(credentials)), receiver_(std::move(receiver)) {}
+  BuddyLink(const EventLoop& loop, CredentialFiles credentials,
+            std::unique_ptr<SnapshotReceiver> receiver)
+      : loop_(loop), credentials_(std::move(credentials)), receiver_(std::move(receiver)) {}
 
+  const EventLoop& loop_;
   CredentialFiles credentials_;
   std::unique_ptr<SnapshotReceiver> receiver_;
   std::unique_ptr<SnapshotSender> sender_;

@@ -65,7 +65,7 @@ Status HeadNetwork::open_listener(const PreparedRun& run) {
   auto listener = HeadListener::open(system_, cluster_, *credentials, *options);
   TRAIN_RETURN_IF_ERROR(listener);
   listener_ = std::move(listener).value();
-  link_ = BuddyLink::open(*credentials, run.plan);
+  link_ = BuddyLink::open(config_.loop(), *credentials, run.plan);
   return {};
 }
 

@@ -70,9 +70,9 @@ class NodeGeneration {
     TRAIN_RETURN_IF_ERROR(head);
     head_ = *head;
     self_->monitor(head_);
-    link_ = BuddyLink::open(*credentials, run_.plan);
+    link_ = BuddyLink::open(config_.loop(), *credentials, run_.plan);
     self_->send(head_, introduction());
-    WorkerProcesses workers([&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
+    WorkerProcesses workers(config_.loop(), [&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
       const WorkerExited exited{end.rank, end.text, end.killed};
       if (!end.clean) {
         clean_ = false;

@@ -107,7 +107,7 @@ class Head {
     // Before the first worker: the end of one is news whenever it comes.
     std::atomic<bool> over{false};
     FirstLoss first_loss;
-    WorkerProcesses workers([this, &over, &first_loss](const WorkerEnd& end) {
+    WorkerProcesses workers(loop_of(network_->system()), [this, &over, &first_loss](const WorkerEnd& end) {
       first_loss.hear(end);
       if (!over) {
         caf::anon_send(network_->cluster(), WorkerExited{end.rank, end.text, end.killed});

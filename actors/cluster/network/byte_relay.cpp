@@ -1,0 +1,80 @@
+#include "actors/cluster/network/byte_relay.hpp"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/write.hpp>
+#include <cerrno>
+#include <system_error>
+#include <vector>
+
+namespace train::actors {
+namespace {
+
+using boost::system::error_code;
+
+constexpr std::size_t kPiece = 16384;  // a TLS record
+
+struct Relay {
+  std::unique_ptr<SecureStream> secure;
+  asio::local::stream_protocol::socket local;
+
+  void close() {
+    error_code ignored;
+    secure->next_layer().close(ignored);
+    local.close(ignored);
+  }
+};
+
+/// What one side says to the other, until either is gone; true: the first has ended.
+template <class From, class To>
+asio::awaitable<bool> copy(From& from, To& to) {
+  std::vector<char> piece(kPiece);
+  for (;;) {
+    const auto [ended, size] = co_await from.async_read_some(asio::buffer(piece), use_tuple);
+    if (ended) {
+      co_return true;
+    }
+    const auto [failed, sent] =
+        co_await asio::async_write(to, asio::buffer(piece.data(), size), use_tuple);
+    if (failed) {
+      co_return false;
+    }
+  }
+}
+
+/// `held`: what the owner wrote before he closed his end is to be sent all the same.
+asio::awaitable<void> send(std::shared_ptr<Relay> relay,
+                           [[maybe_unused]] std::shared_ptr<void> held) {
+  if (co_await copy(relay->local, *relay->secure)) {
+    error_code ignored;  // the peer closes when it has read the end
+    relay->secure->next_layer().shutdown(tcp::socket::shutdown_send, ignored);
+  } else {
+    relay->close();
+  }
+}
+
+asio::awaitable<void> receive(std::shared_ptr<Relay> relay) {
+  co_await copy(*relay->secure, relay->local);
+  relay->close();
+}
+
+}  // namespace
+
+Result<Descriptor> relay_bytes(const EventLoop& loop, std::unique_ptr<SecureStream> stream) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0) {
+    return failure(std::generic_category().message(errno));
+  }
+  Descriptor owners(ends[0]);
+  auto relay = std::make_shared<Relay>(
+      Relay{.secure = std::move(stream),
+            .local = {loop.context(), asio::local::stream_protocol(), ends[1]}});
+  asio::co_spawn(loop.context(), send(relay, loop.hold()), log_failure);
+  asio::co_spawn(loop.context(), receive(relay), log_failure);
+  return owners;
+}
+
+}  // namespace train::actors

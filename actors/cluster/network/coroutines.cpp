@@ -1,0 +1,46 @@
+#include "actors/cluster/network/coroutines.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/system/system_error.hpp>
+
+#include "base/log.hpp"
+
+namespace train::actors {
+
+void log_failure(const std::exception_ptr& thrown) {
+  if (!thrown) {
+    return;
+  }
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const boost::system::system_error& ended) {
+    if (ended.code() != asio::error::operation_aborted) {
+      log_warning(fmt::format("network_failed {}", ended.what()));
+    }
+  } catch (const std::exception& failure) {
+    log_warning(fmt::format("network_failed {}", failure.what()));
+  }
+}
+
+Task::Task(const EventLoop& loop, asio::awaitable<void> coroutine) : loop_(loop) {
+  auto over = [state = state_](const std::exception_ptr& thrown) {
+    log_failure(thrown);
+    state->over.set_value();
+  };
+  // Begun there: the signal is the loop's thread's alone.
+  auto begin = [&] {
+    asio::co_spawn(loop.context(), std::move(coroutine),
+                   asio::bind_cancellation_slot(state_->cancel.slot(), std::move(over)));
+  };
+  call_on(loop, begin);
+}
+
+Task::~Task() {
+  asio::post(loop_.context(),
+             [state = state_] { state->cancel.emit(asio::cancellation_type::terminal); });
+  state_->over.get_future().wait();
+}
+
+}  // namespace train::actors

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/cancellation_signal.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/use_future.hpp>
+#include <chrono>
+#include <exception>
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "actors/cluster/network/event_loop.hpp"
+
+// Coroutines of the event loop. For sources of actors/cluster alone: the library's headers are
+// large.
+namespace train::actors {
+
+namespace asio = boost::asio;
+
+/// An operation's errors are values: `auto [error, size] = co_await ...(use_tuple)`.
+inline constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
+
+[[nodiscard]] inline asio::awaitable<void> pause(std::chrono::milliseconds time) {
+  asio::steady_timer timer(co_await asio::this_coro::executor, time);
+  co_await timer.async_wait(use_tuple);
+}
+
+/// For the end of a coroutine that nobody waits for: says what it threw, if it was not ended.
+void log_failure(const std::exception_ptr& thrown);
+
+/// Runs a coroutine on the loop and waits for its result. REQUIRES: not on the loop's thread.
+template <class T>
+T run_on(const EventLoop& loop, asio::awaitable<T> coroutine) {
+  return asio::co_spawn(loop.context(), std::move(coroutine), asio::use_future).get();
+}
+
+/// Calls `function` on the loop's thread and waits for it. REQUIRES: not on that thread.
+template <class Function>
+void call_on(const EventLoop& loop, Function function) {
+  std::promise<void> called;
+  asio::post(loop.context(), [&] {
+    function();
+    called.set_value();
+  });
+  called.get_future().wait();
+}
+
+/// A coroutine on the loop that ends with this: what it waits for then is cancelled, and when the
+/// destructor returns, nothing of it is left. Threading: REQUIRES: not on the loop's thread.
+class Task {
+ public:
+  Task(const EventLoop& loop, asio::awaitable<void> coroutine);
+  ~Task();
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+ private:
+  struct State {
+    asio::cancellation_signal cancel;
+    std::promise<void> over;
+  };
+  const EventLoop& loop_;
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace train::actors

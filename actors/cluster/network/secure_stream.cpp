@@ -1,0 +1,134 @@
+#include "actors/cluster/network/secure_stream.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "base/descriptor.hpp"
+
+namespace train::actors {
+namespace {
+
+using boost::system::error_code;
+
+Error unusable(const std::filesystem::path& path, const char* what, const error_code& error) {
+  return user_error(fmt::format("{} is no {} of this run: {}; start the run again to renew it",
+                                path.string(), what, error.message()));
+}
+
+/// Ours, for the library's are inherited by the processes that are started meanwhile.
+error_code open_socket(tcp::socket& socket) {
+  Descriptor descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  error_code error(descriptor ? 0 : errno, boost::system::generic_category());
+  if (!error && !socket.assign(tcp::v4(), descriptor.get(), error)) {
+    (void)descriptor.release();
+    socket.set_option(tcp::no_delay(true), error);
+  }
+  return error;
+}
+
+}  // namespace
+
+Result<Identity> load_identity(const CredentialFiles& files, StreamEnd end) {
+  namespace ssl = asio::ssl;
+  const bool head = end == StreamEnd::head;
+  const auto& certificate = head ? files.head_certificate : files.worker_certificate;
+  const auto& key = head ? files.head_key : files.worker_key;
+  auto identity = std::make_shared<ssl::context>(ssl::context::tls);
+  error_code error;
+  if (identity->use_certificate_file(certificate.string(), ssl::context::pem, error)) {
+    return unusable(certificate, "certificate", error);
+  }
+  if (identity->use_private_key_file(key.string(), ssl::context::pem, error)) {
+    return unusable(key, "key", error);
+  }
+  if (identity->load_verify_file(files.authority.string(), error)) {
+    return unusable(files.authority, "certificate", error);
+  }
+  identity->set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert);
+  SSL_CTX* const native = identity->native_handle();
+  TRAIN_CHECK(SSL_CTX_set_min_proto_version(native, TLS1_3_VERSION) == 1);
+  // Nobody comes back with a ticket; without them the head says nothing before it knows the peer.
+  SSL_CTX_set_num_tickets(native, 0);
+  SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+  return identity;
+}
+
+Deadline::Deadline(tcp::socket& socket, Time time)
+    : socket_(std::make_shared<tcp::socket*>(&socket)), timer_(socket.get_executor(), time) {
+  timer_.async_wait([watched = socket_](const error_code& error) {
+    if (error_code ignored; !error && *watched != nullptr) {
+      (*watched)->close(ignored);
+    }
+  });
+}
+
+asio::awaitable<Connected> connect_securely(Endpoint endpoint, Identity identity,
+                                            Deadline::Time deadline) {
+  Connected connected;
+  error_code failed;
+  const auto address = asio::ip::make_address_v4(endpoint.host, failed);
+  if (failed) {
+    connected.why = "not an IPv4 address";
+    co_return connected;
+  }
+  auto stream =
+      std::make_unique<SecureStream>(tcp::socket(co_await asio::this_coro::executor), *identity);
+  tcp::socket& socket = stream->next_layer();
+  if (failed = open_socket(socket); failed) {
+    connected.why = failed.message();
+    co_return connected;
+  }
+  const Deadline watch(socket, deadline);
+  std::tie(failed) = co_await socket.async_connect({address, endpoint.port}, use_tuple);
+  if (failed) {
+    connected.why = socket.is_open() ? failed.message() : "no answer";
+    co_return connected;
+  }
+  std::tie(failed) = co_await stream->async_handshake(SecureStream::client, use_tuple);
+  if (failed) {
+    const long verified = SSL_get_verify_result(stream->native_handle());
+    connected.refused = verified != X509_V_OK;
+    connected.why = connected.refused  ? fmt::format("its certificate is not of this run: {}",
+                                                     X509_verify_cert_error_string(verified))
+                    : socket.is_open() ? "it closed the connection while shaking hands"
+                                       : "it is silent";
+    co_return connected;
+  }
+  connected.stream = std::move(stream);
+  co_return connected;
+}
+
+asio::awaitable<Status> send_all(SecureStream& stream, std::span<const std::byte> bytes,
+                                 std::chrono::milliseconds patience) {
+  const Deadline watch(stream.next_layer(), std::chrono::steady_clock::now() + patience);
+  const auto [failed, moved] =
+      co_await asio::async_write(stream, asio::buffer(bytes.data(), bytes.size()), use_tuple);
+  if (!failed) {
+    co_return Status();
+  }
+  co_return failure(stream.next_layer().is_open() ? "the connection is lost" : "no answer");
+}
+
+asio::awaitable<bool> receive_all(SecureStream& stream, std::span<std::byte> bytes) {
+  const auto [failed, moved] =
+      co_await asio::async_read(stream, asio::buffer(bytes.data(), bytes.size()), use_tuple);
+  co_return !failed;
+}
+
+asio::awaitable<bool> rest(SecureStream& stream, std::chrono::milliseconds time) {
+  using namespace asio::experimental::awaitable_operators;
+  asio::steady_timer timer(stream.get_executor(), time);
+  const auto first = co_await (timer.async_wait(use_tuple) ||
+                               stream.next_layer().async_wait(tcp::socket::wait_read, use_tuple));
+  co_return first.index() == 0;
+}
+
+}  // namespace train::actors

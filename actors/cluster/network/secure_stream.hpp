@@ -1,0 +1,68 @@
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "actors/cluster/network/coroutines.hpp"
+#include "actors/cluster/network/credentials.hpp"
+#include "actors/cluster/network/node_position.hpp"
+#include "base/result.hpp"
+
+// TLS 1.3 with certificates on both sides.
+namespace train::actors {
+
+using asio::ip::tcp;
+using SecureStream = asio::ssl::stream<tcp::socket>;
+
+enum class StreamEnd : std::uint8_t { head, worker };
+
+/// One end's key, certificate and trust. Not changed after load_identity().
+using Identity = std::shared_ptr<asio::ssl::context>;
+
+/// Blocks on the disk. Errors (user): a file is missing or is not what its name says.
+[[nodiscard]] Result<Identity> load_identity(const CredentialFiles& files, StreamEnd end);
+
+/// Closes a socket when its time is over, which ends whatever waits for it; unless this ends first.
+class Deadline {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  Deadline(tcp::socket& socket, Time time);
+  ~Deadline() { *socket_ = nullptr; }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  std::shared_ptr<tcp::socket*> socket_;
+  asio::steady_timer timer_;
+};
+
+struct Connected {
+  std::unique_ptr<SecureStream> stream;  ///< None: not connected.
+  std::string why = {};                  ///< Not; half a sentence.
+  bool refused = false;  ///< The peer's certificate is not of this run: no try will do better.
+};
+
+/// Connects to a peer that proves that it holds a head's certificate of this run, until `deadline`.
+[[nodiscard]] asio::awaitable<Connected> connect_securely(Endpoint endpoint, Identity identity,
+                                                          Deadline::Time deadline);
+
+/// Until the system has taken all bytes. Errors (failure): the connection is lost, or the peer did
+/// not take them within `patience`.
+[[nodiscard]] asio::awaitable<Status> send_all(SecureStream& stream,
+                                               std::span<const std::byte> bytes,
+                                               std::chrono::milliseconds patience);
+/// Until all bytes are there; false: the connection is lost.
+[[nodiscard]] asio::awaitable<bool> receive_all(SecureStream& stream, std::span<std::byte> bytes);
+
+/// For an end that only sends: does nothing for `time`; false: the peer is gone, for it has nothing
+/// to say.
+[[nodiscard]] asio::awaitable<bool> rest(SecureStream& stream, std::chrono::milliseconds time);
+
+}  // namespace train::actors
