@@ -64,7 +64,8 @@ std::string gaps(std::span<const TableRow<Kind>> rows) {
   std::string text;
   for_all<Kind>(rows, [&](auto state, auto event, auto facts) {
     if (const std::size_t count = rows_for(rows, state, event, facts); count != 1) {
-      text += fmt::format("{} entries for {} in state {} of", count, name_of(event), name_of(state));
+      text +=
+          fmt::format("{} entries for {} in state {} of", count, name_of(event), name_of(state));
       for (std::size_t i = 0; i < Kind::kFacts; ++i) {
         const auto fact = nth<typename Kind::Fact>(i);
         text += facts.has(fact) ? fmt::format(" {}", name_of(fact)) : "";
