@@ -18,7 +18,6 @@ constexpr States kRanks = kStart | kTrain;
 constexpr States kEnding = {ending_loss, ending_back, ending_run};
 constexpr States kNoRanks = {meeting, restoring};
 constexpr States kOver = {over};
-constexpr States kAll = kNoRanks | kRanks | kEnding | kOver;
 constexpr States kNotMeeting = States{restoring} | kRanks | kEnding | kOver;
 constexpr States kNotRestoring = States{meeting} | kRanks | kEnding | kOver;
 
@@ -57,7 +56,7 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{meeting}, met_others, {}, {first, missing, room}, restoring, {refuse_launcher, find_start}},
     {kNotMeeting, met, {}, {}, same},
     {kNotMeeting, met_others, {}, {}, same},
-    // The state to resume from is laid where its ranks need it; starts without progress are counted.
+    // The state to resume from is laid out; starts without progress are counted.
     {{restoring}, placed, {allowed}, {}, starting, {start_ranks}},
     {{restoring}, placed, {fewer}, {allowed}, starting, {take_fewer, start_ranks}},
     {{restoring}, placed, {saved}, {allowed, fewer}, over, {tell_end}, Exit::stopped, kTold},
@@ -69,24 +68,24 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {kStart, ranks_ready, {}, {}, training, {connect}},
     {kNoRanks | kTrain | kEnding | kOver, ranks_ready, {}, {}, same},
     {kStart, rank_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
-    {kStart, rank_failed, {}, {}, ending_run, {end_ranks, tell_end}, Exit::as_told, kTold},
-    {kStart, rank_mistaken, {}, {}, ending_run, {end_ranks, tell_end}, Exit::mistake, kTold},
+    {kStart, rank_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kStart, rank_mistaken, {}, {}, ending_run, {end_ranks}, Exit::mistake, kTold},
     {{starting}, rank_missed, {}, {}, start_doubt, {wait_for_cause}},
     {{starting}, rank_stranded, {}, {}, start_doubt, {wait_for_cause}},
     {{start_doubt}, rank_missed, {}, {}, same},
     {{start_doubt}, rank_stranded, {}, {}, same},
     {{start_doubt}, cause_time_over, {lost}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
-    {{start_doubt}, cause_time_over, {}, {lost}, ending_run, {end_ranks, tell_end},
+    {{start_doubt}, cause_time_over, {}, {lost}, ending_run, {end_ranks},
      Exit::failure, kTold},
     {kStart, launcher_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kLauncherGone},
     {kStart, signal, {in_memory}, {}, same},
-    {kStart, signal, {}, {in_memory}, ending_run, {end_ranks, tell_end},
+    {kStart, signal, {}, {in_memory}, ending_run, {end_ranks},
      Exit::stopped, kBeforeFirst},
     {kStart, program_over, {}, {}, same},
     // All ranks train.
     {kTrain, rank_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
-    {kTrain, rank_failed, {}, {}, ending_run, {end_ranks, tell_end}, Exit::as_told, kRankFailed},
-    {kTrain, rank_mistaken, {}, {}, ending_run, {end_ranks, tell_end}, Exit::mistake, kRankFailed},
+    {kTrain, rank_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kRankFailed},
+    {kTrain, rank_mistaken, {}, {}, ending_run, {end_ranks}, Exit::mistake, kRankFailed},
     {{training}, rank_missed, {alone}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
     {{training}, rank_missed, {}, {alone}, doubt, {wait_for_cause}},
     {{training}, rank_stranded, {alone}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
@@ -96,16 +95,17 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{doubt}, cause_time_over, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
     {kTrain, launcher_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
     {kTrain, signal, {}, {}, same, {save}},
-    {kTrain, program_over, {}, {}, ending_run, {end_ranks, tell_end}, Exit::as_told, kTold},
+    {kTrain, program_over, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
     {{training}, nodes_wait, {steps_left}, {}, ending_back, {end_ranks}, Exit::failure, kBack},
     {{training}, nodes_wait, {}, {steps_left}, same},
-    {kAll, snapshot_sealed, {waiting}, {}, same, {ask_for_place}},
-    {kAll, snapshot_sealed, {}, {waiting}, same},
+    {{training}, snapshot_sealed, {waiting}, {}, same, {ask_for_place}},
+    {{training}, snapshot_sealed, {}, {waiting}, same},
+    {kNoRanks | kStart | States{doubt} | kEnding | kOver, snapshot_sealed, {}, {}, same},
     {kNoRanks | kStart | States{doubt} | kEnding | kOver, nodes_wait, {}, {}, same},
     // The ranks are ended. What the kernel says of the first worker stands before what others say.
     {{ending_loss, ending_back}, worker_killed, {}, {}, ending_loss, {},
      Exit::failure, kProcessEnded},
-    {{ending_loss, ending_back}, worker_crashed, {}, {}, ending_run, {tell_end},
+    {{ending_loss, ending_back}, worker_crashed, {}, {}, ending_run, {},
      Exit::failure, kProcessEnded},
     {kRanks | kNoRanks | kOver | States{ending_run}, worker_killed, {}, {}, same},
     {kRanks | kNoRanks | kOver | States{ending_run}, worker_crashed, {}, {}, same},
@@ -114,7 +114,7 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{ending_loss, ending_back}, ranks_gone, {respawn}, {signalled}, meeting, {tell_again}},
     {{ending_loss, ending_back}, ranks_gone, {}, {respawn, signalled}, over, {tell_end},
      Exit::failure, kTold},
-    {{ending_run}, ranks_gone, {}, {}, over, {}, Exit::as_told, kTold},
+    {{ending_run}, ranks_gone, {}, {}, over, {tell_end}, Exit::as_told, kTold},
     {kNoRanks | kRanks | kOver, ranks_gone, {}, {}, same},
     // Launchers that come and go, at any time.
     {kNoRanks, launcher_came, {}, {}, same, {keep_launcher}},

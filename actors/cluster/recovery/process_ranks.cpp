@@ -273,8 +273,12 @@ class Head {
     if (!seen_) {
       seen_ = newest;
     } else if (newest > *seen_) {
-      for_nodes_ = true;
-      caf::anon_send(actors_.conductor, NodesReturned{});
+      const HeadStep step =
+          decide(HeadState::training, HeadEvent::snapshot_sealed, {HeadFact::waiting});
+      if (step.has(HeadAction::ask_for_place)) {
+        for_nodes_ = true;
+        caf::anon_send(actors_.conductor, NodesReturned{});
+      }
     }
   }
 
