@@ -220,25 +220,18 @@ struct ConductorState {
     }
   }
 
-  void rank_failed(RankFailed event) {
-    if (peers_.ranks.size() == 1) {  // nobody else can be the cause
-      event.lost = event.lost || event.consequence;
-      event.consequence = false;
-    }
-    switch (failures_.hear(event)) {
-      case FailureVerdict::Heard::cause:
-        return conclude();
-      case FailureVerdict::Heard::consequence:
-        return self->delayed_send(caf::actor_cast<ConductorActor>(self), kCauseTime,
-                                  ConcludeFailure{});
-      case FailureVerdict::Heard::nothing_new:
-        return;
-    }
+  void rank_failed(const RankFailed& event) {
+    HeadFacts facts;
+    facts.set(HeadFact::alone, peers_.ranks.size() == 1);  // nobody else can be the cause
+    carry_out(verdict_.hear(event, facts));
   }
 
-  void conclude() {
-    if (!outcome_) {
-      outcome_ = ended_by(*failures_.cause(), steps_finished_);
+  void carry_out(const HeadStep& step) {
+    if (step.has(HeadAction::wait_for_cause)) {
+      self->delayed_send(caf::actor_cast<ConductorActor>(self), kCauseTime, ConcludeFailure{});
+    }
+    if (step.has(HeadAction::end_ranks) && !outcome_) {
+      outcome_ = verdict_.outcome(steps_finished_);
       if (peers_.observer && outcome_->end == GenerationEnd::rank_lost) {
         self->send(peers_.observer, RankLost{});
       }
@@ -247,12 +240,9 @@ struct ConductorState {
   }
 
   void end_for_nodes() {
-    // Otherwise it ends as it is, with what it saves, or by a loss.
-    if (program_->further_steps() && !outcome_ && !failures_.pending()) {
-      outcome_ = {steps_finished_, kExitFailure, "nodes that are back wait to take part",
-                  GenerationEnd::nodes_returned};
-      close_report();
-    }
+    HeadFacts facts;  // otherwise it ends as it is, with what it saves, or by a loss
+    facts.set(HeadFact::steps_left, program_->further_steps() && !outcome_);
+    carry_out(verdict_.hear(HeadEvent::nodes_wait, facts));
   }
 
   void part_down(const caf::down_msg& down) {
@@ -335,8 +325,8 @@ struct ConductorState {
   std::string save_failure_;  // of the newest save; empty when it succeeded
   std::string report_failure_;
   std::string nonfinite_text_;
-  FailureVerdict failures_;             // of ranks
-  std::optional<RunFinished> outcome_;  // fixed before the program's end
+  Verdict verdict_{HeadState::training};  // of ranks
+  std::optional<RunFinished> outcome_;    // fixed before the program's end
 };
 
 ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
@@ -390,11 +380,7 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
         state->finish_if_done();
       },
       [state](const RankFailed& event) { state->rank_failed(event); },
-      [state](const ConcludeFailure&) {
-        if (state->failures_.conclude()) {
-          state->conclude();
-        }
-      },
+      [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
       [state](const DrainOver&) { state->drain_over(); },
       [state](const ReportFailed& event) { state->report_failure_ = event.text; },
       [state](const StopRequested& event) { state->stop_requested(event.signal); },

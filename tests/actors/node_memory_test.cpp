@@ -122,6 +122,30 @@ TEST_CASE("node memory: what others had is gone on from while they still have it
   }
 }
 
+TEST_CASE("node memory: of a second loss it goes on from the other node that has the same",
+          "[actors][node_memory][P4]") {
+  NodeMemory memory = head_of(plan_of(4, 4), 10);
+  const bool kept = GENERATE(true, false);
+  const NodeSteps third{.own = {10}, .buddy = kept ? HeldSteps{10} : HeldSteps{}};
+  // Node 3 is lost; node 0 has its snapshots. Node 2 has those of node 1, too, if it was in time.
+  REQUIRE(memory.look_back(kAll, std::vector{at(10), third, nothing}) == 10);
+  CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 2, 0});
+  memory.renumber_holders(std::vector<std::int32_t>{0, 1, 2, -1});
+  REQUIRE(memory.make_room(plan_of(3, 3), {.nodes = 3}, true).ok());
+  // Node 1 is lost while memory is laid out anew.
+  const NodeSteps left{.own = {}, .buddy = {}, .earlier = 10};
+  const auto step = memory.look_back(kAll, std::vector{nothing, left});
+  REQUIRE(step.has_value() == kept);
+  if (kept) {
+    CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 2, 2, 0});
+    memory.renumber_holders(std::vector<std::int32_t>{0, -1, 1});
+    CHECK(memory.start()->origin.holders == std::vector<std::int32_t>{0, 1, 1, 0});
+    // And a third one: nobody else has what that node had.
+    REQUIRE(memory.make_room(plan_of(2, 2), {.nodes = 2}, true).ok());
+    CHECK_FALSE(memory.look_back(kAll, std::vector{nothing}).has_value());
+  }
+}
+
 TEST_CASE("node memory: a damaged snapshot is not there, and a good copy elsewhere is gone on from",
           "[actors][node_memory][CK-10][P4]") {
   NodeMemory memory = head_of(plan_of(2, 4), 10);

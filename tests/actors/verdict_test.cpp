@@ -9,8 +9,6 @@
 namespace train::actors {
 namespace {
 
-using Heard = FailureVerdict::Heard;
-
 RankFailed failed(std::int32_t rank, bool consequence, bool lost = false) {
   return {.rank = rank, .text = "x", .consequence = consequence, .lost = lost};
 }
@@ -19,33 +17,62 @@ RunFinished ended(GenerationEnd end) { return {7, kExitFailure, "rank 0 failed: 
 
 TEST_CASE("verdict: the cause is the first failure that is no consequence",
           "[actors][verdict][P4]") {
-  FailureVerdict verdict;
-  CHECK_FALSE(verdict.pending());
-  CHECK(verdict.hear(failed(1, true)) == Heard::consequence);
-  CHECK(verdict.hear(failed(2, true)) == Heard::nothing_new);
-  CHECK(verdict.pending());
-  CHECK_FALSE(verdict.cause());
+  Verdict verdict(HeadState::training);
+  CHECK(verdict.hear(failed(1, true)).has(HeadAction::wait_for_cause));
+  CHECK_FALSE(verdict.hear(failed(2, true)).has(HeadAction::wait_for_cause));
+  CHECK(verdict.state() == HeadState::doubt);
+  CHECK_FALSE(verdict.over());
   SECTION("heard of in time") {
-    CHECK(verdict.hear(failed(3, false)) == Heard::cause);
-    CHECK(verdict.hear(failed(0, false)) == Heard::nothing_new);
-    CHECK_FALSE(verdict.conclude());
-    CHECK(verdict.cause()->rank == 3);
+    CHECK(verdict.hear(failed(3, false)).has(HeadAction::end_ranks));
+    CHECK_FALSE(verdict.hear(failed(0, false)).has(HeadAction::end_ranks));
+    CHECK_FALSE(verdict.conclude().has(HeadAction::end_ranks));
+    CHECK(verdict.outcome(7).text == "rank 3 failed: x");
   }
   SECTION("or, where nobody tells it, the first consequence") {
-    CHECK(verdict.conclude());
-    CHECK(verdict.cause()->rank == 1);
-    CHECK(verdict.hear(failed(3, false)) == Heard::nothing_new);
+    CHECK(verdict.conclude().has(HeadAction::end_ranks));
+    CHECK_FALSE(verdict.hear(failed(3, false)).has(HeadAction::end_ranks));
+    CHECK(verdict.outcome(7).text == "rank 1 failed: x");
   }
 }
 
 TEST_CASE("verdict: a lost rank or connection ends the generation, an error of its own the run",
           "[actors][verdict][P4]") {
-  const RunFinished error = ended_by(failed(1, false), 7);
+  const auto outcome = [](const RankFailed& failure, HeadFacts facts = {}) {
+    Verdict verdict(HeadState::training);
+    if (verdict.hear(failure, facts).has(HeadAction::wait_for_cause)) {
+      verdict.conclude();
+    }
+    return verdict.outcome(7);
+  };
+  const RunFinished error = outcome(failed(1, false));
   CHECK(error.step == 7);
   CHECK(error.text == "rank 1 failed: x");
   CHECK(error.end == GenerationEnd::run_over);
-  CHECK(ended_by(failed(1, false, true), 7).end == GenerationEnd::rank_lost);
-  CHECK(ended_by(failed(1, true), 7).end == GenerationEnd::rank_lost);
+  CHECK(outcome({.rank = 1, .text = "x", .exit_code = kExitUserError}).exit_code == kExitUserError);
+  CHECK(outcome(failed(1, false, true)).end == GenerationEnd::rank_lost);
+  CHECK(outcome(failed(1, true)).end == GenerationEnd::rank_lost);
+  Verdict alone(HeadState::training);  // nobody else can be the cause
+  CHECK(alone.hear(failed(0, true), {HeadFact::alone}).has(HeadAction::end_ranks));
+  CHECK(alone.outcome(7).end == GenerationEnd::rank_lost);
+}
+
+TEST_CASE("verdict: of ranks that start one that is lost is started again, one that fails is not",
+          "[actors][verdict][P4]") {
+  Verdict missed(HeadState::starting);
+  missed.hear(failed(1, true, true));
+  missed.conclude();
+  CHECK(missed.outcome(0).end == GenerationEnd::rank_lost);
+  CHECK(missed.outcome(0).text == "x");  // it names its rank itself
+  Verdict stranded(HeadState::starting);
+  stranded.hear(failed(1, true));
+  stranded.hear(failed(2, true, true));
+  stranded.conclude();
+  CHECK(stranded.outcome(0).end == GenerationEnd::run_over);
+  Verdict stopped(HeadState::starting);
+  CHECK_FALSE(stopped.hear(HeadEvent::signal, {HeadFact::in_memory}).has(HeadAction::end_ranks));
+  CHECK(stopped.hear(HeadEvent::signal).has(HeadAction::end_ranks));
+  CHECK(stopped.outcome(0, {.signal = 15}).text == "stopped by signal 15 before the first step");
+  CHECK(stopped.outcome(0).exit_code == kExitStopped);
 }
 
 TEST_CASE("verdict: what the kernel says of a worker's end stands before what others say",
@@ -68,33 +95,22 @@ TEST_CASE("verdict: the next generation follows a loss where ranks may be starte
           "[actors][verdict][P4]") {
   const test::TempDirectory data;
   RunPlan plan = test::plan_of_nodes(data.path(), 1, 2);
-  CHECK(next_after(ended(GenerationEnd::rank_lost), plan, 0) == Next::next_generation);
-  CHECK(next_after(ended(GenerationEnd::nodes_returned), plan, 0) == Next::next_generation);
-  CHECK(next_after(ended(GenerationEnd::run_over), plan, SIGTERM) == Next::run_over);
-  CHECK(next_after(ended(GenerationEnd::rank_lost), plan, SIGTERM) == Next::stopped_by_signal);
-  plan.config.recovery.rank_loss = "stop";
-  CHECK(next_after(ended(GenerationEnd::rank_lost), plan, 0) == Next::run_over);
-}
-
-TEST_CASE("verdict: the launcher of another node ends as the head says, or waits for it",
-          "[actors][verdict][P4]") {
-  const test::TempDirectory data;
-  RunPlan plan = test::plan_of_nodes(data.path(), 2, 2);
-  const auto end = [&plan](bool in_order, std::optional<GenerationOver> over, bool head_lost) {
-    return node_end(1, in_order, over, head_lost, plan);
+  const auto after = [&plan](GenerationEnd end, int signal) {
+    return after_ranks(ended(end), plan, signal);
   };
-  CHECK(end(true, GenerationOver{.exit_code = 75}, false).exit_code == kExitFinished);
-  CHECK(end(false, GenerationOver{.exit_code = 75}, false).exit_code == 75);
-  CHECK(end(false, GenerationOver{.again = true}, false).again);
-  const NodeEnd late = end(false, GenerationOver{.without = true}, false);
-  CHECK(late.exit_code == kExitFinished);
-  CHECK(late.warning.starts_with("node 1: comes too late"));
-  CHECK(end(false, std::nullopt, true).again);
+  CHECK(after(GenerationEnd::rank_lost, 0).next == HeadState::meeting);
+  CHECK(after(GenerationEnd::nodes_returned, 0).next == HeadState::meeting);
+  CHECK(after(GenerationEnd::run_over, SIGTERM).next == HeadState::over);
+  const HeadStep stopped = after(GenerationEnd::rank_lost, SIGTERM);
+  CHECK(stopped.next == HeadState::over);
+  const RunFinished outcome =
+      ended_by(stopped, ended(GenerationEnd::rank_lost), {.signal = SIGTERM});
+  CHECK(outcome.exit_code == kExitStopped);
+  CHECK(outcome.text.starts_with("stopped by signal 15 as rank 0 failed: y; "));
   plan.config.recovery.rank_loss = "stop";
-  const NodeEnd gone = end(false, std::nullopt, true);
-  CHECK_FALSE(gone.again);
-  CHECK(gone.exit_code == kExitFailure);
-  CHECK(gone.error == "node 1: the head is gone");
+  const HeadStep lost = after(GenerationEnd::rank_lost, 0);
+  CHECK(ended_by(lost, ended(GenerationEnd::rank_lost), {}).text == "rank 0 failed: y");
+  CHECK(lost.exit == Exit::failure);
 }
 
 }  // namespace

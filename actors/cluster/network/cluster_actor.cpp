@@ -112,20 +112,17 @@ struct ClusterState {
   }
 
   /// `failure`: its text names the rank.
-  void failed(const RankFailed& failure) {
-    const auto heard = failures_.hear(failure);
-    if (heard == FailureVerdict::Heard::cause) {
-      tell_failure();
-    } else if (heard == FailureVerdict::Heard::consequence) {
+  void failed(const RankFailed& failure) { carry_out(verdict_.hear(failure)); }
+
+  void carry_out(const HeadStep& step) {
+    if (step.has(HeadAction::wait_for_cause)) {
       self->delayed_send(caf::actor_cast<caf::actor>(self), kCauseTime, ConcludeFailure{});
     }
-  }
-
-  void tell_failure() {
-    if (!over_) {
+    if (step.has(HeadAction::end_ranks) && !over_) {
       over_ = true;
-      const RankFailed& cause = *failures_.cause();
-      self->send(options.waiter, ClusterFailed{cause.text, cause.exit_code, cause.lost});
+      const RunFinished end = verdict_.outcome(0);
+      self->send(options.waiter,
+                 ClusterFailed{end.text, end.exit_code, end.end == GenerationEnd::rank_lost});
     }
   }
 
@@ -138,9 +135,8 @@ struct ClusterState {
   std::string data_fingerprint_;
   ClusterReady ready_;
   std::size_t ready_count_ = 0;
-  bool over_ = false;        // the waiter has its answer
-  FailureVerdict failures_;  // the run cannot start; a rank that could not connect may only have
-                             // lost another one, whose end its node tells
+  bool over_ = false;                     // the waiter has its answer
+  Verdict verdict_{HeadState::starting};  // of ranks that start
 };
 
 caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) {
@@ -158,7 +154,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
       [state](const JoinCluster& worker) -> caf::message {
         const std::string text = state->refusal(worker);
         if (!text.empty()) {
-          return caf::make_message(Refused{text, state->failures_.cause().has_value()});
+          return caf::make_message(Refused{text, state->verdict_.over()});
         }
         state->joined_.insert(worker.rank);
         state->watch(worker.rank);
@@ -174,11 +170,7 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
         state->failed(
             {worker.rank, worker.text, worker.exit_code, consequence, consequence && worker.lost});
       },
-      [state](const ConcludeFailure&) {
-        if (state->failures_.conclude()) {
-          state->tell_failure();
-        }
-      },
+      [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
       [state](const WorkerExited& worker) { state->exited(worker); },
       [state](const NodeJoined& node) {
         state->self->send(state->options.waiter, node, state->self->current_sender());

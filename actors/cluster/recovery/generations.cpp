@@ -9,42 +9,44 @@
 #include "actors/cluster/recovery/process_ranks.hpp"
 #include "actors/cluster/recovery/verdict.hpp"
 #include "actors/head/run_plan.hpp"
-#include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 
 namespace train::actors {
 namespace {
 
-RunFinished stopped_by(int signal, const RunFinished& outcome) {
-  // Whoever ends a job may end some of its processes before the others.
-  return {outcome.step, kExitStopped,
-          fmt::format("stopped by signal {} as {}; what was committed stands; run it again, "
-                      "without --fresh, to go on",
-                      signal, outcome.text)};
-}
+/// Whether the run can be one of the nodes that have come. A run of those that took part needs no
+/// other plan.
+struct Room {
+  Status all, without;
+};
 
-/// Of nodes that have not come to the meeting.
-std::string lost_text(const PreparedRun& run, const Membership& met) {
-  return fmt::format("{} not come back within {} s of the loss (recovery.node_wait_s)",
-                     missing_have(met, run.members), run.config().recovery.node_wait_s);
-}
-
-RunFinished without_nodes(const std::string& lost, const Error& why, const RunFinished& outcome) {
-  const std::string text =
-      fmt::format("{}, and the run cannot go on without: {}", lost, why.message);
-  log_error(text);
-  return {outcome.step, kExitStopped, lost + "; run it again to go on from the newest checkpoint"};
-}
-
-/// The end of a run over several nodes that loses its ranks again and again.
-RunFinished given_up(const PreparedRun& run, RunFinished outcome) {
-  const auto saved = run.checkpoint ? std::optional(run.checkpoint->step) : std::nullopt;
-  if (worth_another_job(run.config().parallel.nodes, saved, run.job_first_step)) {
-    log_error(outcome.text);
-    outcome.exit_code = kExitStopped;
+Room room_for(const PreparedRun& run, const Membership& met) {
+  const auto fits = [&run](std::int64_t nodes) {
+    const auto plan = plan_of_nodes(run, nodes);
+    return plan ? Status() : Status(plan.error());
+  };
+  if (met.cut) {
+    return {*met.cut, *met.cut};
   }
-  return outcome;
+  const auto returned = static_cast<std::int64_t>(met.returned.size());
+  return {fits(met.come() + returned), met.complete() ? Status() : fits(met.come())};
+}
+
+/// What follows a start of all ranks that was lost. Counts it.
+HeadStep after_placed(PreparedRun& run, Respawns& respawns, bool counted,
+                      std::optional<RunPlan>& fewer) {
+  HeadFacts facts;
+  const bool allowed = !counted || respawns.allow(run.first_step());
+  facts.set(HeadFact::allowed, allowed);
+  if (!allowed) {
+    fewer = plan_of_fewer(run);
+    const auto saved = run.checkpoint ? std::optional(run.checkpoint->step) : std::nullopt;
+    facts.set(HeadFact::fewer, fewer.has_value());
+    facts.set(HeadFact::saved,
+              worth_another_job(run.config().parallel.nodes, saved, run.job_first_step));
+  }
+  return decide(HeadState::restoring, HeadEvent::placed, facts);
 }
 
 /// What was to be gone on from in memory is not there for everybody: a checkpoint is.
@@ -60,23 +62,6 @@ Status find_start(PreparedRun& run, std::int64_t reported, const std::vector<Nod
   TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, elsewhere));
   const Status restored = others ? others->restore(run) : Status();
   return restored ? Status() : find_start_without_memory(run, reported, restored.error());
-}
-
-/// The run is one of the nodes that have come, if it can be: else those that took part go on
-/// without those that are back, which `met` has no more then. Errors: they cannot.
-Status take_nodes_met(PreparedRun& run, Membership& met) {
-  if (met.cut) {
-    return *met.cut;
-  }
-  const auto returned = static_cast<std::int64_t>(met.returned.size());
-  const Status all = take_nodes(run, met.come() + returned);
-  if (all || returned == 0) {
-    return all;
-  }
-  log_warning(fmt::format("nodes_not_taken {} come back, and the run has no place for more: {}",
-                          nodes_have(met.returned), all.error().message));
-  met.returned.clear();
-  return met.complete() ? Status() : take_nodes(run, met.come());
 }
 
 /// The same for other nodes than before. REQUIRES: `run` is one of so many.
@@ -97,15 +82,56 @@ Status find_start_of_others(PreparedRun& run, std::int64_t reported, const Membe
 }
 
 /// What the log says of other nodes than before.
-void log_nodes(const PreparedRun& run, const Membership& met, const std::string& lost) {
+void log_nodes(const PreparedRun& run, const Membership& met) {
   if (!met.complete()) {
-    log_warning(fmt::format("nodes_lost {}; going on with the nodes that are left", lost));
+    log_warning(fmt::format(
+        "nodes_lost {} not come back within {} s of the loss (recovery.node_wait_s); going on with "
+        "the nodes that are left",
+        missing_have(met, run.members), run.config().recovery.node_wait_s));
   }
   if (!met.returned.empty()) {
     const std::string text = fmt::format("{} come back", nodes_have(met.returned));
     log_info("nodes_returned " + text);
     log_event(run, "nodes_returned", text);
   }
+}
+
+/// What follows the meeting. Takes the nodes that the run goes on with; `met` is of them then. The
+/// run is over: its outcome. Errors: those of take_nodes().
+Result<std::optional<RunFinished>> after_meeting(PreparedRun& run, Membership& met,
+                                                 const RunFinished& outcome) {
+  const int signal = stop_signal();
+  const Room room = met.same() ? Room() : room_for(run, met);
+  HeadFacts facts;
+  facts.set(HeadFact::missing, !met.complete() || met.cut);
+  facts.set(HeadFact::signalled, signal != 0);
+  facts.set(HeadFact::room, room.all.ok());
+  facts.set(HeadFact::room_without, room.without.ok());
+  const HeadStep step =
+      decide(HeadState::meeting, met.same() ? HeadEvent::met : HeadEvent::met_others, facts);
+  if (step.next == HeadState::over) {
+    const bool stopped = signal != 0;
+    RunFinished end = ended_by(step, outcome,
+                               {.seconds = run.config().recovery.node_wait_s,
+                                .signal = signal,
+                                .text = stopped ? outcome.text : room.without.error().message,
+                                .nodes = missing_have(met, run.members)});
+    if (!stopped) {
+      log_error(end.text);
+    }
+    return std::optional(std::move(end));
+  }
+  if (step.has(HeadAction::refuse_launcher)) {
+    log_warning(fmt::format("nodes_not_taken {} come back, and the run has no place for more: {}",
+                            nodes_have(met.returned), room.all.error().message));
+    met.returned.clear();
+  }
+  if (step.has(HeadAction::take_nodes)) {
+    log_nodes(run, met);
+    TRAIN_RETURN_IF_ERROR(
+        take_nodes(run, met.come() + static_cast<std::int64_t>(met.returned.size())));
+  }
+  return std::optional<RunFinished>();
 }
 
 }  // namespace
@@ -126,6 +152,9 @@ std::string nodes_have(std::span<const std::int64_t> nodes) {
 }
 
 std::string missing_have(const Membership& met, std::span<const std::int64_t> members) {
+  if (met.missing.empty()) {
+    return "the head's network has";
+  }
   std::vector<std::int64_t> nodes;
   for (const std::int64_t position : met.missing) {
     nodes.push_back(members[static_cast<std::size_t>(position)]);
@@ -145,15 +174,14 @@ bool Respawns::allow(std::int64_t step) {
   return false;
 }
 
-bool take_fewer_ranks(PreparedRun& run) {
+std::optional<RunPlan> plan_of_fewer(const PreparedRun& run) {
   const std::int64_t most = run.config().parallel.nodes == 1 ? run.config().parallel.ranks - 1 : 0;
   for (std::int64_t ranks = most; ranks > 0; --ranks) {
     if (auto plan = plan_with(run.plan, 1, ranks)) {
-      run.plan = std::move(plan).value();
-      return true;
+      return std::move(plan).value();
     }
   }
-  return false;
+  return std::nullopt;
 }
 
 Result<RunPlan> plan_of_nodes(const PreparedRun& run, std::int64_t nodes) {
@@ -194,9 +222,10 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
       return outcome;
     }
     const int signal = stop_signal();
-    const Next next = next_after(*outcome, run.plan, signal);
-    if (next != Next::next_generation) {
-      return next == Next::run_over ? outcome : stopped_by(signal, *outcome);
+    const HeadStep after =
+        others && others->after() ? *others->after() : after_ranks(*outcome, run.plan, signal);
+    if (after.next == HeadState::over) {
+      return ended_by(after, *std::move(outcome), {.signal = signal});
     }
     if (outcome->end == GenerationEnd::rank_lost) {
       log_warning(fmt::format("rank_lost {}", outcome->text));
@@ -205,22 +234,26 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
     ++run.generation;
     auto met = others ? others->meet(run) : Result<Membership>(Membership());
     TRAIN_RETURN_IF_ERROR(met);
-    if (const int late = stop_signal(); late != 0 && !met->complete()) {
-      return stopped_by(late, *outcome);
-    }
-    const std::string lost = met->complete() ? std::string() : lost_text(run, *met);
-    const Status taken = met->same() ? Status() : take_nodes_met(run, *met);
-    if (!taken) {
-      return without_nodes(lost, taken.error(), *outcome);
+    const auto ended = after_meeting(run, *met, *outcome);
+    TRAIN_RETURN_IF_ERROR(ended);
+    if (*ended) {
+      return **ended;
     }
     if (met->same()) {
       TRAIN_RETURN_IF_ERROR(find_start(run, outcome->step, met->held, others));
-      if (!respawns.allow(run.first_step()) && !take_fewer_ranks(run)) {
-        return given_up(run, *std::move(outcome));
-      }
     } else {
-      log_nodes(run, *met, lost);
       TRAIN_RETURN_IF_ERROR(find_start_of_others(run, outcome->step, *met, *others));
+    }
+    std::optional<RunPlan> fewer;
+    const HeadStep placed = after_placed(run, respawns, met->same(), fewer);
+    if (placed.next == HeadState::over) {
+      if (placed.exit == Exit::stopped) {
+        log_error(outcome->text);
+      }
+      return ended_by(placed, *std::move(outcome), {});
+    }
+    if (placed.has(HeadAction::take_fewer)) {
+      run.plan = *std::move(fewer);
     }
     const std::string text =
         fmt::format("generation={} step={} ranks={} nodes={}", run.generation, run.first_step(),

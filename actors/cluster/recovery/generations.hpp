@@ -28,7 +28,7 @@ struct Membership {
 
   [[nodiscard]] bool complete() const { return missing.empty(); }
   /// Those that took part, and nobody else.
-  [[nodiscard]] bool same() const { return complete() && returned.empty(); }
+  [[nodiscard]] bool same() const { return complete() && returned.empty() && !cut; }
   /// How many there are with the head.
   [[nodiscard]] std::int64_t come() const {
     return static_cast<std::int64_t>(held.size() + 1 - missing.size());
@@ -40,7 +40,8 @@ struct Membership {
 /// For people: "node 2 has", "nodes 1, 2 have". REQUIRES: `nodes` has some.
 [[nodiscard]] std::string nodes_have(std::span<const std::int64_t> nodes);
 
-/// The same of those that are missing. `members`: PreparedRun::members. REQUIRES: some are.
+/// The same of those that are missing, or of the head's network. `members`: PreparedRun::members.
+/// REQUIRES: one of them is.
 [[nodiscard]] std::string missing_have(const Membership& met,
                                        std::span<const std::int64_t> members);
 
@@ -59,10 +60,10 @@ class Respawns {
   std::int64_t lost_ = 0;  ///< Starts at step_ that were lost.
 };
 
-/// Makes the run one of the largest smaller number of ranks that its configuration allows; false:
-/// there is none, or other nodes have ranks. The result of the run stays the same (P1). Blocks
-/// (reads the data's headers).
-[[nodiscard]] bool take_fewer_ranks(PreparedRun& run);
+/// The run as one of the largest smaller number of ranks that its configuration allows; none: there
+/// is none, or other nodes have ranks. Its result stays the same (P1). Blocks (reads the data's
+/// headers).
+[[nodiscard]] std::optional<RunPlan> plan_of_fewer(const PreparedRun& run);
 
 /// The run as one of `nodes` nodes with the largest number of ranks that its configuration allows,
 /// up to so many on each as now, or, of more nodes than now, as when it started. Blocks (reads the

@@ -20,6 +20,8 @@ struct MemoryOrigin {
   std::int64_t ranks = 1;
   /// By node of those ranks: which node of those that go on has their snapshots.
   std::vector<std::int32_t> holders;
+  /// By node of those ranks: which other node has them as well; -1: none. The head's alone.
+  std::vector<std::int32_t> spares = {};
 };
 
 /// As a message has them: "0,0,1". parse_holders() of another text: none, or those before what is

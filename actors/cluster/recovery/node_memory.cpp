@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -41,14 +40,18 @@ bool same_ranks(const MemorySnapshots::Layout& a, const MemorySnapshots::Layout&
          a.shard_bytes == b.shard_bytes;
 }
 
-/// By node: the one that has its ranks' snapshots of `step`, it or the next. REQUIRES: one has.
-std::vector<std::int32_t> holders_of(std::span<const NodeSteps> nodes, std::int64_t step) {
-  std::vector<std::int32_t> holders;
+/// Of `ranks` ranks: by node which one has their snapshots of `step`, it or the next, and which one
+/// as well. REQUIRES: one has.
+MemoryOrigin origin_of(std::span<const NodeSteps> nodes, std::int64_t step, std::int64_t ranks) {
+  MemoryOrigin origin{.step = step, .ranks = ranks, .holders = {}};
   for (std::size_t node = 0; node < nodes.size(); ++node) {
-    const std::size_t holder = has_step(nodes[node].own, step) ? node : (node + 1) % nodes.size();
-    holders.push_back(static_cast<std::int32_t>(holder));
+    const std::size_t buddy = (node + 1) % nodes.size();
+    const bool own = has_step(nodes[node].own, step);
+    const bool both = own && buddy != node && has_step(nodes[buddy].buddy, step);
+    origin.holders.push_back(static_cast<std::int32_t>(own ? node : buddy));
+    origin.spares.push_back(both ? static_cast<std::int32_t>(buddy) : -1);
   }
-  return holders;
+  return origin;
 }
 
 Result<SharedSnapshots> make_snapshots(const MemorySnapshots::Layout& layout, const char* mend) {
@@ -205,14 +208,20 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
   keep_only(step);
   if (step && now_) {
     before_.clear();
-    origin_ = {.step = *step, .ranks = now_->layout().ranks, .holders = holders_of(nodes, *step)};
+    origin_ = origin_of(nodes, *step, now_->layout().ranks);
     return step;
   }
   // The generation with other numbers ended before its ranks had written all that they resume from.
-  const bool whole = origin_ && !before_.empty() && origin_->step <= reported &&
-                     std::all_of(origin_->holders.begin(), origin_->holders.end(), [&](auto node) {
-                       return nodes[static_cast<std::size_t>(node)].earlier == origin_->step;
-                     });
+  const auto still = [&](std::int32_t node) {
+    return node >= 0 && nodes[static_cast<std::size_t>(node)].earlier == origin_->step;
+  };
+  bool whole = origin_ && !before_.empty() && origin_->step <= reported;
+  for (std::size_t node = 0; whole && node < origin_->holders.size(); ++node) {
+    if (!still(origin_->holders[node])) {
+      origin_->holders[node] = std::exchange(origin_->spares[node], -1);
+      whole = still(origin_->holders[node]);
+    }
+  }
   if (!whole) {
     forget();
     return std::nullopt;
@@ -222,14 +231,20 @@ std::optional<std::int64_t> NodeMemory::look_back(std::int64_t reported,
 
 void NodeMemory::returned_to_owners() {
   if (origin_) {
-    std::iota(origin_->holders.begin(), origin_->holders.end(), 0);
+    for (std::size_t node = 0; node < origin_->holders.size(); ++node) {
+      const auto own = static_cast<std::int32_t>(node);
+      const std::int32_t before = std::exchange(origin_->holders[node], own);
+      origin_->spares[node] = before == own ? origin_->spares[node] : before;
+    }
   }
 }
 
 void NodeMemory::renumber_holders(std::span<const std::int32_t> now) {
   if (origin_) {
-    for (std::int32_t& holder : origin_->holders) {
-      holder = now[static_cast<std::size_t>(holder)];
+    for (auto* nodes : {&origin_->holders, &origin_->spares}) {
+      for (std::int32_t& node : *nodes) {
+        node = node < 0 ? node : now[static_cast<std::size_t>(node)];
+      }
     }
   }
 }

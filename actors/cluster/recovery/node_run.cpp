@@ -18,7 +18,7 @@
 #include "actors/cluster/network/head_listener.hpp"
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/cluster/recovery/buddy_link.hpp"
-#include "actors/cluster/recovery/verdict.hpp"
+#include "actors/cluster/recovery/node_table.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/cluster_messages.hpp"
 #include "base/exit_codes.hpp"
@@ -56,14 +56,20 @@ struct NodeRun {
   NodeMemory memory = {};  ///< Of its ranks, and of those of the node before.
 };
 
+/// What the table has led to, and what was said of it.
+struct NodeCourse {
+  NodeState state = NodeState::first_look;
+  int exit_code = kExitFailure;
+};
+
 /// One generation of this node's ranks, from its connect_to_head at the head's listener.
 class NodeGeneration {
  public:
-  NodeGeneration(NodeRun& run, fs::path root)
-      : run_(run), root_(std::move(root)), system_(config_), self_(system_) {}
+  NodeGeneration(NodeRun& run, fs::path root, NodeCourse& course)
+      : run_(run), root_(std::move(root)), course_(course), system_(config_), self_(system_) {}
 
   /// `patience`: for the head's listener. Errors: it stays shut.
-  Result<NodeEnd> run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
+  Status run(const Endpoint& endpoint, std::chrono::milliseconds patience) {
     const auto credentials = load_credentials(control_directory(root_));
     TRAIN_RETURN_IF_ERROR(credentials);
     const auto head = connect_to_head(system_, *credentials, endpoint, patience);
@@ -71,62 +77,114 @@ class NodeGeneration {
     head_ = *head;
     self_->monitor(head_);
     link_ = BuddyLink::open(config_.loop(), *credentials, run_.plan);
-    self_->send(head_, introduction());
-    WorkerProcesses workers(config_.loop(), [&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
-      const WorkerExited exited{end.rank, end.text, end.killed};
-      if (!end.clean) {
-        clean_ = false;
-        caf::anon_send(head_, exited);
-      }
-      caf::anon_send(me, exited);
-    });
-    const bool started = ordered();
-    if (started) {
-      const std::int64_t ranks = run_.plan.config.parallel.ranks;
-      start_workers(workers, run_.position, ranks, endpoint, root_, run_.memory);
-      const auto [first, end] = run_.position.ranks(ranks);
-      follow(end - first);
+    WorkerProcesses workers(config_.loop(),
+                            [&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
+                              const WorkerExited exited{end.rank, end.text, end.killed};
+                              if (!end.clean) {
+                                clean_ = false;
+                                caf::anon_send(head_, exited);
+                              }
+                              caf::anon_send(me, exited);
+                            });
+    workers_ = &workers;
+    endpoint_ = endpoint;
+    tell(NodeEvent::head_found);
+    while (under_way()) {
+      receive();
     }
-    // The head goes last when all is well; ranks that had joined it know that it is gone.
-    workers.terminate_all(over_ && over_->again ? kEndAfterFailure : kEndWithoutHead);
-    if (over_ && !over_->again) {
-      self_->send(head_, NodeIdle{static_cast<std::int32_t>(run_.node)});
-    }
-    NodeEnd end = node_end(run_.node, started && clean_, over_, head_lost_, run_.plan);
-    if (!end.warning.empty()) {
-      log_warning(end.warning);
-    }
-    if (!end.error.empty()) {
-      log_error(end.error);
-    }
-    return end;
+    return {};
   }
 
  private:
-  /// Waits for the order to start; false: none will come.
-  bool ordered() {
-    bool start = false;
-    while (!start && !over_ && !head_lost_) {
-      self_->receive(
-          [&](const StartRanks& order) {
-            const std::int64_t step = order.memory_step;
-            if (step < 0 || !new_position_) {
-              run_.memory.resume_from(step >= 0 ? std::optional(step) : std::nullopt,
-                                      order.earlier);
-            }
-            if (link_) {
-              link_->keep(order.buddy, run_.memory);
-            }
-            start = true;
-          },
-          [&](const TakePosition& order) { answer(take_position(order)); },
-          [&](const RestoreMemory& order) {
-            answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
-          },
-          [&](const GenerationOver& over) { over_ = over; },
-          [&](const caf::down_msg&) { head_lost_ = true; });
+  [[nodiscard]] bool under_way() const {
+    return course_.state != NodeState::looking && course_.state != NodeState::over;
+  }
+
+  /// Carries out what the table says. `told`: the exit code that came with the event.
+  void tell(NodeEvent event, int told = kExitFailure) {
+    NodeFacts facts;
+    facts.set(NodeFact::respawn, can_respawn(run_.plan));
+    facts.set(NodeFact::in_order, started_ && clean_);
+    const NodeStep step = decide(course_.state, event, facts);
+    course_.state = step.next;
+    if (step.has(NodeAction::introduce)) {
+      self_->send(head_, introduction());
     }
-    return start;
+    if (step.has(NodeAction::start_ranks)) {
+      const std::int64_t ranks = run_.plan.config.parallel.ranks;
+      start_workers(*workers_, run_.position, ranks, endpoint_, root_, run_.memory);
+      const auto [first, end] = run_.position.ranks(ranks);
+      left_ = end - first;
+      started_ = true;
+    }
+    if (step.exit == Exit::as_told && event == NodeEvent::ranks_gone) {
+      told = course_.exit_code;  // the head has said it before
+    }
+    if (step.exit != Exit::none) {
+      course_.exit_code = exit_code_of(step.exit, told);
+    }
+    const std::string line = fill_in(step.line, {.node = run_.node});
+    if (!line.empty() && course_.exit_code == kExitFinished) {
+      log_warning(line);
+    } else if (!line.empty()) {
+      log_error(line);
+    }
+    if (step.has(NodeAction::end_ranks)) {
+      // The head goes last when all is well; ranks that had joined it know that it is gone.
+      workers_->terminate_all(course_.state == NodeState::ending_again ? kEndAfterFailure
+                                                                       : kEndWithoutHead);
+      tell(NodeEvent::ranks_gone);
+    }
+    if (step.has(NodeAction::idle)) {
+      self_->send(head_, NodeIdle{static_cast<std::int32_t>(run_.node)});
+    }
+  }
+
+  void receive() {
+    const auto patience = course_.state == NodeState::unclear
+                              ? std::chrono::milliseconds(kVerdictTime)
+                              : std::chrono::milliseconds(kBetweenLooks);
+    self_->receive(
+        [&](const StartRanks& order) { start(order); },
+        [&](const TakePosition& order) {
+          answer(take_position(order));
+          tell(NodeEvent::position);
+        },
+        [&](const RestoreMemory& order) {
+          answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
+          tell(NodeEvent::restore);
+        },
+        [&](const GenerationOver& over) {
+          tell(over.without ? NodeEvent::without
+               : over.again ? NodeEvent::again
+                            : NodeEvent::end,
+               over.exit_code);
+        },
+        [&](const WorkerExited&) {
+          if (--left_ == 0) {
+            tell(NodeEvent::ranks_ended);
+          }
+        },
+        [&](const caf::down_msg&) { tell(NodeEvent::head_lost); },
+        caf::after(patience) >>
+            [&] {
+              if (course_.state == NodeState::unclear) {
+                tell(NodeEvent::word_time_over);
+              } else if (started_) {
+                run_.memory.finalize();
+              }
+            });
+  }
+
+  void start(const StartRanks& order) {
+    const std::int64_t step = order.memory_step;
+    if (step < 0 || !new_position_) {
+      run_.memory.resume_from(step >= 0 ? std::optional(step) : std::nullopt, order.earlier);
+    }
+    if (link_) {
+      link_->keep(order.buddy, run_.memory);
+    }
+    tell(NodeEvent::start);
   }
 
   [[nodiscard]] NodeJoined introduction() {
@@ -156,33 +214,20 @@ class NodeGeneration {
                                       done ? std::string() : done.error().message});
   }
 
-  /// Until all ranks here have ended, and the head has said what follows if they ended in disorder;
-  /// or it has said that others follow; or it is gone.
-  void follow(std::int64_t ranks) {
-    while (ranks > 0 && !head_lost_ && !(over_ && over_->again)) {
-      self_->receive([&](const WorkerExited&) { --ranks; },
-                     [&](const GenerationOver& over) { over_ = over; },
-                     [&](const caf::down_msg&) { head_lost_ = true; },
-                     caf::after(kBetweenLooks) >> [&] { run_.memory.finalize(); });
-    }
-    if (!clean_ && !head_lost_ && !over_) {
-      self_->receive([&](const GenerationOver& over) { over_ = over; },
-                     [&](const caf::down_msg&) { head_lost_ = true; },
-                     caf::after(kVerdictTime) >> [] {});
-    }
-  }
-
   NodeRun& run_;
   fs::path root_;
+  NodeCourse& course_;
   ControlConfig config_;
   caf::actor_system system_;
   caf::scoped_actor self_;
   caf::actor head_;
+  Endpoint endpoint_;
+  WorkerProcesses* workers_ = nullptr;
   std::unique_ptr<BuddyLink> link_;
   std::atomic<bool> clean_{true};  // no rank has ended in disorder
-  bool head_lost_ = false;         // the head has ended or cannot be reached
-  bool new_position_ = false;      // the ranks resume from those of the position before
-  std::optional<GenerationOver> over_;
+  bool started_ = false;
+  bool new_position_ = false;  // the ranks resume from those of the position before
+  std::int64_t left_ = 0;      // ranks that have not ended
 };
 
 /// Where the head of the generation `from`, or a later one, listens; looks for it for so long, or
@@ -195,51 +240,102 @@ Result<Endpoint> look_for_head(const NodePosition& position, std::uint32_t from,
                    });
 }
 
-/// The first generation that this launcher takes part in: not always that of the run, for it may
-/// have been started anew. `from` is then the one after it.
-Result<NodeEnd> run_first(NodeRun& run, const fs::path& root, std::uint32_t& from) {
-  const std::chrono::seconds head_time(run.plan.config.recovery.start_wait_s);
-  const auto deadline = Clock::now() + kHeadConnectTime;
-  for (;;) {
-    const auto endpoint = look_for_head(run.position, 0, root, head_time);
-    if (!endpoint) {
-      return failure(fmt::format("{} (recovery.start_wait_s = {})", endpoint.error().message,
-                                 head_time.count()));
-    }
-    from = run.position.generation_of(endpoint->start).value_or(0) + 1;
-    // What was found may be of a generation that is at its end.
-    auto end = NodeGeneration(run, root).run(*endpoint, kFirstRetry);
-    if (end || Clock::now() >= deadline || stop_signal() != 0 ||
-        exit_record(root, run.position.start)) {
-      return end;
-    }
-    std::this_thread::sleep_for(kBetweenRetries);
-  }
+/// When the run's status last changed: its head writes it all the time.
+fs::file_time_type status_time(const fs::path& root) {
+  std::error_code error;
+  const auto time = fs::last_write_time(root / "status.json", error);
+  return error ? fs::file_time_type::min() : time;
 }
 
-/// How the head has ended, if it has left a record.
-std::optional<int> exit_record_of_head(const NodeRun& run, const fs::path& root) {
-  const auto record = exit_record(root, run.position.start);
-  if (record) {
-    log_info(fmt::format("node {}: the head has ended with exit code {}", run.node, *record));
-  }
-  return record;
-}
+/// Of a launcher's whole life, generation after generation.
+class NodeLife {
+ public:
+  NodeLife(NodeRun& run, fs::path root) : run_(run), root_(std::move(root)) {}
 
-int head_gone(const NodeRun& run, const fs::path& root) {
-  if (const auto record = exit_record_of_head(run, root)) {
-    return *record;
+  int live() {
+    const configs::RecoverySection& recovery = run_.plan.config.recovery;
+    while (course_.state != NodeState::over) {
+      const bool first = course_.state == NodeState::first_look;
+      const auto before = status_time(root_);
+      const auto seconds = first ? recovery.start_wait_s : recovery.node_wait_s;
+      const Status met = first ? meet_first() : meet_next();
+      if (!met) {
+        // Else the status is that of a head of another start.
+        const bool alive = status_time(root_) != before &&
+                           look_for_head(run_.position, 0, root_, Clock::duration::zero()).ok();
+        not_found(met.error(), seconds, alive);
+      }
+    }
+    return course_.exit_code;
   }
-  if (const int signal = stop_signal(); signal != 0) {
-    log_info(fmt::format("node {}: stopped by signal {} without the head", run.node, signal));
-  } else {
-    log_error(fmt::format(
-        "node {}: the head is gone, and has not come back within {} s (recovery.node_wait_s); run "
-        "it again to go on from the newest checkpoint",
-        run.node, run.plan.config.recovery.node_wait_s));
+
+ private:
+  /// The first generation that this launcher takes part in: not always that of the run, for it may
+  /// have been started anew.
+  Status meet_first() {
+    const std::chrono::seconds head_time(run_.plan.config.recovery.start_wait_s);
+    const auto deadline = Clock::now() + kHeadConnectTime;
+    for (;;) {
+      const auto endpoint = look_for_head(run_.position, 0, root_, head_time);
+      if (!endpoint) {
+        return failure(fmt::format("{} (recovery.start_wait_s = {})", endpoint.error().message,
+                                   head_time.count()));
+      }
+      from_ = run_.position.generation_of(endpoint->start).value_or(0) + 1;
+      // What was found may be of a generation that is at its end.
+      const Status met = NodeGeneration(run_, root_, course_).run(*endpoint, kFirstRetry);
+      if (met || Clock::now() >= deadline || stop_signal() != 0 ||
+          exit_record(root_, run_.position.start)) {
+        return met;
+      }
+      std::this_thread::sleep_for(kBetweenRetries);
+    }
   }
-  return kExitStopped;
-}
+
+  Status meet_next() {
+    const std::chrono::seconds wait(run_.plan.config.recovery.node_wait_s);
+    const auto deadline = Clock::now() + wait + kHeadNoticesLater;
+    const auto endpoint = look_for_head(run_.position, from_, root_, deadline - Clock::now());
+    TRAIN_RETURN_IF_ERROR(endpoint);
+    const Status met =
+        NodeGeneration(run_, root_, course_)
+            .run(*endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
+    if (met) {  // else the same generation may be in reach later
+      from_ = run_.position.generation_of(endpoint->start).value_or(from_) + 1;
+    }
+    return met;
+  }
+
+  void not_found(const Error& why, std::int64_t seconds, bool alive) {
+    const auto record = exit_record(root_, run_.position.start);
+    NodeFacts facts;
+    facts.set(NodeFact::recorded, record.has_value());
+    facts.set(NodeFact::signalled, stop_signal() != 0);
+    facts.set(NodeFact::alive, alive);
+    const NodeStep step = decide(course_.state, NodeEvent::head_not_found, facts);
+    course_.state = step.next;
+    if (step.exit == Exit::none) {
+      return;
+    }
+    course_.exit_code = step.exit == Exit::failure ? static_cast<int>(why.exit_code())
+                                                   : exit_code_of(step.exit, record.value_or(0));
+    const std::string line =
+        fill_in(step.line, {.node = run_.node,
+                            .seconds = seconds,
+                            .signal = stop_signal(),
+                            .text = record ? fmt::format("{}", *record) : why.message});
+    if (record || facts.has(NodeFact::signalled)) {
+      log_info(line);
+    } else {
+      log_error(line);
+    }
+  }
+
+  NodeRun& run_;
+  fs::path root_;
+  NodeCourse course_;
+  std::uint32_t from_ = 0;  // the next generation to look for
+};
 
 }  // namespace
 
@@ -299,36 +395,13 @@ void start_workers(WorkerProcesses& workers, const NodePosition& position, std::
 
 int run_node(RunPlan plan, const NodePosition& position) {
   const fs::path root = run_root(plan.config);
-  const std::chrono::seconds wait(plan.config.recovery.node_wait_s);
   const SignalWatcher signals([](int) {});  // the head hears it too, and decides for all
   NodeRun run{.plan = std::move(plan), .position = position, .node = position.node};
   if (const Status room = run.memory.make_room(run.plan, position); !room) {
     log_error(fmt::format("node {}: {}", run.node, room.error().message));
     return room.error().exit_code();
   }
-  std::uint32_t from = 0;
-  auto end = run_first(run, root, from);
-  while (end && end->again) {
-    const auto deadline = Clock::now() + wait + kHeadNoticesLater;
-    const auto endpoint = look_for_head(run.position, from, root, deadline - Clock::now());
-    if (!endpoint) {
-      return head_gone(run, root);
-    }
-    from = run.position.generation_of(endpoint->start).value_or(from) + 1;
-    end = NodeGeneration(run, root).run(
-        *endpoint, std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
-    if (!end) {
-      return head_gone(run, root);
-    }
-  }
-  if (!end) {
-    if (const auto record = exit_record_of_head(run, root)) {
-      return *record;
-    }
-    log_error(end.error().message);
-    return end.error().exit_code();
-  }
-  return end->exit_code;
+  return NodeLife(run, root).live();
 }
 
 }  // namespace train::actors

@@ -67,23 +67,41 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .observer = caf::actor_cast<caf::strong_actor_ptr>(head.observer)};
 }
 
-/// Why the first generation does not begin.
-std::string never_met(const PreparedRun& run, const Membership& met) {
-  if (const int signal = stop_signal(); signal != 0) {
-    return fmt::format("stopped by signal {} before the first step", signal);
+/// Of a first generation that does not begin.
+RunFinished never_met(const PreparedRun& run, const Membership& met) {
+  const int signal = stop_signal();
+  HeadFacts facts = {HeadFact::first, HeadFact::missing};
+  facts.set(HeadFact::signalled, signal != 0);
+  RunFinished outcome = ended_by(decide(HeadState::meeting, HeadEvent::met_others, facts),
+                                 RunFinished{run.first_step(), 0, {}, {}},
+                                 {.seconds = run.config().recovery.start_wait_s,
+                                  .signal = signal,
+                                  .nodes = missing_have(met, run.members)});
+  if (signal == 0) {
+    log_error(outcome.text);
   }
-  const std::string text =
-      fmt::format("{} not come within {} s (recovery.start_wait_s)", missing_have(met, run.members),
-                  run.config().recovery.start_wait_s);
-  log_error(text);
-  return text + "; nothing was begun: run it again";
+  return outcome;
+}
+
+/// What follows is decided here once, for the launchers and for run_generations().
+HeadStep tell_nodes(HeadNetwork& network, PreparedRun& run, const RunFinished& outcome) {
+  const HeadStep after = after_ranks(outcome, run.plan, stop_signal());
+  if (after.has(HeadAction::tell_again)) {
+    run.nodes_awaited = network.returned().size();
+    network.end_generation();
+  } else {
+    network.end_nodes(exit_code_of(after.exit, outcome.exit_code));
+  }
+  return after;
 }
 
 /// The head of one generation of ranks, from their start to their end.
 class Head {
  public:
-  Head(PreparedRun& run, std::shared_ptr<RunReport> report, std::unique_ptr<HeadNetwork> network)
+  Head(PreparedRun& run, std::shared_ptr<RunReport> report, std::unique_ptr<HeadNetwork> network,
+       std::optional<HeadStep>& after)
       : run_(run),
+        after_(after),
         parts_(head_parts(run, std::move(report), make_disk_stream())),
         network_(std::move(network)),
         self_(network_->self()),
@@ -129,7 +147,7 @@ class Head {
         network_->end_nodes(error->exit_code());
         return *error;
       }
-      return with_nodes_told(first_loss.cause_of(std::get<RunFinished>(start)));
+      return told(first_loss.cause_of(std::get<RunFinished>(start)));
     }
     run_.memory.finalize();
     std::vector<RankActor> ranks;
@@ -152,13 +170,20 @@ class Head {
     if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
       log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
     }
-    return with_nodes_told(first_loss.cause_of(std::move(outcome)));
+    return told(first_loss.cause_of(std::move(outcome)));
   }
 
  private:
   /// All ranks; or how the run ended before they were there.
   std::variant<ClusterReady, RunFinished, Error> wait_for_ranks() {
     std::optional<std::variant<ClusterReady, RunFinished, Error>> result;
+    const auto hear = [&](HeadEvent event, HeadFacts facts, const LineWords& words) {
+      Verdict verdict(HeadState::starting);
+      verdict.hear(event, facts);
+      if (verdict.over()) {
+        result = verdict.outcome(run_.first_step(), words);
+      }
+    };
     const auto failed = [&](const ClusterFailed& message) {
       if (message.rank_lost) {
         result = RunFinished{run_.first_step(), message.exit_code, message.text,
@@ -176,17 +201,15 @@ class Head {
           [&](const ClusterReady& message) { result = message; }, failed, late,
           [&](const StopRequested& message) {
             stop_ = message;
-            if (run_.memory.start()) {
-              return;  // no checkpoint may have what is in memory: it is saved first
-            }
-            result = RunFinished{
-                run_.first_step(), kExitStopped,
-                fmt::format("stopped by signal {} before the first step", message.signal)};
+            HeadFacts facts;  // no checkpoint may have what is in memory: it is saved first
+            facts.set(HeadFact::in_memory, run_.memory.start().has_value());
+            hear(HeadEvent::signal, facts, {.signal = message.signal});
           },
           [&](const caf::down_msg& down) {
             // Its ranks may not have come yet, and never will.
             if (const auto node = network_->launcher_down(down)) {
-              failed({launcher_gone(run_, *node), kExitFailure, true});
+              hear(HeadEvent::launcher_lost, {},
+                   {.node = run_.members.at(static_cast<std::size_t>(*node))});
             }
           });
     }
@@ -233,8 +256,11 @@ class Head {
     }
     std::erase(returned, node.node);  // it may come a second time before the first is missed
     const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
-    // Without snapshots in memory their return would cost more than they bring.
-    network_->came_late(node, launcher, run_.memory.current() && plan_of_nodes(run_, nodes));
+    HeadFacts facts;  // without snapshots in memory their return would cost more than they bring
+    facts.set(HeadFact::welcome, run_.memory.current() && plan_of_nodes(run_, nodes));
+    network_->came_late(node, launcher,
+                        decide(HeadState::training, HeadEvent::launcher_came, facts)
+                            .has(HeadAction::keep_launcher));
   }
 
   /// Nodes that are back take part from a snapshot in memory on that is as new as can be.
@@ -247,18 +273,17 @@ class Head {
     if (!seen_) {
       seen_ = newest;
     } else if (newest > *seen_) {
-      for_nodes_ = true;
-      caf::anon_send(actors_.conductor, NodesReturned{});
+      const HeadStep step =
+          decide(HeadState::training, HeadEvent::snapshot_sealed, {HeadFact::waiting});
+      if (step.has(HeadAction::ask_for_place)) {
+        for_nodes_ = true;
+        caf::anon_send(actors_.conductor, NodesReturned{});
+      }
     }
   }
 
-  [[nodiscard]] RunFinished with_nodes_told(RunFinished outcome) {
-    if (next_after(outcome, run_.plan, stop_signal()) == Next::next_generation) {
-      run_.nodes_awaited = network_->returned().size();
-      network_->end_generation();
-    } else {
-      network_->end_nodes(outcome.exit_code);
-    }
+  [[nodiscard]] RunFinished told(RunFinished outcome) {
+    after_ = tell_nodes(*network_, run_, outcome);
     return outcome;
   }
 
@@ -269,6 +294,7 @@ class Head {
   }
 
   PreparedRun& run_;
+  std::optional<HeadStep>& after_;
   HeadParts parts_;  // before the system: actors keep lines of its wait board
   std::unique_ptr<HeadNetwork> network_;
   caf::scoped_actor& self_;
@@ -360,23 +386,28 @@ Status ProcessRanks::change_members(PreparedRun& run, std::span<const std::int64
 void ProcessRanks::close() { network_.reset(); }
 
 Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunReport> report) {
+  after_.reset();
   if (!network_) {
     const auto met = meet(run);
     TRAIN_RETURN_IF_ERROR(met);
+    if (met->cut) {
+      return *met->cut;
+    }
     if (!met->complete()) {
       network_.reset();
-      return RunFinished{run.first_step(), kExitStopped, never_met(run, *met)};
+      return never_met(run, *met);
     }
   }
   run.nodes_awaited = 0;
   network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // since they met
-    network_->end_generation();
+    RunFinished outcome{run.first_step(), kExitFailure, launcher_gone(run, *lost),
+                        GenerationEnd::rank_lost};
+    after_ = tell_nodes(*network_, run, outcome);
     network_.reset();
-    return RunFinished{run.first_step(), kExitFailure, launcher_gone(run, *lost),
-                       GenerationEnd::rank_lost};
+    return outcome;
   }
-  return Head(run, std::move(report), std::move(network_)).run();
+  return Head(run, std::move(report), std::move(network_), after_).run();
 }
 
 }  // namespace train::actors

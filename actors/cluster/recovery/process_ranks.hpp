@@ -1,9 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "actors/cluster/recovery/generations.hpp"
+#include "actors/cluster/recovery/head_table.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/messages/event_messages.hpp"
 
@@ -41,6 +43,10 @@ class ProcessRanks {
   [[nodiscard]] Status change_members(PreparedRun& run, std::span<const std::int64_t> left,
                                       std::span<const std::int64_t> returned);
 
+  /// What the launchers were told to follow the generation that run() has run; none: it did not
+  /// come to its ranks.
+  [[nodiscard]] const std::optional<HeadStep>& after() const { return after_; }
+
   /// The generation runs without other processes: nobody is to come any more.
   void close();
 
@@ -51,7 +57,8 @@ class ProcessRanks {
 
  private:
   std::unique_ptr<HeadNetwork> network_;  // open, and its ranks not started yet
-  bool moved_ = false;                    // nodes have other positions than at the start
+  std::optional<HeadStep> after_;
+  bool moved_ = false;  // nodes have other positions than at the start
 };
 
 }  // namespace train::actors

@@ -1,30 +1,50 @@
 #include "actors/cluster/recovery/verdict.hpp"
 
-#include <fmt/format.h>
+#include <utility>
 
-#include "base/exit_codes.hpp"
+#include "base/check.hpp"
 
 namespace train::actors {
 
-FailureVerdict::Heard FailureVerdict::hear(const RankFailed& failure) {
-  if (cause_ || (failure.consequence && consequence_)) {
-    return Heard::nothing_new;
-  }
-  (failure.consequence ? consequence_ : cause_) = failure;
-  return failure.consequence ? Heard::consequence : Heard::cause;
+bool Verdict::over() const {
+  return SetOf<HeadState>{HeadState::ending_loss, HeadState::ending_back, HeadState::ending_run}
+      .has(state_);
 }
 
-bool FailureVerdict::conclude() {
-  if (cause_) {
-    return false;
+HeadStep Verdict::take(const HeadStep& step) {
+  if (step.exit != Exit::none) {
+    last_ = step;
   }
-  cause_ = consequence_;
-  return true;
+  state_ = step.next;
+  return step;
 }
 
-RunFinished ended_by(const RankFailed& cause, std::int64_t step) {
-  return {step, cause.exit_code, fmt::format("rank {} failed: {}", cause.rank, cause.text),
-          cause.lost || cause.consequence ? GenerationEnd::rank_lost : GenerationEnd::run_over};
+HeadStep Verdict::hear(const RankFailed& failure, HeadFacts facts) {
+  const HeadStep step = decide(state_, event_of(failure), facts);
+  if (step.next != state_) {
+    cause_ = failure;
+  }
+  return take(step);
+}
+
+HeadStep Verdict::conclude() {
+  HeadFacts facts;
+  facts.set(HeadFact::lost, cause_.lost);
+  return hear(HeadEvent::cause_time_over, facts);
+}
+
+HeadStep Verdict::hear(HeadEvent event, HeadFacts facts) {
+  return take(decide(state_, event, facts));
+}
+
+RunFinished Verdict::outcome(std::int64_t step) const {
+  return outcome(step, {.rank = cause_.rank, .text = cause_.text});
+}
+
+RunFinished Verdict::outcome(std::int64_t step, const LineWords& words) const {
+  TRAIN_CHECK(over(), "ranks are to go on, in state {}", name_of(state_));
+  return {step, exit_code_of(last_.exit, cause_.exit_code), fill_in(last_.line, words),
+          end_of(state_)};
 }
 
 void FirstLoss::hear(const WorkerEnd& end) {
@@ -36,39 +56,35 @@ void FirstLoss::hear(const WorkerEnd& end) {
 
 RunFinished FirstLoss::cause_of(RunFinished outcome) const {
   const std::lock_guard lock(mutex_);
-  if (outcome.end != GenerationEnd::run_over && end_) {
-    outcome.text = fmt::format("rank {} failed: its process ended: {}", end_->rank, end_->text);
-    outcome.end = end_->killed ? GenerationEnd::rank_lost : GenerationEnd::run_over;
+  if (!end_) {
+    return outcome;
+  }
+  const HeadStep step =
+      decide(state_of(outcome.end),
+             end_->killed ? HeadEvent::worker_killed : HeadEvent::worker_crashed, {});
+  if (step.exit != Exit::none) {
+    outcome.exit_code = exit_code_of(step.exit, outcome.exit_code);
+    outcome.text = fill_in(step.line, {.rank = end_->rank, .text = end_->text});
+    outcome.end = end_of(step.next);
   }
   return outcome;
 }
 
-Next next_after(const RunFinished& outcome, const RunPlan& plan, int signal) {
-  if (outcome.end == GenerationEnd::run_over) {
-    return Next::run_over;
-  }
-  if (signal != 0) {
-    return Next::stopped_by_signal;
-  }
-  return can_respawn(plan) ? Next::next_generation : Next::run_over;
+HeadStep after_ranks(const RunFinished& outcome, const RunPlan& plan, int signal) {
+  HeadFacts facts;
+  facts.set(HeadFact::signalled, signal != 0);
+  facts.set(HeadFact::respawn, can_respawn(plan));
+  return decide(state_of(outcome.end), HeadEvent::ranks_gone, facts);
 }
 
-NodeEnd node_end(std::int64_t node, bool in_order, const std::optional<GenerationOver>& over,
-                 bool head_lost, const RunPlan& plan) {
-  if (in_order) {
-    return {.exit_code = kExitFinished};
+RunFinished ended_by(const HeadStep& step, RunFinished outcome, LineWords words) {
+  TRAIN_CHECK(step.next == HeadState::over, "the run goes on, in state {}", name_of(step.next));
+  if (words.text.empty()) {
+    words.text = outcome.text;
   }
-  if (over && over->without) {
-    return {.exit_code = kExitFinished,
-            .warning = fmt::format("node {}: comes too late, the run goes on without it", node)};
-  }
-  if (over) {
-    return {.again = over->again, .exit_code = over->exit_code};
-  }
-  if (head_lost && can_respawn(plan)) {
-    return {.again = true};  // it may come back
-  }
-  return {.error = fmt::format("node {}: the head is gone", node)};
+  outcome.exit_code = exit_code_of(step.exit, outcome.exit_code);
+  outcome.text = fill_in(step.line, words);
+  return outcome;
 }
 
 }  // namespace train::actors

@@ -7,45 +7,46 @@
 #include <string>
 
 #include "actors/cluster/network/worker_process.hpp"
+#include "actors/cluster/recovery/head_table.hpp"
 #include "actors/head/run_plan.hpp"
-#include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 
-// Why a generation of ranks ended, and what follows: judged here and nowhere else. The cluster (for
-// ranks that start) and the conductor (for ranks that train) ask FailureVerdict which failure was
-// the cause; the head's launcher corrects the answer by what the kernel says (FirstLoss); that
-// launcher, run_generations() and the launchers of other nodes ask what follows.
+// What ended a generation of ranks, and what follows: head_table.hpp says it. Here is what goes
+// with an event and is needed for its line. The cluster (for ranks that start) and the conductor
+// (for ranks that train) keep a Verdict; the head's launcher adds what the kernel says.
 namespace train::actors {
 
 /// A rank that lost another one waits this long for the other's own report.
 inline constexpr std::chrono::milliseconds kCauseTime{300};
 
-/// Finds the cause among the failures of one generation: the first that is not a consequence of
-/// another one; or the first consequence, if no cause is heard of within kCauseTime.
-class FailureVerdict {
+/// Carries a generation through the table, from one of its states with ranks to an ending one, and
+/// keeps the failure that was the cause.
+class Verdict {
  public:
-  enum class Heard : std::uint8_t {
-    cause,        ///< The generation is over.
-    consequence,  ///< Call conclude() after kCauseTime.
-    nothing_new,  ///< The cause is known, or its time runs already.
-  };
-  [[nodiscard]] Heard hear(const RankFailed& failure);
-  /// False: the cause has been heard of meanwhile.
-  [[nodiscard]] bool conclude();
+  explicit Verdict(HeadState state) : state_(state) {}
 
-  /// Whether any failure has been heard of.
-  [[nodiscard]] bool pending() const { return consequence_ || cause_; }
-  /// None: not decided.
-  [[nodiscard]] const std::optional<RankFailed>& cause() const { return cause_; }
+  /// `facts`: those of the table that the caller knows.
+  HeadStep hear(const RankFailed& failure, HeadFacts facts = {});
+  /// kCauseTime after a step that says so.
+  HeadStep conclude();
+  /// Of other events.
+  HeadStep hear(HeadEvent event, HeadFacts facts = {});
+
+  [[nodiscard]] HeadState state() const { return state_; }
+  /// The ranks are to end.
+  [[nodiscard]] bool over() const;
+  /// How they ended, after `step` steps. REQUIRES: over().
+  [[nodiscard]] RunFinished outcome(std::int64_t step) const;
+  /// The same, of an event that goes with `words`.
+  [[nodiscard]] RunFinished outcome(std::int64_t step, const LineWords& words) const;
 
  private:
-  std::optional<RankFailed> consequence_;
-  std::optional<RankFailed> cause_;
-};
+  HeadStep take(const HeadStep& step);
 
-/// The end, after `step` steps, of ranks that trained. `cause`: see FailureVerdict; the loss of a
-/// rank or of its connections ends the generation, another failure the run.
-[[nodiscard]] RunFinished ended_by(const RankFailed& cause, std::int64_t step);
+  HeadState state_;
+  RankFailed cause_;  // or the first in doubt
+  HeadStep last_{};   // that ended it
+};
 
 /// The first worker of this node that a signal ended. The others may say sooner that they have lost
 /// it than the kernel says how: a large process takes its time to die. Thread-safe.
@@ -60,23 +61,10 @@ class FirstLoss {
   std::optional<WorkerEnd> end_;
 };
 
-enum class Next : std::uint8_t { run_over, stopped_by_signal, next_generation };
-
 /// What follows the end of a generation, when `signal` (0: none) has asked the run to stop. Pure.
-[[nodiscard]] Next next_after(const RunFinished& outcome, const RunPlan& plan, int signal);
+[[nodiscard]] HeadStep after_ranks(const RunFinished& outcome, const RunPlan& plan, int signal);
 
-/// How a generation of ranks ended for the launcher of a node that is not the head's.
-struct NodeEnd {
-  bool again = false;  ///< To be followed by the next one, if the head comes to it.
-  int exit_code = 1;
-  std::string warning = {};  ///< To be said of it; empty: nothing.
-  std::string error = {};
-};
-
-/// `in_order`: all ranks of `node` have started, and ended by themselves. `over`: what the head
-/// said, if it did; `head_lost`: it has ended or cannot be reached. Pure.
-[[nodiscard]] NodeEnd node_end(std::int64_t node, bool in_order,
-                               const std::optional<GenerationOver>& over, bool head_lost,
-                               const RunPlan& plan);
+/// `outcome` as the step that ends the run says it. REQUIRES: its state is over.
+[[nodiscard]] RunFinished ended_by(const HeadStep& step, RunFinished outcome, LineWords words);
 
 }  // namespace train::actors

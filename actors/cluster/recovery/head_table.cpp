@@ -1,0 +1,205 @@
+#include "actors/cluster/recovery/head_table.hpp"
+
+#include "base/exit_codes.hpp"
+
+namespace train::actors {
+namespace {
+
+using enum HeadKind::State;
+using enum HeadKind::Event;
+using enum HeadKind::Fact;
+using enum HeadKind::Action;
+
+using States = SetOf<HeadState>;
+
+constexpr States kStart = {starting, start_doubt};
+constexpr States kTrain = {training, doubt};
+constexpr States kRanks = kStart | kTrain;
+constexpr States kEnding = {ending_loss, ending_back, ending_run};
+constexpr States kNoRanks = {meeting, restoring};
+constexpr States kOver = {over};
+constexpr States kNotMeeting = States{restoring} | kRanks | kEnding | kOver;
+constexpr States kNotRestoring = States{meeting} | kRanks | kEnding | kOver;
+
+constexpr std::string_view kRankFailed = "rank {rank} failed: {text}";
+constexpr std::string_view kTold = "{text}";
+constexpr std::string_view kProcessEnded = "rank {rank} failed: its process ended: {text}";
+constexpr std::string_view kLauncherGone =
+    "the launcher of node {node} has ended or cannot be reached";
+constexpr std::string_view kBack = "nodes that are back wait to take part";
+constexpr std::string_view kBeforeFirst = "stopped by signal {signal} before the first step";
+constexpr std::string_view kStoppedAs =
+    "stopped by signal {signal} as {text}; what was committed stands; run it again, without "
+    "--fresh, to go on";
+constexpr std::string_view kNeverMet =
+    "{nodes} not come within {seconds} s (recovery.start_wait_s); nothing was begun: run it again";
+constexpr std::string_view kNoWayOn =
+    "{nodes} not come back within {seconds} s of the loss (recovery.node_wait_s), and the run "
+    "cannot go on without: {text}; run it again to go on from the newest checkpoint";
+
+// Columns: in, event, with, without, next, actions, exit code, line.
+// clang-format off
+constexpr auto kRows = std::to_array<HeadRow>({
+    {{meeting}, met, {first}, {}, starting, {start_ranks}},
+    {{meeting}, met, {}, {first}, restoring, {find_start}},
+    {{meeting}, met_others, {first, signalled}, {}, over, {tell_end}, Exit::stopped, kBeforeFirst},
+    {{meeting}, met_others, {first}, {signalled}, over, {tell_end}, Exit::stopped, kNeverMet},
+    {{meeting}, met_others, {missing, signalled}, {first}, over, {tell_end},
+     Exit::stopped, kStoppedAs},
+    {{meeting}, met_others, {missing, room}, {first, signalled}, restoring, {take_nodes,
+     find_start}},
+    {{meeting}, met_others, {missing, room_without}, {first, signalled, room}, restoring,
+     {refuse_launcher, take_nodes, find_start}},
+    {{meeting}, met_others, {missing}, {first, signalled, room, room_without}, over, {tell_end},
+     Exit::stopped, kNoWayOn},
+    {{meeting}, met_others, {room}, {first, missing}, restoring, {take_nodes, find_start}},
+    {{meeting}, met_others, {}, {first, missing, room}, restoring, {refuse_launcher, find_start}},
+    {kNotMeeting, met, {}, {}, same},
+    {kNotMeeting, met_others, {}, {}, same},
+    // The state to resume from is laid out; starts without progress are counted.
+    {{restoring}, placed, {allowed}, {}, starting, {start_ranks}},
+    {{restoring}, placed, {fewer}, {allowed}, starting, {take_fewer, start_ranks}},
+    {{restoring}, placed, {saved}, {allowed, fewer}, over, {tell_end}, Exit::stopped, kTold},
+    {{restoring}, placed, {}, {allowed, fewer, saved}, over, {tell_end}, Exit::failure, kTold},
+    {{restoring}, not_placed, {}, {}, same, {forget_memory, find_start}},
+    {kNotRestoring, placed, {}, {}, same},
+    {kNotRestoring, not_placed, {}, {}, same},
+    // Ranks start.
+    {kStart, ranks_ready, {}, {}, training, {connect}},
+    {kNoRanks | kTrain | kEnding | kOver, ranks_ready, {}, {}, same},
+    {kStart, rank_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
+    {kStart, rank_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kStart, rank_mistaken, {}, {}, ending_run, {end_ranks}, Exit::mistake, kTold},
+    {{starting}, rank_missed, {}, {}, start_doubt, {wait_for_cause}},
+    {{starting}, rank_stranded, {}, {}, start_doubt, {wait_for_cause}},
+    {{start_doubt}, rank_missed, {}, {}, same},
+    {{start_doubt}, rank_stranded, {}, {}, same},
+    {{start_doubt}, cause_time_over, {lost}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
+    {{start_doubt}, cause_time_over, {}, {lost}, ending_run, {end_ranks},
+     Exit::failure, kTold},
+    {kStart, launcher_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kLauncherGone},
+    {kStart, signal, {in_memory}, {}, same},
+    {kStart, signal, {}, {in_memory}, ending_run, {end_ranks},
+     Exit::stopped, kBeforeFirst},
+    {kStart, program_over, {}, {}, same},
+    // All ranks train.
+    {kTrain, rank_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
+    {kTrain, rank_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kRankFailed},
+    {kTrain, rank_mistaken, {}, {}, ending_run, {end_ranks}, Exit::mistake, kRankFailed},
+    {{training}, rank_missed, {alone}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
+    {{training}, rank_missed, {}, {alone}, doubt, {wait_for_cause}},
+    {{training}, rank_stranded, {alone}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
+    {{training}, rank_stranded, {}, {alone}, doubt, {wait_for_cause}},
+    {{doubt}, rank_missed, {}, {}, same},
+    {{doubt}, rank_stranded, {}, {}, same},
+    {{doubt}, cause_time_over, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
+    {kTrain, launcher_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kRankFailed},
+    {kTrain, signal, {}, {}, same, {save}},
+    {kTrain, program_over, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {{training}, nodes_wait, {steps_left}, {}, ending_back, {end_ranks}, Exit::failure, kBack},
+    {{training}, nodes_wait, {}, {steps_left}, same},
+    {{training}, snapshot_sealed, {waiting}, {}, same, {ask_for_place}},
+    {{training}, snapshot_sealed, {}, {waiting}, same},
+    {kNoRanks | kStart | States{doubt} | kEnding | kOver, snapshot_sealed, {}, {}, same},
+    {kNoRanks | kStart | States{doubt} | kEnding | kOver, nodes_wait, {}, {}, same},
+    // The ranks are ended. What the kernel says of the first worker stands before what others say.
+    {{ending_loss, ending_back}, worker_killed, {}, {}, ending_loss, {},
+     Exit::failure, kProcessEnded},
+    {{ending_loss, ending_back}, worker_crashed, {}, {}, ending_run, {},
+     Exit::failure, kProcessEnded},
+    {kRanks | kNoRanks | kOver | States{ending_run}, worker_killed, {}, {}, same},
+    {kRanks | kNoRanks | kOver | States{ending_run}, worker_crashed, {}, {}, same},
+    {{ending_loss, ending_back}, ranks_gone, {signalled}, {}, over, {tell_end},
+     Exit::stopped, kStoppedAs},
+    {{ending_loss, ending_back}, ranks_gone, {respawn}, {signalled}, meeting, {tell_again}},
+    {{ending_loss, ending_back}, ranks_gone, {}, {respawn, signalled}, over, {tell_end},
+     Exit::failure, kTold},
+    {{ending_run}, ranks_gone, {}, {}, over, {tell_end}, Exit::as_told, kTold},
+    {kNoRanks | kRanks | kOver, ranks_gone, {}, {}, same},
+    // Launchers that come and go, at any time.
+    {kNoRanks, launcher_came, {}, {}, same, {keep_launcher}},
+    {kRanks, launcher_came, {welcome}, {}, same, {keep_launcher}},
+    {kRanks, launcher_came, {}, {welcome}, same, {refuse_launcher}},
+    {kEnding, launcher_came, {}, {}, same, {keep_launcher}},
+    {kOver, launcher_came, {}, {}, same},
+    {kNoRanks | kEnding | kOver, launcher_lost, {}, {}, same},
+    // Nobody says anything that counts before ranks start, or when it is settled how they ended.
+    {kNoRanks | kEnding | kOver, rank_lost, {}, {}, same},
+    {kNoRanks | kEnding | kOver, rank_failed, {}, {}, same},
+    {kNoRanks | kEnding | kOver, rank_mistaken, {}, {}, same},
+    {kNoRanks | kEnding | kOver, rank_missed, {}, {}, same},
+    {kNoRanks | kEnding | kOver, rank_stranded, {}, {}, same},
+    {kNoRanks | kEnding | kOver | States{starting, training}, cause_time_over, {}, {}, same},
+    {kNoRanks | kEnding | kOver, signal, {}, {}, same},
+    {kNoRanks | kEnding | kOver, program_over, {}, {}, same},
+    {kNoRanks | kRanks | kEnding, head_failed, {}, {}, over, {tell_end}, Exit::as_told, kTold},
+    {kOver, head_failed, {}, {}, same},
+});
+// clang-format on
+
+constexpr std::array<std::string_view, HeadKind::kStates> kStateNames = {
+    "meeting", "restoring",   "starting",    "start_doubt", "training",
+    "doubt",   "ending_loss", "ending_back", "ending_run",  "over"};
+constexpr std::array<std::string_view, HeadKind::kEvents> kEventNames = {
+    "met",           "met_others",      "placed",          "not_placed",
+    "ranks_ready",   "rank_lost",       "rank_failed",     "rank_mistaken",
+    "rank_missed",   "rank_stranded",   "cause_time_over", "launcher_lost",
+    "launcher_came", "snapshot_sealed", "nodes_wait",      "signal",
+    "program_over",  "head_failed",     "worker_killed",   "worker_crashed",
+    "ranks_gone"};
+constexpr std::array<std::string_view, HeadKind::kFacts> kFactNames = {
+    "first", "missing",   "room",  "room_without", "signalled", "respawn", "allowed",   "fewer",
+    "saved", "in_memory", "alone", "lost",         "welcome",   "waiting", "steps_left"};
+constexpr std::array<std::string_view, HeadKind::kActions> kActionNames = {
+    "find_start", "take_nodes",     "forget_memory", "take_fewer",      "start_ranks",
+    "connect",    "wait_for_cause", "keep_launcher", "refuse_launcher", "ask_for_place",
+    "save",       "end_ranks",      "tell_again",    "tell_end"};
+
+}  // namespace
+
+std::string_view name_of(HeadState state) {
+  return state == same ? "the same" : kStateNames.at(static_cast<std::size_t>(state));
+}
+std::string_view name_of(HeadEvent event) {
+  return kEventNames.at(static_cast<std::size_t>(event));
+}
+std::string_view name_of(HeadFact fact) { return kFactNames.at(static_cast<std::size_t>(fact)); }
+std::string_view name_of(HeadAction action) {
+  return kActionNames.at(static_cast<std::size_t>(action));
+}
+
+std::span<const HeadRow> head_rows() { return kRows; }
+
+HeadStep decide(HeadState state, HeadEvent event, HeadFacts facts) {
+  return step_of(head_rows(), state, event, facts);
+}
+
+HeadEvent event_of(const RankFailed& failure) {
+  if (failure.consequence) {
+    return failure.lost ? rank_missed : rank_stranded;
+  }
+  if (failure.lost) {
+    return rank_lost;
+  }
+  return failure.exit_code == kExitUserError ? rank_mistaken : rank_failed;
+}
+
+HeadState state_of(GenerationEnd end) {
+  switch (end) {
+    case GenerationEnd::rank_lost:
+      return ending_loss;
+    case GenerationEnd::nodes_returned:
+      return ending_back;
+    case GenerationEnd::run_over:
+      break;
+  }
+  return ending_run;
+}
+
+GenerationEnd end_of(HeadState state) {
+  return state == ending_loss   ? GenerationEnd::rank_lost
+         : state == ending_back ? GenerationEnd::nodes_returned
+                                : GenerationEnd::run_over;
+}
+
+}  // namespace train::actors

@@ -1,0 +1,111 @@
+#include "actors/cluster/recovery/node_table.hpp"
+
+namespace train::actors {
+namespace {
+
+using enum NodeKind::State;
+using enum NodeKind::Event;
+using enum NodeKind::Fact;
+using Action = NodeAction;
+
+using States = SetOf<NodeState>;
+
+constexpr States kLook = {first_look, looking};
+constexpr States kEnding = {ending_again, ending_lost};
+constexpr States kOver = {over};
+constexpr States kWithHead = {joined, running, leaving, unclear};
+constexpr States kNotJoined = kLook | States{running, leaving, unclear} | kEnding | kOver;
+
+constexpr std::string_view kRecord = "node {node}: the head has ended with exit code {text}";
+constexpr std::string_view kSignal = "node {node}: stopped by signal {signal} without the head";
+constexpr std::string_view kNotBack =
+    "node {node}: the head is gone, and has not come back within {seconds} s "
+    "(recovery.node_wait_s); run it again to go on from the newest checkpoint";
+constexpr std::string_view kGone = "node {node}: the head is gone";
+constexpr std::string_view kLate = "node {node}: comes too late, the run goes on without it";
+
+// Columns: in, event, with, without, next, actions, exit code, line.
+// clang-format off
+constexpr auto kRows = std::to_array<NodeRow>({
+    // It looks for the head.
+    {kLook, head_found, {}, {}, joined, {Action::introduce}},
+    {kLook, head_not_found, {recorded}, {}, over, {}, Exit::as_told, kRecord},
+    {{first_look}, head_not_found, {}, {recorded}, over, {}, Exit::failure, "{text}"},
+    {{looking}, head_not_found, {signalled}, {recorded}, over, {}, Exit::stopped, kSignal},
+    {{looking}, head_not_found, {alive}, {recorded, signalled}, same, {Action::look_again}},
+    {{looking}, head_not_found, {}, {recorded, signalled, alive}, over, {},
+     Exit::stopped, kNotBack},
+    {kWithHead | kEnding | kOver, head_found, {}, {}, same},
+    {kWithHead | kEnding | kOver, head_not_found, {}, {}, same},
+    // It takes the head's orders.
+    {{joined}, start, {}, {}, running, {Action::start_ranks}},
+    {{joined}, position, {}, {}, same, {Action::take_position}},
+    {{joined}, restore, {}, {}, same, {Action::restore}},
+    {kNotJoined, start, {}, {}, same},
+    {kNotJoined, position, {}, {}, same},
+    {kNotJoined, restore, {}, {}, same},
+    // The head says that the generation is over, or it is gone.
+    {{joined, unclear}, again, {}, {}, looking},
+    {{running, leaving}, again, {}, {}, ending_again, {Action::end_ranks}},
+    {{joined, unclear}, end, {}, {}, over, {Action::idle}, Exit::as_told},
+    {{running}, end, {}, {}, leaving, {}, Exit::as_told},
+    {{leaving}, end, {}, {}, same},
+    {{joined, running, unclear}, without, {}, {}, over, {Action::end_ranks, Action::idle},
+     Exit::finished, kLate},
+    {{leaving}, without, {}, {}, same},
+    {{joined, unclear}, head_lost, {respawn}, {}, looking},
+    {{joined, unclear}, head_lost, {}, {respawn}, over, {}, Exit::failure, kGone},
+    {{running}, head_lost, {}, {}, ending_lost, {Action::end_ranks}},
+    {{leaving}, head_lost, {}, {}, same, {Action::end_ranks}},
+    {kLook | kEnding | kOver, again, {}, {}, same},
+    {kLook | kEnding | kOver, end, {}, {}, same},
+    {kLook | kEnding | kOver, without, {}, {}, same},
+    {kLook | kEnding | kOver, head_lost, {}, {}, same},
+    // Its ranks end.
+    {{running}, ranks_ended, {in_order}, {}, over, {}, Exit::finished},
+    {{running}, ranks_ended, {}, {in_order}, unclear},
+    {{leaving}, ranks_ended, {}, {}, same, {Action::end_ranks}},
+    {kLook | kEnding | kOver | States{joined, unclear}, ranks_ended, {}, {}, same},
+    {{unclear}, word_time_over, {}, {}, over, {}, Exit::failure, kGone},
+    {kLook | kEnding | kOver | States{joined, running, leaving}, word_time_over, {}, {}, same},
+    {{leaving}, ranks_gone, {in_order}, {}, over, {Action::idle}, Exit::finished},
+    {{leaving}, ranks_gone, {}, {in_order}, over, {Action::idle}, Exit::as_told},
+    {{ending_again}, ranks_gone, {}, {}, looking},
+    {{ending_lost}, ranks_gone, {in_order}, {}, over, {}, Exit::finished},
+    {{ending_lost}, ranks_gone, {respawn}, {in_order}, looking},
+    {{ending_lost}, ranks_gone, {}, {in_order, respawn}, over, {}, Exit::failure, kGone},
+    {kLook | kOver | States{joined, running, unclear}, ranks_gone, {}, {}, same},
+});
+// clang-format on
+
+constexpr std::array<std::string_view, NodeKind::kStates> kStateNames = {
+    "first_look", "looking",      "joined",      "running", "leaving",
+    "unclear",    "ending_again", "ending_lost", "over"};
+constexpr std::array<std::string_view, NodeKind::kEvents> kEventNames = {
+    "head_found", "head_not_found", "start",     "position",    "restore",        "again",
+    "end",        "without",        "head_lost", "ranks_ended", "word_time_over", "ranks_gone"};
+constexpr std::array<std::string_view, NodeKind::kFacts> kFactNames = {
+    "respawn", "in_order", "recorded", "signalled", "alive"};
+constexpr std::array<std::string_view, NodeKind::kActions> kActionNames = {
+    "introduce", "start_ranks", "take_position", "restore", "end_ranks", "idle", "look_again"};
+
+}  // namespace
+
+std::string_view name_of(NodeState state) {
+  return state == same ? "the same" : kStateNames.at(static_cast<std::size_t>(state));
+}
+std::string_view name_of(NodeEvent event) {
+  return kEventNames.at(static_cast<std::size_t>(event));
+}
+std::string_view name_of(NodeFact fact) { return kFactNames.at(static_cast<std::size_t>(fact)); }
+std::string_view name_of(NodeAction action) {
+  return kActionNames.at(static_cast<std::size_t>(action));
+}
+
+std::span<const NodeRow> node_rows() { return kRows; }
+
+NodeStep decide(NodeState state, NodeEvent event, NodeFacts facts) {
+  return step_of(node_rows(), state, event, facts);
+}
+
+}  // namespace train::actors

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/check.hpp"
+
+// What a recovery table is made of: rows of (states, event, facts) -> (state, actions, exit, line).
+// Tables are head_table.hpp and node_table.hpp; docs/recovery.md shows both as the code has them.
+namespace train::actors {
+
+/// Some values of an enumeration of at most 32.
+template <class Enum>
+class SetOf {
+ public:
+  constexpr SetOf() = default;
+  constexpr SetOf(std::initializer_list<Enum> values) {
+    for (const Enum value : values) {
+      bits_ |= bit(value);
+    }
+  }
+  [[nodiscard]] constexpr bool has(Enum value) const { return (bits_ & bit(value)) != 0; }
+  [[nodiscard]] constexpr bool has_all(SetOf other) const {
+    return (bits_ & other.bits_) == other.bits_;
+  }
+  [[nodiscard]] constexpr bool has_any(SetOf other) const { return (bits_ & other.bits_) != 0; }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  constexpr SetOf& set(Enum value, bool there = true) {
+    bits_ = there ? bits_ | bit(value) : bits_ & ~bit(value);
+    return *this;
+  }
+  [[nodiscard]] friend constexpr SetOf operator|(SetOf a, SetOf b) {
+    a.bits_ |= b.bits_;
+    return a;
+  }
+  friend constexpr bool operator==(SetOf, SetOf) = default;
+
+ private:
+  [[nodiscard]] static constexpr std::uint32_t bit(Enum value) {
+    return std::uint32_t{1} << static_cast<std::uint32_t>(value);
+  }
+  std::uint32_t bits_ = 0;
+};
+
+/// Which exit code a row says.
+enum class Exit : std::uint8_t {
+  none,      ///< None: it is not over, or an earlier row has said it.
+  finished,  ///< 0
+  failure,   ///< 1
+  mistake,   ///< 2
+  stopped,   ///< 75
+  as_told,   ///< What came with the event: of the program, or of the head for a node.
+};
+
+/// The code. `told`: what came with the event. REQUIRES: `exit` is not none.
+[[nodiscard]] std::int32_t exit_code_of(Exit exit, std::int32_t told);
+
+/// One entry of a table. It applies to an event in one of its states while all of `with` and none
+/// of `without` hold.
+template <class Kind>
+struct TableRow {
+  SetOf<typename Kind::State> in;
+  typename Kind::Event event;
+  SetOf<typename Kind::Fact> with = {}, without = {};
+  typename Kind::State next;  ///< Or the same as before.
+  SetOf<typename Kind::Action> actions = {};
+  Exit exit = Exit::none;
+  /// What is said of it, with words in braces that the event fills in; empty: nothing.
+  std::string_view line = {};
+
+  [[nodiscard]] constexpr bool applies(typename Kind::State state, typename Kind::Event what,
+                                       SetOf<typename Kind::Fact> facts) const {
+    return event == what && in.has(state) && facts.has_all(with) && !facts.has_any(without);
+  }
+};
+
+/// How many rows of `rows` apply. Of a table: one, whatever the facts.
+template <class Kind>
+[[nodiscard]] constexpr std::size_t rows_for(std::span<const TableRow<Kind>> rows,
+                                             typename Kind::State state, typename Kind::Event event,
+                                             SetOf<typename Kind::Fact> facts) {
+  std::size_t count = 0;
+  for (const TableRow<Kind>& row : rows) {
+    count += row.applies(state, event, facts) ? 1 : 0;
+  }
+  return count;
+}
+
+/// What an event leads to.
+template <class Kind>
+struct TableStep {
+  typename Kind::State next;
+  SetOf<typename Kind::Action> actions = {};
+  Exit exit = Exit::none;
+  std::string_view line = {};
+
+  [[nodiscard]] bool has(typename Kind::Action action) const { return actions.has(action); }
+};
+
+/// That of the one row that applies.
+template <class Kind>
+[[nodiscard]] TableStep<Kind> step_of(std::span<const TableRow<Kind>> rows,
+                                      typename Kind::State state, typename Kind::Event event,
+                                      SetOf<typename Kind::Fact> facts) {
+  for (const TableRow<Kind>& row : rows) {
+    if (row.applies(state, event, facts)) {
+      const bool same = row.next == Kind::State::same;
+      return {same ? state : row.next, row.actions, row.exit, row.line};
+    }
+  }
+  TRAIN_CHECK(false, "no entry for {} in state {}", name_of(event), name_of(state));
+  return {state};
+}
+
+/// What a line's words stand for.
+struct LineWords {
+  std::int64_t rank = -1;
+  std::int64_t node = -1;
+  std::int64_t seconds = 0;
+  int signal = 0;
+  std::string text = {};   ///< The cause, as whoever noticed it puts it.
+  std::string nodes = {};  ///< "node 2 has", "nodes 1, 2 have".
+};
+
+/// The line with its words filled in.
+[[nodiscard]] std::string fill_in(std::string_view line, const LineWords& words);
+
+}  // namespace train::actors

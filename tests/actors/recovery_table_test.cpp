@@ -1,0 +1,247 @@
+// The tables of recovery: every event in every state has one entry, and what follows holds.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "actors/cluster/recovery/head_table.hpp"
+#include "actors/cluster/recovery/node_table.hpp"
+#include "base/exit_codes.hpp"
+
+namespace train::actors {
+namespace {
+
+template <class Enum>
+Enum nth(std::size_t n) {
+  return static_cast<Enum>(n);
+}
+
+/// The facts that a table's entries for one event ask for: others make no difference.
+template <class Kind>
+std::vector<typename Kind::Fact> facts_of(std::span<const TableRow<Kind>> rows,
+                                          typename Kind::State state, typename Kind::Event event) {
+  std::vector<typename Kind::Fact> facts;
+  for (std::size_t i = 0; i < Kind::kFacts; ++i) {
+    const auto fact = nth<typename Kind::Fact>(i);
+    for (const TableRow<Kind>& row : rows) {
+      if (row.event == event && row.in.has(state) &&
+          (row.with.has(fact) || row.without.has(fact))) {
+        facts.push_back(fact);
+        break;
+      }
+    }
+  }
+  return facts;
+}
+
+template <class Fact>
+SetOf<Fact> chosen(const std::vector<Fact>& facts, std::size_t bits) {
+  SetOf<Fact> set;
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    set.set(facts[i], ((bits >> i) & 1U) != 0);
+  }
+  return set;
+}
+
+/// Calls `what(state, event, facts)` for all that can make a difference.
+template <class Kind, class What>
+void for_all(std::span<const TableRow<Kind>> rows, const What& what) {
+  for (std::size_t state = 0; state < Kind::kStates; ++state) {
+    for (std::size_t event = 0; event < Kind::kEvents; ++event) {
+      const auto in = nth<typename Kind::State>(state);
+      const auto comes = nth<typename Kind::Event>(event);
+      const auto facts = facts_of(rows, in, comes);
+      for (std::size_t bits = 0; bits < std::size_t{1} << facts.size(); ++bits) {
+        what(in, comes, chosen(facts, bits));
+      }
+    }
+  }
+}
+
+template <class Kind>
+std::string gaps(std::span<const TableRow<Kind>> rows) {
+  std::string text;
+  for_all<Kind>(rows, [&](auto state, auto event, auto facts) {
+    if (const std::size_t count = rows_for(rows, state, event, facts); count != 1) {
+      text +=
+          fmt::format("{} entries for {} in state {} of", count, name_of(event), name_of(state));
+      for (std::size_t i = 0; i < Kind::kFacts; ++i) {
+        const auto fact = nth<typename Kind::Fact>(i);
+        text += facts.has(fact) ? fmt::format(" {}", name_of(fact)) : "";
+      }
+      text += "\n";
+    }
+  });
+  return text;
+}
+
+constexpr const char* kDocs = ACTORTRAIN_SOURCE_DIR "/docs/recovery.md";
+constexpr std::string_view kBegin = "<!-- tables: written by ./dev docs -->\n";
+constexpr std::string_view kEnd = "<!-- end of tables -->\n";
+
+template <class Enum>
+std::string names_of(SetOf<Enum> set, std::size_t count, std::string_view mark = {}) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (set.has(nth<Enum>(i))) {
+      text += fmt::format("{}{}{}", text.empty() ? "" : ", ", mark, name_of(nth<Enum>(i)));
+    }
+  }
+  return text;
+}
+
+std::string exit_text(Exit exit) {
+  return exit == Exit::none      ? "–"
+         : exit == Exit::as_told ? "as told"
+                                 : fmt::format("{}", exit_code_of(exit, 0));
+}
+
+std::string or_none(const std::string& text) { return text.empty() ? "–" : text; }
+
+/// The rows in their order; then those that change nothing and say nothing, in short.
+template <class Kind>
+std::string markdown_of(std::span<const TableRow<Kind>> rows) {
+  std::string text =
+      "| in state | event | if | next | actions | exit code | line "
+      "|\n|---|---|---|---|---|---|---|\n";
+  std::string ignored;
+  for (const TableRow<Kind>& row : rows) {
+    const std::string states = names_of(row.in, Kind::kStates);
+    const std::string with = names_of(row.with, Kind::kFacts);
+    const std::string without = names_of(row.without, Kind::kFacts, "not ");
+    const std::string facts = with + (with.empty() || without.empty() ? "" : ", ") + without;
+    if (row.next == Kind::State::same && row.actions.empty() && row.exit == Exit::none) {
+      ignored += fmt::format("- `{}` in {}{}\n", name_of(row.event), states,
+                             facts.empty() ? "" : fmt::format(", if {}", facts));
+      continue;
+    }
+    text += fmt::format("| {} | `{}` | {} | {} | {} | {} | {} |\n", states, name_of(row.event),
+                        or_none(facts), row.next == Kind::State::same ? "–" : name_of(row.next),
+                        or_none(names_of(row.actions, Kind::kActions)), exit_text(row.exit),
+                        or_none(std::string(row.line)));
+  }
+  return text + "\nNothing follows from these:\n\n" + ignored;
+}
+
+std::string rendered() {
+  return fmt::format("### The head\n\n{}\n### The launcher of another node\n\n{}",
+                     markdown_of<HeadKind>(head_rows()), markdown_of<NodeKind>(node_rows()));
+}
+
+std::string committed() {
+  std::ifstream file(kDocs);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Where the tables lie in the text of docs/recovery.md: the first byte and the one after the last.
+std::pair<std::size_t, std::size_t> tables_in(const std::string& docs) {
+  const std::size_t begin = docs.find(kBegin);
+  const std::size_t end = docs.find(kEnd);
+  REQUIRE(begin != std::string::npos);
+  REQUIRE(end != std::string::npos);
+  return {begin + kBegin.size(), end};
+}
+
+TEST_CASE("recovery table: every event in every state has one entry, whatever the facts",
+          "[actors][recovery_table][P4]") {
+  const std::string found = gaps<HeadKind>(head_rows()) + gaps<NodeKind>(node_rows());
+  INFO(found);
+  CHECK(found.empty());
+}
+
+TEST_CASE("recovery table: a gap and two entries for one event are found",
+          "[actors][recovery_table]") {
+  const auto all = node_rows();
+  std::vector<NodeRow> rows(all.begin(), all.end());
+  rows.front().with.set(NodeFact::respawn);
+  rows.push_back(rows.back());
+  const std::string found = gaps<NodeKind>(std::span<const NodeRow>(rows));
+  CHECK(found.find("0 entries for head_found in state first_look") != std::string::npos);
+  CHECK(found.find("2 entries for ranks_gone") != std::string::npos);
+}
+
+TEST_CASE("recovery table: what is over stays over, and nothing is done any more",
+          "[actors][recovery_table][P4]") {
+  for_all<HeadKind>(head_rows(), [](HeadState state, HeadEvent event, HeadFacts facts) {
+    const HeadStep step = decide(state, event, facts);
+    CHECK((state != HeadState::over || (step.next == state && step.actions.empty())));
+    // Whatever ends the run says a code; one that is ending has said it.
+    CHECK((step.next != HeadState::over || state == step.next || step.exit != Exit::none));
+    // Ranks start when a meeting is complete, or its state is laid out: from nowhere else.
+    const bool starts = step.has(HeadAction::start_ranks);
+    CHECK(starts == (step.next == HeadState::starting && state < HeadState::starting));
+    CHECK((!starts || event == HeadEvent::met || event == HeadEvent::placed));
+  });
+  for_all<NodeKind>(node_rows(), [](NodeState state, NodeEvent event, NodeFacts facts) {
+    const NodeStep step = decide(state, event, facts);
+    CHECK((state != NodeState::over || (step.next == state && step.actions.empty())));
+    CHECK((step.next != NodeState::over || state == step.next || step.exit != Exit::none));
+    CHECK(step.has(NodeAction::start_ranks) ==
+          (event == NodeEvent::start && state == NodeState::joined));
+  });
+}
+
+TEST_CASE("recovery table: every cause ends with its code and its line",
+          "[actors][recovery_table][P4]") {
+  struct Case {
+    HeadState state;
+    HeadEvent event;
+    HeadFacts facts;
+    int exit_code;
+    std::string line;
+  };
+  const auto [state, event, facts, exit_code, line] = GENERATE(values<Case>({
+      {HeadState::training, HeadEvent::rank_failed, {}, 1, "rank 3 failed: x"},
+      {HeadState::training, HeadEvent::rank_mistaken, {}, 2, "rank 3 failed: x"},
+      {HeadState::training, HeadEvent::rank_lost, {}, 1, "rank 3 failed: x"},
+      {HeadState::doubt, HeadEvent::cause_time_over, {}, 1, "rank 3 failed: x"},
+      {HeadState::starting, HeadEvent::rank_mistaken, {}, 2, "x"},
+      {HeadState::starting,
+       HeadEvent::launcher_lost,
+       {},
+       1,
+       "the launcher of node 2 has ended or cannot be reached"},
+      {HeadState::starting,
+       HeadEvent::signal,
+       {},
+       75,
+       "stopped by signal 15 before the first step"},
+      {HeadState::ending_loss,
+       HeadEvent::worker_killed,
+       {},
+       1,
+       "rank 3 failed: its process ended: x"},
+      {HeadState::ending_loss,
+       HeadEvent::worker_crashed,
+       {},
+       1,
+       "rank 3 failed: its process ended: x"},
+      {HeadState::ending_loss, HeadEvent::ranks_gone, {}, 1, "x"},
+      {HeadState::restoring, HeadEvent::placed, {HeadFact::saved}, 75, "x"},
+      {HeadState::restoring, HeadEvent::placed, {}, 1, "x"},
+  }));
+  const HeadStep step = decide(state, event, facts);
+  CHECK(exit_code_of(step.exit, kExitFailure) == exit_code);
+  CHECK(fill_in(step.line, {.rank = 3, .node = 2, .signal = 15, .text = "x"}) == line);
+}
+
+TEST_CASE("recovery table: docs/recovery.md shows the rows as the code has them",
+          "[actors][recovery_table]") {
+  const std::string docs = committed();
+  const auto [begin, end] = tables_in(docs);
+  INFO("docs/recovery.md is not what the tables say; renew it with ./dev docs");
+  CHECK((docs.substr(begin, end - begin) == rendered()));
+}
+
+TEST_CASE("recovery table: writes docs/recovery.md", "[.write]") {
+  std::string docs = committed();
+  const auto [begin, end] = tables_in(docs);
+  docs.replace(begin, end - begin, rendered());
+  std::ofstream(kDocs) << docs;
+}
+
+}  // namespace
+}  // namespace train::actors
