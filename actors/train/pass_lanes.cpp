@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/objective/registry.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::actors {
 
@@ -53,7 +54,7 @@ Result<std::string> PassLanes::fingerprint() const {
   TRAIN_RETURN_IF_ERROR(first);
   auto second = second_->fingerprint();
   TRAIN_RETURN_IF_ERROR(second);
-  return *first + " retained, " + *second + " forgotten";
+  return storage::digest_text("first pass " + *first + "\nsecond pass " + *second + "\n");
 }
 
 Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& config,
