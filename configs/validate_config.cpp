@@ -176,9 +176,6 @@ void check_unlearning(const RunConfig& config, Rules& rules) {
   if (!unlearns) {
     return;
   }
-  rules.refuse_if(config.data.forget_dir.empty(), "data.forget_dir",
-                  "is missing; name the packed rows that are to be forgotten (data.dir has those "
-                  "to retain)");
   rules.refuse_if(config.model.z_loss_coeff > 0.0, "model.z_loss_coeff",
                   "is {}, but objective.name = \"{}\" has no z-loss; leave it out",
                   config.model.z_loss_coeff, objective.name);

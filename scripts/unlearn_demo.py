@@ -140,11 +140,11 @@ dir = "data/both"
 sequence_length = {ROW}
 [batch]
 lanes = 2
-micro_batch = 16
+micro_batch = 4
 [objective]
 name = "sft"
 [optimizer]
-lr = 3e-3
+lr = 2e-3
 weight_decay = 0.0
 [schedule]
 warmup_steps = 40

@@ -59,6 +59,11 @@ Result<std::string> PassLanes::fingerprint() const {
 
 Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& config,
                                                       std::int64_t vocab_size) {
+  if (config.data.forget_dir.empty()) {
+    return user_error(
+        "data.forget_dir is missing; name the packed rows that are to be forgotten (data.dir has "
+        "those to retain)");
+  }
   auto first = open_rows(config, vocab_size);
   TRAIN_RETURN_IF_ERROR(first);
   configs::RunConfig forgotten = config;
