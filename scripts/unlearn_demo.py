@@ -176,7 +176,7 @@ first_layer = 5
 last_layer = 0
 layer_stride = 2
 steps_per_layer = 40
-forget_loss = "max_entropy"
+forget_loss = "random_targets"
 retain_coefficient = 20.0
 forget_coefficient = 5.0
 gradient_join = "sum"
@@ -206,7 +206,7 @@ def steps_of(out, name):
 
 
 def accuracy(line, topic):
-    return line["choices"][f"{topic}_questions.jsonl"]["acc"]
+    return line["choices"]["sources"][f"{topic}_questions.jsonl"]["acc"]
 
 
 def draw(out, picture):
