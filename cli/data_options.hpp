@@ -26,6 +26,7 @@ struct PrepareOptions {
   std::string train_on = "all";
   std::string source_key;     ///< Empty: the files are the sources.
   double max_dropped = 0.05;  ///< Share of lines.
+  std::string keywords;       ///< A file of expressions; empty: all of a text is trained.
 };
 
 /// actortrain data show

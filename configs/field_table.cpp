@@ -131,7 +131,8 @@ constexpr auto kFields = std::to_array<Field>({
     {"objective", "name", "",
      "What is minimised; `pretrain`: the next token of plain token files; `sft`: the trained "
      "targets of packed rows; `dpo`, `dpo_norm`, `simpo`, `wpo`, `orpo`: a loss of packed pairs; "
-     "`kto`: of answers that are each wanted or not.",
+     "`kto`: of answers that are each wanted or not; "
+     "`sequential_unlearning`: what is forgotten, and what is retained, layer by layer.",
      objective<&ObjectiveSection::name>, kOptional, kNone, kObjectiveNames},
     {"objective", "loss", "", "dpo: the loss of a pair.", objective<&ObjectiveSection::loss>,
      kOptional, kNone, kPairLosses},

@@ -165,40 +165,13 @@ void check_sizes(const RunConfig& config, Rules& rules) {
   }
 }
 
-/// What goes with two streams of rows, and what with one.
-void check_unlearning(const RunConfig& config, Rules& rules) {
-  const ObjectiveSection& objective = config.objective;
-  const bool unlearns = objective.name == "sequential_unlearning";
-  rules.refuse_if(!unlearns && !config.data.forget_dir.empty(), "data.forget_dir",
-                  "is of no use to objective.name = \"{}\"; leave it out, or name "
-                  "\"sequential_unlearning\"",
-                  objective.name);
-  if (!unlearns) {
-    return;
-  }
-  rules.refuse_if(config.data.forget_dir.empty(), "data.forget_dir",
-                  "is missing; name the packed rows that are to be forgotten (data.dir has those "
-                  "to retain)");
-  rules.refuse_if(config.model.z_loss_coeff > 0.0, "model.z_loss_coeff",
-                  "is {}, but objective.name = \"{}\" has no z-loss; leave it out",
-                  config.model.z_loss_coeff, objective.name);
-  rules.refuse_if(objective.retain_coefficient == 0.0 && objective.forget_coefficient == 0.0,
-                  "objective.forget_coefficient",
-                  "and objective.retain_coefficient are 0: there is nothing to learn");
-  rules.refuse_if(objective.first_layer >= 0 && objective.last_layer > objective.first_layer,
-                  "objective.last_layer",
-                  "is {}, above objective.first_layer ({}); layers are trained from back to front",
-                  objective.last_layer, objective.first_layer);
-  rules.refuse_if(config.lora.rank > 0, "lora.rank",
-                  "is {}, but sequential_unlearning trains whole layers; leave [lora] out",
-                  config.lora.rank);
-}
-
 /// [objective]: what goes with the loss of a pair, and what with none of answers.
 void check_objective(const RunConfig& config, Rules& rules) {
   const ObjectiveSection& objective = config.objective;
-  check_unlearning(config, rules);
-  if (!compares_answers(objective.name)) {
+  const bool two_streams = objective.name == "sequential_unlearning";
+  rules.refuse_if(!two_streams && !config.data.forget_dir.empty(), "data.forget_dir",
+                  "is of no use to objective.name = \"{}\"; leave it out", objective.name);
+  if (!compares_answers(objective.name) && !two_streams) {
     return;
   }
   rules.refuse_if(config.model.z_loss_coeff > 0.0, "model.z_loss_coeff",

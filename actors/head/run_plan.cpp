@@ -10,12 +10,26 @@
 #include "actors/train/choice_lanes.hpp"
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "engine/objective/registry.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/run_device.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 
 namespace train::actors {
 namespace {
+
+std::string describe_layers(const engine::StepProgram& program, std::int64_t layers) {
+  std::vector<std::int64_t> trained;
+  for (std::int64_t layer = layers; layer-- > 0;) {
+    if (program.ever_trains(layer)) {
+      trained.push_back(layer);
+    }
+  }
+  return fmt::format(
+      "{}, one after the other; gradients, masters and moments of all of them are "
+      "kept, of the rest none",
+      fmt::join(trained, ", "));
+}
 
 engine::InitScheme init_scheme(const std::string& name) {
   if (name == "karpathy_gpt2") {
@@ -159,7 +173,9 @@ Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t r
 }
 
 std::int64_t tokens_per_step(const configs::RunConfig& config) {
-  return config.batch.lanes * config.batch.micro_batch * config.data.sequence_length;
+  const bool two_passes = engine::make_objective(config.objective)->program() != nullptr;
+  return (two_passes ? 2 : 1) * config.batch.lanes * config.batch.micro_batch *
+         config.data.sequence_length;
 }
 
 std::string describe_plan(const RunPlan& plan) {
@@ -169,6 +185,8 @@ std::string describe_plan(const RunPlan& plan) {
   const engine::ParameterCount parameters = engine::count_parameters(model);
   const double flops = engine::flops_per_token(model, plan.engine.seq_len);
   const engine::MemoryPlan memory = engine::plan_memory(plan.engine);
+  const auto objective = engine::make_objective(plan.engine.objective);
+  const engine::StepProgram* program = objective->program();
   const std::int64_t step_tokens = tokens_per_step(config);
   const auto tokens = static_cast<double>(step_tokens) * static_cast<double>(config.run.steps);
   const auto epoch = static_cast<double>(plan.data->training_rows()) *
@@ -185,12 +203,16 @@ std::string describe_plan(const RunPlan& plan) {
                                 parameters.non_embedding()));
   row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));
   row("steps", fmt::format("{}", config.run.steps));
+  const std::string passes = program == nullptr ? "" : "2 passes x ";
   row("tokens per step",
-      fmt::format("{} ({} lanes x {} sequences x {})", step_tokens, config.batch.lanes,
+      fmt::format("{} ({}{} lanes x {} sequences x {})", step_tokens, passes, config.batch.lanes,
                   config.batch.micro_batch, config.data.sequence_length));
   row("tokens", fmt::format("{} ({:.2f} epochs of {})", format_count(tokens), tokens / epoch,
                             config.data.dir));
   row("objective", config.objective.name);
+  if (program != nullptr) {
+    row("trained layers", describe_layers(*program, std::ssize(model.layers)));
+  }
   row("data fingerprint", plan.data_fingerprint);
   row("FLOPs of the run", format_count(tokens * flops));
   row("memory: parameters", format_bytes(memory.parameters_bytes));

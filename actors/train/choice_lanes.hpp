@@ -24,6 +24,10 @@ class ChoiceLanes final : public LaneSource {
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
   [[nodiscard]] std::optional<engine::RowCount> count(std::int64_t step) const override;
+  [[nodiscard]] std::optional<engine::RowCount> count_pass(engine::CommandKind kind,
+                                                           std::int64_t step) const override {
+    return rest_ ? rest_->count_pass(kind, step) : std::nullopt;
+  }
   [[nodiscard]] std::uint64_t training_rows() const override;
   [[nodiscard]] std::optional<double> bytes_per_token() const override;
   [[nodiscard]] const storage::ChoiceSet* choices() const override { return choices_.get(); }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/objective/registry.hpp"
+#include "storage/files/digest.hpp"
 
 namespace train::actors {
 
@@ -53,11 +54,16 @@ Result<std::string> PassLanes::fingerprint() const {
   TRAIN_RETURN_IF_ERROR(first);
   auto second = second_->fingerprint();
   TRAIN_RETURN_IF_ERROR(second);
-  return *first + " retained, " + *second + " forgotten";
+  return storage::digest_text("first pass " + *first + "\nsecond pass " + *second + "\n");
 }
 
 Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& config,
                                                       std::int64_t vocab_size) {
+  if (config.data.forget_dir.empty()) {
+    return user_error(
+        "data.forget_dir is missing; name the packed rows that are to be forgotten (data.dir has "
+        "those to retain)");
+  }
   auto first = open_rows(config, vocab_size);
   TRAIN_RETURN_IF_ERROR(first);
   configs::RunConfig forgotten = config;

@@ -51,6 +51,7 @@ Status prepare_rows(const PrepareOptions& options) {
                                       .date = options.date,
                                       .train_on_last = options.train_on == "last",
                                       .source_key = options.source_key,
+                                      .keywords = options.keywords,
                                       .val_fraction = options.val_fraction,
                                       .most_dropped = options.max_dropped,
                                       .seed = options.seed,
@@ -135,6 +136,11 @@ void describe_rows(CommandSyntax& command, PrepareOptions& options) {
       ->capture_default_str();
   command.text("--source-key", options.source_key,
                "Member that names a line's source; else the files are the sources", "KEY");
+  command.text(
+      "--keywords", options.keywords,
+      "Expressions, one a line, in upper or lower case: of texts only the tokens that they "
+      "match are trained, or forgotten; lines without any are dropped",
+      "FILE");
   command.app
       .add_option("--max-dropped", options.max_dropped, "Share of lines that may be dropped")
       ->capture_default_str();
@@ -170,8 +176,9 @@ std::string mistake_of(const PrepareOptions& options) {
     return "--document-separator is for token files, not for rows";
   }
   if (!rows && !(options.kind.empty() && options.packing.empty() && options.chat_template.empty() &&
-                 options.source_key.empty())) {
-    return "--kind, --packing, --template and --source-key are for rows; say --row-length too";
+                 options.source_key.empty() && options.keywords.empty())) {
+    return "--kind, --packing, --template, --source-key and --keywords are for rows; say "
+           "--row-length too";
   }
   return "";
 }

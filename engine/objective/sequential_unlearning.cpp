@@ -84,6 +84,11 @@ Status SequentialUnlearning::check(std::int64_t layers, std::int64_t steps) cons
     return user_error(fmt::format("objective.last_layer is {}, above the first one to train ({})",
                                   section_.last_layer, section_.first_layer));
   }
+  if (section_.retain_coefficient == 0.0 && section_.forget_coefficient == 0.0) {
+    return user_error(
+        "objective.retain_coefficient and objective.forget_coefficient are 0: there is nothing to "
+        "learn; raise one of them");
+  }
   if (steps != phases_.steps()) {
     return user_error(fmt::format(
         "run.steps is {}, but {} layers of objective.steps_per_layer = {} are {} steps; "

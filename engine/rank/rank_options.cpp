@@ -53,6 +53,11 @@ Status check_program(const RankOptions& options) {
   if (program == nullptr) {
     return {};
   }
+  if (options.lora.rank > 0) {
+    return user_error(fmt::format(
+        "lora.rank is {}, but objective.name = \"{}\" trains whole layers; leave [lora] out",
+        options.lora.rank, options.objective.name));
+  }
   const auto layers = static_cast<std::int64_t>(options.model.layers.size());
   TRAIN_RETURN_IF_ERROR(program->check(layers, options.total_steps));
   const std::vector<UnitParameters> units = describe_units(trained_model(options));

@@ -183,6 +183,9 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_completion(const ExampleTex
 
 /// All of it is trained, with the token that ends it.
 ExampleEncoder::TextOrDropped ExampleEncoder::encode_plain(const ExampleText& text) {
+  if (settings_.keywords) {
+    return encode_keywords(text.answer);
+  }
   RowText row;
   const Status status = encoder_.encode(text.answer, /*add_special_tokens=*/true, row.tokens);
   if (!status) {
@@ -193,6 +196,27 @@ ExampleEncoder::TextOrDropped ExampleEncoder::encode_plain(const ExampleText& te
     row.tokens.push_back(end);
   }
   row.trained.assign(row.tokens.size(), true);
+  row.trained.front() = false;
+  return row;
+}
+
+/// What the keywords are about is trained, and not the token that ends the text.
+ExampleEncoder::TextOrDropped ExampleEncoder::encode_keywords(const std::string& text) {
+  EncodedText encoded;
+  const Status status = encoder_.encode_with_spans(text, {.add_special_tokens = true}, encoded);
+  if (!status) {
+    return Dropped{DropReason::text_error, status.error().message};
+  }
+  auto mask = settings_.keywords->of(text, encoded.spans);
+  if (!mask) {
+    return Dropped{DropReason::text_error, mask.error().message};
+  }
+  RowText row{.tokens = std::move(encoded.ids), .trained = std::move(*mask)};
+  const std::uint32_t end = tokenizer_.end_of_text().value();
+  if (row.tokens.empty() || row.tokens.back() != end) {
+    row.tokens.push_back(end);
+    row.trained.push_back(false);
+  }
   row.trained.front() = false;
   return row;
 }

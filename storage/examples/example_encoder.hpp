@@ -11,6 +11,7 @@
 #include "storage/chat/chat_template.hpp"
 #include "storage/examples/conversation_mask.hpp"
 #include "storage/examples/example.hpp"
+#include "storage/examples/keyword_mask.hpp"
 #include "storage/rows/row_writer.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
@@ -32,6 +33,8 @@ struct EncoderSettings {
   ChatSettings chat = {};
   std::uint32_t row_length = 0;
   bool truncates = true;  ///< false: documents of any length.
+  /// Of a plain text those tokens alone are trained; null: all.
+  std::shared_ptr<const KeywordMask> keywords = {};
 };
 
 /// Marks as trained what overlaps the answers: of each the token that ends its turn too, though it
@@ -58,6 +61,7 @@ class ExampleEncoder {
   TextOrDropped encode_conversation(const ExampleText& text, EncodedExample& encoded);
   TextOrDropped encode_completion(const ExampleText& text, EncodedExample& encoded);
   TextOrDropped encode_plain(const ExampleText& text);
+  TextOrDropped encode_keywords(const std::string& text);
   void truncate(EncodedExample& encoded) const;
   std::optional<Dropped> judge(const EncodedExample& encoded) const;
 

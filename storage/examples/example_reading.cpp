@@ -90,6 +90,15 @@ Status ExampleReading::begin(const Waiting& first) {
         "none",
         packing_name(packing_), example_kind_name(parsing_.kind)));
   }
+  if (!request_.keywords.empty()) {
+    if (parsing_.kind != ExampleKind::text) {
+      return user_error(fmt::format("--keywords are for texts, not for --kind {}; leave them out",
+                                    example_kind_name(parsing_.kind)));
+    }
+    auto keywords = KeywordMask::read(request_.keywords);
+    TRAIN_RETURN_IF_ERROR(keywords);
+    keywords_ = std::make_shared<const KeywordMask>(*std::move(keywords));
+  }
   return {};
 }
 
@@ -109,7 +118,8 @@ Status ExampleReading::encode(unsigned worker, const Waiting& line, EncodedLine&
         tokenizer_, EncoderSettings{.chat_template = template_of(request_),
                                     .chat = chat_settings_of(request_),
                                     .row_length = static_cast<std::uint32_t>(request_.row_length),
-                                    .truncates = !cuts_documents(packing_)});
+                                    .truncates = !cuts_documents(packing_),
+                                    .keywords = keywords_});
   }
   auto encoded = encoder->encode(std::get<Example>(std::move(parsed)));
   TRAIN_RETURN_IF_ERROR(encoded);

@@ -57,6 +57,7 @@ class ExampleReading {
   Tokenizer tokenizer_;
   ExampleOptions parsing_;
   Packing packing_ = Packing::bfd;
+  std::shared_ptr<const KeywordMask> keywords_;  ///< Null: there are none.
   bool begun_ = false;
   OrderedWorkers workers_;
   std::vector<std::unique_ptr<ExampleEncoder>> encoders_;  ///< Of each worker, from its first line.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include "storage/files/untrusted_text.hpp"
@@ -25,6 +26,28 @@ Result<KeywordMask> KeywordMask::compile(std::span<const std::string> expression
     compiled.push_back(std::move(*regex));
   }
   return KeywordMask(std::move(compiled));
+}
+
+Result<KeywordMask> KeywordMask::read(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::vector<std::string> expressions;
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    if (!line.empty() && line.front() != '#') {
+      expressions.push_back(line);
+    }
+  }
+  if (!in.is_open() || in.bad()) {
+    return user_error(fmt::format("{}: cannot be read; give a file of expressions, one on a line",
+                                  file.string()));
+  }
+  auto mask = compile(expressions);
+  if (!mask) {
+    return user_error(fmt::format("{}: {}", file.string(), mask.error().message));
+  }
+  return mask;
 }
 
 Result<std::vector<bool>> KeywordMask::of(std::string_view text,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,10 @@ class KeywordMask {
  public:
   /// Errors (user): no expressions, an empty one, one that Regex::compile() refuses; names it.
   [[nodiscard]] static Result<KeywordMask> compile(std::span<const std::string> expressions);
+
+  /// Of a file with an expression on each line; empty lines and those that begin with '#' are none.
+  /// Errors (user): the file cannot be read; those of compile(), naming it.
+  [[nodiscard]] static Result<KeywordMask> read(const std::filesystem::path& file);
 
   /// `spans`: of the tokens, as Tokenizer::encode_with_spans() has them; those put around the text
   /// are about nothing. Errors (user): a search that takes too many steps. REQUIRES: valid UTF-8.

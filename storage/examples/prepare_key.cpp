@@ -71,6 +71,11 @@ Result<std::string> prepare_key(const PrepareRowsRequest& request) {
                   request.kind ? example_kind_name(*request.kind) : "",
                   request.packing ? packing_name(*request.packing) : "", request.row_length,
                   request.train_on_last, request.source_key, request.val_fraction, request.seed);
+  if (!request.keywords.empty()) {
+    const auto digest = file_digest(request.keywords);
+    TRAIN_RETURN_IF_ERROR(digest);
+    text += fmt::format("keywords {}\n", *digest);
+  }
   return digest_text(text);
 }
 

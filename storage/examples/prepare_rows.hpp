@@ -26,6 +26,8 @@ struct PrepareRowsRequest {
   bool train_on_last = false;                   ///< Only the last answer of a conversation.
   std::string source_key{};                     ///< The member that names a line's source; empty:
                                                 ///< the files' names are the sources.
+  std::filesystem::path keywords{};             ///< A file of expressions, one a line: of texts
+                                                ///< what they are about is trained; empty: all.
   double val_fraction = 0.05;                   ///< Of the lines; 0: none, below 1.
   double most_dropped = 0.05;                   ///< Share of lines that may be dropped.
   std::uint64_t seed = 0;                       ///< Of the validation split and of packing.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/train/choice_lanes.hpp"
 #include "tests/support/packed_rows.hpp"
 
 namespace train::actors {
@@ -71,6 +72,48 @@ TEST_CASE("lane source: what a step counts is what its lanes hold", "[actors][la
       CHECK(counted.tokens > counted.trained);
       CHECK(counted.tokens <= counted.positions);
       CHECK((weights || counted.weight == static_cast<double>(counted.trained)));
+    }
+  }
+}
+
+TEST_CASE("lane source: of two streams each pass has its own rows, weights and drawn targets",
+          "[actors][lane_source]") {
+  const test::TempDirectory directory;
+  test::write_rows(directory / "retain", {.weights = false});
+  test::write_rows(directory / "forget", {.documents = 30, .weights = true});
+  auto config = config_of(directory / "retain");
+  const auto first = open_lanes(config, 64);
+  config.data.dir = (directory / "forget").string();
+  const auto second = open_lanes(config, 64);
+  config.data.dir = (directory / "retain").string();
+  config.objective.name = "sequential_unlearning";
+  config.objective.first_layer = 0;
+  check_refused(config, "data.forget_dir is missing");
+  config.data.forget_dir = (directory / "forget").string();
+  const auto passes = open_lanes(config, 64);
+  REQUIRE((first.ok() && second.ok() && passes.ok()));
+  CHECK((*passes)->fingerprint().value() != (*first)->fingerprint().value());
+  // As evaluations with questions have it, too.
+  const auto data = std::make_shared<const ChoiceLanes>(*passes, nullptr, 2);
+  using engine::CommandKind;
+  for (std::int64_t step = 0; step < 8; ++step) {
+    const double retained = (*first)->count(step)->weight;
+    const double forgotten = (*second)->count(step)->weight;
+    CHECK(LaneSource::step_weight(data, CommandKind::gradient)(step) == retained);
+    CHECK(LaneSource::step_weight(data, CommandKind::train_step)(step) == forgotten);
+    CHECK(data->count(step)->weight == retained + forgotten);
+    const engine::LaneWork work{.step = step, .lane = 1};
+    engine::LaneWork gradient = work;
+    gradient.kind = CommandKind::gradient;
+    const Columns retain(**first, work);
+    const Columns forget(**second, work);
+    const Columns kept(*data, gradient);
+    const Columns drawn(*data, work);
+    CHECK((kept.tokens == retain.tokens && kept.targets == retain.targets));
+    CHECK((drawn.tokens == forget.tokens && drawn.weights == forget.weights));
+    CHECK(drawn.targets != forget.targets);
+    for (std::size_t i = 0; i < drawn.targets.size(); ++i) {
+      CHECK((drawn.targets[i] < 0) == (forget.targets[i] < 0));
     }
   }
 }

@@ -11,8 +11,9 @@ namespace train::configs {
 namespace {
 
 const std::set<std::string> kShipped = {
-    "quickstart.toml",     "quickstart_2_ranks.toml", "tiny_cpu.toml",    "qwen3_tiny.toml",
-    "enoki_3h_adana.toml", "qwen3_2h_danastar.toml",  "dpo_smollm2.toml", "smollm2_lora.toml"};
+    "quickstart.toml",  "quickstart_2_ranks.toml", "tiny_cpu.toml",
+    "qwen3_tiny.toml",  "enoki_3h_adana.toml",     "qwen3_2h_danastar.toml",
+    "dpo_smollm2.toml", "smollm2_lora.toml",       "unlearn_neox.toml"};
 const std::filesystem::path kFolder = ACTORTRAIN_SOURCE_DIR "/configs";
 
 TEST_CASE("shipped: the folder holds exactly the runs that are tested", "[configs][shipped]") {
@@ -60,6 +61,15 @@ TEST_CASE("shipped: the run on pairs prefers", "[configs][shipped]") {
   CHECK(dpo->objective.beta == 0.1);
   CHECK(dpo->objective.reference == "cache");
   CHECK(dpo->model.z_loss_coeff == 0.0);
+}
+
+TEST_CASE("shipped: the run that unlearns has two streams and six layers", "[configs][shipped]") {
+  const auto unlearn = load_config((kFolder / "unlearn_neox.toml").string());
+  REQUIRE(unlearn.ok());
+  CHECK(unlearn->objective.name == "sequential_unlearning");
+  CHECK(unlearn->data.forget_dir != unlearn->data.dir);
+  CHECK(unlearn->run.steps == 6 * unlearn->objective.steps_per_layer);
+  CHECK(unlearn->model.z_loss_coeff == 0.0);
 }
 
 TEST_CASE("shipped: the quickstart on two ranks differs in its name and its ranks alone",

@@ -244,6 +244,10 @@ TEST_CASE("sequential unlearning: a plan refuses layers, steps and freezing that
         }).find("objective.last_layer is 3, above") == 0);
   CHECK(refusal([](auto& options) { options.total_steps = 7; }).find("set run.steps = 6") !=
         std::string::npos);
+  CHECK(refusal([](auto& options) { options.lora.rank = 4; }).find("lora.rank is 4") == 0);
+  CHECK(refusal([](auto& options) {
+          options.objective.retain_coefficient = options.objective.forget_coefficient = 0.0;
+        }).find("nothing to learn") != std::string::npos);
   CHECK(refusal([](auto& options) {
           options.train.freeze = {"block 1"};
         }).find("train.freeze leaves nothing of block 1") == 0);

@@ -83,6 +83,39 @@ TEST_CASE("prepare rows: a prompt's tokens are not trained, and the end of a tex
   }
 }
 
+TEST_CASE("prepare rows: with keywords the tokens that they match are trained, of texts alone",
+          "[storage][examples]") {
+  const DataPlace place;
+  const TempDirectory lists;
+  const auto with_keywords = [&](PrepareRowsRequest request, const std::string& list) {
+    write_bytes(lists / "keywords.txt", list);
+    request.keywords = lists / "keywords.txt";
+    return request;
+  };
+  SECTION("in upper or lower case, and not the end of the text") {
+    prepared(with_keywords(place.request(R"({"text": "abcabd"})"), "# a comment\n\nB|D\n"));
+    REQUIRE(place.marked() == Texts{"a[[b]]ca[[bd]]<|endoftext|>"});
+  }
+  SECTION("a line without any is dropped, and counted") {
+    auto request =
+        with_keywords(place.request("{\"text\": \"abc\"}\n{\"text\": \"acd\"}\n"), "b\n");
+    request.most_dropped = 0.5;
+    const RowReport report = prepared(request);
+    REQUIRE(place.marked() == Texts{"a[[b]]c<|endoftext|>"});
+    REQUIRE(report.total.dropped == 1);
+  }
+  SECTION("what is no list of expressions is refused, naming the file") {
+    for (const std::string list : {"(b\n", "# nothing\n"}) {
+      const auto report = prepare_rows(with_keywords(place.request(R"({"text": "abc"})"), list));
+      REQUIRE_FALSE(report.ok());
+      REQUIRE(contains(report.error().message, "keywords.txt: "));
+    }
+    const auto chat = prepare_rows(with_keywords(place.request(chat_line("hi", "the ant")), "a\n"));
+    REQUIRE_FALSE(chat.ok());
+    REQUIRE(contains(chat.error().message, "--keywords are for texts"));
+  }
+}
+
 TEST_CASE("prepare rows: pairs and KTO's examples are numbered, with their sides",
           "[storage][examples]") {
   const DataPlace place;

@@ -1,0 +1,128 @@
+// Sequential unlearning from two directories of rows to the metrics: steps of two passes, a layer
+// after the other.
+
+#include "tests/integration/held_runs.hpp"
+#include "tests/support/packed_rows.hpp"
+
+using namespace train::test;
+
+namespace {
+
+/// A site whose run retains retain/ and forgets forget/.
+struct UnlearningSite : RunSite {
+  UnlearningSite() {
+    write_rows(path() / "retain", {.row_length = 32, .documents = 60, .weights = false});
+    write_rows(path() / "forget", {.row_length = 32, .documents = 40, .weights = false});
+    write_config("retain");
+  }
+};
+
+const Words kUnlearning = {"objective.name=sequential_unlearning",
+                           "data.forget_dir=forget",
+                           "objective.layer_stride=1",
+                           "objective.steps_per_layer=6",
+                           "objective.gradient_join=same_sign_forget",
+                           "run.steps=12",
+                           "run.sample_tokens=0",
+                           "run.digest_interval_steps=1",
+                           "schedule.warmup_steps=0",
+                           "eval.interval_steps=4",
+                           "checkpoint.interval_steps=4"};
+
+/// The unbroken run of one rank.
+const Words& unlearning_results() {
+  static const Words results = [] {
+    const UnlearningSite site;
+    site.train(kUnlearning);
+    return results_of(site.run());
+  }();
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("unlearning: steps say what both passes come to, by layer", "[integration][unlearning]") {
+  const UnlearningSite site;
+  Words plan = RunSite::run_words(kUnlearning);
+  plan.emplace_back("--dry-run");
+  const Ended planned = site.call(plan);
+  CHECK(has(planned.out, "1, 0, one after the other"));
+  CHECK(has(planned.out, "2 passes x "));
+  const Ended ended = site.train(kUnlearning);
+  INFO(ended.out << ended.err);
+  std::vector<nlohmann::json> steps;
+  for (const nlohmann::json& line : metrics_of(site.run())) {
+    if (line.contains("grad_norm")) {
+      steps.push_back(line);
+    } else {
+      CHECK(line.contains("val_perplexity"));  // Of what is retained.
+    }
+  }
+  REQUIRE(steps.size() == 12);
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    CAPTURE(step);
+    const nlohmann::json& line = steps[step];
+    const bool first = step < 6;
+    CHECK(line.at("phase_layer") == (first ? 1.0 : 0.0));
+    CHECK(line.at("unit_grad_norm").at("embedding") == 0.0);
+    CHECK(line.at("unit_grad_norm").at("block 1").get<double>() > 0.0 == first);
+    CHECK(line.at("unit_grad_norm").at("block 0").get<double>() > 0.0 == !first);
+    CHECK(line.at("retain_grad_norm/layer_0") > 0.0);
+    CHECK(line.at("forget_grad_norm/layer_1") > 0.0);
+    CHECK(line.at("same_sign_pct") > 0.0);
+    CHECK(line.at("same_sign_pct") < 100.0);
+    const double total =
+        line.at("retain_coefficient").get<double>() * line.at("retain_loss").get<double>() +
+        line.at("forget_coefficient").get<double>() * line.at("forget_loss").get<double>();
+    CHECK(line.at("loss").get<double>() == Approx(total));
+  }
+  CHECK(steps.front().at("retain_coefficient") == 5.0);
+  CHECK(steps.front().at("forget_coefficient") == 5.0);
+  CHECK(steps.back().at("retain_loss") < steps.front().at("retain_loss"));
+  const Ended verified = site.call({"verify", "runs/tiny"});
+  INFO(verified.out << verified.err);
+  CHECK(verified.exit_code == 0);
+}
+
+TEST_CASE("unlearning: the same bits at two and three ranks", "[integration][unlearning][P1]") {
+  for (const int ranks : {2, 3}) {
+    for (const char* strategy : {"none", "full"}) {
+      CAPTURE(ranks, strategy);
+      const UnlearningSite site;
+      site.train(joined(rank_keys(ranks, strategy), kUnlearning));
+      CHECK(results_of(site.run()) == unlearning_results());
+    }
+  }
+}
+
+TEST_CASE("unlearning: a job that ends in the middle of a phase goes on, on other ranks",
+          "[integration][unlearning][P1][P3]") {
+  const UnlearningSite site;
+  const Words three = joined(rank_keys(3, "full"), kUnlearning);
+  CHECK(site.call(RunSite::run_words(joined(three, {"run.steps_per_job=3"}))).exit_code == 75);
+  CHECK(site.call(RunSite::run_words(joined(kUnlearning, {"run.steps_per_job=5"}))).exit_code ==
+        75);
+  const Ended ended = site.train(joined(rank_keys(2, "none"), kUnlearning));
+  CHECK(has(ended.err, "resumed step=8 "));
+  CHECK(results_of(site.run()) == unlearning_results());
+}
+
+TEST_CASE("unlearning: a plan that does not fit is one line", "[integration][unlearning]") {
+  const UnlearningSite site;
+  const auto refused = [&](const Words& keys, const Words& parts) {
+    check_mistake(site, RunSite::run_words(joined(kUnlearning, keys)), parts);
+  };
+  refused({"run.steps=13"}, {"run.steps is 13", "set run.steps = 12"});
+  refused({"objective.first_layer=2"}, {"objective.first_layer is 2", "0 to 1"});
+  refused({"objective.first_layer=0", "objective.last_layer=1"}, {"objective.last_layer"});
+  refused({"objective.forget_loss=most"}, {"objective.forget_loss", "max_entropy"});
+  refused({"objective.gradient_join=product"}, {"objective.gradient_join", "same_sign_forget"});
+  refused({"objective.frozen_layers=free"}, {"objective.frozen_layers", "skip_update"});
+  refused({"data.forget_dir=nowhere"}, {"nowhere"});
+  refused({"data.forget_dir="}, {"data.forget_dir", "is missing"});
+  refused({"model.z_loss_coeff=0.1"}, {"model.z_loss_coeff", "no z-loss"});
+  refused({"objective.beta=0.1"}, {"objective.beta", "sequential_unlearning"});
+  refused({"train.freeze=[\"block 1\"]"}, {"train.freeze", "block 1"});
+  check_mistake(site, RunSite::run_words({"data.forget_dir=forget", "objective.name=sft"}),
+                {"data.forget_dir", "of no use"});
+}
