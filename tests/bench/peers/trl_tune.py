@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""SFT (and DPO) of SmolLM2-135M beside TRL: trained tokens a second.
+"""SFT and DPO of SmolLM2-135M beside TRL: trained tokens a second.
 
-    ACTORTRAIN_PYTHON=PYTHON PYTHON tests/bench/peers/trl_tune.py PROGRAM MODEL_DIR [sft|dpo ...]
+    PYTHON tests/bench/peers/trl_tune.py PROGRAM MODEL_DIR SITE PART...
 
-Makes prompts with answers of the quickstart text (log-normal lengths, median 150 tokens) or pairs of them, trains both programs some steps of as many tokens in fp32 on the same threads, and prints the median of
-the steps' trained tokens a second: ours packed; TRL's packed and padded, the better of which counts. DPO:
-both with the reference's log-probabilities computed before. Needs torch and trl; runs alone.
+Makes prompts with answers of the quickstart text (log-normal lengths, median 150 tokens) and pairs of them, trains
+both programs a few steps of about as many tokens in fp32 on the same threads, and prints the median of the steps'
+trained tokens a second: ours packed; TRL's packed and padded, the better of which counts. DPO: both with the
+reference's log-probabilities computed before. Needs torch and trl.
+
+The parts, so that none holds a machine for long: `prepare` (once), then `sft-ours`, `sft-packed`, `sft-padded`,
+`dpo-ours`, `dpo-trl` in any order and as often as wanted, each alone, then `report`. They keep what they found in SITE.
 """
 import json
 import math
@@ -15,11 +19,11 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
-ROW, ROWS_A_STEP, STEPS, WARM = 1024, 1, 5, 1
+ROW, ROWS_A_STEP, STEPS, WARM = 1024, 1, 2, 1
 THREADS = 2
+PAIRS_A_STEP = max(1, round(ROWS_A_STEP * ROW / 2 / 190))
 
 
 def words_of_the_bible():
@@ -43,10 +47,20 @@ def examples(count, pairs):
     return lines
 
 
-def ours(program, model, site, lines, objective):
-    (site / "data.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    subprocess.run([program, "data", "prepare", "--input", "data.jsonl", "--out", "rows", "--tokenizer", model,
-                    "--row-length", str(ROW), "--force"], cwd=site, check=True, stderr=subprocess.DEVNULL)
+def prepare(program, model, site):
+    for objective, count in (("sft", 400), ("dpo", 200)):
+        lines = examples(count, objective == "dpo")
+        (site / f"{objective}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        subprocess.run([program, "data", "prepare", "--input", f"{objective}.jsonl", "--out", f"rows_{objective}",
+                        "--tokenizer", model, "--row-length", str(ROW), "--force"], cwd=site, check=True,
+                       stderr=subprocess.DEVNULL)
+
+
+def lines_of(site, objective):
+    return [json.loads(line) for line in (site / f"{objective}.jsonl").read_text().splitlines()]
+
+
+def ours(program, model, site, objective):
     (site / "run.toml").write_text(f"""
 [run]
 name = "{objective}"
@@ -54,7 +68,7 @@ steps = {STEPS + WARM}
 [model]
 from = "{model}"
 [data]
-dir = "rows"
+dir = "rows_{objective}"
 sequence_length = {ROW}
 [objective]
 name = "{objective}"
@@ -73,10 +87,11 @@ interval_steps = 0
 [runtime]
 threads = {THREADS}
 """)
-    subprocess.run([program, "run", "run.toml"], cwd=site, check=True, stdout=subprocess.DEVNULL,
+    subprocess.run([program, "run", "run.toml", "--fresh"], cwd=site, check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     metrics = [json.loads(line) for line in (site / "runs" / objective / "metrics.jsonl").read_text().splitlines()]
-    return statistics.median([line["trained_tokens_per_second"] for line in metrics if "grad_norm" in line][WARM:])
+    speeds = [line["trained_tokens_per_second"] for line in metrics if "grad_norm" in line]
+    return statistics.median(speeds[WARM:])
 
 
 class Clock:
@@ -128,7 +143,7 @@ def trl_dpo(model, site, lines):
     clock = Clock(transformers.TrainerCallback)
     config = trl.DPOConfig(
         output_dir=str(site / "trl"), max_length=ROW, precompute_ref_log_probs=True,
-        per_device_train_batch_size=max(1, round(ROWS_A_STEP * ROW / 2 / 190)), max_steps=STEPS + WARM,
+        per_device_train_batch_size=PAIRS_A_STEP, max_steps=STEPS + WARM,
         learning_rate=1e-6, logging_steps=1000, report_to=[], save_strategy="no", use_cpu=True, bf16=False,
         gradient_checkpointing=False, optim="adamw_torch_fused")
     loaded = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
@@ -146,24 +161,44 @@ def trl_dpo(model, site, lines):
     return statistics.median(clock.speeds[WARM:])
 
 
+def measured(program, model, site, part):
+    objective, side = part.split("-")
+    if side == "ours":
+        return ours(program, model, site, objective)
+    if objective == "dpo":
+        # As many pairs as the steps take: the reference's sweep is over all of them.
+        return trl_dpo(model, site, lines_of(site, "dpo")[:(STEPS + WARM) * PAIRS_A_STEP])
+    return trl_sft(model, site, lines_of(site, "sft"), side == "packed")
+
+
+def report(found):
+    best = {part: max(values) for part, values in found.items()}
+    print(json.dumps(found))
+    if {"sft-ours", "sft-packed", "sft-padded"} <= best.keys():
+        peer = max(best["sft-packed"], best["sft-padded"])
+        print(f"sft: {best['sft-ours']:.0f} trained tokens/s; TRL packed {best['sft-packed']:.0f}, padded "
+              f"{best['sft-padded']:.0f}: {best['sft-ours'] / peer:.2f} of the better")
+    if {"dpo-ours", "dpo-trl"} <= best.keys():
+        print(f"dpo: {best['dpo-ours']:.0f} trained tokens/s; TRL {best['dpo-trl']:.0f}: "
+              f"{best['dpo-ours'] / best['dpo-trl']:.2f} of it")
+
+
 def main():
-    program, model = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
-    wanted = sys.argv[3:] or ["sft", "dpo"]
+    program, model, site = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
     os.environ["OMP_NUM_THREADS"] = str(THREADS)
-    with tempfile.TemporaryDirectory() as directory:
-        site = pathlib.Path(directory)
-        if "sft" in wanted:
-            lines = examples(400, False)
-            mine = ours(program, model, site, lines, "sft")
-            peers = {"packed": trl_sft(model, site, lines, True), "padded": trl_sft(model, site, lines, False)}
-            best = max(peers.values())
-            print(f"sft: {mine:.0f} trained tokens/s; TRL packed {peers['packed']:.0f}, padded "
-                  f"{peers['padded']:.0f}: {mine / best:.2f} of the better", flush=True)
-        if "dpo" in wanted:
-            lines = examples(200, True)
-            mine = ours(program, model, site, lines, "dpo")
-            peer = trl_dpo(model, site, lines[:60])
-            print(f"dpo: {mine:.0f} trained tokens/s; TRL {peer:.0f}: {mine / peer:.2f} of it", flush=True)
+    site.mkdir(parents=True, exist_ok=True)
+    kept = site / "found.json"
+    for part in sys.argv[4:]:
+        found = json.loads(kept.read_text()) if kept.exists() else {}
+        if part == "prepare":
+            prepare(program, str(model), site)
+        elif part == "report":
+            report(found)
+        else:
+            speed = measured(program, str(model), site, part)
+            found.setdefault(part, []).append(round(speed, 1))
+            kept.write_text(json.dumps(found))
+            print(part, round(speed, 1), flush=True)
 
 
 if __name__ == "__main__":
