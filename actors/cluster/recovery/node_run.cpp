@@ -72,14 +72,15 @@ class NodeGeneration {
     self_->monitor(head_);
     link_ = BuddyLink::open(config_.loop(), *credentials, run_.plan);
     self_->send(head_, introduction());
-    WorkerProcesses workers(config_.loop(), [&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
-      const WorkerExited exited{end.rank, end.text, end.killed};
-      if (!end.clean) {
-        clean_ = false;
-        caf::anon_send(head_, exited);
-      }
-      caf::anon_send(me, exited);
-    });
+    WorkerProcesses workers(config_.loop(),
+                            [&, me = caf::actor_cast<caf::actor>(self_)](const WorkerEnd& end) {
+                              const WorkerExited exited{end.rank, end.text, end.killed};
+                              if (!end.clean) {
+                                clean_ = false;
+                                caf::anon_send(head_, exited);
+                              }
+                              caf::anon_send(me, exited);
+                            });
     const bool started = ordered();
     if (started) {
       const std::int64_t ranks = run_.plan.config.parallel.ranks;
