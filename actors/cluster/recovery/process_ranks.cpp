@@ -125,12 +125,13 @@ class Head {
     // Before the first worker: the end of one is news whenever it comes.
     std::atomic<bool> over{false};
     FirstLoss first_loss;
-    WorkerProcesses workers(loop_of(network_->system()), [this, &over, &first_loss](const WorkerEnd& end) {
-      first_loss.hear(end);
-      if (!over) {
-        caf::anon_send(network_->cluster(), WorkerExited{end.rank, end.text, end.killed});
-      }
-    });
+    WorkerProcesses workers(
+        loop_of(network_->system()), [this, &over, &first_loss](const WorkerEnd& end) {
+          first_loss.hear(end);
+          if (!over) {
+            caf::anon_send(network_->cluster(), WorkerExited{end.rank, end.text, end.killed});
+          }
+        });
     const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
       caf::anon_send(me, StopRequested{signal});
     });
