@@ -31,6 +31,10 @@ void RecoveryWorld::node_hear(int number, NodeEvent event, int told) {
     say(fmt::format("node {} {}: {} -> {}", number, name_of(before), name_of(event),
                     name_of(step.next)));
   }
+  if (before == NodeState::looking && step.next == NodeState::over && state_ != HeadState::over &&
+      !signalled_) {
+    throw Violation(fmt::format("node {} gives up, and the run goes on", number));
+  }
   node.state = step.next;
   node.waited = node.state == before ? node.waited : 0;
   if (step.exit != Exit::none) {
@@ -247,10 +251,9 @@ void RecoveryWorld::judge_end() const {
   const bool lost = hit("rank_lost") || hit("a launcher killed") || hit("a link cut");
   const bool ok = exit_ == kExitFinished    ? done_ >= steps_
                   : exit_ == kExitUserError ? hit("rank_mistaken")
-                  : exit_ == kExitStopped
-                      ? signalled_ || (lost && (exhausted_ || nodes_.size() > 1))
-                  : exit_ == kExitFailure ? own || (lost && (!respawn_ || exhausted_))
-                                          : false;
+                  : exit_ == kExitStopped   ? signalled_ || no_way_ || (refused_ && saved_)
+                  : exit_ == kExitFailure   ? own || (lost && !respawn_) || (refused_ && !saved_)
+                                            : false;
   if (!ok && !head_killed_) {
     throw Violation(fmt::format("exit code {} after {} faults ({}), {} steps of {}", exit_,
                                 outcome_.faults, fmt::join(faults_, ", "), done_, steps_));

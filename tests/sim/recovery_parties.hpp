@@ -100,6 +100,7 @@ class RecoveryWorld {
   void head_time();
   void head_works();
   void head_hears();
+  [[nodiscard]] bool returns_later() const;
 
   void node_hear(int number, NodeEvent event, int told = kExitFailure);
   /// The head misses the launcher, sooner or later.
@@ -130,11 +131,12 @@ class RecoveryWorld {
   std::vector<Node> nodes_;
   std::vector<bool> rooms_;  // the run can be one of 1, 2, ... nodes
   int turn_ = 0, waited_ = 0, faults_left_ = 0, steps_ = 0, done_ = 0, generation_ = 0;
-  int placed_at_ = -1, came_ = -1, exit_ = -1, own_killed_ = 0;
+  int awaited_ = 0, placed_at_ = -1, came_ = -1, exit_ = -1, own_killed_ = 0;
   HeadState state_ = HeadState::meeting;
   bool first_ = true, respawn_ = true, in_memory_kept_ = true, signalled_ = false, ranks_ = false;
   bool allowed_ = true, counted_ = true, saved_ = false, from_memory_ = false, one_rank_ = true;
-  bool first_lost_ = false, asked_ = false, exhausted_ = false, head_killed_ = false;
+  bool first_lost_ = false, asked_ = false, head_killed_ = false;
+  bool no_way_ = false, refused_ = false;
   std::set<int> members_, launchers_, returned_, ready_, killed_, ever_members_, restarted_;
   std::vector<Word> words_;
   std::optional<int> recorded_;

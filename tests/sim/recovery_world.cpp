@@ -11,7 +11,8 @@ namespace {
 
 using actors::Exit;
 
-constexpr int kMostTurns = 20'000;
+constexpr int kMostTurns = 40'000;
+constexpr int kLongestReturn = 1'500;  // steps
 
 }  // namespace
 
@@ -88,6 +89,8 @@ void RecoveryWorld::hear(HeadEvent event, const std::string& whose, int told) {
     exit_ = exit_code_of(step.exit, before == HeadState::ending_run ? exit_ : told);
     cause_ = event == HeadEvent::ranks_gone || whose.empty() ? cause_ : whose;
   }
+  no_way_ = no_way_ || (step.next == HeadState::over && before == HeadState::meeting);
+  refused_ = refused_ || (step.next == HeadState::over && before == HeadState::restoring);
   state_ = step.next;
   if (state_ != before) {
     waited_ = 0;
@@ -119,6 +122,9 @@ HeadFacts RecoveryWorld::facts_of() {
 
 void RecoveryWorld::carry_out(const HeadStep& step) {
   if (step.has(HeadAction::refuse_launcher) && state_ != HeadState::restoring) {
+    if (facts_of().has(HeadFact::welcome)) {
+      throw Violation(fmt::format("node {} is sent away, and there is a place", came_));
+    }
     tell(came_, NodeEvent::without);
     came_ = -1;
   } else if (step.has(HeadAction::refuse_launcher)) {
@@ -168,7 +174,9 @@ void RecoveryWorld::send_returned_away() {
 }
 
 void RecoveryWorld::start_ranks() {
-  send_returned_away();
+  if (!returned_.empty()) {
+    throw Violation("ranks start, and nobody has said what becomes of nodes that are back");
+  }
   if (missing()) {
     return hear(HeadEvent::launcher_lost, "a launcher");
   }
@@ -263,7 +271,6 @@ void RecoveryWorld::head_works() {
       if (placed_at_ != generation_) {
         placed_at_ = generation_;
         allowed_ = !counted_ || respawns_.allow(done_);
-        exhausted_ = exhausted_ || !allowed_;
       }
       return hear(HeadEvent::placed, cause_);
     case HeadState::starting:
@@ -274,6 +281,12 @@ void RecoveryWorld::head_works() {
     case HeadState::training:
       if (!killed_.empty()) {
         return;  // nobody can take a step
+      }
+      if (done_ >= steps_ && returns_later()) {
+        ++steps_;
+        if (++awaited_ > kLongestReturn) {
+          throw Violation("a node that was given up does not come back: " + nodes_text());
+        }
       }
       if (upto(3) == 0 && !returned_.empty()) {
         return hear(HeadEvent::snapshot_sealed);
@@ -300,6 +313,20 @@ void RecoveryWorld::head_works() {
   }
 }
 
+/// A node that does not take part could, and lives: the program goes on until it does.
+bool RecoveryWorld::returns_later() const {
+  for (std::size_t number = 1; number < nodes_.size(); ++number) {
+    const Node& node = nodes_[number];
+    const bool known = returned_.contains(static_cast<int>(number));
+    const std::size_t with = members_.size() + returned_.size() + (known ? 0 : 1);
+    if (node.alive && node.state != NodeState::over && node.linked && with <= rooms_.size() &&
+        !members_.contains(static_cast<int>(number)) && rooms_[with - 1]) {
+      return in_memory_kept_ && respawn_ && !signalled_;
+    }
+  }
+  return false;
+}
+
 void RecoveryWorld::head_hears() {
   if (words_.empty()) {
     return;
@@ -310,6 +337,9 @@ void RecoveryWorld::head_hears() {
   const Node& node = nodes_[static_cast<std::size_t>(word.node)];
   if (!node.linked || word.generation != generation_) {
     return;
+  }
+  if (word.kind == Word::Kind::joined && state_ == HeadState::restoring) {
+    return words_.push_back(word);  // it is read when ranks start
   }
   switch (word.kind) {
     case Word::Kind::joined:

@@ -101,7 +101,7 @@ class NodeGeneration {
   }
 
   /// Carries out what the table says. `told`: the exit code that came with the event.
-  void tell(NodeEvent event, int told = kExitFailure) {
+  NodeStep tell(NodeEvent event, int told = kExitFailure) {
     NodeFacts facts;
     facts.set(NodeFact::respawn, can_respawn(run_.plan));
     facts.set(NodeFact::in_order, started_ && clean_);
@@ -111,11 +111,7 @@ class NodeGeneration {
       self_->send(head_, introduction());
     }
     if (step.has(NodeAction::start_ranks)) {
-      const std::int64_t ranks = run_.plan.config.parallel.ranks;
-      start_workers(*workers_, run_.position, ranks, endpoint_, root_, run_.memory);
-      const auto [first, end] = run_.position.ranks(ranks);
-      left_ = end - first;
-      started_ = true;
+      start_ranks();
     }
     if (step.exit == Exit::as_told && event == NodeEvent::ranks_gone) {
       told = course_.exit_code;  // the head has said it before
@@ -138,6 +134,7 @@ class NodeGeneration {
     if (step.has(NodeAction::idle)) {
       self_->send(head_, NodeIdle{static_cast<std::int32_t>(run_.node)});
     }
+    return step;
   }
 
   void receive() {
@@ -145,14 +142,19 @@ class NodeGeneration {
                               ? std::chrono::milliseconds(kVerdictTime)
                               : std::chrono::milliseconds(kBetweenLooks);
     self_->receive(
-        [&](const StartRanks& order) { start(order); },
+        [&](const StartRanks& order) {
+          order_ = order;
+          tell(NodeEvent::start);
+        },
         [&](const TakePosition& order) {
-          answer(take_position(order));
-          tell(NodeEvent::position);
+          if (tell(NodeEvent::position).has(NodeAction::take_position)) {
+            answer(take_position(order));
+          }
         },
         [&](const RestoreMemory& order) {
-          answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
-          tell(NodeEvent::restore);
+          if (tell(NodeEvent::restore).has(NodeAction::restore)) {
+            answer(link_ ? link_->restore(order, run_.memory) : failure("it is nobody's buddy"));
+          }
         },
         [&](const GenerationOver& over) {
           tell(over.without ? NodeEvent::without
@@ -176,15 +178,19 @@ class NodeGeneration {
             });
   }
 
-  void start(const StartRanks& order) {
-    const std::int64_t step = order.memory_step;
+  void start_ranks() {
+    const std::int64_t step = order_.memory_step;
     if (step < 0 || !new_position_) {
-      run_.memory.resume_from(step >= 0 ? std::optional(step) : std::nullopt, order.earlier);
+      run_.memory.resume_from(step >= 0 ? std::optional(step) : std::nullopt, order_.earlier);
     }
     if (link_) {
-      link_->keep(order.buddy, run_.memory);
+      link_->keep(order_.buddy, run_.memory);
     }
-    tell(NodeEvent::start);
+    const std::int64_t ranks = run_.plan.config.parallel.ranks;
+    start_workers(*workers_, run_.position, ranks, endpoint_, root_, run_.memory);
+    const auto [first, end] = run_.position.ranks(ranks);
+    left_ = end - first;
+    started_ = true;
   }
 
   [[nodiscard]] NodeJoined introduction() {
@@ -222,6 +228,7 @@ class NodeGeneration {
   caf::scoped_actor self_;
   caf::actor head_;
   Endpoint endpoint_;
+  StartRanks order_;  // the last
   WorkerProcesses* workers_ = nullptr;
   std::unique_ptr<BuddyLink> link_;
   std::atomic<bool> clean_{true};  // no rank has ended in disorder
