@@ -17,7 +17,8 @@ std::string take(RunProgram& program, int count = 1000) {
     if (!command) {
       break;
     }
-    static constexpr const char* kNames[] = {"train", "eval", "save", "find", "reference", "stop"};
+    static constexpr const char* kNames[] = {"train",     "eval",     "save", "find",
+                                             "reference", "gradient", "stop"};
     text += fmt::format("{}{}{}", text.empty() ? "" : " ",
                         kNames[static_cast<std::size_t>(command->kind)], command->step);
   }
@@ -36,6 +37,19 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[actors]
         "eval0 train0 train1 eval2 save2 train2 train3 eval4 save4 stop4");
   CHECK(all({.total_steps = 2}) == "train0 train1 save2 stop2");
   CHECK(all({.total_steps = 0}) == "stop0");
+}
+
+TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors][EX-1]") {
+  CHECK(all({.total_steps = 2, .two_passes = true, .eval_interval = 2}) ==
+        "eval0 gradient0 train0 gradient1 train1 eval2 save2 stop2");
+  RunProgram program({.total_steps = 4, .two_passes = true, .checkpoint_interval = 1});
+  CHECK(take(program, 1) == "gradient0");
+  program.stop_early();
+  CHECK(take(program) == "train0 save1 stop1");
+  RunProgram failing({.total_steps = 4, .two_passes = true});
+  CHECK(take(failing, 3) == "gradient0 train0 gradient1");
+  failing.stop_nonfinite(0);
+  CHECK(take(failing) == "find0 stop1");
 }
 
 TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {
