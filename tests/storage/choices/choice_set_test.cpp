@@ -164,13 +164,13 @@ TEST_CASE("choice set: mistakes name file and line", "[storage][choices]") {
 }
 
 TEST_CASE("choice results: lm-eval's numbers of a few questions", "[storage][choices]") {
-  // Two files; by characters and by bytes another choice wins than by the sums.
+  // Two files; by characters another choice wins than by the sums and by bytes.
   const std::vector<std::string> sources = {"a", "b"};
   const std::vector<ScoredQuestion> questions = {{.source = 0,
                                                   .line = 1,
                                                   .first_document = 0,
                                                   .answer = 1,
-                                                  .choices = {{2, 2, 1}, {8, 16, 2}}},
+                                                  .choices = {{2, 8, 1}, {8, 8, 2}}},
                                                  {.source = 1,
                                                   .line = 1,
                                                   .first_document = 2,
@@ -186,7 +186,7 @@ TEST_CASE("choice results: lm-eval's numbers of a few questions", "[storage][cho
   REQUIRE(scores.size() == 3);
   CHECK(scores[0].acc == 0.0);
   CHECK(scores[0].acc_norm == 1.0);
-  CHECK(scores[0].acc_bytes == 1.0);
+  CHECK(scores[0].acc_bytes == 0.0);
   CHECK(scores[0].margin == -1.0);
   CHECK(scores[0].correct_prob == Approx(std::exp(-4.0) / (std::exp(-3.0) + std::exp(-4.0))));
   CHECK(scores[0].perplexity == Approx(std::exp(4.0 / 2.0)));
