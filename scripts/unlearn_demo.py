@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 
@@ -158,7 +159,7 @@ interval_steps = 800
 
 UNLEARN = f"""[run]
 name = "unlearn"
-steps = 120
+steps = 270
 log_interval_steps = 5
 sample_tokens = 0
 [model]
@@ -169,29 +170,31 @@ forget_dir = "data/forget"
 sequence_length = {ROW}
 [batch]
 lanes = 2
-micro_batch = 8
+micro_batch = 4
 [objective]
 name = "sequential_unlearning"
 first_layer = 5
 last_layer = 0
 layer_stride = 2
-steps_per_layer = 40
+steps_per_layer = 90
 forget_loss = "random_targets"
 retain_coefficient = 20.0
-forget_coefficient = 5.0
+forget_coefficient = 60.0
 gradient_join = "sum"
+maintain_unlearned = true
 [optimizer]
-lr = 1e-3
+lr = 6e-3
 weight_decay = 0.0
+grad_clip = 3.0
 [schedule]
-name = "linear"
+name = "constant"
 warmup_steps = 0
 [eval]
-interval_steps = 10
+interval_steps = 45
 lanes = 2
 choices = ["retain_questions.jsonl", "forget_questions.jsonl"]
 [checkpoint]
-interval_steps = 40
+interval_steps = 90
 """
 
 
@@ -258,7 +261,8 @@ def main():
         for file in (out / "tokenizer").iterdir():
             (out / "learnt" / file.name).write_bytes(file.read_bytes())
     (out / "unlearn.toml").write_text(UNLEARN)
-    program("run", "unlearn.toml", "--fresh",
+    shutil.rmtree(out / "runs" / "unlearn", ignore_errors=True)
+    program("run", "unlearn.toml",
             *[word for setting in options.set for word in ("--set", setting)])
     measured = evaluations(out, "unlearn")
     first, last = measured[0], measured[-1]
