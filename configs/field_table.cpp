@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "configs/field_locations.hpp"
+#include "configs/objective_fields.hpp"
 #include "configs/optimizer_table.hpp"
-#include "configs/unlearning_fields.hpp"
 
 namespace train::configs {
 namespace {
@@ -134,27 +134,6 @@ constexpr auto kFields = std::to_array<Field>({
      "`kto`: of answers that are each wanted or not; "
      "`sequential_unlearning`: what is forgotten, and what is retained, layer by layer.",
      objective<&ObjectiveSection::name>, kOptional, kNone, kObjectiveNames},
-    {"objective", "loss", "", "dpo: the loss of a pair.", objective<&ObjectiveSection::loss>,
-     kOptional, kNone, kPairLosses},
-    {"objective", "beta", "",
-     "What log-probabilities are multiplied by as rewards; orpo: weight of the odds.",
-     objective<&ObjectiveSection::beta>, kOptional, above(0, 1e6)},
-    {"objective", "label_smoothing", "",
-     "sft: share of a target that goes to the whole vocabulary; pairs: share of wrong labels.",
-     objective<&ObjectiveSection::label_smoothing>, kOptional, kBelowOne},
-    {"objective", "gamma_beta_ratio", "", "simpo: margin between both answers, over beta.",
-     objective<&ObjectiveSection::gamma_beta_ratio>, kOptional, between(0, 1e6)},
-    {"objective", "discopop_tau", "", "dpo with loss `discopop`: temperature of its mixture.",
-     objective<&ObjectiveSection::discopop_tau>, kOptional, above(0, 1e6)},
-    {"objective", "desirable_weight", "", "kto: weight of the wanted answers' losses.",
-     objective<&ObjectiveSection::desirable_weight>, kOptional, between(0, 1e6)},
-    {"objective", "undesirable_weight", "", "kto: weight of the unwanted answers' losses.",
-     objective<&ObjectiveSection::undesirable_weight>, kOptional, between(0, 1e6)},
-    {"objective", "reference", "",
-     "Log-probabilities of the model before the first step; `cache`: computed once, and kept in "
-     "the "
-     "run directory; `live`: in every step, with a frozen copy of the weights.",
-     objective<&ObjectiveSection::reference>, kOptional, kNone, "cache|live"},
 
     {"optimizer", "name", "", "Optimizer.", optimizer<&OptimizerSection::name>, kOptional, kNone,
      kOptimizerNames},
@@ -450,7 +429,7 @@ constexpr auto kFields = std::to_array<Field>({
 }  // namespace
 
 std::span<const Field> all_fields() {
-  static constexpr auto kAll = with_fields(kFields, kUnlearningFields);
+  static constexpr auto kAll = with_fields(kFields, kObjectiveFields);
   return kAll;
 }
 

@@ -35,7 +35,7 @@ constexpr std::string_view kNeverMet =
     "{nodes} not come within {seconds} s (recovery.start_wait_s); nothing was begun: run it again";
 constexpr std::string_view kNoWayOn =
     "{nodes} not come back within {seconds} s of the loss (recovery.node_wait_s), and the run "
-    "cannot go on without: {text}; run it again to go on from the newest checkpoint";
+    "cannot go on without: {text}; run it again to resume from the newest checkpoint";
 
 // Columns: in, event, with, without, next, actions, exit code, line.
 // clang-format off

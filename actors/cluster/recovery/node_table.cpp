@@ -20,7 +20,7 @@ constexpr std::string_view kRecord = "node {node}: the head has ended with exit 
 constexpr std::string_view kSignal = "node {node}: stopped by signal {signal} without the head";
 constexpr std::string_view kNotBack =
     "node {node}: the head is gone, and has not come back within {seconds} s "
-    "(recovery.node_wait_s); run it again to go on from the newest checkpoint";
+    "(recovery.node_wait_s); run it again to resume from the newest checkpoint";
 constexpr std::string_view kGone = "node {node}: the head is gone";
 constexpr std::string_view kLate = "node {node}: comes too late, the run goes on without it";
 

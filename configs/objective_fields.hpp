@@ -7,11 +7,50 @@
 #include "configs/field_locations.hpp"
 #include "configs/field_table.hpp"
 
-// The keys of [objective] that objective.name = "sequential_unlearning" alone has.
+// The keys of [objective] but its name.
 
 namespace train::configs {
 
-inline constexpr auto kUnlearningFields = std::to_array<Field>({
+inline constexpr Limits kAboveZero{.low = 0, .high = 1e6, .low_excluded = true};
+inline constexpr Limits kFromZero{.low = 0, .high = 1e6};
+
+inline constexpr auto kObjectiveFields = std::to_array<Field>({
+    {"objective",
+     "loss",
+     "",
+     "dpo: the loss of a pair.",
+     locations::objective<&ObjectiveSection::loss>,
+     false,
+     {},
+     kPairLosses},
+    {"objective", "beta", "",
+     "What log-probabilities are multiplied by as rewards; orpo: weight of the odds.",
+     locations::objective<&ObjectiveSection::beta>, false, kAboveZero},
+    {"objective",
+     "label_smoothing",
+     "",
+     "sft: share of a target that goes to the whole vocabulary; pairs: share of wrong labels.",
+     locations::objective<&ObjectiveSection::label_smoothing>,
+     false,
+     {.low = 0, .high = 1, .high_excluded = true}},
+    {"objective", "gamma_beta_ratio", "", "simpo: margin between both answers, over beta.",
+     locations::objective<&ObjectiveSection::gamma_beta_ratio>, false, kFromZero},
+    {"objective", "discopop_tau", "", "dpo with loss `discopop`: temperature of its mixture.",
+     locations::objective<&ObjectiveSection::discopop_tau>, false, kAboveZero},
+    {"objective", "desirable_weight", "", "kto: weight of the wanted answers' losses.",
+     locations::objective<&ObjectiveSection::desirable_weight>, false, kFromZero},
+    {"objective", "undesirable_weight", "", "kto: weight of the unwanted answers' losses.",
+     locations::objective<&ObjectiveSection::undesirable_weight>, false, kFromZero},
+    {"objective",
+     "reference",
+     "",
+     "Log-probabilities of the model before the first step; `cache`: computed once, and kept in "
+     "the run directory; `live`: in every step, with a frozen copy of the weights.",
+     locations::objective<&ObjectiveSection::reference>,
+     false,
+     {},
+     "cache|live"},
+
     {"objective",
      "first_layer",
      "layers",
