@@ -23,9 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run may last long, and clocks of nodes differ a little.
-constexpr long kValidAfter_s = 10L * 365 * 24 * 3600;
-constexpr long kValidBefore_s = -24L * 3600;
+constexpr long kValidBefore_s = -24L * 3600;  // clocks of nodes differ a little
 constexpr mode_t kOthers = 077;
 
 template <auto Free>
@@ -81,14 +79,14 @@ void set_serial(X509* certificate) {
 }
 
 /// `issuer` null: signed by its own key.
-Certificate make_certificate(const Purpose& purpose, const Key& key, X509* issuer,
-                             const Key& issuer_key) {
+Certificate make_certificate(const Purpose& purpose, std::chrono::seconds life, const Key& key,
+                             X509* issuer, const Key& issuer_key) {
   Certificate certificate(X509_new());
   require(certificate != nullptr, "memory");
   require(X509_set_version(certificate.get(), X509_VERSION_3) == 1, "version");
   set_serial(certificate.get());
   require(X509_gmtime_adj(X509_getm_notBefore(certificate.get()), kValidBefore_s) != nullptr &&
-              X509_gmtime_adj(X509_getm_notAfter(certificate.get()), kValidAfter_s) != nullptr,
+              X509_gmtime_adj(X509_getm_notAfter(certificate.get()), life.count()) != nullptr,
           "dates");
   X509_NAME* name = X509_get_subject_name(certificate.get());
   require(X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
@@ -142,23 +140,25 @@ struct KeyAndCertificate {
   Certificate certificate;
 };
 
-KeyAndCertificate make_end(const Purpose& purpose, const KeyAndCertificate& authority) {
+KeyAndCertificate make_end(const Purpose& purpose, std::chrono::seconds life,
+                           const KeyAndCertificate& authority) {
   Key key = make_key();
   Certificate certificate =
-      make_certificate(purpose, key, authority.certificate.get(), authority.key);
+      make_certificate(purpose, life, key, authority.certificate.get(), authority.key);
   return {std::move(key), std::move(certificate)};
 }
 
 }  // namespace
 
-Result<CredentialFiles> make_credentials(const fs::path& directory) {
+Result<CredentialFiles> make_credentials(const fs::path& directory, const CredentialLife& life) {
   TRAIN_RETURN_IF_ERROR(storage::make_private_directory(directory));
   KeyAndCertificate authority;
   authority.key = make_key();
-  authority.certificate =
-      make_certificate(authority_purpose(), authority.key, nullptr, authority.key);
-  const KeyAndCertificate head = make_end(end_purpose("head", "serverAuth"), authority);
-  const KeyAndCertificate worker = make_end(end_purpose("worker", "clientAuth"), authority);
+  authority.certificate = make_certificate(authority_purpose(), CredentialLife::kLong,
+                                           authority.key, nullptr, authority.key);
+  const KeyAndCertificate head = make_end(end_purpose("head", "serverAuth"), life.head, authority);
+  const KeyAndCertificate worker =
+      make_end(end_purpose("worker", "clientAuth"), life.worker, authority);
   CredentialFiles files = files_in(directory);
   TRAIN_RETURN_IF_ERROR(storage::write_private_file(files.head_key, text_of(head.key)));
   TRAIN_RETURN_IF_ERROR(
