@@ -2,7 +2,7 @@
 
 #include <caf/all.hpp>
 
-#include "actors/head/reporter_actor.hpp"
+#include "actors/head/report/reporter_actor.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/train/rank_actors.hpp"
 

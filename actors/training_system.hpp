@@ -7,9 +7,9 @@
 
 #include "actors/head/conductor_actor.hpp"
 #include "actors/head/index_actor.hpp"
-#include "actors/head/observer_actor.hpp"
+#include "actors/head/report/observer_actor.hpp"
+#include "actors/head/report/run_report.hpp"
 #include "actors/head/run_program.hpp"
-#include "actors/head/run_report.hpp"
 #include "actors/train/rank_actors.hpp"
 #include "actors/train/rank_runtime.hpp"
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "storage/tokenizer/sentencepiece_writer.hpp"
-#include "storage/tokenizer/utf8.hpp"
+#include "storage/tokenizer/formats/sentencepiece_writer.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 
 namespace train::checkpoint {
 namespace {

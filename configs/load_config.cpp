@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
-#include "configs/optimizer_table.hpp"
 #include "configs/scaling.hpp"
 #include "configs/validate_config.hpp"
 

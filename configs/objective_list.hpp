@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "configs/option_key.hpp"
+#include "configs/fields/option_key.hpp"
 
 namespace train::configs {
 

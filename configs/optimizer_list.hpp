@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include "configs/option_key.hpp"
+#include "configs/fields/option_key.hpp"
 
 namespace train::configs {
 

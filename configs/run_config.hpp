@@ -4,18 +4,18 @@
 #include <map>
 #include <string>
 
-#include "configs/checkpoint_section.hpp"
-#include "configs/data_section.hpp"
-#include "configs/lora_section.hpp"
-#include "configs/model_section.hpp"
-#include "configs/objective_section.hpp"
-#include "configs/optimizer_section.hpp"
-#include "configs/parallel_section.hpp"
-#include "configs/recovery_section.hpp"
-#include "configs/run_section.hpp"
-#include "configs/scaling_section.hpp"
-#include "configs/status_section.hpp"
-#include "configs/watchdog_section.hpp"
+#include "configs/sections/checkpoint_section.hpp"
+#include "configs/sections/data_section.hpp"
+#include "configs/sections/lora_section.hpp"
+#include "configs/sections/model_section.hpp"
+#include "configs/sections/objective_section.hpp"
+#include "configs/sections/optimizer_section.hpp"
+#include "configs/sections/parallel_section.hpp"
+#include "configs/sections/recovery_section.hpp"
+#include "configs/sections/run_section.hpp"
+#include "configs/sections/scaling_section.hpp"
+#include "configs/sections/status_section.hpp"
+#include "configs/sections/watchdog_section.hpp"
 
 namespace train::configs {
 

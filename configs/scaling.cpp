@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
-#include "configs/optimizer_table.hpp"
 
 namespace train::configs {
 namespace {

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "base/one_line.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 #include "configs/nearest.hpp"
 #include "configs/objective_list.hpp"
-#include "configs/optimizer_table.hpp"
 
 namespace train::configs {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 #include "configs/run_config.hpp"
 
 namespace train::configs {

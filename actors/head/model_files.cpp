@@ -14,7 +14,7 @@
 #include "storage/files/copy_file.hpp"
 #include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"
-#include "storage/tokenizer/file_names.hpp"
+#include "storage/tokenizer/formats/file_names.hpp"
 #include "storage/tokens/token_fingerprint.hpp"
 
 namespace train::actors {

@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "actors/head/model_files.hpp"
-#include "actors/head/run_events.hpp"
+#include "actors/head/report/run_events.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "base/steady_time.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "engine/rank/run_device.hpp"

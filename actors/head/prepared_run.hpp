@@ -10,9 +10,9 @@
 #include "actors/cluster/network/node_position.hpp"
 #include "actors/cluster/recovery/node_memory.hpp"
 #include "actors/head/checkpoint_store.hpp"
+#include "actors/head/report/run_status.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/head/run_plan.hpp"
-#include "actors/head/run_status.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/training_system.hpp"
 

@@ -13,7 +13,7 @@
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"
 #include "checkpoint/index/step_journal.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "storage/rocks_store.hpp"

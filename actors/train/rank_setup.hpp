@@ -13,7 +13,7 @@
 #include "actors/train/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "checkpoint/locations.hpp"
-#include "configs/parallel_section.hpp"
+#include "configs/sections/parallel_section.hpp"
 #include "storage/rsync.hpp"
 
 namespace train::actors {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "actors/head/conductor_actor.hpp"
-#include "actors/head/reporter_actor.hpp"
+#include "actors/head/report/reporter_actor.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/supervision.hpp"

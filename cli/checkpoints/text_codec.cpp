@@ -8,7 +8,7 @@
 
 #include "actors/head/model_files.hpp"
 #include "cli/checkpoints/trained_model.hpp"
-#include "storage/tokenizer/file_names.hpp"
+#include "storage/tokenizer/formats/file_names.hpp"
 #include "storage/tokens/dataset_facts.hpp"
 #include "storage/tokens/kept_tokenizer.hpp"
 #include "storage/tokens/prepare.hpp"

@@ -1,5 +1,5 @@
 #include "cli/command.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 
 namespace train::cli {
 

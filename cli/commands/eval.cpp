@@ -5,7 +5,7 @@
 #include <span>
 #include <thread>
 
-#include "actors/head/choice_report.hpp"
+#include "actors/head/report/choice_report.hpp"
 #include "actors/head/run_plan.hpp"
 #include "actors/train/rank_setup.hpp"
 #include "base/log.hpp"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "actors/head/run_status.hpp"
+#include "actors/head/report/run_status.hpp"
 #include "base/host_name.hpp"
 #include "base/units.hpp"
 #include "cli/checkpoints/stored_run.hpp"

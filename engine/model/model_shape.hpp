@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/result.hpp"
-#include "configs/model_section.hpp"
+#include "configs/sections/model_section.hpp"
 #include "engine/model/spec.hpp"
 
 namespace train::engine {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string_view>
 
-#include "configs/objective_section.hpp"
+#include "configs/sections/objective_section.hpp"
 #include "engine/objective/objective.hpp"
 #include "engine/objective/preference_loss.hpp"
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "configs/objective_list.hpp"
-#include "configs/objective_section.hpp"
+#include "configs/sections/objective_section.hpp"
 #include "engine/objective/objective.hpp"
 
 namespace train::engine {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "configs/optimizer_section.hpp"
+#include "configs/sections/optimizer_section.hpp"
 #include "engine/optimizer/optimizer.hpp"
 
 namespace train::engine {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "configs/optimizer_section.hpp"
+#include "configs/sections/optimizer_section.hpp"
 
 namespace train::engine {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "configs/parallel_section.hpp"
+#include "configs/sections/parallel_section.hpp"
 #include "engine/optimizer/optimizer.hpp"
 
 namespace train::engine {

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/result.hpp"
-#include "configs/optimizer_section.hpp"
+#include "configs/sections/optimizer_section.hpp"
 
 namespace train::engine {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "configs/optimizer_list.hpp"
-#include "configs/optimizer_section.hpp"
+#include "configs/sections/optimizer_section.hpp"
 #include "engine/optimizer/optimizer.hpp"
 
 namespace train::engine {

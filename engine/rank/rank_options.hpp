@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "configs/data_section.hpp"
-#include "configs/lora_section.hpp"
-#include "configs/objective_section.hpp"
-#include "configs/optimizer_section.hpp"
-#include "configs/parallel_section.hpp"
+#include "configs/sections/data_section.hpp"
+#include "configs/sections/lora_section.hpp"
+#include "configs/sections/objective_section.hpp"
+#include "configs/sections/optimizer_section.hpp"
+#include "configs/sections/parallel_section.hpp"
 #include "engine/model/initial_weights.hpp"
 #include "engine/model/model.hpp"
 #include "engine/model/workspace.hpp"

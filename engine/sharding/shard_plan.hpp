@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "configs/parallel_section.hpp"
+#include "configs/sections/parallel_section.hpp"
 #include "engine/model/model.hpp"
 #include "engine/sharding/lane_schedule.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "base/one_line.hpp"
 #include "storage/files/untrusted_text.hpp"
-#include "storage/tokenizer/utf8.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 
 namespace train::storage {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "storage/files/input_file.hpp"
 #include "storage/files/untrusted_text.hpp"
-#include "storage/tokenizer/json_members.hpp"
-#include "storage/tokenizer/utf8.hpp"
+#include "storage/tokenizer/formats/json_members.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 
 namespace train::storage {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "storage/files/untrusted_text.hpp"
-#include "storage/tokenizer/json_members.hpp"
+#include "storage/tokenizer/formats/json_members.hpp"
 
 namespace train::storage {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "storage/examples/example_messages.hpp"
 #include "storage/files/untrusted_text.hpp"
-#include "storage/tokenizer/utf8.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 
 namespace train::storage {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "storage/tokenizer/origins.hpp"
-#include "storage/tokenizer/regex.hpp"
+#include "storage/tokenizer/text/origins.hpp"
+#include "storage/tokenizer/text/regex.hpp"
 
 namespace train::storage {
 

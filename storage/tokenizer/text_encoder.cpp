@@ -8,8 +8,8 @@
 #include <optional>
 #include <thread>
 
+#include "storage/tokenizer/text/utf8.hpp"
 #include "storage/tokenizer/tokenizer_parts.hpp"
-#include "storage/tokenizer/utf8.hpp"
 
 namespace train::storage {
 TextEncoder::TextEncoder(const Tokenizer& tokenizer, Memory memory)

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "storage/tokenizer/added_tokens.hpp"
-#include "storage/tokenizer/pre_tokenizer.hpp"
+#include "storage/tokenizer/models/word_cache.hpp"
+#include "storage/tokenizer/models/word_model.hpp"
+#include "storage/tokenizer/stages/added_tokens.hpp"
+#include "storage/tokenizer/stages/pre_tokenizer.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "storage/tokenizer/tokenizer_parts.hpp"
-#include "storage/tokenizer/word_cache.hpp"
-#include "storage/tokenizer/word_model.hpp"
 
 namespace train::storage {
 

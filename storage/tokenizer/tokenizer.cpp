@@ -4,10 +4,10 @@
 #include <map>
 #include <utility>
 
+#include "storage/tokenizer/formats/tokenizer_files.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
-#include "storage/tokenizer/tokenizer_files.hpp"
 #include "storage/tokenizer/tokenizer_parts.hpp"
-#include "storage/tokenizer/utf8.hpp"
 
 namespace train::storage {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "storage/tokenizer/origins.hpp"
+#include "storage/tokenizer/text/origins.hpp"
 
 namespace train::storage {
 

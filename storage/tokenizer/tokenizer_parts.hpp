@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "storage/tokenizer/added_tokens.hpp"
-#include "storage/tokenizer/normalization.hpp"
-#include "storage/tokenizer/pre_tokenizer.hpp"
-#include "storage/tokenizer/token_decoder.hpp"
-#include "storage/tokenizer/word_model.hpp"
+#include "storage/tokenizer/models/word_model.hpp"
+#include "storage/tokenizer/stages/added_tokens.hpp"
+#include "storage/tokenizer/stages/normalization.hpp"
+#include "storage/tokenizer/stages/pre_tokenizer.hpp"
+#include "storage/tokenizer/stages/token_decoder.hpp"
 
 namespace train::storage {
 

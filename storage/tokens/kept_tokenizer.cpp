@@ -5,7 +5,7 @@
 
 #include "storage/files/atomic_file.hpp"
 #include "storage/files/copy_file.hpp"
-#include "storage/tokenizer/file_names.hpp"
+#include "storage/tokenizer/formats/file_names.hpp"
 
 namespace train::storage {
 namespace {

@@ -1,4 +1,4 @@
-#include "actors/head/observer_actor.hpp"
+#include "actors/head/report/observer_actor.hpp"
 
 #include <catch2/catch.hpp>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "actors/head/progress_block.hpp"
+#include "actors/head/report/progress_block.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "actors/head/reporter_actor.hpp"
+#include "actors/head/report/reporter_actor.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "actors/head/run_report.hpp"
+#include "actors/head/report/run_report.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

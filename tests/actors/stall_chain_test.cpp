@@ -1,4 +1,4 @@
-#include "actors/head/stall_chain.hpp"
+#include "actors/head/report/stall_chain.hpp"
 
 #include <catch2/catch.hpp>
 

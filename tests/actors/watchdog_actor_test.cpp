@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/head/stall_chain.hpp"
+#include "actors/head/report/stall_chain.hpp"
 #include "actors/train/lane_driver.hpp"
 #include "tests/support/actor_fixture.hpp"
 #include "tests/support/nanoseconds.hpp"

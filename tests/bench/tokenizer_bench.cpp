@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "storage/tokenizer/regex.hpp"
+#include "storage/tokenizer/text/regex.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "storage/tokenizer/sentencepiece_model.hpp"
+#include "storage/tokenizer/formats/sentencepiece_model.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
 #include "tests/storage/weight_files/gguf_bytes.hpp"
 #include "tests/support/sentencepiece_fixture.hpp"

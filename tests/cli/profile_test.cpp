@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "actors/head/report/run_report.hpp"
 #include "actors/head/run_directory.hpp"
-#include "actors/head/run_report.hpp"
 #include "actors/train/rank_board.hpp"
 #include "actors/train/rank_profile.hpp"
 #include "cli/profile/run_profile.hpp"
-#include "configs/optimizer_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "storage/files/atomic_file.hpp"

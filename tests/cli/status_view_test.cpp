@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "actors/head/run_status.hpp"
+#include "actors/head/report/run_status.hpp"
 #include "actors/train/rank_board.hpp"
 #include "base/host_name.hpp"
 #include "tests/support/process.hpp"

@@ -1,4 +1,4 @@
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 
 #include <fmt/format.h>
 

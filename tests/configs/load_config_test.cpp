@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::configs {

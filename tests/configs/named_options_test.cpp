@@ -1,4 +1,4 @@
-#include "configs/named_options.hpp"
+#include "configs/fields/named_options.hpp"
 
 #include <fmt/format.h>
 

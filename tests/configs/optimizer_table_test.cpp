@@ -1,4 +1,4 @@
-#include "configs/optimizer_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
 
 namespace train::configs {

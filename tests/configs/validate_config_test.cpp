@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
 
 namespace train::configs {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/optimizer_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "tests/engine/small_model.hpp"
 

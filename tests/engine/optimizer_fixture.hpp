@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/optimizer_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/optimizer/registry.hpp"
 #include "kernels/device/buffer.hpp"

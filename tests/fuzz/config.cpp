@@ -1,7 +1,7 @@
 // Run files and tables of scaling rules.
 #include <string>
 
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 #include "configs/load_config.hpp"
 #include "configs/scaling.hpp"
 #include "tests/fuzz/target.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/optimizer_table.hpp"
+#include "configs/fields/optimizer_table.hpp"
 #include "engine/optimizer/optimizer.hpp"
 #include "engine/rank/state/host_state.hpp"
 #include "tests/engine/small_model.hpp"

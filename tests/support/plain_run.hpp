@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "configs/parallel_section.hpp"
+#include "configs/sections/parallel_section.hpp"
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"

@@ -151,7 +151,7 @@ TEST_CASE("promise: every shipped run is loaded by a test", "[tidy][promise]") {
 }
 
 TEST_CASE("promise: an undocumented key is found", "[tidy][promise]") {
-  const SourceFile section = make_file("configs/run_section.hpp",
+  const SourceFile section = make_file("configs/sections/run_section.hpp",
                                        "/// [run]: text\nstruct RunSection {\n"
                                        "  std::string name;  ///< Name.\n"
                                        "  std::int64_t steps =\n      3;  ///< Steps.\n};\n"
@@ -159,8 +159,8 @@ TEST_CASE("promise: an undocumented key is found", "[tidy][promise]") {
   const SourceFile readme =
       make_file("configs/README.md", "| `run.name` | text of `run.steps` |\n");
   CHECK(check_keys({section, readme}) ==
-        Findings{"configs/run_section.hpp:4: run.steps is not in configs/README.md",
-                 "configs/run_section.hpp:9: eval.on is not in configs/README.md"});
+        Findings{"configs/sections/run_section.hpp:4: run.steps is not in configs/README.md",
+                 "configs/sections/run_section.hpp:9: eval.on is not in configs/README.md"});
   CHECK(check_keys({section}).size() == 3);
 }
 

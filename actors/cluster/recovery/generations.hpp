@@ -10,8 +10,8 @@
 #include "actors/head/prepared_run.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "base/result.hpp"
-#include "configs/recovery_section.hpp"
 #include "configs/run_config.hpp"
+#include "configs/sections/recovery_section.hpp"
 
 namespace train::actors {
 

@@ -24,7 +24,7 @@
 #include "base/exit_codes.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
-#include "configs/field_table.hpp"
+#include "configs/fields/field_table.hpp"
 
 namespace train::actors {
 namespace {

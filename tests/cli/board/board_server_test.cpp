@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "actors/head/run_events.hpp"
-#include "actors/head/run_status.hpp"
+#include "actors/head/report/run_events.hpp"
+#include "actors/head/report/run_status.hpp"
 #include "tests/support/http_client.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -1,10 +1,10 @@
-#include "storage/tokenizer/character_clusters.hpp"
+#include "storage/tokenizer/text/character_clusters.hpp"
 
 #include <catch2/catch.hpp>
 #include <string>
 #include <utility>
 
-#include "storage/tokenizer/base64.hpp"
+#include "storage/tokenizer/formats/base64.hpp"
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
 
 using namespace train;

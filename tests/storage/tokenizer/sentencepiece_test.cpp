@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "storage/tokenizer/sentencepiece_model.hpp"
-#include "storage/tokenizer/sentencepiece_writer.hpp"
+#include "storage/tokenizer/formats/sentencepiece_model.hpp"
+#include "storage/tokenizer/formats/sentencepiece_writer.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
-#include "storage/tokenizer/utf8.hpp"
 #include "tests/support/sentencepiece_fixture.hpp"
 #include "tests/support/temp_directory.hpp"
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <string>
 
-#include "storage/tokenizer/utf8.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
 
 using namespace train;

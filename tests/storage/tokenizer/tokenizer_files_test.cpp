@@ -1,4 +1,4 @@
-#include "storage/tokenizer/tokenizer_files.hpp"
+#include "storage/tokenizer/formats/tokenizer_files.hpp"
 
 #include <catch2/catch.hpp>
 #include <string>

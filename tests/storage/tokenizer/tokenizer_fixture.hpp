@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "storage/tokenizer/formats/tokenizer_json.hpp"
 #include "storage/tokenizer/text_encoder.hpp"
 #include "storage/tokenizer/tokenizer.hpp"
-#include "storage/tokenizer/tokenizer_json.hpp"
 #include "tests/storage/number_list.hpp"
 
 namespace train::test {

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
-#include "storage/tokenizer/normalization.hpp"
-#include "storage/tokenizer/utf8.hpp"
+#include "storage/tokenizer/stages/normalization.hpp"
+#include "storage/tokenizer/text/utf8.hpp"
 #include "tests/storage/tokenizer/tokenizer_fixture.hpp"
 
 using namespace train;

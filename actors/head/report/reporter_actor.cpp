@@ -1,0 +1,111 @@
+#include "actors/head/report/reporter_actor.hpp"
+
+#include <caf/all.hpp>
+#include <utility>
+
+#include "actors/messages/connect_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/supervision.hpp"
+#include "base/log.hpp"
+
+namespace train::actors {
+namespace {
+
+struct ReporterState {
+  static inline const char* name = "reporter";
+  std::shared_ptr<RunReport>
+      report;  // first: the framework would make a handle or a bool of `self`
+  bool failed = false;
+  ConductorActor conductor;
+  std::unique_ptr<kernels::Stream> stream;
+};
+
+using ReporterSelf = ReporterActor::stateful_pointer<ReporterState>;
+
+/// Writes on the stream; a failure comes back as a message.
+template <class Write>
+void write(ReporterSelf self, Write work) {
+  self->state.stream->enqueue([me = caf::actor_cast<ReporterActor>(self),
+                               report = self->state.report, work = std::move(work)] {
+    // Nothing may escape: the stream would drop what follows, the end of the report included.
+    try {
+      if (const Status status = work(*report); !status.ok()) {
+        caf::anon_send(me, ReportFailed{status.error().message});
+      }
+    } catch (...) {
+      caf::anon_send(me, ReportFailed{exception_text(std::current_exception())});
+    }
+  });
+}
+
+ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_ptr<RunReport> report,
+                                               StreamKind stream) {
+  report_exceptions(self, "reporter", [] { return std::int64_t{-1}; });
+  self->state.report = std::move(report);
+  self->state.stream = stream == StreamKind::threads ? kernels::make_thread_stream("report", 1)
+                                                     : kernels::make_inline_stream(1);
+  return {
+      [self](const ConnectReporter& peers) { self->state.conductor = peers.conductor; },
+      [self](const ReportFailed& message) {
+        if (!std::exchange(self->state.failed, true)) {
+          log_error(message.text);
+          self->send(self->state.conductor, message);
+        }
+      },
+      [self](const StepFinished& event) {
+        write(self,
+              [event, now_ns = steady_now_ns()](RunReport& to) { return to.step(event, now_ns); });
+      },
+      [self](const EvaluationFinished& event) {
+        write(self, [event, now_ns = steady_now_ns()](RunReport& to) {
+          return to.evaluation(event, now_ns);
+        });
+      },
+      [self](const CheckpointWritten& event) {
+        write(self, [event](RunReport& to) {
+          to.checkpoint(event);
+          return Status();
+        });
+      },
+      [self](const CheckpointFailed& event) {
+        write(self, [event](RunReport& to) {
+          to.checkpoint_failed(event);
+          return Status();
+        });
+      },
+      [](const CheckpointSkipped& event) {
+        log_info(fmt::format("checkpoint_skipped step={} a newer one took its place", event.step));
+      },
+      [self](const CloseReport&) {
+        self->state.stream->enqueue([conductor = self->state.conductor, to = self->state.report] {
+          to->close();
+          caf::anon_send(conductor, ReportDrained{});
+        });
+      },
+  };
+}
+
+}  // namespace
+
+ReporterActor spawn_reporter(caf::actor_system& system, std::shared_ptr<RunReport> report,
+                             StreamKind stream) {
+  return system.spawn(reporter_behavior, std::move(report), stream);
+}
+
+ReporterActor spawn_listener(caf::actor_system& system, const caf::actor& waiter) {
+  return system.spawn([waiter](ReporterActor::pointer self) -> ReporterActor::behavior_type {
+    return {[](const ConnectReporter&) {},
+            [](const ReportFailed&) {},
+            [waiter](const StepFinished& event) { caf::anon_send(waiter, event); },
+            [waiter](const EvaluationFinished& event) { caf::anon_send(waiter, event); },
+            [](const CheckpointWritten&) {},
+            [](const CheckpointFailed&) {},
+            [](const CheckpointSkipped&) {},
+            [self](const CloseReport&) {
+              const auto asker = caf::actor_cast<ConductorActor>(self->current_sender());
+              caf::anon_send(asker, ReportDrained{});
+            }};
+  });
+}
+
+}  // namespace train::actors

@@ -1,0 +1,422 @@
+#include "actors/head/report/run_report.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <utility>
+
+#include "actors/head/report/choice_report.hpp"
+#include "actors/train/rank_board.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "engine/optimizer/exact_sum.hpp"
+#include "storage/files/atomic_file.hpp"
+
+namespace train::actors {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Steps between plain progress lines when nobody watches live.
+constexpr std::int64_t kPlainLines = 100;
+// Steps whose losses a live block draws.
+constexpr std::size_t kShownLosses = 40;
+
+/// The lines to keep on a resume: whole ones, of steps up to `first_step`. None of a run that
+/// begins again, because it measures its first loss again.
+std::string kept_lines(const std::filesystem::path& path, std::int64_t first_step) {
+  if (first_step == 0) {
+    return {};
+  }
+  std::ifstream file(path);
+  std::string kept;
+  std::string line;
+  while (std::getline(file, line)) {
+    const Json entry = Json::parse(line, nullptr, false);
+    if (entry.is_object() && entry.value("step", std::int64_t{0}) <= first_step) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
+}
+
+/// Norms that have a name.
+std::size_t unit_norm_count(const StepFinished& event, const ReportOptions& options) {
+  return std::min(event.unit_grad_norms.size(), options.units.size());
+}
+
+std::vector<engine::OptimizerDiagnostic> diagnostics_of(const StepFinished& event,
+                                                        const ReportOptions& options) {
+  if (options.optimizer == nullptr) {
+    return {};
+  }
+  return engine::diagnose(*options.optimizer, engine::sums_of(event.optimizer_sums));
+}
+
+struct RowMetric {
+  const char* name;
+  double value;
+};
+
+/// What the rows of a step held, in the time that it took.
+std::vector<RowMetric> row_metrics(const engine::RowCount& rows, double seconds) {
+  const auto trained = static_cast<double>(rows.trained);
+  return {{"trained_tokens_per_second", std::round(trained / seconds * 10.0) / 10.0},
+          {"row_fill", static_cast<double>(rows.tokens) / static_cast<double>(rows.positions)}};
+}
+
+}  // namespace
+
+bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step) {
+  std::ifstream file(directory / "metrics.jsonl");
+  std::string line;
+  while (std::getline(file, line)) {
+    const Json entry = Json::parse(line, nullptr, false);
+    if (entry.is_object() && entry.contains("val_loss") &&
+        entry.value("step", std::int64_t{-1}) == step) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options) {
+  const auto path = options.directory / "metrics.jsonl";
+  if (std::filesystem::exists(path)) {
+    TRAIN_RETURN_IF_ERROR(
+        storage::write_file_atomically(path, kept_lines(path, options.first_step)));
+  }
+  auto report = std::unique_ptr<RunReport>(new RunReport(options));
+  report->metrics_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (report->metrics_ < 0) {
+    return user_error(fmt::format("{}: cannot be written: {}; check the permissions of run.dir",
+                                  path.string(), std::strerror(errno)));
+  }
+  if (options.tensorboard) {
+    auto writer =
+        storage::TensorboardWriter::open(options.directory / "tensorboard", options.first_step + 1);
+    TRAIN_RETURN_IF_ERROR(writer);
+    report->tensorboard_.emplace(std::move(writer).value());
+  }
+  report->last_ns_ = steady_now_ns();  // the clock of the first step
+  report->progress_.step = options.first_step;
+  return report;
+}
+
+RunReport::RunReport(const ReportOptions& options)
+    : options_(options), peak_flops_(options.peak_flops) {
+  view_.step = options.first_step;
+  view_.steps = options.total_steps;
+  view_.ranks = options.ranks;
+  if (options.output == Output::live && options.out != nullptr) {
+    block_ = std::make_unique<LiveBlock>(options.out);
+  }
+}
+
+RunReport::~RunReport() {
+  if (metrics_ >= 0) {
+    ::close(metrics_);
+  }
+}
+
+Status RunReport::append(const std::string& line) {
+  if (failure_) {
+    return *failure_;
+  }
+  const std::string text = line + "\n";
+  if (options_.output == Output::json && options_.out != nullptr) {
+    std::fputs(text.c_str(), options_.out);
+    std::fflush(options_.out);
+  }
+  const ssize_t written = ::write(metrics_, text.data(), text.size());
+  if (written != static_cast<ssize_t>(text.size())) {
+    failure_ = failure(fmt::format("{}: not written: {}; metrics are incomplete from here on",
+                                   (options_.directory / "metrics.jsonl").string(),
+                                   written < 0 ? std::strerror(errno) : "disk full"));
+    return *failure_;
+  }
+  return {};
+}
+
+Status RunReport::scalars(std::int64_t step,
+                          std::initializer_list<std::pair<const char*, double>> values) {
+  if (tensorboard_) {
+    for (const auto& [tag, value] : values) {
+      TRAIN_RETURN_IF_ERROR(tensorboard_->scalar(tag, step, static_cast<float>(value)));
+    }
+  }
+  return {};
+}
+
+Status RunReport::unit_norms(const StepFinished& event) {
+  for (std::size_t unit = 0; tensorboard_ && unit < unit_norm_count(event, options_); ++unit) {
+    const double norm = std::bit_cast<double>(event.unit_grad_norms[unit]);
+    TRAIN_RETURN_IF_ERROR(tensorboard_->scalar("grad_norm/" + options_.units[unit], event.step,
+                                               static_cast<float>(norm)));
+  }
+  return {};
+}
+
+std::vector<std::pair<std::string, double>> RunReport::objective_metrics(
+    const std::vector<std::uint64_t>& bits) const {
+  std::vector<std::pair<std::string, double>> metrics;
+  for (std::size_t i = 0; i < std::min(bits.size(), options_.objective_metrics.size()); ++i) {
+    if (const auto value = std::bit_cast<double>(bits[i]); !std::isnan(value)) {
+      metrics.emplace_back(options_.objective_metrics[i], value);
+    }
+  }
+  return metrics;
+}
+
+Status RunReport::objective_scalars(std::int64_t step, const std::string& prefix,
+                                    const std::vector<std::pair<std::string, double>>& metrics) {
+  for (const auto& [name, value] : metrics) {
+    TRAIN_RETURN_IF_ERROR(scalars(step, {{(prefix + name).c_str(), value}}));
+  }
+  return {};
+}
+
+Status RunReport::diagnostics(std::int64_t step,
+                              const std::vector<engine::OptimizerDiagnostic>& values) {
+  for (const engine::OptimizerDiagnostic& each : values) {
+    const std::string tag = fmt::format("optimizer/{}", each.name);
+    TRAIN_RETURN_IF_ERROR(scalars(step, {{tag.c_str(), each.value}}));
+  }
+  return {};
+}
+
+Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
+  const double seconds = static_cast<double>(now_ns - last_ns_) * 1e-9;
+  tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
+  smoothed_ = smoothed_ == 0.0 ? tokens_per_second_ : 0.9 * smoothed_ + 0.1 * tokens_per_second_;
+  last_ns_ = now_ns;
+  raise_peak();
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.step = event.step;
+    progress_.tokens_per_second = smoothed_;
+    progress_.step_ns = now_ns;
+  }
+  show(event);
+  const bool due = event.step % options_.log_interval == 0 || event.step == options_.total_steps;
+  if (!due && !event.has_digest) {
+    return {};
+  }
+  Json line;
+  line["step"] = event.step;
+  line["loss"] = event.loss.value();
+  line["grad_norm"] = event.grad_norm.value();
+  for (std::size_t unit = 0; unit < unit_norm_count(event, options_); ++unit) {
+    line["unit_grad_norm"][options_.units[unit]] =
+        std::bit_cast<double>(event.unit_grad_norms[unit]);
+  }
+  const auto diagnosed = diagnostics_of(event, options_);
+  for (const engine::OptimizerDiagnostic& each : diagnosed) {
+    line[fmt::format("optimizer/{}", each.name)] = each.value;
+  }
+  const auto metrics = objective_metrics(event.objective_metrics);
+  for (const auto& [name, value] : metrics) {
+    line[name] = value;
+  }
+  line["lr"] = event.lr.value();
+  line["tokens"] = event.step * options_.tokens_per_step;
+  line["tokens_per_second"] = std::round(tokens_per_second_ * 10.0) / 10.0;
+  if (peak_flops_ > 0.0) {
+    line["mfu"] = std::round(1e4 * reached_flops() / peak_flops_) * 1e-4;
+  }
+  if (options_.rows) {
+    const engine::RowCount rows = options_.rows(event.step - 1);
+    line["trained_tokens"] = rows.trained;
+    for (const RowMetric& each : row_metrics(rows, seconds)) {
+      line[each.name] = each.value;
+      TRAIN_RETURN_IF_ERROR(
+          scalars(event.step, {{fmt::format("train/{}", each.name).c_str(), each.value}}));
+    }
+  }
+  if (event.has_digest) {
+    line["weights_digest"] = fmt::format("{:016x}", event.weights_digest);
+  }
+  TRAIN_RETURN_IF_ERROR(append(line.dump()));
+  TRAIN_RETURN_IF_ERROR(unit_norms(event));
+  TRAIN_RETURN_IF_ERROR(diagnostics(event.step, diagnosed));
+  TRAIN_RETURN_IF_ERROR(objective_scalars(event.step, "train/", metrics));
+  return scalars(event.step, {{"train/loss", event.loss.value()},
+                              {"train/grad_norm", event.grad_norm.value()},
+                              {"train/lr", event.lr.value()},
+                              {"train/tokens_per_second", tokens_per_second_}});
+}
+
+Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_ns) {
+  last_ns_ = now_ns;  // the evaluation's time is not the next step's
+  const double nats = event.cross_entropy.value();
+  Json line;
+  line["event"] = "evaluation";
+  line["step"] = event.step;
+  line["val_loss"] = nats;
+  const bool of_tokens = event.objective_metrics.empty();
+  if (of_tokens) {
+    line["val_perplexity"] = std::exp(nats);
+  }
+  line["val_accuracy"] = event.accuracy.value();
+  const auto metrics = objective_metrics(event.objective_metrics);
+  for (const auto& [name, value] : metrics) {
+    line["val_" + name] = value;
+  }
+  TRAIN_RETURN_IF_ERROR(objective_scalars(event.step, "val/", metrics));
+  std::string bits;
+  if (options_.bytes_per_token) {
+    const double bits_per_byte = nats / std::numbers::ln2 / *options_.bytes_per_token;
+    line["val_bits_per_byte"] = bits_per_byte;
+    bits = fmt::format(", {:.3f} bits per byte", bits_per_byte);
+    TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/bits_per_byte", bits_per_byte}}));
+  }
+  const std::string quality = of_tokens ? fmt::format("perplexity {:.2f}", std::exp(nats))
+                                        : fmt::format("accuracy {:.3f}", event.accuracy.value());
+  print_line(
+      fmt::format("evaluation at step {}: loss {:.4f}, {}{}", event.step, nats, quality, bits));
+  if (options_.data && options_.data->choices() != nullptr) {
+    TRAIN_RETURN_IF_ERROR(choices(event, line));
+  }
+  TRAIN_RETURN_IF_ERROR(append(line.dump()));
+  note({.kind = "evaluation", .text = fmt::format("loss {:.4f}", nats), .step = event.step});
+  TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/loss", nats}}));
+  return of_tokens ? scalars(event.step, {{"val/perplexity", std::exp(nats)}}) : Status();
+}
+
+Status RunReport::choices(const EvaluationFinished& event, Json& line) {
+  const ChoiceReport report = report_choices(*options_.data->choices(), event);
+  line["choices"] = choices_json(report);
+  std::string text = choices_text(report);
+  text.pop_back();  // print_line() ends it
+  print_line(text);
+  const storage::ChoiceScore& all = report.scores.back();
+  return scalars(event.step, {{"choices/acc", all.acc},
+                              {"choices/acc_norm", all.acc_norm},
+                              {"choices/correct_prob", all.correct_prob},
+                              {"choices/margin", all.margin}});
+}
+
+void RunReport::checkpoint(const CheckpointWritten& event) {
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.saved_step = event.step;
+    progress_.saved_ns = steady_now_ns();
+    progress_.saved_directory = event.directory;
+    progress_.save_failure.clear();
+  }
+  if (block_) {
+    const std::lock_guard lock(view_mutex_);
+    view_.saved = fmt::format("checkpoint at step {}", event.step);
+  }
+  note({.kind = "checkpoint_published",
+        .text = event.directory,
+        .step = event.step,
+        .seconds = static_cast<double>(event.elapsed_ns) * 1e-9,
+        .size_bytes = event.size_bytes});
+  print_line(fmt::format("checkpoint {} ({}, {})", event.directory, format_bytes(event.size_bytes),
+                         format_duration(static_cast<double>(event.elapsed_ns) * 1e-9)));
+}
+
+void RunReport::checkpoint_failed(const CheckpointFailed& event) {
+  {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.save_failure = event.text;
+  }
+  note({.kind = "checkpoint_failed", .text = event.text, .step = event.step});
+  log_error(
+      fmt::format("checkpoint_failed step={} {}; training goes on, the checkpoints before it "
+                  "stand",
+                  event.step, event.text));
+}
+
+// Steps that compute faster than the products at the start did are the better measurement: those
+// met a bad moment. The average, as one step's time also has in it how late its report came.
+void RunReport::raise_peak() {
+  if (peak_flops_ > 0.0) {
+    peak_flops_ = std::max(peak_flops_, reached_flops());
+  }
+}
+
+void RunReport::show(const StepFinished& event) {
+  const double remaining = static_cast<double>(options_.total_steps - event.step) *
+                           static_cast<double>(options_.tokens_per_step) / smoothed_;
+  const double mfu = peak_flops_ > 0.0 ? reached_flops() / peak_flops_ : 0.0;
+  if (block_) {
+    const std::lock_guard lock(view_mutex_);
+    view_.step = event.step;
+    view_.remaining_s = remaining;
+    view_.losses.push_back(event.loss.value());
+    if (view_.losses.size() > kShownLosses) {
+      view_.losses.pop_front();
+    }
+    view_.grad_norm = event.grad_norm.value();
+    view_.lr = event.lr.value();
+    view_.tokens_per_second = smoothed_;
+    view_.mfu = mfu;
+    show_block();
+    return;
+  }
+  const std::int64_t every = std::max<std::int64_t>(1, options_.total_steps / kPlainLines);
+  if (event.step % every == 0 || event.step == options_.total_steps ||
+      event.step == options_.first_step + 1) {
+    print_line(fmt::format(
+        "step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s{}  ETA {}", event.step,
+        options_.total_steps, event.loss.value(), event.grad_norm.value(), event.lr.value(),
+        format_count(smoothed_), mfu > 0.0 ? fmt::format("  MFU {:.0f} %", 100.0 * mfu) : "",
+        format_duration(remaining)));
+  }
+}
+
+// REQUIRES: a block; view_mutex_ is held.
+void RunReport::show_block() {
+  block_->show(progress_block(view_, LiveBlock::columns(options_.out)));
+}
+
+void RunReport::stalled(const std::string& text) {
+  if (!block_) {
+    return;
+  }
+  const std::lock_guard lock(view_mutex_);
+  view_.stalled = text;
+  show_block();
+}
+
+void RunReport::print_line(const std::string& text) {
+  if (block_) {
+    block_->print(text);
+  } else if (options_.out != nullptr && options_.output == Output::lines) {
+    // A closed pipe is no reason to stop training: what fputs says is ignored on purpose.
+    std::fputs((text + "\n").c_str(), options_.out);
+    std::fflush(options_.out);
+  }
+}
+
+void RunReport::note(const RunEvent& event) {
+  note_event(options_.directory, event);
+  if (options_.output == Output::json && options_.out != nullptr) {
+    std::fputs(event_line(event).c_str(), options_.out);
+    std::fflush(options_.out);
+  }
+}
+
+RunProgress RunReport::progress() const {
+  const std::lock_guard lock(progress_mutex_);
+  return progress_;
+}
+
+void RunReport::close() {
+  if (block_) {
+    block_->leave();
+  }
+}
+
+}  // namespace train::actors

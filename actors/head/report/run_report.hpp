@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/head/report/progress_block.hpp"
+#include "actors/head/report/run_events.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "actors/train/lane_source.hpp"
+#include "base/result.hpp"
+#include "base/terminal.hpp"
+#include "engine/objective/objective.hpp"
+#include "engine/optimizer/optimizer.hpp"
+#include "storage/tensorboard_writer.hpp"
+
+namespace train::actors {
+
+/// What a run prints while it trains.
+enum class Output : std::uint8_t {
+  lines,  ///< Progress now and then, evaluations, checkpoints.
+  live,   ///< The same, and a block that shows how it is, at the bottom of a terminal.
+  json,   ///< The lines of metrics.jsonl and events.jsonl.
+  nothing,
+};
+
+struct ReportOptions {
+  std::filesystem::path directory;  ///< The run's.
+  std::int64_t first_step = 0;      ///< Steps already done (resume).
+  std::int64_t total_steps = 0;
+  std::int64_t log_interval = 1;     ///< A metrics line every this many steps.
+  std::int64_t tokens_per_step = 0;  ///< Padding of packed rows included.
+  /// What the rows of a step (from 0) hold; none: every token has a target.
+  std::function<engine::RowCount(std::int64_t step)> rows = {};
+  double flops_per_token = 0.0;
+  /// Measured GEMM peak, for MFU, and raised to what steps reach; 0: unknown.
+  double peak_flops = 0.0;
+  std::optional<double> bytes_per_token = {};   ///< For bits per byte.
+  std::shared_ptr<const LaneSource> data = {};  ///< Has the questions of evaluations, if any.
+  std::vector<std::string> units = {};          ///< Names, for the norms of their gradients.
+  std::shared_ptr<const engine::Optimizer> optimizer = {};  ///< Knows what its sums mean.
+  std::vector<std::string> objective_metrics = {};          ///< Names of RowWeighting::metrics().
+  bool tensorboard = true;
+  std::int64_t ranks = 1;
+  Output output = Output::lines;
+  std::FILE* out = nullptr;  ///< None: as Output::nothing.
+};
+
+/// Whether the metrics of the run in `directory` hold the evaluation after `step`. Blocks.
+[[nodiscard]] bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step);
+
+/// How far a run has come, for those who ask while it is on.
+struct RunProgress {
+  std::int64_t step = 0;
+  double tokens_per_second = 0.0;  ///< Moving average; 0: no step of this start is done.
+  std::int64_t step_ns = 0;        ///< Steady clock: when the newest step was done.
+  std::int64_t saved_step = -1;    ///< Newest checkpoint of this start; -1: none.
+  std::int64_t saved_ns = 0;       ///< Steady clock.
+  std::string saved_directory = {};
+  std::string save_failure = {};  ///< Of the newest save; empty: it succeeded.
+};
+
+/// Writes metrics.jsonl, TensorBoard events and the progress line of one run.
+///
+/// Threading: one owner at a time (the report stream); progress() from any thread. Every other call
+/// blocks on the disk.
+/// Errors: the first one is kept and returned by every later call; the run goes on.
+class RunReport {
+ public:
+  /// Opens metrics.jsonl for appending. On a resume lines of steps after `first_step` are dropped
+  /// (they will be computed again), and a torn last line.
+  static Result<std::unique_ptr<RunReport>> open(const ReportOptions& options);
+  ~RunReport();
+  RunReport(const RunReport&) = delete;
+  RunReport& operator=(const RunReport&) = delete;
+
+  Status step(const StepFinished& event, std::int64_t now_ns);
+  Status evaluation(const EvaluationFinished& event, std::int64_t now_ns);
+  void checkpoint(const CheckpointWritten& event);
+  void checkpoint_failed(const CheckpointFailed& event);
+  /// Who waits for whom, shown until it is over (empty). Any thread.
+  void stalled(const std::string& text);
+  /// Ends the live block.
+  void close();
+  [[nodiscard]] RunProgress progress() const;
+
+ private:
+  explicit RunReport(const ReportOptions& options);
+  Status append(const std::string& line);
+  Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
+  Status choices(const EvaluationFinished& event, nlohmann::ordered_json& line);
+  Status unit_norms(const StepFinished& event);
+  /// The objective's metrics of an event, without those that nothing is known of.
+  [[nodiscard]] std::vector<std::pair<std::string, double>> objective_metrics(
+      const std::vector<std::uint64_t>& bits) const;
+  /// To TensorBoard, under `prefix`.
+  Status objective_scalars(std::int64_t step, const std::string& prefix,
+                           const std::vector<std::pair<std::string, double>>& metrics);
+  Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
+  /// FLOP/s of the model, as a moving average over the steps.
+  [[nodiscard]] double reached_flops() const { return options_.flops_per_token * smoothed_; }
+  void raise_peak();
+  void show(const StepFinished& event);
+  void show_block();
+  void print_line(const std::string& text);
+  void note(const RunEvent& event);
+
+  ReportOptions options_;
+  int metrics_ = -1;
+  std::optional<storage::TensorboardWriter> tensorboard_;
+  std::int64_t last_ns_ = 0;
+  double tokens_per_second_ = 0.0;    ///< Of the newest step.
+  double smoothed_ = 0.0;             ///< Tokens per second, moving average.
+  double peak_flops_ = 0.0;           ///< The highest FLOP/s known of this machine; 0: unknown.
+  std::unique_ptr<LiveBlock> block_;  ///< None: Output is another.
+  std::mutex view_mutex_;
+  ProgressView view_;
+  std::optional<Error> failure_ = {};
+  mutable std::mutex progress_mutex_;
+  RunProgress progress_;
+};
+
+}  // namespace train::actors

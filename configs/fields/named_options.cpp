@@ -1,0 +1,106 @@
+#include "configs/fields/named_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <type_traits>
+#include <vector>
+
+#include "base/check.hpp"
+#include "configs/fields/optimizer_table.hpp"
+
+namespace train::configs {
+namespace {
+
+#define TRAIN_OBJECTIVE_ENTRY(identifier, name, keys) {name, keys},
+constexpr auto kObjectives = std::to_array<NamedOptions>({TRAIN_OBJECTIVES(TRAIN_OBJECTIVE_ENTRY)});
+#undef TRAIN_OBJECTIVE_ENTRY
+
+bool in(const NamedOptions& entry, std::string_view key) {
+  return std::any_of(entry.keys.begin(), entry.keys.end(),
+                     [&](const OptionKey& known) { return known.name == key; });
+}
+
+void set_default(const std::string& key, const OptionKey& option, RunConfig& config) {
+  const Field* field = find_field(key);
+  TRAIN_CHECK(field != nullptr, "no key {}", key);
+  std::visit(
+      [](auto* target, auto value) {
+        using Target = std::remove_pointer_t<decltype(target)>;
+        using Value = decltype(value);
+        if constexpr (std::is_same_v<Target, Value> || (std::is_same_v<Target, std::string> &&
+                                                        std::is_same_v<Value, std::string_view>)) {
+          *target = value;
+        } else {
+          TRAIN_CHECK(false, "a default of another type");
+        }
+      },
+      field->locate(config), option.value);
+}
+
+/// Of a section's options: `field` is one, but not of the chosen name.
+Error foreign_key(const NamedSection& section, const Field& field, const RunConfig& config,
+                  const KeyPositions& places) {
+  std::vector<std::string_view> owners;
+  for (const NamedOptions& entry : section.entries) {
+    if (in(entry, field.name)) {
+      owners.push_back(entry.name);
+    }
+  }
+  return user_error(fmt::format(
+      "{}: {} is no option of {}.name = \"{}\"; remove it, or choose one that has it: {}",
+      places.of(field.key()), field.key(), section.section, section.chosen(config),
+      fmt::join(owners, ", ")));
+}
+
+}  // namespace
+
+const NamedOptions* NamedSection::find(std::string_view name) const {
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const NamedOptions& entry) { return entry.name == name; });
+  return found == entries.end() ? nullptr : &*found;
+}
+
+bool NamedSection::has_key(std::string_view name, std::string_view key) const {
+  const NamedOptions* entry = find(name);
+  return entry == nullptr || key == "name" || in(*entry, key);
+}
+
+bool NamedSection::applies(const Field& field, const RunConfig& config) const {
+  return field.section != section || has_key(chosen(config), field.name);
+}
+
+void NamedSection::set_defaults(const NamedOptions& entry, RunConfig& config,
+                                const KeyPositions* places) const {
+  for (const OptionKey& option : entry.keys) {
+    const std::string key = fmt::format("{}.{}", section, option.name);
+    if (places == nullptr || !places->by_key.contains(key)) {
+      set_default(key, option, config);
+    }
+  }
+}
+
+Status NamedSection::apply(RunConfig& config, const KeyPositions& places) const {
+  TRAIN_RETURN_IF_ERROR(check_value(*find_field(fmt::format("{}.name", section)), config, places));
+  for (const Field& field : all_fields()) {
+    if (!applies(field, config) && places.by_key.contains(field.key())) {
+      return foreign_key(*this, field, config, places);
+    }
+  }
+  set_defaults(*find(chosen(config)), config, &places);
+  return {};
+}
+
+const NamedSection& objective_options() {
+  static constexpr NamedSection section{
+      "objective", kObjectives,
+      [](const RunConfig& config) -> const std::string& { return config.objective.name; }};
+  return section;
+}
+
+bool applies(const Field& field, const RunConfig& config) {
+  return optimizer_options().applies(field, config) && objective_options().applies(field, config);
+}
+
+}  // namespace train::configs

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "configs/fields/named_options.hpp"
+#include "configs/optimizer_list.hpp"
+#include "configs/run_config.hpp"
+#include "configs/validate_config.hpp"
+
+namespace train::configs {
+
+/// The names of optimizer_list.hpp, joined by '|'.
+#define TRAIN_OPTIMIZER_NAME(identifier, name, keys) "|" name
+inline constexpr std::string_view kOptimizerNames =
+    std::string_view(TRAIN_OPTIMIZERS(TRAIN_OPTIMIZER_NAME)).substr(1);
+#undef TRAIN_OPTIMIZER_NAME
+
+/// [optimizer] as optimizer_list.hpp has it.
+[[nodiscard]] const NamedSection& optimizer_options();
+[[nodiscard]] std::span<const NamedOptions> all_optimizers();
+
+/// The optimizer's entry, or null.
+[[nodiscard]] const NamedOptions* find_optimizer(std::string_view name);
+
+/// The optimizer has the key "wd_ts", say. An unknown optimizer has every key.
+[[nodiscard]] bool has_key(std::string_view optimizer, std::string_view key);
+
+/// A section with the defaults of the optimizer `name`. REQUIRES: there is one.
+[[nodiscard]] OptimizerSection default_optimizer(std::string_view name);
+
+/// Rules between keys of a validated [optimizer] and run.steps.
+[[nodiscard]] Status check_optimizer(const RunConfig& config, const KeyPositions& places);
+
+}  // namespace train::configs

@@ -1,0 +1,212 @@
+// SentencePiece models as the parts of a tokenizer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "storage/files/untrusted_text.hpp"
+#include "storage/tokenizer/formats/sentencepiece_model.hpp"
+#include "storage/tokenizer/formats/tokenizer_files.hpp"
+
+namespace train::storage {
+namespace {
+
+using Model = SentencePieceModel;
+using PieceType = Model::PieceType;
+
+Result<Vocabulary> vocabulary_of(const Model& model) {
+  Vocabulary vocabulary;
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    if (!vocabulary.add(model.pieces[id].text, id)) {
+      return user_error(fmt::format("piece {} is there twice", shown(model.pieces[id].text)));
+    }
+  }
+  return vocabulary;
+}
+
+/// The highest score merges first; equal scores have equal ranks, so that the leftmost does.
+std::vector<std::uint32_t> ranks_of(const Model& model) {
+  std::vector<float> scores;
+  for (const Model::Piece& piece : model.pieces) {
+    if (piece.type == PieceType::normal) {
+      scores.push_back(piece.score);
+    }
+  }
+  std::sort(scores.begin(), scores.end(), std::greater<>());
+  scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+  std::vector<std::uint32_t> ranks;
+  for (const Model::Piece& piece : model.pieces) {
+    const auto place =
+        std::lower_bound(scores.begin(), scores.end(), piece.score, std::greater<>());
+    ranks.push_back(piece.type == PieceType::normal
+                        ? static_cast<std::uint32_t>(place - scores.begin())
+                        : PairTable::no_rank);
+  }
+  return ranks;
+}
+
+Result<Bpe> bpe_of(const Model& model, Vocabulary vocabulary) {
+  BpeOptions options;
+  options.byte_fallback = model.byte_fallback;
+  options.fuse_unk = true;
+  for (const Model::Piece& piece : model.pieces) {
+    if (piece.type == PieceType::unused) {
+      return user_error(
+          fmt::format("piece {} is marked as unused, which BPE does not know", shown(piece.text)));
+    }
+    if (piece.type == PieceType::unknown) {
+      options.unk_token = std::string(piece.text);
+    }
+  }
+  return Bpe::from_ranks(std::move(vocabulary), ranks_of(model), std::move(options));
+}
+
+/// The user's own pieces win over others by a score above 0, the longer of them over the shorter;
+/// an unknown character is less likely than any piece. All of it in floats, as the reference has
+/// it.
+Unigram unigram_of(const Model& model, Vocabulary vocabulary) {
+  constexpr float unknown_penalty = 10.0F;
+  constexpr double own_score_of_a_byte = 0.1;
+  UnigramOptions options{.byte_fallback = model.byte_fallback};
+  float lowest = std::numeric_limits<float>::max();
+  std::vector<Unigram::Piece> pieces;
+  for (const Model::Piece& piece : model.pieces) {
+    const bool own = piece.type == PieceType::user_defined;
+    const double own_score = own_score_of_a_byte * static_cast<double>(piece.text.size() - 1);
+    pieces.push_back({.score = own ? static_cast<float>(own_score) : piece.score,
+                      .found = own || piece.type == PieceType::normal});
+    if (piece.type == PieceType::normal) {
+      lowest = std::min(lowest, piece.score);
+    } else if (piece.type == PieceType::unknown) {
+      options.unknown = static_cast<std::uint32_t>(pieces.size() - 1);
+    }
+  }
+  options.unknown_score = lowest - unknown_penalty;
+  return {std::move(vocabulary), std::move(pieces), options};
+}
+
+Result<WordModel> word_model(const Model& model) {
+  auto vocabulary = vocabulary_of(model);
+  TRAIN_RETURN_IF_ERROR(vocabulary);
+  if (model.kind == Model::Kind::unigram) {
+    return WordModel(unigram_of(model, std::move(*vocabulary)));
+  }
+  if (model.kind != Model::Kind::bpe) {
+    return user_error(
+        "a SentencePiece model of whole words or of single characters; BPE and Unigram are read");
+  }
+  auto bpe = bpe_of(model, std::move(*vocabulary));
+  TRAIN_RETURN_IF_ERROR(bpe);
+  return WordModel(std::move(*bpe));
+}
+
+/// Control pieces, which no text gives, and the user's own, which a text has before anything
+/// merges; a Unigram model finds those itself.
+std::vector<AddedToken> added_tokens(const Model& model) {
+  std::vector<AddedToken> tokens;
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    const Model::Piece& piece = model.pieces[id];
+    if (piece.type == PieceType::control) {
+      tokens.push_back(
+          {.content = std::string(piece.text), .id = id, .searched = false, .special = true});
+    } else if (piece.type == PieceType::user_defined) {
+      tokens.push_back({.content = std::string(piece.text),
+                        .id = id,
+                        .normalized = true,
+                        .searched = model.kind == Model::Kind::bpe});
+    }
+  }
+  return tokens;
+}
+
+Normalizer normalizer_of(SentencePieceRules rules) {
+  return Normalizer(
+      {SentencePieceStep{std::make_shared<const SentencePieceRules>(std::move(rules))}});
+}
+
+/// Rendered text has control pieces and the unknown one by their texts, besides the user's own.
+Result<RenderedRules> rendered_rules(const Model& model, const SentencePieceRules& rules,
+                                     bool prefix_each) {
+  std::vector<AddedToken> tokens;
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    const Model::Piece& piece = model.pieces[id];
+    if (piece.type == PieceType::control || piece.type == PieceType::unknown ||
+        piece.type == PieceType::user_defined) {
+      tokens.push_back({.content = std::string(piece.text),
+                        .id = id,
+                        .special = piece.type != PieceType::user_defined});
+    }
+  }
+  auto controls = AddedTokens::make(std::move(tokens), Normalizer());
+  TRAIN_RETURN_IF_ERROR(controls);
+  return RenderedRules{.controls = std::move(*controls),
+                       .without_prefix = normalizer_of(rules.without_prefix()),
+                       .prefix_each = prefix_each};
+}
+
+std::optional<std::uint32_t> control_id(const Model& model, std::string_view text) {
+  for (std::uint32_t id = 0; id < model.pieces.size(); ++id) {
+    if (model.pieces[id].type == PieceType::control && model.pieces[id].text == text) {
+      return id;
+    }
+  }
+  return std::nullopt;
+}
+
+SpecialFrame frame_of(const Model& model, const FrameWishes& wishes) {
+  SpecialFrame frame;
+  const auto begin = control_id(model, model.begin_text);
+  if (begin && wishes.begin.value_or(model.kind == Model::Kind::bpe)) {
+    frame.before.push_back(*begin);
+  }
+  const auto end = control_id(model, model.end_text);
+  if (end && wishes.end.value_or(false)) {
+    frame.after.push_back(*end);
+  }
+  return frame;
+}
+
+TokenDecoder decoder_of(const Model& model) {
+  const auto unknown =
+      std::find_if(model.pieces.begin(), model.pieces.end(),
+                   [](const Model::Piece& piece) { return piece.type == PieceType::unknown; });
+  const Model::Rules& rules = model.rules;
+  return TokenDecoder(
+      {SentencePieceDecode{.unknown = std::string(unknown->text),
+                           .surface = std::string(model.unknown_surface),
+                           .has_bytes = model.byte_fallback,
+                           .drop_first = rules.add_dummy_prefix || rules.remove_extra_whitespaces,
+                           .drop_leading = rules.remove_extra_whitespaces}});
+}
+
+}  // namespace
+
+Result<TokenizerParts> read_sentencepiece_file(std::string_view bytes, const FrameWishes& wishes) {
+  const auto model = parse_sentencepiece_model(bytes);
+  TRAIN_RETURN_IF_ERROR(model);
+  auto words = word_model(*model);
+  TRAIN_RETURN_IF_ERROR(words);
+  auto rules = SentencePieceRules::make(*model);
+  TRAIN_RETURN_IF_ERROR(rules);
+  // The texts of pieces are in normal form already.
+  auto added = AddedTokens::make(added_tokens(*model), Normalizer());
+  TRAIN_RETURN_IF_ERROR(added);
+  auto rendered = rendered_rules(*model, *rules, wishes.legacy);
+  TRAIN_RETURN_IF_ERROR(rendered);
+  std::vector<std::string> notes;
+  if (model->has_denormalizer) {
+    notes.emplace_back("the file's denormalizer is left out");
+  }
+  return TokenizerParts{.added = std::move(*added),
+                        .normalizer = normalizer_of(std::move(*rules)),
+                        .pre_tokenizer = PreTokenizer(),
+                        .model = std::move(*words),
+                        .frame = frame_of(*model, wishes),
+                        .rendered = std::move(*rendered),
+                        .decoder = decoder_of(*model),
+                        .end_of_text = control_id(*model, model->end_text),
+                        .notes = std::move(notes)};
+}
+
+}  // namespace train::storage

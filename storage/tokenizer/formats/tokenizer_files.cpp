@@ -1,0 +1,198 @@
+#include "storage/tokenizer/formats/tokenizer_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "storage/files/input_file.hpp"
+#include "storage/files/untrusted_text.hpp"
+#include "storage/tokenizer/formats/json_members.hpp"
+#include "storage/tokenizer/formats/tokenizer_json.hpp"
+
+namespace train::storage {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::uint64_t tokenizer_limit_bytes = std::uint64_t{1} << 28U;
+constexpr std::uint64_t config_limit_bytes = std::uint64_t{1} << 24U;
+
+Result<std::string> read_tokenizer_file(const fs::path& path, std::uint64_t limit_bytes) {
+  const auto file = InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  return file->read_text(limit_bytes);
+}
+
+/// A document beside the tokenizer; null if there is none that can be read.
+json side_document(const fs::path& path) {
+  constexpr JsonLimits limits = {
+      .bytes = config_limit_bytes, .values = 1'000'000, .run = config_limit_bytes, .depth = 32};
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) {
+    return nullptr;
+  }
+  const auto text = read_tokenizer_file(path, config_limit_bytes);
+  if (!text || !json_excess(*text, limits).empty()) {
+    return nullptr;
+  }
+  json document = json::parse(*text, nullptr, false);
+  return document.is_discarded() ? json(nullptr) : document;
+}
+
+std::optional<std::uint32_t> id_of_text(const TokenizerParts& parts, std::string_view text) {
+  if (const AddedToken* token = parts.added.token(text)) {
+    return token->id;
+  }
+  return parts.model.vocabulary().find(text);
+}
+
+/// The token that a text of tokenizer_config.json, or its object, names.
+std::optional<std::uint32_t> named_id(const TokenizerParts& parts, const json& config) {
+  auto text = json_text(config, "eos_token");
+  if (!text) {
+    text = json_text(json_member(config, "eos_token"), "content");
+  }
+  return text ? id_of_text(parts, *text) : std::nullopt;
+}
+
+/// The id, or the first of several, that a config gives.
+std::optional<std::uint32_t> numbered_id(const json& config) {
+  const json& member = json_member(config, "eos_token_id");
+  if (member.is_array() && !member.empty()) {
+    return json_count(json{{"eos_token_id", member.front()}}, "eos_token_id");
+  }
+  return json_count(config, "eos_token_id");
+}
+
+std::optional<std::uint32_t> find_end_of_text(const TokenizerParts& parts, const fs::path& folder) {
+  if (const auto id = named_id(parts, side_document(folder / "tokenizer_config.json"))) {
+    return id;
+  }
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    if (const auto id = numbered_id(side_document(folder / name))) {
+      return id;
+    }
+  }
+  if (parts.end_of_text) {
+    return parts.end_of_text;
+  }
+  for (const std::string_view name :
+       {"<|endoftext|>", "<|end_of_text|>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "</s>",
+        "<eos>", "<|im_end|>", "<|eot_id|>"}) {
+    if (const auto id = id_of_text(parts, name)) {
+      return id;
+    }
+  }
+  return std::nullopt;
+}
+
+/// How a vocabulary with merges splits, by the class that its configuration names.
+Result<KnownPattern> pattern_of_class(const fs::path& folder) {
+  const auto name = json_text(side_document(folder / "tokenizer_config.json"), "tokenizer_class");
+  if (!name || name->starts_with("GPT2")) {
+    return KnownPattern::gpt2;
+  }
+  if (name->starts_with("Qwen2")) {
+    return KnownPattern::qwen2;
+  }
+  return user_error(fmt::format(
+      "tokenizer_config.json names the class {}; of its kind only a tokenizer.json is read",
+      shown(*name)));
+}
+
+FrameWishes frame_wishes(const fs::path& folder) {
+  const json config = side_document(folder / "tokenizer_config.json");
+  const auto wish = [&config](std::string_view key) {
+    const json& member = json_member(config, key);
+    return member.is_boolean() ? std::optional(member.get<bool>()) : std::nullopt;
+  };
+  return {.begin = wish("add_bos_token"),
+          .end = wish("add_eos_token"),
+          .legacy = wish("legacy").value_or(false)};
+}
+
+Result<TokenizerParts> read_single_file(const fs::path& file) {
+  const auto text = read_tokenizer_file(file, tokenizer_limit_bytes);
+  TRAIN_RETURN_IF_ERROR(text);
+  if (is_sentencepiece_model(*text)) {
+    return read_sentencepiece_file(*text, frame_wishes(file.parent_path()));
+  }
+  // By its name, as Mistral's own programs know it.
+  const std::string name = file.filename().string();
+  if (name.find("tekken") != std::string::npos && name.ends_with(".json")) {
+    return read_tekken_file(*text);
+  }
+  const std::size_t first = text->find_first_not_of(" \t\r\n");
+  return first != std::string::npos && (*text)[first] == '{' ? read_tokenizer_json(*text)
+                                                             : read_rank_file(*text);
+}
+
+Result<TokenizerParts> read_two_files(const fs::path& folder) {
+  const auto vocabulary = read_tokenizer_file(folder / "vocab.json", tokenizer_limit_bytes);
+  TRAIN_RETURN_IF_ERROR(vocabulary);
+  const auto merges = read_tokenizer_file(folder / "merges.txt", tokenizer_limit_bytes);
+  TRAIN_RETURN_IF_ERROR(merges);
+  const auto pattern = pattern_of_class(folder);
+  TRAIN_RETURN_IF_ERROR(pattern);
+  return read_vocabulary_and_merges(*vocabulary, *merges, *pattern);
+}
+
+/// The file of ranks or of tekken in a folder: of two the first by name.
+std::optional<fs::path> rank_file_in(const fs::path& folder) {
+  std::optional<fs::path> found;
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const fs::path& path = entry->path();
+    if ((path.extension() == ".tiktoken" || path.filename() == "tokenizer.model" ||
+         path.filename() == "tekken.json") &&
+        (!found || path < *found)) {
+      found = path;
+    }
+  }
+  return found;
+}
+
+Error about(const fs::path& path, const Error& error) {
+  // What reading files says names them already.
+  const bool named = error.message.find(path.string()) != std::string::npos;
+  return named ? error : Error{error.kind, fmt::format("{}: {}", path.string(), error.message)};
+}
+
+}  // namespace
+
+Result<TokenizerParts> read_tokenizer_files(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  fs::path file = path;
+  bool two_files = false;
+  if (is_folder) {
+    file = path / "tokenizer.json";
+    if (!fs::exists(file, ignored)) {
+      two_files =
+          fs::exists(path / "vocab.json", ignored) && fs::exists(path / "merges.txt", ignored);
+      const auto ranks = rank_file_in(path);
+      if (!two_files && !ranks) {
+        return user_error(fmt::format(
+            "{} holds no tokenizer.json, no tokenizer.model, no vocab.json with merges.txt, no "
+            "tekken.json and no *.tiktoken; name the folder of a tokenizer",
+            path.string()));
+      }
+      file = two_files ? path : *ranks;
+    }
+  }
+  auto parts = two_files ? read_two_files(path) : read_single_file(file);
+  if (!parts) {
+    return about(file, parts.error());
+  }
+  const fs::path folder = is_folder ? path : path.parent_path();
+  parts->end_of_text = find_end_of_text(*parts, folder);
+  return parts;
+}
+
+}  // namespace train::storage

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "storage/tokenizer/models/bpe.hpp"
+#include "storage/tokenizer/models/unigram.hpp"
+
+namespace train::storage {
+
+/// What turns words into ids: pairs that merge, or the likeliest pieces.
+///
+/// Threading: immutable; each thread brings a scratch.
+class WordModel {
+ public:
+  struct Scratch {
+    Bpe::Scratch bpe;
+    Unigram::Scratch unigram;
+  };
+
+  WordModel(Bpe model) : model_(std::move(model)) {}      // NOLINT: implicit
+  WordModel(Unigram model) : model_(std::move(model)) {}  // NOLINT: implicit
+
+  /// Appends the ids of a word that is not empty.
+  void encode(std::string_view word, std::vector<std::uint32_t>& ids, Scratch& scratch) const {
+    if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
+      bpe->encode(word, ids, scratch.bpe);
+    } else {
+      std::get<Unigram>(model_).encode(word, ids, scratch.unigram);
+    }
+  }
+
+  /// Appends where in `word` each of the ids stands. REQUIRES: those that encode() gives for it.
+  void locate(std::string_view word, std::span<const std::uint32_t> ids,
+              std::vector<TokenSpan>& places) const {
+    if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
+      bpe->locate(word, ids, places);
+    } else {
+      std::get<Unigram>(model_).locate(word, places);
+    }
+  }
+
+  [[nodiscard]] const Vocabulary& vocabulary() const {
+    return std::visit([](const auto& model) -> const Vocabulary& { return model.vocabulary(); },
+                      model_);
+  }
+
+  /// Words may be cut before each "▁": see Bpe.
+  [[nodiscard]] bool cuts_before_marker() const {
+    const Bpe* bpe = std::get_if<Bpe>(&model_);
+    return bpe != nullptr && bpe->cuts_before_marker();
+  }
+
+ private:
+  std::variant<Bpe, Unigram> model_;
+};
+
+}  // namespace train::storage
