@@ -2,11 +2,17 @@
 
 #include <sys/stat.h>
 
+#include <caf/all.hpp>
 #include <catch2/catch.hpp>
 
+#include "actors/cluster/network/head_listener.hpp"
+#include "actors/cluster/network/rendezvous.hpp"
 #include "actors/cluster/network/secure_stream.hpp"
+#include "actors/cluster/network/system_config.hpp"
 #include "storage/files/atomic_file.hpp"
 #include "tests/support/full_disk.hpp"
+#include "tests/support/hang_limit.hpp"
+#include "tests/support/stranger.hpp"
 #include "tests/support/temp_directory.hpp"
 
 namespace train::actors {
@@ -120,6 +126,30 @@ TEST_CASE("credentials: a private file is replaced whole", "[actors][credentials
   CHECK(test::read_bytes(directory / "endpoint") == "two\n");
   CHECK(mode_of(directory / "endpoint") == 0600);
   CHECK(test::names_in(directory.path()) == std::vector<std::string>{"endpoint"});
+}
+
+TEST_CASE("credentials: a certificate that has expired lets nobody in", "[actors][credentials]") {
+  ControlConfig config;
+  caf::actor_system system(config);
+  const bool heads = GENERATE(true, false);
+  CAPTURE(heads);
+  const test::TempDirectory directory;
+  CredentialLife life;
+  (heads ? life.head : life.worker) = -std::chrono::hours(1);
+  const auto files = make_credentials(directory / "control", life);
+  REQUIRE(files.ok());
+  const caf::actor actor = spawn_rendezvous(system);
+  const auto listener = HeadListener::open(system, actor, *files, {});
+  REQUIRE(listener.ok());
+  if (heads) {
+    const auto head = connect_to_head(system, *files, (*listener)->endpoint(), test::hang_limit);
+    REQUIRE_FALSE(head.ok());
+    CHECK(head.error().message.find("certificate has expired") != std::string::npos);
+  } else {  // whose client trusts anybody
+    CHECK_FALSE(test::tls_gets_in((*listener)->endpoint(), files->worker_certificate.c_str(),
+                                  files->worker_key.c_str()));
+  }
+  caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
 }  // namespace

@@ -323,30 +323,6 @@ TEST_CASE("head_door: a worker's certificate is not the head's", "[actors][head_
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
-TEST_CASE("head_door: a certificate that has expired lets nobody in", "[actors][head_door]") {
-  ControlConfig config;
-  caf::actor_system system(config);
-  const bool heads = GENERATE(true, false);
-  CAPTURE(heads);
-  const test::TempDirectory directory;
-  const auto files = make_credentials(
-      directory / "control",
-      {.head = heads ? -1h : CredentialLife::kLong, .worker = heads ? CredentialLife::kLong : -1h});
-  REQUIRE(files.ok());
-  const caf::actor actor = spawn_rendezvous(system);
-  const auto listener = HeadListener::open(system, actor, *files, {});
-  REQUIRE(listener.ok());
-  if (heads) {
-    const auto head = connect_to_head(system, *files, (*listener)->endpoint(), 120s);
-    REQUIRE_FALSE(head.ok());
-    CHECK(head.error().message.find("certificate has expired") != std::string::npos);
-  } else {  // whose client trusts anybody
-    CHECK_FALSE(tls_gets_in((*listener)->endpoint(), files->worker_certificate.c_str(),
-                            files->worker_key.c_str()));
-  }
-  caf::anon_send_exit(actor, caf::exit_reason::kill);
-}
-
 TEST_CASE("head_door: a killed worker is lost at once, a stopped one within seconds",
           "[actors][.full][head_door][slow]") {
   Head head;

@@ -170,6 +170,8 @@ def watch_what_is_over(page, program, site, run):
     board = subprocess.Popen([program, "board", "runs"], cwd=site, stdout=subprocess.PIPE, text=True)
     try:
         page.driver.set_window_size(1300, 1500)
+        page.driver.get("about:blank")
+        page.driver.get_log("browser")  # what the page said when the run's own board had ended
         page.driver.get(board.stdout.readline().strip())
         until(lambda: page.text("condition") in ("over", "failed"), "the end")
         last = [line for line in metrics_of(run) if "grad_norm" in line][-1]
