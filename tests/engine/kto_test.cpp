@@ -3,20 +3,17 @@
 
 #include <bit>
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "tests/engine/published_gradients.hpp"
-#include "tests/engine/published_summary.hpp"
+#include "tests/engine/answer_rows.hpp"
 
 namespace train::engine {
 namespace {
 
 using Json = nlohmann::json;
-using testing::kTolerance;
 
 const Json& fixture() {
   static const Json json = [] {
@@ -51,43 +48,20 @@ WorldStep::Options options_of(const std::string& family, std::int64_t lanes) {
 
 WorldStep::FillLane examples(const WorldStep::Options& options) {
   return [options](std::int64_t /*step*/, std::int64_t lane, const LaneSlot& slot) {
-    std::fill(slot.tokens.begin(), slot.tokens.end(), 0);
-    std::fill(slot.targets.begin(), slot.targets.end(), -1);
-    std::fill(slot.positions.begin(), slot.positions.end(), 0);
-    std::fill(slot.weights.begin(), slot.weights.end(), 0.0F);
-    std::size_t row = 0;
-    std::size_t next = 0;
+    std::vector<testing::Answer> answers;
     std::int64_t item = 2 * lane;
     for (const Json& example : examples_of(lane)) {
       const std::int64_t prompt = example[0];
       for (const bool mismatched : {false, true}) {
-        const std::int64_t length = prompt + example[mismatched ? 2 : 1].get<std::int64_t>();
-        const std::int32_t side = mismatched ? 2 : (example[3].get<bool>() ? 0 : 1);
-        const auto token = [&](std::int64_t at) {  // The script's formula.
-          const std::int64_t seed = item * 31 + (at < prompt ? 0 : 11 * (1 + side));
-          return static_cast<std::int32_t>((seed + at * at * 7 + at * 3 + 5) %
-                                           options.model.vocab_size);
-        };
-        slot.sequences[next++] = {.item = item,
-                                  .document = 2 * item + (mismatched ? 1 : 0),
-                                  .first = static_cast<std::int32_t>(row),
-                                  .rows = static_cast<std::int32_t>(length),
-                                  .side = side};
-        for (std::int64_t at = 0; at < length; ++at, ++row) {
-          slot.tokens[row] = token(at);
-          slot.positions[row] = static_cast<std::int32_t>(at);
-          if (at + 1 >= prompt && at + 1 < length) {
-            slot.targets[row] = token(at + 1);
-            slot.weights[row] = 1.0F;
-          }
-        }
+        answers.push_back({.item = item,
+                           .document = 2 * item + (mismatched ? 1 : 0),
+                           .side = mismatched ? 2 : (example[3].get<bool>() ? 0 : 1),
+                           .prompt = prompt,
+                           .length = prompt + example[mismatched ? 2 : 1].get<std::int64_t>()});
       }
       ++item;
     }
-    slot.sequences[next] = {};
-    for (std::int32_t position = 0; row < slot.positions.size(); ++row, ++position) {
-      slot.positions[row] = position;
-    }
+    testing::fill_answers(slot, answers, options.model.vocab_size, /*prompts=*/false);
   };
 }
 
@@ -102,29 +76,7 @@ TEST_CASE("kto: loss, metrics, gradients and five steps are torch's", "[engine][
   WorldStep world(kernels::cpu_backend(), options);
   testing::set_by_formula(world, testing::published_model(family));
   world.rank(0).reference().restore(entry.at("reference").get<std::vector<double>>());
-  const auto losses = entry.at("losses").get<std::vector<double>>();
-  for (std::size_t step = 0; step < losses.size(); ++step) {
-    CAPTURE(step);
-    const StepResult result =
-        world.run(*stream, static_cast<std::int64_t>(step), examples(options));
-    CHECK(std::abs(result.loss - losses[step]) <= kTolerance * std::abs(losses[0]));
-    const auto metrics = entry.at("metrics")[step].get<std::vector<double>>();
-    REQUIRE(result.metrics.size() == metrics.size());
-    for (std::size_t metric = 0; metric < metrics.size(); ++metric) {
-      CAPTURE(metric);
-      // Log-probabilities of a dozen tokens, each of them rounded to float32.
-      CHECK(std::abs(result.metrics[metric] - metrics[metric]) <=
-            kTolerance * std::max(1.0, std::abs(metrics[4])));
-    }
-    if (step == 0) {
-      testing::check_gradients(world, entry.at("gradients"));
-    }
-  }
-  for (const testing::GradientShard& shard : testing::gradients_of(world.rank(0))) {
-    const Json& summary = entry.at("weights").at(shard.name);
-    testing::check_summary(shard.name, testing::state_of(world.rank(0), "model." + shard.name),
-                           summary, kTolerance * summary.at(0).get<double>());
-  }
+  testing::check_run(world, *stream, entry, examples(options));
 }
 
 TEST_CASE("kto: where the policy is the reference every example's loss is half its weight",

@@ -2,22 +2,18 @@
 // Tolerance: 1e-5 of a tensor's largest element.
 
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "tests/engine/published_gradients.hpp"
-#include "tests/engine/published_summary.hpp"
+#include "tests/engine/answer_rows.hpp"
 
 namespace train::engine {
 namespace {
 
 using Json = nlohmann::json;
-using testing::check_gradients;
-using testing::check_summary;
-using testing::kTolerance;
+using testing::Answer;
 
 const Json& fixture() {
   static const Json json = [] {
@@ -61,19 +57,6 @@ WorldStep::Options options_of(const Json& entry) {
   return options;
 }
 
-struct Answer {
-  std::int64_t pair;
-  std::int32_t side;
-  std::int64_t prompt;
-  std::int64_t length;  ///< With the prompt.
-};
-
-/// The script's formula.
-std::int32_t token_of(const Answer& answer, std::int64_t at, std::int64_t vocab) {
-  const std::int64_t seed = answer.pair * 31 + (at < answer.prompt ? 0 : 11 * (1 + answer.side));
-  return static_cast<std::int32_t>((seed + at * at * 7 + at * 3 + 5) % vocab);
-}
-
 std::vector<Answer> answers_of(std::int64_t lane) {
   std::vector<Answer> answers;
   std::int64_t pair = 0;
@@ -83,7 +66,7 @@ std::vector<Answer> answers_of(std::int64_t lane) {
         if (at == lane) {
           const std::int64_t prompt = lengths[0];
           answers.push_back(
-              {pair, side, prompt,
+              {pair, 2 * pair + side, side, prompt,
                prompt + lengths[static_cast<std::size_t>(1 + side)].get<std::int64_t>()});
         }
       }
@@ -95,33 +78,8 @@ std::vector<Answer> answers_of(std::int64_t lane) {
 
 WorldStep::FillLane pairs_of(const WorldStep::Options& options) {
   return [options](std::int64_t /*step*/, std::int64_t lane, const LaneSlot& slot) {
-    const bool prompts = options.objective.name == "orpo";
-    std::fill(slot.tokens.begin(), slot.tokens.end(), 0);
-    std::fill(slot.targets.begin(), slot.targets.end(), -1);
-    std::fill(slot.positions.begin(), slot.positions.end(), 0);
-    std::fill(slot.weights.begin(), slot.weights.end(), 0.0F);
-    std::size_t row = 0;
-    std::size_t next = 0;
-    for (const Answer& answer : answers_of(lane)) {
-      slot.sequences[next++] = {.item = answer.pair,
-                                .document = 2 * answer.pair + answer.side,
-                                .first = static_cast<std::int32_t>(row),
-                                .rows = static_cast<std::int32_t>(answer.length),
-                                .side = answer.side};
-      for (std::int64_t at = 0; at < answer.length; ++at, ++row) {
-        slot.tokens[row] = token_of(answer, at, options.model.vocab_size);
-        slot.positions[row] = static_cast<std::int32_t>(at);
-        const bool trained = at + 1 >= answer.prompt;
-        if (at + 1 < answer.length && (trained || prompts)) {
-          slot.targets[row] = token_of(answer, at + 1, options.model.vocab_size);
-          slot.weights[row] = trained ? 1.0F : 0.0F;
-        }
-      }
-    }
-    slot.sequences[next] = {};
-    for (std::int32_t position = 0; row < slot.positions.size(); ++row, ++position) {
-      slot.positions[row] = position;
-    }
+    testing::fill_answers(slot, answers_of(lane), options.model.vocab_size,
+                          options.objective.name == "orpo");
   };
 }
 
@@ -139,29 +97,7 @@ TEST_CASE("preference parity: losses, metrics, gradients and five steps are torc
   if (needs_reference(world.rank(0).rank_plan().objective())) {
     world.rank(0).reference().restore(entry.at("reference").get<std::vector<double>>());
   }
-  const auto losses = entry.at("losses").get<std::vector<double>>();
-  for (std::size_t step = 0; step < losses.size(); ++step) {
-    CAPTURE(step);
-    const StepResult result =
-        world.run(*stream, static_cast<std::int64_t>(step), pairs_of(options));
-    CHECK(std::abs(result.loss - losses[step]) <= kTolerance * std::abs(losses[0]));
-    const auto metrics = entry.at("metrics")[step].get<std::vector<double>>();
-    REQUIRE(result.metrics.size() == metrics.size());
-    for (std::size_t metric = 0; metric < metrics.size(); ++metric) {
-      CAPTURE(metric);
-      // Log-probabilities of a dozen tokens, each of them rounded to float32.
-      CHECK(std::abs(result.metrics[metric] - metrics[metric]) <=
-            kTolerance * std::max(1.0, std::abs(metrics[4])));
-    }
-    if (step == 0) {
-      check_gradients(world, entry.at("gradients"));
-    }
-  }
-  for (const testing::GradientShard& shard : testing::gradients_of(world.rank(0))) {
-    const Json& summary = entry.at("weights").at(shard.name);
-    check_summary(shard.name, testing::state_of(world.rank(0), "model." + shard.name), summary,
-                  kTolerance * summary.at(0).get<double>());
-  }
+  testing::check_run(world, *stream, entry, pairs_of(options));
 }
 
 }  // namespace train::engine

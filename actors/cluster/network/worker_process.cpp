@@ -19,8 +19,7 @@ namespace {
 
 constexpr const char* kShortOfMemory =
     " (the kernel has killed a process of this machine meanwhile because memory ran out: dmesg "
-    "says "
-    "which)";
+    "says which)";
 constexpr std::array kOnlyForTheLauncher = {SIGINT, SIGTERM, SIGUSR1};
 
 /// Whoever runs into an error of its own does so again; all else is the world's doing.
