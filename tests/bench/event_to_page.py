@@ -7,13 +7,9 @@ it was written (its unix_ms) to the frame that shows it. Prints how many, the me
 import importlib.util
 import json
 import pathlib
-import re
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 
 PAGE = pathlib.Path(__file__).resolve().parents[1] / "integration" / "board_page.py"
 
@@ -56,28 +52,15 @@ def main():
     program = str(pathlib.Path(sys.argv[1]).resolve())
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
     test = load_page_test()
-    with tempfile.TemporaryDirectory() as directory:
-        site = pathlib.Path(directory)
-        run = site / "runs" / "watched"
-        (site / "text.txt").write_text("\n".join(f"line {i * i % 997}" for i in range(9000)))
-        (site / "run.toml").write_text(test.CONFIG.format(steps=1000000))
-        subprocess.run([program, "data", "prepare", "--input", "text.txt", "--out", "data"], cwd=site,
-                       check=True, stdout=subprocess.DEVNULL)
-        log = site / "log"
-        with open(log, "w") as stderr:
-            launcher = subprocess.Popen([program, "run", "run.toml"], cwd=site, stderr=stderr,
-                                        stdout=subprocess.DEVNULL)
+    with test.running(program) as (_, _, run, log):
         page = test.Page(shutil.which("chromium"), shutil.which("chromedriver"))
         try:
-            url = test.until(lambda: re.search(r"board url=(\S+)", log.read_text()), "the address")
-            page.driver.get(url.group(1))
+            page.driver.get(test.address(log))
             taken = measure(test, page, run, count)
             print(f"{len(taken)} events: median {statistics.median(taken):.0f} ms, "
                   f"longest {max(taken)} ms")
         finally:
             page.driver.quit()
-            launcher.send_signal(signal.SIGTERM)
-            launcher.wait(60)
 
 
 if __name__ == "__main__":

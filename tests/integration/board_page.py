@@ -6,6 +6,7 @@ what the page says with metrics.jsonl, kills a rank and sees the loss of it and 
 looks at the finished run with `actortrain board`. PICTURES: a directory for screenshots.
 Ends with 77 where there is no Chromium, chromedriver or Selenium.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -68,6 +69,32 @@ def until(condition, what):
             return value
         time.sleep(0.1)
     raise AssertionError(f"never came: {what}")
+
+
+@contextlib.contextmanager
+def running(program):
+    """A run of two ranks with a board: its launcher, its site, its directory, what it logs."""
+    with tempfile.TemporaryDirectory() as directory:
+        site = pathlib.Path(directory)
+        words = "the river a quiet child the old miller follows remembers waits for paints".split()
+        text = "\n".join(" ".join(words[(i * j) % len(words)] for j in range(1, 7)) for i in range(2000))
+        (site / "text.txt").write_text(text)
+        (site / "run.toml").write_text(CONFIG.format(steps=1000000))
+        subprocess.run([program, "data", "prepare", "--input", "text.txt", "--out", "data"], cwd=site,
+                       check=True, stdout=subprocess.DEVNULL)
+        log = site / "log"
+        with open(log, "w") as stderr:
+            launcher = subprocess.Popen([program, "run", "run.toml"], cwd=site, stderr=stderr,
+                                        stdout=subprocess.DEVNULL)
+        try:
+            yield launcher, site, site / "runs" / "watched", log
+        finally:
+            launcher.kill()
+            launcher.wait()
+
+
+def address(log):
+    return until(lambda: re.search(r"board url=(\S+)", log.read_text()), "the address").group(1)
 
 
 class Page:
@@ -192,24 +219,11 @@ def main():
     if not chromium or not driver:
         print("skipped: no chromium and chromedriver here")
         return 77
-    with tempfile.TemporaryDirectory() as directory:
-        site = pathlib.Path(directory)
-        run = site / "runs" / "watched"
-        words = "the river a quiet child the old miller follows remembers waits for paints".split()
-        text = "\n".join(" ".join(words[(i * j) % len(words)] for j in range(1, 7)) for i in range(2000))
-        (site / "text.txt").write_text(text)
-        (site / "run.toml").write_text(CONFIG.format(steps=1000000))
-        subprocess.run([program, "data", "prepare", "--input", "text.txt", "--out", "data"], cwd=site,
-                       check=True, stdout=subprocess.DEVNULL)
-        log = site / "log"
-        with open(log, "w") as stderr:
-            launcher = subprocess.Popen([program, "run", "run.toml"], cwd=site, stderr=stderr,
-                                        stdout=subprocess.DEVNULL)
+    with running(program) as (launcher, site, run, log):
         page = None
         try:
             page = Page(chromium, driver)
-            url = until(lambda: re.search(r"board url=(\S+)", log.read_text()), "the address").group(1)
-            watch_the_run(page, run, url, pictures)
+            watch_the_run(page, run, address(log), pictures)
             kill_a_rank(page, run, launcher, pictures)
             use_keyboard_and_phone(page)
             launcher.send_signal(signal.SIGTERM)
@@ -219,8 +233,6 @@ def main():
             print(log.read_text()[-4000:])
             raise
         finally:
-            launcher.kill()
-            launcher.wait()
             if page:
                 page.driver.quit()
     return 0
