@@ -234,6 +234,7 @@ Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& even
       heard.first.tensor_digests[i] += event.tensor_digests[i];
     }
     heard.first.optimizer_sums = added(first.optimizer_sums, event.optimizer_sums);
+    heard.first.elapsed_ns = std::max(first.elapsed_ns, event.elapsed_ns);
   }
   if (++heard.count < ranks) {
     return std::optional<StepFinished>();

@@ -35,6 +35,8 @@ struct StepFinished {
   FloatBits loss;
   FloatBits grad_norm;
   FloatBits lr;
+  /// Steady time since the rank had done the step or the evaluation before it: of all, the longest.
+  std::int64_t elapsed_ns = 0;
   bool nonfinite = false;  ///< Loss or norm not finite: no weight was changed.
   bool has_digest = false;
   std::uint64_t weights_digest = 0;  ///< Of the rank's rows; of all once the conductor has summed.

@@ -76,6 +76,7 @@ struct Rank {
 
 void Rank::connect(const ConnectRank& peers) const {
   state().peers = peers;
+  context->clock.start(steady_now_ns());
   for (const auto& [name, part] : peers.parts) {
     self->monitor(part);
     state().parts.emplace(part.address(), name);
@@ -273,7 +274,7 @@ void Rank::report_step(const Command& command) const {
       done == context->engine->options().total_steps || (interval > 0 && done % interval == 0);
   const auto report = [runtime = context.get(), conductor = state().peers.conductor, command,
                        with_digest] {
-    caf::anon_send(conductor, step_event(*runtime->engine, command.step, with_digest));
+    caf::anon_send(conductor, step_event(*runtime, command.step, with_digest));
   };
   // The step's results stay until the next step's host work; its weights do not.
   if (with_digest) {
@@ -290,6 +291,7 @@ void Rank::report_evaluation(const Command& command) const {
   context->compute->enqueue(
       [runtime = context.get(), conductor = state().peers.conductor, command] {
         caf::anon_send(conductor, evaluation_event(*runtime, command.step));
+        runtime->clock.lap(steady_now_ns());  // an evaluation's time is not the next step's
       });
   finish_on_stream(command.sequence);
   leave();
@@ -354,20 +356,18 @@ void Rank::fail(const std::string& text, int exit_code, bool consequence) const 
 }
 
 void watch_streams(const Rank& rank) {
-  const auto watch = [&rank](kernels::Stream& stream) {
-    stream.on_failure([me = caf::actor_cast<RankActor>(rank.self),
-                       runtime = rank.context.get()](const kernels::StreamFailure& failure) {
-      caf::anon_send(me, WorkFailed{fmt::format("{}: {}", runtime->describe(failure.mark),
-                                                exception_text(failure.error)),
-                                    1, false});
-    });
+  const auto tell = [me = caf::actor_cast<RankActor>(rank.self),
+                     runtime = rank.context.get()](const kernels::StreamFailure& failure) {
+    const std::string text = exception_text(failure.error);
+    caf::anon_send(
+        me, WorkFailed{fmt::format("{}: {}", runtime->describe(failure.mark), text), 1, false});
   };
-  watch(*rank.context->compute);
-  watch(*rank.context->copy);
-  watch(*rank.context->input);
-  watch(*rank.context->disk);
-  if (rank.context->reduce) {
-    watch(*rank.context->reduce);
+  for (kernels::Stream* stream :
+       {rank.context->compute.get(), rank.context->copy.get(), rank.context->input.get(),
+        rank.context->disk.get(), rank.context->reduce.get()}) {
+    if (stream != nullptr) {
+      stream->on_failure(tell);
+    }
   }
 }
 

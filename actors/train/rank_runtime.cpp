@@ -176,7 +176,8 @@ std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
   return bits;
 }
 
-StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, bool with_digest) {
+StepFinished step_event(RankRuntime& rank, std::int64_t step, bool with_digest) {
+  const engine::RankEngine& engine = *rank.engine;
   const engine::StepResult result = engine.step_result(step);
   StepFinished event{.step = step + 1,
                      .rank = static_cast<std::int32_t>(engine.options().rank),
@@ -195,6 +196,7 @@ StepFinished step_event(const engine::RankEngine& engine, std::int64_t step, boo
     event.tensor_digests = engine.state().tensor_digests(names);
     event.weights_digest = engine::weights_digest(event.tensor_digests, names);
   }
+  event.elapsed_ns = rank.clock.lap(steady_now_ns());
   return event;
 }
 

@@ -9,6 +9,7 @@
 #include "actors/train/background_io.hpp"
 #include "actors/train/lane_source.hpp"
 #include "actors/train/rank_board.hpp"
+#include "actors/train/step_clock.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/collective/collective.hpp"
@@ -67,6 +68,7 @@ struct RankRuntime {
   MemoryKeeping memory;  ///< None: no snapshots in memory.
   /// Stores the reference's log-probabilities once all are known. Blocking. None: another rank's.
   std::function<Status(const engine::ReferenceLogProbs&)> keep_reference = {};
+  StepClock clock;                   ///< Runs on the compute stream.
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
   std::unique_ptr<kernels::Stream> compute;  ///< Kernels; `threads` threads.
@@ -116,8 +118,7 @@ using RankContext = std::shared_ptr<RankRuntime>;
 
 /// What a rank reports of step `step` (from 0), in stream order. `with_digest`: also the digests of
 /// its rows of all tensors, which takes a read of all of them.
-[[nodiscard]] StepFinished step_event(const engine::RankEngine& engine, std::int64_t step,
-                                      bool with_digest);
+[[nodiscard]] StepFinished step_event(RankRuntime& rank, std::int64_t step, bool with_digest);
 
 /// What a rank reports of the evaluation after `step` steps, in stream order.
 [[nodiscard]] EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step);

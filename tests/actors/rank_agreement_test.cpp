@@ -83,6 +83,19 @@ TEST_CASE("rank agreement: the optimizer's sums add up, in any order to the same
   CHECK_THAT(heard.error().message, Catch::Contains("ranks 0 and 1"));
 }
 
+TEST_CASE("rank agreement: a step took as long as its slowest rank says", "[actors]") {
+  const std::int32_t slowest = GENERATE(0, 1, 2);
+  RankAgreement agreement;
+  std::optional<StepFinished> all;
+  for (const std::int32_t rank : {0, 1, 2}) {
+    StepFinished event = step_of(rank, 1, 0.5);
+    event.elapsed_ns = rank == slowest ? 70 : 50 + rank;
+    all = *agreement.hear(event, 3);
+  }
+  REQUIRE(all);
+  CHECK(all->elapsed_ns == 70);
+}
+
 TEST_CASE("rank agreement: a rank may be a step ahead", "[actors]") {
   RankAgreement agreement;
   CHECK_FALSE(agreement.hear(step_of(0, 1, 0.5), 2)->has_value());

@@ -57,9 +57,7 @@ ReporterActor::behavior_type reporter_behavior(ReporterSelf self, std::shared_pt
               [event, now_ns = steady_now_ns()](RunReport& to) { return to.step(event, now_ns); });
       },
       [self](const EvaluationFinished& event) {
-        write(self, [event, now_ns = steady_now_ns()](RunReport& to) {
-          return to.evaluation(event, now_ns);
-        });
+        write(self, [event](RunReport& to) { return to.evaluation(event); });
       },
       [self](const CheckpointWritten& event) {
         write(self, [event](RunReport& to) {

@@ -107,7 +107,6 @@ Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options)
     TRAIN_RETURN_IF_ERROR(writer);
     report->tensorboard_.emplace(std::move(writer).value());
   }
-  report->last_ns_ = steady_now_ns();  // the clock of the first step
   report->progress_.step = options.first_step;
   return report;
 }
@@ -195,15 +194,15 @@ Status RunReport::diagnostics(std::int64_t step,
 }
 
 Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
-  const double seconds = static_cast<double>(now_ns - last_ns_) * 1e-9;
+  const double seconds =
+      static_cast<double>(std::max<std::int64_t>(1, event.elapsed_ns)) * 1e-9;  // a coarse clock
   tokens_per_second_ = static_cast<double>(options_.tokens_per_step) / seconds;
-  smoothed_ = smoothed_ == 0.0 ? tokens_per_second_ : 0.9 * smoothed_ + 0.1 * tokens_per_second_;
-  last_ns_ = now_ns;
+  usual_seconds_ = usual_seconds_ == 0.0 ? seconds : 0.9 * usual_seconds_ + 0.1 * seconds;
   raise_peak();
   {
     const std::lock_guard lock(progress_mutex_);
     progress_.step = event.step;
-    progress_.tokens_per_second = smoothed_;
+    progress_.tokens_per_second = usual_speed();
     progress_.step_ns = now_ns;
   }
   show(event);
@@ -255,8 +254,7 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
                               {"train/tokens_per_second", tokens_per_second_}});
 }
 
-Status RunReport::evaluation(const EvaluationFinished& event, std::int64_t now_ns) {
-  last_ns_ = now_ns;  // the evaluation's time is not the next step's
+Status RunReport::evaluation(const EvaluationFinished& event) {
   const double nats = event.cross_entropy.value();
   Json line;
   line["event"] = "evaluation";
@@ -339,7 +337,7 @@ void RunReport::checkpoint_failed(const CheckpointFailed& event) {
 }
 
 // Steps that compute faster than the products at the start did are the better measurement: those
-// met a bad moment. The average, as one step's time also has in it how late its report came.
+// met a bad moment. The average, as one step alone can be a stroke of luck.
 void RunReport::raise_peak() {
   if (peak_flops_ > 0.0) {
     peak_flops_ = std::max(peak_flops_, reached_flops());
@@ -347,8 +345,7 @@ void RunReport::raise_peak() {
 }
 
 void RunReport::show(const StepFinished& event) {
-  const double remaining = static_cast<double>(options_.total_steps - event.step) *
-                           static_cast<double>(options_.tokens_per_step) / smoothed_;
+  const double remaining = static_cast<double>(options_.total_steps - event.step) * usual_seconds_;
   const double mfu = peak_flops_ > 0.0 ? reached_flops() / peak_flops_ : 0.0;
   if (block_) {
     const std::lock_guard lock(view_mutex_);
@@ -360,7 +357,7 @@ void RunReport::show(const StepFinished& event) {
     }
     view_.grad_norm = event.grad_norm.value();
     view_.lr = event.lr.value();
-    view_.tokens_per_second = smoothed_;
+    view_.tokens_per_second = usual_speed();
     view_.mfu = mfu;
     show_block();
     return;
@@ -371,7 +368,7 @@ void RunReport::show(const StepFinished& event) {
     print_line(fmt::format(
         "step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {} tokens/s{}  ETA {}", event.step,
         options_.total_steps, event.loss.value(), event.grad_norm.value(), event.lr.value(),
-        format_count(smoothed_), mfu > 0.0 ? fmt::format("  MFU {:.0f} %", 100.0 * mfu) : "",
+        format_count(usual_speed()), mfu > 0.0 ? fmt::format("  MFU {:.0f} %", 100.0 * mfu) : "",
         format_duration(remaining)));
   }
 }

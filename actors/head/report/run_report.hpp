@@ -81,8 +81,9 @@ class RunReport {
   RunReport(const RunReport&) = delete;
   RunReport& operator=(const RunReport&) = delete;
 
+  /// `now_ns`: when the head heard of it, steady clock.
   Status step(const StepFinished& event, std::int64_t now_ns);
-  Status evaluation(const EvaluationFinished& event, std::int64_t now_ns);
+  Status evaluation(const EvaluationFinished& event);
   void checkpoint(const CheckpointWritten& event);
   void checkpoint_failed(const CheckpointFailed& event);
   /// Who waits for whom, shown until it is over (empty). Any thread.
@@ -104,8 +105,12 @@ class RunReport {
   Status objective_scalars(std::int64_t step, const std::string& prefix,
                            const std::vector<std::pair<std::string, double>>& metrics);
   Status diagnostics(std::int64_t step, const std::vector<engine::OptimizerDiagnostic>& values);
+  /// Tokens per second at the moving average of the steps' times.
+  [[nodiscard]] double usual_speed() const {
+    return static_cast<double>(options_.tokens_per_step) / usual_seconds_;
+  }
   /// FLOP/s of the model, as a moving average over the steps.
-  [[nodiscard]] double reached_flops() const { return options_.flops_per_token * smoothed_; }
+  [[nodiscard]] double reached_flops() const { return options_.flops_per_token * usual_speed(); }
   void raise_peak();
   void show(const StepFinished& event);
   void show_block();
@@ -115,9 +120,8 @@ class RunReport {
   ReportOptions options_;
   int metrics_ = -1;
   std::optional<storage::TensorboardWriter> tensorboard_;
-  std::int64_t last_ns_ = 0;
   double tokens_per_second_ = 0.0;    ///< Of the newest step.
-  double smoothed_ = 0.0;             ///< Tokens per second, moving average.
+  double usual_seconds_ = 0.0;        ///< Of a step, moving average; 0: there was none.
   double peak_flops_ = 0.0;           ///< The highest FLOP/s known of this machine; 0: unknown.
   std::unique_ptr<LiveBlock> block_;  ///< None: Output is another.
   std::mutex view_mutex_;

@@ -27,11 +27,14 @@ function formatNumber(value) {
   return String(Number(value.toPrecision(size >= 1000 ? 7 : 5)));
 }
 
-/// Of an axis, where there is little room.
-function formatAxis(value) {
+/// Of the vertical axis of a chart: as many digits as tell its marks apart, as there is little room.
+function formatAxis(value, _granularity, _options, chart) {
   const size = Math.abs(value);
-  if (size !== 0 && size < 1e-3) return value.toExponential(1);
-  return size >= 1e4 ? formatCount(value) : String(Number(value.toPrecision(4)));
+  const [low, high] = chart.yAxisRange() || [0, size];
+  const apart = high > low && size > 0 ? Math.ceil(Math.log10(size / (high - low))) + 2 : 0;
+  const digits = Math.min(9, Math.max(4, apart));
+  if (size !== 0 && size < 1e-3) return value.toExponential(Math.max(1, apart - 1));
+  return size >= 1e4 && digits === 4 ? formatCount(value) : String(Number(value.toPrecision(digits)));
 }
 
 function formatCount(value) {
