@@ -231,6 +231,16 @@ void check_params(const HeadLossParams& params) {
   require_logit_shape("head_loss", params.logit_scale, params.softcap);
   TRAIN_CHECK(params.label_smoothing >= 0.0F && params.label_smoothing <= 1.0F,
               "head_loss: label_smoothing={}", params.label_smoothing);
+  if (params.row_loss == RowLoss::cross_entropy) {
+    return;
+  }
+  TRAIN_CHECK(params.label_smoothing == 0.0F && params.z_scale == 0.0F,
+              "head_loss: label smoothing and z-loss come with cross-entropy alone");
+  if (params.row_loss == RowLoss::divergence) {
+    require_pointers("head_loss", params.rows, params.reference_x, params.reference_logits);
+  } else {
+    TRAIN_CHECK(params.top_k >= 1, "head_loss: top_k={}", params.top_k);
+  }
 }
 
 void check_params(const TokenLogProbsParams& params) {

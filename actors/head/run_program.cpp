@@ -8,6 +8,7 @@
 
 #include "actors/train/lane_source.hpp"
 #include "base/check.hpp"
+#include "engine/objective/step_program.hpp"
 #include "engine/optimizer/exact_sum.hpp"
 
 namespace train::actors {
@@ -43,6 +44,7 @@ void place(std::vector<std::uint64_t>& all, const EvaluationFinished& event) {
 }  // namespace
 
 using engine::CommandKind;
+using engine::StepProgram;
 
 RunProgram::RunProgram(const Options& options)
     : options_(options),
@@ -51,6 +53,16 @@ RunProgram::RunProgram(const Options& options)
   // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
   // not wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
+  const auto add = [this](bool used, CommandKind kind, StepProgram::Pass pass) {
+    if (used) {
+      of_step_.push_back({.kind = kind, .step = StepProgram::number_of({0, pass})});
+    }
+  };
+  const LiveReference& live = options.live_reference;
+  add(live.first_pass, CommandKind::reference, StepProgram::Pass::first);
+  add(options.two_passes, CommandKind::gradient, StepProgram::Pass::first);
+  add(live.second_pass, CommandKind::reference, StepProgram::Pass::second);
+  add(true, CommandKind::train_step, StepProgram::Pass::second);
 }
 
 bool RunProgram::due(std::int64_t interval) const {
@@ -61,10 +73,18 @@ Command RunProgram::give(engine::CommandKind kind, std::int64_t step) {
   return {.sequence = sequence_++, .kind = kind, .step = step};
 }
 
-Command RunProgram::train() {
+Command RunProgram::next_of_step() {
+  const Command& part = of_step_[given_];
+  given_ = (given_ + 1) % of_step_.size();
+  if (part.kind == CommandKind::reference) {
+    return give(part.kind, StepProgram::number_of({step_, StepProgram::Pass::first}) + part.step);
+  }
+  if (part.kind == CommandKind::gradient) {
+    return give(part.kind, step_);
+  }
   evaluated_ = false;
   saved_ = false;
-  return give(CommandKind::train_step, step_++);
+  return give(part.kind, step_++);
 }
 
 std::optional<Command> RunProgram::next() {
@@ -78,8 +98,8 @@ std::optional<Command> RunProgram::next() {
     stopped_ = true;
     return give(CommandKind::stop, step_);
   }
-  if (std::exchange(in_step_, false)) {  // whatever has come between: the step is whole
-    return train();
+  if (given_ > 0) {  // whatever has come between: the step is whole
+    return next_of_step();
   }
   if (!stop_early_ && options_.first_step == 0 && references_ < options_.reference_commands) {
     return give(CommandKind::reference, references_++);
@@ -105,17 +125,15 @@ std::optional<Command> RunProgram::next() {
   if (const auto command = live_reference(/*evaluates=*/false)) {
     return command;
   }
-  if (options_.two_passes) {
-    in_step_ = true;
-    return give(CommandKind::gradient, step_);
-  }
-  return train();
+  return next_of_step();
 }
 
 RunProgram::LiveReference live_reference_of(const ReferenceRows& rows) {
-  return {.used = rows.live,
+  return {.used = rows.live && !rows.of_passes,
           .first_of_validation = rows.training_commands,
-          .of_validation = rows.commands - rows.training_commands};
+          .of_validation = rows.commands - rows.training_commands,
+          .first_pass = rows.frozen_first,
+          .second_pass = rows.frozen_second};
 }
 
 std::optional<Command> RunProgram::live_reference(bool evaluates) {

@@ -25,6 +25,8 @@ class RunProgram {
     bool used = false;
     std::int64_t first_of_validation = 0;
     std::int64_t of_validation = 0;
+    /// Of steps of two passes: those of each pass right before it (StepProgram::number_of()).
+    bool first_pass = false, second_pass = false;
   };
   struct Options {
     std::int64_t first_step = 0;  ///< Steps already done (resume).
@@ -73,7 +75,8 @@ class RunProgram {
 
  private:
   [[nodiscard]] Command give(engine::CommandKind kind, std::int64_t step);
-  [[nodiscard]] Command train();
+  /// The next of the commands that a step is.
+  [[nodiscard]] Command next_of_step();
   [[nodiscard]] bool due(std::int64_t interval) const;
   /// What has to be asked of a live reference before the next step or evaluation, if anything.
   [[nodiscard]] std::optional<Command> live_reference(bool evaluates);
@@ -83,9 +86,11 @@ class RunProgram {
   std::int64_t step_ = 0;
   std::int64_t references_ = 0;  ///< Given out; of a live reference those of validation.
   std::int64_t referenced_ = 0;  ///< The steps up to this one have their live reference.
-  bool in_step_ = false;         ///< The first pass of the next step has been given out.
-  bool evaluated_ = false;       ///< At step_.
-  bool saved_ = false;           ///< At step_.
+  /// The commands of a step, and how many of the next one's have been given out.
+  std::vector<Command> of_step_;
+  std::size_t given_ = 0;
+  bool evaluated_ = false;  ///< At step_.
+  bool saved_ = false;      ///< At step_.
   bool stop_early_ = false;
   std::optional<std::int64_t> nonfinite_;
   bool stopped_ = false;

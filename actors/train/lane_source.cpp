@@ -39,6 +39,13 @@ std::int64_t items_of(const storage::RowSplit& split, std::uint64_t row) {
          2;
 }
 
+/// Documents of which a target is trained.
+std::int64_t trained_of(const storage::RowSplit& split, std::uint64_t row) {
+  const auto documents = split.documents(row);
+  return std::count_if(documents.begin(), documents.end(),
+                       [](const storage::RowDocument& document) { return document.trained > 0; });
+}
+
 std::int64_t most_documents(const storage::RowSplit& split) {
   std::size_t most = 0;
   for (std::uint64_t row = 0; row < split.rows(); ++row) {
@@ -176,7 +183,8 @@ Status check_rows(const configs::RunConfig& config, engine::RowKind kind,
 }  // namespace
 
 Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
-                                                    std::int64_t vocab_size) {
+                                                    std::int64_t vocab_size,
+                                                    bool means_of_documents) {
   const auto rows = storage::holds_rows(config.data.dir);
   TRAIN_RETURN_IF_ERROR(rows);
   if (!*rows) {
@@ -210,7 +218,8 @@ Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& co
                                 .steps = config.run.steps,
                                 .eval_lanes = validation ? config.eval.lanes : 0,
                                 .reference = engine::needs_reference(*objective),
-                                .live = config.objective.reference == "live"};
+                                .live = config.objective.reference == "live",
+                                .means_of_documents = means_of_documents};
   return std::shared_ptr<const LaneSource>(
       std::make_shared<const RowLanes>(lanes, std::move(train).value(), std::move(validation)));
 }
@@ -336,9 +345,12 @@ Status RowLanes::list(const Place& place, std::int32_t first_row,
     const bool pairs = options_.kind == engine::RowKind::pairs;
     const bool second = i % 2 == 1;
     const bool whole =
-        document.pair >= 0 && document.trained > 0 && i < rest.size() &&
-        (second ? document.side == (pairs ? 1 : 2) && documents[i - 1].pair == document.pair
-                : document.side <= (pairs ? 0 : 1) && i + 1 < documents.size());
+        options_.kind == engine::RowKind::documents
+            ? i < rest.size()
+            : document.pair >= 0 && document.trained > 0 && i < rest.size() &&
+                  (second
+                       ? document.side == (pairs ? 1 : 2) && documents[i - 1].pair == document.pair
+                       : document.side <= (pairs ? 0 : 1) && i + 1 < documents.size());
     if (!whole) {
       return user_error(fmt::format(
           "{}: row {}: document {} is no trained side of a whole {}; prepare the data again, with "
@@ -382,9 +394,10 @@ Status RowLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot
 }
 
 engine::RowCount RowLanes::count_row(std::uint64_t row) const {
-  return {.weight = options_.kind == engine::RowKind::documents
-                        ? train_.weight_sum(row)
-                        : static_cast<double>(items_of(train_, row)),
+  const bool items = options_.kind != engine::RowKind::documents;
+  return {.weight = items                         ? static_cast<double>(items_of(train_, row))
+                    : options_.means_of_documents ? static_cast<double>(trained_of(train_, row))
+                                                  : train_.weight_sum(row),
           .trained = static_cast<std::int64_t>(train_.trained_tokens(row)),
           .tokens = static_cast<std::int64_t>(train_.tokens(row)),
           .positions = train_.row_length()};

@@ -30,6 +30,10 @@ struct ReferenceRows {
   std::int64_t documents = 0;          ///< Of both splits, read or not.
   bool live = false;                   ///< Asked about in every step, which is a command each.
   std::int64_t lane_sequences = 0;     ///< Documents of a lane at most.
+  /// Of steps of two passes, which compare the model with the one that began the run (StepProgram):
+  /// none of the above but that they do (`live`, and one of `commands`), and which passes follow a
+  /// forward pass of its frozen copy.
+  bool of_passes = false, frozen_first = false, frozen_second = false;
 };
 
 /// The data of a run, as lanes: which tokens a lane of a step holds, and what a step counts. A pure
@@ -111,10 +115,11 @@ class RowLanes final : public LaneSource {
     storage::LaneOrder order;  ///< `order.sequences` is that of the data.
     engine::RowKind kind = engine::RowKind::documents;
     engine::LaneColumns columns = {};
-    std::int64_t steps = 0;       ///< Of the run.
-    std::int64_t eval_lanes = 0;  ///< Of an evaluation; 0: there is none.
-    bool reference = false;       ///< The objective has one.
-    bool live = false;            ///< As ReferenceRows has it.
+    std::int64_t steps = 0;           ///< Of the run.
+    std::int64_t eval_lanes = 0;      ///< Of an evaluation; 0: there is none.
+    bool reference = false;           ///< The objective has one.
+    bool live = false;                ///< As ReferenceRows has it.
+    bool means_of_documents = false;  ///< Of kind documents: each trained one counts 1.
   };
 
   /// `validation`: where evaluations read, if there are any.
@@ -146,9 +151,11 @@ class RowLanes final : public LaneSource {
   ReferenceRows reference_;
 };
 
-/// The packed rows of `config.data.dir` for its objective. Errors: those of open_lanes().
+/// The packed rows of `config.data.dir` for its objective. `means_of_documents`: as RowLanes has
+/// it. Errors: those of open_lanes().
 [[nodiscard]] Result<std::shared_ptr<const LaneSource>> open_rows(const configs::RunConfig& config,
-                                                                  std::int64_t vocab_size);
+                                                                  std::int64_t vocab_size,
+                                                                  bool means_of_documents = false);
 
 /// The data of a run for a model of `vocab_size`, of the form that its objective reads.
 /// Errors (user): those of TokenDataset::open and RowSplit::open; data of another form or kind; no

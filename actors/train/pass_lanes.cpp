@@ -1,5 +1,6 @@
 #include "actors/train/pass_lanes.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/objective/registry.hpp"
@@ -25,6 +26,13 @@ const LaneSource& PassLanes::of(CommandKind kind) const {
 }
 
 Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
+  if (work.kind == CommandKind::reference) {
+    const auto frozen = StepProgram::frozen_pass(work.step);
+    engine::LaneWork of_pass = work;
+    of_pass.step = frozen.step;
+    of_pass.kind = CommandKind::train_step;
+    return (frozen.pass == StepProgram::Pass::first ? first_ : second_)->read(of_pass, slot);
+  }
   TRAIN_RETURN_IF_ERROR(of(work.kind).read(work, slot));
   if (engine::has_backward(work.kind)) {
     const auto lane_rows = static_cast<std::int64_t>(slot.targets.size());
@@ -45,6 +53,18 @@ std::optional<engine::RowCount> PassLanes::count(std::int64_t step) const {
 
 std::uint64_t PassLanes::training_rows() const {
   return first_->training_rows() + second_->training_rows();
+}
+
+ReferenceRows PassLanes::reference_rows() const {
+  const StepProgram& program = *objective_->program();
+  ReferenceRows rows{.lane_sequences = std::max(first_->reference_rows().lane_sequences,
+                                                second_->reference_rows().lane_sequences),
+                     .of_passes = true,
+                     .frozen_first = program.reads_frozen(StepProgram::Pass::first),
+                     .frozen_second = program.reads_frozen(StepProgram::Pass::second)};
+  rows.live = rows.frozen_first || rows.frozen_second || program.pull() > 0.0;
+  rows.commands = rows.live ? 1 : 0;
+  return rows;
 }
 
 std::optional<double> PassLanes::bytes_per_token() const { return first_->bytes_per_token(); }
@@ -69,7 +89,8 @@ Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& 
   configs::RunConfig forgotten = config;
   forgotten.data.dir = config.data.forget_dir;
   forgotten.eval.interval_steps = 0;
-  auto second = open_rows(forgotten, vocab_size);
+  const bool weighs = engine::make_objective(config.objective)->program()->weighting() != nullptr;
+  auto second = open_rows(forgotten, vocab_size, /*means_of_documents=*/weighs);
   TRAIN_RETURN_IF_ERROR(second);
   return std::shared_ptr<const LaneSource>(std::make_shared<const PassLanes>(
       std::move(first).value(), std::move(second).value(), config, vocab_size));

@@ -13,7 +13,8 @@
 namespace train::actors {
 
 /// Two streams of rows, of steps of two passes (StepProgram): the first pass and evaluations read
-/// data.dir, the second pass data.forget_dir, each in the order of its own rows.
+/// data.dir, the second pass data.forget_dir, each in the order of its own rows. The frozen copy
+/// (StepProgram) reads what the pass that it comes before does.
 class PassLanes final : public LaneSource {
  public:
   /// `vocab_size`: targets that the objective draws are below it.
@@ -27,6 +28,7 @@ class PassLanes final : public LaneSource {
   [[nodiscard]] std::optional<engine::RowCount> count_pass(engine::CommandKind kind,
                                                            std::int64_t step) const override;
   [[nodiscard]] std::uint64_t training_rows() const override;
+  [[nodiscard]] ReferenceRows reference_rows() const override;
   [[nodiscard]] std::optional<double> bytes_per_token() const override;
   [[nodiscard]] Result<std::string> fingerprint() const override;
 

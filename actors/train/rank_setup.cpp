@@ -79,7 +79,7 @@ Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const Star
   engine::RankOptions options = plan.engine;
   options.rank = rank;
   const bool begins = !start.checkpoint && !start.memory;
-  if (begins || engine::has_live_reference(options)) {
+  if (begins || engine::needs_first_weights(options)) {
     auto weights = open_weights(plan.config.model, options.model);
     TRAIN_RETURN_IF_ERROR(weights);
     options.init.source = std::move(weights).value();

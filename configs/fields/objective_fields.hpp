@@ -24,7 +24,8 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
      {},
      kPairLosses},
     {"objective", "beta", "",
-     "What log-probabilities are multiplied by as rewards; orpo: weight of the odds.",
+     "What log-probabilities are multiplied by as rewards; orpo: weight of the odds; "
+     "sequential_unlearning with `npo`: by what the mean ratio of log-probabilities is multiplied.",
      locations::objective<&ObjectiveSection::beta>, false, kAboveZero},
     {"objective",
      "label_smoothing",
@@ -82,21 +83,31 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
     {"objective",
      "retain_loss",
      "",
-     "Of the rows of `data.dir`; `nll`: cross-entropy.",
+     "Of the rows of `data.dir`; `nll`: cross-entropy; `kl`: divergence from the model before the "
+     "first step, of which a frozen copy is kept.",
      locations::objective<&ObjectiveSection::retain_loss>,
      false,
      {},
-     "nll"},
+     "nll|kl"},
     {"objective",
      "forget_loss",
      "",
      "Of the rows of `data.forget_dir`; `random_targets`: cross-entropy with tokens that are "
      "drawn; "
-     "`max_entropy`: with the uniform distribution. Both over the vocabulary's logarithm.",
+     "`max_entropy`: with the uniform distribution; `top_k_entropy`: the same among the `top_k` "
+     "likeliest tokens. All over the logarithm of the tokens' number. `npo`: negative preference "
+     "optimisation against a frozen copy of the model before the first step.",
      locations::objective<&ObjectiveSection::forget_loss>,
      false,
      {},
-     "random_targets|max_entropy"},
+     "random_targets|max_entropy|top_k_entropy|npo"},
+    {"objective",
+     "top_k",
+     "tokens",
+     "`top_k_entropy`: how many of the likeliest tokens.",
+     locations::objective<&ObjectiveSection::top_k>,
+     false,
+     {.low = 2, .high = 1e9}},
     {"objective",
      "retain_coefficient",
      "",
@@ -124,6 +135,11 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
      locations::objective<&ObjectiveSection::forget_layer_scale>,
      false,
      {.low = 1, .high = 1e6}},
+    {"objective", "l2sp_coefficient", "",
+     "By what the squares of the distances of a trained layer's weights from those before the "
+     "first "
+     "step are multiplied: with their gradient the retain pass pulls them back.",
+     locations::objective<&ObjectiveSection::l2sp_coefficient>, false, kFromZero},
     {"objective",
      "gradient_join",
      "",

@@ -24,12 +24,14 @@ struct ObjectiveSection {
   std::int64_t last_layer = 0;    ///< None below it is trained.
   std::int64_t layer_stride = 4;
   std::int64_t steps_per_layer = 64;
-  std::string retain_loss = "nll";
-  std::string forget_loss = "random_targets";  ///< Or "max_entropy".
+  std::string retain_loss = "nll";             ///< Or "kl".
+  std::string forget_loss = "random_targets";  ///< Or "max_entropy", "top_k_entropy", "npo".
+  std::int64_t top_k = 100;                    ///< Of top_k_entropy.
   double retain_coefficient = 20.0;
   double forget_coefficient = 5.0;
   bool ramp_retain_from_zero = false;
   double forget_layer_scale = 1.0;
+  double l2sp_coefficient = 0.0;  ///< Of the squares of trained weights' distances from the first.
   std::string gradient_join = "sum";          ///< Or "same_sign", "same_sign_forget".
   std::string frozen_layers = "skip_update";  ///< Or "zero".
   bool maintain_unlearned = false;            ///< Train the layers of earlier phases, too.

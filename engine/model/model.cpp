@@ -92,6 +92,15 @@ void Model::row_log_probs(kernels::Stream& stream, const UnitMemory& head, const
   static_cast<HeadUnit&>(*units_.back()).row_log_probs(stream, head, lane, results);
 }
 
+void Model::log_probs_of(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
+                         const void* input, const kernels::LogProbResults& results) {
+  static_cast<HeadUnit&>(*units_.back()).log_probs_of(stream, head, lane, input, results);
+}
+
+ConstElements Model::head_input() const {
+  return static_cast<const HeadUnit&>(*units_.back()).input();
+}
+
 std::size_t planned_activation_bytes(const ModelSpec& spec, std::int64_t sequences,
                                      std::int64_t seq_len, bool with_gradient,
                                      const ActivationOptions& options) {

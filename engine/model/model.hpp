@@ -54,6 +54,11 @@ class Model {
   void row_log_probs(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
                      const kernels::LogProbResults& results);
 
+  /// HeadUnit::log_probs_of and input.
+  void log_probs_of(kernels::Stream& stream, const UnitMemory& head, const Lane& lane,
+                    const void* input, const kernels::LogProbResults& results);
+  [[nodiscard]] ConstElements head_input() const;
+
   /// Memory of ActivationOptions::gradients[index]; valid until the next forward pass.
   [[nodiscard]] float* gradient_memory(std::size_t index) const {
     return workspace_->gradient(index);

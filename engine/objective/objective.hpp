@@ -54,6 +54,17 @@ class Objective {
   [[nodiscard]] virtual const StepProgram* program() const { return nullptr; }
 };
 
+/// The objective's weighting(), or that of its second pass; null: it has none.
+[[nodiscard]] inline const RowWeighting* any_weighting(const Objective& objective) {
+  return objective.program() != nullptr ? objective.program()->weighting() : objective.weighting();
+}
+/// Whether a pass of the objective's steps compares the model with its frozen copy.
+[[nodiscard]] inline bool reads_frozen(const Objective& objective) {
+  const StepProgram* program = objective.program();
+  return program != nullptr && (program->reads_frozen(StepProgram::Pass::first) ||
+                                program->reads_frozen(StepProgram::Pass::second));
+}
+
 /// What some rows hold; of a step or a row. A pure function of data, seed and step.
 struct RowCount {
   double weight = 0.0;         ///< Of trained targets, or items: what the loss is divided by.

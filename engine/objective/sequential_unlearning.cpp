@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/check.hpp"
+#include "engine/objective/npo_weighting.hpp"
 #include "engine/objective/registry.hpp"
 
 namespace train::engine {
@@ -22,7 +24,7 @@ class SequentialUnlearning final : public Objective, private StepProgram {
 
   [[nodiscard]] RowKind rows() const override { return RowKind::documents; }
   [[nodiscard]] LaneColumns columns() const override {
-    return {.positions = true, .weights = true};
+    return {.positions = true, .weights = true, .sequences = npo_.has_value()};
   }
   [[nodiscard]] const StepProgram* program() const override { return this; }
 
@@ -34,8 +36,15 @@ class SequentialUnlearning final : public Objective, private StepProgram {
   [[nodiscard]] double coefficient(Pass pass, std::int64_t step) const override;
   [[nodiscard]] float label_smoothing(Pass pass) const override;
   [[nodiscard]] double loss_unit(Pass pass, std::int64_t vocab) const override;
+  [[nodiscard]] kernels::RowLoss row_loss(Pass pass) const override;
+  [[nodiscard]] std::int64_t top_k() const override { return section_.top_k; }
+  [[nodiscard]] bool reads_frozen(Pass pass) const override {
+    return pass == Pass::first ? section_.retain_loss == "kl" : npo_.has_value();
+  }
+  [[nodiscard]] const RowWeighting* weighting() const override { return npo_ ? &*npo_ : nullptr; }
   void set_targets(Pass pass, std::int64_t step, std::int64_t first_row, std::int64_t vocab,
                    std::span<std::int32_t> targets) const override;
+  [[nodiscard]] double pull() const override { return section_.l2sp_coefficient; }
   [[nodiscard]] GradientJoin join() const override { return join_of(section_.gradient_join); }
   [[nodiscard]] const std::vector<std::string>& metrics() const override { return metrics_; }
   [[nodiscard]] std::vector<double> metric_values(std::int64_t step,
@@ -53,6 +62,7 @@ class SequentialUnlearning final : public Objective, private StepProgram {
   UnlearningPhases phases_;
   std::vector<std::int64_t> layers_;
   std::vector<std::string> metrics_;
+  std::optional<NpoWeighting> npo_;
 };
 
 SequentialUnlearning::SequentialUnlearning(const configs::ObjectiveSection& section)
@@ -65,6 +75,9 @@ SequentialUnlearning::SequentialUnlearning(const configs::ObjectiveSection& sect
   // A model's last layer is not known here; check() is what says so.
   if (section.first_layer >= section.last_layer) {
     layers_ = phases_.layers();
+  }
+  if (section.forget_loss == "npo") {
+    npo_.emplace(section.beta);
   }
   metrics_ = {"retain_loss",   "forget_loss", "retain_grad_norm",   "forget_grad_norm",
               "same_sign_pct", "phase_layer", "retain_coefficient", "forget_coefficient"};
@@ -143,7 +156,18 @@ float SequentialUnlearning::label_smoothing(Pass pass) const {
 }
 
 double SequentialUnlearning::loss_unit(Pass pass, std::int64_t vocab) const {
-  return pass == Pass::second ? 1.0 / std::log(static_cast<double>(vocab)) : 1.0;
+  if (pass == Pass::first || section_.forget_loss == "npo") {
+    return 1.0;
+  }
+  const bool top = section_.forget_loss == "top_k_entropy";
+  return 1.0 / std::log(static_cast<double>(top ? std::min(section_.top_k, vocab) : vocab));
+}
+
+kernels::RowLoss SequentialUnlearning::row_loss(Pass pass) const {
+  const bool retain = pass == Pass::first;
+  return retain && section_.retain_loss == "kl"               ? kernels::RowLoss::divergence
+         : !retain && section_.forget_loss == "top_k_entropy" ? kernels::RowLoss::top_entropy
+                                                              : kernels::RowLoss::cross_entropy;
 }
 
 void SequentialUnlearning::set_targets(Pass pass, std::int64_t step, std::int64_t first_row,

@@ -8,7 +8,9 @@
 
 #include "base/result.hpp"
 #include "engine/command.hpp"
+#include "engine/objective/row_weighting.hpp"
 #include "engine/objective/unlearning.hpp"
+#include "kernels/head/head_loss.hpp"
 
 namespace train::engine {
 
@@ -30,6 +32,10 @@ struct SignAgreement {
 /// and the result is what is clipped and what the optimizer reads. Both are reduced before they are
 /// joined, so signs are those of whole gradients, whoever holds their rows.
 ///
+/// A pass may compare the model with the frozen copy that began the run: then the copy's forward
+/// pass over the same rows (CommandKind::reference) comes right before it, and leaves what its head
+/// reads on the rank that has the lane. The head itself is frozen, so it is the copy's, too.
+///
 /// A step trains some units; in the others' place the joined gradient is 0.
 /// Threading: immutable. Pure functions of options and step, the same on every rank.
 class StepProgram {
@@ -38,6 +44,18 @@ class StepProgram {
   enum class Pass : std::uint8_t { first, second };
   [[nodiscard]] static constexpr Pass pass_of(CommandKind kind) {
     return kind == CommandKind::gradient ? Pass::first : Pass::second;
+  }
+
+  /// The number of the CommandKind::reference of a pass, and which one has a number.
+  struct FrozenPass {
+    std::int64_t step = 0;
+    Pass pass = Pass::first;
+  };
+  [[nodiscard]] static constexpr std::int64_t number_of(const FrozenPass& frozen) {
+    return 2 * frozen.step + (frozen.pass == Pass::first ? 0 : 1);
+  }
+  [[nodiscard]] static constexpr FrozenPass frozen_pass(std::int64_t number) {
+    return {.step = number / 2, .pass = number % 2 == 0 ? Pass::first : Pass::second};
   }
 
   StepProgram() = default;
@@ -62,10 +80,26 @@ class StepProgram {
   [[nodiscard]] virtual double loss_unit(Pass /*pass*/, std::int64_t /*vocab*/) const {
     return 1.0;
   }
+  /// What is lost in a row of the pass, and of how many of the largest logits (HeadLossParams).
+  [[nodiscard]] virtual kernels::RowLoss row_loss(Pass /*pass*/) const {
+    return kernels::RowLoss::cross_entropy;
+  }
+  [[nodiscard]] virtual std::int64_t top_k() const { return 0; }
+  /// Whether the pass compares the model with its frozen copy.
+  [[nodiscard]] virtual bool reads_frozen(Pass /*pass*/) const { return false; }
+  /// Where row weights of the second pass follow from the rows' log-probabilities, how, as
+  /// Objective::weighting(): it has no metrics, and its references are the frozen copy's. Its loss
+  /// is divided by the weight of the pass's rows (RankOptions::step_weight). Null: they are the
+  /// data's.
+  [[nodiscard]] virtual const RowWeighting* weighting() const { return nullptr; }
   /// Puts the pass's own targets in the place of the data's. `first_row`: the lane's first position
   /// among those of the step.
   virtual void set_targets(Pass /*pass*/, std::int64_t /*step*/, std::int64_t /*first_row*/,
                            std::int64_t /*vocab*/, std::span<std::int32_t> /*targets*/) const {}
+  /// By what the squares of the trained weights' distances from those that began the run are
+  /// multiplied: their gradient, twice that times the distance, enters the first pass's, and no
+  /// coefficient multiplies it. 0: they are not.
+  [[nodiscard]] virtual double pull() const { return 0.0; }
   [[nodiscard]] virtual GradientJoin join() const = 0;
 
   /// As metrics.jsonl has them, and what they are in step `step`.

@@ -25,14 +25,15 @@ LaneRunner::LaneRunner(const RankPlan& rank, const Parts& parts)
     : rank_(&rank),
       parts_(parts),
       tokens_(rank.kernels(), slot_bytes(rank), "lane tokens"),
-      targets_(rank.kernels(), slot_bytes(rank), "lane targets") {
+      targets_(rank.kernels(), slot_bytes(rank), "lane targets"),
+      frozen_(rank) {
   if (rank.has_positions()) {
     positions_.emplace(rank.kernels(), slot_bytes(rank), "lane positions");
   }
   if (rank.objective().columns().weights) {
     weights_.emplace(rank.kernels(), slot_bytes(rank), "lane weights");
   }
-  if (rank.objective().weighting() != nullptr) {
+  if (any_weighting(rank.objective()) != nullptr) {
     weighting_.emplace(rank, parts.reference);
   }
 }
@@ -89,20 +90,26 @@ Lane LaneRunner::make_lane(const LaneWork& work, bool makes_loss) const {
                   : 0.0F;
   };
   const std::int64_t first = work.slot * rank_->lane_tokens();
-  return {.step = work.step,
-          .index = work.lane,
-          .sequences = options.batch.micro_batch,
-          .seq_len = options.seq_len,
-          .tokens = tokens_.device<std::int32_t>() + first,
-          .positions = in_documents ? positions_->device<std::int32_t>() + first : nullptr,
-          .targets = targets_.device<std::int32_t>() + first,
-          .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
-          .sums = scored ? nullptr : parts_.totals.lane_sums(work),
-          .label_smoothing = evaluation ? 0.0F : rank_->label_smoothing(work.kind),
-          .loss_scale = scale(1.0),
-          .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
-          .with_gradient = !evaluation,
-          .adapters = !parts_.reference_weights.without_adapters(work.kind)};
+  const auto row_loss =
+      makes_loss && !evaluation ? rank_->row_loss(work.kind) : kernels::RowLoss::cross_entropy;
+  return {
+      .step = work.step,
+      .index = work.lane,
+      .sequences = options.batch.micro_batch,
+      .seq_len = options.seq_len,
+      .tokens = tokens_.device<std::int32_t>() + first,
+      .positions = in_documents ? positions_->device<std::int32_t>() + first : nullptr,
+      .targets = targets_.device<std::int32_t>() + first,
+      .row_weights = weights_ && !scored ? weights_->device<float>() + first : nullptr,
+      .sums = scored ? nullptr : parts_.totals.lane_sums(work),
+      .label_smoothing = evaluation ? 0.0F : rank_->label_smoothing(work.kind),
+      .row_loss = row_loss,
+      .top_k = rank_->objective().program() ? rank_->objective().program()->top_k() : 0,
+      .reference_input = row_loss == kernels::RowLoss::divergence ? frozen_.of(work).data : nullptr,
+      .loss_scale = scale(1.0),
+      .z_scale = weighting_ ? 0.0F : scale(static_cast<double>(options.model.z_loss_coeff)),
+      .with_gradient = !evaluation,
+      .adapters = !parts_.reference_weights.without_adapters(work.kind)};
 }
 
 ConstElements LaneRunner::group_weights(std::size_t group, const LaneWork& work,
@@ -213,11 +220,18 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
 
 void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
                               const UnitMemory& memory, Lane lane) {
-  if (!weighting_) {
+  if (work.kind == CommandKind::reference && rank_->objective().program() != nullptr) {
+    return keep_frozen_input(stream, work, memory, lane);
+  }
+  if (!weighs(work)) {
     parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
     return parts_.totals.lane_summed(stream, work);
   }
   parts_.model.row_log_probs(stream, memory, lane, weighting_->results());
+  if (weighting_->reads_frozen()) {
+    parts_.model.log_probs_of(stream, memory, lane, frozen_.of(work).data,
+                              weighting_->frozen_results());
+  }
   const LaneSlot columns = slot(work.slot);
   const LaneWeighting::HostRows rows{columns.targets, columns.weights};
   if (work.kind == CommandKind::reference) {
@@ -231,6 +245,21 @@ void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
     lane.sums = parts_.totals.unread_sums();
     parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
   }
+}
+
+bool LaneRunner::weighs(const LaneWork& work) const {
+  const bool passes = rank_->objective().program() != nullptr;
+  return weighting_ && (!passes || (has_backward(work.kind) &&
+                                    StepProgram::pass_of(work.kind) == StepProgram::Pass::second));
+}
+
+void LaneRunner::keep_frozen_input(kernels::Stream& stream, const LaneWork& work,
+                                   const UnitMemory& memory, Lane lane) {
+  lane.targets = nullptr;  // Nothing but the final norm.
+  parts_.model.unit(parts_.model.unit_count() - 1).forward(stream, memory, lane);
+  rank_->kernels().copy(stream, {.out = frozen_.of(work).data,
+                                 .in = parts_.model.head_input().data,
+                                 .size_bytes = static_cast<std::int64_t>(frozen_.lane_bytes())});
 }
 
 void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -257,6 +286,7 @@ void LaneRunner::add_allocated(MemoryPlan& memory) const {
     memory.buffers_bytes += column.get() ? column.get()->size_bytes() : 0;
   }
   memory.buffers_bytes += weighting_ ? weighting_->allocated_bytes() : 0;
+  memory.reference_bytes += frozen_.allocated_bytes();
 }
 
 }  // namespace train::engine

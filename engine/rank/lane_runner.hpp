@@ -8,6 +8,7 @@
 #include "engine/command.hpp"
 #include "engine/model/model.hpp"
 #include "engine/rank/document_scores.hpp"
+#include "engine/rank/frozen_inputs.hpp"
 #include "engine/rank/lane_weighting.hpp"
 #include "engine/rank/rank_gradients.hpp"
 #include "engine/rank/rank_layout.hpp"
@@ -73,9 +74,14 @@ class LaneRunner {
                                      bool with_gradient) const;
   void score(kernels::Stream& stream, const UnitMemory& head, const LaneWork& work,
              const Lane& lane) const;
-  /// The head's forward pass: one, or two with the row weights made between them.
+  /// The head's forward pass: one, or two with the row weights made between them. Of the frozen
+  /// copy what its head reads is kept.
   void forward_head(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
                     Lane lane);
+  void keep_frozen_input(kernels::Stream& stream, const LaneWork& work, const UnitMemory& memory,
+                         Lane lane);
+  /// Whether the lane's row weights follow from a first pass over the head.
+  [[nodiscard]] bool weighs(const LaneWork& work) const;
   void clear_nonfinite_counts(kernels::Stream& stream, std::size_t unit, bool backward,
                               const LaneWork& work, UnitBuffers place) const;
   void count_nonfinite_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
@@ -86,6 +92,7 @@ class LaneRunner {
   HostDeviceBuffer tokens_, targets_;
   std::optional<HostDeviceBuffer> positions_, weights_;  // If the lanes have them.
   std::optional<LaneWeighting> weighting_;               // If the objective has one.
+  FrozenInputs frozen_;
 };
 
 }  // namespace train::engine

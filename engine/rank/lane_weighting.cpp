@@ -9,7 +9,7 @@ namespace train::engine {
 namespace {
 
 const RowWeighting& weighting_of(const RankPlan& rank) {
-  const RowWeighting* weighting = rank.objective().weighting();
+  const RowWeighting* weighting = any_weighting(rank.objective());
   TRAIN_CHECK(weighting != nullptr, "the objective's row weights are known without a first pass");
   return *weighting;
 }
@@ -34,6 +34,9 @@ LaneWeighting::LaneWeighting(const RankPlan& rank, ReferenceLogProbs& reference)
   if (weighting_->needs_square_sums()) {
     log_square_sums_.emplace(rank.kernels(), row_bytes(rank), "row sums of squares");
   }
+  if (weighting_->needs_reference() && rank.objective().program() != nullptr) {
+    frozen_log_probs_.emplace(rank.kernels(), row_bytes(rank), "frozen row log-probabilities");
+  }
 }
 
 std::span<LaneSequence> LaneWeighting::sequences(std::int32_t slot) const {
@@ -50,6 +53,9 @@ void LaneWeighting::copy_out(kernels::Stream& stream, std::size_t count) const {
   if (log_square_sums_) {
     log_square_sums_->to_host(stream, log_square_sums_->device<float>(), count);
   }
+  if (frozen_log_probs_) {
+    frozen_log_probs_->to_host(stream, frozen_log_probs_->device<float>(), count);
+  }
 }
 
 LaneLogProbs LaneWeighting::lane_of(std::int32_t slot, const HostRows& rows) const {
@@ -64,6 +70,18 @@ LaneLogProbs LaneWeighting::lane_of(std::int32_t slot, const HostRows& rows) con
                                  : std::span<const float>()};
 }
 
+void LaneWeighting::find_references(const LaneLogProbs& lane) {
+  references_.clear();
+  LaneLogProbs frozen = lane;
+  if (frozen_log_probs_) {
+    frozen.log_probs = {frozen_log_probs_->host<float>(), lane.log_probs.size()};
+  }
+  for (const LaneSequence& sequence : lane.sequences) {
+    references_.push_back(frozen_log_probs_ ? frozen.log_prob_of(sequence)
+                                            : reference_->of(sequence.document));
+  }
+}
+
 void LaneWeighting::weigh(kernels::Stream& stream, std::int32_t slot, const HostRows& rows,
                           kernels::LossSums* outcome, std::span<MetricSum> metrics) {
   const std::size_t count = rows.targets.size();
@@ -71,10 +89,7 @@ void LaneWeighting::weigh(kernels::Stream& stream, std::int32_t slot, const Host
   stream.enqueue([this, slot, rows, count, outcome, metrics] {
     LaneLogProbs lane = lane_of(slot, rows);
     if (weighting_->needs_reference()) {
-      references_.clear();
-      for (const LaneSequence& sequence : lane.sequences) {
-        references_.push_back(reference_->of(sequence.document));
-      }
+      find_references(lane);
       lane.references = references_;
     }
     LaneTerms terms{.metrics = metrics, .row_weights = {row_weights_.host<float>(), count}};
@@ -105,11 +120,13 @@ void LaneWeighting::keep_as_reference(kernels::Stream& stream, const LaneWork& w
 }
 
 std::size_t LaneWeighting::planned_bytes(const RankOptions& options, const Objective& objective) {
-  if (objective.weighting() == nullptr) {
+  const RowWeighting* weighting = any_weighting(objective);
+  if (weighting == nullptr) {
     return 0;
   }
   const std::int64_t rows = options.batch.micro_batch * options.seq_len;
-  const std::int64_t columns = objective.weighting()->needs_square_sums() ? 3 : 2;
+  const bool frozen = weighting->needs_reference() && objective.program() != nullptr;
+  const std::int64_t columns = 2 + (weighting->needs_square_sums() ? 1 : 0) + (frozen ? 1 : 0);
   return bytes_of(rows * columns, sizeof(float)) +
          most_sequences(options) * static_cast<std::size_t>(options.lane_slots) *
              sizeof(LaneSequence);
@@ -118,6 +135,7 @@ std::size_t LaneWeighting::planned_bytes(const RankOptions& options, const Objec
 std::size_t LaneWeighting::allocated_bytes() const {
   return log_probs_.size_bytes() + row_weights_.size_bytes() +
          (log_square_sums_ ? log_square_sums_->size_bytes() : 0) +
+         (frozen_log_probs_ ? frozen_log_probs_->size_bytes() : 0) +
          sequences_.size() * sizeof(LaneSequence);
 }
 

@@ -30,13 +30,19 @@ class LaneWeighting {
     std::span<const float> weights;
   };
 
-  /// REQUIRES: the objective has a weighting().
+  /// REQUIRES: any_weighting() of the objective.
   LaneWeighting(const RankPlan& rank, ReferenceLogProbs& reference);
 
   /// A slot's list for the host to write; behind the last sequence one of 0 rows, if there is room.
   [[nodiscard]] std::span<LaneSequence> sequences(std::int32_t slot) const;
   /// What the first pass writes; the device's.
   [[nodiscard]] kernels::LogProbResults results() const;
+  /// Whether the references that the weights follow from are the frozen copy's (StepProgram), and
+  /// not kept by document; and what the first pass over its rows writes, then, before weigh().
+  [[nodiscard]] bool reads_frozen() const { return frozen_log_probs_.has_value(); }
+  [[nodiscard]] kernels::LogProbResults frozen_results() const {
+    return {.log_probs = frozen_log_probs_->device<float>()};
+  }
   /// Enqueues the weights of a lane whose first pass is enqueued. `outcome` and `metrics`: memory
   /// of the host that is overwritten in the stream's order.
   void weigh(kernels::Stream& stream, std::int32_t slot, const HostRows& rows,
@@ -54,6 +60,7 @@ class LaneWeighting {
  private:
   void copy_out(kernels::Stream& stream, std::size_t count) const;
   [[nodiscard]] LaneLogProbs lane_of(std::int32_t slot, const HostRows& rows) const;
+  void find_references(const LaneLogProbs& lane);
 
   const RowWeighting* weighting_;
   ReferenceLogProbs* reference_;
@@ -62,6 +69,7 @@ class LaneWeighting {
   std::vector<double> references_;  // Of the lane that is weighed.
   HostDeviceBuffer log_probs_, row_weights_;
   std::optional<HostDeviceBuffer> log_square_sums_;
+  std::optional<HostDeviceBuffer> frozen_log_probs_;
 };
 
 }  // namespace train::engine

@@ -5,8 +5,9 @@
 
 namespace train::engine {
 
-PassGradients::PassGradients(const RankPlan& rank, const StepTotals& totals)
+PassGradients::PassGradients(const RankPlan& rank, const RankState& state, const StepTotals& totals)
     : rank_(&rank),
+      state_(&state),
       totals_(&totals),
       agreeing_(floats(rank.layout().largest_segment()), "agreeing gradients",
                 rank.device().memory) {
@@ -15,12 +16,58 @@ PassGradients::PassGradients(const RankPlan& rank, const StepTotals& totals)
     kept_.emplace_back(floats(rank.layout(group).reduce.element_count),
                        "first gradient of " + rank.group(group).name, rank.device().memory);
   }
+  if (rank.objective().program()->pull() == 0.0) {
+    return;
+  }
+  const kernels::Device& device = rank.device();
+  const auto stream =
+      device.is_host() ? kernels::make_inline_stream(1) : device.make_stream("first weights", 1);
+  for (std::size_t group = 0; group < rank.group_count(); ++group) {
+    start_.emplace_back(floats(rank.layout(group).reduce.element_count),
+                        "first weights of " + rank.group(group).name, device.memory);
+    for (const Segment& segment : rank.layout(group).reduce.segments) {
+      copy(*stream, start_[group].as<float>() + segment.packed_offset,
+           state.group(group).master(segment.parameter, segment.first_row), segment.count);
+    }
+  }
+  stream->synchronize();
+}
+
+void PassGradients::copy(kernels::Stream& stream, float* to, const float* from,
+                         std::int64_t count) const {
+  rank_->kernels().copy(
+      stream, {.out = to, .in = from, .size_bytes = static_cast<std::int64_t>(floats(count))});
+}
+
+void PassGradients::pull(kernels::Stream& stream, std::size_t group, std::int64_t step,
+                         float* gradient) const {
+  const kernels::KernelTable& kernels = rank_->kernels();
+  const auto twice = static_cast<float>(2.0 * rank_->objective().program()->pull());
+  auto* distance = agreeing_.as<float>();
+  for (const Segment& segment : rank_->layout(group).reduce.segments) {
+    if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
+      continue;
+    }
+    copy(stream, distance, state_->group(group).master(segment.parameter, segment.first_row),
+         segment.count);
+    kernels.scale_add(stream, {.y = distance,
+                               .x = start_[group].as<float>() + segment.packed_offset,
+                               .beta = -1.0F,
+                               .count = segment.count});
+    kernels.scale_add(stream, {.y = gradient + segment.packed_offset,
+                               .x = distance,
+                               .beta = twice,
+                               .count = segment.count});
+  }
 }
 
 void PassGradients::finish(kernels::Stream& stream, std::size_t group, const LaneWork& work,
                            float* gradient) {
   const kernels::KernelTable& kernels = rank_->kernels();
   const bool first = StepProgram::pass_of(work.kind) == StepProgram::Pass::first;
+  if (first && !start_.empty()) {
+    pull(stream, group, work.step, gradient);
+  }
   if (first) {
     totals_->add_norms(stream, group, gradient);
   } else {
@@ -35,9 +82,7 @@ void PassGradients::finish(kernels::Stream& stream, std::size_t group, const Lan
                     .agreeing = totals_->agreement(group, i)};
     const bool trained = rank_->trains(rank_->unit_of(group, segment.parameter), work.step);
     if (trained && first) {
-      kernels.copy(stream, {.out = rows.first,
-                            .in = rows.second,
-                            .size_bytes = static_cast<std::int64_t>(floats(rows.count))});
+      copy(stream, rows.first, rows.second, rows.count);
     } else if (trained) {
       join(stream, rows);
     } else if (!first) {
@@ -54,9 +99,7 @@ void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
   const GradientJoin how = rank_->objective().program()->join();
   auto* agreeing = agreeing_.as<float>();
   const auto keep_agreeing = [&] {
-    kernels.copy(stream, {.out = agreeing,
-                          .in = rows.second,
-                          .size_bytes = static_cast<std::int64_t>(floats(rows.count))});
+    copy(stream, agreeing, rows.second, rows.count);
     kernels.mask_sign(stream, {.g = agreeing, .other = rows.first, .count = rows.count});
   };
   keep_agreeing();
@@ -78,12 +121,20 @@ void PassGradients::join(kernels::Stream& stream, const Rows& rows) const {
                    {.left = rows.first, .right = second, .out = rows.second, .count = rows.count});
 }
 
-std::size_t PassGradients::kept_bytes() const {
+namespace {
+
+std::size_t bytes_of_all(const std::vector<kernels::Buffer>& buffers) {
   std::size_t bytes = 0;
-  for (const kernels::Buffer& buffer : kept_) {
+  for (const kernels::Buffer& buffer : buffers) {
     bytes += buffer.size_bytes();
   }
   return bytes;
 }
+
+}  // namespace
+
+std::size_t PassGradients::kept_bytes() const { return bytes_of_all(kept_); }
+
+std::size_t PassGradients::start_bytes() const { return bytes_of_all(start_); }
 
 }  // namespace train::engine

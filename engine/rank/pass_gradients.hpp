@@ -7,6 +7,7 @@
 #include "engine/objective/step_program.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_plan.hpp"
+#include "engine/rank/state/rank_state.hpp"
 #include "engine/rank/step_totals.hpp"
 #include "kernels/device/buffer.hpp"
 #include "kernels/device/stream.hpp"
@@ -21,14 +22,15 @@ namespace train::engine {
 /// scratch; borrows plan and totals.
 class PassGradients {
  public:
-  /// REQUIRES: Objective::program().
-  PassGradients(const RankPlan& rank, const StepTotals& totals);
+  /// REQUIRES: Objective::program(); `state` has the weights that begin the run.
+  PassGradients(const RankPlan& rank, const RankState& state, const StepTotals& totals);
 
   /// The group's gradient over all lanes of the command is complete at `gradient`, packed as
   /// GroupLayout::reduce: enqueues its norms, and that it is kept, or else joined, in place.
   void finish(kernels::Stream& stream, std::size_t group, const LaneWork& work, float* gradient);
 
   [[nodiscard]] std::size_t kept_bytes() const;
+  [[nodiscard]] std::size_t start_bytes() const;  ///< Of StepProgram::pull().
   [[nodiscard]] std::size_t scratch_bytes() const { return agreeing_.size_bytes(); }
 
  private:
@@ -40,11 +42,16 @@ class PassGradients {
     std::int64_t* agreeing = nullptr;
   };
   void join(kernels::Stream& stream, const Rows& rows) const;
+  /// Adds the gradient of StepProgram::pull() to what the step trains.
+  void pull(kernels::Stream& stream, std::size_t group, std::int64_t step, float* gradient) const;
+  void copy(kernels::Stream& stream, float* to, const float* from, std::int64_t count) const;
 
   const RankPlan* rank_;
+  const RankState* state_;
   const StepTotals* totals_;
-  std::vector<kernels::Buffer> kept_;  // By group.
-  kernels::Buffer agreeing_;           // Of one segment: the second gradient where both agree.
+  std::vector<kernels::Buffer> kept_;   // By group.
+  std::vector<kernels::Buffer> start_;  // Of StepProgram::pull(): the weights that began the run.
+  kernels::Buffer agreeing_;  // Of one segment: the second gradient where both agree; scratch.
 };
 
 }  // namespace train::engine

@@ -24,7 +24,7 @@ RankEngine::RankEngine(const kernels::KernelTable& kernels, const Options& optio
       reference_weights_(rank_, state_),
       gathered_(rank_),
       totals_(rank_),
-      gradients_(rank_, model_, totals_),
+      gradients_(rank_, model_, state_, totals_),
       updates_(rank_, state_, gradients_, totals_),
       scores_(rank_),
       reference_(rank_),

@@ -9,7 +9,8 @@
 
 namespace train::engine {
 
-RankGradients::RankGradients(const RankPlan& rank, const Model& model, const StepTotals& totals)
+RankGradients::RankGradients(const RankPlan& rank, const Model& model, const RankState& state,
+                             const StepTotals& totals)
     : rank_(&rank), totals_(&totals) {
   const RankLayout& layout = rank.layout();
   for (std::int64_t i = 0; i < layout.gradient_buffer_count(); ++i) {
@@ -18,7 +19,7 @@ RankGradients::RankGradients(const RankPlan& rank, const Model& model, const Ste
   }
   make_groups(model);
   if (layout.two_passes()) {
-    passes_.emplace(rank, totals);
+    passes_.emplace(rank, state, totals);
   }
 }
 
@@ -145,6 +146,7 @@ void RankGradients::add_allocated(MemoryPlan& memory) const {
   }
   memory.gradients_bytes += passes_ ? passes_->kept_bytes() : 0;
   memory.buffers_bytes += passes_ ? passes_->scratch_bytes() : 0;
+  memory.reference_bytes += passes_ ? passes_->start_bytes() : 0;
   for (const kernels::Buffer& gradient_buffer : gradient_buffers_) {
     memory.transfer_bytes += gradient_buffer.size_bytes();
   }

@@ -26,7 +26,9 @@ namespace train::engine {
 /// but for what lies where the model's activations did; borrows plan, model and totals.
 class RankGradients {
  public:
-  RankGradients(const RankPlan& rank, const Model& model, const StepTotals& totals);
+  /// `state`: of the beginning.
+  RankGradients(const RankPlan& rank, const Model& model, const RankState& state,
+                const StepTotals& totals);
   RankGradients(const RankGradients&) = delete;
   RankGradients& operator=(const RankGradients&) = delete;
 

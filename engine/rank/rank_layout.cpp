@@ -105,7 +105,8 @@ RankLayout::RankLayout(const ShardPlan& plan, const RankOptions& options)
       lane_doubles_(lane_doubles_of(*make_objective(options.objective))),
       gather_buffers_(engine::gather_buffers(plan)),
       gradient_buffer_count_(engine::gradient_buffer_count(plan)),
-      two_passes_(make_objective(options.objective)->program() != nullptr) {
+      two_passes_(make_objective(options.objective)->program() != nullptr),
+      pulls_(two_passes_ && make_objective(options.objective)->program()->pull() > 0.0) {
   for (std::size_t index = 0; index < plan.groups().size(); ++index) {
     groups_.push_back(make_group(index));
     if (!groups_.back().resident) {

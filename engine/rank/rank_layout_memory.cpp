@@ -1,6 +1,7 @@
 #include "base/byte_sizes.hpp"
 #include "base/check.hpp"
 #include "engine/model/model.hpp"
+#include "engine/rank/frozen_inputs.hpp"
 #include "engine/rank/rank_layout.hpp"
 #include "engine/rank/rank_options.hpp"
 #include "engine/rank/state/reference_weights.hpp"
@@ -34,6 +35,7 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   memory.gradients_bytes += gradient_bytes(index);
   memory.lane_sums_bytes += own + owner + apart - gradient_bytes(index);
   memory.gradients_bytes += two_passes_ ? floats(layout.reduce.element_count) : 0;
+  memory.reference_bytes += pulls_ ? floats(layout.reduce.element_count) : 0;
 }
 
 std::size_t RankLayout::gradient_bytes(std::size_t group) const {
@@ -89,6 +91,7 @@ MemoryPlan plan_memory(const RankOptions& options) {
       memory.reference_bytes += ReferenceWeights::planned_bytes(layout, index);
     }
   }
+  memory.reference_bytes += FrozenInputs::planned_bytes(layout, *plan, options);
   memory.activations_bytes = planned_activation_bytes(
       trained_model(options), options.batch.micro_batch, options.seq_len,
       /*with_gradient=*/true, layout.activations(checkpointing_of(options.memory)));

@@ -77,6 +77,12 @@ float RankPlan::label_smoothing(CommandKind kind) const {
                             : program->label_smoothing(StepProgram::pass_of(kind));
 }
 
+kernels::RowLoss RankPlan::row_loss(CommandKind kind) const {
+  const StepProgram* program = objective_->program();
+  return program == nullptr ? kernels::RowLoss::cross_entropy
+                            : program->row_loss(StepProgram::pass_of(kind));
+}
+
 bool RankPlan::trains(std::size_t unit, std::int64_t step) const {
   const bool layer =
       unit >= first_layer_unit() && unit < first_layer_unit() + options_.model.layers.size();

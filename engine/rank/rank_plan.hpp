@@ -63,6 +63,8 @@ class RankPlan {
   [[nodiscard]] double loss_factor(std::int64_t step, CommandKind kind) const;
   /// HeadLossParams, in training.
   [[nodiscard]] float label_smoothing(CommandKind kind) const;
+  /// HeadLossParams, in training.
+  [[nodiscard]] kernels::RowLoss row_loss(CommandKind kind) const;
   /// The unit of layer 0; the layers' units follow one another.
   [[nodiscard]] static constexpr std::size_t first_layer_unit() { return 1; }
   /// Objective::program() of the unit's layer: trained in step `step`. REQUIRES: there is one.

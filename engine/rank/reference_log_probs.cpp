@@ -22,6 +22,8 @@ bool needs_reference(const Objective& objective) {
 ReferenceLogProbs::ReferenceLogProbs(const RankPlan& rank)
     : rank_(&rank), capacity_(most_sequences(rank.options())) {
   if (!needs_reference(rank.objective())) {
+    capacity_ = 0;  // Of a frozen copy nothing is kept by document.
+    entries_.resize(reads_frozen(rank.objective()) ? block_at(rank.ranks()) : 0);
     return;
   }
   values_.assign(static_cast<std::size_t>(rank.options().reference_documents),
@@ -83,7 +85,9 @@ void ReferenceLogProbs::take(kernels::Stream& stream) {
 std::size_t ReferenceLogProbs::planned_bytes(const RankOptions& options,
                                              const Objective& objective) {
   if (!needs_reference(objective)) {
-    return 0;
+    return reads_frozen(objective)
+               ? static_cast<std::size_t>(options.parallel.ranks) * sizeof(Entry)
+               : 0;
   }
   return bytes_of(options.reference_documents, sizeof(double)) +
          (static_cast<std::size_t>(options.batch.lanes) * most_sequences(options) +

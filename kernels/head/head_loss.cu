@@ -2,6 +2,7 @@
 
 #include "kernels/element.cuh"
 #include "kernels/head/head_loss_products.hpp"
+#include "kernels/head/row_losses.cuh"
 #include "kernels/head/seen_logits.cuh"
 #include "kernels/instructions.cuh"
 #include "kernels/launch.cuh"
@@ -190,6 +191,45 @@ __global__ void __launch_bounds__(most_threads)
   }
 }
 
+/// The same of rows whose loss is no cross-entropy.
+template <class T>
+__global__ void __launch_bounds__(most_threads)
+    other_loss_row_kernel(HeadLossParams p, std::int64_t first, DeviceFault* fault,
+                          const char* name) {
+  const std::int64_t place = first + blockIdx.x;
+  float* logits = p.logits + static_cast<std::int64_t>(blockIdx.x) * p.vocab;
+  const std::int32_t target = p.targets[place];
+  double* terms = p.row_terms + place * terms_per_row;
+  const bool writes_terms = threadIdx.x == blockDim.x - 1;
+  if (target < 0 || target >= p.vocab) {
+    if (p.dx != nullptr) {
+      write_no_gradient<T>(product_row(p, logits), logits);
+    }
+    if (writes_terms) {
+      write_no_terms(terms, target == -1);
+      if (target != -1) {
+        report_fault(fault, name, target, place, p.vocab);
+      }
+    }
+    return;
+  }
+  const bool correct = fold_seen<true>(see_row(product_row(p, logits))).index == target;
+  __syncthreads();
+  const float scale = p.loss_scale * p.row_weight(place) * p.logit_scale;
+  const RowLossTerms found =
+      p.row_loss == RowLoss::divergence
+          ? divergence_of_row<T>(
+                p, logits, p.reference_logits + static_cast<std::int64_t>(blockIdx.x) * p.vocab,
+                scale)
+          : top_entropy_of_row<T>(p, logits, scale);
+  if (writes_terms) {
+    terms[0] = static_cast<double>(p.row_weight(place)) * found.loss;
+    terms[1] = found.lse * found.lse;
+    terms[2] = correct ? 1.0 : 0.0;
+    terms[3] = 1.0;
+  }
+}
+
 /// The rows' terms in one order: thread t has every blockDim.x-th row, then a tree.
 __global__ void __launch_bounds__(most_threads) loss_sums_kernel(HeadLossParams p) {
   constexpr int at_once = 4;  // Rows on their way.
@@ -260,10 +300,19 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
   const HeadLossProducts products{p, first, rows};
   const bool gradient = p.dx != nullptr;
   matmul(stream, head_product(p, first, rows));
+  if (p.row_loss == RowLoss::divergence) {
+    matmul(stream, products.reference());
+  }
   // Whether each of the rows begins where 16 bytes can be read.
   const bool aligned = aligned_to_vectors(p.logits) && p.vocab * sizeof(float) % vector_bytes == 0;
   const bool shaped = p.logit_scale != 1.0F || p.softcap != 0.0F || p.label_smoothing != 0.0F;
   for_element_type(p.dtype, [&]<class T>() {
+    if (p.row_loss != RowLoss::cross_entropy) {
+      return launch(stream, other_loss_row_kernel<T>,
+                    {.blocks = dim3(static_cast<unsigned>(rows)),
+                     .threads = dim3(static_cast<unsigned>(row_threads(p.vocab)))},
+                    p, first, stream.fault(), "head_loss");
+    }
     const auto launch_those =
         aligned  ? shaped ? launch_rows<T, true, true> : launch_rows<T, true, false>
          : shaped ? launch_rows<T, false, true>

@@ -23,18 +23,50 @@ RowGradient gradient_of(const HeadLossParams& p, const RowExponentials& row, flo
           .target = target};
 }
 
+/// Makes logits of products, in place; their largest.
+float shaped(const HeadLossParams& p, float* logits, float* slopes) {
+  const LogitShape shape{.scale = p.logit_scale, .softcap = p.softcap};
+  return shape.plain() ? max_of_row(logits, p.vocab)
+                       : shape_row(logits, p.vocab, shape, logits, slopes);
+}
+
+/// A row whose loss is no cross-entropy; it is one of `of_reference`, or of none. Its first two
+/// terms.
+void other_loss_row(const HeadLossParams& p, const RowLossRow& row, float weight,
+                    float* of_reference, double* terms) {
+  RowLossTerms found;
+  if (p.row_loss == RowLoss::divergence) {
+    const float largest = shaped(p, of_reference, nullptr);
+    found = divergence_of_row(row, of_reference, largest);
+  } else {
+    found = top_entropy_of_row(row, std::min(p.top_k, p.vocab));
+  }
+  terms[0] = static_cast<double>(weight) * found.loss;
+  terms[1] = found.lse * found.lse;
+}
+
 /// Loss terms of one row of logits, which has a target; with `gradient` the logits become
-/// d loss / d logits.
+/// d loss / d logits. `of_reference`: HeadLossParams::reference_logits of the row.
 void loss_row(const HeadLossParams& p, std::int64_t row, float* logits, bool gradient,
-              double* terms) {
+              float* of_reference, double* terms) {
   static thread_local Scratch scratch;
   const std::int32_t target = p.targets[row];
-  const LogitShape shape{.scale = p.logit_scale, .softcap = p.softcap};
   float* slopes = gradient && p.softcap > 0.0F ? scratch.get<float>(p.vocab) : nullptr;
-  const float largest = shape.plain() ? max_of_row(logits, p.vocab)
-                                      : shape_row(logits, p.vocab, shape, logits, slopes);
+  const float largest = shaped(p, logits, slopes);
   const float chosen = logits[target];
+  const float weight = p.row_weight(row);
   const bool correct = chosen == largest && find_in_row(logits, target, largest) < 0;
+  terms[2] = correct ? 1.0 : 0.0;
+  terms[3] = 1.0;
+  if (p.row_loss != RowLoss::cross_entropy) {
+    const RowLossRow those{.logits = logits,
+                           .count = p.vocab,
+                           .largest = largest,
+                           .slopes = slopes,
+                           .gradient = gradient,
+                           .scale = p.loss_scale * weight * p.logit_scale};
+    return other_loss_row(p, those, weight, of_reference, terms);
+  }
   double expected = static_cast<double>(chosen);
   if (p.label_smoothing > 0.0F) {
     const auto smoothing = static_cast<double>(p.label_smoothing);
@@ -43,11 +75,8 @@ void loss_row(const HeadLossParams& p, std::int64_t row, float* logits, bool gra
   }
   const RowExponentials exponentials =
       exponentiate_row(logits, p.vocab, largest, gradient ? logits : nullptr);
-  const float weight = p.row_weight(row);
   terms[0] = static_cast<double>(weight) * (exponentials.lse - expected);
   terms[1] = exponentials.lse * exponentials.lse;
-  terms[2] = correct ? 1.0 : 0.0;
-  terms[3] = 1.0;
   if (gradient) {
     gradient_of_row(logits, slopes, p.vocab,
                     gradient_of(p, exponentials, p.loss_scale * weight, target));
@@ -58,12 +87,17 @@ void loss_chunk(const HeadLossParams& p, std::int64_t first, std::int64_t rows, 
                 Product multiply) {
   const HeadLossProducts products{p, first, rows};
   const bool gradient = p.dx != nullptr;
+  const bool with_reference = p.row_loss == RowLoss::divergence;
   multiply(head_product(p, first, rows), threads);
+  if (with_reference) {
+    multiply(products.reference(), threads);
+  }
   each_row(threads, rows, p.vocab, [&](std::int64_t row) {
     float* logits = p.logits + row * p.vocab;
+    float* of_reference = with_reference ? p.reference_logits + row * p.vocab : nullptr;
     double* terms = p.row_terms + (first + row) * terms_per_row;
     if (p.targets[first + row] >= 0) {
-      loss_row(p, first + row, logits, gradient, terms);
+      loss_row(p, first + row, logits, gradient, of_reference, terms);
       return;
     }
     std::fill_n(terms, terms_per_row, 0.0);

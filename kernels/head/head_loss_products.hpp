@@ -60,6 +60,13 @@ struct HeadLossProducts {
   std::int64_t first = 0;
   std::int64_t rows = 0;
 
+  /// reference_logits[rows, vocab] of RowLoss::divergence.
+  [[nodiscard]] MatmulParams reference() const {
+    MatmulParams product = head_product(params, first, rows);
+    product.a = static_cast<const std::byte*>(params.reference_x) + input_offset();
+    product.c = params.reference_logits;
+    return product;
+  }
   /// dx[rows, cols] = dlogits weight; dlogits lie where the logits did, each row at its row's
   /// begin.
   [[nodiscard]] MatmulParams input_gradient() const {

@@ -58,12 +58,34 @@ struct RowMoments {
 };
 RowMoments moments_of_row(const float* logits, std::int64_t count, float largest);
 
-/// Of the `top` largest logits: log sum exp, and their mean.
+/// Of the `top` largest logits: log sum exp, and their mean; the least of them, and how many are
+/// equal to it.
 struct TopLogits {
   double lse = 0.0;
   double mean = 0.0;
+  float least = 0.0F;
+  std::int64_t equal = 0;
 };
 /// REQUIRES: no NaN, 1 <= top <= count.
 TopLogits top_of_row(const float* logits, std::int64_t count, std::int64_t top);
+
+/// A row of logits whose loss is no cross-entropy (RowLoss).
+struct RowLossRow {
+  float* logits = nullptr;  ///< [count]; with `gradient` they become scale d loss / d logits.
+  std::int64_t count = 0;
+  float largest = 0.0F;           ///< Of the logits.
+  const float* slopes = nullptr;  ///< By what a gradient is multiplied; nullptr: 1.
+  bool gradient = false;
+  float scale = 1.0F;
+};
+struct RowLossTerms {
+  double loss = 0.0;
+  double lse = 0.0;
+};
+/// `reference`: logits, too, of the distribution that the row's is compared with.
+RowLossTerms divergence_of_row(const RowLossRow& row, const float* reference,
+                               float largest_of_reference);
+/// REQUIRES: 1 <= top <= count.
+RowLossTerms top_entropy_of_row(const RowLossRow& row, std::int64_t top);
 
 }  // namespace train::kernels::cpu

@@ -307,7 +307,11 @@ TopLogits top_of_row(const float* logits, std::int64_t count, std::int64_t top) 
     sum += std::exp(below);
     shifted += below;
   }
-  return {.lse = largest + std::log(sum), .mean = largest + shifted / static_cast<double>(top)};
+  const float least = found[top - 1];
+  return {.lse = largest + std::log(sum),
+          .mean = largest + shifted / static_cast<double>(top),
+          .least = least,
+          .equal = std::count(found, found + top, least)};
 }
 
 }  // namespace train::kernels::cpu

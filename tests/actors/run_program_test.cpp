@@ -52,6 +52,22 @@ TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors
   CHECK(take(failing) == "find0 stop1");
 }
 
+TEST_CASE("a frozen copy comes right before each pass that is compared with it", "[actors]") {
+  CHECK(all({.total_steps = 2,
+             .live_reference = {.first_pass = true, .second_pass = true},
+             .two_passes = true,
+             .eval_interval = 2}) ==
+        "eval0 reference0 gradient0 reference1 train0 reference2 gradient1 reference3 train1 eval2 "
+        "save2 stop2");
+  RunProgram program({.first_step = 3,
+                      .total_steps = 5,
+                      .live_reference = {.second_pass = true},
+                      .two_passes = true});
+  CHECK(take(program, 2) == "gradient3 reference7");
+  program.stop_early();
+  CHECK(take(program) == "train3 save4 stop4");
+}
+
 TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {
   CHECK(all({.total_steps = 2, .reference_commands = 3, .eval_interval = 1}) ==
         "reference0 reference1 reference2 eval0 train0 eval1 train1 eval2 save2 stop2");

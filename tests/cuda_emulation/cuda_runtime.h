@@ -85,6 +85,7 @@ inline int __popc(unsigned value) { return std::popcount(value); }
 inline std::uint32_t __float_as_uint(float value) { return std::bit_cast<std::uint32_t>(value); }
 inline float __uint_as_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline float normcdff(float x) {
   return static_cast<float>(0.5 * erfc(static_cast<double>(x) / -1.4142135623730951));
 }

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/model/weight_source.hpp"
+#include "engine/objective/npo_weighting.hpp"
 #include "engine/objective/registry.hpp"
 #include "tests/engine/published_gradients.hpp"
 #include "tests/engine/published_summary.hpp"
@@ -45,6 +47,10 @@ configs::ObjectiveSection objective_of(const Json& options) {
   section.maintain_unlearned = options.at("maintain_unlearned");
   section.ramp_retain_from_zero = options.at("ramp_retain_from_zero");
   section.forget_layer_scale = options.at("forget_layer_scale");
+  section.retain_loss = options.value("retain_loss", "nll");
+  section.beta = options.value("beta", 0.1);
+  section.l2sp_coefficient = options.value("l2sp_coefficient", 0.0);
+  section.top_k = options.value("top_k", std::int64_t{100});
   return section;
 }
 
@@ -71,8 +77,27 @@ WorldStep::FillLane rows_of(const WorldStep::Options& options, std::int64_t stre
       slot.positions[index] = static_cast<std::int32_t>(row % length);
       slot.weights[index] = slot.targets[index] < 0 ? 0.0F : 1.0F;
     }
+    // A document for each sequence.
+    for (std::size_t i = 0; i < slot.sequences.size(); ++i) {
+      const bool there = static_cast<std::int64_t>(i) < options.batch.micro_batch;
+      slot.sequences[i] = {
+          .first = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * length),
+          .rows = there ? static_cast<std::int32_t>(length) : 0};
+    }
   };
 }
+
+/// What a frozen copy begins with, too.
+class FormulaWeights final : public WeightSource {
+ public:
+  Status read_rows(const Parameter& parameter, std::int64_t first_row, std::int64_t /*rows*/,
+                   std::span<float> out) const override {
+    std::vector<float> all(static_cast<std::size_t>(parameter.rows * parameter.cols));
+    testing::fill_by_formula(parameter, /*gemma=*/false, all);
+    std::copy_n(all.begin() + first_row * parameter.cols, out.size(), out.begin());
+    return {};
+  }
+};
 
 WorldStep::Options options_of(const Json& options) {
   auto world = testing::published_options(testing::published_model("gpt_neox"));
@@ -82,7 +107,11 @@ WorldStep::Options options_of(const Json& options) {
   const double rows =
       static_cast<double>(world.batch.lanes * world.batch.micro_batch * world.seq_len);
   world.first_pass_weight = [rows](std::int64_t) { return rows; };
-  world.step_weight = [rows](std::int64_t) { return rows / 3.0 * 2.0; };
+  world.init.source = std::make_shared<const FormulaWeights>();
+  const bool of_documents = world.objective.forget_loss == "npo";
+  world.step_weight = [rows, of_documents, length = world.seq_len](std::int64_t) {
+    return of_documents ? rows / static_cast<double>(length) : rows / 3.0 * 2.0;
+  };
   return world;
 }
 
@@ -121,11 +150,14 @@ void add_steps(WorldStep& world, const WorldStep::Options& options, std::int64_t
   }
 }
 
-WorldStep::Options small_options() {
-  auto options = options_of(fixture().at("cases").at("max_entropy same_sign").at("options"));
+WorldStep::Options small_options(const std::string& name = "max_entropy same_sign") {
+  auto options = options_of(fixture().at("cases").at(name).at("options"));
   options.batch.lanes = 6;
   options.batch.micro_batch = 1;
   options.seq_len = 12;
+  if (options.objective.forget_loss == "npo") {
+    options.step_weight = [](std::int64_t) { return 6.0; };
+  }
   return options;
 }
 
@@ -155,7 +187,6 @@ TEST_CASE("sequential unlearning: both passes and six steps are torch's",
   const WorldStep::Options options = options_of(entry.at("options"));
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
-  testing::set_by_formula(world, testing::published_model("gpt_neox"));
   for (std::int64_t step = 0; step < options.total_steps; ++step) {
     CAPTURE(step);
     const StepResult result = world.run(*stream, step, rows_of(options, 0), rows_of(options, 1));
@@ -215,6 +246,63 @@ TEST_CASE("sequential unlearning: ranks, strategy, gating and wrapping never sho
   CHECK(trace_of(grouped) == alone);
 }
 
+TEST_CASE("sequential unlearning: nor do they where a frozen copy is compared with",
+          "[engine][sequential_unlearning][EN-1]") {
+  const std::string name = GENERATE("kl npo", "kl top_k_entropy", "l2sp");
+  CAPTURE(name);
+  const WorldStep::Options options = small_options(name);
+  const Trace alone = trace_of(options);
+  REQUIRE(alone.digests.front() != alone.digests.back());
+  for (const std::int64_t ranks : {2, 3}) {
+    for (const char* strategy : {"none", "optimizer", "full"}) {
+      CAPTURE(ranks, strategy);
+      CHECK(trace_of(with(options, ranks, strategy)) == alone);
+    }
+  }
+}
+
+TEST_CASE("sequential unlearning: at the frozen copy kl is 0 and npo log 2, to the bit",
+          "[engine][sequential_unlearning]") {
+  const auto options = with(small_options("kl npo"), 2, "full");
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep world(kernels::cpu_backend(), options);
+  const StepResult first = world.run(*stream, 0, rows_of(options, 0), rows_of(options, 1));
+  CHECK(metric(world, first, "retain_loss") == 0.0);
+  CHECK(metric(world, first, "retain_grad_norm") == 0.0);
+  // Six documents, the sum of whose losses is rounded.
+  CHECK(metric(world, first, "forget_loss") == Approx(std::log(2.0)).epsilon(1e-15));
+  const StepResult second = world.run(*stream, 1, rows_of(options, 0), rows_of(options, 1));
+  CHECK(metric(world, second, "retain_loss") > 0.0);
+  CHECK(metric(world, second, "forget_loss") < std::log(2.0));
+}
+
+TEST_CASE("sequential unlearning: npo counts documents that have a target, each by its own mean",
+          "[engine][sequential_unlearning]") {
+  const NpoWeighting npo(0.5);
+  // Two targets, none, one.
+  const std::vector<LaneSequence> sequences = {
+      {.first = 0, .rows = 3}, {.first = 3, .rows = 2}, {.first = 5, .rows = 1}};
+  const std::vector<double> references = {-1.0, 0.0, -3.0};
+  const std::vector<std::int32_t> targets = {4, -1, 2, -1, 7, 1};
+  const std::vector<float> weights = {1.0F, 0.0F, 1.0F, 0.0F, 0.0F, 1.0F};
+  const std::vector<float> log_probs = {-1.0F, 0.0F, -2.0F, 0.0F, -9.0F, -3.0F};
+  std::vector<float> row_weights(6);
+  LaneTerms terms;
+  terms.row_weights = row_weights;
+  LaneLogProbs lane;
+  lane.sequences = sequences;
+  lane.references = references;
+  lane.targets = targets;
+  lane.weights = weights;
+  lane.log_probs = log_probs;
+  npo.weigh(lane, terms);
+  const ScalarLoss of_first = npo_loss(-1.0, 0.5);  // (-3 + 1) / 2
+  CHECK(terms.items == 2.0);
+  CHECK(terms.loss == Approx(of_first.loss + std::log(2.0)));
+  const auto weight = static_cast<float>(-of_first.by_value / 2.0);
+  CHECK(row_weights == std::vector<float>{weight, 0.0F, weight, 0.0F, 0.0F, -0.25F});
+}
+
 TEST_CASE(
     "sequential unlearning: what is not trained in any phase holds no state, and a plan says "
     "all bytes",
@@ -222,6 +310,14 @@ TEST_CASE(
   const auto options = small_options();
   WorldStep world(kernels::cpu_backend(), options);
   CHECK(world.rank(0).allocated() == plan_memory(options));
+  CHECK(plan_memory(options).reference_bytes == 0);
+  for (const std::int64_t ranks : {1, 2}) {
+    auto compared = with(small_options("kl npo"), ranks, "full");
+    compared.objective.l2sp_coefficient = 0.1;
+    WorldStep with_copy(kernels::cpu_backend(), compared);
+    CHECK(with_copy.rank(0).allocated() == plan_memory(compared));
+    CHECK(plan_memory(compared).reference_bytes > 0);
+  }
   auto all = options;
   all.objective = {};
   CHECK(plan_memory(options).optimizer_bytes < plan_memory(all).optimizer_bytes);

@@ -1,6 +1,8 @@
 // Sequential unlearning from two directories of rows to the metrics: steps of two passes, a layer
 // after the other.
 
+#include <cmath>
+
 #include "tests/integration/held_runs.hpp"
 #include "tests/support/packed_rows.hpp"
 
@@ -107,6 +109,41 @@ TEST_CASE("unlearning: a job that ends in the middle of a phase goes on, on othe
   CHECK(results_of(site.run()) == unlearning_results());
 }
 
+TEST_CASE(
+    "unlearning: compared with the model that began the run, on other ranks and after a break",
+    "[integration][unlearning][P1][P3]") {
+  const Words compared =
+      joined(kUnlearning, {"objective.retain_loss=kl", "objective.forget_loss=npo",
+                           "objective.beta=0.5", "objective.l2sp_coefficient=0.1"});
+  const UnlearningSite alone;
+  alone.train(compared);
+  const Words results = results_of(alone.run());
+  std::vector<nlohmann::json> steps;
+  for (const nlohmann::json& line : metrics_of(alone.run())) {
+    if (line.contains("grad_norm")) {
+      steps.push_back(line);
+    }
+  }
+  REQUIRE(steps.size() == 12);
+  CHECK(steps.front().at("retain_loss") == 0.0);
+  CHECK(steps.front().at("forget_loss").get<double>() == Approx(std::log(2.0)).epsilon(1e-9));
+  CHECK(steps.back().at("retain_loss") > 0.0);
+  CHECK(steps.back().at("forget_loss") < steps.front().at("forget_loss"));
+  const Ended replayed = alone.call({"replay", "runs/tiny"});
+  INFO(replayed.out << replayed.err);
+  CHECK(replayed.exit_code == 0);
+
+  const UnlearningSite ranks;
+  ranks.train(joined(rank_keys(3, "none"), compared));
+  CHECK(results_of(ranks.run()) == results);
+
+  const UnlearningSite broken;
+  const Words full = joined(rank_keys(2, "full"), compared);
+  CHECK(broken.call(RunSite::run_words(joined(full, {"run.steps_per_job=5"}))).exit_code == 75);
+  broken.train(compared);
+  CHECK(results_of(broken.run()) == results);
+}
+
 TEST_CASE("unlearning: a plan that does not fit is one line", "[integration][unlearning]") {
   const UnlearningSite site;
   const auto refused = [&](const Words& keys, const Words& parts) {
@@ -121,7 +158,11 @@ TEST_CASE("unlearning: a plan that does not fit is one line", "[integration][unl
   refused({"data.forget_dir=nowhere"}, {"nowhere"});
   refused({"data.forget_dir="}, {"data.forget_dir", "is missing"});
   refused({"model.z_loss_coeff=0.1"}, {"model.z_loss_coeff", "no z-loss"});
-  refused({"objective.beta=0.1"}, {"objective.beta", "sequential_unlearning"});
+  refused({"objective.label_smoothing=0.1"},
+          {"objective.label_smoothing", "sequential_unlearning"});
+  refused({"objective.beta=0.3"}, {"objective.beta", "belongs to", "npo", "leave it out"});
+  refused({"objective.top_k=7"}, {"objective.top_k", "belongs to", "top_k_entropy"});
+  refused({"objective.retain_loss=most"}, {"objective.retain_loss", "kl"});
   refused({"train.freeze=[\"block 1\"]"}, {"train.freeze", "block 1"});
   check_mistake(site, RunSite::run_words({"data.forget_dir=forget", "objective.name=sft"}),
                 {"data.forget_dir", "of no use"});

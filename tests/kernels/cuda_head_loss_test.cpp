@@ -1,4 +1,5 @@
 // The CUDA twin of the head's loss: rows that are kept in part, ties, what is not finite.
+#include <algorithm>
 #include <limits>
 
 #include "kernels/device/stream.hpp"
@@ -22,6 +23,9 @@ struct HeadCase {
   std::vector<std::int32_t> targets = {};
   Values row_weights = {};  ///< Empty: none.
   float label_smoothing = 0.0F, logit_scale = 1.0F, softcap = 0.0F;
+  RowLoss row_loss = RowLoss::cross_entropy;
+  std::int64_t top_k = 0;
+  Values reference = {};  ///< divergence.
 };
 
 /// Random, with targets over all columns and one row without.
@@ -51,11 +55,17 @@ void call(Side& side, const HeadCase& head) {
                         .vocab = head.vocab,
                         .chunk_rows = 3,
                         .loss_scale = 0.3F,
-                        .z_scale = 1e-3F,
+                        .z_scale = head.row_loss == RowLoss::cross_entropy ? 1e-3F : 0.0F,
                         .label_smoothing = head.label_smoothing,
                         .logit_scale = head.logit_scale,
                         .softcap = head.softcap,
-                        .dtype = side.dtype};
+                        .dtype = side.dtype,
+                        .row_loss = head.row_loss,
+                        .top_k = head.top_k};
+  if (head.row_loss == RowLoss::divergence) {
+    params.reference_x = side.elements(head.reference);
+    params.reference_logits = side.put(zeros(3 * head.vocab));
+  }
   params.x = side.elements(head.x);
   params.weight = side.elements(head.weight);
   params.targets = side.put(head.targets);
@@ -113,6 +123,43 @@ TEST_CASE(
       CHECK(std::equal(sums.begin(), sums.end(), whole.begin()));
     }
   }
+}
+
+TEST_CASE("cuda twins: head losses that are no cross-entropy", "[kernels][cuda][.gpu]") {
+  for (const std::int64_t vocab : vocabularies) {
+    HeadCase head = random_case(vocab);
+    head.row_loss = RowLoss::divergence;
+    head.reference = random_values(head.rows * head.cols, 7);
+    compare(fmt::format("divergence of {} columns", vocab), head);
+    head.row_weights = {1.0F, -0.5F, 1.0F, 0.0F, 2.0F};
+    head.softcap = 3.0F;
+    head.logit_scale = 1.5F;
+    compare(fmt::format("divergence of {} capped columns", vocab), head);
+    head.row_loss = RowLoss::top_entropy;
+    for (const std::int64_t top : {1, 5, 100}) {
+      head.top_k = top;
+      compare(fmt::format("entropy of the {} largest of {} columns", top, vocab), head);
+    }
+  }
+}
+
+TEST_CASE("cuda twins: nothing diverges from itself; the first of equal logits are the largest",
+          "[kernels][cuda][.gpu]") {
+  if (no_device()) {
+    return;
+  }
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    HeadCase same = random_case(4099);
+    same.row_loss = RowLoss::divergence;
+    same.reference = same.x;
+    const Exact results = on_cuda(same, dtype);
+    CHECK(results.front() == 0.0);  // The loss, then targets that were right, and gradients.
+    CHECK(std::all_of(results.begin() + 5, results.end(), [](double each) { return each == 0.0; }));
+  }
+  HeadCase equal = case_of_logits({1.0F, 4.0F, 2.0F, 2.0F, 2.0F}, {0});
+  equal.row_loss = RowLoss::top_entropy;
+  equal.top_k = 3;
+  compare("equal logits", equal);
 }
 
 TEST_CASE("cuda twins: head loss with weights, smoothing, scales and caps",

@@ -6,6 +6,7 @@ of the weights), and so do the targets of what is forgotten, which stand for dra
 fixtures/sequential_unlearning.json; needs torch and transformers.
 """
 
+import copy
 import json
 import math
 import pathlib
@@ -24,7 +25,14 @@ RUNS = {
     "random_targets same_sign_forget": ("random_targets", "same_sign_forget", "zero", False, True,
                                         1.0),
     "max_entropy maintained": ("max_entropy", "sum", "skip_update", True, False, 1.0),
+    "kl npo": ("npo", "sum", "skip_update", True, False, 1.0),
+    "kl top_k_entropy": ("top_k_entropy", "sum", "zero", False, False, 1.0),
+    "l2sp": ("random_targets", "sum", "skip_update", True, False, 1.0),
 }
+# What differs from the engine's defaults. Summed: near the copy the divergence is so small that its signs
+# are rounding.
+MORE = {"kl npo": {"retain_loss": "kl", "beta": 0.7}, "kl top_k_entropy": {"retain_loss": "kl", "top_k": 7},
+        "l2sp": {"l2sp_coefficient": 0.004}}
 RETAIN, FORGET = 2.0, 0.5
 
 
@@ -40,12 +48,26 @@ def rows(stream, step, vocab):
     return ids[:, :-1], targets
 
 
-def loss_of(model, stream, step, vocab, forget_loss):
+def loss_of(model, frozen, stream, step, vocab, forget_loss, more):
     tokens, targets = rows(stream, step, vocab)
-    log_p = torch.log_softmax(model(input_ids=tokens).logits, -1)
+    logits = model(input_ids=tokens).logits
+    log_p = torch.log_softmax(logits, -1)
+    with torch.no_grad():
+        log_p0 = torch.log_softmax(frozen(input_ids=tokens).logits, -1)
     of_targets = log_p.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+    if stream == 0 and "retain_loss" in more:
+        return (log_p0.exp() * (log_p0 - log_p)).sum(-1).mean()
     if stream == 0:
         return -of_targets.mean()
+    if forget_loss == "npo":  # The mean of each sequence, which is a document.
+        ratio = of_targets - log_p0.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+        kept = targets >= 0
+        ratios = (ratio * kept).sum(-1) / kept.sum(-1)
+        return -torch.nn.functional.logsigmoid(-more["beta"] * ratios).mean()
+    if forget_loss == "top_k_entropy":
+        top = torch.topk(logits, more["top_k"], -1).values
+        value = torch.logsumexp(top, -1) - top.mean(-1)
+        return value[targets >= 0].mean() / math.log(more["top_k"])
     value = -of_targets if forget_loss == "random_targets" else -log_p.mean(-1)
     return value[targets >= 0].mean() / math.log(vocab)
 
@@ -73,11 +95,13 @@ def run(name):
     forget_loss, how, frozen, maintain, from_zero, growth = RUNS[name]
     config = CASES["gpt_neox"]
     model, stored = make_model(config)
+    start, more = copy.deepcopy(model), MORE.get(name, {})
+    first = dict(start.named_parameters())
     vocab = config["vocab_size"]
     optimizer = make_optimizer(model)
     options = {"forget_loss": forget_loss, "gradient_join": how, "frozen_layers": frozen,
                "maintain_unlearned": maintain, "ramp_retain_from_zero": from_zero,
-               "forget_layer_scale": growth}
+               "forget_layer_scale": growth, **more}
     out = {"options": options, "losses": [], "norms": [], "retain_losses": [], "forget_losses": [],
            "retain_norms": [], "forget_norms": [], "same_sign": []}
     parameters = dict(model.named_parameters())
@@ -88,14 +112,18 @@ def run(name):
         c_r = RETAIN * (s if from_zero else 0.25 + 0.75 * s)
         c_f = FORGET * (1 - 0.25 * s)
         c_f *= 1 + (growth - 1) * (LAYERS[0] - LAYERS[phase]) / LAYERS[0]
-        retain = loss_of(model, 0, step, vocab, forget_loss)
+        retain = loss_of(model, start, 0, step, vocab, forget_loss, more)
         r = gradients(model, c_r * retain)
-        forget = loss_of(model, 1, step, vocab, forget_loss)
+        if step == 0 and "retain_loss" in more:  # Rounding alone: the copy is the model.
+            r = {n: torch.zeros_like(g) for n, g in r.items()}
+        forget = loss_of(model, start, 1, step, vocab, forget_loss, more)
         f = gradients(model, c_f * forget)
         trained = set(of_layer[LAYERS[phase]])
         if maintain:
             trained = {n for layer in LAYERS[:phase + 1] for n in of_layer[layer]}
         every = [n for layer in LAYERS for n in of_layer[layer]]
+        for n in trained:  # Not times the coefficient, and part of r.
+            r[n] = r[n] + 2 * more.get("l2sp_coefficient", 0.0) * (parameters[n] - first[n]).detach()
         agreeing = elements = 0
         for n, p in parameters.items():
             p.grad = torch.zeros_like(p) if n in every and frozen == "zero" else None

@@ -167,6 +167,16 @@ void WorldStep::finish_gradients(kernels::Stream& stream, const LaneWork& work) 
 
 StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const FillLane& first,
                           const FillLane& second) {
+  const StepProgram& program = *ranks_.front()->rank_plan().objective().program();
+  const auto read_frozen = [&](StepProgram::Pass pass, const FillLane& fill_lane) {
+    if (program.reads_frozen(pass)) {
+      compute_reference(stream, StepProgram::number_of({step, pass}),
+                        [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
+                          fill_lane(step, lane, slot);
+                        });
+    }
+  };
+  read_frozen(StepProgram::Pass::first, first);
   Loop loop(ranks_, stream, CommandKind::gradient);
   loop.run_lanes(step, CommandKind::gradient, first);
   finish_gradients(stream, {.kind = CommandKind::gradient, .step = step});
@@ -174,6 +184,7 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Fill
   for (const auto& rank : ranks_) {
     rank->totals().combine_first_pass(stream, step);
   }
+  read_frozen(StepProgram::Pass::second, second);
   return run(stream, step, second);
 }
 

@@ -144,25 +144,35 @@ void HeadUnit::forward(kernels::Stream& stream, const UnitMemory& memory, const 
   TRAIN_CHECK(!lane.with_gradient ||
               (workspace_->with_gradient() && (weight_.frozen || gradient != nullptr)));
   const bool weight_gradient = lane.with_gradient && !weight_.frozen;
-  kernels_->head_loss(stream,
-                      {.x = x,
-                       .weight = matrix(memory),
-                       .targets = lane.targets,
-                       .row_weights = lane.row_weights,
-                       .sums = lane.sums,
-                       .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : Elements(),
-                       .dweight = weight_gradient ? gradient + weight_.gradient : nullptr,
-                       .logits = workspace_->floats_at(logits_),
-                       .row_terms = reinterpret_cast<double*>(workspace_->floats_at(row_terms_)),
-                       .rows = lane.rows(),
-                       .cols = embedding_dim_,
-                       .vocab = vocab_size_,
-                       .chunk_rows = std::min(chunk_rows_, lane.rows()),
-                       .loss_scale = lane.loss_scale,
-                       .z_scale = lane.z_scale,
-                       .label_smoothing = lane.label_smoothing,
-                       .softcap = softcap_,
-                       .dtype = workspace_->dtype()});
+  // A second row of logits lies behind the first: there are half as many at a time.
+  const bool with_reference = lane.row_loss == kernels::RowLoss::divergence;
+  TRAIN_CHECK(!with_reference || chunk_rows_ > 1, "a divergence of a lane of one row");
+  const std::int64_t chunk_rows =
+      std::min(with_reference ? chunk_rows_ / 2 : chunk_rows_, lane.rows());
+  float* logits = workspace_->floats_at(logits_);
+  kernels_->head_loss(
+      stream, {.x = x,
+               .weight = matrix(memory),
+               .targets = lane.targets,
+               .row_weights = lane.row_weights,
+               .sums = lane.sums,
+               .dx = lane.with_gradient ? workspace_->at(residual_gradient_) : Elements(),
+               .dweight = weight_gradient ? gradient + weight_.gradient : nullptr,
+               .logits = logits,
+               .row_terms = reinterpret_cast<double*>(workspace_->floats_at(row_terms_)),
+               .rows = lane.rows(),
+               .cols = embedding_dim_,
+               .vocab = vocab_size_,
+               .chunk_rows = chunk_rows,
+               .loss_scale = lane.loss_scale,
+               .z_scale = lane.z_scale,
+               .label_smoothing = lane.label_smoothing,
+               .softcap = softcap_,
+               .dtype = workspace_->dtype(),
+               .row_loss = lane.row_loss,
+               .reference_x = lane.reference_input,
+               .reference_logits = with_reference ? logits + chunk_rows * vocab_size_ : nullptr,
+               .top_k = lane.top_k});
 }
 
 void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane) {
@@ -173,9 +183,14 @@ void HeadUnit::backward(kernels::Stream& stream, const UnitMemory& memory, const
 
 void HeadUnit::row_log_probs(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
                              const kernels::LogProbResults& results) {
-  TRAIN_CHECK(lane.targets != nullptr, "log-probabilities of no targets");
   const BlockCall call{stream, memory.weights, nullptr, lane};
-  kernels_->token_log_probs(stream, {.x = ln_f_->forward(call, workspace_->at(input_)),
+  log_probs_of(stream, memory, lane, ln_f_->forward(call, workspace_->at(input_)), results);
+}
+
+void HeadUnit::log_probs_of(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
+                            const void* input, const kernels::LogProbResults& results) {
+  TRAIN_CHECK(lane.targets != nullptr, "log-probabilities of no targets");
+  kernels_->token_log_probs(stream, {.x = input,
                                      .weight = matrix(memory),
                                      .targets = lane.targets,
                                      .results = results,

@@ -50,6 +50,12 @@ class HeadUnit final : public LayerUnit {
   void row_log_probs(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
                      const kernels::LogProbResults& results);
 
+  /// The same of rows that another forward pass has left (input()), in the place of this one's.
+  void log_probs_of(kernels::Stream& stream, const UnitMemory& memory, const Lane& lane,
+                    const void* input, const kernels::LogProbResults& results);
+  /// What the matrix is multiplied by, of the last forward pass: [rows, embedding_dim].
+  [[nodiscard]] ConstElements input() const { return ln_f_->output(); }
+
   /// logits[rows, vocab_size] of rows of the last forward pass; without the model's cap.
   void row_logits(kernels::Stream& stream, const UnitMemory& memory, std::int64_t first_row,
                   std::int64_t rows, float* logits) const;

@@ -40,11 +40,16 @@ struct Lane {
   /// [sequences, seq_len]: what an objective multiplies each target's loss by; nullptr: 1.
   const float* row_weights = nullptr;
   kernels::LossSums* sums = nullptr;  ///< Written by the head.
-  float label_smoothing = 0.0F;       ///< HeadLossParams.
-  float loss_scale = 1.0F;            ///< 1 / tokens of the global batch.
-  float z_scale = 0.0F;               ///< z_loss_coeff / tokens of the global batch.
-  bool with_gradient = true;          ///< The head also computes gradients (training).
-  bool adapters = true;               ///< false: linear maps are without theirs.
+  float label_smoothing = 0.0F;       ///< HeadLossParams, as are row_loss and top_k.
+  kernels::RowLoss row_loss = kernels::RowLoss::cross_entropy;
+  std::int64_t top_k = 0;
+  /// RowLoss::divergence: what the head's matrix is multiplied by in the reference model, of the
+  /// activations' type, [rows, embedding_dim].
+  const void* reference_input = nullptr;
+  float loss_scale = 1.0F;    ///< 1 / tokens of the global batch.
+  float z_scale = 0.0F;       ///< z_loss_coeff / tokens of the global batch.
+  bool with_gradient = true;  ///< The head also computes gradients (training).
+  bool adapters = true;       ///< false: linear maps are without theirs.
 
   [[nodiscard]] std::int64_t rows() const { return sequences * seq_len; }
 };

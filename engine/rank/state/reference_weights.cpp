@@ -7,8 +7,15 @@
 namespace train::engine {
 
 bool has_live_reference(const RankOptions& options) {
-  return options.objective.reference == "live" &&
-         needs_reference(*make_objective(options.objective));
+  const auto objective = make_objective(options.objective);
+  return reads_frozen(*objective) ||
+         (options.objective.reference == "live" && needs_reference(*objective));
+}
+
+bool needs_first_weights(const RankOptions& options) {
+  const auto objective = make_objective(options.objective);
+  const StepProgram* program = objective->program();
+  return has_live_reference(options) || (program != nullptr && program->pull() > 0.0);
 }
 
 bool copies_reference(const RankOptions& options, const ShardGroup& group) {

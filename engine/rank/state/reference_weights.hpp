@@ -9,7 +9,8 @@
 
 namespace train::engine {
 
-/// objective.reference = "live": the weights of the model as the run began, which its layers read
+/// objective.reference = "live", and passes that are compared with a frozen copy (StepProgram): the
+/// weights of the model as the run began, which its layers read
 /// in CommandKind::reference: of each group what GroupState has for them, whole where it is
 /// resident, else the shard that gathers send, of the same type. No masters and no optimizer state.
 /// Of groups that are frozen there is no second copy, and with adapters of none: without them the
@@ -43,6 +44,8 @@ class ReferenceWeights {
 
 /// Whether an engine of these options computes the reference in every step.
 [[nodiscard]] bool has_live_reference(const RankOptions& options);
+/// Whether it reads the weights that began the run, of which a checkpoint has none.
+[[nodiscard]] bool needs_first_weights(const RankOptions& options);
 /// Whether it needs a copy of the group's weights for that.
 [[nodiscard]] bool copies_reference(const RankOptions& options, const ShardGroup& group);
 

@@ -1,0 +1,37 @@
+#include "engine/rank/frozen_inputs.hpp"
+
+#include "base/byte_sizes.hpp"
+#include "base/check.hpp"
+#include "engine/objective/registry.hpp"
+
+namespace train::engine {
+namespace {
+
+std::size_t bytes_of_lane(const RankLayout& layout, const RankOptions& options) {
+  return bytes_of(options.batch.micro_batch * options.seq_len * options.model.embedding_dim,
+                  kernels::size_of(layout.compute_dtype()));
+}
+
+}  // namespace
+
+FrozenInputs::FrozenInputs(const RankPlan& rank)
+    : rank_(&rank),
+      lane_bytes_(bytes_of_lane(rank.layout(), rank.options())),
+      rows_(planned_bytes(rank.layout(), rank.plan(), rank.options()), "frozen copy's head inputs",
+            rank.device().memory) {}
+
+Elements FrozenInputs::of(const LaneWork& work) const {
+  TRAIN_CHECK(rows_.data() != nullptr, "nothing is compared with a frozen copy");
+  return {rows_.data() + static_cast<std::size_t>(work.round) * lane_bytes_,
+          rank_->layout().compute_dtype()};
+}
+
+std::size_t FrozenInputs::planned_bytes(const RankLayout& layout, const ShardPlan& plan,
+                                        const RankOptions& options) {
+  if (!reads_frozen(*make_objective(options.objective))) {
+    return 0;
+  }
+  return static_cast<std::size_t>(plan.train_lanes().rounds()) * bytes_of_lane(layout, options);
+}
+
+}  // namespace train::engine
