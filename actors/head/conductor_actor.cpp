@@ -300,6 +300,10 @@ struct ConductorState {
           step, kExitStopped,
           fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
     }
+    if (program_->phase_over()) {
+      return {step, kExitStopped, fmt::format("the phase is over at step {}, saved", step),
+              GenerationEnd::phase_over};
+    }
     return {step, kExitFinished, fmt::format("finished at step {}", step)};
   }
 

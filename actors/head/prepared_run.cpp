@@ -237,6 +237,7 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                   .total_steps = run.config().run.steps,
                   .reference_commands = reference.live ? 0 : reference.commands,
                   .live_reference = live_reference_of(reference),
+                  .phase_end = engine::last_step_of(run.plan.engine),
                   .two_passes =
                       engine::make_objective(run.config().objective)->program() != nullptr,
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,

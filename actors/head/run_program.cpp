@@ -92,8 +92,8 @@ std::optional<Command> RunProgram::next() {
     return give(CommandKind::evaluate, step_);
   }
   const bool missed = options_.save_missed && step_ == options_.first_step;
-  const bool save_due =
-      options_.saves && (stop_early_ || job_over() || missed || due(options_.checkpoint_interval));
+  const bool save_due = options_.saves && (stop_early_ || job_over() || phase_over() || missed ||
+                                           due(options_.checkpoint_interval));
   if (!saved_ && step_ > 0 && save_due) {
     saved_ = true;
     return give(CommandKind::snapshot, step_);

@@ -33,6 +33,8 @@ class RunProgram {
     std::int64_t reference_commands = 0;
     /// Or those of each step right before it, and the validation's before the first evaluation.
     LiveReference live_reference = {};
+    /// These ranks are for no step behind it (engine::last_step_of()); nothing: for all.
+    std::optional<std::int64_t> phase_end = {};
     bool two_passes = false;  ///< Of a step (StepProgram): KeepGradient comes before TrainStep.
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
@@ -62,9 +64,13 @@ class RunProgram {
   }
   [[nodiscard]] std::int64_t step() const { return step_; }
   [[nodiscard]] bool finished_all_steps() const { return step_ >= options_.total_steps; }
+  /// These ranks have done all of their phase, and the run goes on with others.
+  [[nodiscard]] bool phase_over() const {
+    return options_.phase_end && step_ >= *options_.phase_end && !finished_all_steps();
+  }
   /// The start is not about to end.
   [[nodiscard]] bool further_steps() const {
-    return !nonfinite_ && !stop_early_ && !job_over() && !finished_all_steps();
+    return !nonfinite_ && !stop_early_ && !job_over() && !phase_over() && !finished_all_steps();
   }
   /// All steps, and the evaluation of the last one, have been given out.
   [[nodiscard]] bool complete() const {

@@ -143,6 +143,7 @@ struct Assignment {
   std::int64_t memory_step = -1;  ///< Restore this snapshot in memory instead; -1: none.
   std::int64_t memory_ranks = 0;  ///< So many have written it,
   std::string memory_holders;     ///< and here it is now: holders_text() of MemoryOrigin::holders.
+  std::int64_t phase_step = -1;   ///< RankOptions::phase_step.
   std::string run_directory;      ///< The run's.
   bool two_locations = false;     ///< Nodes write checkpoints to disks of their own first.
   std::string checkpoint_tag;     ///< Of those under construction.

@@ -150,6 +150,7 @@ enum class GenerationEnd : std::uint8_t {
   run_over,        ///< It is over, too.
   rank_lost,       ///< A rank (RankFailed::lost) or its connections are lost.
   nodes_returned,  ///< Nodes that are back are to take part (NodesReturned).
+  phase_over,      ///< It goes on with ranks for the next phase of its objective.
 };
 
 /// Conductor -> main thread: The run, or this generation of it, is over, and its report is closed.

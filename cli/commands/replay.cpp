@@ -7,6 +7,7 @@
 #include "cli/audit/run_audit.hpp"
 #include "cli/audit/step_difference.hpp"
 #include "cli/command.hpp"
+#include "engine/objective/registry.hpp"
 #include "engine/rank/run_device.hpp"
 
 namespace train::cli {
@@ -86,6 +87,9 @@ class Replay {
 
   /// What was restored against what the journal says of that step.
   [[nodiscard]] std::optional<std::string> compare_start(const std::vector<RankContext>& ranks) {
+    if (engine::begins_phase(run_plan_.engine, range_.first_step())) {
+      return std::nullopt;  // the record is of moments that have ended with the phase before
+    }
     const auto record = range_.journal.steps.find(range_.first_step());
     if (record == range_.journal.steps.end() || record->second.tensor_digests.empty()) {
       return std::nullopt;
@@ -145,10 +149,12 @@ class Replay {
 
   [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
                                  std::function<bool(const StepRecord&)> heard) const {
+    const auto objective = engine::make_objective(run_plan_.config.objective);
     return run_local_ranks(ranks,
                            {.first_step = range_.first_step(),
                             .total_steps = last,
                             .live_reference = live_reference_of(run_plan_.data->reference_rows()),
+                            .two_passes = objective->program() != nullptr,
                             .saves = false},
                            {.step = std::move(heard), .evaluation = {}});
   }

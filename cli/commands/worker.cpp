@@ -107,6 +107,9 @@ struct Worker {
     }
     auto plan = plan_run(*config);
     TRAIN_RETURN_IF_ERROR(plan);
+    if (assignment.phase_step >= 0) {
+      TRAIN_RETURN_IF_ERROR(enter_phase(*plan, assignment.phase_step));
+    }
     digest_interval = config->run.digest_interval_steps;
     identity = {.plan_digest = plan->plan_digest, .data_fingerprint = plan->data_fingerprint};
     const auto memory = attach_memory(options.memory);
