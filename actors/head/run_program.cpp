@@ -72,6 +72,9 @@ std::optional<Command> RunProgram::next() {
     return std::nullopt;
   }
   if (nonfinite_) {
+    if (options_.two_passes && *nonfinite_ >= 0 && !std::exchange(searched_first_, true)) {
+      return give(CommandKind::find_nonfinite_first, *nonfinite_);
+    }
     if (const std::int64_t step = std::exchange(*nonfinite_, -1); step >= 0) {
       return give(CommandKind::find_nonfinite, step);
     }

@@ -93,7 +93,8 @@ class RunProgram {
   bool evaluated_ = false;       ///< At step_.
   bool saved_ = false;           ///< At step_.
   bool stop_early_ = false;
-  std::optional<std::int64_t> nonfinite_;
+  std::optional<std::int64_t> nonfinite_;  ///< The step; -1: the search is given out.
+  bool searched_first_ = false;            ///< Its first pass has been.
   bool stopped_ = false;
 };
 

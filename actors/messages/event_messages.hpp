@@ -98,11 +98,12 @@ struct CheckpointSkipped {
 };
 
 /// Compute stream of every rank -> conductor: The search that FindNonfinite asked for has run. All
-/// ranks say the same.
+/// ranks say the same. A step of two passes has two searches, in the order of the passes.
 struct NonfiniteFound {
   std::int64_t step = 0;
   std::int32_t rank = 0;
-  std::string text;  ///< "lane 3, block 1, backward" or "nowhere when computed again".
+  bool found = false;  ///< Some value of the pass is not finite, computed again.
+  std::string text;    ///< "in block 1 (backward), lane 3 of rank 0", or where it can only be.
 };
 
 /// Rank -> conductor: After StopRank, all saves of the rank are finished.

@@ -65,8 +65,15 @@ struct Rank {
   void update_if_ready() const;
   void update_enqueued() const;
   void report_step(const Command& command) const;
-  void report_evaluation(const Command& command) const;
-  void report_nonfinite(const Command& command) const;
+  /// Sends what the rank makes of a command's results, in stream order, and ends the command.
+  template <class EventOf>
+  void report(const EventOf& event_of) const {
+    mark("report");
+    context->compute->enqueue([runtime = context.get(), conductor = state().peers.conductor,
+                               event_of] { caf::anon_send(conductor, event_of(*runtime)); });
+    finish_on_stream(state().current->sequence);
+    leave();
+  }
   void take_reference(const Command& command) const;
   void mark(const char* what) const;
   void finish_on_stream(std::uint64_t sequence) const;
@@ -129,6 +136,7 @@ void Rank::begin(const Command& command) const {
       return self->send(state().peers.snapshot,
                         CopyState{command.step, command.replaces, command.write_now});
     case CommandKind::find_nonfinite:
+    case CommandKind::find_nonfinite_first:
       return start_lanes(command);
     case CommandKind::stop:
       state().wait->begin("the last checkpoint to leave memory", -1);
@@ -162,7 +170,7 @@ void Rank::begin_training(const Command& step) const {
 void Rank::start_lanes(const Command& command) const {
   const auto lanes = context->lanes(command.kind).lanes_of(context->rank);
   state().driver.start(static_cast<std::int64_t>(lanes.size()));
-  if (lanes.empty() && command.kind == CommandKind::find_nonfinite) {
+  if (lanes.empty() && engine::finds_nonfinite(command.kind)) {
     return control_collective(engine::CollectiveKind::nonfinite);
   }
   self->send(state().peers.batch, PrepareLanes{command.kind, command.step, command.sequence});
@@ -185,7 +193,7 @@ void Rank::lane_enqueued(const engine::LaneWork& work) const {
   context->compute->notify(
       [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
   state().driver.enqueued();
-  if (state().driver.all_enqueued() && work.kind == CommandKind::find_nonfinite) {
+  if (state().driver.all_enqueued() && engine::finds_nonfinite(work.kind)) {
     control_collective(engine::CollectiveKind::nonfinite);
   } else {
     pump();
@@ -207,10 +215,11 @@ void Rank::control_collective(engine::CollectiveKind kind) const {
 void Rank::control_finished() const {
   const Command& command = *state().current;
   if (command.kind == CommandKind::evaluate) {
-    return report_evaluation(command);
+    return report(
+        [command](const RankRuntime& rank) { return evaluation_event(rank, command.step); });
   }
-  if (command.kind == CommandKind::find_nonfinite) {
-    return report_nonfinite(command);
+  if (engine::finds_nonfinite(command.kind)) {
+    return report([command](const RankRuntime& rank) { return nonfinite_event(rank, command); });
   }
   if (command.kind == CommandKind::reference) {
     return take_reference(command);
@@ -281,25 +290,6 @@ void Rank::report_step(const Command& command) const {
   } else {
     context->compute->notify(report);
   }
-  finish_on_stream(command.sequence);
-  leave();
-}
-
-void Rank::report_evaluation(const Command& command) const {
-  mark("report");
-  context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command] {
-        caf::anon_send(conductor, evaluation_event(*runtime, command.step));
-      });
-  finish_on_stream(command.sequence);
-  leave();
-}
-
-void Rank::report_nonfinite(const Command& command) const {
-  context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command] {
-        caf::anon_send(conductor, nonfinite_event(*runtime, command.step));
-      });
   finish_on_stream(command.sequence);
   leave();
 }

@@ -221,15 +221,23 @@ EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) 
   return event;
 }
 
-NonfiniteFound nonfinite_event(const RankRuntime& rank, std::int64_t step) {
+NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command) {
   const engine::NonfiniteOrigin origin = rank.engine->totals().nonfinite_origin();
-  std::string text = "in no layer's output or gradient (only in their sums)";
+  NonfiniteFound event{.step = command.step + 1,
+                       .rank = rank.rank,
+                       .found = origin.found,
+                       .text = "in no layer's output or gradient (only in their sums)"};
   if (origin.found) {
-    text = fmt::format("in {} ({}), lane {} of rank {}", rank.engine->unit_name(origin.unit),
-                       origin.backward ? "backward" : "forward", origin.lane,
-                       rank.engine->plan().train_lanes().rank_of(origin.lane));
+    const bool two_passes = rank.engine->rank_plan().objective().program() != nullptr;
+    event.text =
+        fmt::format("in {} ({}), lane {} of rank {}{}", rank.engine->unit_name(origin.unit),
+                    origin.backward ? "backward" : "forward", origin.lane,
+                    rank.engine->plan().train_lanes().rank_of(origin.lane),
+                    !two_passes                           ? ""
+                    : engine::of_first_pass(command.kind) ? ", first pass"
+                                                          : ", second pass");
   }
-  return {step + 1, rank.rank, text};
+  return event;
 }
 
 checkpoint::StepRecord step_record(const StepFinished& event) {

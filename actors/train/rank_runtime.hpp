@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/background_io.hpp"
 #include "actors/train/lane_source.hpp"
@@ -122,8 +123,8 @@ using RankContext = std::shared_ptr<RankRuntime>;
 /// What a rank reports of the evaluation after `step` steps, in stream order.
 [[nodiscard]] EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step);
 
-/// What a rank reports of FindNonfinite of step `step` (from 0), in stream order.
-[[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, std::int64_t step);
+/// What a rank reports of such a search, in stream order.
+[[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command);
 
 /// What the journal keeps of the event of all ranks; without the tokens.
 [[nodiscard]] checkpoint::StepRecord step_record(const StepFinished& event);

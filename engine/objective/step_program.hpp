@@ -34,10 +34,10 @@ struct SignAgreement {
 /// Threading: immutable. Pure functions of options and step, the same on every rank.
 class StepProgram {
  public:
-  /// Of the passes: that of CommandKind::gradient, that of all others with gradients.
+  /// Of the passes: that of of_first_pass(), that of all others with gradients.
   enum class Pass : std::uint8_t { first, second };
   [[nodiscard]] static constexpr Pass pass_of(CommandKind kind) {
-    return kind == CommandKind::gradient ? Pass::first : Pass::second;
+    return of_first_pass(kind) ? Pass::first : Pass::second;
   }
 
   StepProgram() = default;

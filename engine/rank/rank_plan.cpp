@@ -56,8 +56,7 @@ std::int64_t RankPlan::tokens_per_step() const {
 }
 
 double RankPlan::step_mean(std::int64_t step, double sum, CommandKind kind) const {
-  const auto& weight_of =
-      kind == CommandKind::gradient ? options_.first_pass_weight : options_.step_weight;
+  const auto& weight_of = of_first_pass(kind) ? options_.first_pass_weight : options_.step_weight;
   const double weight = weight_of ? weight_of(step) : static_cast<double>(tokens_per_step());
   return weight > 0.0 ? sum / weight : 0.0;
 }

@@ -171,15 +171,27 @@ TEST_CASE("a signal after the last step is a run that finished", "[actors]") {
 }
 
 TEST_CASE("a step that is not finite: find the origin, save nothing more", "[actors]") {
-  ConductorFixture f({.total_steps = 100, .checkpoint_interval = 3});
+  const bool two_passes = GENERATE(false, true);
+  ConductorFixture f({.total_steps = 100, .two_passes = two_passes, .checkpoint_interval = 3});
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  f.finish_step(1);
-  f.finish_step(2, nan);
-  f.finish_step(3, nan);  // was under way
+  for (const auto& [step, loss] : {std::pair(1, 1.0), std::pair(2, nan), std::pair(3, nan)}) {
+    if (two_passes) {
+      f.finish_command();  // the first pass
+    }
+    if (!two_passes || step < 3) {  // the last one was under way
+      f.finish_step(step, loss);
+    }
+  }
   REQUIRE(commands(f.rank, CommandKind::find_nonfinite).size() == 1);
   CHECK(commands(f.rank, CommandKind::find_nonfinite).front().step == 1);
+  CHECK(commands(f.rank, CommandKind::find_nonfinite_first).size() == (two_passes ? 1 : 0));
   CHECK(commands(f.rank, CommandKind::snapshot).size() == 0);
-  f.tell(NonfiniteFound{2, 0, "in block 1 (backward), lane 0"});
+  if (two_passes) {
+    f.tell(NonfiniteFound{2, 0, false, "in no layer"});
+    f.finish_command();
+  }
+  f.tell(NonfiniteFound{2, 0, true, "in block 1 (backward), lane 0"});
+  f.tell(NonfiniteFound{2, 0, true, "in block 2"});  // the first that is found counts
   f.finish_command();
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitFailure);

@@ -17,8 +17,8 @@ std::string take(RunProgram& program, int count = 1000) {
     if (!command) {
       break;
     }
-    static constexpr const char* kNames[] = {"train",     "eval",     "save", "find",
-                                             "reference", "gradient", "stop"};
+    static constexpr const char* kNames[] = {"train",     "eval",     "save",       "find",
+                                             "reference", "gradient", "find-first", "stop"};
     text += fmt::format("{}{}{}", text.empty() ? "" : " ",
                         kNames[static_cast<std::size_t>(command->kind)], command->step);
   }
@@ -49,7 +49,7 @@ TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors
   RunProgram failing({.total_steps = 4, .two_passes = true});
   CHECK(take(failing, 3) == "gradient0 train0 gradient1");
   failing.stop_nonfinite(0);
-  CHECK(take(failing) == "find0 stop1");
+  CHECK(take(failing) == "find-first0 find0 stop1");
 }
 
 TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {

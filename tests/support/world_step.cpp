@@ -234,8 +234,13 @@ void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,
 
 NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                           const ReadLane& read_lane) {
-  Loop loop(ranks_, stream, CommandKind::find_nonfinite);
-  loop.run_lanes(step, CommandKind::find_nonfinite, columns_of(read_lane));
+  return find_nonfinite(stream, step, columns_of(read_lane), CommandKind::find_nonfinite);
+}
+
+NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                          const FillLane& fill_lane, CommandKind kind) {
+  Loop loop(ranks_, stream, kind);
+  loop.run_lanes(step, kind, fill_lane);
   loop.exchange(CollectiveKind::nonfinite);
   stream.synchronize();
   return ranks_.front()->totals().nonfinite_origin();

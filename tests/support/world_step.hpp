@@ -40,6 +40,9 @@ class WorldStep {
   /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                  const ReadLane& read_lane);
+  /// The same of one pass of a step that has two.
+  NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                 const FillLane& fill_lane, CommandKind kind);
 
   [[nodiscard]] std::uint64_t digest() const;  ///< Of all weights, summed over ranks.
   [[nodiscard]] RankEngine& rank(std::int64_t rank) {
