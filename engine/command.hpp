@@ -12,7 +12,8 @@ namespace train::engine {
 /// more, counting; no weight changes), log-probabilities of the reference (forward alone, on
 /// rows in the data's order, as many lanes as a training step has), the first of a step's two
 /// passes (StepProgram: forward and backward; the reduced gradient is kept for the train_step that
-/// comes next), or the same search through the lanes of that first pass.
+/// comes next), the same search through the lanes of that first pass, or log-probabilities of the
+/// documents of scored lanes (forward alone; DocumentScores).
 enum class CommandKind : std::uint8_t {
   train_step,
   evaluate,
@@ -21,6 +22,7 @@ enum class CommandKind : std::uint8_t {
   reference,
   gradient,
   find_nonfinite_first,
+  score,
   stop
 };
 
@@ -28,7 +30,7 @@ struct CommandName {
   const char* trace;   ///< In traces of what ran when.
   const char* report;  ///< In texts for people.
 };
-inline constexpr std::array<CommandName, 8> kCommandNames = {
+inline constexpr std::array<CommandName, 9> kCommandNames = {
     {{"train_step", "TrainStep"},
      {"evaluate", "Evaluate"},
      {"snapshot", "TakeSnapshot"},
@@ -36,6 +38,7 @@ inline constexpr std::array<CommandName, 8> kCommandNames = {
      {"reference", "ComputeReference"},
      {"gradient", "KeepGradient"},
      {"find_nonfinite_first", "FindNonfiniteFirst"},
+     {"score", "ScoreChoices"},
      {"stop", "StopRank"}}};
 
 [[nodiscard]] constexpr const CommandName& name_of(CommandKind kind) {
@@ -44,7 +47,8 @@ inline constexpr std::array<CommandName, 8> kCommandNames = {
 
 /// Its lanes have forward passes alone.
 [[nodiscard]] constexpr bool forward_only(CommandKind kind) {
-  return kind == CommandKind::evaluate || kind == CommandKind::reference;
+  return kind == CommandKind::evaluate || kind == CommandKind::score ||
+         kind == CommandKind::reference;
 }
 
 /// Its lanes' gradients are summed and reduced.

@@ -96,6 +96,7 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
   }
   const std::int64_t step = run.first_step();
   run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
+  run.choices_missed = step > 0 && !choices_recorded(run.directory.root, step);
   return {};
 }
 
@@ -153,7 +154,8 @@ std::int64_t PreparedRun::first_step() const {
 
 bool PreparedRun::nothing_to_do() const {
   return first_step() >= config().run.steps &&
-         (config().eval.interval_steps == 0 || !evaluation_missed);
+         (config().eval.interval_steps == 0 || !evaluation_missed) &&
+         (configs::choices_interval(config().eval) == 0 || !choices_missed);
 }
 
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
@@ -243,8 +245,10 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,
                                                      run.job_first_step, run.first_step()),
                   .eval_interval = run.config().eval.interval_steps,
+                  .choices_interval = configs::choices_interval(run.config().eval),
                   .checkpoint_interval = run.config().checkpoint.interval_steps,
                   .evaluation_missed = run.evaluation_missed,
+                  .choices_missed = run.choices_missed,
                   .first_step_saved = run.checkpoint && run.checkpoint->step == run.first_step(),
                   .save_missed = save_missed(run)},
       .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),

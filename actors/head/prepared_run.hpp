@@ -27,6 +27,7 @@ struct PreparedRun {
   std::optional<checkpoint::Candidate> checkpoint;  ///< To resume from; none: initial weights.
   NodeMemory memory;                                ///< Or from here, if it has a start.
   bool evaluation_missed = false;                   ///< Of the first step, before the stop.
+  bool choices_missed = false;                      ///< The same of its answers.
   std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
   double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
   NodePosition position;                            ///< The head's, among those that take part.

@@ -128,7 +128,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   auto data = open_lanes(config, options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(data);
   if (*choices) {
-    *data = std::make_shared<const ChoiceLanes>(*data, *choices, options->eval_lanes);
+    *data = std::make_shared<const ChoiceLanes>(*data, *choices);
   }
   auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
@@ -157,7 +157,7 @@ Result<RunPlan> plan_choices(const configs::RunConfig& given) {
   TRAIN_RETURN_IF_ERROR(plan);
   return RunPlan{.config = resolved(config, options->model),
                  .engine = std::move(options).value(),
-                 .data = std::make_shared<const ChoiceLanes>(nullptr, *choices, 0),
+                 .data = std::make_shared<const ChoiceLanes>(nullptr, *choices),
                  .plan_digest = plan->digest(),
                  .data_fingerprint = {}};
 }

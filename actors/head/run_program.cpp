@@ -51,6 +51,7 @@ RunProgram::RunProgram(const Options& options)
   // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
   // not wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
+  answered_ = options.first_step > 0 && !options.choices_missed;
 }
 
 bool RunProgram::due(std::int64_t interval) const {
@@ -62,8 +63,7 @@ Command RunProgram::give(engine::CommandKind kind, std::int64_t step) {
 }
 
 Command RunProgram::train() {
-  evaluated_ = false;
-  saved_ = false;
+  evaluated_ = answered_ = saved_ = false;
   return give(CommandKind::train_step, step_++);
 }
 
@@ -93,6 +93,11 @@ std::optional<Command> RunProgram::next() {
     }
     evaluated_ = true;
     return give(CommandKind::evaluate, step_);
+  }
+  if (!stop_early_ && !answered_ && options_.choices_interval > 0 &&
+      due(options_.choices_interval)) {
+    answered_ = true;
+    return give(CommandKind::score, step_);
   }
   const bool missed = options_.save_missed && step_ == options_.first_step;
   const bool save_due = options_.saves && (stop_early_ || job_over() || phase_over() || missed ||
@@ -248,7 +253,8 @@ Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& even
 
 Result<std::optional<EvaluationFinished>> RankAgreement::hear(const EvaluationFinished& event,
                                                               std::size_t ranks) {
-  auto& heard = evaluations_[event.step];
+  const std::pair key(event.step, event.of_choices);
+  auto& heard = evaluations_[key];
   if (heard.count == 0) {
     heard.first = event;
     heard.first.first_document = 0;
@@ -262,7 +268,7 @@ Result<std::optional<EvaluationFinished>> RankAgreement::hear(const EvaluationFi
     return std::optional<EvaluationFinished>();
   }
   std::optional<EvaluationFinished> all = std::move(heard.first);
-  evaluations_.erase(event.step);
+  evaluations_.erase(key);
   return all;
 }
 

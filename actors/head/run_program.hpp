@@ -39,10 +39,12 @@ class RunProgram {
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.
+    std::int64_t choices_interval = 0;     ///< Of CommandKind::score; 0: never.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
     bool saves = true;                     ///< False: never.
     /// A signal came between the last of `first_step` and its evaluation: make up for it if due.
     bool evaluation_missed = false;
+    bool choices_missed = false;   ///< The same of its answers.
     bool first_step_saved = true;  ///< A checkpoint has the state of `first_step`.
     /// One that was due up to `first_step` was lost with the ranks: make up for it at once.
     bool save_missed = false;
@@ -72,9 +74,10 @@ class RunProgram {
   [[nodiscard]] bool further_steps() const {
     return !nonfinite_ && !stop_early_ && !job_over() && !phase_over() && !finished_all_steps();
   }
-  /// All steps, and the evaluation of the last one, have been given out.
+  /// All steps, and the evaluations of the last one, have been given out.
   [[nodiscard]] bool complete() const {
-    return finished_all_steps() && (evaluated_ || options_.eval_interval == 0);
+    return finished_all_steps() && (evaluated_ || options_.eval_interval == 0) &&
+           (answered_ || options_.choices_interval == 0);
   }
 
  private:
@@ -91,6 +94,7 @@ class RunProgram {
   std::int64_t referenced_ = 0;  ///< The steps up to this one have their live reference.
   bool in_step_ = false;         ///< The first pass of the next step has been given out.
   bool evaluated_ = false;       ///< At step_.
+  bool answered_ = false;        ///< At step_: the choices.
   bool saved_ = false;           ///< At step_.
   bool stop_early_ = false;
   std::optional<std::int64_t> nonfinite_;  ///< The step; -1: the search is given out.
@@ -166,7 +170,8 @@ class RankAgreement {
     std::size_t count = 0;
   };
   std::map<std::int64_t, Heard<StepFinished>> steps_;
-  std::map<std::int64_t, Heard<EvaluationFinished>> evaluations_;
+  /// By step, and whether they are of choices: a rank may be behind with one of a step.
+  std::map<std::pair<std::int64_t, bool>, Heard<EvaluationFinished>> evaluations_;
 };
 
 }  // namespace train::actors

@@ -48,12 +48,13 @@ struct StepFinished {
   std::vector<std::uint64_t> objective_metrics = {};
 };
 
-/// Compute stream of every rank -> conductor -> reporter and index: An evaluation has run. The
-/// conductor compares what the ranks say, puts their documents one after the other, and passes one
-/// message on for all of them.
+/// Compute stream of every rank -> conductor -> reporter and index: An evaluation has run, or the
+/// questions of eval.choices are answered. The conductor compares what the ranks say, puts their
+/// documents one after the other, and passes one message on for all of them.
 struct EvaluationFinished {
   std::int64_t step = 0;
   std::int32_t rank = 0;
+  bool of_choices = false;  ///< It has documents, and no losses.
   FloatBits cross_entropy;  ///< Nats per token; of pairs or examples their mean loss.
   FloatBits accuracy;
   /// Of the documents of the choices (storage/choices) that the rank has scored.

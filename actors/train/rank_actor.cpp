@@ -130,6 +130,7 @@ void Rank::begin(const Command& command) const {
       }
       [[fallthrough]];
     case CommandKind::evaluate:
+    case CommandKind::score:
       return self->send(state().peers.evaluator,
                         RunEvaluation{command.sequence, command.step, command.kind});
     case CommandKind::snapshot:
@@ -217,6 +218,9 @@ void Rank::control_finished() const {
   if (command.kind == CommandKind::evaluate) {
     return report(
         [command](const RankRuntime& rank) { return evaluation_event(rank, command.step); });
+  }
+  if (command.kind == CommandKind::score) {
+    return report([command](const RankRuntime& rank) { return choices_event(rank, command.step); });
   }
   if (engine::finds_nonfinite(command.kind)) {
     return report([command](const RankRuntime& rank) { return nonfinite_event(rank, command); });

@@ -140,8 +140,7 @@ std::string RankRuntime::describe(const ChannelProgress& place) const {
 }
 
 const engine::LaneSchedule& RankRuntime::lanes(engine::CommandKind kind) const {
-  return kind == engine::CommandKind::evaluate ? engine->plan().eval_lanes()
-                                               : engine->plan().train_lanes();
+  return engine->plan().lanes_of(kind);
 }
 
 engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
@@ -205,19 +204,21 @@ EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) 
                            .cross_entropy = FloatBits(result.cross_entropy),
                            .accuracy = FloatBits(result.accuracy),
                            .objective_metrics = bits_of(result.metrics)};
-  const std::int64_t losses = rank.engine->options().eval_lanes;
-  const std::vector<std::int64_t> lanes = rank.engine->plan().eval_lanes().lanes_of(rank.rank);
-  if (rank.data->choices() == nullptr || lanes.empty() || lanes.back() < losses) {
-    return event;  // it has scored none
+  return event;
+}
+
+EvaluationFinished choices_event(const RankRuntime& rank, std::int64_t step) {
+  EvaluationFinished event{
+      .step = step, .rank = rank.rank, .of_choices = true, .cross_entropy = {}, .accuracy = {}};
+  const auto lanes = rank.lanes(engine::CommandKind::score).lanes_of(rank.rank);
+  if (lanes.empty()) {
+    return event;
   }
-  const auto documents = rank.data->choices()->documents_of(
-      std::max(lanes.front(), losses) - losses, lanes.back() + 1 - losses);
+  const auto documents = rank.data->choices()->documents_of(lanes.front(), lanes.back() + 1);
   const std::vector<double>& sums = rank.engine->scores().sums();
   TRAIN_CHECK(sums.size() == documents.count, "{} documents of {}", sums.size(), documents.count);
   event.first_document = static_cast<std::int64_t>(documents.first);
-  for (const double sum : sums) {
-    event.log_likelihoods.push_back(FloatBits(sum).bits);
-  }
+  event.log_likelihoods = bits_of(sums);
   return event;
 }
 

@@ -151,6 +151,9 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
       add_gathers(plan, kind, ops);
       ops.add(Channel::control, CollectiveKind::nonfinite);
       break;
+    case CommandKind::score:  // each rank reports its own documents
+      add_gathers(plan, kind, ops);
+      break;
     case CommandKind::reference:
       add_gathers(plan, kind, ops);
       ops.add(Channel::control, CollectiveKind::reference);

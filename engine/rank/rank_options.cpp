@@ -114,7 +114,8 @@ Result<ShardPlan> plan_of(const RankOptions& options) {
                           .precision = options.precision,
                           .units = std::move(units),
                           .train_lanes = options.batch.lanes,
-                          .eval_lanes = options.eval_lanes + options.scored_lanes,
+                          .eval_lanes = options.eval_lanes,
+                          .scored_lanes = options.scored_lanes,
                           .tied = options.model.tie_embeddings,
                           .whole_parameters = std::move(whole)});
 }

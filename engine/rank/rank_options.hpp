@@ -51,7 +51,7 @@ struct RankOptions {
   std::int64_t seq_len = 0;
   std::int64_t total_steps = 0;
   std::int64_t eval_lanes = 0;  ///< Of an evaluation, whose losses are added up.
-  /// Lanes of an evaluation after those, whose documents are scored (DocumentScores).
+  /// Of CommandKind::score, whose documents are scored (DocumentScores).
   std::int64_t scored_lanes = 0;
   std::int32_t lane_slots = 4;
   /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.

@@ -35,7 +35,8 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
       eval_schedule_(plan_, CommandKind::evaluate),
       nonfinite_schedule_(plan_, CommandKind::find_nonfinite),
       reference_schedule_(plan_, CommandKind::reference),
-      gradient_schedule_(plan_, CommandKind::gradient) {}
+      gradient_schedule_(plan_, CommandKind::gradient),
+      score_schedule_(plan_, CommandKind::score) {}
 
 const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
   TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",
@@ -44,6 +45,7 @@ const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
          : kind == CommandKind::evaluate  ? eval_schedule_
          : kind == CommandKind::reference ? reference_schedule_
          : kind == CommandKind::gradient  ? gradient_schedule_
+         : kind == CommandKind::score     ? score_schedule_
                                           : nonfinite_schedule_;
 }
 

@@ -17,8 +17,8 @@ std::string take(RunProgram& program, int count = 1000) {
     if (!command) {
       break;
     }
-    static constexpr const char* kNames[] = {"train",     "eval",     "save",       "find",
-                                             "reference", "gradient", "find-first", "stop"};
+    static constexpr const char* kNames[] = {
+        "train", "eval", "save", "find", "reference", "gradient", "find-first", "answer", "stop"};
     text += fmt::format("{}{}{}", text.empty() ? "" : " ",
                         kNames[static_cast<std::size_t>(command->kind)], command->step);
   }
@@ -37,6 +37,30 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[actors]
         "eval0 train0 train1 eval2 save2 train2 train3 eval4 save4 stop4");
   CHECK(all({.total_steps = 2}) == "train0 train1 save2 stop2");
   CHECK(all({.total_steps = 0}) == "stop0");
+}
+
+TEST_CASE("a run answers its questions at an interval of their own and at the end",
+          "[actors][EX-1]") {
+  CHECK(all({.total_steps = 4, .eval_interval = 2, .choices_interval = 3}) ==
+        "eval0 answer0 train0 train1 eval2 train2 answer3 train3 eval4 answer4 save4 stop4");
+  CHECK(all({.total_steps = 2, .choices_interval = 1}) ==
+        "answer0 train0 answer1 train1 answer2 save2 stop2");
+  // Resumed: what a stop left out is made up for.
+  const RunProgram::Options resumed{.first_step = 2,
+                                    .total_steps = 3,
+                                    .eval_interval = 2,
+                                    .choices_interval = 2,
+                                    .choices_missed = true};
+  CHECK(all(resumed) == "answer2 train2 eval3 answer3 save3 stop3");
+  RunProgram stopped({.total_steps = 2, .eval_interval = 1, .choices_interval = 1});
+  CHECK(take(stopped, 3) == "eval0 answer0 train0");
+  stopped.stop_early();
+  CHECK(take(stopped) == "save1 stop1");
+  RunProgram finished({.total_steps = 1, .choices_interval = 1});
+  CHECK(take(finished, 2) == "answer0 train0");
+  CHECK_FALSE(finished.complete());
+  CHECK(take(finished, 1) == "answer1");
+  CHECK(finished.complete());
 }
 
 TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors][EX-1]") {

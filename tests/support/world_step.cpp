@@ -26,9 +26,7 @@ class Loop {
  private:
   void visit(std::size_t index, std::int64_t step, CommandKind kind);
   void read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane);
-  [[nodiscard]] const LaneSchedule& lanes() const {
-    return kind_ == CommandKind::evaluate ? plan_->eval_lanes() : plan_->train_lanes();
-  }
+  [[nodiscard]] const LaneSchedule& lanes() const { return plan_->lanes_of(kind_); }
   [[nodiscard]] std::int32_t slot(std::int64_t round) const {
     return static_cast<std::int32_t>(round % ranks_->front()->options().lane_slots);
   }
@@ -219,6 +217,12 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const FillLane& fi
   loop.exchange(CollectiveKind::eval_sums);
   stream.synchronize();
   return ranks_.front()->totals().evaluation_result();
+}
+
+void WorldStep::score(kernels::Stream& stream, const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, CommandKind::score);
+  loop.run_lanes(/*step=*/0, CommandKind::score, fill_lane);
+  stream.synchronize();
 }
 
 void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,

@@ -35,6 +35,8 @@ class WorldStep {
                  const FillLane& second);
   EvaluationResult evaluate(kernels::Stream& stream, const FillLane& fill_lane);
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
+  /// Scores the documents of the scored lanes.
+  void score(kernels::Stream& stream, const FillLane& fill_lane);
   /// Computes the reference's log-probabilities of the documents of as many lanes as a step has.
   void compute_reference(kernels::Stream& stream, std::int64_t index, const FillLane& fill_lane);
   /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
