@@ -95,6 +95,9 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
     run.memory.forget();
   }
   const std::int64_t step = run.first_step();
+  const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
+  TRAIN_RETURN_IF_ERROR(references);
+  run.references_done = *references;
   run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
   run.choices_missed = step > 0 && !choices_recorded(run.directory.root, step);
   return {};
@@ -104,6 +107,10 @@ void log_start(const PreparedRun& run) {
   if (run.first_step() > 0) {
     log_info(fmt::format("resumed step={} from {}", run.first_step(),
                          run.memory.start() ? "memory" : run.checkpoint->path.string()));
+  }
+  if (run.references_done > 0) {
+    log_info(fmt::format("reference_resumed commands={} of {}", run.references_done,
+                         run.plan.data->reference_rows().commands));
   }
 }
 
@@ -238,6 +245,7 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .program = {.first_step = run.first_step(),
                   .total_steps = run.config().run.steps,
                   .reference_commands = reference.live ? 0 : reference.commands,
+                  .references_done = run.references_done,
                   .live_reference = live_reference_of(reference),
                   .phase_end = engine::last_step_of(run.plan.engine),
                   .two_passes =

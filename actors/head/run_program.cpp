@@ -47,6 +47,7 @@ using engine::CommandKind;
 RunProgram::RunProgram(const Options& options)
     : options_(options),
       step_(options.first_step),
+      references_(options.references_done),
       saved_(options.first_step > 0 && options.first_step_saved) {
   // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
   // not wait for it; a new run starts with a measured loss.

@@ -31,6 +31,7 @@ class RunProgram {
     std::int64_t total_steps = 0;
     /// Of a run from its first step on: what comes before all else, ComputeReference.
     std::int64_t reference_commands = 0;
+    std::int64_t references_done = 0;  ///< Of those; by an earlier start.
     /// Or those of each step right before it, and the validation's before the first evaluation.
     LiveReference live_reference = {};
     /// These ranks are for no step behind it (engine::last_step_of()); nothing: for all.

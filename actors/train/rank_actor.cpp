@@ -123,7 +123,7 @@ void Rank::begin(const Command& command) const {
     case CommandKind::gradient:
       return begin_training(command);
     case CommandKind::reference:
-      if (command.step == 0) {
+      if (command.step == context->references_done) {  // its first
         context->compute->enqueue([engine = context->engine.get()] {
           engine->reference().note_weights(engine->state().digest());
         });
@@ -301,9 +301,10 @@ void Rank::report_step(const Command& command) const {
 void Rank::take_reference(const Command& command) const {
   mark("reference");
   context->engine->reference().take(*context->compute);
-  if (context->keep_reference && command.step + 1 == context->data->reference_rows().commands) {
-    context->compute->enqueue([me = caf::actor_cast<RankActor>(self), runtime = context.get()] {
-      if (const Status status = runtime->keep_reference(runtime->engine->reference());
+  if (context->keep_reference) {
+    context->compute->enqueue([me = caf::actor_cast<RankActor>(self), runtime = context.get(),
+                               done = command.step + 1] {
+      if (const Status status = runtime->keep_reference(runtime->engine->reference(), done);
           !status.ok()) {
         caf::anon_send(me, WorkFailed{status.error().message, status.error().exit_code(), false});
       }

@@ -66,8 +66,12 @@ struct RankRuntime {
   WaitBoard waits;
   RankBoard board;
   MemoryKeeping memory;  ///< None: no snapshots in memory.
-  /// Stores the reference's log-probabilities once all are known. Blocking. None: another rank's.
-  std::function<Status(const engine::ReferenceLogProbs&)> keep_reference = {};
+  /// Commands of the reference's sweep that an earlier start of it has done.
+  std::int64_t references_done = 0;
+  /// Stores the reference's log-probabilities, of which so many commands are known; not after each
+  /// of them. Blocking. None: it is another rank's.
+  std::function<Status(const engine::ReferenceLogProbs&, std::int64_t commands)> keep_reference =
+      {};
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
   std::unique_ptr<kernels::Stream> compute;  ///< Kernels; `threads` threads.

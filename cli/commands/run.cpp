@@ -30,7 +30,7 @@ namespace {
 
 /// Runs the actors of all ranks in this process until the conductor says that the run is over.
 Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
-  StartState start{.memory = run.memory.start()};
+  StartState start{.memory = run.memory.start(), .references_done = run.references_done};
   if (run.checkpoint) {
     start.checkpoint = run.checkpoint->path;
   }

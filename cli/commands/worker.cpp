@@ -116,7 +116,7 @@ struct Worker {
     const auto start = memory ? memory_start(assignment, *memory)
                               : Result<std::optional<MemoryStart>>(memory.error());
     TRAIN_RETURN_IF_ERROR(start);
-    StartState state{.memory = *start};
+    StartState state{.memory = *start, .references_done = assignment.references_done};
     if (!assignment.checkpoint.empty()) {
       state.checkpoint = assignment.checkpoint;
     }

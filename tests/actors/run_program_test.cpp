@@ -79,6 +79,8 @@ TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors
 TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {
   CHECK(all({.total_steps = 2, .reference_commands = 3, .eval_interval = 1}) ==
         "reference0 reference1 reference2 eval0 train0 eval1 train1 eval2 save2 stop2");
+  CHECK(all({.total_steps = 1, .reference_commands = 3, .references_done = 2}) ==
+        "reference2 train0 save1 stop1");
   CHECK(all({.first_step = 1, .total_steps = 2, .reference_commands = 3}) == "train1 save2 stop2");
   // A live reference: before each step, and those of validation before the first evaluation.
   const RunProgram::LiveReference live{.used = true, .first_of_validation = 3, .of_validation = 2};
