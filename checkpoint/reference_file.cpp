@@ -17,7 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "reference log-probabilities";
-constexpr std::int64_t kVersion = 1;
+/// Of version 1 ReferenceKey::model is of a sample of the weights: nothing to compare with.
+constexpr std::int64_t kVersion = 2;
 constexpr std::uint64_t kLargestBytes = std::uint64_t{64} << 30;
 
 std::string_view bytes_of(const std::vector<double>& values) {
@@ -34,7 +35,8 @@ Result<ReferenceFile> parse(const std::filesystem::path& path, const std::string
   const std::size_t line = text.find('\n');
   const Json head = Json::parse(text.substr(0, line), nullptr, false);
   if (line == std::string::npos || !head.is_object() || head.value("format", "") != kFormat ||
-      head.value("version", std::int64_t{0}) != kVersion) {
+      head.value("version", std::int64_t{0}) < 1 ||
+      head.value("version", std::int64_t{0}) > kVersion) {
     return damaged(path);
   }
   ReferenceFile file;
@@ -44,7 +46,11 @@ Result<ReferenceFile> parse(const std::filesystem::path& path, const std::string
               .kernel_set = head.value("kernel_set", ""),
               .training_rows = head.value("training_rows", std::int64_t{0}),
               .validation_rows = head.value("validation_rows", std::int64_t{0})};
+  if (head.value("version", std::int64_t{0}) == 1 && !file.key.model.starts_with("seed ")) {
+    file.key.model.clear();
+  }
   file.weights_digest = head.value("weights_digest", std::uint64_t{0});
+  file.commands = head.value("commands", std::int64_t{0});
   const std::string_view values = std::string_view(text).substr(line + 1);
   const auto documents = head.value("documents", std::uint64_t{0});
   if (values.size() / sizeof(double) != documents || values.size() % sizeof(double) != 0) {
@@ -64,6 +70,10 @@ std::filesystem::path reference_path(const std::filesystem::path& run) {
   return run / "reference.log_probs";
 }
 
+std::filesystem::path partial_reference_path(const std::filesystem::path& run) {
+  return run / "reference.log_probs.partial";
+}
+
 Status write_reference(const std::filesystem::path& path, const ReferenceFile& file) {
   const Json head = {{"format", kFormat},
                      {"version", kVersion},
@@ -74,6 +84,7 @@ Status write_reference(const std::filesystem::path& path, const ReferenceFile& f
                      {"training_rows", file.key.training_rows},
                      {"validation_rows", file.key.validation_rows},
                      {"weights_digest", file.weights_digest},
+                     {"commands", file.commands},
                      {"documents", file.values.size()},
                      {"digest", storage::digest_text(std::string(bytes_of(file.values)))}};
   auto target = storage::AtomicFile::create(path);
@@ -124,6 +135,21 @@ Result<ReferenceFile> read_reference(const std::filesystem::path& path,
         expected.validation_rows));
   }
   return file;
+}
+
+std::optional<ReferenceFile> read_partial_reference(const std::filesystem::path& path,
+                                                    const ReferenceKey& key) {
+  const auto text = storage::read_file(path, kLargestBytes);
+  auto file = text ? parse(path, *text) : Result<ReferenceFile>(text.error());
+  if (!file) {
+    return std::nullopt;
+  }
+  const ReferenceKey& made = file->key;
+  const bool same = made.data == key.data && made.compute == key.compute &&
+                    (key.model.empty() || made.model == key.model) &&
+                    made.kernel_set == key.kernel_set && made.training_rows == key.training_rows &&
+                    made.validation_rows == key.validation_rows;
+  return same && file->commands > 0 ? std::optional(std::move(file).value()) : std::nullopt;
 }
 
 }  // namespace train::checkpoint

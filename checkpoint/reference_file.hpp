@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,11 +27,15 @@ struct ReferenceKey {
 struct ReferenceFile {
   ReferenceKey key;
   std::uint64_t weights_digest = 0;  ///< RankState::digest() of all ranks together.
+  std::int64_t commands = 0;         ///< Of a sweep that is not over: those that are done.
   std::vector<double> values;        ///< By document; NaN: of none of the rows.
 };
 
 /// In a run's directory.
 [[nodiscard]] std::filesystem::path reference_path(const std::filesystem::path& run);
+
+/// What a sweep that is not over has come to, beside it.
+[[nodiscard]] std::filesystem::path partial_reference_path(const std::filesystem::path& run);
 
 /// Writes the file, whole or not at all (AtomicFile). Blocks. Errors: those of AtomicFile.
 [[nodiscard]] Status write_reference(const std::filesystem::path& path, const ReferenceFile& file);
@@ -39,5 +44,10 @@ struct ReferenceFile {
 /// than `expected` covers. Each names the file, what differs, and the fix.
 [[nodiscard]] Result<ReferenceFile> read_reference(const std::filesystem::path& path,
                                                    const ReferenceKey& expected);
+
+/// What a sweep with this key has come to; none: there is none, or it is damaged or of another
+/// key, and a sweep begins anew. An empty `key.model` is not compared. Blocks.
+[[nodiscard]] std::optional<ReferenceFile> read_partial_reference(const std::filesystem::path& path,
+                                                                  const ReferenceKey& key);
 
 }  // namespace train::checkpoint

@@ -241,8 +241,13 @@ void check_scaling(const RunConfig& config, Rules& rules) {
 }
 
 void check_evaluation(const RunConfig& config, Rules& rules) {
-  rules.refuse_if(!config.eval.choices.empty() && config.eval.interval_steps == 0, "eval.choices",
-                  "is of no use while eval.interval_steps is 0, which never evaluates");
+  const EvalSection& eval = config.eval;
+  rules.refuse_if(!eval.choices.empty() && choices_interval(eval) == 0, "eval.choices",
+                  "is of no use while eval.interval_steps is 0, which never evaluates; set "
+                  "eval.choices_interval_steps to answer them alone");
+  rules.refuse_if(eval.choices.empty() && eval.choices_interval_steps > 0,
+                  "eval.choices_interval_steps",
+                  "is of no use without eval.choices; name files of questions");
 }
 
 void check_checkpoint(const RunConfig& config, Rules& rules) {

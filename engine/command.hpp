@@ -10,9 +10,10 @@ namespace train::engine {
 /// backward; the gradient enters the step's sum), evaluation (forward alone, on validation tokens),
 /// the search of the layer where NaN or Inf first appear (the lanes of a training step once
 /// more, counting; no weight changes), log-probabilities of the reference (forward alone, on
-/// rows in the data's order, as many lanes as a training step has), or the first of a step's two
+/// rows in the data's order, as many lanes as a training step has), the first of a step's two
 /// passes (StepProgram: forward and backward; the reduced gradient is kept for the train_step that
-/// comes next).
+/// comes next), the same search through the lanes of that first pass, or log-probabilities of the
+/// documents of scored lanes (forward alone; DocumentScores).
 enum class CommandKind : std::uint8_t {
   train_step,
   evaluate,
@@ -20,6 +21,8 @@ enum class CommandKind : std::uint8_t {
   find_nonfinite,
   reference,
   gradient,
+  find_nonfinite_first,
+  score,
   stop
 };
 
@@ -27,13 +30,16 @@ struct CommandName {
   const char* trace;   ///< In traces of what ran when.
   const char* report;  ///< In texts for people.
 };
-inline constexpr std::array<CommandName, 7> kCommandNames = {{{"train_step", "TrainStep"},
-                                                              {"evaluate", "Evaluate"},
-                                                              {"snapshot", "TakeSnapshot"},
-                                                              {"find_nonfinite", "FindNonfinite"},
-                                                              {"reference", "ComputeReference"},
-                                                              {"gradient", "KeepGradient"},
-                                                              {"stop", "StopRank"}}};
+inline constexpr std::array<CommandName, 9> kCommandNames = {
+    {{"train_step", "TrainStep"},
+     {"evaluate", "Evaluate"},
+     {"snapshot", "TakeSnapshot"},
+     {"find_nonfinite", "FindNonfinite"},
+     {"reference", "ComputeReference"},
+     {"gradient", "KeepGradient"},
+     {"find_nonfinite_first", "FindNonfiniteFirst"},
+     {"score", "ScoreChoices"},
+     {"stop", "StopRank"}}};
 
 [[nodiscard]] constexpr const CommandName& name_of(CommandKind kind) {
   return kCommandNames.at(static_cast<std::size_t>(kind));
@@ -41,16 +47,25 @@ inline constexpr std::array<CommandName, 7> kCommandNames = {{{"train_step", "Tr
 
 /// Its lanes have forward passes alone.
 [[nodiscard]] constexpr bool forward_only(CommandKind kind) {
-  return kind == CommandKind::evaluate || kind == CommandKind::reference;
+  return kind == CommandKind::evaluate || kind == CommandKind::score ||
+         kind == CommandKind::reference;
 }
 
 /// Its lanes' gradients are summed and reduced.
 [[nodiscard]] constexpr bool reduces_gradients(CommandKind kind) {
   return kind == CommandKind::train_step || kind == CommandKind::gradient;
 }
+/// Its lanes count what is not finite.
+[[nodiscard]] constexpr bool finds_nonfinite(CommandKind kind) {
+  return kind == CommandKind::find_nonfinite || kind == CommandKind::find_nonfinite_first;
+}
 /// Its lanes have backward passes.
 [[nodiscard]] constexpr bool has_backward(CommandKind kind) {
-  return reduces_gradients(kind) || kind == CommandKind::find_nonfinite;
+  return reduces_gradients(kind) || finds_nonfinite(kind);
+}
+/// Its lanes are of the first of a step's two passes.
+[[nodiscard]] constexpr bool of_first_pass(CommandKind kind) {
+  return kind == CommandKind::gradient || kind == CommandKind::find_nonfinite_first;
 }
 
 /// Names one lane of one command; `slot` holds its tokens.

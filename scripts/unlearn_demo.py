@@ -199,8 +199,11 @@ interval_steps = 90
 
 
 def evaluations(out, name):
-    lines = (json.loads(line) for line in (out / "runs" / name / "metrics.jsonl").open())
-    return [line for line in lines if line.get("event") == "evaluation"]
+    by_step = {}
+    for line in map(json.loads, (out / "runs" / name / "metrics.jsonl").open()):
+        if line.get("event") in ("evaluation", "choices"):
+            by_step.setdefault(line["step"], {}).update(line)
+    return list(by_step.values())
 
 
 def steps_of(out, name):

@@ -7,6 +7,8 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/log.hpp"
@@ -223,11 +225,48 @@ void CheckpointStore::compare_kernels(const checkpoint::FoundCheckpoint& start) 
   }
 }
 
+namespace {
+
+/// A checkpoint has no moments of layers whose phase is over or to come, if its ranks were for one
+/// phase: they stay 0.
+void drop_other_phases(const engine::RankEngine& engine, const checkpoint::Manifest& manifest,
+                       std::vector<engine::StateView>& views) {
+  std::set<std::string_view> going_on;
+  std::set<std::string_view> saved;
+  for (const checkpoint::TensorRecord& record : manifest.tensors) {
+    saved.insert(record.name);
+  }
+  const engine::ShardPlan& plan = engine.plan();
+  for (std::size_t unit = 0; unit < plan.unit_count(); ++unit) {
+    const std::int64_t layer = static_cast<std::int64_t>(unit) -
+                               static_cast<std::int64_t>(engine::RankPlan::first_layer_unit());
+    if (engine::goes_on_training(engine.options(), layer, manifest.fields.step)) {
+      for (const engine::Parameter& parameter : plan.units()[unit].parameters) {
+        going_on.insert(parameter.name);
+      }
+    }
+  }
+  std::erase_if(views, [&](const engine::StateView& view) {
+    const std::string_view name = view.name;  // optimizer.<state>.<parameter>
+    constexpr std::size_t kBehindOptimizer = 10;
+    return !engine::is_weight(name) && !saved.contains(name) &&
+           !going_on.contains(name.substr(name.find('.', kBehindOptimizer) + 1));
+  });
+}
+
+}  // namespace
+
 Status restore_rank(const fs::path& directory, engine::RankEngine& engine) {
   const auto manifest = checkpoint::read_manifest(directory);
   TRAIN_RETURN_IF_ERROR(manifest);
-  engine::HostState state(engine.device(), engine.state().views());
-  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views()));
+  std::vector<engine::StateView> views = engine.state().views();
+  checkpoint::Restore which = checkpoint::Restore::every_tensor;
+  if (engine::state_ends_with_phase(engine.options())) {
+    drop_other_phases(engine, *manifest, views);
+    which = checkpoint::Restore::subset;
+  }
+  engine::HostState state(engine.device(), std::move(views));
+  TRAIN_RETURN_IF_ERROR(checkpoint::restore(directory, *manifest, state.views(), which));
   state.store();
   engine.state().finalize_restored();
   return {};

@@ -278,8 +278,7 @@ struct ConductorState {
       return {step, kExitFailure,
               fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
                           "--fresh and a lower optimizer.lr or optimizer.grad_clip",
-                          nonfinite_text_.substr(0, nonfinite_text_.find('\n')),
-                          nonfinite_text_.substr(nonfinite_text_.find('\n') + 1))};
+                          nonfinite_text_, nonfinite_origin_.text)};
     }
     if (!save_failure_.empty()) {
       return {step, kExitFailure,
@@ -299,6 +298,10 @@ struct ConductorState {
       return {
           step, kExitStopped,
           fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
+    }
+    if (program_->phase_over()) {
+      return {step, kExitStopped, fmt::format("the phase is over at step {}, saved", step),
+              GenerationEnd::phase_over};
     }
     return {step, kExitFinished, fmt::format("finished at step {}", step)};
   }
@@ -325,6 +328,7 @@ struct ConductorState {
   std::string save_failure_;  // of the newest save; empty when it succeeded
   std::string report_failure_;
   std::string nonfinite_text_;
+  NonfiniteFound nonfinite_origin_;
   Verdict verdict_{HeadState::training};  // of ranks
   std::optional<RunFinished> outcome_;    // fixed before the program's end
 };
@@ -371,8 +375,9 @@ ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram:
       [state](const CheckpointLocal& event) { state->local_ = event.step; },
       [state](const SaveFinished& event) { state->save_finished(event.step); },
       [state](const NonfiniteFound& event) {
-        if (event.rank == 0) {  // all say the same
-          state->nonfinite_text_ += "\n" + event.text;
+        // All say the same; what the first pass made is not the second one's.
+        if (event.rank == 0 && !state->nonfinite_origin_.found) {
+          state->nonfinite_origin_ = event;
         }
       },
       [state](const RankStopped&) {

@@ -409,6 +409,9 @@ IndexActor::behavior_type index_behavior(IndexSelf self, std::shared_ptr<kernels
       },
       [index](const StepFinished& event) { hear_step(*index, event); },
       [index](const EvaluationFinished& event) {
+        if (event.of_choices) {
+          return;  // by losses checkpoints are kept
+        }
         index->remark([work = index->work, step = event.step, loss = event.cross_entropy.value()] {
           return work->evaluated(step, loss);
         });

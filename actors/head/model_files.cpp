@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "checkpoint/published_weights.hpp"
 #include "configs/shipped_models.hpp"
 #include "engine/model/architectures/architectures.hpp"
@@ -15,7 +16,6 @@
 #include "storage/files/digest.hpp"
 #include "storage/files/input_file.hpp"
 #include "storage/tokenizer/formats/file_names.hpp"
-#include "storage/tokens/token_fingerprint.hpp"
 
 namespace train::actors {
 namespace {
@@ -24,6 +24,9 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestModelConfig = std::uint64_t{16} << 20;
 constexpr const char* kModelConfig = "config.json";
+constexpr const char* kWeightsDigest = "weights.digest";
+constexpr std::uint64_t kLargestWeightsDigest = 4096;
+constexpr std::uint64_t kDigestPieceBytes = std::uint64_t{1} << 20;
 
 Result<ModelConfigText> read_model_config(const fs::path& file) {
   const auto opened = storage::InputFile::open(file);
@@ -51,11 +54,10 @@ bool is_published(const configs::ModelSection& section) {
 
 std::span<const char* const> companion_files() { return storage::tokenizer_file_names; }
 
-Result<std::string> weights_fingerprint(const configs::RunConfig& config) {
-  const fs::path from = config.model.from;
-  if (from.empty()) {
-    return fmt::format("seed {}", config.run.seed);
-  }
+namespace {
+
+/// The files of model.from that have weights, in the order of their names.
+std::vector<fs::path> weight_files(const fs::path& from) {
   std::error_code error;
   std::vector<fs::path> files;
   if (fs::is_regular_file(from, error)) {
@@ -67,13 +69,62 @@ Result<std::string> weights_fingerprint(const configs::RunConfig& config) {
     }
   }
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// What changes with a file that is replaced or written to.
+std::string looks_of(const std::vector<fs::path>& files) {
   std::string text;
+  std::error_code ignored;
   for (const fs::path& file : files) {
-    const auto digest = storage::sampled_digest(file);
-    TRAIN_RETURN_IF_ERROR(digest);
-    text += fmt::format("{} {}\n", file.filename().string(), *digest);
+    text += fmt::format("{} {} {}\n", file.string(), fs::file_size(file, ignored),
+                        fs::last_write_time(file, ignored).time_since_epoch().count());
   }
-  return files.empty() ? std::string() : storage::digest_text(text);
+  return storage::digest_text(text);
+}
+
+Status add_file(const fs::path& path, storage::StreamingDigest& digest) {
+  const auto file = storage::InputFile::open(path);
+  TRAIN_RETURN_IF_ERROR(file);
+  digest.update(fmt::format("{} {}\n", path.filename().string(), file->size_bytes()));
+  std::vector<std::byte> piece;
+  for (std::uint64_t at = 0; at < file->size_bytes(); at += piece.size()) {
+    piece.resize(std::min(kDigestPieceBytes, file->size_bytes() - at));
+    TRAIN_RETURN_IF_ERROR(file->read(at, piece));
+    digest.update(piece);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> weights_fingerprint(const configs::RunConfig& config,
+                                        const fs::path& run_root) {
+  if (config.model.from.empty()) {
+    return fmt::format("seed {}", config.run.seed);
+  }
+  const std::vector<fs::path> files = weight_files(config.model.from);
+  if (files.empty()) {
+    return std::string();
+  }
+  const fs::path kept = run_root / kWeightsDigest;
+  const std::string looks = looks_of(files);
+  if (const auto text = storage::read_file(kept, kLargestWeightsDigest); text) {
+    const std::size_t space = text->find(' ');
+    if (space != std::string::npos && text->substr(0, space) == looks &&
+        storage::is_digest(text->substr(space + 1))) {
+      return text->substr(space + 1);
+    }
+  }
+  storage::StreamingDigest digest;
+  for (const fs::path& file : files) {
+    TRAIN_RETURN_IF_ERROR(add_file(file, digest));
+  }
+  std::string all = digest.finish();
+  if (const Status written = storage::write_file_atomically(kept, looks + " " + all); !written) {
+    log_warning(fmt::format("weights_digest_not_kept {}", written.error().message));  // read again
+  }
+  return all;
 }
 
 fs::path model_directory(const fs::path& run_root) { return run_root / "model"; }

@@ -37,11 +37,12 @@ struct ModelConfigText {
 [[nodiscard]] Result<std::shared_ptr<const engine::WeightSource>> open_weights(
     const configs::ModelSection& section, const engine::ModelSpec& model);
 
-/// What tells the weights that a run begins with from others: a digest of the names, sizes and
-/// sampled blocks (sampled_digest()) of model.from's files, or the seed of weights that are drawn.
-/// Empty: the files are not there any more. Reads at most 4 MiB of each file; blocks.
-/// Errors: those of reading.
-[[nodiscard]] Result<std::string> weights_fingerprint(const configs::RunConfig& config);
+/// What tells the weights that a run begins with from others: a digest over all bytes of
+/// model.from's files, or the seed of weights that are drawn; empty: the files are gone. Kept in
+/// `run_root` and read from there as long as the files have their sizes and times of change, so
+/// that they are read once a run. Blocks; takes 1 MiB. Errors: a file cannot be read.
+[[nodiscard]] Result<std::string> weights_fingerprint(const configs::RunConfig& config,
+                                                      const std::filesystem::path& run_root);
 
 /// The run's own copy of what belongs to a published model besides its weights, which evaluating,
 /// generating and exporting need when the original is gone: `<run>/model/`.

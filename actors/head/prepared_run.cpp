@@ -95,7 +95,11 @@ Status find_start(PreparedRun& run, std::optional<std::int64_t> reported,
     run.memory.forget();
   }
   const std::int64_t step = run.first_step();
+  const auto references = step == 0 ? references_done(run.plan) : Result<std::int64_t>(0);
+  TRAIN_RETURN_IF_ERROR(references);
+  run.references_done = *references;
   run.evaluation_missed = step > 0 && !evaluation_recorded(run.directory.root, step);
+  run.choices_missed = step > 0 && !choices_recorded(run.directory.root, step);
   return {};
 }
 
@@ -103,6 +107,10 @@ void log_start(const PreparedRun& run) {
   if (run.first_step() > 0) {
     log_info(fmt::format("resumed step={} from {}", run.first_step(),
                          run.memory.start() ? "memory" : run.checkpoint->path.string()));
+  }
+  if (run.references_done > 0) {
+    log_info(fmt::format("reference_resumed commands={} of {}", run.references_done,
+                         run.plan.data->reference_rows().commands));
   }
 }
 
@@ -153,7 +161,8 @@ std::int64_t PreparedRun::first_step() const {
 
 bool PreparedRun::nothing_to_do() const {
   return first_step() >= config().run.steps &&
-         (config().eval.interval_steps == 0 || !evaluation_missed);
+         (config().eval.interval_steps == 0 || !evaluation_missed) &&
+         (configs::choices_interval(config().eval) == 0 || !choices_missed);
 }
 
 Result<PreparedRun> prepare_run(RunPlan plan, const StartChoices& choices,
@@ -236,14 +245,18 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
       .program = {.first_step = run.first_step(),
                   .total_steps = run.config().run.steps,
                   .reference_commands = reference.live ? 0 : reference.commands,
+                  .references_done = run.references_done,
                   .live_reference = live_reference_of(reference),
+                  .phase_end = engine::last_step_of(run.plan.engine),
                   .two_passes =
                       engine::make_objective(run.config().objective)->program() != nullptr,
                   .steps_per_job = steps_left_of_job(run.config().run.steps_per_job,
                                                      run.job_first_step, run.first_step()),
                   .eval_interval = run.config().eval.interval_steps,
+                  .choices_interval = configs::choices_interval(run.config().eval),
                   .checkpoint_interval = run.config().checkpoint.interval_steps,
                   .evaluation_missed = run.evaluation_missed,
+                  .choices_missed = run.choices_missed,
                   .first_step_saved = run.checkpoint && run.checkpoint->step == run.first_step(),
                   .save_missed = save_missed(run)},
       .drain = {.time = std::chrono::seconds(run.config().checkpoint.drain_s),

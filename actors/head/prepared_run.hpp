@@ -26,10 +26,12 @@ struct PreparedRun {
   std::unique_ptr<CheckpointStore> store;
   std::optional<checkpoint::Candidate> checkpoint;  ///< To resume from; none: initial weights.
   NodeMemory memory;                                ///< Or from here, if it has a start.
-  bool evaluation_missed = false;                   ///< Of the first step, before the stop.
-  std::int64_t job_first_step = 0;                  ///< Of the first generation of ranks.
-  double peak_flops = 0.0;                          ///< measure_peak_flops(); 0: not measured.
-  NodePosition position;                            ///< The head's, among those that take part.
+  std::int64_t references_done = 0;         ///< Of its reference's sweep, at the first step.
+  bool evaluation_missed = false;           ///< Of the first step, before the stop.
+  bool choices_missed = false;              ///< The same of its answers.
+  std::int64_t job_first_step = 0;          ///< Of the first generation of ranks.
+  double peak_flops = 0.0;                  ///< measure_peak_flops(); 0: not measured.
+  NodePosition position;                    ///< The head's, among those that take part.
   std::vector<std::int64_t> members = {0};  ///< Nodes that take part, as they were first numbered.
   std::int64_t ranks_at_start = 1;          ///< Of all nodes, when all took part,
   std::int64_t nodes_at_start = 1;          ///< which were so many.

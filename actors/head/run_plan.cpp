@@ -18,17 +18,18 @@
 namespace train::actors {
 namespace {
 
-std::string describe_layers(const engine::StepProgram& program, std::int64_t layers) {
+std::string describe_layers(const engine::StepProgram& program, std::int64_t layers,
+                            bool by_phase) {
   std::vector<std::int64_t> trained;
   for (std::int64_t layer = layers; layer-- > 0;) {
     if (program.ever_trains(layer)) {
       trained.push_back(layer);
     }
   }
-  return fmt::format(
-      "{}, one after the other; gradients, masters and moments of all of them are "
-      "kept, of the rest none",
-      fmt::join(trained, ", "));
+  return fmt::format("{}, one after the other; gradients, masters and moments of {}",
+                     fmt::join(trained, ", "),
+                     by_phase ? "one at a time (memory is that of the largest)"
+                              : "all of them are kept, of the rest none");
 }
 
 engine::InitScheme init_scheme(const std::string& name) {
@@ -127,7 +128,7 @@ Result<RunPlan> plan_run(const configs::RunConfig& given) {
   auto data = open_lanes(config, options->model.vocab_size);
   TRAIN_RETURN_IF_ERROR(data);
   if (*choices) {
-    *data = std::make_shared<const ChoiceLanes>(*data, *choices, options->eval_lanes);
+    *data = std::make_shared<const ChoiceLanes>(*data, *choices);
   }
   auto fingerprint = (*data)->fingerprint();
   TRAIN_RETURN_IF_ERROR(fingerprint);
@@ -156,7 +157,7 @@ Result<RunPlan> plan_choices(const configs::RunConfig& given) {
   TRAIN_RETURN_IF_ERROR(plan);
   return RunPlan{.config = resolved(config, options->model),
                  .engine = std::move(options).value(),
-                 .data = std::make_shared<const ChoiceLanes>(nullptr, *choices, 0),
+                 .data = std::make_shared<const ChoiceLanes>(nullptr, *choices),
                  .plan_digest = plan->digest(),
                  .data_fingerprint = {}};
 }
@@ -166,10 +167,24 @@ Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t r
   config.parallel.nodes = nodes;
   config.parallel.ranks = ranks;
   auto plan = plan_run(config);
-  if (plan) {
-    plan->separate_processes = now.separate_processes;
+  TRAIN_RETURN_IF_ERROR(plan);
+  plan->separate_processes = now.separate_processes;
+  if (now.engine.phase_step >= 0) {
+    TRAIN_RETURN_IF_ERROR(enter_phase(*plan, now.engine.phase_step));
   }
   return plan;
+}
+
+Status enter_phase(RunPlan& plan, std::int64_t step) {
+  if (!engine::keeps_state_by_phase(plan.engine)) {
+    return {};
+  }
+  plan.engine.phase_step = step;
+  plan.engine.model = engine::trained_model(plan.engine);
+  const auto sharded = engine::plan_of(plan.engine);
+  TRAIN_RETURN_IF_ERROR(sharded);
+  plan.plan_digest = sharded->digest();
+  return {};
 }
 
 std::int64_t tokens_per_step(const configs::RunConfig& config) {
@@ -184,7 +199,7 @@ std::string describe_plan(const RunPlan& plan) {
   const engine::LayerSpec& layer = model.layers.front();
   const engine::ParameterCount parameters = engine::count_parameters(model);
   const double flops = engine::flops_per_token(model, plan.engine.seq_len);
-  const engine::MemoryPlan memory = engine::plan_memory(plan.engine);
+  const engine::MemoryPlan memory = engine::plan_memory(engine::largest_phase(plan.engine));
   const auto objective = engine::make_objective(plan.engine.objective);
   const engine::StepProgram* program = objective->program();
   const std::int64_t step_tokens = tokens_per_step(config);
@@ -211,7 +226,8 @@ std::string describe_plan(const RunPlan& plan) {
                             config.data.dir));
   row("objective", config.objective.name);
   if (program != nullptr) {
-    row("trained layers", describe_layers(*program, std::ssize(model.layers)));
+    row("trained layers", describe_layers(*program, std::ssize(model.layers),
+                                          engine::keeps_state_by_phase(plan.engine)));
   }
   row("data fingerprint", plan.data_fingerprint);
   row("FLOPs of the run", format_count(tokens * flops));

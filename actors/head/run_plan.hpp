@@ -13,7 +13,8 @@
 
 namespace train::actors {
 
-/// Everything a run needs to know before memory is allocated or a directory is touched.
+/// Everything a run needs to know before memory is allocated or a directory is touched. As
+/// plan_run() makes it, its ranks are for the whole run; see enter_phase().
 struct RunPlan {
   configs::RunConfig config;  ///< With every dimension of the model written out.
   engine::RankOptions engine;
@@ -40,6 +41,10 @@ struct RunPlan {
 /// The same run on other numbers of nodes and ranks. Errors: those of plan_run(); a strategy that
 /// these ranks cannot have.
 [[nodiscard]] Result<RunPlan> plan_with(const RunPlan& now, std::int64_t nodes, std::int64_t ranks);
+
+/// Makes the plan one of ranks for the phase of step `step` (from 0), where the run keeps state by
+/// phase; else it stays one of ranks for the whole run. Errors: ShardPlan::make.
+[[nodiscard]] Status enter_phase(RunPlan& plan, std::int64_t step);
 
 /// The engine's options of a configuration, for a vocabulary of `dataset_vocab` (0: unknown).
 [[nodiscard]] Result<engine::RankOptions> engine_options(const configs::RunConfig& config,

@@ -49,20 +49,26 @@ using engine::StepProgram;
 RunProgram::RunProgram(const Options& options)
     : options_(options),
       step_(options.first_step),
+      references_(options.references_done),
       saved_(options.first_step > 0 && options.first_step_saved) {
   // A resumed run evaluated this step before it was saved, but for a save on a signal, which does
   // not wait for it; a new run starts with a measured loss.
   evaluated_ = options.first_step > 0 && !options.evaluation_missed;
-  const auto add = [this](bool used, CommandKind kind, StepProgram::Pass pass) {
+  answered_ = options.first_step > 0 && !options.choices_missed;
+  const auto add = [this](bool used, CommandKind kind, CommandKind search, StepProgram::Pass pass) {
     if (used) {
-      of_step_.push_back({.kind = kind, .step = StepProgram::number_of({0, pass})});
+      const std::int64_t number = StepProgram::number_of({0, pass});
+      of_step_.push_back({.kind = kind, .step = number});
+      of_search_.push_back({.kind = search, .step = number});
     }
   };
+  constexpr CommandKind reference = CommandKind::reference;
   const LiveReference& live = options.live_reference;
-  add(live.first_pass, CommandKind::reference, StepProgram::Pass::first);
-  add(options.two_passes, CommandKind::gradient, StepProgram::Pass::first);
-  add(live.second_pass, CommandKind::reference, StepProgram::Pass::second);
-  add(true, CommandKind::train_step, StepProgram::Pass::second);
+  add(live.first_pass, reference, reference, StepProgram::Pass::first);
+  add(options.two_passes, CommandKind::gradient, CommandKind::find_nonfinite_first,
+      StepProgram::Pass::first);
+  add(live.second_pass, reference, reference, StepProgram::Pass::second);
+  add(true, CommandKind::train_step, CommandKind::find_nonfinite, StepProgram::Pass::second);
 }
 
 bool RunProgram::due(std::int64_t interval) const {
@@ -73,18 +79,21 @@ Command RunProgram::give(engine::CommandKind kind, std::int64_t step) {
   return {.sequence = sequence_++, .kind = kind, .step = step};
 }
 
+Command RunProgram::part_of_step(const Command& part, std::int64_t step) {
+  if (part.kind == CommandKind::reference) {
+    return give(part.kind, StepProgram::number_of({step, StepProgram::Pass::first}) + part.step);
+  }
+  return give(part.kind, step);
+}
+
 Command RunProgram::next_of_step() {
   const Command& part = of_step_[given_];
   given_ = (given_ + 1) % of_step_.size();
-  if (part.kind == CommandKind::reference) {
-    return give(part.kind, StepProgram::number_of({step_, StepProgram::Pass::first}) + part.step);
+  if (part.kind != CommandKind::train_step) {
+    return part_of_step(part, step_);
   }
-  if (part.kind == CommandKind::gradient) {
-    return give(part.kind, step_);
-  }
-  evaluated_ = false;
-  saved_ = false;
-  return give(part.kind, step_++);
+  evaluated_ = answered_ = saved_ = false;
+  return part_of_step(part, step_++);
 }
 
 std::optional<Command> RunProgram::next() {
@@ -92,8 +101,8 @@ std::optional<Command> RunProgram::next() {
     return std::nullopt;
   }
   if (nonfinite_) {
-    if (const std::int64_t step = std::exchange(*nonfinite_, -1); step >= 0) {
-      return give(CommandKind::find_nonfinite, step);
+    if (searched_ < of_search_.size()) {
+      return part_of_step(of_search_[searched_++], *nonfinite_);
     }
     stopped_ = true;
     return give(CommandKind::stop, step_);
@@ -111,9 +120,14 @@ std::optional<Command> RunProgram::next() {
     evaluated_ = true;
     return give(CommandKind::evaluate, step_);
   }
+  if (!stop_early_ && !answered_ && options_.choices_interval > 0 &&
+      due(options_.choices_interval)) {
+    answered_ = true;
+    return give(CommandKind::score, step_);
+  }
   const bool missed = options_.save_missed && step_ == options_.first_step;
-  const bool save_due =
-      options_.saves && (stop_early_ || job_over() || missed || due(options_.checkpoint_interval));
+  const bool save_due = options_.saves && (stop_early_ || job_over() || phase_over() || missed ||
+                                           due(options_.checkpoint_interval));
   if (!saved_ && step_ > 0 && save_due) {
     saved_ = true;
     return give(CommandKind::snapshot, step_);
@@ -264,7 +278,8 @@ Result<std::optional<StepFinished>> RankAgreement::hear(const StepFinished& even
 
 Result<std::optional<EvaluationFinished>> RankAgreement::hear(const EvaluationFinished& event,
                                                               std::size_t ranks) {
-  auto& heard = evaluations_[event.step];
+  const std::pair key(event.step, event.of_choices);
+  auto& heard = evaluations_[key];
   if (heard.count == 0) {
     heard.first = event;
     heard.first.first_document = 0;
@@ -278,7 +293,7 @@ Result<std::optional<EvaluationFinished>> RankAgreement::hear(const EvaluationFi
     return std::optional<EvaluationFinished>();
   }
   std::optional<EvaluationFinished> all = std::move(heard.first);
-  evaluations_.erase(event.step);
+  evaluations_.erase(key);
   return all;
 }
 

@@ -33,16 +33,21 @@ class RunProgram {
     std::int64_t total_steps = 0;
     /// Of a run from its first step on: what comes before all else, ComputeReference.
     std::int64_t reference_commands = 0;
+    std::int64_t references_done = 0;  ///< Of those; by an earlier start.
     /// Or those of each step right before it, and the validation's before the first evaluation.
     LiveReference live_reference = {};
+    /// These ranks are for no step behind it (engine::last_step_of()); nothing: for all.
+    std::optional<std::int64_t> phase_end = {};
     bool two_passes = false;  ///< Of a step (StepProgram): KeepGradient comes before TrainStep.
     /// This start does at most so many, which may be none that is left; nothing: all.
     std::optional<std::int64_t> steps_per_job = {};
     std::int64_t eval_interval = 0;        ///< 0: never.
+    std::int64_t choices_interval = 0;     ///< Of CommandKind::score; 0: never.
     std::int64_t checkpoint_interval = 0;  ///< 0: only at the end.
     bool saves = true;                     ///< False: never.
     /// A signal came between the last of `first_step` and its evaluation: make up for it if due.
     bool evaluation_missed = false;
+    bool choices_missed = false;   ///< The same of its answers.
     bool first_step_saved = true;  ///< A checkpoint has the state of `first_step`.
     /// One that was due up to `first_step` was lost with the ranks: make up for it at once.
     bool save_missed = false;
@@ -64,19 +69,25 @@ class RunProgram {
   }
   [[nodiscard]] std::int64_t step() const { return step_; }
   [[nodiscard]] bool finished_all_steps() const { return step_ >= options_.total_steps; }
+  /// These ranks have done all of their phase, and the run goes on with others.
+  [[nodiscard]] bool phase_over() const {
+    return options_.phase_end && step_ >= *options_.phase_end && !finished_all_steps();
+  }
   /// The start is not about to end.
   [[nodiscard]] bool further_steps() const {
-    return !nonfinite_ && !stop_early_ && !job_over() && !finished_all_steps();
+    return !nonfinite_ && !stop_early_ && !job_over() && !phase_over() && !finished_all_steps();
   }
-  /// All steps, and the evaluation of the last one, have been given out.
+  /// All steps, and the evaluations of the last one, have been given out.
   [[nodiscard]] bool complete() const {
-    return finished_all_steps() && (evaluated_ || options_.eval_interval == 0);
+    return finished_all_steps() && (evaluated_ || options_.eval_interval == 0) &&
+           (answered_ || options_.choices_interval == 0);
   }
 
  private:
   [[nodiscard]] Command give(engine::CommandKind kind, std::int64_t step);
   /// The next of the commands that a step is.
   [[nodiscard]] Command next_of_step();
+  [[nodiscard]] Command part_of_step(const Command& part, std::int64_t step);
   [[nodiscard]] bool due(std::int64_t interval) const;
   /// What has to be asked of a live reference before the next step or evaluation, if anything.
   [[nodiscard]] std::optional<Command> live_reference(bool evaluates);
@@ -86,13 +97,15 @@ class RunProgram {
   std::int64_t step_ = 0;
   std::int64_t references_ = 0;  ///< Given out; of a live reference those of validation.
   std::int64_t referenced_ = 0;  ///< The steps up to this one have their live reference.
-  /// The commands of a step, and how many of the next one's have been given out.
-  std::vector<Command> of_step_;
-  std::size_t given_ = 0;
+  /// The commands of a step, and how many of the next one's have been given out; those that search
+  /// a step again for what was not finite.
+  std::vector<Command> of_step_, of_search_;
+  std::size_t given_ = 0, searched_ = 0;
   bool evaluated_ = false;  ///< At step_.
+  bool answered_ = false;   ///< At step_: the choices.
   bool saved_ = false;      ///< At step_.
   bool stop_early_ = false;
-  std::optional<std::int64_t> nonfinite_;
+  std::optional<std::int64_t> nonfinite_;  ///< The step.
   bool stopped_ = false;
 };
 
@@ -164,7 +177,8 @@ class RankAgreement {
     std::size_t count = 0;
   };
   std::map<std::int64_t, Heard<StepFinished>> steps_;
-  std::map<std::int64_t, Heard<EvaluationFinished>> evaluations_;
+  /// By step, and whether they are of choices: a rank may be behind with one of a step.
+  std::map<std::pair<std::int64_t, bool>, Heard<EvaluationFinished>> evaluations_;
 };
 
 }  // namespace train::actors

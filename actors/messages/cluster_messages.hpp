@@ -143,10 +143,12 @@ struct Assignment {
   std::int64_t memory_step = -1;  ///< Restore this snapshot in memory instead; -1: none.
   std::int64_t memory_ranks = 0;  ///< So many have written it,
   std::string memory_holders;     ///< and here it is now: holders_text() of MemoryOrigin::holders.
-  std::string run_directory;      ///< The run's.
-  bool two_locations = false;     ///< Nodes write checkpoints to disks of their own first.
-  std::string checkpoint_tag;     ///< Of those under construction.
-  std::string trace_directory;    ///< Where to write what ran when; empty: nowhere.
+  std::int64_t phase_step = -1;   ///< RankOptions::phase_step.
+  std::int64_t references_done = 0;  ///< As StartState has it.
+  std::string run_directory;         ///< The run's.
+  bool two_locations = false;        ///< Nodes write checkpoints to disks of their own first.
+  std::string checkpoint_tag;        ///< Of those under construction.
+  std::string trace_directory;       ///< Where to write what ran when; empty: nowhere.
   std::int32_t threads = 1;
   caf::strong_actor_ptr conductor;
   caf::strong_actor_ptr index;

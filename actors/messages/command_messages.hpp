@@ -27,7 +27,8 @@ struct Command {
   /// Index of the step that it is of, or comes after; -1: of none.
   [[nodiscard]] std::int64_t step_index() const {
     using engine::CommandKind;
-    const bool after = kind == CommandKind::evaluate || kind == CommandKind::snapshot;
+    const bool after = kind == CommandKind::evaluate || kind == CommandKind::score ||
+                       kind == CommandKind::snapshot;
     return kind == CommandKind::stop ? -1 : step - (after ? 1 : 0);
   }
 };

@@ -50,12 +50,13 @@ struct StepFinished {
   std::vector<std::uint64_t> objective_metrics = {};
 };
 
-/// Compute stream of every rank -> conductor -> reporter and index: An evaluation has run. The
-/// conductor compares what the ranks say, puts their documents one after the other, and passes one
-/// message on for all of them.
+/// Compute stream of every rank -> conductor -> reporter and index: An evaluation has run, or the
+/// questions of eval.choices are answered. The conductor compares what the ranks say, puts their
+/// documents one after the other, and passes one message on for all of them.
 struct EvaluationFinished {
   std::int64_t step = 0;
   std::int32_t rank = 0;
+  bool of_choices = false;  ///< It has documents, and no losses.
   FloatBits cross_entropy;  ///< Nats per token; of pairs or examples their mean loss.
   FloatBits accuracy;
   /// Of the documents of the choices (storage/choices) that the rank has scored.
@@ -100,11 +101,12 @@ struct CheckpointSkipped {
 };
 
 /// Compute stream of every rank -> conductor: The search that FindNonfinite asked for has run. All
-/// ranks say the same.
+/// ranks say the same. A step of two passes has two searches, in the order of the passes.
 struct NonfiniteFound {
   std::int64_t step = 0;
   std::int32_t rank = 0;
-  std::string text;  ///< "lane 3, block 1, backward" or "nowhere when computed again".
+  bool found = false;  ///< Some value of the pass is not finite, computed again.
+  std::string text;    ///< "in block 1 (backward), lane 3 of rank 0", or where it can only be.
 };
 
 /// Rank -> conductor: After StopRank, all saves of the rank are finished.
@@ -152,6 +154,7 @@ enum class GenerationEnd : std::uint8_t {
   run_over,        ///< It is over, too.
   rank_lost,       ///< A rank (RankFailed::lost) or its connections are lost.
   nodes_returned,  ///< Nodes that are back are to take part (NodesReturned).
+  phase_over,      ///< It goes on with ranks for the next phase of its objective.
 };
 
 /// Conductor -> main thread: The run, or this generation of it, is over, and its report is closed.

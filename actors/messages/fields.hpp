@@ -25,11 +25,11 @@ template <class Aggregate, class... Fields>
   }
 }
 
-/// visit(first field, second field, ...), in the order of declaration. At most 15 fields.
+/// visit(first field, second field, ...), in the order of declaration. At most 17 fields.
 template <class Aggregate, class Visit>
 decltype(auto) with_fields(Aggregate& aggregate, const Visit& visit) {
   constexpr std::size_t kFields = field_count<std::remove_const_t<Aggregate>>();
-  static_assert(kFields <= 15);
+  static_assert(kFields <= 17);
   if constexpr (kFields == 0) {
     return visit();
   } else if constexpr (kFields == 1) {
@@ -77,6 +77,12 @@ decltype(auto) with_fields(Aggregate& aggregate, const Visit& visit) {
   } else if constexpr (kFields == 15) {
     auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = aggregate;
     return visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
+  } else if constexpr (kFields == 16) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = aggregate;
+    return visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p);
+  } else if constexpr (kFields == 17) {
+    auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = aggregate;
+    return visit(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q);
   }
 }
 

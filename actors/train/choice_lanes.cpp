@@ -47,14 +47,14 @@ Result<std::optional<storage::Tokenizer>> find_tokenizer(const configs::RunConfi
 }  // namespace
 
 ChoiceLanes::ChoiceLanes(std::shared_ptr<const LaneSource> rest,
-                         std::shared_ptr<const storage::ChoiceSet> choices, std::int64_t losses)
-    : rest_(std::move(rest)), choices_(std::move(choices)), losses_(losses) {}
+                         std::shared_ptr<const storage::ChoiceSet> choices)
+    : rest_(std::move(rest)), choices_(std::move(choices)) {}
 
 Status ChoiceLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
-  if (work.kind != engine::CommandKind::evaluate || work.lane < losses_) {
+  if (work.kind != engine::CommandKind::score) {
     return rest_->read(work, slot);
   }
-  choices_->read(work.lane - losses_,
+  choices_->read(work.lane,
                  {.tokens = slot.tokens, .targets = slot.targets, .positions = slot.positions});
   return {};
 }
@@ -76,7 +76,7 @@ Result<std::string> ChoiceLanes::fingerprint() const {
 Result<std::shared_ptr<const storage::ChoiceSet>> open_choices(const configs::RunConfig& config,
                                                                const fs::path& run_root,
                                                                std::int64_t vocab_size) {
-  if (config.eval.choices.empty() || config.eval.interval_steps == 0) {
+  if (config.eval.choices.empty() || configs::choices_interval(config.eval) == 0) {
     return std::shared_ptr<const storage::ChoiceSet>();
   }
   const auto tokenizer = find_tokenizer(config, run_root, vocab_size);

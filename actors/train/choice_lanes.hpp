@@ -13,13 +13,12 @@
 
 namespace train::actors {
 
-/// Questions as the last lanes of an evaluation; all else is another source's.
+/// Questions as the lanes of CommandKind::score; all else is another source's.
 class ChoiceLanes final : public LaneSource {
  public:
-  /// `rest`: null: there are no other lanes, and nothing to train on. `losses`: evaluation lanes of
-  /// `rest`.
+  /// `rest`: null: there are no other lanes, and nothing to train on.
   ChoiceLanes(std::shared_ptr<const LaneSource> rest,
-              std::shared_ptr<const storage::ChoiceSet> choices, std::int64_t losses);
+              std::shared_ptr<const storage::ChoiceSet> choices);
 
   [[nodiscard]] Status read(const engine::LaneWork& work,
                             const engine::LaneSlot& slot) const override;
@@ -39,7 +38,6 @@ class ChoiceLanes final : public LaneSource {
  private:
   std::shared_ptr<const LaneSource> rest_;
   std::shared_ptr<const storage::ChoiceSet> choices_;
-  std::int64_t losses_;
 };
 
 /// eval.choices in tokens of the run's tokenizer, for a model of `vocab_size`; null if there are

@@ -64,7 +64,7 @@ EvaluatorActor::behavior_type evaluator(EvaluatorSelf self, RankContext context,
           return;
         }
         // A lane carries the index of a step, an evaluation comes after one.
-        const std::int64_t after = message.kind == engine::CommandKind::evaluate ? 1 : 0;
+        const std::int64_t after = message.kind == engine::CommandKind::reference ? 0 : 1;
         self->send(self->state.peers.batch,
                    PrepareLanes{message.kind, message.step - after, message.sequence});
         pump(self);

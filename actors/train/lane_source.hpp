@@ -64,7 +64,7 @@ class LaneSource {
   [[nodiscard]] virtual ReferenceRows reference_rows() const { return {}; }
   /// Bytes of text per validation token, for bits per byte; empty where the data does not tell.
   [[nodiscard]] virtual std::optional<double> bytes_per_token() const = 0;
-  /// Questions whose lanes an evaluation has after its others; null: none.
+  /// Questions, the lanes of CommandKind::score; null: none.
   [[nodiscard]] virtual const storage::ChoiceSet* choices() const { return nullptr; }
   /// What tells this data from other data. Blocking (disk).
   [[nodiscard]] virtual Result<std::string> fingerprint() const = 0;

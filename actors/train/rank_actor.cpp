@@ -65,8 +65,18 @@ struct Rank {
   void update_if_ready() const;
   void update_enqueued() const;
   void report_step(const Command& command) const;
-  void report_evaluation(const Command& command) const;
-  void report_nonfinite(const Command& command) const;
+  /// Sends what the rank makes of a command's results, in stream order, and ends the command.
+  template <class EventOf>
+  void report(const EventOf& event_of) const {
+    mark("report");
+    context->compute->enqueue(
+        [runtime = context.get(), conductor = state().peers.conductor, event_of] {
+          caf::anon_send(conductor, event_of(*runtime));
+          runtime->clock.lap(steady_now_ns());  // an evaluation's time is not the next step's
+        });
+    finish_on_stream(state().current->sequence);
+    leave();
+  }
   void take_reference(const Command& command) const;
   void mark(const char* what) const;
   void finish_on_stream(std::uint64_t sequence) const;
@@ -117,19 +127,21 @@ void Rank::begin(const Command& command) const {
     case CommandKind::gradient:
       return begin_training(command);
     case CommandKind::reference:
-      if (command.step == 0) {
+      if (command.step == context->references_done) {  // its first
         context->compute->enqueue([engine = context->engine.get()] {
           engine->reference().note_weights(engine->state().digest());
         });
       }
       [[fallthrough]];
     case CommandKind::evaluate:
+    case CommandKind::score:
       return self->send(state().peers.evaluator,
                         RunEvaluation{command.sequence, command.step, command.kind});
     case CommandKind::snapshot:
       return self->send(state().peers.snapshot,
                         CopyState{command.step, command.replaces, command.write_now});
     case CommandKind::find_nonfinite:
+    case CommandKind::find_nonfinite_first:
       return start_lanes(command);
     case CommandKind::stop:
       state().wait->begin("the last checkpoint to leave memory", -1);
@@ -163,7 +175,7 @@ void Rank::begin_training(const Command& step) const {
 void Rank::start_lanes(const Command& command) const {
   const auto lanes = context->lanes(command.kind).lanes_of(context->rank);
   state().driver.start(static_cast<std::int64_t>(lanes.size()));
-  if (lanes.empty() && command.kind == CommandKind::find_nonfinite) {
+  if (lanes.empty() && engine::finds_nonfinite(command.kind)) {
     return control_collective(engine::CollectiveKind::nonfinite);
   }
   self->send(state().peers.batch, PrepareLanes{command.kind, command.step, command.sequence});
@@ -186,7 +198,7 @@ void Rank::lane_enqueued(const engine::LaneWork& work) const {
   context->compute->notify(
       [me = caf::actor_cast<RankActor>(self), work] { caf::anon_send(me, LaneFinished{work}); });
   state().driver.enqueued();
-  if (state().driver.all_enqueued() && work.kind == CommandKind::find_nonfinite) {
+  if (state().driver.all_enqueued() && engine::finds_nonfinite(work.kind)) {
     control_collective(engine::CollectiveKind::nonfinite);
   } else {
     pump();
@@ -208,10 +220,14 @@ void Rank::control_collective(engine::CollectiveKind kind) const {
 void Rank::control_finished() const {
   const Command& command = *state().current;
   if (command.kind == CommandKind::evaluate) {
-    return report_evaluation(command);
+    return report(
+        [command](const RankRuntime& rank) { return evaluation_event(rank, command.step); });
   }
-  if (command.kind == CommandKind::find_nonfinite) {
-    return report_nonfinite(command);
+  if (command.kind == CommandKind::score) {
+    return report([command](const RankRuntime& rank) { return choices_event(rank, command.step); });
+  }
+  if (engine::finds_nonfinite(command.kind)) {
+    return report([command](const RankRuntime& rank) { return nonfinite_event(rank, command); });
   }
   if (command.kind == CommandKind::reference) {
     return take_reference(command);
@@ -286,32 +302,13 @@ void Rank::report_step(const Command& command) const {
   leave();
 }
 
-void Rank::report_evaluation(const Command& command) const {
-  mark("report");
-  context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command] {
-        caf::anon_send(conductor, evaluation_event(*runtime, command.step));
-        runtime->clock.lap(steady_now_ns());  // an evaluation's time is not the next step's
-      });
-  finish_on_stream(command.sequence);
-  leave();
-}
-
-void Rank::report_nonfinite(const Command& command) const {
-  context->compute->enqueue(
-      [runtime = context.get(), conductor = state().peers.conductor, command] {
-        caf::anon_send(conductor, nonfinite_event(*runtime, command.step));
-      });
-  finish_on_stream(command.sequence);
-  leave();
-}
-
 void Rank::take_reference(const Command& command) const {
   mark("reference");
   context->engine->reference().take(*context->compute);
-  if (context->keep_reference && command.step + 1 == context->data->reference_rows().commands) {
-    context->compute->enqueue([me = caf::actor_cast<RankActor>(self), runtime = context.get()] {
-      if (const Status status = runtime->keep_reference(runtime->engine->reference());
+  if (context->keep_reference) {
+    context->compute->enqueue([me = caf::actor_cast<RankActor>(self), runtime = context.get(),
+                               done = command.step + 1] {
+      if (const Status status = runtime->keep_reference(runtime->engine->reference(), done);
           !status.ok()) {
         caf::anon_send(me, WorkFailed{status.error().message, status.error().exit_code(), false});
       }

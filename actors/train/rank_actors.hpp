@@ -25,8 +25,8 @@ namespace train::actors {
 ///        when the stream gets there)
 ///   idle --evaluate--> evaluator drives --EvaluationEnqueued--> control collective --> idle
 ///   idle --snapshot--> snapshot copies --CopyEnqueued--> idle
-///   idle --find_nonfinite--> lanes --> control collective --> idle (+ NonfiniteFound)
-///   idle --stop--> snapshots drain --> RankStopped
+///   idle --find_nonfinite, find_nonfinite_first--> lanes --> control collective --> idle (+
+///   NonfiniteFound) idle --stop--> snapshots drain --> RankStopped
 /// A command is left as soon as its work is on the streams, so the next one is enqueued while the
 /// device still computes. Commands that arrive meanwhile wait in order.
 /// Supervision: monitors every part; a part that dies, or a stream that fails, ends the rank:

@@ -140,8 +140,7 @@ std::string RankRuntime::describe(const ChannelProgress& place) const {
 }
 
 const engine::LaneSchedule& RankRuntime::lanes(engine::CommandKind kind) const {
-  return kind == engine::CommandKind::evaluate ? engine->plan().eval_lanes()
-                                               : engine->plan().train_lanes();
+  return engine->plan().lanes_of(kind);
 }
 
 engine::CollectiveIdentity RankRuntime::identity(const engine::CollectiveOp& op,
@@ -207,31 +206,41 @@ EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step) 
                            .cross_entropy = FloatBits(result.cross_entropy),
                            .accuracy = FloatBits(result.accuracy),
                            .objective_metrics = bits_of(result.metrics)};
-  const std::int64_t losses = rank.engine->options().eval_lanes;
-  const std::vector<std::int64_t> lanes = rank.engine->plan().eval_lanes().lanes_of(rank.rank);
-  if (rank.data->choices() == nullptr || lanes.empty() || lanes.back() < losses) {
-    return event;  // it has scored none
-  }
-  const auto documents = rank.data->choices()->documents_of(
-      std::max(lanes.front(), losses) - losses, lanes.back() + 1 - losses);
-  const std::vector<double>& sums = rank.engine->scores().sums();
-  TRAIN_CHECK(sums.size() == documents.count, "{} documents of {}", sums.size(), documents.count);
-  event.first_document = static_cast<std::int64_t>(documents.first);
-  for (const double sum : sums) {
-    event.log_likelihoods.push_back(FloatBits(sum).bits);
-  }
   return event;
 }
 
-NonfiniteFound nonfinite_event(const RankRuntime& rank, std::int64_t step) {
-  const engine::NonfiniteOrigin origin = rank.engine->totals().nonfinite_origin();
-  std::string text = "in no layer's output or gradient (only in their sums)";
-  if (origin.found) {
-    text = fmt::format("in {} ({}), lane {} of rank {}", rank.engine->unit_name(origin.unit),
-                       origin.backward ? "backward" : "forward", origin.lane,
-                       rank.engine->plan().train_lanes().rank_of(origin.lane));
+EvaluationFinished choices_event(const RankRuntime& rank, std::int64_t step) {
+  EvaluationFinished event{
+      .step = step, .rank = rank.rank, .of_choices = true, .cross_entropy = {}, .accuracy = {}};
+  const auto lanes = rank.lanes(engine::CommandKind::score).lanes_of(rank.rank);
+  if (lanes.empty()) {
+    return event;
   }
-  return {step + 1, rank.rank, text};
+  const auto documents = rank.data->choices()->documents_of(lanes.front(), lanes.back() + 1);
+  const std::vector<double>& sums = rank.engine->scores().sums();
+  TRAIN_CHECK(sums.size() == documents.count, "{} documents of {}", sums.size(), documents.count);
+  event.first_document = static_cast<std::int64_t>(documents.first);
+  event.log_likelihoods = bits_of(sums);
+  return event;
+}
+
+NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command) {
+  const engine::NonfiniteOrigin origin = rank.engine->totals().nonfinite_origin();
+  NonfiniteFound event{.step = command.step + 1,
+                       .rank = rank.rank,
+                       .found = origin.found,
+                       .text = "in no layer's output or gradient (only in their sums)"};
+  if (origin.found) {
+    const bool two_passes = rank.engine->rank_plan().objective().program() != nullptr;
+    event.text =
+        fmt::format("in {} ({}), lane {} of rank {}{}", rank.engine->unit_name(origin.unit),
+                    origin.backward ? "backward" : "forward", origin.lane,
+                    rank.engine->plan().train_lanes().rank_of(origin.lane),
+                    !two_passes                           ? ""
+                    : engine::of_first_pass(command.kind) ? ", first pass"
+                                                          : ", second pass");
+  }
+  return event;
 }
 
 checkpoint::StepRecord step_record(const StepFinished& event) {

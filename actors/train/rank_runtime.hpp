@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/messages/command_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/train/background_io.hpp"
 #include "actors/train/lane_source.hpp"
@@ -66,8 +67,12 @@ struct RankRuntime {
   WaitBoard waits;
   RankBoard board;
   MemoryKeeping memory;  ///< None: no snapshots in memory.
-  /// Stores the reference's log-probabilities once all are known. Blocking. None: another rank's.
-  std::function<Status(const engine::ReferenceLogProbs&)> keep_reference = {};
+  /// Commands of the reference's sweep that an earlier start of it has done.
+  std::int64_t references_done = 0;
+  /// Stores the reference's log-probabilities, of which so many commands are known; not after each
+  /// of them. Blocking. None: it is another rank's.
+  std::function<Status(const engine::ReferenceLogProbs&, std::int64_t commands)> keep_reference =
+      {};
   StepClock clock;                   ///< Runs on the compute stream.
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
@@ -123,8 +128,11 @@ using RankContext = std::shared_ptr<RankRuntime>;
 /// What a rank reports of the evaluation after `step` steps, in stream order.
 [[nodiscard]] EvaluationFinished evaluation_event(const RankRuntime& rank, std::int64_t step);
 
-/// What a rank reports of FindNonfinite of step `step` (from 0), in stream order.
-[[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, std::int64_t step);
+/// The same of the answers to eval.choices: of the documents that the rank has scored.
+[[nodiscard]] EvaluationFinished choices_event(const RankRuntime& rank, std::int64_t step);
+
+/// What a rank reports of such a search, in stream order.
+[[nodiscard]] NonfiniteFound nonfinite_event(const RankRuntime& rank, const Command& command);
 
 /// What the journal keeps of the event of all ranks; without the tokens.
 [[nodiscard]] checkpoint::StepRecord step_record(const StepFinished& event);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <caf/all.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -17,9 +18,138 @@ namespace train::actors {
 
 namespace {
 
-Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan) {
+namespace fs = std::filesystem;
+
+bool goes_on(const StartState& start) {
+  return start.memory ? start.memory->origin.step > 0 : start.checkpoint.has_value();
+}
+
+fs::path run_root_of(const RunPlan& plan) {
+  return fs::path(plan.config.run.dir) / plan.config.run.name;
+}
+
+/// Writes what a sweep has come to, so often that it takes a twentieth of the time, and all of it
+/// at the end. One rank's.
+class ReferenceKeeper {
+ public:
+  ReferenceKeeper(fs::path run, checkpoint::ReferenceKey key, std::int64_t commands,
+                  std::optional<std::uint64_t> digest_before)
+      : run_(std::move(run)),
+        key_(std::move(key)),
+        commands_(commands),
+        digest_before_(digest_before) {}
+
+  Status operator()(const engine::ReferenceLogProbs& reference, std::int64_t done) {
+    const auto begin = Clock::now();
+    if (done < commands_ && begin < next_) {
+      return {};
+    }
+    if (digest_before_ && *digest_before_ != reference.weights_digest()) {
+      return user_error(fmt::format(
+          "{}: is of other weights than those that the run begins with; remove it to compute the "
+          "reference anew",
+          checkpoint::partial_reference_path(run_).string()));
+    }
+    checkpoint::ReferenceFile file{
+        .key = key_,
+        .weights_digest = reference.weights_digest(),
+        .values = {reference.values().begin(), reference.values().end()}};
+    if (done == commands_) {
+      TRAIN_RETURN_IF_ERROR(checkpoint::write_reference(checkpoint::reference_path(run_), file));
+      std::error_code none;  // it may never have been written
+      fs::remove(checkpoint::partial_reference_path(run_), none);
+      return {};
+    }
+    file.commands = done;
+    TRAIN_RETURN_IF_ERROR(
+        checkpoint::write_reference(checkpoint::partial_reference_path(run_), file));
+    constexpr int kShare = 20;
+    next_ = Clock::now() + kShare * (Clock::now() - begin);
+    return {};
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  fs::path run_;
+  checkpoint::ReferenceKey key_;
+  std::int64_t commands_;
+  std::optional<std::uint64_t> digest_before_;
+  Clock::time_point next_ = {};
+};
+
+/// What the run has kept, of a run that goes on.
+Status restore_reference(const RunPlan& plan, const checkpoint::ReferenceKey& key,
+                         RankRuntime& runtime) {
+  const auto path = checkpoint::reference_path(run_root_of(plan));
+  const auto file = checkpoint::read_reference(path, key);
+  TRAIN_RETURN_IF_ERROR(file);
+  if (plan.data->reference_rows().live) {
+    return {};
+  }
+  engine::ReferenceLogProbs& reference = runtime.engine->reference();
+  if (file->values.size() != reference.values().size()) {
+    return user_error(
+        fmt::format("{}: is of {} documents, and the data has {}; start the run anew with --fresh",
+                    path.string(), file->values.size(), reference.values().size()));
+  }
+  reference.restore(file->values);
+  return {};
+}
+
+/// What a sweep that was killed has come to: `done` of its commands, at least.
+Status take_over_sweep(const RunPlan& plan, const checkpoint::ReferenceKey& key, std::int64_t done,
+                       RankRuntime& runtime, std::optional<std::uint64_t>& digest) {
+  const auto path = checkpoint::partial_reference_path(run_root_of(plan));
+  const auto file = checkpoint::read_partial_reference(path, key);
+  engine::ReferenceLogProbs& reference = runtime.engine->reference();
+  if (!file || file->commands < done || file->values.size() != reference.values().size()) {
+    return failure(
+        fmt::format("{}: has changed, or this node sees another one than the head's; "
+                    "put run.dir where every node reads it",
+                    path.string()));
+  }
+  reference.restore(file->values);
+  runtime.references_done = done;
+  digest = file->weights_digest;
+  return {};
+}
+
+/// A run that goes on reads what its beginning computed; one that begins keeps it, by one rank. Of
+/// a live reference that is what it was made of, and no values.
+Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
   const ReferenceRows rows = plan.data->reference_rows();
-  auto model = weights_fingerprint(plan.config);
+  if (rows.commands == 0) {
+    return {};
+  }
+  const bool keeps = runtime.rank == 0;  // by the others the weights are not read, nor compared
+  const auto key = reference_key(plan, keeps);
+  TRAIN_RETURN_IF_ERROR(key);
+  if (goes_on(start) || start.reads_reference) {
+    return restore_reference(plan, *key, runtime);
+  }
+  const fs::path run = run_root_of(plan);
+  if (rows.live) {
+    return keeps ? checkpoint::write_reference(checkpoint::reference_path(run),
+                                               {.key = *key, .values = {}})
+                 : Status();
+  }
+  std::optional<std::uint64_t> digest;
+  if (start.references_done > 0) {
+    TRAIN_RETURN_IF_ERROR(take_over_sweep(plan, *key, start.references_done, runtime, digest));
+  }
+  if (keeps) {
+    runtime.keep_reference = ReferenceKeeper(run, *key, rows.commands, digest);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model) {
+  const ReferenceRows rows = plan.data->reference_rows();
+  auto model = with_model ? weights_fingerprint(plan.config, run_root_of(plan))
+                          : Result<std::string>(std::string());
   TRAIN_RETURN_IF_ERROR(model);
   return checkpoint::ReferenceKey{.data = plan.data_fingerprint,
                                   .compute = plan.config.precision.compute,
@@ -30,49 +160,17 @@ Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan) {
                                   .validation_rows = rows.live ? 0 : rows.validation_rows};
 }
 
-bool goes_on(const StartState& start) {
-  return start.memory ? start.memory->origin.step > 0 : start.checkpoint.has_value();
-}
-
-/// A run that goes on reads what its beginning computed; one that begins keeps it, by one rank. Of
-/// a live reference that is what it was made of, and no values.
-Status set_up_reference(const RunPlan& plan, const StartState& start, RankRuntime& runtime) {
-  if (plan.data->reference_rows().commands == 0) {
-    return {};
+Result<std::int64_t> references_done(const RunPlan& plan) {
+  const ReferenceRows rows = plan.data->reference_rows();
+  if (rows.commands == 0 || rows.live) {
+    return 0;
   }
-  const auto path =
-      checkpoint::reference_path(std::filesystem::path(plan.config.run.dir) / plan.config.run.name);
-  const auto key = reference_key(plan);
+  const auto key = reference_key(plan, /*with_model=*/true);
   TRAIN_RETURN_IF_ERROR(key);
-  const bool live = plan.data->reference_rows().live;
-  if (goes_on(start) || start.reads_reference) {
-    const auto file = checkpoint::read_reference(path, *key);
-    TRAIN_RETURN_IF_ERROR(file);
-    if (live) {
-      return {};
-    }
-    if (file->values.size() != runtime.engine->reference().values().size()) {
-      return user_error(fmt::format(
-          "{}: is of {} documents, and the data has {}; start the run anew with "
-          "--fresh",
-          path.string(), file->values.size(), runtime.engine->reference().values().size()));
-    }
-    runtime.engine->reference().restore(file->values);
-  } else if (live) {
-    return runtime.rank == 0 ? checkpoint::write_reference(path, {.key = *key, .values = {}})
-                             : Status();
-  } else if (runtime.rank == 0) {
-    runtime.keep_reference = [path, key = *key](const engine::ReferenceLogProbs& reference) {
-      return checkpoint::write_reference(
-          path, {.key = key,
-                 .weights_digest = reference.weights_digest(),
-                 .values = {reference.values().begin(), reference.values().end()}});
-    };
-  }
-  return {};
+  const auto file = checkpoint::read_partial_reference(
+      checkpoint::partial_reference_path(run_root_of(plan)), *key);
+  return file ? file->commands : 0;
 }
-
-}  // namespace
 
 Result<RankContext> make_rank(const RunPlan& plan, std::int64_t rank, const StartState& start,
                               int threads, StreamKind streams) {

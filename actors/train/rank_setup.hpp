@@ -13,6 +13,7 @@
 #include "actors/train/rank_runtime.hpp"
 #include "base/result.hpp"
 #include "checkpoint/locations.hpp"
+#include "checkpoint/reference_file.hpp"
 #include "configs/sections/parallel_section.hpp"
 #include "storage/rsync.hpp"
 
@@ -24,7 +25,17 @@ struct StartState {
   std::optional<MemoryStart> memory = {};                ///< Comes first.
   /// From initial weights, too, what the run has kept of its reference is read, not computed.
   bool reads_reference = false;
+  /// Commands of its sweep that are not given out: an earlier start has done them.
+  std::int64_t references_done = 0;
 };
+
+/// What the log-probabilities of the run's reference depend on. Blocks; see weights_fingerprint().
+/// Without `with_model` the key says nothing of the weights, and nothing is read.
+[[nodiscard]] Result<checkpoint::ReferenceKey> reference_key(const RunPlan& plan, bool with_model);
+
+/// How many commands of the reference's sweep a killed start of the run has done and kept; 0: there
+/// is no sweep, or it begins anew. Blocks. Errors: those of reference_key().
+[[nodiscard]] Result<std::int64_t> references_done(const RunPlan& plan);
 
 /// One rank of a planned run, ready to be spawned: engine, tokens, and the state restored from a
 /// checkpoint; from memory it takes all ranks together: restore_from_memory(). Blocking.

@@ -200,6 +200,15 @@ Result<ReplayPlan> plan_replay(const ReplayOptions& options) {
   auto plan = plan_run(replayed);
   TRAIN_RETURN_IF_ERROR(plan);
   TRAIN_RETURN_IF_ERROR(check_data(*placed, range, *plan));
+  if (original->parallel.nodes == 1) {  // as the run itself did
+    TRAIN_RETURN_IF_ERROR(enter_phase(*plan, range.first_step()));
+  }
+  if (const std::int64_t end = engine::last_step_of(plan->engine); range.to > end) {
+    return user_error(fmt::format(
+        "steps {} to {} are of more than one phase of objective.name = \"{}\", which are replayed "
+        "one at a time: give --to {}, then --from {}",
+        range.from, range.to, replayed.objective.name, end, end + 1));
+  }
   return ReplayPlan{std::move(plan).value(), std::move(range)};
 }
 

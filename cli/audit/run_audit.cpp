@@ -171,7 +171,9 @@ class Audit {
       return problem("no JSON object with a step");
     }
     const auto step = entry["step"].get<std::int64_t>();
-    entry.contains("val_loss") ? evaluation(step, entry) : training(step, entry);
+    if (entry.value("event", "") != "choices") {  // of answers nothing else is kept
+      entry.contains("val_loss") ? evaluation(step, entry) : training(step, entry);
+    }
   }
 
   [[nodiscard]] MetricsAudit take() { return std::move(found_); }

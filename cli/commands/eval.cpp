@@ -52,20 +52,35 @@ configs::RunConfig choice_config(configs::RunConfig config, const EvalOptions& o
   return config;
 }
 
-/// The ranks follow two commands: evaluate, stop.
-Result<EvaluationFinished> evaluate(const std::vector<RankContext>& contexts, std::int64_t step) {
-  Result<EvaluationFinished> result = failure("the ranks have stopped without an evaluation");
-  TRAIN_RETURN_IF_ERROR(run_local_ranks(
-      contexts,
-      {.first_step = step,
-       .total_steps = step,
-       .live_reference = live_reference_of(contexts.front()->data->reference_rows()),
-       .eval_interval = 1,
-       .evaluation_missed = true},
-      {.step = {}, .evaluation = [&](const EvaluationFinished& event) {
-         result = event;
-         return false;
-       }}));
+struct Evaluated {
+  EvaluationFinished losses, answers;  ///< Those that there are.
+};
+
+/// The ranks follow two or three commands: evaluate, score, and stop.
+Result<Evaluated> evaluate(const std::vector<RankContext>& contexts, std::int64_t step) {
+  const RankRuntime& first = *contexts.front();
+  int left = 0;
+  const auto interval_if = [&left](bool there) {
+    left += there ? 1 : 0;
+    return there ? std::int64_t{1} : std::int64_t{0};
+  };
+  Evaluated result;
+  TRAIN_RETURN_IF_ERROR(
+      run_local_ranks(contexts,
+                      {.first_step = step,
+                       .total_steps = step,
+                       .live_reference = live_reference_of(first.data->reference_rows()),
+                       .eval_interval = interval_if(first.engine->options().eval_lanes > 0),
+                       .choices_interval = interval_if(first.data->choices() != nullptr),
+                       .evaluation_missed = true,
+                       .choices_missed = true},
+                      {.step = {}, .evaluation = [&](const EvaluationFinished& event) {
+                         (event.of_choices ? result.answers : result.losses) = event;
+                         return --left > 0;
+                       }}));
+  if (left > 0) {
+    return failure("the ranks have stopped without an evaluation");
+  }
   return result;
 }
 
@@ -114,7 +129,7 @@ Status answer_choices(const configs::RunConfig& config, const StartState& start,
   const auto result = evaluate(*contexts, step);
   TRAIN_RETURN_IF_ERROR(result);
   const storage::ChoiceSet& choices = *plan->data->choices();
-  const ChoiceReport report = report_choices(choices, *result);
+  const ChoiceReport report = report_choices(choices, result->answers);
   print(fmt::format("eval {} digest={}\n{}", name, report.digest, choices_text(report)));
   return options.details.empty() ? Status() : write_details(options.details, choices, report);
 }
@@ -137,18 +152,18 @@ Status evaluate_checkpoint(const configs::RunConfig& config, const fs::path& dir
   TRAIN_RETURN_IF_ERROR(contexts);
   const auto result = evaluate(*contexts, step);
   TRAIN_RETURN_IF_ERROR(result);
-  const double loss = result->cross_entropy.value();
+  const double loss = result->losses.cross_entropy.value();
   std::string line = fmt::format("eval step={} loss={:.6f}", step, loss);
   if (!configs::compares_answers(config.objective.name)) {
     line += fmt::format(" perplexity={:.4f}", std::exp(loss));
   }
-  line += fmt::format(" accuracy={:.4f}", result->accuracy.value());
+  line += fmt::format(" accuracy={:.4f}", result->losses.accuracy.value());
   if (const auto bytes = plan->data->bytes_per_token()) {
     line += fmt::format(" bits_per_byte={:.6f}", loss / std::log(2.0) / *bytes);
   }
   line += "\n";
   if (const storage::ChoiceSet* choices = plan->data->choices()) {
-    line += choices_text(report_choices(*choices, *result));
+    line += choices_text(report_choices(*choices, result->answers));
   }
   print(line);
   return {};

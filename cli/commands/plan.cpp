@@ -14,7 +14,8 @@ Status show_plan(const PlanOptions& options) {
   TRAIN_RETURN_IF_ERROR(config);
   const auto plan = plan_run(*config);
   TRAIN_RETURN_IF_ERROR(plan);
-  print(describe_sharding(plan->engine, memory_slots(*plan), config->parallel.nodes));
+  print(describe_sharding(engine::largest_phase(plan->engine), memory_slots(*plan),
+                          config->parallel.nodes));
   return {};
 }
 

@@ -87,6 +87,9 @@ class Replay {
 
   /// What was restored against what the journal says of that step.
   [[nodiscard]] std::optional<std::string> compare_start(const std::vector<RankContext>& ranks) {
+    if (engine::begins_phase(run_plan_.engine, range_.first_step())) {
+      return std::nullopt;  // the record is of moments that have ended with the phase before
+    }
     const auto record = range_.journal.steps.find(range_.first_step());
     if (record == range_.journal.steps.end() || record->second.tensor_digests.empty()) {
       return std::nullopt;
@@ -146,14 +149,14 @@ class Replay {
 
   [[nodiscard]] Status replay_to(std::int64_t last, const std::vector<RankContext>& ranks,
                                  std::function<bool(const StepRecord&)> heard) const {
-    return run_local_ranks(
-        ranks,
-        {.first_step = range_.first_step(),
-         .total_steps = last,
-         .live_reference = live_reference_of(run_plan_.data->reference_rows()),
-         .two_passes = engine::make_objective(run_plan_.config.objective)->program() != nullptr,
-         .saves = false},
-        {.step = std::move(heard), .evaluation = {}});
+    const auto objective = engine::make_objective(run_plan_.config.objective);
+    return run_local_ranks(ranks,
+                           {.first_step = range_.first_step(),
+                            .total_steps = last,
+                            .live_reference = live_reference_of(run_plan_.data->reference_rows()),
+                            .two_passes = objective->program() != nullptr,
+                            .saves = false},
+                           {.step = std::move(heard), .evaluation = {}});
   }
 
   /// Compares each step with the journal, up to the first that differs.

@@ -30,7 +30,7 @@ namespace {
 
 /// Runs the actors of all ranks in this process until the conductor says that the run is over.
 Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> report) {
-  StartState start{.memory = run.memory.start()};
+  StartState start{.memory = run.memory.start(), .references_done = run.references_done};
   if (run.checkpoint) {
     start.checkpoint = run.checkpoint->path;
   }
@@ -239,6 +239,7 @@ Result<int> run_head(RunPlan plan, const NodePosition& position, const RunOption
                     run->config().run.steps));
     return kExitFinished;
   }
+  TRAIN_RETURN_IF_ERROR(enter_phase(run->plan, run->first_step()));
   warn_of_tokenizer(run->config().data.dir);
   run->peak_flops = measure_peak_flops(run->config());
   return run_to_end(*run);

@@ -107,13 +107,16 @@ struct Worker {
     }
     auto plan = plan_run(*config);
     TRAIN_RETURN_IF_ERROR(plan);
+    if (assignment.phase_step >= 0) {
+      TRAIN_RETURN_IF_ERROR(enter_phase(*plan, assignment.phase_step));
+    }
     digest_interval = config->run.digest_interval_steps;
     identity = {.plan_digest = plan->plan_digest, .data_fingerprint = plan->data_fingerprint};
     const auto memory = attach_memory(options.memory);
     const auto start = memory ? memory_start(assignment, *memory)
                               : Result<std::optional<MemoryStart>>(memory.error());
     TRAIN_RETURN_IF_ERROR(start);
-    StartState state{.memory = *start};
+    StartState state{.memory = *start, .references_done = assignment.references_done};
     if (!assignment.checkpoint.empty()) {
       state.checkpoint = assignment.checkpoint;
     }

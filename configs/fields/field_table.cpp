@@ -239,9 +239,11 @@ constexpr auto kFields = std::to_array<Field>({
     {"eval", "lanes", "lanes", "Lanes of an evaluation, each of `batch.micro_batch` sequences.",
      eval<&EvalSection::lanes>, kOptional, between(1, 65536)},
     {"eval", "choices", "paths",
-     "Files of multiple-choice questions (JSON lines or Parquet) that an evaluation answers by "
-     "likelihood.",
+     "Files of multiple-choice questions (JSON lines or Parquet) that are answered by likelihood.",
      eval<&EvalSection::choices>},
+    {"eval", "choices_interval_steps", "steps",
+     "Answer `eval.choices` every this many steps and at the end; 0: every `eval.interval_steps`.",
+     eval<&EvalSection::choices_interval_steps>, kOptional, kFromZeroSteps},
 
     {"checkpoint", "interval_steps", "steps",
      "Save every this many steps and at the end; 0: only at the end.",

@@ -25,7 +25,16 @@ struct BatchSection {
 struct EvalSection {
   std::int64_t interval_steps = 100;  ///< Evaluate every this many steps and at the end; 0: never.
   std::int64_t lanes = 8;             ///< Lanes of an evaluation (each micro_batch sequences).
-  std::vector<std::string> choices = {};  ///< Files of questions that an evaluation answers, too.
+  std::vector<std::string> choices = {};  ///< Files of questions that are answered, too,
+  /// every this many steps, before the first one and at the end; 0: as interval_steps.
+  std::int64_t choices_interval_steps = 0;
 };
+
+/// 0: never.
+[[nodiscard]] inline std::int64_t choices_interval(const EvalSection& section) {
+  return section.choices.empty()              ? 0
+         : section.choices_interval_steps > 0 ? section.choices_interval_steps
+                                              : section.interval_steps;
+}
 
 }  // namespace train::configs

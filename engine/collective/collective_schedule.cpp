@@ -147,8 +147,12 @@ std::vector<CollectiveOp> expand(const ShardPlan& plan, CommandKind kind) {
       ops.add(Channel::control, CollectiveKind::eval_sums);
       break;
     case CommandKind::find_nonfinite:
+    case CommandKind::find_nonfinite_first:
       add_gathers(plan, kind, ops);
       ops.add(Channel::control, CollectiveKind::nonfinite);
+      break;
+    case CommandKind::score:  // each rank reports its own documents
+      add_gathers(plan, kind, ops);
       break;
     case CommandKind::reference:
       add_gathers(plan, kind, ops);

@@ -33,6 +33,12 @@ class SequentialUnlearning final : public Objective, private StepProgram {
   [[nodiscard]] bool ever_trains(std::int64_t layer) const override { return phase_of(layer) >= 0; }
   [[nodiscard]] bool trains(std::int64_t layer, std::int64_t step) const override;
   [[nodiscard]] std::int64_t update_number(std::int64_t layer, std::int64_t step) const override;
+  [[nodiscard]] bool state_by_phase() const override {
+    return section_.frozen_layers == "skip_update" && !section_.maintain_unlearned;
+  }
+  [[nodiscard]] std::int64_t phase_end(std::int64_t step) const override {
+    return (phase_at(step) + 1) * section_.steps_per_layer;
+  }
   [[nodiscard]] double coefficient(Pass pass, std::int64_t step) const override;
   [[nodiscard]] float label_smoothing(Pass pass) const override;
   [[nodiscard]] double loss_unit(Pass pass, std::int64_t vocab) const override;

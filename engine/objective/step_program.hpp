@@ -40,10 +40,10 @@ struct SignAgreement {
 /// Threading: immutable. Pure functions of options and step, the same on every rank.
 class StepProgram {
  public:
-  /// Of the passes: that of CommandKind::gradient, that of all others with gradients.
+  /// Of the passes: that of of_first_pass(), that of all others with gradients.
   enum class Pass : std::uint8_t { first, second };
   [[nodiscard]] static constexpr Pass pass_of(CommandKind kind) {
-    return kind == CommandKind::gradient ? Pass::first : Pass::second;
+    return of_first_pass(kind) ? Pass::first : Pass::second;
   }
 
   /// The number of the CommandKind::reference of a pass, and which one has a number.
@@ -71,6 +71,16 @@ class StepProgram {
   [[nodiscard]] virtual bool trains(std::int64_t layer, std::int64_t step) const = 0;
   /// The number of the layer's update in step `step`, from 1; 0: it has none.
   [[nodiscard]] virtual std::int64_t update_number(std::int64_t layer, std::int64_t step) const = 0;
+
+  /// Each layer is trained in one phase alone, and no other step touches it: it needs gradients,
+  /// masters and moments for that phase only.
+  [[nodiscard]] virtual bool state_by_phase() const = 0;
+  /// The step behind the phase of step `step`; of a step behind the last one that of the last.
+  [[nodiscard]] virtual std::int64_t phase_end(std::int64_t step) const = 0;
+  /// Step `step` is the first of a phase that is not the first one.
+  [[nodiscard]] bool begins_phase(std::int64_t step) const {
+    return step > 0 && phase_end(step - 1) == step && phase_end(step) > step;
+  }
 
   /// What the pass's mean loss is multiplied by.
   [[nodiscard]] virtual double coefficient(Pass pass, std::int64_t step) const = 0;

@@ -13,7 +13,7 @@
 
 namespace train::engine {
 
-/// Log-probabilities that an evaluation's scored lanes give to documents: of each the sum over its
+/// Log-probabilities that scored lanes give to documents: of each the sum over its
 /// targets, in double and in the order of its rows. On the CPU a document's has the same bits in
 /// every lane, whatever lies beside it.
 ///

@@ -158,7 +158,7 @@ void LaneRunner::clear_nonfinite_counts(kernels::Stream& stream, std::size_t uni
   const bool in_forward = rank_->plan().units()[last_unit].traits.gradient_in_forward;
   const bool first = unit == last_unit && backward != in_forward;
   const bool trained = rank_->group(group).trained();
-  if (work.kind == CommandKind::find_nonfinite && first && trained) {
+  if (finds_nonfinite(work.kind) && first && trained) {
     rank_->kernels().fill(stream,
                           {.out = parts_.gradients.of_lane(group, work, place.gradient_buffer),
                            .value = 0.0F,
@@ -211,7 +211,7 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   } else {
     layer.forward(stream, memory, lane);
   }
-  if (work.kind == CommandKind::find_nonfinite) {
+  if (finds_nonfinite(work.kind)) {
     std::int64_t* count = parts_.totals.nonfinite_count(work, unit, /*backward=*/false);
     layer.count_nonfinite_output(stream, lane, count);
     parts_.totals.nonfinite_counted(stream, count);
@@ -272,7 +272,7 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
     const UnitMemory memory = memory_of(unit, work, place, true);
     parts_.model.unit(unit).backward(stream, memory, make_lane(work, /*makes_loss=*/false));
   }
-  if (work.kind == CommandKind::find_nonfinite) {
+  if (finds_nonfinite(work.kind)) {
     count_nonfinite_gradient(stream, unit, work, place);
   } else if (unit == rank_->group(group).first_unit() && rank_->group(group).trained()) {
     parts_.gradients.lane_complete(stream, group, work,

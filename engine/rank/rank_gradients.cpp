@@ -62,7 +62,7 @@ float* RankGradients::of_lane(std::size_t group, const LaneWork& work,
                 rank_->group(group).name);
     leased = gradient_buffers_[static_cast<std::size_t>(reservation.buffer)].as<float>();
   }
-  if (work.kind == CommandKind::find_nonfinite) {
+  if (finds_nonfinite(work.kind)) {
     return leased != nullptr ? leased : gradient.own->root();
   }
   if (gradient.own) {

@@ -98,4 +98,22 @@ MemoryPlan plan_memory(const RankOptions& options) {
   return memory;
 }
 
+RankOptions largest_phase(const RankOptions& options) {
+  RankOptions largest = options;
+  if (!keeps_state_by_phase(options)) {
+    return largest;
+  }
+  RankOptions phase = options;
+  std::size_t most = 0;
+  for (phase.phase_step = 0; phase.phase_step < options.total_steps;
+       phase.phase_step = last_step_of(phase)) {
+    if (const std::size_t bytes = plan_memory(phase).total_bytes(); bytes > most) {
+      most = bytes;
+      largest = phase;
+    }
+  }
+  largest.model = trained_model(largest);
+  return largest;
+}
+
 }  // namespace train::engine

@@ -32,12 +32,42 @@ ModelSpec trained_model(const RankOptions& options) {
     model.frozen.emplace_back("embedding");
     model.frozen.emplace_back("head");
     for (std::size_t layer = 0; layer < model.layers.size(); ++layer) {
-      if (!program->ever_trains(static_cast<std::int64_t>(layer))) {
+      const auto number = static_cast<std::int64_t>(layer);
+      const bool trained = options.phase_step < 0 ? program->ever_trains(number)
+                                                  : program->trains(number, options.phase_step);
+      if (!trained) {
         model.frozen.push_back(fmt::format("block {}", layer));
       }
     }
   }
   return model;
+}
+
+bool state_ends_with_phase(const RankOptions& options) {
+  const auto objective = make_objective(options.objective);
+  const StepProgram* program = objective->program();
+  return program != nullptr && program->state_by_phase() && options.train.ema == 0.0;
+}
+
+bool keeps_state_by_phase(const RankOptions& options) {
+  return state_ends_with_phase(options) && options.parallel.nodes == 1;
+}
+
+std::int64_t last_step_of(const RankOptions& options) {
+  return options.phase_step < 0
+             ? options.total_steps
+             : make_objective(options.objective)->program()->phase_end(options.phase_step);
+}
+
+bool begins_phase(const RankOptions& options, std::int64_t step) {
+  return options.phase_step >= 0 &&
+         make_objective(options.objective)->program()->begins_phase(step);
+}
+
+bool goes_on_training(const RankOptions& options, std::int64_t layer, std::int64_t step) {
+  const auto objective = make_objective(options.objective);
+  const StepProgram& program = *objective->program();
+  return program.trains(layer, step) && !program.begins_phase(step);
 }
 
 configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
@@ -60,7 +90,9 @@ Status check_program(const RankOptions& options) {
   }
   const auto layers = static_cast<std::int64_t>(options.model.layers.size());
   TRAIN_RETURN_IF_ERROR(program->check(layers, options.total_steps));
-  const std::vector<UnitParameters> units = describe_units(trained_model(options));
+  RankOptions whole = options;
+  whole.phase_step = -1;
+  const std::vector<UnitParameters> units = describe_units(trained_model(whole));
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const UnitParameters& unit = units[static_cast<std::size_t>(layer) + 1];
     if (program->ever_trains(layer) && unit.gradient_count() == 0) {
@@ -82,7 +114,8 @@ Result<ShardPlan> plan_of(const RankOptions& options) {
                           .precision = options.precision,
                           .units = std::move(units),
                           .train_lanes = options.batch.lanes,
-                          .eval_lanes = options.eval_lanes + options.scored_lanes,
+                          .eval_lanes = options.eval_lanes,
+                          .scored_lanes = options.scored_lanes,
                           .tied = options.model.tie_embeddings,
                           .whole_parameters = std::move(whole)});
 }

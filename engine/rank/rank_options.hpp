@@ -51,7 +51,7 @@ struct RankOptions {
   std::int64_t seq_len = 0;
   std::int64_t total_steps = 0;
   std::int64_t eval_lanes = 0;  ///< Of an evaluation, whose losses are added up.
-  /// Lanes of an evaluation after those, whose documents are scored (DocumentScores).
+  /// Of CommandKind::score, whose documents are scored (DocumentScores).
   std::int64_t scored_lanes = 0;
   std::int32_t lane_slots = 4;
   /// The optimizer's sums (StepResult) are made every this many finished steps and at the last.
@@ -66,6 +66,9 @@ struct RankOptions {
   std::function<double(std::int64_t step)> first_pass_weight = {};
   /// Documents of a lane at most (LaneSequence); 0: as many as could be.
   std::int64_t lane_sequences = 0;
+  /// The engine is for the phase of this step (from 0) alone, where state is kept by phase
+  /// (keeps_state_by_phase()): what other phases train is frozen. -1: for the whole run.
+  std::int64_t phase_step = -1;
   /// Documents of training and validation together, for objectives that read a reference.
   std::int64_t reference_documents = 0;
 };
@@ -76,6 +79,22 @@ struct RankOptions {
 [[nodiscard]] std::unique_ptr<Optimizer> optimizer_of(const RankOptions& options);
 /// The model with what train.freeze names frozen, and with the adapters of [lora].
 [[nodiscard]] ModelSpec trained_model(const RankOptions& options);
+/// What a layer is trained with ends with its phase (StepProgram::state_by_phase(); a running
+/// average of the weights outlasts it).
+[[nodiscard]] bool state_ends_with_phase(const RankOptions& options);
+/// So a run of `options` has gradients, masters and moments of what a phase trains, and of nothing
+/// else; but not on several nodes, whose launchers do not change their plans together.
+[[nodiscard]] bool keeps_state_by_phase(const RankOptions& options);
+/// The step after which ranks of `options` end, for those of the next phase or for good.
+[[nodiscard]] std::int64_t last_step_of(const RankOptions& options);
+/// Ranks of `options`, of one phase, whose first step would be `step` begin it.
+[[nodiscard]] bool begins_phase(const RankOptions& options, std::int64_t step);
+/// The state after `step` steps has moments that the next one needs of the layer: it has begun to
+/// be trained, and goes on. REQUIRES: state_ends_with_phase().
+[[nodiscard]] bool goes_on_training(const RankOptions& options, std::int64_t layer,
+                                    std::int64_t step);
+/// `options` of the phase whose ranks need the most memory (plan_memory()).
+[[nodiscard]] RankOptions largest_phase(const RankOptions& options);
 /// objective.first_layer as a layer, where it stands for the model's last.
 [[nodiscard]] configs::ObjectiveSection with_layers(const configs::ObjectiveSection& section,
                                                     std::int64_t layers);

@@ -35,7 +35,8 @@ RankPlan::RankPlan(const kernels::KernelTable& kernels, const RankOptions& optio
       eval_schedule_(plan_, CommandKind::evaluate),
       nonfinite_schedule_(plan_, CommandKind::find_nonfinite),
       reference_schedule_(plan_, CommandKind::reference),
-      gradient_schedule_(plan_, CommandKind::gradient) {}
+      gradient_schedule_(plan_, CommandKind::gradient),
+      score_schedule_(plan_, CommandKind::score) {}
 
 const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
   TRAIN_CHECK(kind != CommandKind::snapshot && kind != CommandKind::stop, "{} visits no unit",
@@ -44,6 +45,7 @@ const BufferSchedule& RankPlan::schedule(CommandKind kind) const {
          : kind == CommandKind::evaluate  ? eval_schedule_
          : kind == CommandKind::reference ? reference_schedule_
          : kind == CommandKind::gradient  ? gradient_schedule_
+         : kind == CommandKind::score     ? score_schedule_
                                           : nonfinite_schedule_;
 }
 
@@ -56,8 +58,7 @@ std::int64_t RankPlan::tokens_per_step() const {
 }
 
 double RankPlan::step_mean(std::int64_t step, double sum, CommandKind kind) const {
-  const auto& weight_of =
-      kind == CommandKind::gradient ? options_.first_pass_weight : options_.step_weight;
+  const auto& weight_of = of_first_pass(kind) ? options_.first_pass_weight : options_.step_weight;
   const double weight = weight_of ? weight_of(step) : static_cast<double>(tokens_per_step());
   return weight > 0.0 ? sum / weight : 0.0;
 }

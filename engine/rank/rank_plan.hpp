@@ -46,7 +46,7 @@ class RankPlan {
 
   /// The lane's documents are scored; it has no loss.
   [[nodiscard]] bool scores_documents(const LaneWork& work) const {
-    return work.kind == CommandKind::evaluate && work.lane >= options_.eval_lanes;
+    return work.kind == CommandKind::score;
   }
   /// Slots have positions: the objective's, or those of scored lanes alone.
   [[nodiscard]] bool has_positions() const {
@@ -81,7 +81,7 @@ class RankPlan {
   ShardPlan plan_;
   RankLayout layout_;
   BufferSchedule train_schedule_, eval_schedule_, nonfinite_schedule_, reference_schedule_;
-  BufferSchedule gradient_schedule_;
+  BufferSchedule gradient_schedule_, score_schedule_;
 };
 
 }  // namespace train::engine

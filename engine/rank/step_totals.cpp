@@ -310,7 +310,7 @@ StepResult StepTotals::step_result(std::int64_t step) const {
 
 EvaluationResult StepTotals::evaluation_result() const {
   const auto sums_of = [this](std::int64_t lane) { return outcome(true, lane).sums; };
-  const std::int64_t lanes = rank_->options().eval_lanes;  // scored ones have none
+  const std::int64_t lanes = rank_->options().eval_lanes;
   const auto sum = [&](double kernels::LossSums::*field) {
     return lanes > 0 ? sum_lanes(lanes, field, sums_of) : 0.0;
   };

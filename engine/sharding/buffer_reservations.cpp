@@ -48,8 +48,7 @@ BufferReservations::BufferReservations(const ShardPlan& plan, const BufferSchedu
 
 std::vector<BufferReservations::State> BufferReservations::count_visits(
     const std::vector<Reservation>& reservations, std::int64_t rank) const {
-  const LaneSchedule& lanes =
-      kind_ == CommandKind::evaluate ? plan_->eval_lanes() : plan_->train_lanes();
+  const LaneSchedule& lanes = plan_->lanes_of(kind_);
   std::vector<State> states(reservations.size());
   for (std::size_t reservation = 0; reservation < reservations.size(); ++reservation) {
     for (std::size_t visit = reservations[reservation].first;

@@ -8,10 +8,7 @@ namespace train::engine {
 namespace {
 
 std::int64_t rounds_of(const ShardPlan& plan, CommandKind kind) {
-  if (has_backward(kind) || kind == CommandKind::reference) {
-    return plan.train_lanes().rounds();
-  }
-  return kind == CommandKind::evaluate ? plan.eval_lanes().rounds() : 0;
+  return has_backward(kind) || forward_only(kind) ? plan.lanes_of(kind).rounds() : 0;
 }
 
 std::vector<Visit> visits_of(const ShardPlan& plan, std::int64_t rounds, bool training) {

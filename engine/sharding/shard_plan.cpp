@@ -190,6 +190,7 @@ std::string fingerprint(const ShardPlan& plan) {
       plan.eval_lanes().lanes(), plan.reshard_ranks(), gather_buffers(plan),
       plan.parallel().prefetch_forward, plan.parallel().prefetch_backward, plan.precision().compute,
       plan.precision().reduce, plan.precision().determinism);
+  text += fmt::format(" scored {}", plan.lanes_of(CommandKind::score).lanes());
   for (const ShardGroup& group : plan.groups()) {
     text += fmt::format("\n{} {} {} {}", group.name, strategy_name(group.strategy),
                         group.weight_parts, group.state_parts);
@@ -243,7 +244,8 @@ const char* strategy_name(Strategy strategy) {
 ShardPlan::ShardPlan(const Options& options)
     : options_(options),
       train_lanes_(options.train_lanes, options.parallel.ranks, 0),
-      eval_lanes_(options.eval_lanes, options.parallel.ranks, 0) {}
+      eval_lanes_(options.eval_lanes, options.parallel.ranks, 0),
+      scored_lanes_(options.scored_lanes, options.parallel.ranks, 0) {}
 
 Result<ShardPlan> ShardPlan::make(const Options& options) {
   TRAIN_CHECK(!options.units.empty());

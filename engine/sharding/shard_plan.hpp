@@ -6,6 +6,7 @@
 
 #include "base/result.hpp"
 #include "configs/sections/parallel_section.hpp"
+#include "engine/command.hpp"
 #include "engine/model/model.hpp"
 #include "engine/sharding/lane_schedule.hpp"
 
@@ -75,6 +76,7 @@ class ShardPlan {
     std::vector<UnitParameters> units;
     std::int64_t train_lanes = 1;
     std::int64_t eval_lanes = 0;
+    std::int64_t scored_lanes = 0;
     bool tied = false;  ///< The last unit uses the first one's matrix: they are one group.
     /// Names of parameters whose rows are never split. REQUIRES: each is one of `units`.
     std::vector<std::string> whole_parameters;
@@ -139,6 +141,12 @@ class ShardPlan {
   [[nodiscard]] std::int64_t reshard_ranks() const { return reshard_ranks_; }
   [[nodiscard]] const LaneSchedule& train_lanes() const { return train_lanes_; }
   [[nodiscard]] const LaneSchedule& eval_lanes() const { return eval_lanes_; }
+  /// Of a command that has lanes.
+  [[nodiscard]] const LaneSchedule& lanes_of(CommandKind kind) const {
+    return kind == CommandKind::evaluate ? eval_lanes_
+           : kind == CommandKind::score  ? scored_lanes_
+                                         : train_lanes_;
+  }
 
   /// Of everything that decides collectives: ranks with different plans never exchange a byte.
   [[nodiscard]] std::uint64_t digest() const { return digest_; }
@@ -153,6 +161,7 @@ class ShardPlan {
   std::int64_t reshard_ranks_ = 0;
   LaneSchedule train_lanes_;
   LaneSchedule eval_lanes_;
+  LaneSchedule scored_lanes_;
   std::uint64_t digest_ = 0;
 };
 

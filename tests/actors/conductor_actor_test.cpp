@@ -9,74 +9,14 @@
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "base/exit_codes.hpp"
-#include "tests/support/actor_world.hpp"
+#include "tests/actors/conductor_fixture.hpp"
 
 namespace train::actors {
 namespace {
 
 using engine::CommandKind;
-
-std::vector<Command> commands(const test::Recorder& rank, CommandKind kind) {
-  std::vector<Command> found = rank.all<Command>();
-  std::erase_if(found, [kind](const Command& each) { return each.kind != kind; });
-  return found;
-}
-
-/// A conductor between recorders; the test plays the rank.
-struct ConductorFixture {
-  test::ActorWorld world;
-  WaitBoard waits;
-  test::Recorder rank{world.system()};
-  test::Recorder reporter{world.system()};
-  test::Recorder waiter{world.system()};
-  test::Recorder index{world.system()};
-  ConductorActor conductor;
-  std::uint64_t finished = 0;  // commands
-
-  explicit ConductorFixture(const RunProgram::Options& program, const SaveDrain& drain = {})
-      : conductor(world.keep(spawn_conductor(world.system(), waits, program, drain))) {
-    tell(ConnectConductor{{rank.as<RankActor>()},
-                          reporter.as<ReporterActor>(),
-                          waiter.actor(),
-                          index.as<IndexActor>()});
-  }
-  template <class Message>
-  void tell(const Message& message) {
-    caf::anon_send(conductor, message);
-    world.run_actors();
-  }
-  void finish_step(std::int64_t step, double loss = 1.0) {
-    const bool nonfinite = !(loss < std::numeric_limits<double>::infinity());
-    tell(StepFinished{.step = step,
-                      .loss = FloatBits(loss),
-                      .grad_norm = FloatBits(1.0),
-                      .lr = FloatBits(0.1),
-                      .nonfinite = nonfinite,
-                      .unit_grad_norms = {}});
-    finish_command();
-  }
-  void finish_command() { tell(CommandFinished{finished++, 0}); }
-  /// The save under way, by the newest grant, has ended well.
-  void finish_save() {
-    const std::int64_t step = index.all<WriteSnapshot>().back().step;
-    tell(CheckpointWritten{step, "directory", 1, 1});
-    tell(SaveFinished{step});
-  }
-  /// The rank stops, the saves are done, the reporter is; what the waiter hears.
-  RunFinished end() {
-    tell(RankStopped{0});
-    for (std::size_t saved = 0; saved < index.count<WriteSnapshot>();) {
-      CHECK(reporter.count<CloseReport>() == 0);  // as long as a save is under way
-      saved = index.count<WriteSnapshot>();
-      tell(SaveFinished{index.all<WriteSnapshot>().back().step});
-    }
-    CHECK(reporter.count<CloseReport>() == 1);
-    CHECK(waiter.count<RunFinished>() == 0);  // first everything is written
-    tell(ReportDrained{});
-    REQUIRE(waiter.count<RunFinished>() == 1);
-    return waiter.all<RunFinished>().front();
-  }
-};
+using testing::commands;
+using testing::ConductorFixture;
 
 TEST_CASE("the conductor keeps its window of commands ahead", "[actors][EX-4]") {
   ConductorFixture f({.total_steps = 5});
@@ -171,15 +111,23 @@ TEST_CASE("a signal after the last step is a run that finished", "[actors]") {
 }
 
 TEST_CASE("a step that is not finite: find the origin, save nothing more", "[actors]") {
-  ConductorFixture f({.total_steps = 100, .checkpoint_interval = 3});
+  const bool two_passes = GENERATE(false, true);
+  ConductorFixture f({.total_steps = 100, .two_passes = two_passes, .checkpoint_interval = 3});
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto finish_first_pass = [&] { two_passes ? f.finish_command() : void(); };
+  finish_first_pass();
   f.finish_step(1);
+  finish_first_pass();
   f.finish_step(2, nan);
-  f.finish_step(3, nan);  // was under way
+  two_passes ? f.finish_command() : f.finish_step(3, nan);  // was under way
   REQUIRE(commands(f.rank, CommandKind::find_nonfinite).size() == 1);
   CHECK(commands(f.rank, CommandKind::find_nonfinite).front().step == 1);
+  CHECK(commands(f.rank, CommandKind::find_nonfinite_first).size() == (two_passes ? 1 : 0));
   CHECK(commands(f.rank, CommandKind::snapshot).size() == 0);
-  f.tell(NonfiniteFound{2, 0, "in block 1 (backward), lane 0"});
+  f.tell(NonfiniteFound{2, 0, false, "in no layer"});
+  finish_first_pass();
+  f.tell(NonfiniteFound{2, 0, true, "in block 1 (backward), lane 0"});
+  f.tell(NonfiniteFound{2, 0, true, "in block 2"});  // the first that is found counts
   f.finish_command();
   const RunFinished end = f.end();
   CHECK(end.exit_code == kExitFailure);

@@ -94,7 +94,7 @@ TEST_CASE("lane source: of two streams each pass has its own rows, weights and d
   REQUIRE((first.ok() && second.ok() && passes.ok()));
   CHECK((*passes)->fingerprint().value() != (*first)->fingerprint().value());
   // As evaluations with questions have it, too.
-  const auto data = std::make_shared<const ChoiceLanes>(*passes, nullptr, 2);
+  const auto data = std::make_shared<const ChoiceLanes>(*passes, nullptr);
   using engine::CommandKind;
   for (std::int64_t step = 0; step < 8; ++step) {
     const double retained = (*first)->count(step)->weight;

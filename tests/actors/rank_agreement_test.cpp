@@ -40,6 +40,27 @@ TEST_CASE("rank agreement: the last rank completes a step; digests add up", "[ac
   CHECK((*all)->tensor_digests == std::vector<std::uint64_t>{7, ~0ULL - 2});  // modulo 2^64
 }
 
+TEST_CASE("rank agreement: answers of a step are not taken for its evaluation", "[actors][P1]") {
+  const auto answers_of = [](std::int32_t rank) {
+    EvaluationFinished event = evaluation_of(rank, 4, 0.0);
+    event.of_choices = true;
+    event.first_document = rank;  // one of each
+    event.log_likelihoods = {static_cast<std::uint64_t>(rank)};
+    return event;
+  };
+  RankAgreement agreement;
+  REQUIRE(agreement.hear(evaluation_of(0, 4, 2.5), 2).ok());
+  REQUIRE(agreement.hear(answers_of(0), 2).ok());  // ahead of rank 1
+  const auto losses = agreement.hear(evaluation_of(1, 4, 2.5), 2);
+  REQUIRE((losses.ok() && losses->has_value()));
+  CHECK_FALSE((*losses)->of_choices);
+  CHECK((*losses)->log_likelihoods.empty());
+  const auto answers = agreement.hear(answers_of(1), 2);
+  REQUIRE((answers.ok() && answers->has_value()));
+  CHECK((*answers)->of_choices);
+  CHECK((*answers)->log_likelihoods == std::vector<std::uint64_t>{0, 1});
+}
+
 TEST_CASE("rank agreement: ranks have digests of the same tensors", "[actors][P1]") {
   RankAgreement agreement;
   CHECK(agreement.hear(step_of(0, 1, 0.5), 2).ok());

@@ -17,8 +17,8 @@ std::string take(RunProgram& program, int count = 1000) {
     if (!command) {
       break;
     }
-    static constexpr const char* kNames[] = {"train",     "eval",     "save", "find",
-                                             "reference", "gradient", "stop"};
+    static constexpr const char* kNames[] = {
+        "train", "eval", "save", "find", "reference", "gradient", "find-first", "answer", "stop"};
     text += fmt::format("{}{}{}", text.empty() ? "" : " ",
                         kNames[static_cast<std::size_t>(command->kind)], command->step);
   }
@@ -39,6 +39,30 @@ TEST_CASE("a run evaluates and saves at its intervals and at the end", "[actors]
   CHECK(all({.total_steps = 0}) == "stop0");
 }
 
+TEST_CASE("a run answers its questions at an interval of their own and at the end",
+          "[actors][EX-1]") {
+  CHECK(all({.total_steps = 4, .eval_interval = 2, .choices_interval = 3}) ==
+        "eval0 answer0 train0 train1 eval2 train2 answer3 train3 eval4 answer4 save4 stop4");
+  CHECK(all({.total_steps = 2, .choices_interval = 1}) ==
+        "answer0 train0 answer1 train1 answer2 save2 stop2");
+  // Resumed: what a stop left out is made up for.
+  const RunProgram::Options resumed{.first_step = 2,
+                                    .total_steps = 3,
+                                    .eval_interval = 2,
+                                    .choices_interval = 2,
+                                    .choices_missed = true};
+  CHECK(all(resumed) == "answer2 train2 eval3 answer3 save3 stop3");
+  RunProgram stopped({.total_steps = 2, .eval_interval = 1, .choices_interval = 1});
+  CHECK(take(stopped, 3) == "eval0 answer0 train0");
+  stopped.stop_early();
+  CHECK(take(stopped) == "save1 stop1");
+  RunProgram finished({.total_steps = 1, .choices_interval = 1});
+  CHECK(take(finished, 2) == "answer0 train0");
+  CHECK_FALSE(finished.complete());
+  CHECK(take(finished, 1) == "answer1");
+  CHECK(finished.complete());
+}
+
 TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors][EX-1]") {
   CHECK(all({.total_steps = 2, .two_passes = true, .eval_interval = 2}) ==
         "eval0 gradient0 train0 gradient1 train1 eval2 save2 stop2");
@@ -49,7 +73,7 @@ TEST_CASE("a step of two passes is whole, whatever comes between them", "[actors
   RunProgram failing({.total_steps = 4, .two_passes = true});
   CHECK(take(failing, 3) == "gradient0 train0 gradient1");
   failing.stop_nonfinite(0);
-  CHECK(take(failing) == "find0 stop1");
+  CHECK(take(failing) == "find-first0 find0 stop1");
 }
 
 TEST_CASE("a frozen copy comes right before each pass that is compared with it", "[actors]") {
@@ -71,6 +95,8 @@ TEST_CASE("a frozen copy comes right before each pass that is compared with it",
 TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {
   CHECK(all({.total_steps = 2, .reference_commands = 3, .eval_interval = 1}) ==
         "reference0 reference1 reference2 eval0 train0 eval1 train1 eval2 save2 stop2");
+  CHECK(all({.total_steps = 1, .reference_commands = 3, .references_done = 2}) ==
+        "reference2 train0 save1 stop1");
   CHECK(all({.first_step = 1, .total_steps = 2, .reference_commands = 3}) == "train1 save2 stop2");
   // A live reference: before each step, and those of validation before the first evaluation.
   const RunProgram::LiveReference live{.used = true, .first_of_validation = 3, .of_validation = 2};

@@ -54,6 +54,62 @@ TEST_CASE("reference file: what is written is read, bit for bit", "[checkpoint][
   }
 }
 
+TEST_CASE("reference file: a sweep that was killed goes on with its own rows, weights and kernels",
+          "[checkpoint][reference_file]") {
+  const test::TempDirectory directory;
+  const auto path = partial_reference_path(directory.path());
+  ReferenceFile written = file_of_three();
+  CHECK_FALSE(read_partial_reference(path, written.key));
+  REQUIRE(write_reference(path, written).ok());
+  CHECK_FALSE(read_partial_reference(path, written.key));  // no command is done
+  written.commands = 5;
+  REQUIRE(write_reference(path, written).ok());
+  ReferenceKey of_other_rank = written.key;
+  of_other_rank.model.clear();
+  for (const ReferenceKey& key : {written.key, of_other_rank}) {
+    const auto read = read_partial_reference(path, key);
+    REQUIRE(read);
+    CHECK(read->commands == 5);
+    CHECK(read->weights_digest == written.weights_digest);
+    CHECK(std::memcmp(read->values.data(), written.values.data(), 3 * sizeof(double)) == 0);
+  }
+  const auto starts_anew = [&](auto change) {
+    ReferenceKey key = written.key;
+    change(key);
+    return !read_partial_reference(path, key);
+  };
+  CHECK(starts_anew([](ReferenceKey& key) { key.data = "rows-b"; }));
+  CHECK(starts_anew([](ReferenceKey& key) { key.compute = "bf16"; }));
+  CHECK(starts_anew([](ReferenceKey& key) { key.model = "weights-b"; }));
+  CHECK(starts_anew([](ReferenceKey& key) { key.kernel_set = "avx512"; }));
+  CHECK(starts_anew([](ReferenceKey& key) { key.training_rows = 11; }));
+  CHECK(starts_anew([](ReferenceKey& key) { key.validation_rows = 5; }));
+  const auto text = storage::read_file(path, 1U << 20U);
+  REQUIRE(text.ok());
+  REQUIRE(storage::write_file_atomically(path, text->substr(0, text->size() - 1)).ok());
+  CHECK_FALSE(read_partial_reference(path, written.key));  // torn
+}
+
+TEST_CASE("reference file: of a sampled digest of weights nothing is compared",
+          "[checkpoint][reference_file]") {
+  const test::TempDirectory directory;
+  const auto path = reference_path(directory.path());
+  const auto refused = [&](const char* version, const char* model) {
+    ReferenceFile written = file_of_three();
+    written.key.model = model;
+    REQUIRE(write_reference(path, written).ok());
+    auto text = storage::read_file(path, 1U << 20U).value();
+    const std::string key = "\"version\":";
+    text.replace(text.find(key) + key.size(), 1, version);
+    REQUIRE(storage::write_file_atomically(path, text).ok());
+    return !read_reference(path, file_of_three().key).ok();
+  };
+  CHECK_FALSE(refused("1", "sampled"));
+  CHECK(refused("1", "seed 7"));
+  CHECK(refused("2", "other"));
+  CHECK(refused("3", "weights-a"));  // not ours to read
+}
+
 TEST_CASE("reference file: another key, more rows and no file are refused",
           "[checkpoint][reference_file]") {
   const test::TempDirectory directory;

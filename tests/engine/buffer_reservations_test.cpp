@@ -65,9 +65,7 @@ class Player {
   };
 
   [[nodiscard]] bool trains() const { return kind_ == CommandKind::train_step; }
-  [[nodiscard]] const LaneSchedule& lanes() const {
-    return kind_ == CommandKind::evaluate ? plan_.eval_lanes() : plan_.train_lanes();
-  }
+  [[nodiscard]] const LaneSchedule& lanes() const { return plan_.lanes_of(kind_); }
   void finalize() {
     book_.finalize();
     finalized_ = true;
@@ -260,8 +258,8 @@ TEST_CASE(
           continue;
         }
         const ShardPlan plan = plan_with(options);
-        for (const auto kind :
-             {CommandKind::train_step, CommandKind::evaluate, CommandKind::find_nonfinite}) {
+        for (const auto kind : {CommandKind::train_step, CommandKind::evaluate,
+                                CommandKind::find_nonfinite, CommandKind::score}) {
           for (std::int64_t rank = 0; rank < plan.ranks(); ++rank) {
             INFO(name_of(options) << ", prefetch " << few << ", " << name_of(kind).trace
                                   << ", rank " << rank << ", seed " << ++seed);

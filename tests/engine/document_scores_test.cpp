@@ -97,13 +97,10 @@ Scored score(const Options& options, const Rows& rows) {
   Scored scored;
   for (int time = 0; time < 2; ++time) {
     scored.sums.clear();
-    const EvaluationResult result =
-        world.evaluate(*stream, [&](std::int64_t step, std::int64_t lane, const LaneSlot& slot) {
-          if (lane < options.eval_lanes) {
-            return text(step, lane, slot.tokens.data(), slot.targets.data());
-          }
-          rows.fill(lane - options.eval_lanes, options, slot);
-        });
+    const EvaluationResult result = world.evaluate(*stream, text);
+    world.score(*stream, [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
+      rows.fill(lane, options, slot);
+    });
     scored.cross_entropy = result.cross_entropy;
     for (std::int64_t rank = 0; rank < options.parallel.ranks; ++rank) {
       const auto& sums = world.rank(rank).scores().sums();
@@ -139,14 +136,14 @@ TEST_CASE("document scores: the same bits on any ranks and in any rows", "[engin
     options.batch.lanes = 1;
     const auto stream = kernels::make_inline_stream(1);
     WorldStep fresh(kernels::cpu_backend(), options);
-    fresh.evaluate(*stream, [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
+    fresh.score(*stream, [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
       packed.fill(lane, options, slot);
     });
     Options plain = scored_options(architecture, packed, 2);
     plain.eval_lanes = 0;
     plain.batch.lanes = 1;
     WorldStep other(kernels::cpu_backend(), plain);
-    other.evaluate(*stream, [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
+    other.score(*stream, [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
       packed.fill(lane, plain, slot);
     });
     CHECK(fresh.rank(0).scores().sums() == other.rank(0).scores().sums());
@@ -169,7 +166,7 @@ TEST_CASE("document scores: a score is the sum of the generator's log-probabilit
   options.eval_lanes = 0;
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
-  world.evaluate(*stream, [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
+  world.score(*stream, [&](std::int64_t, std::int64_t lane, const LaneSlot& slot) {
     rows.fill(lane, options, slot);
   });
   std::vector<std::vector<float>> weights;

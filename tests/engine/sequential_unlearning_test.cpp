@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -375,6 +376,34 @@ TEST_CASE("sequential unlearning: phases, coefficients and updates are functions
   const auto kept = make_objective(section);
   CHECK(kept->program()->update_number(31, 10) == 11);
   CHECK(kept->program()->trains(31, 59));
+}
+
+TEST_CASE("sequential unlearning: the search for NaN goes through both passes",
+          "[engine][sequential_unlearning]") {
+  const std::int64_t ranks = GENERATE(1, 3);
+  const auto options = with(small_options(), ranks, ranks == 1 ? "none" : "full");
+  const auto stream = kernels::make_inline_stream(1);
+  WorldStep world(kernels::cpu_backend(), options);
+  const auto fill_finite = rows_of(options, 0);
+  const auto forget = rows_of(options, 1);
+  const auto fill_broken = [&](std::int64_t step, std::int64_t lane, const LaneSlot& slot) {
+    forget(step, lane, slot);
+    if (lane == 2) {
+      std::fill(slot.weights.begin(), slot.weights.end(), std::numeric_limits<float>::quiet_NaN());
+    }
+  };
+  const StepResult result = world.run(*stream, 0, fill_finite, fill_broken);
+  CHECK(result.nonfinite);
+  const auto origin = [&](const WorldStep::FillLane& fill, CommandKind kind) {
+    return world.find_nonfinite(*stream, 0, fill, kind);
+  };
+  CHECK_FALSE(origin(fill_finite, CommandKind::find_nonfinite_first).found);
+  CHECK_FALSE(origin(fill_finite, CommandKind::find_nonfinite).found);
+  const NonfiniteOrigin second = origin(fill_broken, CommandKind::find_nonfinite);
+  CHECK(second.found);
+  CHECK(second.lane == 2);
+  CHECK(second.backward);
+  CHECK(origin(fill_broken, CommandKind::find_nonfinite_first).lane == 2);
 }
 
 TEST_CASE("sequential unlearning: targets are drawn where there are some, by step and row alone",

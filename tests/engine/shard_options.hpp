@@ -50,6 +50,7 @@ inline ShardPlan::Options shard_options(std::int64_t ranks, const std::string& s
   options.parallel.wrapping = {"per_block"};
   options.train_lanes = lanes;
   options.eval_lanes = 4;
+  options.scored_lanes = 5;
   return options;
 }
 

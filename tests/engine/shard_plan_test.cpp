@@ -393,6 +393,7 @@ TEST_CASE("shard plan: the digest changes with all that decides collectives, and
   CHECK(changed([](Options& o) { o.precision.determinism = "run"; }));
   CHECK(changed([](Options& o) { o.train_lanes = 10; }));
   CHECK(changed([](Options& o) { o.eval_lanes = 5; }));
+  CHECK(changed([](Options& o) { o.scored_lanes = 6; }));
   CHECK(changed([](Options& o) { o.units[1].parameters[0].rows = 8; }));
   CHECK(changed([](Options& o) { o.whole_parameters = {"block.1.matrix"}; }));
   CHECK(changed([](Options& o) { o.parallel.gather_credits = 4; }));

@@ -144,6 +144,35 @@ TEST_CASE("choices: a run's evaluations and eval on any number of ranks have the
   CHECK(has(own.out, "choices texts.jsonl: 18 questions"));
 }
 
+TEST_CASE("choices: an interval of their own, of few questions on many ranks, and a stop between",
+          "[integration][choices][P1]") {
+  const RunSite site;
+  write_questions(site, 3, 0);  // two ranks have none to answer
+  const Words keys = {"data.sequence_length=64", R"(eval.choices=["letters.jsonl"])",
+                      "eval.interval_steps=0",   "eval.choices_interval_steps=8",
+                      "batch.micro_batch=12",    "run.steps=20"};
+  site.train(joined(keys, {"run.name=alone"}));
+  const auto steps_of = [&](const char* name) {
+    std::vector<std::int64_t> steps;
+    for (const nlohmann::json& entry : metrics_of(site.run(name))) {
+      CHECK_FALSE(entry.contains("val_loss"));
+      if (entry.contains("choices")) {
+        steps.push_back(entry.at("step"));
+      }
+    }
+    return steps;
+  };
+  CHECK(steps_of("alone") == std::vector<std::int64_t>{0, 8, 16, 20});
+  const Words three = rank_keys(3, "full", joined(keys, {"run.name=three"}));
+  CHECK(site.call(RunSite::run_words(joined(three, {"run.steps_per_job=8"}))).exit_code == 75);
+  site.train(three);
+  CHECK(steps_of("three") == steps_of("alone"));
+  for (const std::int64_t step : {0, 8, 16, 20}) {
+    CHECK(choices_at(site, step, "three") == choices_at(site, step, "alone"));
+  }
+  CHECK(site.call({"verify", "runs/three"}).exit_code == 0);
+}
+
 TEST_CASE("choices: mistakes are one line with file and line", "[integration][choices]") {
   const RunSite site;
   write_questions(site, 3, 3);

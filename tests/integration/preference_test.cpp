@@ -166,11 +166,15 @@ TEST_CASE(
       CHECK(ended.signal == SIGKILL);
       REQUIRE(comes_true([&] { return processes_with(site.path().string() + "/").empty(); }));
       CHECK_FALSE(fs::exists(site.run() / "reference.log_probs"));
-      site.train(keys);
+      // What the first command computed is kept, for any number of ranks.
+      const Ended again = site.train(joined(rank_keys(3, "none"), kPairRun));
+      CHECK(has(again.err, "reference_resumed commands=1 of "));
     } else {
       CHECK(ended.exit_code == 0);
       CHECK(has(ended.err, "rank 1"));
+      CHECK(has(ended.err, "reference_resumed commands=1 of "));
     }
+    CHECK_FALSE(fs::exists(site.run() / "reference.log_probs.partial"));
     CHECK(results_of(site.run()) == pair_results());
   }
 }

@@ -26,9 +26,7 @@ class Loop {
  private:
   void visit(std::size_t index, std::int64_t step, CommandKind kind);
   void read_round(std::int64_t round, std::int64_t step, const WorldStep::FillLane& fill_lane);
-  [[nodiscard]] const LaneSchedule& lanes() const {
-    return kind_ == CommandKind::evaluate ? plan_->eval_lanes() : plan_->train_lanes();
-  }
+  [[nodiscard]] const LaneSchedule& lanes() const { return plan_->lanes_of(kind_); }
   [[nodiscard]] std::int32_t slot(std::int64_t round) const {
     return static_cast<std::int32_t>(round % ranks_->front()->options().lane_slots);
   }
@@ -232,6 +230,12 @@ EvaluationResult WorldStep::evaluate(kernels::Stream& stream, const FillLane& fi
   return ranks_.front()->totals().evaluation_result();
 }
 
+void WorldStep::score(kernels::Stream& stream, const FillLane& fill_lane) {
+  Loop loop(ranks_, stream, CommandKind::score);
+  loop.run_lanes(/*step=*/0, CommandKind::score, fill_lane);
+  stream.synchronize();
+}
+
 void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,
                                   const FillLane& fill_lane) {
   Loop loop(ranks_, stream, CommandKind::reference);
@@ -245,8 +249,13 @@ void WorldStep::compute_reference(kernels::Stream& stream, std::int64_t index,
 
 NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                           const ReadLane& read_lane) {
-  Loop loop(ranks_, stream, CommandKind::find_nonfinite);
-  loop.run_lanes(step, CommandKind::find_nonfinite, columns_of(read_lane));
+  return find_nonfinite(stream, step, columns_of(read_lane), CommandKind::find_nonfinite);
+}
+
+NonfiniteOrigin WorldStep::find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                          const FillLane& fill_lane, CommandKind kind) {
+  Loop loop(ranks_, stream, kind);
+  loop.run_lanes(step, kind, fill_lane);
   loop.exchange(CollectiveKind::nonfinite);
   stream.synchronize();
   return ranks_.front()->totals().nonfinite_origin();

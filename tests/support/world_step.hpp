@@ -35,11 +35,16 @@ class WorldStep {
                  const FillLane& second);
   EvaluationResult evaluate(kernels::Stream& stream, const FillLane& fill_lane);
   EvaluationResult evaluate(kernels::Stream& stream, const ReadLane& read_lane);
+  /// Scores the documents of the scored lanes.
+  void score(kernels::Stream& stream, const FillLane& fill_lane);
   /// Computes the reference's log-probabilities of the documents of as many lanes as a step has.
   void compute_reference(kernels::Stream& stream, std::int64_t index, const FillLane& fill_lane);
   /// Runs the lanes of `step` again and says where NaN or Inf appear first; no weight changes.
   NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
                                  const ReadLane& read_lane);
+  /// The same of one pass of a step that has two.
+  NonfiniteOrigin find_nonfinite(kernels::Stream& stream, std::int64_t step,
+                                 const FillLane& fill_lane, CommandKind kind);
 
   [[nodiscard]] std::uint64_t digest() const;  ///< Of all weights, summed over ranks.
   [[nodiscard]] RankEngine& rank(std::int64_t rank) {

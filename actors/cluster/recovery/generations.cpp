@@ -212,6 +212,22 @@ bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoin
   return nodes > 1 && checkpoint && *checkpoint > job_first_step;
 }
 
+namespace {
+
+/// Ranks for the next phase of the objective; or for that of an earlier step, where its state is
+/// what is left. `reported`: see find_start_again().
+Status find_phase(PreparedRun& run, std::int64_t reported) {
+  ++run.generation;
+  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported));
+  TRAIN_RETURN_IF_ERROR(enter_phase(run.plan, run.first_step()));
+  const std::string text = fmt::format("generation={} step={}", run.generation, run.first_step());
+  log_info("next_phase " + text);
+  log_event(run, "next_phase", text);
+  return {};
+}
+
+}  // namespace
+
 Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
                                     ProcessRanks* others) {
   Respawns respawns(run.config().recovery, run.first_step());
@@ -222,6 +238,10 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
       return outcome;
     }
     const int signal = stop_signal();
+    if (outcome->end == GenerationEnd::phase_over && signal == 0) {
+      TRAIN_RETURN_IF_ERROR(find_phase(run, outcome->step));
+      continue;
+    }
     const HeadStep after =
         others && others->after() ? *others->after() : after_ranks(*outcome, run.plan, signal);
     if (after.next == HeadState::over) {
@@ -254,6 +274,9 @@ Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& ru
     }
     if (placed.has(HeadAction::take_fewer)) {
       run.plan = *std::move(fewer);
+    }
+    if (run.plan.engine.phase_step >= 0) {
+      TRAIN_RETURN_IF_ERROR(enter_phase(run.plan, run.first_step()));
     }
     const std::string text =
         fmt::format("generation={} step={} ranks={} nodes={}", run.generation, run.first_step(),

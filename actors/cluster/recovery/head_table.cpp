@@ -190,6 +190,7 @@ HeadState state_of(GenerationEnd end) {
       return ending_loss;
     case GenerationEnd::nodes_returned:
       return ending_back;
+    case GenerationEnd::phase_over:  // run_generations() starts other ranks
     case GenerationEnd::run_over:
       break;
   }

@@ -76,17 +76,29 @@ std::vector<RowMetric> row_metrics(const engine::RowCount& rows, double seconds)
 
 }  // namespace
 
-bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step) {
+namespace {
+
+/// Some line of the step has the key.
+bool is_recorded(const std::filesystem::path& directory, std::int64_t step, const char* key) {
   std::ifstream file(directory / "metrics.jsonl");
   std::string line;
   while (std::getline(file, line)) {
     const Json entry = Json::parse(line, nullptr, false);
-    if (entry.is_object() && entry.contains("val_loss") &&
-        entry.value("step", std::int64_t{-1}) == step) {
+    if (entry.is_object() && entry.contains(key) && entry.value("step", std::int64_t{-1}) == step) {
       return true;
     }
   }
   return false;
+}
+
+}  // namespace
+
+bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step) {
+  return is_recorded(directory, step, "val_loss");
+}
+
+bool choices_recorded(const std::filesystem::path& directory, std::int64_t step) {
+  return is_recorded(directory, step, "choices");
 }
 
 Result<std::unique_ptr<RunReport>> RunReport::open(const ReportOptions& options) {
@@ -255,6 +267,9 @@ Status RunReport::step(const StepFinished& event, std::int64_t now_ns) {
 }
 
 Status RunReport::evaluation(const EvaluationFinished& event) {
+  if (event.of_choices) {
+    return choices(event);
+  }
   const double nats = event.cross_entropy.value();
   Json line;
   line["event"] = "evaluation";
@@ -281,18 +296,19 @@ Status RunReport::evaluation(const EvaluationFinished& event) {
                                         : fmt::format("accuracy {:.3f}", event.accuracy.value());
   print_line(
       fmt::format("evaluation at step {}: loss {:.4f}, {}{}", event.step, nats, quality, bits));
-  if (options_.data && options_.data->choices() != nullptr) {
-    TRAIN_RETURN_IF_ERROR(choices(event, line));
-  }
   TRAIN_RETURN_IF_ERROR(append(line.dump()));
   note({.kind = "evaluation", .text = fmt::format("loss {:.4f}", nats), .step = event.step});
   TRAIN_RETURN_IF_ERROR(scalars(event.step, {{"val/loss", nats}}));
   return of_tokens ? scalars(event.step, {{"val/perplexity", std::exp(nats)}}) : Status();
 }
 
-Status RunReport::choices(const EvaluationFinished& event, Json& line) {
+Status RunReport::choices(const EvaluationFinished& event) {
   const ChoiceReport report = report_choices(*options_.data->choices(), event);
+  Json line;
+  line["event"] = "choices";
+  line["step"] = event.step;
   line["choices"] = choices_json(report);
+  TRAIN_RETURN_IF_ERROR(append(line.dump()));
   std::string text = choices_text(report);
   text.pop_back();  // print_line() ends it
   print_line(text);

@@ -55,6 +55,8 @@ struct ReportOptions {
 
 /// Whether the metrics of the run in `directory` hold the evaluation after `step`. Blocks.
 [[nodiscard]] bool evaluation_recorded(const std::filesystem::path& directory, std::int64_t step);
+/// The same of the answers to eval.choices.
+[[nodiscard]] bool choices_recorded(const std::filesystem::path& directory, std::int64_t step);
 
 /// How far a run has come, for those who ask while it is on.
 struct RunProgress {
@@ -96,7 +98,7 @@ class RunReport {
   explicit RunReport(const ReportOptions& options);
   Status append(const std::string& line);
   Status scalars(std::int64_t step, std::initializer_list<std::pair<const char*, double>> values);
-  Status choices(const EvaluationFinished& event, nlohmann::ordered_json& line);
+  Status choices(const EvaluationFinished& event);
   Status unit_norms(const StepFinished& event);
   /// The objective's metrics of an event, without those that nothing is known of.
   [[nodiscard]] std::vector<std::pair<std::string, double>> objective_metrics(

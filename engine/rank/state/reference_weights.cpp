@@ -1,5 +1,7 @@
 #include "engine/rank/state/reference_weights.hpp"
 
+#include <algorithm>
+
 #include "base/byte_sizes.hpp"
 #include "engine/objective/registry.hpp"
 #include "engine/rank/reference_log_probs.hpp"
@@ -18,8 +20,24 @@ bool needs_first_weights(const RankOptions& options) {
   return has_live_reference(options) || (program != nullptr && program->pull() > 0.0);
 }
 
+namespace {
+
+/// What is frozen now may have been trained in an earlier phase.
+bool was_trained(const RankOptions& options, const ShardGroup& group) {
+  const auto objective = make_objective(options.objective);
+  const StepProgram* program = objective->program();
+  return group.trained() ||
+         (program != nullptr &&
+          std::any_of(group.units.begin(), group.units.end(), [program](std::size_t unit) {
+            constexpr std::size_t first = RankPlan::first_layer_unit();
+            return unit >= first && program->ever_trains(static_cast<std::int64_t>(unit - first));
+          }));
+}
+
+}  // namespace
+
 bool copies_reference(const RankOptions& options, const ShardGroup& group) {
-  return has_live_reference(options) && options.lora.rank == 0 && group.trained();
+  return has_live_reference(options) && options.lora.rank == 0 && was_trained(options, group);
 }
 
 ReferenceWeights::ReferenceWeights(const RankPlan& rank, const RankState& state)
