@@ -159,7 +159,7 @@ interval_steps = 800
 
 UNLEARN = f"""[run]
 name = "unlearn"
-steps = 270
+steps = 540
 log_interval_steps = 5
 sample_tokens = 0
 [model]
@@ -175,22 +175,24 @@ micro_batch = 4
 name = "sequential_unlearning"
 first_layer = 5
 last_layer = 0
-layer_stride = 2
+layer_stride = 1
 steps_per_layer = 90
-forget_loss = "random_targets"
+retain_loss = "kl"
+forget_loss = "max_entropy"
 retain_coefficient = 20.0
 forget_coefficient = 60.0
+forget_layer_scale = 4.0
 gradient_join = "sum"
 maintain_unlearned = true
 [optimizer]
-lr = 6e-3
+lr = 8e-3
 weight_decay = 0.0
 grad_clip = 3.0
 [schedule]
-name = "constant"
+name = "linear"
 warmup_steps = 0
 [eval]
-interval_steps = 45
+interval_steps = 90
 lanes = 2
 choices = ["retain_questions.jsonl", "forget_questions.jsonl"]
 [checkpoint]
@@ -227,7 +229,7 @@ def draw(out, picture):
     left.axhline(25, color="grey", linestyle=":", label="chance")
     left.set(xlabel="step", ylabel="accuracy, %", ylim=(0, 104))
     right.plot([line["step"] for line in steps], [line["retain_loss"] for line in steps],
-               label="retain loss, nats")
+               label="divergence of what is retained, nats")
     right.plot([line["step"] for line in steps], [line["forget_loss"] for line in steps],
                label="forget loss (1: uniform)")
     right.set(xlabel="step", ylim=(0, None))
