@@ -10,6 +10,7 @@
 
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
+#include "kernels/gemm/product_gelu.hpp"
 #include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
@@ -208,8 +209,10 @@ std::string gemm_library() {
   return fmt::format("cublaslt-{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-void matmul(CudaStream& stream, const MatmulParams& p) {
-  if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
+namespace {
+
+void multiply(CudaStream& stream, const MatmulParams& p) {
+  if (p.k == 0 && p.accumulate) {
     return;
   }
   if (p.k == 0) {
@@ -231,6 +234,16 @@ void matmul(CudaStream& stream, const MatmulParams& p) {
                          &plan.algorithm, stream.scratch(MatmulPlans::workspace_bytes),
                          MatmulPlans::workspace_bytes, stream.native()),
       "cublasLtMatmul");
+}
+
+}  // namespace
+
+void matmul(CudaStream& stream, const MatmulParams& p) {
+  if (p.m == 0 || p.n == 0) {
+    return;
+  }
+  multiply(stream, p);
+  gelu_of_product(stream, p);
 }
 
 }  // namespace cuda

@@ -31,21 +31,29 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
   }
 }
 
+kernels::MatmulParams LinearBlock::product(const BlockCall& call, ConstElements x,
+                                           Elements y) const {
+  const Options& o = options_;
+  return {.a = x,
+          .b = call.weights + weight_.offset,
+          .c = y,
+          .m = call.lane.rows(),
+          .n = o.outputs,
+          .k = o.inputs,
+          .lda = o.inputs,
+          .ldb = o.transposed ? o.outputs : o.inputs,
+          .ldc = o.outputs,
+          .transpose_b = !o.transposed,
+          .dtype = x.dtype,
+          .output_dtype = y.dtype};
+}
+
 void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                           std::int64_t y_stride) const {
   const Options& o = options_;
-  kernels_->matmul(call.stream, {.a = x,
-                                 .b = call.weights + weight_.offset,
-                                 .c = y,
-                                 .m = call.lane.rows(),
-                                 .n = o.outputs,
-                                 .k = o.inputs,
-                                 .lda = o.inputs,
-                                 .ldb = o.transposed ? o.outputs : o.inputs,
-                                 .ldc = y_stride,
-                                 .transpose_b = !o.transposed,
-                                 .dtype = x.dtype,
-                                 .output_dtype = y.dtype});
+  kernels::MatmulParams params = product(call, x, y);
+  params.ldc = y_stride;
+  kernels_->matmul(call.stream, params);
   if (o.bias) {
     kernels_->bias_add(call.stream, {.y = y,
                                      .bias = call.weights + bias_.offset,
@@ -59,6 +67,21 @@ void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
   }
 }
 
+void LinearBlock::forward_gelu(const BlockCall& call, ConstElements x, Elements y,
+                               Elements activated) const {
+  if (options_.bias || adapter_) {
+    forward(call, x, y, options_.outputs);
+    kernels_->gelu_forward(
+        call.stream,
+        {.x = y, .y = activated, .count = call.lane.rows() * options_.outputs, .dtype = y.dtype});
+    return;
+  }
+  kernels::MatmulParams params = product(call, x, y);
+  params.gelu = kernels::ProductGelu::forward;
+  params.partner = activated;
+  kernels_->matmul(call.stream, params);
+}
+
 void LinearBlock::begin_backward(const BlockCall& call, ConstElements dy,
                                  std::int64_t dy_stride) const {
   if (adapter_) {
@@ -66,25 +89,51 @@ void LinearBlock::begin_backward(const BlockCall& call, ConstElements dy,
   }
 }
 
+kernels::MatmulParams LinearBlock::input_product(const BlockCall& call, ConstElements dy,
+                                                 Elements dx) const {
+  const Options& o = options_;
+  return {.a = dy,
+          .b = call.weights + weight_.offset,
+          .c = dx,
+          .m = call.lane.rows(),
+          .n = o.inputs,
+          .k = o.outputs,
+          .lda = o.outputs,
+          .ldb = o.transposed ? o.outputs : o.inputs,
+          .ldc = o.inputs,
+          .transpose_b = o.transposed,
+          .dtype = dy.dtype,
+          .output_dtype = dx.dtype};
+}
+
 void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                  Elements dx, bool accumulate) const {
-  const Options& o = options_;
-  kernels_->matmul(call.stream, {.a = dy,
-                                 .b = call.weights + weight_.offset,
-                                 .c = dx,
-                                 .m = call.lane.rows(),
-                                 .n = o.inputs,
-                                 .k = o.outputs,
-                                 .lda = dy_stride,
-                                 .ldb = o.transposed ? o.outputs : o.inputs,
-                                 .ldc = o.inputs,
-                                 .transpose_b = o.transposed,
-                                 .accumulate = accumulate,
-                                 .dtype = dy.dtype,
-                                 .output_dtype = dx.dtype});
+  kernels::MatmulParams params = input_product(call, dy, dx);
+  params.lda = dy_stride;
+  params.accumulate = accumulate;
+  kernels_->matmul(call.stream, params);
   if (adapter_) {
     adapter_->backward_input(call, dx);
   }
+}
+
+void LinearBlock::backward_input_gelu(const BlockCall& call, ConstElements dy,
+                                      std::int64_t dy_stride, Elements dx, Elements hidden) const {
+  if (adapter_) {
+    backward_input(call, dy, dy_stride, dx);
+    kernels_->gelu_backward(call.stream, {.x = hidden,
+                                          .dy = dx,
+                                          .dx = hidden,
+                                          .y = dx,
+                                          .count = call.lane.rows() * options_.inputs,
+                                          .dtype = hidden.dtype});
+    return;
+  }
+  kernels::MatmulParams params = input_product(call, dy, dx);
+  params.lda = dy_stride;
+  params.gelu = kernels::ProductGelu::backward;
+  params.partner = hidden;
+  kernels_->matmul(call.stream, params);
 }
 
 void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
