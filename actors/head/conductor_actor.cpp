@@ -29,6 +29,12 @@ struct BoardLines {
   WaitBoard::Credits saves;
 };
 
+/// Of a program that is done, with whatever came of its saves.
+struct ProgramEnd {
+  int exit_code;
+  std::string text;
+};
+
 struct ConductorState;
 using ConductorSelf = ConductorActor::stateful_pointer<ConductorState>;
 
@@ -122,13 +128,10 @@ struct ConductorState {
     const std::string stands = published_
                                    ? fmt::format("that of step {} stands", *published_)
                                    : std::string("no checkpoint of this start was published");
-    outcome_ = RunFinished{
-        steps_finished_, kExitFailure,
-        fmt::format(
-            "the checkpoint of step {} {}: publishing took longer than checkpoint.drain_s = "
-            "{}; {}",
-            newest, where, drain_.time.count(), stands)};
-    close_report();
+    program_over(
+        {kExitFailure, fmt::format("the checkpoint of step {} {}: publishing took longer than "
+                                   "checkpoint.drain_s = {}; {}",
+                                   newest, where, drain_.time.count(), stands)});
   }
 
   template <class Message>
@@ -177,7 +180,7 @@ struct ConductorState {
   }
 
   void stop_requested(std::int32_t signal) {
-    if (!signal_) {
+    if (verdict_.hear(HeadEvent::signal).has(HeadAction::save) && !signal_) {
       signal_ = signal;
       program_->stop_early();
       log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
@@ -214,10 +217,15 @@ struct ConductorState {
   }
 
   void tell() {
-    if (!told_) {
-      told_ = true;
-      caf::anon_send(peers_.waiter, outcome());
+    if (!std::exchange(told_, true)) {
+      program_over(program_end());
+      caf::anon_send(peers_.waiter, *outcome_);
     }
+  }
+
+  /// Unless a failure has ended the run before.
+  void program_over(const ProgramEnd& end) {
+    carry_out(verdict_.hear(HeadEvent::program_over, {}, {.text = end.text}, end.exit_code));
   }
 
   void rank_failed(const RankFailed& event) {
@@ -269,27 +277,24 @@ struct ConductorState {
     }
   }
 
-  [[nodiscard]] RunFinished outcome() const {
+  /// How the run ends where nothing has ended it before its program was done.
+  [[nodiscard]] ProgramEnd program_end() const {
     const std::int64_t step = steps_finished_;
-    if (outcome_) {
-      return *outcome_;
-    }
     if (nonfinite_) {
-      return {step, kExitFailure,
+      return {kExitFailure,
               fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
                           "--fresh and a lower optimizer.lr or optimizer.grad_clip",
                           nonfinite_text_.substr(0, nonfinite_text_.find('\n')),
                           nonfinite_text_.substr(nonfinite_text_.find('\n') + 1))};
     }
     if (!save_failure_.empty()) {
-      return {step, kExitFailure,
-              fmt::format("the last checkpoint was not saved: {}", save_failure_)};
+      return {kExitFailure, fmt::format("the last checkpoint was not saved: {}", save_failure_)};
     }
     if (!report_failure_.empty()) {
-      return {step, kExitFailure, report_failure_};
+      return {kExitFailure, report_failure_};
     }
     if (signal_ && !program_->complete()) {
-      return {step, kExitStopped,
+      return {kExitStopped,
               fmt::format(
                   "stopped by signal {} after step {}, {}; run it again, without --fresh, to go "
                   "on",
@@ -297,10 +302,10 @@ struct ConductorState {
     }
     if (program_->job_over()) {
       return {
-          step, kExitStopped,
+          kExitStopped,
           fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
     }
-    return {step, kExitFinished, fmt::format("finished at step {}", step)};
+    return {kExitFinished, fmt::format("finished at step {}", step)};
   }
 
   ConductorSelf self;
@@ -326,7 +331,7 @@ struct ConductorState {
   std::string report_failure_;
   std::string nonfinite_text_;
   Verdict verdict_{HeadState::training};  // of ranks
-  std::optional<RunFinished> outcome_;    // fixed before the program's end
+  std::optional<RunFinished> outcome_;    // of the run
 };
 
 ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,
