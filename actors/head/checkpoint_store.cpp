@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "actors/head/report/run_events.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
 #include "engine/rank/state/host_state.hpp"
@@ -333,7 +334,10 @@ std::int64_t CheckpointStore::retire(std::span<const std::int64_t> steps) {
   std::int64_t gone = 0;
   for (const std::int64_t step : steps) {
     const Status removed = checkpoint::retire(options_.locations.project, step);
-    gone += removed.ok() ? 1 : 0;
+    if (removed) {
+      ++gone;
+      log_unless(note(step, "checkpoint_retired"), "event_not_written");
+    }
     log_unless(removed.ok() ? index_->index.retire(step) : removed,
                fmt::format("checkpoint_not_retired step={}", step));
   }
@@ -383,6 +387,10 @@ Status CheckpointStore::journal(std::span<const checkpoint::StepRecord> steps) {
   return index_->index.log_steps(records);
 }
 
+Status CheckpointStore::note(std::int64_t step, const char* kind) {
+  return options_.run.empty() ? Status() : append_event(options_.run, {.kind = kind, .step = step});
+}
+
 Status CheckpointStore::event(std::string_view kind, std::string_view text) {
   return index_->index.log_event(kind, text);
 }
@@ -396,6 +404,7 @@ IndexWork CheckpointStore::index_work() {
   }
   work.publish = bound(&CheckpointStore::publish);
   work.record = bound(&CheckpointStore::record);
+  work.note = bound(&CheckpointStore::note);
   work.discard = bound(&CheckpointStore::discard);
   work.make_room = bound(&CheckpointStore::make_room);
   work.journal = bound(&CheckpointStore::journal);

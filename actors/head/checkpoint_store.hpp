@@ -47,6 +47,7 @@ class CheckpointStore {
     std::filesystem::path index;
     checkpoint::RetentionRule keep;
     std::int64_t tokens_per_step = 0;
+    std::filesystem::path run = {};     ///< Whose events.jsonl tells of saves; empty: none does.
     checkpoint::ManifestFields fields;  ///< Step, tokens and digests are filled in per checkpoint.
     /// The local location holds complete checkpoints: all ranks are on this node.
     bool one_node = true;
@@ -88,6 +89,8 @@ class CheckpointStore {
   /// Returns how many went; what could not be retired is logged.
   std::int64_t make_room(std::int64_t step);
   Status journal(std::span<const checkpoint::StepRecord> steps);
+  /// A line of events.jsonl. Errors: the file system's.
+  Status note(std::int64_t step, const char* kind);
 
   /// Adds to the events of the run.
   Status event(std::string_view kind, std::string_view text);

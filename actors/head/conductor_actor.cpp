@@ -29,6 +29,13 @@ struct BoardLines {
   WaitBoard::Credits saves;
 };
 
+/// Of a program that is done, with whatever came of its saves.
+struct ProgramEnd {
+  int exit_code;
+  std::string text;
+  GenerationEnd end = GenerationEnd::run_over;
+};
+
 struct ConductorState;
 using ConductorSelf = ConductorActor::stateful_pointer<ConductorState>;
 
@@ -122,13 +129,10 @@ struct ConductorState {
     const std::string stands = published_
                                    ? fmt::format("that of step {} stands", *published_)
                                    : std::string("no checkpoint of this start was published");
-    outcome_ = RunFinished{
-        steps_finished_, kExitFailure,
-        fmt::format(
-            "the checkpoint of step {} {}: publishing took longer than checkpoint.drain_s = "
-            "{}; {}",
-            newest, where, drain_.time.count(), stands)};
-    close_report();
+    program_over(
+        {kExitFailure, fmt::format("the checkpoint of step {} {}: publishing took longer than "
+                                   "checkpoint.drain_s = {}; {}",
+                                   newest, where, drain_.time.count(), stands)});
   }
 
   template <class Message>
@@ -177,7 +181,7 @@ struct ConductorState {
   }
 
   void stop_requested(std::int32_t signal) {
-    if (!signal_) {
+    if (verdict_.hear(HeadEvent::signal).has(HeadAction::save) && !signal_) {
       signal_ = signal;
       program_->stop_early();
       log_info(fmt::format("stop_requested signal={} finishing the step in flight, then saving",
@@ -214,9 +218,20 @@ struct ConductorState {
   }
 
   void tell() {
-    if (!told_) {
-      told_ = true;
-      caf::anon_send(peers_.waiter, outcome());
+    if (!std::exchange(told_, true)) {
+      program_over(program_end());
+      caf::anon_send(peers_.waiter, *outcome_);
+    }
+  }
+
+  /// Unless a failure has ended the run before.
+  void program_over(const ProgramEnd& end) {
+    const HeadStep step =
+        verdict_.hear(HeadEvent::program_over, {}, {.text = end.text}, end.exit_code);
+    const bool ends = step.has(HeadAction::end_ranks) && !outcome_;
+    carry_out(step);
+    if (ends) {
+      outcome_->end = end.end;
     }
   }
 
@@ -269,26 +284,23 @@ struct ConductorState {
     }
   }
 
-  [[nodiscard]] RunFinished outcome() const {
+  /// How the run ends where nothing has ended it before its program was done.
+  [[nodiscard]] ProgramEnd program_end() const {
     const std::int64_t step = steps_finished_;
-    if (outcome_) {
-      return *outcome_;
-    }
     if (nonfinite_) {
-      return {step, kExitFailure,
+      return {kExitFailure,
               fmt::format("not finite: {}, first {}; nothing was saved after it; start anew with "
                           "--fresh and a lower optimizer.lr or optimizer.grad_clip",
                           nonfinite_text_, nonfinite_origin_.text)};
     }
     if (!save_failure_.empty()) {
-      return {step, kExitFailure,
-              fmt::format("the last checkpoint was not saved: {}", save_failure_)};
+      return {kExitFailure, fmt::format("the last checkpoint was not saved: {}", save_failure_)};
     }
     if (!report_failure_.empty()) {
-      return {step, kExitFailure, report_failure_};
+      return {kExitFailure, report_failure_};
     }
     if (signal_ && !program_->complete()) {
-      return {step, kExitStopped,
+      return {kExitStopped,
               fmt::format(
                   "stopped by signal {} after step {}, {}; run it again, without --fresh, to go "
                   "on",
@@ -296,14 +308,14 @@ struct ConductorState {
     }
     if (program_->job_over()) {
       return {
-          step, kExitStopped,
+          kExitStopped,
           fmt::format("this start's part is done at step {}, saved; run it again to go on", step)};
     }
     if (program_->phase_over()) {
-      return {step, kExitStopped, fmt::format("the phase is over at step {}, saved", step),
+      return {kExitStopped, fmt::format("the phase is over at step {}, saved", step),
               GenerationEnd::phase_over};
     }
-    return {step, kExitFinished, fmt::format("finished at step {}", step)};
+    return {kExitFinished, fmt::format("finished at step {}", step)};
   }
 
   ConductorSelf self;
@@ -330,7 +342,7 @@ struct ConductorState {
   std::string nonfinite_text_;
   NonfiniteFound nonfinite_origin_;
   Verdict verdict_{HeadState::training};  // of ranks
-  std::optional<RunFinished> outcome_;    // fixed before the program's end
+  std::optional<RunFinished> outcome_;    // of the run
 };
 
 ConductorActor::behavior_type conductor_behavior(ConductorSelf self, RunProgram::Options program,

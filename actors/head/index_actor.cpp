@@ -132,7 +132,11 @@ struct IndexState {
     }
     switch (save.phase) {
       case Phase::writing:
-        return save.failed ? give_up(save) : written(save);
+        if (save.failed) {
+          return give_up(save);
+        }
+        note(save.step, "checkpoint_copied");
+        return written(save);
       case Phase::sealing:
         if (save.failed) {
           return give_up(save);
@@ -144,9 +148,14 @@ struct IndexState {
           TRAIN_RETURN_IF_ERROR(work->set_state(step, CheckpointState::local));
           return work->set_state(step, CheckpointState::publishing);
         });
+        note(save.step, "checkpoint_local");
         return order(save, ShardTask::send);
       case Phase::sending:
-        return save.failed ? give_up(save) : publish(save, {});
+        if (save.failed) {
+          return give_up(save);
+        }
+        note(save.step, "checkpoint_verified");
+        return publish(save, {});
       case Phase::finalizing:
       case Phase::discarding:
         return finish();
@@ -297,6 +306,12 @@ struct IndexState {
     const std::int64_t step = save_->step;
     save_.reset();
     self->send(peers_.conductor, SaveFinished{step});
+  }
+
+  void note(std::int64_t step, const char* kind) {
+    if (work->note) {
+      on_disk("note event", step, [work = work, step, kind] { return work->note(step, kind); });
+    }
   }
 
   void on_disk(const char* what, std::int64_t step, std::function<Status()> todo) {

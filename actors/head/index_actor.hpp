@@ -50,6 +50,8 @@ struct IndexWork {
   std::function<Status(std::span<const checkpoint::StepRecord>)> journal;
   std::function<Status(std::int64_t step, double validation_loss)> evaluated;
   std::function<Status(std::string_view kind, std::string_view text)> event;
+  /// The save of a step has got so far, for those who watch; none: nobody does.
+  std::function<Status(std::int64_t step, const char* kind)> note = {};
 };
 
 /// Sees one save after the other through to its end; sole owner of the RocksDB index of the run

@@ -40,6 +40,7 @@ CheckpointStore::Options store_options(const RunPlan& plan, const RunDirectory& 
                    .keep_every = section.keep_every,
                    .keep_best = section.keep_best},
           .tokens_per_step = tokens_per_step(config),
+          .run = directory.root,
           .fields = std::move(fields),
           .one_node = config.parallel.nodes == 1,
           .new_run = !directory.existed,
@@ -266,7 +267,8 @@ HeadParts head_parts(const PreparedRun& run, std::shared_ptr<RunReport> report,
                     .generation = run.generation,
                     .stall_ns = run.config().watchdog.stall_s * 1'000'000'000,
                     .abort_after_ns = run.config().watchdog.abort_after_s * 1'000'000'000,
-                    .status = run.status}};
+                    .status = run.status,
+                    .run = run.status ? run.directory.root : std::filesystem::path()}};
 }
 
 void log_event(const PreparedRun& run, const char* kind, const std::string& text) {

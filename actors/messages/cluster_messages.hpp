@@ -190,16 +190,14 @@ struct ClusterReady {
   std::vector<caf::strong_actor_ptr> processes;  ///< By rank.
 };
 
-/// Cluster -> main thread: A worker cannot become ready, so the generation is over before its first
-/// command.
-struct ClusterFailed {
-  std::string text;
-  std::int32_t exit_code = 1;
-  bool rank_lost = false;  ///< A process was killed or cannot be reached.
+/// Main thread -> cluster: The launcher of a node has ended or cannot be reached while ranks start.
+/// Sent back if they train by then.
+struct LauncherLost {
+  std::int64_t node = 0;  ///< As the nodes were first numbered.
 };
 
 }  // namespace train::actors
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::OpenCluster)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterReady)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::ClusterFailed)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(train::actors::LauncherLost)

@@ -140,7 +140,7 @@ struct ReportFailed {
   std::string text;
 };
 
-/// Signal watcher -> conductor: SIGINT, SIGTERM or SIGUSR1 has come.
+/// Signal watcher -> conductor or cluster: SIGINT, SIGTERM or SIGUSR1 has come.
 struct StopRequested {
   std::int32_t signal = 0;
 };
@@ -157,7 +157,7 @@ enum class GenerationEnd : std::uint8_t {
   phase_over,      ///< It goes on with ranks for the next phase of its objective.
 };
 
-/// Conductor -> main thread: The run, or this generation of it, is over, and its report is closed.
+/// Conductor or cluster -> main thread: The run, or this generation, is over, its report closed.
 struct RunFinished {
   std::int64_t step = 0;
   std::int32_t exit_code = 0;

@@ -29,7 +29,6 @@ constexpr std::size_t kLargestHeader = 8192;
 constexpr auto kRequestTime = 10s;
 constexpr auto kWriteTime = 15s;
 constexpr auto kLookEvery = 500ms;
-constexpr auto kNewsEvery = 250ms;
 constexpr auto kAliveEvery = 10s;
 constexpr auto kForgetAfter = 300s;
 constexpr auto kFullPause = 5ms;
@@ -142,10 +141,12 @@ asio::awaitable<void> BoardLoop::look_again_and_again() {
       }
       if (event_streams_ == 0 && idle > kForgetAfter) {
         run->forget_metrics();
+        series_ = {};
       } else {
         co_await read_metrics(run);
       }
     }
+    looked_again_.cancel();
   }
 }
 
@@ -271,9 +272,14 @@ asio::awaitable<BoardLoop::Response> BoardLoop::respond_series(const Request& re
     co_await read_metrics(run);
     const SeriesRequest since = {.since = target.integer("since").value_or(0),
                                  .since_width = target.integer("width").value_or(0)};
-    const std::string more = fmt::format(",\"damaged_lines\":{}", run->metrics()->damaged_lines());
-    co_return answer(request, http::status::ok, kJson,
-                     series_json(run->metrics()->history(), since, more));
+    const RunMetrics& metrics = *run->metrics();
+    if (const std::string of = fmt::format("{} {} {} {}", metrics.version(), since.since,
+                                           since.since_width, run->directory().string());
+        of != series_.of) {
+      const std::string more = fmt::format(",\"damaged_lines\":{}", metrics.damaged_lines());
+      series_ = {.of = of, .json = series_json(metrics.history(), since, more)};
+    }
+    co_return answer(request, http::status::ok, kJson, series_.json);
   }
   if (reading_range_) {
     Response busy = sentence(request, http::status::service_unavailable, "another range is read");
@@ -317,7 +323,7 @@ asio::awaitable<void> BoardLoop::send_events(Connection& connection, const Board
       sent_at = Clock::now();
       text.clear();
     }
-    co_await pause(kNewsEvery);
+    co_await looked_again_.async_wait(use_tuple);
   }
 }
 

@@ -58,6 +58,12 @@ class BoardLoop {
   bool make_room();
   void look();
 
+  /// The last answer of series.json: browsers that watch a run ask for the same, one by one.
+  struct Series {
+    std::string of;  ///< What was asked for, of which version of the numbers.
+    std::string json;
+  };
+  Series series_;
   std::size_t event_streams_ = 0;
   bool reading_range_ = false;
   std::chrono::steady_clock::time_point looked_ = {}, asked_ = {};
@@ -65,6 +71,8 @@ class BoardLoop {
   BoardAccess access_;
   asio::io_context context_{1};        // ends coroutines, which use what is above,
   std::list<Connection> connections_;  // and outlives these
+  /// Never runs out: streams of events wait for it, and a look at the runs lets all of them go on.
+  asio::steady_timer looked_again_{context_, asio::steady_timer::time_point::max()};
 };
 
 }  // namespace train::cli

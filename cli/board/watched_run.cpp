@@ -156,13 +156,22 @@ void WatchedRun::look_at_newest_numbers() {
     return;
   }
   newest_size_ = size;
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(size > kEnd ? size - kEnd : 0));
-  std::string line;
-  if (size > kEnd) {
-    std::getline(file, line);  // its beginning is missing
+  if (size < newest_read_) {
+    newest_read_ = 0;  // a resume has dropped lines
   }
-  while (std::getline(file, line)) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  const bool inside = size - newest_read_ > kEnd;
+  if (inside) {
+    newest_read_ = size - kEnd;
+  }
+  file.seekg(static_cast<std::streamoff>(newest_read_));
+  if (inside && std::getline(file, line)) {
+    newest_read_ += line.size() + 1;  // its beginning is missing
+  }
+  // A line that is not complete yet is read the next time.
+  while (std::getline(file, line) && !file.eof()) {
+    newest_read_ += line.size() + 1;
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object()) {
       continue;

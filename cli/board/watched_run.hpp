@@ -77,7 +77,8 @@ class WatchedRun {
   std::deque<Event> events_;
   std::uint64_t next_event_ = 1;
   std::unique_ptr<RunMetrics> metrics_;
-  std::uint64_t newest_size_ = 0;  ///< Of metrics.jsonl when its end was read.
+  std::uint64_t newest_size_ = 0;  ///< Of metrics.jsonl when its end was read,
+  std::uint64_t newest_read_ = 0;  ///< and up to where: the end of a line.
 };
 
 }  // namespace train::cli

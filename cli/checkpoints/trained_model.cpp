@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/head/model_files.hpp"
+#include "actors/head/report/run_events.hpp"
 #include "actors/head/run_plan.hpp"
 #include "base/log.hpp"
 #include "base/signal_watcher.hpp"
@@ -139,6 +140,8 @@ void show_sample(const PreparedRun& run) {
                return !signal_pending();
              });
   std::fputs(fmt::format("sample:\n{}\n", text).c_str(), stdout);
+  actors::note_event(run.directory.root,
+                     {.kind = "sample", .text = text, .step = run.config().run.steps});
 }
 
 }  // namespace train::cli

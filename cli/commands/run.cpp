@@ -6,6 +6,7 @@
 #include "actors/cluster/recovery/generations.hpp"
 #include "actors/cluster/recovery/node_run.hpp"
 #include "actors/cluster/recovery/process_ranks.hpp"
+#include "actors/cluster/recovery/verdict.hpp"
 #include "actors/head/prepared_run.hpp"
 #include "actors/head/run_directory.hpp"
 #include "actors/messages/event_messages.hpp"
@@ -64,7 +65,7 @@ Result<RunFinished> run_here(const PreparedRun& run, std::shared_ptr<RunReport> 
     self->monitor(actors.conductor);  // nobody else would hear of its end
     self->receive([&outcome](const RunFinished& finished) { outcome = finished; },
                   [&outcome, &run](const caf::down_msg& down) {
-                    outcome = {run.first_step(), kExitFailure, failure_text(down.reason)};
+                    outcome = head_failure(run.first_step(), failure_text(down.reason));
                   });
     copies.request_stop();  // one that is still under way has had its time
     cancel_transports(*contexts, "the run is over");
@@ -123,9 +124,6 @@ Result<RunFinished> run_generation(PreparedRun& run, ProcessRanks& processes) {
   TRAIN_RETURN_IF_ERROR(report);
   const std::shared_ptr<RunReport> kept = std::move(report).value();
   const bool elsewhere = in_processes(run.config().parallel, run.plan.separate_processes);
-  if (!elsewhere) {
-    processes.close();
-  }
   auto outcome = elsewhere ? processes.run(run, kept) : run_here(run, kept);
   run.status->set_progress(kept->progress());
   return outcome;

@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <filesystem>
 
+#include "actors/head/report/run_events.hpp"
 #include "checkpoint/manifest.hpp"
 #include "tests/checkpoint/checkpoint_fixture.hpp"
 #include "tests/support/failing_disk.hpp"
@@ -36,6 +38,7 @@ struct StoreSite {
                                      .index = directory / "index",
                                      .keep = keep,
                                      .tokens_per_step = 1024,
+                                     .run = directory.path(),
                                      .fields = test::fields_at(0)};
     if (two_locations) {
       options.locations.local = local();
@@ -139,6 +142,9 @@ TEST_CASE("checkpoint_store: what the rule lets go of goes at the start",
   CHECK(site.placed() == Steps{10, 20, 30});
   CHECK(site.start() == 30);
   CHECK(site.placed() == Steps{20, 30});
+  const std::string events = test::read_bytes(events_path(site.directory.path()));
+  CHECK(std::count(events.begin(), events.end(), '\n') == 1);
+  CHECK(events.find(R"("event":"checkpoint_retired","step":10})") != std::string::npos);
 }
 
 TEST_CASE("checkpoint_store: room is made as the rule would after the save, never of the newest",

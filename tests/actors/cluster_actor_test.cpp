@@ -6,6 +6,8 @@
 
 #include "actors/cluster/network/system_config.hpp"
 #include "actors/messages/cluster_messages.hpp"
+#include "actors/messages/event_messages.hpp"
+#include "tests/support/hang_limit.hpp"
 
 namespace train::actors {
 namespace {
@@ -13,11 +15,14 @@ namespace {
 /// A cluster that waits for `ranks` ranks on the head's data; this thread is its waiter.
 class Joining {
  public:
-  explicit Joining(std::int64_t ranks) : system_(config_), self_(system_) {
+  explicit Joining(std::int64_t ranks, std::int64_t memory_step = -1)
+      : system_(config_), self_(system_) {
     cluster_ = spawn_cluster(
         system_,
         {.version = "1", .kernel_set = "cpu", .waiter = caf::actor_cast<caf::actor>(self_)});
-    self_->send(cluster_, OpenCluster{.assignment = {},
+    Assignment assignment;
+    assignment.memory_step = memory_step;
+    self_->send(cluster_, OpenCluster{.assignment = assignment,
                                       .ranks = ranks,
                                       .plan_digest = 7,
                                       .data_fingerprint = "data of the head"});
@@ -36,11 +41,29 @@ class Joining {
                                       .process = {}});
   }
   /// The answer to the waiter: none, if all ranks were taken in.
-  std::optional<ClusterFailed> failure() {
-    std::optional<ClusterFailed> failed;
+  std::optional<RunFinished> failure() {
+    std::optional<RunFinished> failed;
     self_->receive([&](const ClusterReady& ready) { ranks_ = ready.ranks.size(); },
-                   [&](const ClusterFailed& message) { failed = message; });
+                   [&](const RunFinished& message) { failed = message; });
     return failed;
+  }
+  template <class Message>
+  void tell(const Message& message) {
+    self_->send(cluster_, message);
+  }
+  /// The signal that the cluster hands on for the conductor.
+  int signal() {
+    int signal = 0;
+    self_->receive([&](const StopRequested& stop) { signal = stop.signal; },
+                   caf::after(test::hang_limit) >> [] {});
+    return signal;
+  }
+  /// The node whose launcher is for the conductor to miss.
+  std::int64_t lost_node() {
+    std::int64_t node = -1;
+    self_->receive([&](const LauncherLost& lost) { node = lost.node; },
+                   caf::after(test::hang_limit) >> [] {});
+    return node;
   }
   [[nodiscard]] std::size_t ranks() const { return ranks_; }
 
@@ -68,7 +91,7 @@ TEST_CASE("cluster actor: a rank that sees other data is refused by name, with b
   const auto failed = joining.failure();
   REQUIRE(failed);
   CHECK(failed->exit_code == 2);
-  CHECK_FALSE(failed->rank_lost);
+  CHECK(failed->end == GenerationEnd::run_over);
   CHECK(failed->text.find('\n') == std::string::npos);
   for (const char* part : {"rank 1 ", "(other data)", "(data of the head)", "data.dir"}) {
     INFO(part);
@@ -85,6 +108,48 @@ TEST_CASE("cluster actor: a rank of another plan or kernel set is refused by nam
   REQUIRE(failed);
   CHECK(failed->exit_code == 2);
   CHECK(failed->text.find("rank 1 ") != std::string::npos);
+}
+
+TEST_CASE("cluster actor: a signal before the ranks are there ends the start",
+          "[actors][cluster][unit][P4]") {
+  Joining joining(1);
+  joining.tell(StopRequested{15});
+  const auto ended = joining.failure();
+  REQUIRE(ended);
+  CHECK(ended->exit_code == 75);
+  CHECK(ended->text == "stopped by signal 15 before the first step");
+}
+
+TEST_CASE("cluster actor: what is in memory alone is saved first, a signal waits for the ranks",
+          "[actors][cluster][unit][P4]") {
+  Joining joining(1, 40);
+  joining.tell(StopRequested{15});
+  joining.say_ready(0, "data of the head");
+  CHECK_FALSE(joining.failure());
+  CHECK(joining.ranks() == 1);
+  CHECK(joining.signal() == 15);
+}
+
+TEST_CASE("cluster actor: a launcher lost while ranks start ends the generation, not the run",
+          "[actors][cluster][unit][P4]") {
+  Joining joining(2);
+  joining.say_ready(0, "data of the head");
+  joining.tell(LauncherLost{3});
+  const auto ended = joining.failure();
+  REQUIRE(ended);
+  CHECK(ended->end == GenerationEnd::rank_lost);
+  CHECK(ended->text == "the launcher of node 3 has ended or cannot be reached");
+}
+
+TEST_CASE("cluster actor: what comes when the ranks train is handed back for the conductor",
+          "[actors][cluster][unit][P4]") {
+  Joining joining(1);
+  joining.say_ready(0, "data of the head");
+  CHECK_FALSE(joining.failure());
+  joining.tell(StopRequested{15});
+  joining.tell(LauncherLost{3});
+  CHECK(joining.signal() == 15);
+  CHECK(joining.lost_node() == 3);
 }
 
 }  // namespace

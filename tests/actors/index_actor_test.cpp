@@ -332,6 +332,8 @@ TEST_CASE("index: two places: sealed on every node, sent by every rank, then pub
         std::vector<std::pair<std::int64_t, CheckpointState>>{{3, CheckpointState::writing},
                                                               {3, CheckpointState::local},
                                                               {3, CheckpointState::publishing}});
+  CHECK(f.disk.told == std::vector<std::string>{"3 checkpoint_copied", "3 checkpoint_local",
+                                                "3 checkpoint_verified"});
   f.save(4);
   CHECK(f.disk.local == std::set<std::int64_t>{4});  // the newest published one only
 }

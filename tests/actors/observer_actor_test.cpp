@@ -1,5 +1,6 @@
 #include "actors/head/report/observer_actor.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -34,6 +35,7 @@ struct ObserverFixture {
          .abort_after_ns = abort_after_ns,
          .waits = waits,
          .status = status,
+         .run = directory.path(),
          .conductor = caf::actor_cast<ConductorActor>(caf::actor_cast<caf::actor>(conductor))},
         StreamKind::inline_));
     world.run_actors();
@@ -103,6 +105,12 @@ TEST_CASE("observer: a stall is said once, and that it is over", "[actors][obser
   run.second(in_kernel(0));
   CHECK(run.count("stall_over went on after") == 1);
   CHECK_FALSE(run.written().contains("stall"));
+  const std::string events = test::read_bytes(run.directory / "events.jsonl");
+  CHECK(std::count(events.begin(), events.end(), '\n') == 2);
+  CHECK(events.find(R"("event":"stalled","text":"the conductor waits for rank 1)") !=
+        std::string::npos);
+  CHECK(events.find(R"("event":"stall_over")") > events.find(R"("event":"stalled")"));
+  CHECK(events.find(R"("seconds":)") != std::string::npos);
 }
 
 TEST_CASE("observer: a stall that lasts abort_after_s ends the run once, and is no lost rank",

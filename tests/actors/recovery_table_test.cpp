@@ -24,7 +24,7 @@ template <class Kind>
 std::vector<typename Kind::Fact> facts_of(std::span<const TableRow<Kind>> rows,
                                           typename Kind::State state, typename Kind::Event event) {
   std::vector<typename Kind::Fact> facts;
-  for (std::size_t i = 0; i < Kind::kFacts; ++i) {
+  for (std::size_t i = 0; i < kCount<typename Kind::Fact>; ++i) {
     const auto fact = nth<typename Kind::Fact>(i);
     for (const TableRow<Kind>& row : rows) {
       if (row.event == event && row.in.has(state) &&
@@ -49,8 +49,8 @@ SetOf<Fact> chosen(const std::vector<Fact>& facts, std::size_t bits) {
 /// Calls `what(state, event, facts)` for all that can make a difference.
 template <class Kind, class What>
 void for_all(std::span<const TableRow<Kind>> rows, const What& what) {
-  for (std::size_t state = 0; state < Kind::kStates; ++state) {
-    for (std::size_t event = 0; event < Kind::kEvents; ++event) {
+  for (std::size_t state = 0; state < kCount<typename Kind::State> - 1; ++state) {
+    for (std::size_t event = 0; event < kCount<typename Kind::Event>; ++event) {
       const auto in = nth<typename Kind::State>(state);
       const auto comes = nth<typename Kind::Event>(event);
       const auto facts = facts_of(rows, in, comes);
@@ -68,7 +68,7 @@ std::string gaps(std::span<const TableRow<Kind>> rows) {
     if (const std::size_t count = rows_for(rows, state, event, facts); count != 1) {
       text +=
           fmt::format("{} entries for {} in state {} of", count, name_of(event), name_of(state));
-      for (std::size_t i = 0; i < Kind::kFacts; ++i) {
+      for (std::size_t i = 0; i < kCount<typename Kind::Fact>; ++i) {
         const auto fact = nth<typename Kind::Fact>(i);
         text += facts.has(fact) ? fmt::format(" {}", name_of(fact)) : "";
       }
@@ -83,9 +83,9 @@ constexpr std::string_view kBegin = "<!-- tables: written by ./dev docs -->\n";
 constexpr std::string_view kEnd = "<!-- end of tables -->\n";
 
 template <class Enum>
-std::string names_of(SetOf<Enum> set, std::size_t count, std::string_view mark = {}) {
+std::string names_of(SetOf<Enum> set, std::string_view mark = {}) {
   std::string text;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < kCount<Enum>; ++i) {
     if (set.has(nth<Enum>(i))) {
       text += fmt::format("{}{}{}", text.empty() ? "" : ", ", mark, name_of(nth<Enum>(i)));
     }
@@ -109,9 +109,9 @@ std::string markdown_of(std::span<const TableRow<Kind>> rows) {
       "|\n|---|---|---|---|---|---|---|\n";
   std::string ignored;
   for (const TableRow<Kind>& row : rows) {
-    const std::string states = names_of(row.in, Kind::kStates);
-    const std::string with = names_of(row.with, Kind::kFacts);
-    const std::string without = names_of(row.without, Kind::kFacts, "not ");
+    const std::string states = names_of(row.in);
+    const std::string with = names_of(row.with);
+    const std::string without = names_of(row.without, "not ");
     const std::string facts = with + (with.empty() || without.empty() ? "" : ", ") + without;
     if (row.next == Kind::State::same && row.actions.empty() && row.exit == Exit::none) {
       ignored += fmt::format("- `{}` in {}{}\n", name_of(row.event), states,
@@ -120,7 +120,7 @@ std::string markdown_of(std::span<const TableRow<Kind>> rows) {
     }
     text += fmt::format("| {} | `{}` | {} | {} | {} | {} | {} |\n", states, name_of(row.event),
                         or_none(facts), row.next == Kind::State::same ? "–" : name_of(row.next),
-                        or_none(names_of(row.actions, Kind::kActions)), exit_text(row.exit),
+                        or_none(names_of(row.actions)), exit_text(row.exit),
                         or_none(std::string(row.line)));
   }
   return text + "\nNothing follows from these:\n\n" + ignored;
@@ -128,7 +128,8 @@ std::string markdown_of(std::span<const TableRow<Kind>> rows) {
 
 std::string rendered() {
   return fmt::format("### The head\n\n{}\n### The launcher of another node\n\n{}",
-                     markdown_of<HeadKind>(head_rows()), markdown_of<NodeKind>(node_rows()));
+                     markdown_of<HeadKind>(rows_of<HeadKind>()),
+                     markdown_of<NodeKind>(rows_of<NodeKind>()));
 }
 
 std::string committed() {
@@ -147,14 +148,15 @@ std::pair<std::size_t, std::size_t> tables_in(const std::string& docs) {
 
 TEST_CASE("recovery table: every event in every state has one entry, whatever the facts",
           "[actors][recovery_table][P4]") {
-  const std::string found = gaps<HeadKind>(head_rows()) + gaps<NodeKind>(node_rows());
+  const std::string found =
+      gaps<HeadKind>(rows_of<HeadKind>()) + gaps<NodeKind>(rows_of<NodeKind>());
   INFO(found);
   CHECK(found.empty());
 }
 
 TEST_CASE("recovery table: a gap and two entries for one event are found",
           "[actors][recovery_table]") {
-  const auto all = node_rows();
+  const auto all = rows_of<NodeKind>();
   std::vector<NodeRow> rows(all.begin(), all.end());
   rows.front().with.set(NodeFact::respawn);
   rows.push_back(rows.back());
@@ -165,7 +167,7 @@ TEST_CASE("recovery table: a gap and two entries for one event are found",
 
 TEST_CASE("recovery table: what is over stays over, and nothing is done any more",
           "[actors][recovery_table][P4]") {
-  for_all<HeadKind>(head_rows(), [](HeadState state, HeadEvent event, HeadFacts facts) {
+  for_all<HeadKind>(rows_of<HeadKind>(), [](HeadState state, HeadEvent event, HeadFacts facts) {
     const HeadStep step = decide(state, event, facts);
     CHECK((state != HeadState::over || (step.next == state && step.actions.empty())));
     // Whatever ends the run says a code; one that is ending has said it.
@@ -175,7 +177,7 @@ TEST_CASE("recovery table: what is over stays over, and nothing is done any more
     CHECK(starts == (step.next == HeadState::starting && state < HeadState::starting));
     CHECK((!starts || event == HeadEvent::met || event == HeadEvent::placed));
   });
-  for_all<NodeKind>(node_rows(), [](NodeState state, NodeEvent event, NodeFacts facts) {
+  for_all<NodeKind>(rows_of<NodeKind>(), [](NodeState state, NodeEvent event, NodeFacts facts) {
     const NodeStep step = decide(state, event, facts);
     CHECK((state != NodeState::over || (step.next == state && step.actions.empty())));
     CHECK((step.next != NodeState::over || state == step.next || step.exit != Exit::none));

@@ -4,7 +4,6 @@
 #include <csignal>
 
 #include "base/exit_codes.hpp"
-#include "tests/support/node_plan.hpp"
 
 namespace train::actors {
 namespace {
@@ -70,8 +69,8 @@ TEST_CASE("verdict: of ranks that start one that is lost is started again, one t
   CHECK(stranded.outcome(0).end == GenerationEnd::run_over);
   Verdict stopped(HeadState::starting);
   CHECK_FALSE(stopped.hear(HeadEvent::signal, {HeadFact::in_memory}).has(HeadAction::end_ranks));
-  CHECK(stopped.hear(HeadEvent::signal).has(HeadAction::end_ranks));
-  CHECK(stopped.outcome(0, {.signal = 15}).text == "stopped by signal 15 before the first step");
+  CHECK(stopped.hear(HeadEvent::signal, {}, {.signal = 15}).has(HeadAction::end_ranks));
+  CHECK(stopped.outcome(0).text == "stopped by signal 15 before the first step");
   CHECK(stopped.outcome(0).exit_code == kExitStopped);
 }
 
@@ -93,24 +92,43 @@ TEST_CASE("verdict: what the kernel says of a worker's end stands before what ot
 
 TEST_CASE("verdict: the next generation follows a loss where ranks may be started again",
           "[actors][verdict][P4]") {
-  const test::TempDirectory data;
-  RunPlan plan = test::plan_of_nodes(data.path(), 1, 2);
-  const auto after = [&plan](GenerationEnd end, int signal) {
-    return after_ranks(ended(end), plan, signal);
+  const auto after = [](GenerationEnd end, HeadFacts facts) {
+    Verdict verdict(state_of(end));
+    verdict.hear(HeadEvent::ranks_gone, facts, {.signal = SIGTERM, .text = "rank 0 failed: y"});
+    return verdict;
   };
-  CHECK(after(GenerationEnd::rank_lost, 0).next == HeadState::meeting);
-  CHECK(after(GenerationEnd::nodes_returned, 0).next == HeadState::meeting);
-  CHECK(after(GenerationEnd::run_over, SIGTERM).next == HeadState::over);
-  const HeadStep stopped = after(GenerationEnd::rank_lost, SIGTERM);
-  CHECK(stopped.next == HeadState::over);
-  const RunFinished outcome =
-      ended_by(stopped, ended(GenerationEnd::rank_lost), {.signal = SIGTERM});
-  CHECK(outcome.exit_code == kExitStopped);
-  CHECK(outcome.text.starts_with("stopped by signal 15 as rank 0 failed: y; "));
-  plan.config.recovery.rank_loss = "stop";
-  const HeadStep lost = after(GenerationEnd::rank_lost, 0);
-  CHECK(ended_by(lost, ended(GenerationEnd::rank_lost), {}).text == "rank 0 failed: y");
-  CHECK(lost.exit == Exit::failure);
+  CHECK(after(GenerationEnd::rank_lost, {HeadFact::respawn}).state() == HeadState::meeting);
+  CHECK(after(GenerationEnd::nodes_returned, {HeadFact::respawn}).state() == HeadState::meeting);
+  CHECK(after(GenerationEnd::run_over, {HeadFact::respawn}).state() == HeadState::over);
+  const Verdict stopped = after(GenerationEnd::rank_lost, {HeadFact::respawn, HeadFact::signalled});
+  REQUIRE(stopped.over());
+  CHECK(stopped.outcome(7).exit_code == kExitStopped);
+  CHECK(stopped.outcome(7).text.starts_with("stopped by signal 15 as rank 0 failed: y; "));
+  const Verdict lost = after(GenerationEnd::rank_lost, {});
+  REQUIRE(lost.over());
+  CHECK(lost.outcome(7).text == "rank 0 failed: y");
+  CHECK(lost.outcome(7).exit_code == kExitFailure);
+}
+
+TEST_CASE("verdict: a program that is over says how, unless a failure came before",
+          "[actors][verdict][P4]") {
+  Verdict finished(HeadState::training);
+  finished.hear(HeadEvent::program_over, {}, {.text = "finished at step 7"}, kExitFinished);
+  CHECK(finished.outcome(7).text == "finished at step 7");
+  CHECK(finished.outcome(7).exit_code == kExitFinished);
+  Verdict failed_before(HeadState::training);
+  failed_before.hear(failed(2, false));
+  failed_before.hear(HeadEvent::program_over, {}, {.text = "finished at step 7"}, kExitFinished);
+  CHECK(failed_before.outcome(7).text == "rank 2 failed: x");
+  CHECK(failed_before.outcome(7).exit_code == kExitFailure);
+}
+
+TEST_CASE("verdict: where the head fails the run is over, with its text", "[actors][verdict][P4]") {
+  const RunFinished end = head_failure(7, "conductor: bad_alloc");
+  CHECK(end.step == 7);
+  CHECK(end.exit_code == kExitFailure);
+  CHECK(end.text == "conductor: bad_alloc");
+  CHECK(end.end == GenerationEnd::run_over);
 }
 
 }  // namespace

@@ -110,6 +110,7 @@ TEST_CASE("root cause: of a killed worker it is the signal, not a lost connectio
       REQUIRE(::kill(workers.at(rank), signal) == 0);
       const Ended ended = launcher->wait();
       INFO(ended.err);
+      CHECK(ended.exit_code == 1);
       CHECK(first_report(ended).starts_with(fmt::format(
           "error rank {} failed: its process ended: killed by SIG{}", rank, sigabbrev_np(signal))));
       CHECK(workers_of(site.path()).empty());

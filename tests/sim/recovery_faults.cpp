@@ -148,6 +148,11 @@ void RecoveryWorld::fault() {
   if (kind == 6 && node == 0 && upto(6) == 0) {
     return kill_head();
   }
+  // Where ranks are ended already, it is settled how.
+  if (kind == 5 && node == 0 && state_ <= HeadState::doubt && upto(6) == 0) {
+    count_fault("a part of the head failed");
+    return hear(HeadEvent::head_failed, "the head");
+  }
   if (kind >= 4 && node > 0) {
     return kind == 4 ? kill_launcher(node) : cut(node);
   }
@@ -252,8 +257,9 @@ void RecoveryWorld::judge_end() const {
   const bool ok = exit_ == kExitFinished    ? done_ >= steps_
                   : exit_ == kExitUserError ? hit("rank_mistaken")
                   : exit_ == kExitStopped   ? signalled_ || no_way_ || (refused_ && saved_)
-                  : exit_ == kExitFailure   ? own || (lost && !respawn_) || (refused_ && !saved_)
-                                            : false;
+                  : exit_ == kExitFailure   ? own || hit("a part of the head failed") ||
+                                                (lost && !respawn_) || (refused_ && !saved_)
+                                          : false;
   if (!ok && !head_killed_) {
     throw Violation(fmt::format("exit code {} after {} faults ({}), {} steps of {}", exit_,
                                 outcome_.faults, fmt::join(faults_, ", "), done_, steps_));
@@ -263,6 +269,10 @@ void RecoveryWorld::judge_end() const {
   }
   if (outcome_.faults == 1 && (own || hit("rank_mistaken")) && !cause_.starts_with("rank ")) {
     throw Violation(fmt::format("a rank failed, and {} is named", cause_));
+  }
+  if (outcome_.faults == 1 && hit("a part of the head failed") &&
+      (exit_ != kExitFailure || cause_ != "the head")) {
+    throw Violation(fmt::format("the head failed, and {} is named, with {}", cause_, exit_));
   }
   for (std::size_t number = 1; number < nodes_.size(); ++number) {
     const Node& node = nodes_[number];

@@ -131,7 +131,7 @@ class RecoveryWorld {
   std::vector<Node> nodes_;
   std::vector<bool> rooms_;  // the run can be one of 1, 2, ... nodes
   int turn_ = 0, waited_ = 0, faults_left_ = 0, steps_ = 0, done_ = 0, generation_ = 0;
-  int awaited_ = 0, placed_at_ = -1, came_ = -1, exit_ = -1, own_killed_ = 0;
+  int awaited_ = 0, found_at_ = -1, placed_at_ = -1, came_ = -1, exit_ = -1, own_killed_ = 0;
   HeadState state_ = HeadState::meeting;
   bool first_ = true, respawn_ = true, in_memory_kept_ = true, signalled_ = false, ranks_ = false;
   bool allowed_ = true, counted_ = true, saved_ = false, from_memory_ = false, one_rank_ = true;

@@ -143,6 +143,9 @@ void RecoveryWorld::carry_out(const HeadStep& step) {
     members_.insert(0);
     counted_ = false;
   }
+  if (step.has(HeadAction::forget_memory)) {
+    from_memory_ = false;
+  }
   if (step.has(HeadAction::start_ranks)) {
     start_ranks();
   }
@@ -264,10 +267,17 @@ void RecoveryWorld::head_time() {
 void RecoveryWorld::head_works() {
   switch (state_) {
     case HeadState::restoring:
-      if (in_memory_kept_ && upto(4) == 0 && !from_memory_) {
-        return hear(HeadEvent::not_placed);
+      if (found_at_ != generation_) {
+        found_at_ = generation_;
+        from_memory_ = in_memory_kept_ && upto(2) == 0;
       }
-      from_memory_ = in_memory_kept_ && upto(2) == 0;
+      if (in_memory_kept_ && upto(4) == 0) {
+        const bool was_there = from_memory_;
+        hear(HeadEvent::not_placed);
+        if (was_there || state_ != HeadState::restoring) {
+          return;  // once more, from a checkpoint
+        }
+      }
       if (placed_at_ != generation_) {
         placed_at_ = generation_;
         allowed_ = !counted_ || respawns_.allow(done_);
@@ -276,6 +286,9 @@ void RecoveryWorld::head_works() {
     case HeadState::starting:
       if (ready_.size() == members_.size() && killed_.empty()) {
         hear(HeadEvent::ranks_ready);
+        if (signalled_ && steps_ != done_) {
+          throw Violation("a signal that came while ranks started is forgotten");
+        }
       }
       return;
     case HeadState::training:

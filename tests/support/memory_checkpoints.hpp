@@ -34,6 +34,7 @@ struct MemoryCheckpoints {
   std::map<std::int64_t, double> losses;
   std::vector<std::pair<std::string, std::string>> events;
   std::vector<std::pair<std::int64_t, checkpoint::CheckpointState>> notes;
+  std::vector<std::string> told;  ///< To those who watch.
 
   Steps rooms;                       ///< Steps for which room was to be made.
   std::int64_t old_checkpoints = 0;  ///< That making room may retire, one at a time.
@@ -118,7 +119,9 @@ struct MemoryCheckpoints {
         .event =
             [this](std::string_view kind, std::string_view text) {
               return keep(events, std::pair{std::string(kind), std::string(text)});
-            }};
+            },
+        .note = [this](std::int64_t step,
+                       const char* kind) { return keep(told, std::to_string(step) + " " + kind); }};
     if (two_locations) {
       work.seal = [this](std::int64_t step, const auto& shards) -> Result<std::string> {
         if (fail_manifest.contains(step)) {

@@ -30,7 +30,7 @@ struct ClusterState {
     if (!assignment_) {
       return fmt::format("rank {} comes too early: nobody has started it", worker.rank);
     }
-    if (over_) {
+    if (!verdict_.starts()) {
       return fmt::format("rank {} comes too late: the run has started or ended", worker.rank);
     }
     if (worker.version != options.version) {
@@ -86,15 +86,16 @@ struct ClusterState {
     const auto rank = static_cast<std::size_t>(worker.rank);
     ready_.ranks.at(rank) = worker.rank_actor;
     ready_.processes.at(rank) = worker.process;
-    if (++ready_count_ == ready_.ranks.size() && !over_) {
-      over_ = true;
-      self->send(options.waiter, ready_);
+    if (++ready_count_ == ready_.ranks.size()) {
+      HeadFacts facts;
+      facts.set(HeadFact::signalled, signal_.has_value());
+      carry_out(verdict_.hear(HeadEvent::ranks_ready, facts));
     }
   }
 
   void exited(const WorkerExited& worker) {
     const std::string reason = fmt::format("its process ended: {}", worker.text);
-    if (!over_) {
+    if (verdict_.starts()) {
       failed({worker.rank, fmt::format("rank {} failed: {}", worker.rank, reason), kExitFailure,
               /*consequence=*/false, worker.killed});
     } else if (assignment_) {
@@ -111,18 +112,43 @@ struct ClusterState {
     }
   }
 
-  /// `failure`: its text names the rank.
-  void failed(const RankFailed& failure) { carry_out(verdict_.hear(failure)); }
+  /// `failure`: its text names the rank. Of ranks that train the conductor hears by itself.
+  void failed(const RankFailed& failure) {
+    if (verdict_.starts()) {
+      carry_out(verdict_.hear(failure));
+    }
+  }
+
+  void launcher_lost(const LauncherLost& lost) {
+    if (!verdict_.starts()) {
+      return self->send(options.waiter, lost);  // it has come to know that ranks train meanwhile
+    }
+    // Its ranks may not have come yet, and never will.
+    carry_out(verdict_.hear(HeadEvent::launcher_lost, {}, {.node = lost.node}));
+  }
+
+  void signalled(const StopRequested& stop) {
+    if (!verdict_.starts()) {
+      return self->send(options.waiter, stop);
+    }
+    signal_ = stop;
+    HeadFacts facts;
+    facts.set(HeadFact::in_memory, assignment_ && assignment_->memory_step >= 0);
+    carry_out(verdict_.hear(HeadEvent::signal, facts, {.signal = stop.signal}));
+  }
 
   void carry_out(const HeadStep& step) {
     if (step.has(HeadAction::wait_for_cause)) {
       self->delayed_send(caf::actor_cast<caf::actor>(self), kCauseTime, ConcludeFailure{});
     }
-    if (step.has(HeadAction::end_ranks) && !over_) {
-      over_ = true;
-      const RunFinished end = verdict_.outcome(0);
-      self->send(options.waiter,
-                 ClusterFailed{end.text, end.exit_code, end.end == GenerationEnd::rank_lost});
+    if (step.has(HeadAction::connect)) {
+      self->send(options.waiter, ready_);
+    }
+    if (step.has(HeadAction::save)) {
+      self->send(options.waiter, *signal_);  // for the conductor
+    }
+    if (step.has(HeadAction::end_ranks)) {
+      self->send(options.waiter, verdict_.outcome(0));
     }
   }
 
@@ -135,7 +161,7 @@ struct ClusterState {
   std::string data_fingerprint_;
   ClusterReady ready_;
   std::size_t ready_count_ = 0;
-  bool over_ = false;                     // the waiter has its answer
+  std::optional<StopRequested> signal_;   // has come
   Verdict verdict_{HeadState::starting};  // of ranks that start
 };
 
@@ -170,6 +196,8 @@ caf::behavior cluster_behavior(ClusterSelf self, const ClusterOptions& options) 
         state->failed(
             {worker.rank, worker.text, worker.exit_code, consequence, consequence && worker.lost});
       },
+      [state](const LauncherLost& lost) { state->launcher_lost(lost); },
+      [state](const StopRequested& stop) { state->signalled(stop); },
       [state](const ConcludeFailure&) { state->carry_out(state->verdict_.conclude()); },
       [state](const WorkerExited& worker) { state->exited(worker); },
       [state](const NodeJoined& node) {

@@ -15,11 +15,12 @@ namespace train::actors {
 ///   JoinCluster -> Assignment, or Refused: another version of the program, a rank that does not
 ///     exist or is there already, a start-up that has not begun or is over.
 ///   WorkerReady of all -> ClusterReady to the waiter. Data, a plan or a kernel set that are not
-///     the head's -> ClusterFailed (exit 2), which names the rank.
-///   WorkerFailed, WorkerExited or the loss of a worker before that -> ClusterFailed.
+///     the head's -> RunFinished (exit 2), which names the rank.
+///   WorkerFailed, WorkerExited, the loss of a worker, LauncherLost or StopRequested before that ->
+///     RunFinished to the waiter, as the table has it (head_table.hpp).
 ///   NodeJoined goes on to the waiter, with its sender; MemoryRestored and NodeIdle too.
 /// After ClusterReady: WorkerExited (of another node's launcher) goes to the conductor as
-/// RankFailed.
+/// RankFailed; LauncherLost and StopRequested go back to the waiter, for the conductor.
 struct ClusterOptions {
   std::string version;
   std::string kernel_set;

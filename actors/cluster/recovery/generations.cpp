@@ -33,54 +33,6 @@ Room room_for(const PreparedRun& run, const Membership& met) {
   return {fits(met.come() + returned), met.complete() ? Status() : fits(met.come())};
 }
 
-/// What follows a start of all ranks that was lost. Counts it.
-HeadStep after_placed(PreparedRun& run, Respawns& respawns, bool counted,
-                      std::optional<RunPlan>& fewer) {
-  HeadFacts facts;
-  const bool allowed = !counted || respawns.allow(run.first_step());
-  facts.set(HeadFact::allowed, allowed);
-  if (!allowed) {
-    fewer = plan_of_fewer(run);
-    const auto saved = run.checkpoint ? std::optional(run.checkpoint->step) : std::nullopt;
-    facts.set(HeadFact::fewer, fewer.has_value());
-    facts.set(HeadFact::saved,
-              worth_another_job(run.config().parallel.nodes, saved, run.job_first_step));
-  }
-  return decide(HeadState::restoring, HeadEvent::placed, facts);
-}
-
-/// What was to be gone on from in memory is not there for everybody: a checkpoint is.
-Status find_start_without_memory(PreparedRun& run, std::int64_t reported, const Error& why) {
-  log_warning(fmt::format("memory_not_restored {}", why.message));
-  run.memory.forget();
-  return find_start_again(run, reported);
-}
-
-/// Where the next generation goes on; every node has what its ranks need for it.
-Status find_start(PreparedRun& run, std::int64_t reported, const std::vector<NodeSteps>& elsewhere,
-                  ProcessRanks* others) {
-  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, elsewhere));
-  const Status restored = others ? others->restore(run) : Status();
-  return restored ? Status() : find_start_without_memory(run, reported, restored.error());
-}
-
-/// The same for other nodes than before. REQUIRES: `run` is one of so many.
-Status find_start_of_others(PreparedRun& run, std::int64_t reported, const Membership& met,
-                            ProcessRanks& others) {
-  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported, met.held));
-  const Status placed = others.change_members(run, met.positions(), met.returned);
-  if (placed) {
-    return {};
-  }
-  TRAIN_RETURN_IF_ERROR(find_start_without_memory(run, reported, placed.error()));
-  std::vector<std::int64_t> same(run.members.size());
-  std::iota(same.begin(), same.end(), 0);
-  if (const Status again = others.change_members(run, same, {}); !again) {
-    log_warning(fmt::format("no_room {}", again.error().message));  // or lost: missed at the start
-  }
-  return {};
-}
-
 /// What the log says of other nodes than before.
 void log_nodes(const PreparedRun& run, const Membership& met) {
   if (!met.complete()) {
@@ -94,44 +46,6 @@ void log_nodes(const PreparedRun& run, const Membership& met) {
     log_info("nodes_returned " + text);
     log_event(run, "nodes_returned", text);
   }
-}
-
-/// What follows the meeting. Takes the nodes that the run goes on with; `met` is of them then. The
-/// run is over: its outcome. Errors: those of take_nodes().
-Result<std::optional<RunFinished>> after_meeting(PreparedRun& run, Membership& met,
-                                                 const RunFinished& outcome) {
-  const int signal = stop_signal();
-  const Room room = met.same() ? Room() : room_for(run, met);
-  HeadFacts facts;
-  facts.set(HeadFact::missing, !met.complete() || met.cut);
-  facts.set(HeadFact::signalled, signal != 0);
-  facts.set(HeadFact::room, room.all.ok());
-  facts.set(HeadFact::room_without, room.without.ok());
-  const HeadStep step =
-      decide(HeadState::meeting, met.same() ? HeadEvent::met : HeadEvent::met_others, facts);
-  if (step.next == HeadState::over) {
-    const bool stopped = signal != 0;
-    RunFinished end = ended_by(step, outcome,
-                               {.seconds = run.config().recovery.node_wait_s,
-                                .signal = signal,
-                                .text = stopped ? outcome.text : room.without.error().message,
-                                .nodes = missing_have(met, run.members)});
-    if (!stopped) {
-      log_error(end.text);
-    }
-    return std::optional(std::move(end));
-  }
-  if (step.has(HeadAction::refuse_launcher)) {
-    log_warning(fmt::format("nodes_not_taken {} come back, and the run has no place for more: {}",
-                            nodes_have(met.returned), room.all.error().message));
-    met.returned.clear();
-  }
-  if (step.has(HeadAction::take_nodes)) {
-    log_nodes(run, met);
-    TRAIN_RETURN_IF_ERROR(
-        take_nodes(run, met.come() + static_cast<std::int64_t>(met.returned.size())));
-  }
-  return std::optional<RunFinished>();
 }
 
 }  // namespace
@@ -214,76 +128,204 @@ bool worth_another_job(std::int64_t nodes, std::optional<std::int64_t> checkpoin
 
 namespace {
 
-/// Ranks for the next phase of the objective; or for that of an earlier step, where its state is
-/// what is left. `reported`: see find_start_again().
-Status find_phase(PreparedRun& run, std::int64_t reported) {
-  ++run.generation;
-  TRAIN_RETURN_IF_ERROR(find_start_again(run, reported));
-  TRAIN_RETURN_IF_ERROR(enter_phase(run.plan, run.first_step()));
-  const std::string text = fmt::format("generation={} step={}", run.generation, run.first_step());
-  log_info("next_phase " + text);
-  log_event(run, "next_phase", text);
-  return {};
-}
+/// The head from its first meeting to the end of the run, as the table has it.
+class Generations {
+ public:
+  Generations(PreparedRun& run, const GenerationRunner& run_generation, ProcessRanks* others)
+      : run_(run),
+        run_generation_(run_generation),
+        others_(others),
+        respawns_(run.config().recovery, run.first_step()) {
+    outcome_.step = run.first_step();
+  }
+
+  Result<RunFinished> live() {
+    write_status(run_, std::nullopt);
+    while (course_.state() != HeadState::over) {
+      const Status done = course_.state() == HeadState::meeting     ? meet()
+                          : course_.state() == HeadState::restoring ? restore()
+                                                                    : train();
+      if (!done) {
+        fail(done.error());
+        return done.error();
+      }
+    }
+    RunFinished end = course_.outcome(outcome_.step);
+    end.end = outcome_.end;  // of its last ranks
+    return end;
+  }
+
+ private:
+  HeadStep hear(HeadEvent event, HeadFacts facts, LineWords words = {},
+                std::int32_t told = kExitFailure) {
+    const HeadStep step = course_.hear(event, facts, std::move(words), told);
+    if (others_ != nullptr && step.has(HeadAction::tell_again)) {
+      others_->tell_again(run_);
+    }
+    if (others_ != nullptr && step.has(HeadAction::tell_end)) {
+      others_->tell_end(course_.outcome(outcome_.step).exit_code);
+    }
+    return step;
+  }
+
+  void fail(const Error& error) {
+    hear(HeadEvent::head_failed, {}, {.text = error.message}, error.exit_code());
+    if (course_.state() != HeadState::over) {
+      hear(HeadEvent::ranks_gone, {}, {.text = error.message}, error.exit_code());
+    }
+  }
+
+  Status meet() {
+    auto met = others_ != nullptr ? others_->meet(run_) : Result<Membership>(Membership());
+    TRAIN_RETURN_IF_ERROR(met);
+    met_ = std::move(met).value();
+    const bool first = run_.generation == 0;
+    const configs::RecoverySection& recovery = run_.config().recovery;
+    const int signal = stop_signal();
+    const Room room = met_.same() || first ? Room() : room_for(run_, met_);
+    HeadFacts facts;
+    facts.set(HeadFact::first, first);
+    facts.set(HeadFact::missing, !met_.complete() || met_.cut);
+    facts.set(HeadFact::signalled, signal != 0);
+    facts.set(HeadFact::room, room.all.ok());
+    facts.set(HeadFact::room_without, room.without.ok());
+    const bool no_room = !room.without.ok() && signal == 0;
+    const HeadStep step =
+        hear(met_.same() ? HeadEvent::met : HeadEvent::met_others, facts,
+             {.seconds = first ? recovery.start_wait_s : recovery.node_wait_s,
+              .signal = signal,
+              .text = no_room ? room.without.error().message : outcome_.text,
+              .nodes = met_.complete() && !met_.cut ? "" : missing_have(met_, run_.members)});
+    if (step.next == HeadState::over && signal == 0) {
+      log_error(course_.outcome(outcome_.step).text);
+    }
+    if (step.has(HeadAction::refuse_launcher)) {
+      log_warning(fmt::format("nodes_not_taken {} come back, and the run has no place for more: {}",
+                              nodes_have(met_.returned), room.all.error().message));
+      met_.returned.clear();
+    }
+    if (step.has(HeadAction::take_nodes)) {
+      log_nodes(run_, met_);
+      TRAIN_RETURN_IF_ERROR(
+          take_nodes(run_, met_.come() + static_cast<std::int64_t>(met_.returned.size())));
+    }
+    return {};
+  }
+
+  /// Finds where the next generation goes on, and gives every node what its ranks need for it.
+  Status restore() {
+    const bool same = met_.same();
+    std::vector<std::int64_t> left = met_.positions();
+    while (true) {
+      TRAIN_RETURN_IF_ERROR(find_start_again(run_, outcome_.step, met_.held));
+      const Status placed = others_ == nullptr ? Status()
+                            : same             ? others_->restore(run_)
+                                               : others_->change_members(run_, left, met_.returned);
+      if (placed) {
+        return start(same);
+      }
+      HeadFacts facts;
+      facts.set(HeadFact::in_memory, run_.memory.start().has_value());
+      if (hear(HeadEvent::not_placed, facts).has(HeadAction::go_without)) {
+        log_warning(fmt::format("no_room {}", placed.error().message));
+        return start(same);
+      }
+      log_warning(fmt::format("memory_not_restored {}", placed.error().message));
+      run_.memory.forget();
+      met_.held.clear();
+      met_.returned.clear();  // they have their positions
+      left.resize(run_.members.size());
+      std::iota(left.begin(), left.end(), 0);
+    }
+  }
+
+  /// `counted`: of the nodes that took part, whose starts without progress are counted.
+  Status start(bool counted) {
+    std::optional<RunPlan> fewer;
+    HeadFacts facts;
+    const bool allowed = !counted || respawns_.allow(run_.first_step());
+    facts.set(HeadFact::allowed, allowed);
+    if (!allowed) {
+      fewer = plan_of_fewer(run_);
+      const auto saved = run_.checkpoint ? std::optional(run_.checkpoint->step) : std::nullopt;
+      facts.set(HeadFact::fewer, fewer.has_value());
+      facts.set(HeadFact::saved,
+                worth_another_job(run_.config().parallel.nodes, saved, run_.job_first_step));
+    }
+    const HeadStep step = hear(HeadEvent::placed, facts, {.text = outcome_.text});
+    if (step.exit == Exit::stopped) {
+      log_error(outcome_.text);
+    }
+    if (step.next == HeadState::over) {
+      return {};
+    }
+    if (step.has(HeadAction::take_fewer)) {
+      run_.plan = *std::move(fewer);
+    }
+    if (run_.plan.engine.phase_step >= 0) {
+      TRAIN_RETURN_IF_ERROR(enter_phase(run_.plan, run_.first_step()));
+    }
+    const std::string text =
+        fmt::format("generation={} step={} ranks={} nodes={}", run_.generation, run_.first_step(),
+                    run_.config().parallel.ranks, run_.config().parallel.nodes);
+    log_info("respawned " + text);
+    log_event(run_, "respawned", text);
+    write_status(run_, std::nullopt);
+    return {};
+  }
+
+  Status train() {
+    auto outcome = run_generation_(run_);
+    TRAIN_RETURN_IF_ERROR(outcome);
+    outcome_ = std::move(outcome).value();
+    const int signal = stop_signal();
+    if (outcome_.end == GenerationEnd::phase_over && signal == 0) {
+      return next_phase();
+    }
+    course_ = Verdict(state_of(outcome_.end));
+    HeadFacts facts;
+    facts.set(HeadFact::signalled, signal != 0);
+    facts.set(HeadFact::respawn, can_respawn(run_.plan));
+    const HeadStep step = hear(HeadEvent::ranks_gone, facts,
+                               {.signal = signal, .text = outcome_.text}, outcome_.exit_code);
+    if (step.next != HeadState::over) {
+      if (outcome_.end == GenerationEnd::rank_lost) {
+        log_warning(fmt::format("rank_lost {}", outcome_.text));
+        log_event(run_, "rank_lost", outcome_.text);
+      }
+      ++run_.generation;
+    }
+    return {};
+  }
+
+  /// Ranks for the next phase of the objective; or for that of an earlier step, where its state is
+  /// what is left.
+  Status next_phase() {
+    ++run_.generation;
+    TRAIN_RETURN_IF_ERROR(find_start_again(run_, outcome_.step));
+    TRAIN_RETURN_IF_ERROR(enter_phase(run_.plan, run_.first_step()));
+    const std::string text =
+        fmt::format("generation={} step={}", run_.generation, run_.first_step());
+    log_info("next_phase " + text);
+    log_event(run_, "next_phase", text);
+    write_status(run_, std::nullopt);
+    return {};
+  }
+
+  PreparedRun& run_;
+  const GenerationRunner& run_generation_;
+  ProcessRanks* others_;  // none: there are no other nodes
+  Respawns respawns_;
+  Verdict course_{HeadState::meeting};  // while no rank runs
+  Membership met_;                      // of this generation
+  RunFinished outcome_;                 // of the last ranks
+};
 
 }  // namespace
 
 Result<RunFinished> run_generations(PreparedRun& run, const GenerationRunner& run_generation,
                                     ProcessRanks* others) {
-  Respawns respawns(run.config().recovery, run.first_step());
-  while (true) {
-    write_status(run, std::nullopt);
-    auto outcome = run_generation(run);
-    if (!outcome) {
-      return outcome;
-    }
-    const int signal = stop_signal();
-    if (outcome->end == GenerationEnd::phase_over && signal == 0) {
-      TRAIN_RETURN_IF_ERROR(find_phase(run, outcome->step));
-      continue;
-    }
-    const HeadStep after =
-        others && others->after() ? *others->after() : after_ranks(*outcome, run.plan, signal);
-    if (after.next == HeadState::over) {
-      return ended_by(after, *std::move(outcome), {.signal = signal});
-    }
-    if (outcome->end == GenerationEnd::rank_lost) {
-      log_warning(fmt::format("rank_lost {}", outcome->text));
-      log_event(run, "rank_lost", outcome->text);
-    }
-    ++run.generation;
-    auto met = others ? others->meet(run) : Result<Membership>(Membership());
-    TRAIN_RETURN_IF_ERROR(met);
-    const auto ended = after_meeting(run, *met, *outcome);
-    TRAIN_RETURN_IF_ERROR(ended);
-    if (*ended) {
-      return **ended;
-    }
-    if (met->same()) {
-      TRAIN_RETURN_IF_ERROR(find_start(run, outcome->step, met->held, others));
-    } else {
-      TRAIN_RETURN_IF_ERROR(find_start_of_others(run, outcome->step, *met, *others));
-    }
-    std::optional<RunPlan> fewer;
-    const HeadStep placed = after_placed(run, respawns, met->same(), fewer);
-    if (placed.next == HeadState::over) {
-      if (placed.exit == Exit::stopped) {
-        log_error(outcome->text);
-      }
-      return ended_by(placed, *std::move(outcome), {});
-    }
-    if (placed.has(HeadAction::take_fewer)) {
-      run.plan = *std::move(fewer);
-    }
-    if (run.plan.engine.phase_step >= 0) {
-      TRAIN_RETURN_IF_ERROR(enter_phase(run.plan, run.first_step()));
-    }
-    const std::string text =
-        fmt::format("generation={} step={} ranks={} nodes={}", run.generation, run.first_step(),
-                    run.config().parallel.ranks, run.config().parallel.nodes);
-    log_info("respawned " + text);
-    log_event(run, "respawned", text);
-  }
+  return Generations(run, run_generation, others).live();
 }
 
 }  // namespace train::actors

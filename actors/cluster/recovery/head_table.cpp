@@ -61,11 +61,13 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {{restoring}, placed, {fewer}, {allowed}, starting, {take_fewer, start_ranks}},
     {{restoring}, placed, {saved}, {allowed, fewer}, over, {tell_end}, Exit::stopped, kTold},
     {{restoring}, placed, {}, {allowed, fewer, saved}, over, {tell_end}, Exit::failure, kTold},
-    {{restoring}, not_placed, {}, {}, same, {forget_memory, find_start}},
+    {{restoring}, not_placed, {in_memory}, {}, same, {forget_memory, find_start}},
+    {{restoring}, not_placed, {}, {in_memory}, same, {go_without}},
     {kNotRestoring, placed, {}, {}, same},
     {kNotRestoring, not_placed, {}, {}, same},
     // Ranks start.
-    {kStart, ranks_ready, {}, {}, training, {connect}},
+    {kStart, ranks_ready, {}, {signalled}, training, {connect}},
+    {kStart, ranks_ready, {signalled}, {}, training, {connect, save}},
     {kNoRanks | kTrain | kEnding | kOver, ranks_ready, {}, {}, same},
     {kStart, rank_lost, {}, {}, ending_loss, {end_ranks}, Exit::failure, kTold},
     {kStart, rank_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
@@ -132,46 +134,17 @@ constexpr auto kRows = std::to_array<HeadRow>({
     {kNoRanks | kEnding | kOver | States{starting, training}, cause_time_over, {}, {}, same},
     {kNoRanks | kEnding | kOver, signal, {}, {}, same},
     {kNoRanks | kEnding | kOver, program_over, {}, {}, same},
-    {kNoRanks | kRanks | kEnding, head_failed, {}, {}, over, {tell_end}, Exit::as_told, kTold},
-    {kOver, head_failed, {}, {}, same},
+    {kNoRanks, head_failed, {}, {}, over, {tell_end}, Exit::as_told, kTold},
+    {kRanks, head_failed, {}, {}, ending_run, {end_ranks}, Exit::as_told, kTold},
+    {kEnding | kOver, head_failed, {}, {}, same},
 });
 // clang-format on
 
-constexpr std::array<std::string_view, HeadKind::kStates> kStateNames = {
-    "meeting", "restoring",   "starting",    "start_doubt", "training",
-    "doubt",   "ending_loss", "ending_back", "ending_run",  "over"};
-constexpr std::array<std::string_view, HeadKind::kEvents> kEventNames = {
-    "met",           "met_others",      "placed",          "not_placed",
-    "ranks_ready",   "rank_lost",       "rank_failed",     "rank_mistaken",
-    "rank_missed",   "rank_stranded",   "cause_time_over", "launcher_lost",
-    "launcher_came", "snapshot_sealed", "nodes_wait",      "signal",
-    "program_over",  "head_failed",     "worker_killed",   "worker_crashed",
-    "ranks_gone"};
-constexpr std::array<std::string_view, HeadKind::kFacts> kFactNames = {
-    "first", "missing",   "room",  "room_without", "signalled", "respawn", "allowed",   "fewer",
-    "saved", "in_memory", "alone", "lost",         "welcome",   "waiting", "steps_left"};
-constexpr std::array<std::string_view, HeadKind::kActions> kActionNames = {
-    "find_start", "take_nodes",     "forget_memory", "take_fewer",      "start_ranks",
-    "connect",    "wait_for_cause", "keep_launcher", "refuse_launcher", "ask_for_place",
-    "save",       "end_ranks",      "tell_again",    "tell_end"};
-
 }  // namespace
 
-std::string_view name_of(HeadState state) {
-  return state == same ? "the same" : kStateNames.at(static_cast<std::size_t>(state));
-}
-std::string_view name_of(HeadEvent event) {
-  return kEventNames.at(static_cast<std::size_t>(event));
-}
-std::string_view name_of(HeadFact fact) { return kFactNames.at(static_cast<std::size_t>(fact)); }
-std::string_view name_of(HeadAction action) {
-  return kActionNames.at(static_cast<std::size_t>(action));
-}
-
-std::span<const HeadRow> head_rows() { return kRows; }
-
-HeadStep decide(HeadState state, HeadEvent event, HeadFacts facts) {
-  return step_of(head_rows(), state, event, facts);
+template <>
+std::span<const HeadRow> rows_of<HeadKind>() {
+  return kRows;
 }
 
 HeadEvent event_of(const RankFailed& failure) {

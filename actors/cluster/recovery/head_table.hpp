@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "actors/cluster/recovery/recovery_table.hpp"
 #include "actors/messages/event_messages.hpp"
 
@@ -27,7 +25,7 @@ struct HeadKind {
   enum class Event : std::uint8_t {
     met,              ///< All nodes that took part have come, and nobody else.
     met_others,       ///< Fewer have come in time, or others are back.
-    placed,           ///< Every node has what its ranks resume from.
+    placed,           ///< Every node has what its ranks resume from, as far as it has room.
     not_placed,       ///< A node could not take its position, or memory was not restored.
     ranks_ready,      ///< All ranks are there.
     rank_lost,        ///< A rank's process was killed from outside.
@@ -41,8 +39,8 @@ struct HeadKind {
     snapshot_sealed,  ///< A newer snapshot is in memory than when nodes came back.
     nodes_wait,       ///< Nodes that are back are to take part now.
     signal,           ///< Asks the run to stop.
-    program_over,     ///< The ranks have done all that they were told.
-    head_failed,      ///< A part of the head, or its disk.
+    program_over,     ///< The ranks have done all that they were told, and it is saved or not.
+    head_failed,      ///< The conductor, the head's network or its disk.
     worker_killed,    ///< The kernel: a worker of this node was killed from outside.
     worker_crashed,   ///< The kernel: a worker of this node ended by a signal of its own making.
     ranks_gone,       ///< No rank runs any more on this node.
@@ -57,7 +55,7 @@ struct HeadKind {
     allowed,       ///< Respawns: once more, without progress.
     fewer,         ///< There is a smaller number of ranks for the run on this node.
     saved,         ///< worth_another_job(): the job has got a checkpoint further.
-    in_memory,     ///< No checkpoint has what the ranks resume from.
+    in_memory,     ///< The ranks resume from memory: no checkpoint has that.
     alone,         ///< There is one rank.
     lost,          ///< The first that is in doubt says that it cannot reach another.
     welcome,       ///< There would be a place for one node more.
@@ -67,7 +65,8 @@ struct HeadKind {
   enum class Action : std::uint8_t {
     find_start,       ///< Choose between memory and the newest checkpoint.
     take_nodes,       ///< The run becomes one of the nodes that have come.
-    forget_memory,    ///< And resume from the newest checkpoint.
+    forget_memory,    ///< No snapshot in memory counts any more, the newest checkpoint does.
+    go_without,       ///< Nodes without room keep no snapshots in memory; `placed` follows.
     take_fewer,       ///< The run becomes one of fewer ranks.
     start_ranks,      ///< On all nodes.
     connect,          ///< Head and ranks; the first commands follow.
@@ -80,10 +79,10 @@ struct HeadKind {
     tell_again,       ///< Launchers: join the next generation.
     tell_end,         ///< Launchers: end, with the exit code.
   };
-  static constexpr auto kStates = static_cast<std::size_t>(State::same);
-  static constexpr auto kEvents = static_cast<std::size_t>(Event::ranks_gone) + 1;
-  static constexpr auto kFacts = static_cast<std::size_t>(Fact::steps_left) + 1;
-  static constexpr auto kActions = static_cast<std::size_t>(Action::tell_end) + 1;
+  friend HeadKind kind_of(State);
+  friend HeadKind kind_of(Event);
+  friend HeadKind kind_of(Fact);
+  friend HeadKind kind_of(Action);
 };
 
 using HeadState = HeadKind::State;
@@ -94,16 +93,8 @@ using HeadFacts = SetOf<HeadFact>;
 using HeadRow = TableRow<HeadKind>;
 using HeadStep = TableStep<HeadKind>;
 
-[[nodiscard]] std::string_view name_of(HeadState state);
-[[nodiscard]] std::string_view name_of(HeadEvent event);
-[[nodiscard]] std::string_view name_of(HeadFact fact);
-[[nodiscard]] std::string_view name_of(HeadAction action);
-
-/// All rows.
-[[nodiscard]] std::span<const HeadRow> head_rows();
-
-/// What the one row that applies says. Pure.
-[[nodiscard]] HeadStep decide(HeadState state, HeadEvent event, HeadFacts facts);
+template <>
+std::span<const HeadRow> rows_of<HeadKind>();
 
 /// What a rank's failure is for the table.
 [[nodiscard]] HeadEvent event_of(const RankFailed& failure);

@@ -78,34 +78,11 @@ constexpr auto kRows = std::to_array<NodeRow>({
 });
 // clang-format on
 
-constexpr std::array<std::string_view, NodeKind::kStates> kStateNames = {
-    "first_look", "looking",      "joined",      "running", "leaving",
-    "unclear",    "ending_again", "ending_lost", "over"};
-constexpr std::array<std::string_view, NodeKind::kEvents> kEventNames = {
-    "head_found", "head_not_found", "start",     "position",    "restore",        "again",
-    "end",        "without",        "head_lost", "ranks_ended", "word_time_over", "ranks_gone"};
-constexpr std::array<std::string_view, NodeKind::kFacts> kFactNames = {
-    "respawn", "in_order", "recorded", "signalled", "alive"};
-constexpr std::array<std::string_view, NodeKind::kActions> kActionNames = {
-    "introduce", "start_ranks", "take_position", "restore", "end_ranks", "idle", "look_again"};
-
 }  // namespace
 
-std::string_view name_of(NodeState state) {
-  return state == same ? "the same" : kStateNames.at(static_cast<std::size_t>(state));
-}
-std::string_view name_of(NodeEvent event) {
-  return kEventNames.at(static_cast<std::size_t>(event));
-}
-std::string_view name_of(NodeFact fact) { return kFactNames.at(static_cast<std::size_t>(fact)); }
-std::string_view name_of(NodeAction action) {
-  return kActionNames.at(static_cast<std::size_t>(action));
-}
-
-std::span<const NodeRow> node_rows() { return kRows; }
-
-NodeStep decide(NodeState state, NodeEvent event, NodeFacts facts) {
-  return step_of(node_rows(), state, event, facts);
+template <>
+std::span<const NodeRow> rows_of<NodeKind>() {
+  return kRows;
 }
 
 }  // namespace train::actors

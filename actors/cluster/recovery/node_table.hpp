@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-
 #include "actors/cluster/recovery/recovery_table.hpp"
 
 // What the launcher of a node does that is not the head's: one pure function of state, event and
@@ -51,10 +49,10 @@ struct NodeKind {
     idle,           ///< NodeIdle: no rank runs here any more.
     look_again,     ///< For the same time once more.
   };
-  static constexpr auto kStates = static_cast<std::size_t>(State::same);
-  static constexpr auto kEvents = static_cast<std::size_t>(Event::ranks_gone) + 1;
-  static constexpr auto kFacts = static_cast<std::size_t>(Fact::alive) + 1;
-  static constexpr auto kActions = static_cast<std::size_t>(Action::look_again) + 1;
+  friend NodeKind kind_of(State);
+  friend NodeKind kind_of(Event);
+  friend NodeKind kind_of(Fact);
+  friend NodeKind kind_of(Action);
 };
 
 using NodeState = NodeKind::State;
@@ -65,15 +63,7 @@ using NodeFacts = SetOf<NodeFact>;
 using NodeRow = TableRow<NodeKind>;
 using NodeStep = TableStep<NodeKind>;
 
-[[nodiscard]] std::string_view name_of(NodeState state);
-[[nodiscard]] std::string_view name_of(NodeEvent event);
-[[nodiscard]] std::string_view name_of(NodeFact fact);
-[[nodiscard]] std::string_view name_of(NodeAction action);
-
-/// All rows.
-[[nodiscard]] std::span<const NodeRow> node_rows();
-
-/// What the one row that applies says. Pure.
-[[nodiscard]] NodeStep decide(NodeState state, NodeEvent event, NodeFacts facts);
+template <>
+std::span<const NodeRow> rows_of<NodeKind>();
 
 }  // namespace train::actors

@@ -39,9 +39,8 @@ constexpr std::chrono::milliseconds kIdle = 1h;
 constexpr auto kBetweenListens = 200ms;  // tries to open one
 constexpr auto kBetweenLooks = 50ms;     // for a snapshot that nodes that are back wait for
 
-std::string launcher_gone(const PreparedRun& run, std::int64_t position) {
-  return fmt::format("the launcher of node {} has ended or cannot be reached",
-                     run.members.at(static_cast<std::size_t>(position)));
+std::string launcher_gone(std::int64_t node) {
+  return fmt::format("the launcher of node {} has ended or cannot be reached", node);
 }
 
 Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
@@ -69,102 +68,70 @@ Assignment make_assignment(const PreparedRun& run, const HeadActors& head,
           .observer = caf::actor_cast<caf::strong_actor_ptr>(head.observer)};
 }
 
-/// Of a first generation that does not begin.
-RunFinished never_met(const PreparedRun& run, const Membership& met) {
-  const int signal = stop_signal();
-  HeadFacts facts = {HeadFact::first, HeadFact::missing};
-  facts.set(HeadFact::signalled, signal != 0);
-  RunFinished outcome = ended_by(decide(HeadState::meeting, HeadEvent::met_others, facts),
-                                 RunFinished{run.first_step(), 0, {}, {}},
-                                 {.seconds = run.config().recovery.start_wait_s,
-                                  .signal = signal,
-                                  .nodes = missing_have(met, run.members)});
-  if (signal == 0) {
-    log_error(outcome.text);
-  }
-  return outcome;
-}
-
-/// What follows is decided here once, for the launchers and for run_generations().
-HeadStep tell_nodes(HeadNetwork& network, PreparedRun& run, const RunFinished& outcome) {
-  const HeadStep after = after_ranks(outcome, run.plan, stop_signal());
-  if (after.has(HeadAction::tell_again)) {
-    run.nodes_awaited = network.returned().size();
-    network.end_generation();
-  } else {
-    network.end_nodes(exit_code_of(after.exit, outcome.exit_code));
-  }
-  return after;
-}
+}  // namespace
 
 /// The head of one generation of ranks, from their start to their end.
-class Head {
+class GenerationHead {
  public:
-  Head(PreparedRun& run, std::shared_ptr<RunReport> report, std::unique_ptr<HeadNetwork> network,
-       std::optional<HeadStep>& after)
+  GenerationHead(PreparedRun& run, std::shared_ptr<RunReport> report, HeadNetwork& network)
       : run_(run),
-        after_(after),
         parts_(head_parts(run, std::move(report), make_disk_stream())),
-        network_(std::move(network)),
-        self_(network_->self()),
-        actors_(start_head(network_->system(), parts_)),
-        rendezvous_(spawn_rendezvous(network_->system())) {
-    caf::anon_send(network_->cluster(),
+        network_(network),
+        self_(network_.self()),
+        actors_(start_head(network_.system(), parts_)),
+        rendezvous_(spawn_rendezvous(network_.system())) {
+    caf::anon_send(network_.cluster(),
                    OpenCluster{.assignment = make_assignment(run, actors_, rendezvous_),
                                .ranks = run.config().parallel.ranks,
                                .plan_digest = run.plan.plan_digest,
                                .data_fingerprint = run.plan.data_fingerprint});
   }
-  Head(const Head&) = delete;
-  Head& operator=(const Head&) = delete;
-  ~Head() {
+  GenerationHead(const GenerationHead&) = delete;
+  GenerationHead& operator=(const GenerationHead&) = delete;
+  ~GenerationHead() {
     stop_actors(actors_.all);
     caf::anon_send_exit(rendezvous_, caf::exit_reason::user_shutdown);
     parts_.disk.reset();  // what it still does speaks to actors: done before their system ends
   }
 
-  Result<RunFinished> run() {
+  RunFinished run() {
     // Before the first worker: the end of one is news whenever it comes.
     std::atomic<bool> over{false};
     FirstLoss first_loss;
     WorkerProcesses workers(
-        loop_of(network_->system()), [this, &over, &first_loss](const WorkerEnd& end) {
+        loop_of(network_.system()), [this, &over, &first_loss](const WorkerEnd& end) {
           first_loss.hear(end);
           if (!over) {
-            caf::anon_send(network_->cluster(), WorkerExited{end.rank, end.text, end.killed});
+            caf::anon_send(network_.cluster(), WorkerExited{end.rank, end.text, end.killed});
           }
         });
     const SignalWatcher signals([me = caf::actor_cast<caf::actor>(self_)](int signal) {
       caf::anon_send(me, StopRequested{signal});
     });
     const auto memory = run_.memory.start();
-    network_->start_ranks(memory ? std::optional(memory->origin.step) : std::nullopt, run_.memory);
-    start_workers(workers, run_.position, run_.config().parallel.ranks, network_->endpoint(),
+    network_.start_ranks(memory ? std::optional(memory->origin.step) : std::nullopt, run_.memory);
+    start_workers(workers, run_.position, run_.config().parallel.ranks, network_.endpoint(),
                   run_.directory.root, run_.memory);
     const auto start = wait_for_ranks();
-    const auto* const ready = std::get_if<ClusterReady>(&start);
-    if (ready == nullptr) {
+    if (const auto* const never = std::get_if<RunFinished>(&start)) {
       over = true;
       workers.terminate_all(0ms);
-      if (const auto* const error = std::get_if<Error>(&start)) {
-        network_->end_nodes(error->exit_code());
-        return *error;
-      }
-      return told(first_loss.cause_of(std::get<RunFinished>(start)));
+      return first_loss.cause_of(*never);
     }
+    const auto& ready = std::get<ClusterReady>(start);
     run_.memory.finalize();
     std::vector<RankActor> ranks;
-    for (const caf::strong_actor_ptr& rank : ready->ranks) {
+    for (const caf::strong_actor_ptr& rank : ready.ranks) {
       ranks.push_back(caf::actor_cast<RankActor>(rank));
     }
     connect_head(actors_, ranks, caf::actor_cast<caf::actor>(self_));
-    if (stop_) {
-      caf::anon_send(actors_.conductor, *stop_);
-    }
     RunFinished outcome = wait_for_end();
     over = true;
     const bool orderly = outcome.exit_code == kExitFinished || outcome.exit_code == kExitStopped;
-    send_away(ready->processes, orderly ? kExitFinished : kExitFailure);
+    for (const caf::strong_actor_ptr& process : ready.processes) {
+      caf::anon_send(caf::actor_cast<caf::actor>(process),
+                     GoAway{orderly ? kExitFinished : kExitFailure});
+    }
     // Ranks that have a profile to write get the time for it also after a failure.
     const auto time = orderly || run_.profile ? std::chrono::milliseconds(kOrderlyEnd)
                       : outcome.end != GenerationEnd::run_over
@@ -173,50 +140,31 @@ class Head {
     if (const std::size_t killed = workers.terminate_all(time); killed > 0 && orderly) {
       log_warning(fmt::format("workers_killed {} did not end by themselves", killed));
     }
-    return told(first_loss.cause_of(std::move(outcome)));
+    return first_loss.cause_of(std::move(outcome));
   }
 
  private:
-  /// All ranks; or how the run ended before they were there.
-  std::variant<ClusterReady, RunFinished, Error> wait_for_ranks() {
-    std::optional<std::variant<ClusterReady, RunFinished, Error>> result;
-    const auto hear = [&](HeadEvent event, HeadFacts facts, const LineWords& words) {
-      Verdict verdict(HeadState::starting);
-      verdict.hear(event, facts);
-      if (verdict.over()) {
-        result = verdict.outcome(run_.first_step(), words);
-      }
-    };
-    const auto failed = [&](const ClusterFailed& message) {
-      if (message.rank_lost) {
-        result = RunFinished{run_.first_step(), message.exit_code, message.text,
-                             GenerationEnd::rank_lost};
-      } else {
-        result =
-            message.exit_code == kExitUserError ? user_error(message.text) : failure(message.text);
-      }
-    };
-    const auto late = [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-      came_late(node, launcher);
-    };
+  /// All ranks; or how the generation ended before they were there: the cluster says it.
+  std::variant<ClusterReady, RunFinished> wait_for_ranks() {
+    std::optional<std::variant<ClusterReady, RunFinished>> result;
     while (!result) {
       self_->receive(
-          [&](const ClusterReady& message) { result = message; }, failed, late,
-          [&](const StopRequested& message) {
-            stop_ = message;
-            HeadFacts facts;  // no checkpoint may have what is in memory: it is saved first
-            facts.set(HeadFact::in_memory, run_.memory.start().has_value());
-            hear(HeadEvent::signal, facts, {.signal = message.signal});
+          [&](const ClusterReady& message) { result = message; },
+          [&](const RunFinished& message) {
+            result = message;
+            std::get<RunFinished>(*result).step = run_.first_step();
           },
+          [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
+            came_late(node, launcher);
+          },
+          [&](const StopRequested& message) { caf::anon_send(network_.cluster(), message); },
           [&](const caf::down_msg& down) {
-            // Its ranks may not have come yet, and never will.
-            if (const auto node = network_->launcher_down(down)) {
-              hear(HeadEvent::launcher_lost, {},
-                   {.node = run_.members.at(static_cast<std::size_t>(*node))});
+            if (const auto position = network_.launcher_down(down)) {
+              caf::anon_send(network_.cluster(), LauncherLost{node_at(*position)});
             }
           });
     }
-    return *result;
+    return *std::move(result);
   }
 
   RunFinished wait_for_end() {
@@ -224,23 +172,19 @@ class Head {
     self_->monitor(actors_.conductor);
     while (!outcome) {
       const bool looks =
-          (!for_nodes_ && !network_->returned().empty()) || !run_.memory.before().empty();
+          (!for_nodes_ && !network_.returned().empty()) || !run_.memory.before().empty();
       self_->receive(
           [&](const RunFinished& finished) { outcome = finished; },
           [&](const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
             came_late(node, launcher);
           },
           [&](const StopRequested& message) { caf::anon_send(actors_.conductor, message); },
+          [&](const LauncherLost& lost) { launcher_lost(lost.node); },
           [&](const caf::down_msg& down) {
-            if (const auto node = network_->launcher_down(down)) {
-              NodePosition position = run_.position;
-              position.node = *node;
-              const auto first = position.ranks(run_.config().parallel.ranks).first;
-              caf::anon_send(actors_.conductor, RankFailed{.rank = static_cast<std::int32_t>(first),
-                                                           .text = launcher_gone(run_, *node),
-                                                           .lost = true});
+            if (const auto position = network_.launcher_down(down)) {
+              launcher_lost(node_at(*position));
             } else if (down.source == actors_.conductor.address()) {
-              outcome = {run_.first_step(), kExitFailure, failure_text(down.reason)};
+              outcome = head_failure(run_.first_step(), failure_text(down.reason));
             }
           },
           caf::after(looks ? std::chrono::milliseconds(kBetweenLooks) : kIdle) >>
@@ -252,8 +196,24 @@ class Head {
     return *outcome;
   }
 
+  [[nodiscard]] std::int64_t node_at(std::int64_t position) const {
+    return run_.members.at(static_cast<std::size_t>(position));
+  }
+
+  /// `node`: as first numbered. Its first rank is lost.
+  void launcher_lost(std::int64_t node) {
+    NodePosition position = run_.position;
+    position.node =
+        std::find(run_.members.begin(), run_.members.end(), node) - run_.members.begin();
+    caf::anon_send(actors_.conductor,
+                   RankFailed{.rank = static_cast<std::int32_t>(
+                                  position.ranks(run_.config().parallel.ranks).first),
+                              .text = launcher_gone(node),
+                              .lost = true});
+  }
+
   void came_late(const NodeJoined& node, const caf::strong_actor_ptr& launcher) {
-    std::vector<std::int64_t> returned = network_->returned();
+    std::vector<std::int64_t> returned = network_.returned();
     if (returned.empty()) {
       seen_.reset();
     }
@@ -261,14 +221,14 @@ class Head {
     const auto nodes = static_cast<std::int64_t>(run_.members.size() + returned.size()) + 1;
     HeadFacts facts;  // without snapshots in memory their return would cost more than they bring
     facts.set(HeadFact::welcome, run_.memory.current() && plan_of_nodes(run_, nodes));
-    network_->came_late(node, launcher,
-                        decide(HeadState::training, HeadEvent::launcher_came, facts)
-                            .has(HeadAction::keep_launcher));
+    network_.came_late(node, launcher,
+                       decide(HeadState::training, HeadEvent::launcher_came, facts)
+                           .has(HeadAction::keep_launcher));
   }
 
   /// Nodes that are back take part from a snapshot in memory on that is as new as can be.
   void let_returned_in() {
-    if (for_nodes_ || network_->returned().empty()) {
+    if (for_nodes_ || network_.returned().empty()) {
       return;
     }
     const auto steps = run_.memory.current()->sealed_steps();
@@ -285,30 +245,15 @@ class Head {
     }
   }
 
-  [[nodiscard]] RunFinished told(RunFinished outcome) {
-    after_ = tell_nodes(*network_, run_, outcome);
-    return outcome;
-  }
-
-  void send_away(const std::vector<caf::strong_actor_ptr>& processes, int exit_code) {
-    for (const caf::strong_actor_ptr& process : processes) {
-      caf::anon_send(caf::actor_cast<caf::actor>(process), GoAway{exit_code});
-    }
-  }
-
   PreparedRun& run_;
-  std::optional<HeadStep>& after_;
   HeadParts parts_;  // before the system: actors keep lines of its wait board
-  std::unique_ptr<HeadNetwork> network_;
+  HeadNetwork& network_;
   caf::scoped_actor& self_;
   HeadActors actors_;
   caf::actor rendezvous_;
-  std::optional<StopRequested> stop_;  // came before the ranks were there
-  std::optional<std::int64_t> seen_;   // newest snapshot when the first node was seen to be back
-  bool for_nodes_ = false;             // the generation is to end for them
+  std::optional<std::int64_t> seen_;  // newest snapshot when the first node was seen to be back
+  bool for_nodes_ = false;            // the generation is to end for them
 };
-
-}  // namespace
 
 Status check_network(const configs::ParallelSection& parallel) {
   const auto options = listener_options(parallel);
@@ -386,31 +331,45 @@ Status ProcessRanks::change_members(PreparedRun& run, std::span<const std::int64
   return network_->give_positions(run, start ? start->origin.step : -1, earlier);
 }
 
-void ProcessRanks::close() { network_.reset(); }
+void ProcessRanks::tell_again(PreparedRun& run) {
+  run.nodes_awaited = network_->returned().size();
+  network_->end_generation();
+  close();
+}
+
+void ProcessRanks::tell_end(std::int32_t exit_code) {
+  if (network_) {
+    network_->end_nodes(exit_code);
+  }
+  close();
+}
+
+void ProcessRanks::close() {
+  head_.reset();
+  network_.reset();
+}
 
 Result<RunFinished> ProcessRanks::run(PreparedRun& run, std::shared_ptr<RunReport> report) {
-  after_.reset();
-  if (!network_) {
-    const auto met = meet(run);
-    TRAIN_RETURN_IF_ERROR(met);
-    if (met->cut) {
-      return *met->cut;
-    }
-    if (!met->complete()) {
-      network_.reset();
-      return never_met(run, *met);
-    }
+  const bool one_node = run.nodes_at_start == 1;
+  if (one_node) {  // nobody to meet
+    auto network = HeadNetwork::open(run);
+    TRAIN_RETURN_IF_ERROR(network);
+    network_ = std::move(network).value();
   }
   run.nodes_awaited = 0;
   network_->send_returned_away();
   if (const auto lost = network_->missing()) {  // since they met
-    RunFinished outcome{run.first_step(), kExitFailure, launcher_gone(run, *lost),
-                        GenerationEnd::rank_lost};
-    after_ = tell_nodes(*network_, run, outcome);
-    network_.reset();
-    return outcome;
+    Verdict verdict(HeadState::starting);
+    verdict.hear(HeadEvent::launcher_lost, {},
+                 {.node = run.members.at(static_cast<std::size_t>(*lost))});
+    return verdict.outcome(run.first_step());
   }
-  return Head(run, std::move(report), std::move(network_), after_).run();
+  head_ = std::make_unique<GenerationHead>(run, std::move(report), *network_);
+  RunFinished outcome = head_->run();
+  if (one_node) {
+    close();
+  }
+  return outcome;
 }
 
 }  // namespace train::actors

@@ -11,6 +11,7 @@
 
 namespace train::actors {
 
+class GenerationHead;
 class HeadNetwork;
 
 /// Whether the launcher could let its ranks in at the interface and the port of `parallel`; asked
@@ -27,9 +28,10 @@ class ProcessRanks {
   /// Launchers that wait for a generation to begin are told to end.
   ~ProcessRanks();
 
-  /// Before run() of a generation after the first: waits for the launchers of the other nodes, at
-  /// most recovery.node_wait_s and until a signal; within that time this node's own network may
-  /// come back, too. Errors, of the first generation alone: those of HeadNetwork::open().
+  /// Before run(), where there are other nodes: waits for their launchers, at most
+  /// recovery.start_wait_s (of the first generation) or node_wait_s, and until a signal; within
+  /// that time this node's own network may come back, too. Errors, of the first generation alone:
+  /// those of HeadNetwork::open().
   [[nodiscard]] Result<Membership> meet(const PreparedRun& run);
 
   /// After meet() of all: every node gets what it lacks of the snapshots in memory to resume from.
@@ -43,21 +45,23 @@ class ProcessRanks {
   [[nodiscard]] Status change_members(PreparedRun& run, std::span<const std::int64_t> left,
                                       std::span<const std::int64_t> returned);
 
-  /// What the launchers were told to follow the generation that run() has run; none: it did not
-  /// come to its ranks.
-  [[nodiscard]] const std::optional<HeadStep>& after() const { return after_; }
-
-  /// The generation runs without other processes: nobody is to come any more.
-  void close();
+  /// After run(): the launchers of the other nodes join the next generation.
+  void tell_again(PreparedRun& run);
+  /// They end, with `exit_code`, if there is a network to tell them. Blocks until they have, a few
+  /// seconds at most.
+  void tell_end(std::int32_t exit_code);
 
   /// Runs one generation until it is over. None of its processes on this node is left on return.
-  /// Errors: what keeps the run from starting (port taken, another version on a node, a rank
-  /// without memory); the exit code is the error's.
+  /// Errors: of a run on one node, those of HeadNetwork::open().
   [[nodiscard]] Result<RunFinished> run(PreparedRun& run, std::shared_ptr<RunReport> report);
 
  private:
-  std::unique_ptr<HeadNetwork> network_;  // open, and its ranks not started yet
-  std::optional<HeadStep> after_;
+  void close();
+
+  // Of this generation. The head outlives its run() until the launchers know what follows: what its
+  // disk still does takes its time.
+  std::unique_ptr<HeadNetwork> network_;
+  std::unique_ptr<GenerationHead> head_;
   bool moved_ = false;  // nodes have other positions than at the start
 };
 

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -13,7 +16,45 @@
 // Tables are head_table.hpp and node_table.hpp; docs/recovery.md shows both as the code has them.
 namespace train::actors {
 
-/// Some values of an enumeration of at most 32.
+/// The Kind (HeadKind, NodeKind) that an enumeration of states, events, facts or actions is of;
+/// each Kind declares `kind_of` for its four.
+template <class Enum>
+using KindOf = decltype(kind_of(Enum{}));
+
+/// The value as the compiler spells it in the name of this instantiation: "HeadKind::Fact::room",
+/// or, where there is no such enumerator, a number with a cast before it.
+template <auto Value>
+[[nodiscard]] consteval std::string_view spelled() {
+  constexpr std::string_view kText = __PRETTY_FUNCTION__;
+  constexpr std::size_t kBegin = kText.find("Value = ") + std::string_view("Value = ").size();
+  return kText.substr(kBegin, kText.find_first_of(";]", kBegin) - kBegin);
+}
+
+inline constexpr std::size_t kMostEnumerators = 32;
+
+/// The names of an enumeration whose values begin at 0 and have no gap; empty past the last.
+template <class Enum>
+inline constexpr auto kNames = []<std::size_t... n>(std::index_sequence<n...>) {
+  const auto name = [](std::string_view text) {
+    return text.starts_with('(') ? std::string_view() : text.substr(text.rfind(':') + 1);
+  };
+  return std::array{name(spelled<static_cast<Enum>(n)>())...};
+}
+(std::make_index_sequence<kMostEnumerators>());
+
+/// How many values it has.
+template <class Enum>
+inline constexpr std::size_t kCount = static_cast<std::size_t>(std::find(kNames<Enum>.begin(),
+                                                                         kNames<Enum>.end(), "") -
+                                                               kNames<Enum>.begin());
+
+/// How an enumerator of a Kind is written in the code.
+template <class Enum, class = KindOf<Enum>>
+[[nodiscard]] constexpr std::string_view name_of(Enum value) {
+  return kNames<Enum>.at(static_cast<std::size_t>(value));
+}
+
+/// Some values of an enumeration of at most kMostEnumerators.
 template <class Enum>
 class SetOf {
  public:
@@ -114,6 +155,17 @@ template <class Kind>
   }
   TRAIN_CHECK(false, "no entry for {} in state {}", name_of(event), name_of(state));
   return {state};
+}
+
+/// All rows of a Kind: head_table.cpp, node_table.cpp.
+template <class Kind>
+[[nodiscard]] std::span<const TableRow<Kind>> rows_of();
+
+/// What follows an event, from the row that applies. Pure.
+template <class State>
+[[nodiscard]] TableStep<KindOf<State>> decide(State state, typename KindOf<State>::Event event,
+                                              SetOf<typename KindOf<State>::Fact> facts) {
+  return step_of(rows_of<KindOf<State>>(), state, event, facts);
 }
 
 /// What a line's words stand for.

@@ -6,12 +6,23 @@
 
 namespace train::actors {
 
-bool Verdict::over() const {
-  return SetOf<HeadState>{HeadState::ending_loss, HeadState::ending_back, HeadState::ending_run}
-      .has(state_);
+bool Verdict::starts() const {
+  return state_ == HeadState::starting || state_ == HeadState::start_doubt;
 }
 
-HeadStep Verdict::take(const HeadStep& step) {
+bool Verdict::over() const { return state_ > HeadState::doubt; }
+
+HeadStep Verdict::hear(HeadEvent event, HeadFacts facts, LineWords words, std::int32_t told) {
+  const HeadStep step = decide(state_, event, facts);
+  const bool doubted = state_ == HeadState::start_doubt || state_ == HeadState::doubt;
+  const bool doubts = step.has(HeadAction::wait_for_cause);
+  if (doubts) {
+    doubt_lost_ = event == HeadEvent::rank_missed;
+  }
+  if (doubts || (step.exit != Exit::none && !(doubted && event == HeadEvent::cause_time_over))) {
+    words_ = std::move(words);
+    told_ = told;
+  }
   if (step.exit != Exit::none) {
     last_ = step;
   }
@@ -20,31 +31,25 @@ HeadStep Verdict::take(const HeadStep& step) {
 }
 
 HeadStep Verdict::hear(const RankFailed& failure, HeadFacts facts) {
-  const HeadStep step = decide(state_, event_of(failure), facts);
-  if (step.next != state_) {
-    cause_ = failure;
-  }
-  return take(step);
+  return hear(event_of(failure), facts, {.rank = failure.rank, .text = failure.text},
+              failure.exit_code);
 }
 
 HeadStep Verdict::conclude() {
   HeadFacts facts;
-  facts.set(HeadFact::lost, cause_.lost);
+  facts.set(HeadFact::lost, doubt_lost_);
   return hear(HeadEvent::cause_time_over, facts);
 }
 
-HeadStep Verdict::hear(HeadEvent event, HeadFacts facts) {
-  return take(decide(state_, event, facts));
-}
-
 RunFinished Verdict::outcome(std::int64_t step) const {
-  return outcome(step, {.rank = cause_.rank, .text = cause_.text});
+  TRAIN_CHECK(over(), "the run goes on, in state {}", name_of(state_));
+  return {step, exit_code_of(last_.exit, told_), fill_in(last_.line, words_), end_of(state_)};
 }
 
-RunFinished Verdict::outcome(std::int64_t step, const LineWords& words) const {
-  TRAIN_CHECK(over(), "ranks are to go on, in state {}", name_of(state_));
-  return {step, exit_code_of(last_.exit, cause_.exit_code), fill_in(last_.line, words),
-          end_of(state_)};
+RunFinished head_failure(std::int64_t step, std::string text) {
+  Verdict verdict(HeadState::training);
+  verdict.hear(HeadEvent::head_failed, {}, {.text = std::move(text)});
+  return verdict.outcome(step);
 }
 
 void FirstLoss::hear(const WorkerEnd& end) {
@@ -67,23 +72,6 @@ RunFinished FirstLoss::cause_of(RunFinished outcome) const {
     outcome.text = fill_in(step.line, {.rank = end_->rank, .text = end_->text});
     outcome.end = end_of(step.next);
   }
-  return outcome;
-}
-
-HeadStep after_ranks(const RunFinished& outcome, const RunPlan& plan, int signal) {
-  HeadFacts facts;
-  facts.set(HeadFact::signalled, signal != 0);
-  facts.set(HeadFact::respawn, can_respawn(plan));
-  return decide(state_of(outcome.end), HeadEvent::ranks_gone, facts);
-}
-
-RunFinished ended_by(const HeadStep& step, RunFinished outcome, LineWords words) {
-  TRAIN_CHECK(step.next == HeadState::over, "the run goes on, in state {}", name_of(step.next));
-  if (words.text.empty()) {
-    words.text = outcome.text;
-  }
-  outcome.exit_code = exit_code_of(step.exit, outcome.exit_code);
-  outcome.text = fill_in(step.line, words);
   return outcome;
 }
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "actors/head/report/run_events.hpp"
 #include "actors/messages/event_messages.hpp"
 #include "actors/messages/watch_messages.hpp"
 #include "actors/supervision.hpp"
@@ -91,6 +92,7 @@ struct ObserverState {
     stall_ = stall;
     if (said_.insert(cause).second) {
       log_warning(fmt::format("stalled {}", stall.text));
+      note({.kind = "stalled", .text = stall.text});
       show(stall.text);
     }
   }
@@ -116,6 +118,9 @@ struct ObserverState {
     const std::int64_t lasted_ns = now - stall_begin_ns_;
     log_info(fmt::format("stall_over went on after {:.1f} s: {}",
                          static_cast<double>(lasted_ns) * 1e-9, stall_->text));
+    note({.kind = "stall_over",
+          .text = stall_->text,
+          .seconds = static_cast<double>(lasted_ns) * 1e-9});
     if (!stall_->work.empty()) {
       usual_[stall_->work] = lasted_ns;
     }
@@ -141,6 +146,12 @@ struct ObserverState {
     }
     if (const auto found = find_stall(ranks_, now, kSilentBeforeLoss_ns, commands_wait())) {
       say(*found);
+    }
+  }
+
+  void note(const RunEvent& event) {
+    if (!observing.run.empty()) {
+      stream_->enqueue([run = observing.run, event] { note_event(run, event); });
     }
   }
 

@@ -7,6 +7,7 @@
 
 #include "actors/head/report/run_events.hpp"
 #include "actors/head/report/run_status.hpp"
+#include "cli/board/watched_run.hpp"
 #include "tests/support/http_client.hpp"
 #include "tests/support/temp_directory.hpp"
 
@@ -189,6 +190,49 @@ TEST_CASE("board server: mistakes are one line", "[board]") {
   fs::permissions(file, fs::perms::owner_read);
   CHECK(message({.root = {}, .listen = "203.0.113.7:0", .token_file = file.string()})
             .find("Cannot assign requested address") != std::string::npos);
+}
+
+TEST_CASE("watched run: the newest numbers come line by line, also of a file that was cut",
+          "[board]") {
+  const Site site;
+  WatchedRun run(site.run);
+  const auto loss_of = [&](const std::string& lines) {
+    test::write_bytes(site.run / "metrics.jsonl", lines);
+    run.look(surroundings_now());
+    return run.gauges().loss;
+  };
+  const std::string first = "{\"step\":1,\"loss\":5.5}\n";
+  const std::string second = first + "{\"step\":2,\"loss\":4.5}\n";
+  CHECK(loss_of(second) == 4.5);
+  CHECK(loss_of(second + "{\"step\":3,\"lo") == 4.5);
+  CHECK(loss_of(second + "{\"step\":3,\"loss\":3.5}\n") == 3.5);
+  CHECK(loss_of(first) == 5.5);
+  CHECK(loss_of(second) == 4.5);
+  // Of many lines at once the end is enough.
+  std::string many = second;
+  for (int step = 3; step < 9000; ++step) {
+    many += "{\"step\":" + std::to_string(step) + ",\"loss\":2.5}\n";
+  }
+  CHECK(loss_of(many + "{\"step\":9000,\"loss\":1.5}\n") == 1.5);
+}
+
+TEST_CASE("watched run: the time line of a run that is dead is read from its file", "[board]") {
+  const Site site;
+  const std::vector<std::string> kinds = {
+      "checkpoint_copied",  "checkpoint_local", "checkpoint_verified", "checkpoint_published",
+      "checkpoint_retired", "stalled",          "stall_over",          "sample"};
+  for (const std::string& kind : kinds) {
+    REQUIRE(actors::append_event(site.run, {.kind = kind, .text = "x", .step = 4}));
+  }
+  WatchedRun run(site.run);
+  run.look(surroundings_now());
+  std::vector<std::string> seen;
+  for (const WatchedRun::Event& event : run.events()) {
+    seen.push_back(Json::parse(event.json).at("event"));
+  }
+  REQUIRE(seen.size() == kinds.size() + 1);
+  CHECK(seen.front() == "started");
+  CHECK(std::vector(seen.begin() + 1, seen.end()) == kinds);
 }
 
 }  // namespace train::cli

@@ -2,7 +2,9 @@
 // the same bits, until it comes back. Real processes, real signals. ACTORTRAIN_SOAK=n goes on n
 // times as long.
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "tests/integration/kept_snapshots.hpp"
 #include "tests/integration/two_nodes.hpp"
@@ -186,6 +188,30 @@ TEST_CASE("fewer nodes: what no node has in memory comes from the newest checkpo
   const std::string log = run.head().err();
   INFO(log);
   CHECK(has(log, "checkpoints/step-"));
+}
+
+TEST_CASE("fewer nodes: a node that is lost while memory is laid out anew is missed like the first",
+          "[integration][.full][nodes][fewer][recovery][P1][P2][P3][P4]") {
+  ShrinkingRun run({.nodes = 3, .ranks = 3}, "full",
+                   with_time({"recovery.snapshot_interval_steps=20"}, 4));
+  run.comes_to(50);
+  wait_for_output(run.head(), "checkpoint ");
+  const fs::path endpoint = run.site().run() / "control" / "endpoint";
+  const std::string before = read_bytes(endpoint);
+  run.lose(2);
+  REQUIRE(comes_true([&] { return fs::exists(endpoint) && read_bytes(endpoint) != before; }));
+  // Node 1 comes to the meeting, which waits for node 2, and then takes no order any more.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  run.launcher(1).send(SIGSTOP);
+  run.says("nodes_lost node 2 has not come back");
+  run.lose(1);
+  run.says("nodes_lost node 1 has not come back");
+  run.check_good_end();
+  const std::string log = run.head().err();
+  INFO(log);
+  CHECK(has(log, "rank_lost the launcher of node 1 has ended or cannot be reached"));
+  CHECK(has(log, "checkpoints/step-"));
+  CHECK(has(log, "ranks=1 nodes=1"));
 }
 
 TEST_CASE("fewer nodes: where nothing is kept in memory, one that comes too late is told so",
