@@ -177,17 +177,12 @@ void check_objective(const RunConfig& config, Rules& rules) {
   rules.refuse_if(config.model.z_loss_coeff > 0.0, "model.z_loss_coeff",
                   "is {}, but objective.name = \"{}\" has no z-loss; leave it out",
                   config.model.z_loss_coeff, objective.name);
-  if (two_streams) {
-    rules.refuse_if(objective.forget_loss != "npo" && objective.beta != ObjectiveSection{}.beta,
-                    "objective.beta",
-                    "belongs to objective.forget_loss = \"npo\", not \"{}\"; leave it out",
-                    objective.forget_loss);
-    rules.refuse_if(
-        objective.forget_loss != "top_k_entropy" && objective.top_k != ObjectiveSection{}.top_k,
-        "objective.top_k",
-        "belongs to objective.forget_loss = \"top_k_entropy\", not \"{}\"; leave it out",
-        objective.forget_loss);
-  }
+  const auto belongs = [&](bool given, const char* key, const char* loss) {
+    rules.refuse_if(two_streams && given && objective.forget_loss != loss, key,
+                    "belongs to objective.forget_loss = \"{}\"; leave it out", loss);
+  };
+  belongs(objective.beta != ObjectiveSection{}.beta, "objective.beta", "npo");
+  belongs(objective.top_k != ObjectiveSection{}.top_k, "objective.top_k", "top_k_entropy");
   if (objective.name != "dpo") {
     return;
   }
