@@ -57,6 +57,16 @@ inline std::int64_t most_shared_bytes() {
   return size_bytes;
 }
 
+/// Whether the current device multiplies with whole warpgroups (wgmma.cuh): compute capability 9.0
+/// alone, for which kernels are compiled with that.
+inline bool has_warpgroups() {
+  int device = 0;
+  int major = 0;
+  TRAIN_CUDA_CHECK(cudaGetDevice(&device));
+  TRAIN_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major == 9;
+}
+
 /// Blocks for `count` items of `per_block`; grids of one dimension have room for 2^31.
 inline dim3 blocks_of(std::int64_t count, std::int64_t per_block) {
   return dim3(static_cast<unsigned>(divide_up(count, per_block)));

@@ -7,8 +7,9 @@ set -uo pipefail
 case "${1:-}" in
   '' | test | bench | sanitize) ;;
   *)
-    echo "usage: $0 [test | bench [ROW]... | sanitize]   (test and bench, if nothing is said; bench takes up" \
-      "to 8 minutes; sanitize runs the tests of the kernels under compute-sanitizer)" >&2
+    echo "usage: $0 [test | bench [ROW]... | sanitize [FAMILY]...]   (test and bench, if nothing is said; bench" \
+      "and sanitize take up to 8 minutes; sanitize runs the tests of the kernels, or of families such as" \
+      "attention, under compute-sanitizer)" >&2
     exit 2
     ;;
 esac
@@ -18,7 +19,7 @@ what="${1:-}"
 failed=0
 
 if [ "$what" = sanitize ]; then
-  exec "$root/share/compute_sanitizer.sh" "$root/bin/test_kernels"
+  exec "$root/share/compute_sanitizer.sh" "$root/bin/test_kernels" "$@"
 fi
 if [ "$what" != bench ]; then
   for program in test_kernels test_engine; do

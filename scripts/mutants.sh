@@ -78,14 +78,16 @@ make_programs() { cmake --build "$build" --parallel "$jobs" --target "$@" >"$wor
 # run_tests PATCH: 0 all pass, 1 `failed` is the first test case that does not, 2 the filter names none
 failed=
 run_tests() {
-  local programs program filter code
+  local programs program path filter code
   filter="$(field "$1" Filter)"
   read -ra programs <<<"$(field "$1" Programs)"
   for program in "${programs[@]}"; do
     code=0
     rm -f "$work/report.xml"
+    path="$build/tests/$program"
+    [ -x "$path" ] || path="$build/tests/${program#test_}/$program"  # One of a folder's own.
     # A process group of its own goes whole at the time limit, its children included.
-    (cd "$tree" && exec 9>&- && timeout --kill-after=10 "$limit_s" "$build/tests/$program" "$filter" \
+    (cd "$tree" && exec 9>&- && timeout --kill-after=10 "$limit_s" "$path" "$filter" \
       --abort --reporter xml --out "$work/report.xml") >"$work/output" 2>&1 || code=$?
     failed="$(sed -n 's/^ *<TestCase name="\([^"]*\)".*/\1/p' "$work/report.xml" 2>/dev/null | tail -n 1 |
       sed 's/&quot;/"/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g')"

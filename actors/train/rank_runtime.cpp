@@ -252,9 +252,15 @@ checkpoint::StepRecord step_record(const StepFinished& event) {
           .tensor_digests = event.tensor_digests};
 }
 
-void write_to_memory(const engine::RankEngine& engine, std::int64_t rank, std::int64_t step,
+std::unique_ptr<engine::HostState> memory_rows(const engine::RankEngine& engine,
+                                               const checkpoint::MemorySnapshots& snapshots) {
+  return std::make_unique<engine::HostState>(
+      engine.device(), engine::node_views(engine, ranks_of(snapshots.layout())),
+      engine.device().staging);
+}
+
+void write_to_memory(engine::HostState& rows, std::int64_t rank, std::int64_t step,
                      const checkpoint::MemorySnapshots& snapshots) {
-  engine::HostState rows(engine.device(), engine::node_views(engine, ranks_of(snapshots.layout())));
   rows.load();
   snapshots.write(rank, step, rows.views());
 }
@@ -271,12 +277,12 @@ void save_memory_snapshot(const RankRuntime& rank, std::int64_t step, kernels::E
       [nonfinite, engine = rank.engine.get()] { *nonfinite = engine->totals().nonfinite(); });
   kernels::Event::record(*rank.compute).wait_on(*rank.copy);
   rank.copy->mark({.what = "copy to memory", .step = step - 1, .unit = -1, .lane = -1});
-  rank.copy->enqueue([nonfinite, step, number = rank.rank, snapshots = memory.snapshots,
-                      engine = rank.engine.get()] {
-    if (!*nonfinite) {
-      write_to_memory(*engine, number, step, *snapshots);
-    }
-  });
+  rank.copy->enqueue(
+      [nonfinite, step, number = rank.rank, snapshots = memory.snapshots, rows = memory.rows] {
+        if (!*nonfinite) {
+          write_to_memory(*rows, number, step, *snapshots);
+        }
+      });
   copied = kernels::Event::record(*rank.copy);
 }
 

@@ -10,11 +10,13 @@
 #include "actors/train/background_io.hpp"
 #include "actors/train/lane_source.hpp"
 #include "actors/train/rank_board.hpp"
+#include "actors/train/staging.hpp"
 #include "actors/train/step_clock.hpp"
 #include "checkpoint/index/step_journal.hpp"
 #include "checkpoint/memory/memory_snapshots.hpp"
 #include "engine/collective/collective.hpp"
 #include "engine/rank/rank_engine.hpp"
+#include "engine/rank/state/host_state.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::actors {
@@ -46,6 +48,7 @@ class CollectiveBook {
 struct MemoryKeeping {
   std::shared_ptr<const checkpoint::MemorySnapshots> snapshots;  ///< None: nowhere.
   std::int64_t interval = 0;
+  std::shared_ptr<engine::HostState> rows;  ///< memory_rows(); the copy stream's.
 };
 
 /// What the actors of one rank share: the engine, the streams, the tokens and the wait board.
@@ -73,7 +76,9 @@ struct RankRuntime {
   /// of them. Blocking. None: it is another rank's.
   std::function<Status(const engine::ReferenceLogProbs&, std::int64_t commands)> keep_reference =
       {};
-  StepClock clock;                   ///< Runs on the compute stream.
+  StepClock clock;  ///< Runs on the compute stream.
+  /// Of the first copy for a checkpoint, reserved; the copy stream's. None: made when it is needed.
+  std::shared_ptr<Staging> staging;
   std::unique_ptr<RankTrace> trace;  ///< None: the run is not profiled.
 
   std::unique_ptr<kernels::Stream> compute;  ///< Kernels; `threads` threads.
@@ -137,9 +142,14 @@ using RankContext = std::shared_ptr<RankRuntime>;
 /// What the journal keeps of the event of all ranks; without the tokens.
 [[nodiscard]] checkpoint::StepRecord step_record(const StepFinished& event);
 
-/// Writes the rank's share of its node's state after `step` steps to the node's memory, as
-/// MemorySnapshots::write() does. Blocks. REQUIRES: the engine's work is done.
-void write_to_memory(const engine::RankEngine& engine, std::int64_t rank, std::int64_t step,
+/// The rank's share of its node's state, to be loaded for one snapshot after the other: on a
+/// device's way there it lies in pinned memory, which is made here, once. Throws
+/// kernels::DeviceError.
+[[nodiscard]] std::unique_ptr<engine::HostState> memory_rows(
+    const engine::RankEngine& engine, const checkpoint::MemorySnapshots& snapshots);
+/// Writes memory_rows() after `step` steps to the node's memory, as MemorySnapshots::write() does.
+/// Blocks. REQUIRES: the engine's work is done.
+void write_to_memory(engine::HostState& rows, std::int64_t rank, std::int64_t step,
                      const checkpoint::MemorySnapshots& snapshots);
 
 /// If one is due after `step` steps, enqueues the rank's snapshot in memory on the copy stream;

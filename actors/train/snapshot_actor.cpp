@@ -282,7 +282,7 @@ void Snapshot::release_if_idle_since(const ReleaseStaging& message) const {
     context->copy->enqueue(
         [first = state().buffers[0].staging, second = state().buffers[1].staging] {
           first->release_pageable();
-          second->release();
+          second->release_pageable();
         });
   }
 }
@@ -298,6 +298,9 @@ SnapshotActor::behavior_type snapshot_behavior(SnapshotSelf self, RankContext co
                                                ShardWork work, WaitBoard::Credits staging) {
   report_exceptions(self, "snapshot", [] { return std::int64_t{-1}; });
   self->state.staging = staging;
+  if (context->staging) {
+    self->state.buffers.front().staging = context->staging;
+  }
   self->set_down_handler([self](caf::down_msg& down) { self->quit(std::move(down.reason)); });
   const Snapshot snapshot{self, std::move(context), std::move(work)};
   return {

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <functional>
+#include <numeric>
 #include <system_error>
 
 #include "base/units.hpp"
@@ -11,6 +13,14 @@
 #include "kernels/device/stream.hpp"
 
 namespace train::actors {
+namespace {
+
+std::size_t bytes_of(std::span<const engine::StateView> state) {
+  return std::transform_reduce(state.begin(), state.end(), std::size_t{0}, std::plus<>(),
+                               [](const engine::StateView& view) { return view.size_bytes; });
+}
+
+}  // namespace
 
 Status Staging::reserve_pinned(std::size_t size_bytes, kernels::MemoryKind kind) {
   try {
@@ -44,12 +54,13 @@ Status Staging::reserve(std::size_t size_bytes, kernels::MemoryKind kind) {
   return {};
 }
 
+Status Staging::prepare(std::span<const engine::StateView> state, const kernels::Device& device) {
+  return device.staging == kernels::MemoryKind::host ? Status()
+                                                     : reserve(bytes_of(state), device.staging);
+}
+
 Status Staging::copy(std::span<const engine::StateView> state, const kernels::Device& device) {
-  std::size_t size_bytes = 0;
-  for (const engine::StateView& view : state) {
-    size_bytes += view.size_bytes;
-  }
-  TRAIN_RETURN_IF_ERROR(reserve(size_bytes, device.staging));
+  TRAIN_RETURN_IF_ERROR(reserve(bytes_of(state), device.staging));
   views_.assign(state.begin(), state.end());
   std::byte* to = bytes_;
   for (engine::StateView& view : views_) {

@@ -29,6 +29,9 @@ class Staging {
   /// nothing is held then.
   [[nodiscard]] Status copy(std::span<const engine::StateView> state,
                             const kernels::Device& device = kernels::cpu_device());
+  /// Takes the memory that copy() of `state` needs, where that is pinned. Errors: as copy().
+  [[nodiscard]] Status prepare(std::span<const engine::StateView> state,
+                               const kernels::Device& device);
   /// Drops the copy. The system takes the memory as soon as anyone needs it (it counts as LazyFree
   /// until then); what it has not taken, the next copy() has at no cost. Memory that was returned
   /// comes back a page fault at a time: on a virtual machine that costs more than all the rest of a

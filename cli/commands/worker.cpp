@@ -122,8 +122,14 @@ struct Worker {
     }
     auto context = make_rank(*plan, options.rank, state, assignment.threads);
     TRAIN_RETURN_IF_ERROR(context);
+    // Pinned memory is made before ranks exchange anything: to make it can wait for all that the
+    // device does, and that for another rank.
     (*context)->memory = {.snapshots = *memory,
-                          .interval = config->recovery.snapshot_interval_steps};
+                          .interval = config->recovery.snapshot_interval_steps,
+                          .rows = *memory ? memory_rows(*(*context)->engine, **memory) : nullptr};
+    (*context)->staging = std::make_shared<Staging>();
+    TRAIN_RETURN_IF_ERROR((*context)->staging->prepare((*context)->engine->state().shard_views(),
+                                                       (*context)->engine->device()));
     (*context)->generation = assignment.generation;
     RemoteStore store(system, caf::actor_cast<caf::actor>(assignment.rendezvous), "data/");
     auto transports =
@@ -175,7 +181,7 @@ struct Worker {
     TRAIN_RETURN_IF_ERROR(
         restore_from_memory(start, *rank.engine, transport.get(), rank.generation));
     if (rank.memory.snapshots) {
-      write_to_memory(*rank.engine, rank.rank, start.origin.step, *rank.memory.snapshots);
+      write_to_memory(*rank.memory.rows, rank.rank, start.origin.step, *rank.memory.snapshots);
     }
     return {};
   }

@@ -1,3 +1,4 @@
+#include "kernels/attention/attention_gradients.cuh"
 #include "kernels/attention/attention_heads.cuh"
 #include "kernels/attention/attention_mma.cuh"
 
@@ -80,90 +81,6 @@ __global__ void __launch_bounds__(block_threads)
   sum = warp_sum<lanes>(sum);
   if (column == 0 && row < at.seq_len) {
     p.delta[at.first_row(p.heads) + row] = sum;
-  }
-}
-
-/// What a query's row takes from its whole row of scores: lse in powers of two, and delta. A query
-/// past the sequence has an infinite lse, so that its probabilities are zeros. `at`: a head of
-/// queries.
-__device__ inline float lse_term(const AttentionBackwardParams& p, const MmaHead& at, int query) {
-  return query < at.seq_len ? p.lse[at.first_row(p.heads) + query] * log2_of_e : INFINITY;
-}
-__device__ inline float delta_term(const AttentionBackwardParams& p, const MmaHead& at, int query) {
-  return query < at.seq_len ? p.delta[at.first_row(p.heads) + query] : 0.0F;
-}
-
-/// scores become probabilities; lse(m, n, i) is the query's, seen(m, n, i) whether it sees the key.
-template <class Shape, class Lse, class Seen>
-__device__ void to_probabilities(Sums<Shape::blocks, Shape::others>& scores, float scale_log2,
-                                 bool masked, const Lse& lse, const Seen& seen) {
-#pragma unroll
-  for (int m = 0; m < Shape::blocks; ++m) {
-#pragma unroll
-    for (int n = 0; n < Shape::others / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float& score = scores[m][n][i];
-        score = power_of_two(fmaf(score, scale_log2, -lse(m, n, i)));
-        if (masked && !seen(m, n, i)) {
-          score = 0.0F;
-        }
-      }
-    }
-  }
-}
-
-/// gradients of the probabilities become those of the scores: probability (gradient - delta).
-template <class Shape, class Delta>
-__device__ void to_score_gradients(Sums<Shape::blocks, Shape::others>& gradients,
-                                   const Sums<Shape::blocks, Shape::others>& probabilities,
-                                   const Delta& delta) {
-#pragma unroll
-  for (int m = 0; m < Shape::blocks; ++m) {
-#pragma unroll
-    for (int n = 0; n < Shape::others / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        gradients[m][n][i] = probabilities[m][n][i] * (gradients[m][n][i] - delta(m, n, i));
-      }
-    }
-  }
-}
-
-/// gradients of capped scores become those of the scores: times 1 - (capped score / cap)^2. The
-/// capped score is the log of its probability and lse(m, n, i).
-template <class Shape, class Lse>
-__device__ void to_uncapped_gradients(Sums<Shape::blocks, Shape::others>& gradients,
-                                      const Sums<Shape::blocks, Shape::others>& probabilities,
-                                      float cap, const Lse& lse) {
-  const float inverse = 1.0F / (cap * log2_of_e);
-#pragma unroll
-  for (int m = 0; m < Shape::blocks; ++m) {
-#pragma unroll
-    for (int n = 0; n < Shape::others / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float probability = probabilities[m][n][i];
-        const float tanh = (log_to_two(probability) + lse(m, n, i)) * inverse;
-        if (probability > 0.0F) {  // Of 0 both are infinite, and the gradient is 0 already.
-          gradients[m][n][i] *= fmaf(-tanh, tanh, 1.0F);
-        }
-      }
-    }
-  }
-}
-
-template <int blocks, int columns>
-__device__ void scale_sums(Sums<blocks, columns>& sums, float factor) {
-#pragma unroll
-  for (int m = 0; m < blocks; ++m) {
-#pragma unroll
-    for (int n = 0; n < columns / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        sums[m][n][i] *= factor;
-      }
-    }
   }
 }
 
@@ -265,27 +182,6 @@ __global__ void __launch_bounds__(QueryShape<dim>::threads, QueryShape<dim>::blo
   }
   scale_sums<S::blocks, dim>(dq, p.scale);
   store_sums<S, dim>(p.dq, p.dq_layout, at, dq, 0, first, 0);
-}
-
-/// Begins to copy a tile of queries and one of their dout behind it to shared memory at `to`.
-/// Returns this thread's one of the tile's lse, delta and first keys: a value for each row, in this
-/// order.
-template <class Shape, bool limited>
-__device__ float load_queries(int to, const MmaHead& query, const AttentionBackwardParams& p,
-                              int first_query) {
-  load_tile<Shape::dim, Shape::others, Shape::threads>(to, query, p.q, p.q_layout, first_query);
-  load_tile<Shape::dim, Shape::others, Shape::threads>(to + Shape::other_bytes,
-                                                       query.of(query.head, p.value_dim), p.dout,
-                                                       p.dout_layout, first_query);
-  commit_copies();
-  const int me = static_cast<int>(threadIdx.x);
-  const int row = first_query + me % Shape::others;
-  if constexpr (limited) {
-    if (me >= 2 * Shape::others) {
-      return __int_as_float(Sight(p, query.sequence).first_key(row));
-    }
-  }
-  return me < Shape::others ? lse_term(p, query, row) : delta_term(p, query, row);
 }
 
 /// What a tile of queries, from `first_query` on, adds to dk and dv of a warp's keys, own_row of
@@ -406,6 +302,10 @@ void launch_backward(CudaStream& stream, const AttentionBackwardParams& p) {
          {.blocks = dim3(static_cast<unsigned>(heads),
                          static_cast<unsigned>(divide_up(p.seq_len, rows)))},
          p, aligned);
+  if (dim <= most_wgmma_columns && has_warpgroups()) {
+    attention_gradients_wgmma(stream, p, aligned);
+    return;
+  }
   using Q = QueryShape<dim>;
   const Grid queries = mma_grid<Q>(heads, p.seq_len, 2, Q::rows * term_bytes, 1);
   allow_shared_bytes(attention_query_gradient_mma_kernel<dim, limited>, queries.shared_bytes);

@@ -25,4 +25,12 @@ void for_head_columns(std::int64_t head_dim, const With& with) {
 void attention_forward_mma(CudaStream& stream, const AttentionForwardParams& params);
 void attention_backward_mma(CudaStream& stream, const AttentionBackwardParams& params);
 
+/// The forward pass by products of warpgroups, for heads of up to 128 columns, on devices that
+/// have them (has_warpgroups()).
+void attention_forward_wgmma(CudaStream& stream, const AttentionForwardParams& params);
+/// The same of dq, dk and dv in the backward pass, of which delta exists. `aligned`: see MmaHead.
+void attention_gradients_wgmma(CudaStream& stream, const AttentionBackwardParams& params,
+                               bool aligned);
+constexpr std::int64_t most_wgmma_columns = 128;
+
 }  // namespace train::kernels::cuda

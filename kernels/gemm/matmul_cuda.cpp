@@ -4,13 +4,19 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
+#include "kernels/gemm/product_choice.hpp"
 #include "kernels/gemm/product_gelu.hpp"
+#include "kernels/gemm/product_trial.hpp"
 #include "kernels/kernel_list.hpp"
 
 namespace train::kernels {
@@ -101,12 +107,12 @@ class MatmulPlans {
   /// What Hopper's kernels want at most; the same everywhere, for it decides the algorithm.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20U;
 
-  [[nodiscard]] cublasLtHandle_t handle() const { return handle_; }
-  const MatmulPlan& of(const MatmulParams& p) {
+  /// The plan of this product. The first time it tries some ways on `stream`, and waits for them.
+  const MatmulPlan& of(CudaStream& stream, const MatmulParams& p) {
     const auto [found, added] = plans_.try_emplace(key_of(p));
     if (added) {
       try {
-        found->second = make(p);
+        found->second = make(stream, p);
       } catch (...) {
         plans_.erase(found);
         throw;
@@ -114,10 +120,16 @@ class MatmulPlans {
     }
     return found->second;
   }
+  /// Begins the product as `plan` says, by `algorithm`.
+  void launch(CudaStream& stream, const MatmulPlan& plan, const cublasLtMatmulAlgo_t& algorithm,
+              const MatmulParams& p) const;
 
  private:
-  [[nodiscard]] MatmulPlan make(const MatmulParams& p) const;
-  void choose(MatmulPlan& plan, const MatmulParams& p) const;
+  using Ways = std::vector<cublasLtMatmulHeuristicResult_t>;
+
+  [[nodiscard]] MatmulPlan make(CudaStream& stream, const MatmulParams& p) const;
+  /// What the library's heuristic proposes, the best first. Not empty.
+  [[nodiscard]] Ways ways_of(const MatmulPlan& plan, const MatmulParams& p) const;
 
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, MatmulPlan> plans_;
@@ -150,10 +162,146 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, bo
                 "cublasLtMatmulDescSetAttribute");
 }
 
+/// Small products are over before another way could save what a trial takes.
+bool worth_a_trial(const MatmulParams& p) {
+  constexpr double least_flop = 1e9;
+  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) >=
+         least_flop;
+}
+
+/// Memory of a device, given back in stream order.
+struct StreamMemory {
+  cudaStream_t stream = nullptr;
+  void* data = nullptr;
+  std::size_t size_bytes = 0;
+
+  StreamMemory(cudaStream_t on, std::int64_t elements, DType dtype)
+      : stream(on), size_bytes((static_cast<std::size_t>(elements) * size_of(dtype) + 3) / 4 * 4) {
+    if (cudaMallocAsync(&data, size_bytes, stream) != cudaSuccess) {
+      cudaGetLastError();
+      data = nullptr;  // Then nothing is tried.
+    }
+  }
+  ~StreamMemory() {
+    if (data != nullptr) {
+      cudaFreeAsync(data, stream);
+    }
+  }
+  StreamMemory(const StreamMemory&) = delete;
+  StreamMemory& operator=(const StreamMemory&) = delete;
+};
+
+/// Elements from the first of a matrix of `rows` rows to its last.
+std::int64_t extent(std::int64_t rows, std::int64_t cols, std::int64_t stride) {
+  return (rows - 1) * stride + cols;
+}
+
+/// Random operands of a product, what one way makes of them, and room for another one's.
+struct TrialOperands {
+  MatmulParams product;
+  StreamMemory a, b, expected, result, differences;
+
+  TrialOperands(cudaStream_t stream, const MatmulParams& p)
+      : product(p),
+        a(stream, p.transpose_a ? extent(p.k, p.m, p.lda) : extent(p.m, p.k, p.lda), p.dtype),
+        b(stream, p.transpose_b ? extent(p.n, p.k, p.ldb) : extent(p.k, p.n, p.ldb), p.dtype),
+        expected(stream, extent(p.m, p.n, p.ldc), p.output_dtype),
+        result(stream, extent(p.m, p.n, p.ldc), p.output_dtype),
+        differences(stream, 1, DType::f32) {}
+  [[nodiscard]] bool there() const {
+    return a.data != nullptr && b.data != nullptr && expected.data != nullptr &&
+           result.data != nullptr && differences.data != nullptr;
+  }
+};
+
+void fill(CudaStream& stream, const StreamMemory& memory, DType dtype) {
+  const auto count = static_cast<std::int64_t>(memory.size_bytes / size_of(dtype));
+  cuda::fill_with_random(stream, memory.data, count, dtype);
+}
+
+/// None where the device has no room for them.
+std::unique_ptr<TrialOperands> trial_operands(CudaStream& stream, const MatmulParams& p) {
+  auto operands = std::make_unique<TrialOperands>(stream.native(), p);
+  if (!operands->there()) {
+    return nullptr;
+  }
+  fill(stream, operands->a, p.dtype);
+  fill(stream, operands->b, p.dtype);
+  operands->product.a = operands->a.data;
+  operands->product.b = operands->b.data;
+  operands->product.c = operands->expected.data;
+  return operands;
+}
+
+/// Tries the library's ways to compute one product on the device.
+class Trial {
+ public:
+  Trial(const MatmulPlans& plans, CudaStream& stream, const MatmulPlan& plan,
+        std::span<const cublasLtMatmulHeuristicResult_t> ways, const TrialOperands& operands)
+      : plans_(plans), stream_(stream), plan_(plan), ways_(ways), operands_(operands) {
+    run(0, operands_.expected);
+  }
+
+  [[nodiscard]] std::size_t best() const {
+    return choose_product(ways_.size(),
+                          {.same_bits = [this](std::size_t way) { return same_bits(way); },
+                           .seconds = [this](std::size_t way) { return seconds(way); }});
+  }
+
+ private:
+  void run(std::size_t way, const StreamMemory& to) const {
+    MatmulParams product = operands_.product;
+    product.c = to.data;
+    fill(stream_, to, product.output_dtype);  // What lies between rows, and what is added to.
+    plans_.launch(stream_, plan_, ways_[way].algo, product);
+  }
+
+  [[nodiscard]] bool same_bits(std::size_t way) const {
+    std::uint32_t found = 0;
+    auto* differences = static_cast<std::uint32_t*>(operands_.differences.data);
+    TRAIN_CUDA_CHECK(cudaMemsetAsync(differences, 0, sizeof(found), stream_.native()));
+    try {
+      run(way, operands_.result);
+    } catch (const DeviceError&) {
+      return false;  // Proposed, and refused.
+    }
+    cuda::count_differences(stream_, operands_.expected.data, operands_.result.data,
+                            static_cast<std::int64_t>(operands_.result.size_bytes / sizeof(found)),
+                            differences);
+    TRAIN_CUDA_CHECK(
+        cudaMemcpyAsync(&found, differences, sizeof(found), cudaMemcpyDefault, stream_.native()));
+    TRAIN_CUDA_CHECK(cudaStreamSynchronize(stream_.native()));
+    return found == 0;
+  }
+
+  /// Of the fastest of a few.
+  [[nodiscard]] double seconds(std::size_t way) const {
+    using Clock = std::chrono::steady_clock;
+    constexpr int times = 4;
+    double least_s = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < times; ++i) {
+      TRAIN_CUDA_CHECK(cudaStreamSynchronize(stream_.native()));
+      const auto begin = Clock::now();
+      MatmulParams product = operands_.product;
+      product.c = operands_.result.data;
+      plans_.launch(stream_, plan_, ways_[way].algo, product);
+      TRAIN_CUDA_CHECK(cudaStreamSynchronize(stream_.native()));
+      least_s = std::min(least_s, std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    return least_s;
+  }
+
+  const MatmulPlans& plans_;
+  CudaStream& stream_;
+  const MatmulPlan& plan_;
+  std::span<const cublasLtMatmulHeuristicResult_t> ways_;
+  const TrialOperands& operands_;
+};
+
 }  // namespace
 
 /// Row by row C = A B is column by column C = B A, so the operands change places.
-MatmulPlan MatmulPlans::make(const MatmulParams& p) const {
+MatmulPlan MatmulPlans::make(CudaStream& stream, const MatmulParams& p) const {
   MatmulPlan plan;
   cublasLtMatmulDesc_t desc = nullptr;
   // Without TF32: products of fp32 are those of the CPU but for the order of the sums. Those of
@@ -168,11 +316,19 @@ MatmulPlan MatmulPlans::make(const MatmulParams& p) const {
   plan.right.reset(
       stored_layout(p.dtype, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.lda));
   plan.result.reset(stored_layout(p.output_dtype, p.m, p.n, p.ldc));
-  choose(plan, p);
+  const Ways ways = ways_of(plan, p);
+  plan.algorithm = ways.front().algo;
+  if (ways.size() > 1 && worth_a_trial(p)) {
+    const auto operands = trial_operands(stream, p);
+    if (operands != nullptr) {
+      const Trial trial(*this, stream, plan, ways, *operands);
+      plan.algorithm = ways[trial.best()].algo;
+    }
+  }
   return plan;
 }
 
-void MatmulPlans::choose(MatmulPlan& plan, const MatmulParams& p) const {
+MatmulPlans::Ways MatmulPlans::ways_of(const MatmulPlan& plan, const MatmulParams& p) const {
   cublasLtMatmulPreference_t made = nullptr;
   check_library(cublas_lt().preference_create(&made), "cublasLtMatmulPreferenceCreate");
   const std::unique_ptr<cublasLtMatmulPreferenceOpaque_t,
@@ -190,16 +346,31 @@ void MatmulPlans::choose(MatmulPlan& plan, const MatmulParams& p) const {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     set(made, attribute, alignment);
   }
-  cublasLtMatmulHeuristicResult_t best{};
+  constexpr int most_ways = 8;
+  Ways ways(most_ways);
   int found = 0;
   check_library(cublas_lt().heuristic(handle_, plan.desc.get(), plan.left.get(), plan.right.get(),
-                                      plan.result.get(), plan.result.get(), made, 1, &best, &found),
+                                      plan.result.get(), plan.result.get(), made, most_ways,
+                                      ways.data(), &found),
                 "cublasLtMatmulAlgoGetHeuristic");
-  if (found == 0) {
+  ways.resize(static_cast<std::size_t>(found));
+  std::erase_if(ways, [](const auto& way) { return way.state != CUBLAS_STATUS_SUCCESS; });
+  if (ways.empty()) {
     throw DeviceError(
         fmt::format("matmul: cuBLASLt knows no way for m={} n={} k={}", p.m, p.n, p.k));
   }
-  plan.algorithm = best.algo;
+  return ways;
+}
+
+void MatmulPlans::launch(CudaStream& stream, const MatmulPlan& plan,
+                         const cublasLtMatmulAlgo_t& algorithm, const MatmulParams& p) const {
+  const float one = 1.0F;
+  const float old = p.accumulate ? 1.0F : 0.0F;
+  check_library(cublas_lt().matmul(handle_, plan.desc.get(), &one, p.b, plan.left.get(), p.a,
+                                   plan.right.get(), &old, p.c, plan.result.get(), p.c,
+                                   plan.result.get(), &algorithm, stream.scratch(workspace_bytes),
+                                   workspace_bytes, stream.native()),
+                "cublasLtMatmul");
 }
 
 namespace cuda {
@@ -225,15 +396,8 @@ void multiply(CudaStream& stream, const MatmulParams& p) {
   if (!stream.plans()) {
     stream.plans() = std::make_shared<MatmulPlans>();
   }
-  const MatmulPlan& plan = stream.plans()->of(p);
-  const float one = 1.0F;
-  const float old = p.accumulate ? 1.0F : 0.0F;
-  check_library(
-      cublas_lt().matmul(stream.plans()->handle(), plan.desc.get(), &one, p.b, plan.left.get(), p.a,
-                         plan.right.get(), &old, p.c, plan.result.get(), p.c, plan.result.get(),
-                         &plan.algorithm, stream.scratch(MatmulPlans::workspace_bytes),
-                         MatmulPlans::workspace_bytes, stream.native()),
-      "cublasLtMatmul");
+  const MatmulPlan& plan = stream.plans()->of(stream, p);
+  stream.plans()->launch(stream, plan, plan.algorithm, p);
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::vector<SharedSnapshots> written(const Options& options) {
     for (std::int64_t rank = first; rank < end; ++rank) {
       const engine::RankEngine& engine = *engines[static_cast<std::size_t>(rank)];
       each_number(engine, [](float& number, float wanted) { number = wanted; });
-      write_to_memory(engine, rank, kStep, *made);
+      write_to_memory(*memory_rows(engine, *made), rank, kStep, *made);
     }
     memory.push_back(std::make_shared<const checkpoint::MemorySnapshots>(std::move(made).value()));
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@ namespace cuda_emulation {
 namespace {
 
 constexpr unsigned warp = 32;
+constexpr unsigned warpgroup = 128;
 constexpr std::size_t stack_bytes = 64 << 10;
 
 bool& backwards() {
@@ -55,6 +57,16 @@ struct Thread {
   };
   std::vector<Copy> begun;
   std::deque<std::vector<Copy>> committed;
+  std::vector<std::uint32_t> unpublished;  // Chunks that its copies have brought.
+  struct Product {
+    float* sums = nullptr;
+    std::function<void()> run;
+  };
+  using Products = std::vector<Product>;
+  std::map<float*, std::vector<float>> sums_before;  // Of products, the first of which has not run.
+  Products products;
+  std::deque<Products> product_groups;
+  unsigned products_begun = 0;
 };
 
 /// The block that runs; its threads' stacks are kept for the next one.
@@ -68,11 +80,13 @@ class Block {
     while (threads_.size() < count_) {
       threads_.push_back(std::make_unique<Thread>());
     }
+    unpublished_.assign(unpublished_.size(), false);
     for (unsigned i = 0; i < count_; ++i) {
       start(i);
     }
     while (step()) {
     }
+    check_warpgroups();
   }
 
   /// Gives the turn back until `state` is over.
@@ -87,6 +101,8 @@ class Block {
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] Thread& thread(unsigned i) { return *threads_[i]; }
   [[nodiscard]] std::byte* shared() { return shared_.data(); }
+  /// Of each 16 bytes of shared memory: a copy has brought what nobody has published.
+  [[nodiscard]] std::vector<bool>& unpublished() { return unpublished_; }
   /// Ends the grid with this error. Called by a thread, which goes no further.
   [[noreturn]] void fail(const char* what) {
     failure_ = what;
@@ -107,11 +123,28 @@ class Block {
     thread.turn = 0;
     thread.begun.clear();
     thread.committed.clear();
+    thread.unpublished.clear();
+    thread.products.clear();
+    thread.product_groups.clear();
+    thread.products_begun = 0;
+    thread.sums_before.clear();
     getcontext(&thread.context);
     thread.context.uc_stack.ss_sp = thread.stack.get();
     thread.context.uc_stack.ss_size = stack_bytes;
     thread.context.uc_link = &scheduler_;
     makecontext(&thread.context, enter, 0);
+  }
+
+  void check_warpgroups() const {
+    for (unsigned i = 0; i < count_; ++i) {
+      const Thread& thread = *threads_[i];
+      if (thread.products_begun != threads_[i / warpgroup * warpgroup]->products_begun) {
+        throw std::logic_error("a product of a warpgroup that not all of its threads have begun");
+      }
+      if (!thread.products.empty() || !thread.product_groups.empty()) {
+        throw std::logic_error("a product of a warpgroup that nobody has waited for");
+      }
+    }
   }
 
   /// Lets every thread that can go on do so. False when all have ended.
@@ -170,6 +203,7 @@ class Block {
   ucontext_t scheduler_{};
   std::vector<std::unique_ptr<Thread>> threads_;
   alignas(1024) std::array<std::byte, most_shared_bytes> shared_{};
+  std::vector<bool> unpublished_ = std::vector<bool>(most_shared_bytes / 16);
 };
 
 Block& block() {
@@ -197,6 +231,11 @@ void check_launch(const Extent& blocks, const Extent& threads, std::size_t share
 }
 
 }  // namespace
+
+int capability() {
+  static const char* const major = std::getenv("CUDA_EMULATION_CAPABILITY");
+  return major != nullptr && std::string_view(major) == "9" ? 9 : 8;
+}
 
 void run_backwards(bool on) { backwards() = on; }
 
@@ -321,6 +360,8 @@ void wait_for_copies(unsigned pending) {
   Thread& me = block().thread(block().current());
   for (; me.committed.size() > pending; me.committed.pop_front()) {
     for (const Thread::Copy& copy : me.committed.front()) {
+      block().unpublished()[copy.to / 16] = true;
+      me.unpublished.push_back(copy.to / 16);
       if (copy.from == nullptr) {
         std::memset(shared_chunk(copy.to), 0, 16);
       } else {
@@ -328,6 +369,47 @@ void wait_for_copies(unsigned pending) {
       }
     }
   }
+}
+
+void multiply_later(float* sums, std::size_t count, std::function<void()> run) {
+  Thread& me = block().thread(block().current());
+  ++me.products_begun;
+  if (me.sums_before.try_emplace(sums, sums, sums + count).second) {
+    std::fill_n(sums, count, std::numeric_limits<float>::quiet_NaN());
+  }
+  me.products.push_back({sums, std::move(run)});
+}
+
+void commit_products() {
+  Thread& me = block().thread(block().current());
+  me.product_groups.push_back(std::exchange(me.products, {}));
+}
+
+void wait_for_products(unsigned pending) {
+  Thread& me = block().thread(block().current());
+  for (; me.product_groups.size() > pending; me.product_groups.pop_front()) {
+    for (const Thread::Product& product : me.product_groups.front()) {
+      if (const auto before = me.sums_before.extract(product.sums); !before.empty()) {
+        std::copy(before.mapped().begin(), before.mapped().end(), product.sums);
+      }
+      product.run();
+    }
+  }
+}
+
+void publish_shared() {
+  Thread& me = block().thread(block().current());
+  for (const std::uint32_t chunk : std::exchange(me.unpublished, {})) {
+    block().unpublished()[chunk] = false;
+  }
+}
+
+const std::byte* product_chunk(std::uint32_t address) {
+  const std::byte* chunk = shared_chunk(address);
+  if (block().unpublished()[address / 16]) {
+    block().fail("a product reads what was copied to shared memory and not published");
+  }
+  return chunk;
 }
 
 std::byte* dynamic_shared_memory() { return block().shared(); }

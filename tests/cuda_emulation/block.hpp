@@ -28,6 +28,9 @@ struct Place {
 
 constexpr int most_shared_bytes = 163 << 10;  // Of a block, with compute capability 8.0.
 
+/// The major number of the compute capability: 8, or as CUDA_EMULATION_CAPABILITY says ("9").
+[[nodiscard]] int capability();
+
 /// Runs body() once for each thread of each block. Shared memory, static and dynamic, keeps what
 /// the block before has left: garbage, as on a device. One grid at a time in the process. Throws
 /// std::logic_error when threads wait for some that never come.
@@ -62,6 +65,18 @@ class WarpWords {
 void copy_later(std::uint32_t to, const void* from);
 void commit_copies();
 void wait_for_copies(unsigned pending);
+
+/// A product of a warpgroup that this thread has begun, on its `count` sums, which are NaN until
+/// run() has been called: when the thread waits for it, the latest that a device may. All threads
+/// of four warps begin as many, or the grid ends with std::logic_error.
+void multiply_later(float* sums, std::size_t count, std::function<void()> run);
+void commit_products();
+void wait_for_products(unsigned pending);
+/// What this thread's copies have brought to shared memory, may be read by product_chunk().
+void publish_shared();
+/// shared_chunk() as a product of a warpgroup reads it: what was copied there and not published
+/// ends the grid with std::logic_error.
+[[nodiscard]] const std::byte* product_chunk(std::uint32_t address);
 
 /// 16 bytes of shared memory. An address that is not aligned, or outside, ends the grid with
 /// std::logic_error.

@@ -118,7 +118,7 @@ using cudaEvent_t = struct CUevent_st*;
 
 struct cudaDeviceProp {
   char name[16] = "emulated";
-  int major = 8, minor = 0;
+  int major = cuda_emulation::capability(), minor = 0;
 };
 
 struct cudaLaunchConfig_t {
@@ -176,7 +176,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 8
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? cuda_emulation::capability()
            : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin
                ? cuda_emulation::most_shared_bytes
                : 0;

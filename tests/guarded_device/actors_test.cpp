@@ -52,9 +52,13 @@ TEST_CASE("guarded device: a copy of the state lies in pinned memory", "[guarded
   engine::HostState expected(rank.device(), rank.state().shard_views());
   expected.load();
   actors::Staging staging;
+  REQUIRE(staging.prepare(rank.state().shard_views(), rank.device()).ok());
+  const std::size_t prepared_bytes = staging.size_bytes();
+  CHECK(prepared_bytes > 0);
   const std::byte* first = nullptr;
   for (int copy = 0; copy < 2; ++copy) {  // The second one finds the memory of the first.
     REQUIRE(staging.copy(rank.state().shard_views(), rank.device()).ok());
+    CHECK(staging.size_bytes() == prepared_bytes);
     REQUIRE(staging.views().size() == expected.views().size());
     for (std::size_t i = 0; i < staging.views().size(); ++i) {
       const engine::StateView& view = staging.views()[i];
@@ -70,6 +74,27 @@ TEST_CASE("guarded device: a copy of the state lies in pinned memory", "[guarded
   }
   staging.release();
   CHECK(staging.size_bytes() == 0);
+}
+
+TEST_CASE("guarded device: a state that is loaded again and again lies in the same pinned memory",
+          "[guarded][actors]") {
+  watch_device_memory();
+  const engine::WorldStep world(*kernels::cuda_backend(),
+                                engine::testing::small_options(engine::Architecture::enoki));
+  const engine::RankEngine& rank = world.rank(0);
+  engine::HostState expected(rank.device(), rank.state().shard_views());
+  expected.load();
+  engine::HostState kept(rank.device(), rank.state().shard_views(), rank.device().staging);
+  const std::byte* const first = kept.views().front().data;
+  for (int load = 0; load < 2; ++load) {
+    kept.load();
+    CHECK(kept.views().front().data == first);
+    for (std::size_t i = 0; i < kept.views().size(); ++i) {
+      const engine::StateView& view = kept.views()[i];
+      CHECK(is_pinned_memory(view.data));
+      CHECK(std::equal(view.data, view.data + view.size_bytes, expected.views()[i].data));
+    }
+  }
 }
 
 TEST_CASE("guarded device: a wrong token ends the run with its place", "[guarded][actors]") {

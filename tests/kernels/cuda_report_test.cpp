@@ -61,6 +61,24 @@ TEST_CASE("cuda report: no kernel spills registers", "[kernels][cuda][.cuda_repo
   REQUIRE(sources > 0);
 }
 
+TEST_CASE("cuda report: products of warpgroups overlap with other work",
+          "[kernels][cuda][.cuda_report]") {
+  // Where the compiler cannot tell what they read and write it waits for each of them, and says so.
+  for (const std::string pass : {"forward", "backward"}) {
+    const std::string report =
+        ACTORTRAIN_DEVICE_OBJECTS "/attention/attention_" + pass + "_wgmma.cu.o.ptxas";
+    std::ifstream file(report);
+    if (!file.good()) {
+      std::printf("skipped: compiler's report on products of warpgroups: this build has no CUDA\n");
+      return;
+    }
+    for (std::string line; std::getline(file, line);) {
+      INFO(report << ": " << line);
+      CHECK(line.find("serialized") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("cuda report: a spill is found", "[kernels][cuda]") {
   std::istringstream report(
       "ptxas info    : Function properties for fine\n"

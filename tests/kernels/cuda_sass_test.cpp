@@ -33,6 +33,7 @@ struct Function {
 };
 
 constexpr const char* tensor_product = "^HMMA\\.16816\\.F32\\.BF16";
+constexpr const char* warpgroup_product = "^HGMMA\\.64x(64|128)x16\\.F32\\.BF16";
 constexpr const char* matrix_load = "^LDSM\\.16\\.M88\\.4";
 constexpr const char* transposed_load = "^LDSM\\.16\\.MT88\\.4";
 constexpr const char* asynchronous_copy = "^LDGSTS";
@@ -132,6 +133,38 @@ TEST_CASE("cuda sass: attention in bf16 multiplies on tensor cores",
     CHECK(products > 0);
     CHECK(products % kernels == 0);
     CHECK(architectures % 3 == 0);
+  }
+}
+
+TEST_CASE("cuda sass: attention in bf16 multiplies with warpgroups where a device can",
+          "[kernels][cuda][.cuda_sass]") {
+  const std::string disassemble = disassembler();
+  if (no_disassembler(disassemble)) {
+    return;
+  }
+  // Two widths, with limited sight and without.
+  const std::map<std::string, std::size_t> kernels_in_source = {
+      {"attention/attention_forward_wgmma.cu", 4}, {"attention/attention_backward_wgmma.cu", 8}};
+  for (const auto& [source, kernels] : kernels_in_source) {
+    const std::vector<Function> functions = functions_in(disassemble, source);
+    CHECK(functions.size() == 2 * kernels);  // For two devices.
+    std::size_t multiplying = 0;
+    for (const Function& function : functions) {
+      INFO(source << ": " << function.name);
+      if (function.count("") < 40) {
+        continue;  // Of the device that cannot: nothing is there, and nobody launches it.
+      }
+      ++multiplying;
+      std::printf("%s: %d HGMMA, %d LDGSTS of %d\n", function.name.c_str(),
+                  function.count(warpgroup_product), function.count(asynchronous_copy),
+                  function.count(""));
+      CHECK(function.count(warpgroup_product) > 0);
+      CHECK(function.count("^HGMMA") == function.count(warpgroup_product));
+      CHECK(function.count(asynchronous_copy) > 0);
+      CHECK(function.count("^(HMMA|LDSM)") == 0);
+      CHECK(function.count("^(STL|LDL)") == 0);
+    }
+    CHECK(multiplying == kernels);
   }
 }
 

@@ -34,13 +34,14 @@ void copy_rows(const kernels::Device& device, const StateView& view, std::byte* 
                                       .count = elements_of(view)});
 }
 
-HostState::HostState(const kernels::Device& device, std::vector<StateView> views)
+HostState::HostState(const kernels::Device& device, std::vector<StateView> views,
+                     kernels::MemoryKind kind)
     : device_(&device), views_(std::move(views)) {
   std::size_t size_bytes = 0;
   for (const StateView& view : views_) {
     size_bytes += is_apart(view) ? view.size_bytes : 0;
   }
-  copy_ = {size_bytes, "state on the host"};
+  copy_ = {size_bytes, "state on the host", kind};
   std::byte* place = copy_.data();
   for (StateView& view : views_) {
     places_.push_back(view.data);

@@ -23,7 +23,11 @@ void copy_rows(const kernels::Device& device, const StateView& view, std::byte* 
 class HostState {
  public:
   /// `views`: of memory of `device`, which must outlive this. The copy holds zeros until load().
-  HostState(const kernels::Device& device, std::vector<StateView> views);
+  /// Who keeps it and loads it again and again asks for `kind` device.staging: the device copies
+  /// there at full speed, but to make it takes a good part of a second a GB. Throws
+  /// kernels::DeviceError when there is no memory.
+  HostState(const kernels::Device& device, std::vector<StateView> views,
+            kernels::MemoryKind kind = kernels::MemoryKind::host);
 
   [[nodiscard]] std::span<StateView> views() { return views_; }
   /// Brings the rows here; nothing of those that are here.

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/attention/attention_mma.cuh"
+
+// The softmax of a forward pass on tensor cores, of scores that come a tile of keys at a time.
+namespace train::kernels::cuda {
+
+/// The running maxima and sums of a lane's rows: group and group + 8 of each 16. A sum is of the
+/// lane's own columns until finish(). `limited`: a tile may hold nothing that a row sees.
+template <class Shape, bool limited>
+struct RunningSoftmax {
+  float largest[Shape::blocks][2];
+  float sum[Shape::blocks][2];
+
+  __device__ RunningSoftmax() {
+#pragma unroll
+    for (int m = 0; m < Shape::blocks; ++m) {
+      for (int half = 0; half < 2; ++half) {
+        largest[m][half] = -INFINITY;
+        sum[m][half] = 0.0F;
+      }
+    }
+  }
+
+  /// A tile's scores become exp(scale (score - maximum)); the outputs so far follow the maxima.
+  __device__ void take(Sums<Shape::blocks, Shape::others>& scores,
+                       Sums<Shape::blocks, Shape::dim>& out, float scale_log2) {
+#pragma unroll
+    for (int m = 0; m < Shape::blocks; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        follow(out[m], half, exponentials(scores[m], m, half, scale_log2));
+      }
+    }
+  }
+
+  /// The scores of one of the lane's rows become exponentials. Returns by what its outputs so far
+  /// have to be multiplied.
+  __device__ float exponentials(float (&scores)[Shape::others / 8][4], int m, int half,
+                                float scale_log2) {
+    float above = largest[m][half];
+#pragma unroll
+    for (int n = 0; n < Shape::others / 8; ++n) {
+      above = fmaxf(above, fmaxf(scores[n][half * 2], scores[n][half * 2 + 1]));
+    }
+    above = warp_max<4>(above);
+    float shift = above * scale_log2;
+    if constexpr (limited) {
+      shift = above == -INFINITY ? 0.0F : shift;  // Nothing seen yet: no infinity less another.
+    }
+    const float keep = power_of_two(fmaf(largest[m][half], scale_log2, -shift));
+    largest[m][half] = above;
+    float added = 0.0F;
+#pragma unroll
+    for (int n = 0; n < Shape::others / 8; ++n) {
+#pragma unroll
+      for (int i = half * 2; i < half * 2 + 2; ++i) {
+        scores[n][i] = power_of_two(fmaf(scores[n][i], scale_log2, -shift));
+        added += scores[n][i];
+      }
+    }
+    sum[m][half] = fmaf(sum[m][half], keep, added);
+    return keep;
+  }
+
+  /// Maxima seldom move once a row has seen many keys: then all that was summed is kept as it is.
+  __device__ static void follow(float (&out)[Shape::dim / 8][4], int half, float keep) {
+    if (__ballot_sync(all_lanes, keep != 1.0F) != 0) {
+      scale_row(out, half, keep);
+    }
+  }
+
+  __device__ static void scale_row(float (&out)[Shape::dim / 8][4], int half, float factor) {
+#pragma unroll
+    for (int n = 0; n < Shape::dim / 8; ++n) {
+      out[n][half * 2] *= factor;
+      out[n][half * 2 + 1] *= factor;
+    }
+  }
+
+  /// Divides the outputs by the sums and writes the log of the sums of rows from `first` on.
+  __device__ void finish(Sums<Shape::blocks, Shape::dim>& out, float* lse, int first, int seq_len,
+                         float scale) {
+    const Lane lane;
+#pragma unroll
+    for (int m = 0; m < Shape::blocks; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float total = warp_sum<4>(sum[m][half]);
+        const int row = first + m * 16 + half * 8 + lane.group;
+        if (lane.pair == 0 && row < seq_len) {
+          lse[row] = fmaf(largest[m][half], scale, logf(total));
+        }
+        scale_row(out[m], half, 1.0F / total);
+      }
+    }
+  }
+};
+
+/// Minus infinity where the key comes after the query, or before first_key(m, half), the first one
+/// that the query sees.
+template <class Shape, class FirstKey>
+__device__ void mask_scores(Sums<Shape::blocks, Shape::others>& scores, int first_query, int tile,
+                            const FirstKey& first_key) {
+  const Lane lane;
+#pragma unroll
+  for (int m = 0; m < Shape::blocks; ++m) {
+#pragma unroll
+    for (int n = 0; n < Shape::others / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int query = first_query + m * 16 + i / 2 * 8 + lane.group;
+        const int key = tile + n * 8 + lane.pair + i % 2;
+        const bool seen = key <= query && key >= first_key(m, i / 2);
+        scores[m][n][i] = seen ? scores[m][n][i] : -INFINITY;
+      }
+    }
+  }
+}
+
+}  // namespace train::kernels::cuda

@@ -1,0 +1,55 @@
+// Which of a library's ways to compute a product is kept.
+#include "kernels/gemm/product_choice.hpp"
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <vector>
+
+namespace train::kernels {
+namespace {
+
+struct Way {
+  double seconds = 0.0;
+  bool same_bits = true;
+};
+
+std::size_t choice_of(const std::vector<Way>& ways) {
+  return choose_product(ways.size(),
+                        {.same_bits = [&](std::size_t way) { return ways[way].same_bits; },
+                         .seconds = [&](std::size_t way) { return ways[way].seconds; }});
+}
+
+TEST_CASE("product choice: the fastest way is kept", "[kernels][matmul]") {
+  CHECK(choice_of({{1.0}, {0.9}, {0.7}, {0.8}}) == 2);
+  CHECK(choice_of({{1.0}, {1.1}}) == 0);
+  CHECK(choice_of({{1.0}}) == 0);
+}
+
+TEST_CASE("product choice: a way with other bits is not kept, however fast it is",
+          "[kernels][matmul][P1]") {
+  CHECK(choice_of({{1.0}, {0.1, false}, {0.9}}) == 2);
+  CHECK(choice_of({{1.0}, {0.1, false}}) == 0);
+}
+
+TEST_CASE("product choice: what is hardly faster replaces nothing", "[kernels][matmul]") {
+  CHECK(choice_of({{1.0}, {0.99}}) == 0);
+  CHECK(choice_of({{1.0}, {0.97}}) == 1);
+}
+
+TEST_CASE("product choice: nothing is measured of a way with other bits, nor of one alone",
+          "[kernels][matmul]") {
+  std::multiset<std::size_t> measured;
+  const ProductTrial trial{.same_bits = [](std::size_t way) { return way != 1; },
+                           .seconds =
+                               [&](std::size_t way) {
+                                 measured.insert(way);
+                                 return 1.0;
+                               }};
+  CHECK(choose_product(1, trial) == 0);
+  CHECK(measured.empty());
+  CHECK(choose_product(3, trial) == 0);
+  CHECK(measured == std::multiset<std::size_t>{0, 2});
+}
+
+}  // namespace
+}  // namespace train::kernels
