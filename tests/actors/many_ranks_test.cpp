@@ -150,6 +150,52 @@ TEST_CASE("rank 0 evaluates, others returned early: cannot happen", "[actors][EX
   }
 }
 
+// Some ranks have more questions than others, some none: they still take part in the gathers.
+TEST_CASE("many ranks: questions fall unevenly, at an interval of their own, and nobody waits",
+          "[actors][EX-1][EX-2][P1][P2]") {
+  struct Case {
+    std::int64_t ranks, questions;
+  };
+  const auto setup_of = [](std::int64_t questions) {
+    return RunSetup{.steps = 3,
+                    .eval_interval = 2,
+                    .checkpoint_interval = 0,
+                    .eval_lanes = 1,
+                    .lane_slots = 2,
+                    .manual_streams = true,
+                    .choices_interval = 1,
+                    .questions = questions};
+  };
+  const std::uint64_t first = Catch::rngSeed();
+  for (const Case one : {Case{4, 1}, Case{3, 2}, Case{2, 4}}) {
+    const RunSetup base = setup_of(one.questions);
+    const PlainRun plain(base);
+    const auto run_of = [&](const RunSetup& setup, std::uint64_t seed) {
+      Random random(seed);
+      TrainingRun run(setup);
+      run.start();
+      run.run(random);
+      REQUIRE(run.finished().exit_code == kExitFinished);
+      require_same(run, plain);
+      REQUIRE(run.evaluations.size() == 3);  // After 0, 2 and 3 steps.
+      return run.answers;
+    };
+    const auto alone = run_of(base, first);
+    REQUIRE(alone.size() == 4);
+    REQUIRE(alone.at(3).size() == static_cast<std::size_t>(4 * one.questions));
+    REQUIRE(alone.at(0) != alone.at(3));
+    for (const char* strategy : {"full", "hybrid", "gradient"}) {
+      for (std::uint64_t seed = first; seed < first + 4; ++seed) {
+        INFO(one.ranks << " ranks, " << one.questions << " questions, " << strategy
+                       << ", schedule seed " << seed);
+        RunSetup setup = base;
+        setup.parallel = split_over(one.ranks, strategy);
+        REQUIRE(run_of(setup, seed) == alone);
+      }
+    }
+  }
+}
+
 TEST_CASE("many ranks: the same seed gives the same schedule, another one another", "[actors]") {
   const auto trace = [](std::uint64_t seed) {
     Random random(seed);

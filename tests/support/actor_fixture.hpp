@@ -80,6 +80,7 @@ class TrainingRun : public RunEvents {
         actors::RunReport::open({.directory = directory_.path(),
                                  .total_steps = setup_.steps,
                                  .tokens_per_step = runtime().engine->rank_plan().tokens_per_step(),
+                                 .data = runtime().data,
                                  .tensorboard = false});
     REQUIRE(report.ok());
     waiter_ = std::make_unique<Recorder>(world_.system());
@@ -97,6 +98,7 @@ class TrainingRun : public RunEvents {
                                 .index = checkpoints.index_work(),
                                 .program = {.total_steps = setup_.steps,
                                             .eval_interval = setup_.eval_interval,
+                                            .choices_interval = setup_.choices_interval,
                                             .checkpoint_interval = setup_.checkpoint_interval},
                                 .waits = waits},
                                waiter_->actor());

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "actors/train/choice_lanes.hpp"
 #include "actors/train/rank_runtime.hpp"
 #include "tests/support/plain_run.hpp"
 
@@ -26,11 +27,15 @@ inline std::shared_ptr<const actors::TokenLanes> token_lanes(
 inline std::vector<actors::RankContext> make_ranks(const RunSetup& setup,
                                                    const std::filesystem::path& directory,
                                                    actors::StreamKind streams, int threads) {
+  std::shared_ptr<const actors::LaneSource> data = token_lanes(setup, directory);
+  if (setup.questions > 0) {
+    data = std::make_shared<const actors::ChoiceLanes>(data, questions_of(setup));
+  }
   std::vector<actors::RankContext> ranks;
   for (std::int64_t rank = 0; rank < setup.parallel.ranks; ++rank) {
     ranks.push_back(std::make_shared<actors::RankRuntime>(
-        std::make_unique<engine::RankEngine>(*setup.kernels, engine_options(setup, rank)),
-        token_lanes(setup, directory), streams, threads));
+        std::make_unique<engine::RankEngine>(*setup.kernels, engine_options(setup, rank)), data,
+        streams, threads));
   }
   for (std::size_t channel = 0; channel < engine::kChannelCount && ranks.size() > 1; ++channel) {
     auto transports = engine::make_inproc(static_cast<int>(ranks.size()));

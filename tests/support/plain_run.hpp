@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "engine/model/model_shape.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/device/stream.hpp"
+#include "storage/choices/choice_set.hpp"
 #include "storage/tokens/lane_order.hpp"
 #include "storage/tokens/token_dataset.hpp"
 #include "tests/support/temp_directory.hpp"
@@ -48,9 +51,27 @@ struct RunSetup {
   std::int64_t bad_token_at = -1;  ///< Position in train.bin of a token outside the vocabulary.
   bool manual_streams = false;     ///< Else work runs inside enqueue().
   std::int64_t digest_interval = 0;
+  std::int64_t choices_interval = 0;
+  std::int64_t questions = 0;  ///< Of four choices, in two lanes each; with some tokens are bytes.
   configs::ParallelSection parallel = split_over(1, "none");
   const kernels::KernelTable* kernels = &kernels::cpu_backend();  ///< Not of the plain loop.
 };
+
+/// REQUIRES: the setup has questions.
+inline std::shared_ptr<const storage::ChoiceSet> questions_of(const RunSetup& setup) {
+  const TempDirectory directory;
+  std::string lines;
+  for (std::int64_t i = 0; i < setup.questions; ++i) {
+    lines += R"({"question": ")" + std::to_string(i) +
+             R"(?", "choices": ["a", "b", "c", "d"], "answer": 1})" + "\n";
+  }
+  const auto file = directory / "questions.jsonl";
+  write_bytes(file, lines);
+  auto set = storage::ChoiceSet::open({file.string()}, std::nullopt,
+                                      {.row_length = 16, .rows_per_lane = 2, .vocab_size = 320});
+  REQUIRE(set.ok());
+  return std::make_shared<const storage::ChoiceSet>(std::move(set).value());
+}
 
 inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t rank = 0) {
   engine::RankOptions options;
@@ -61,7 +82,7 @@ inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t ra
   shape.head_dim = 8;
   shape.embedding_dim = 16;
   shape.mlp_hidden = 40;
-  shape.vocab_size = 64;
+  shape.vocab_size = setup.questions > 0 ? 320 : 64;
   options.model = shape;
   options.init.seed = setup.seed;
   options.batch.lanes = setup.lanes;
@@ -69,6 +90,7 @@ inline engine::RankOptions engine_options(const RunSetup& setup, std::int64_t ra
   options.seq_len = 16;
   options.total_steps = setup.steps;
   options.eval_lanes = setup.eval_lanes;
+  options.scored_lanes = setup.questions > 0 ? questions_of(setup)->lanes() : 0;
   options.lane_slots = setup.lane_slots;
   options.optimizer.lr = 1e-2;
   options.schedule.name = "constant";

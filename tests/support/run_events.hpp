@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <caf/all.hpp>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "actors/messages/event_messages.hpp"
@@ -14,6 +17,7 @@ class RunEvents {
  public:
   std::vector<actors::StepFinished> steps;
   std::vector<actors::EvaluationFinished> evaluations;
+  std::map<std::int64_t, std::vector<std::uint64_t>> answers;  ///< By step; of all ranks.
   std::vector<std::int64_t> saved, skipped, save_failed;
   std::vector<actors::RankFailed> failures;
   std::vector<actors::NonfiniteFound> nonfinite;
@@ -63,7 +67,17 @@ class RunEvents {
     }
     steps.push_back(all);
   }
+  void keep_answers(const actors::EvaluationFinished& event) {
+    std::vector<std::uint64_t>& all = answers[event.step];
+    const auto first = static_cast<std::size_t>(event.first_document);
+    all.resize(std::max(all.size(), first + event.log_likelihoods.size()));
+    std::copy(event.log_likelihoods.begin(), event.log_likelihoods.end(),
+              all.begin() + static_cast<std::ptrdiff_t>(first));
+  }
   void keep_evaluation(const actors::EvaluationFinished& event) {
+    if (event.of_choices) {
+      return keep_answers(event);
+    }
     auto& own = heard_.at(static_cast<std::size_t>(event.rank)).evaluations;
     own.push_back(event);
     for (const Heard& rank : heard_) {
