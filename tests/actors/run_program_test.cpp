@@ -90,6 +90,13 @@ TEST_CASE("a frozen copy comes right before each pass that is compared with it",
   CHECK(take(program, 2) == "gradient3 reference7");
   program.stop_early();
   CHECK(take(program) == "train3 save4 stop4");
+  // The search of what was not finite reads the same copy's.
+  RunProgram failing({.total_steps = 4,
+                      .live_reference = {.first_pass = true, .second_pass = true},
+                      .two_passes = true});
+  CHECK(take(failing, 6) == "reference0 gradient0 reference1 train0 reference2 gradient1");
+  failing.stop_nonfinite(0);
+  CHECK(take(failing) == "reference0 find-first0 reference1 find0 stop1");
 }
 
 TEST_CASE("a run computes its reference before all else, and a resumed one reads it", "[actors]") {
