@@ -261,7 +261,6 @@ void check_checkpoint(const RunConfig& config, Rules& rules) {
                   "or more, or 0 for none");
 }
 
-/// memory.bf16_weights = "made".
 void check_made_weights(const RunConfig& config, Rules& rules) {
   const std::string_view key = "memory.bf16_weights";
   rules.refuse_if(
@@ -419,8 +418,7 @@ Status check_value(const Field& field, const RunConfig& config, const KeyPositio
         } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
           return check_list(field, *value, places);
         } else if constexpr (!std::is_same_v<Value, bool>) {
-          // A NaN is inside of nothing.
-          if (!inside(field.limits, *value)) {
+          if (!inside(field.limits, *value)) {  // nor is a NaN
             return broken(places, field.key(),
                           fmt::format("must be {}, found {}", allowed_values(field), *value));
           }
@@ -441,14 +439,11 @@ Status validate_config(const RunConfig& config, const KeyPositions& places) {
   TRAIN_RETURN_IF_ERROR(before.result());
   TRAIN_RETURN_IF_ERROR(check_optimizer(config, places));
   Rules after(places);
-  check_objective(config, after);
-  check_schedule(config, after);
-  check_scaling(config, after);
-  check_evaluation(config, after);
-  check_checkpoint(config, after);
+  for (const auto check : {check_objective, check_schedule, check_scaling, check_evaluation,
+                           check_checkpoint, check_memory, check_parallel}) {
+    check(config, after);
+  }
   check_lora(config.lora, after);
-  check_memory(config, after);
-  check_parallel(config, after);
   return after.result();
 }
 
