@@ -31,8 +31,8 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
   }
 }
 
-kernels::MatmulParams LinearBlock::product(const BlockCall& call, ConstElements x,
-                                           Elements y) const {
+kernels::MatmulParams LinearBlock::product(const BlockCall& call, ConstElements x, Elements y,
+                                           std::int64_t y_stride) const {
   const Options& o = options_;
   return {.a = x,
           .b = call.weights + weight_.offset,
@@ -42,7 +42,7 @@ kernels::MatmulParams LinearBlock::product(const BlockCall& call, ConstElements 
           .k = o.inputs,
           .lda = o.inputs,
           .ldb = o.transposed ? o.outputs : o.inputs,
-          .ldc = o.outputs,
+          .ldc = y_stride,
           .transpose_b = !o.transposed,
           .dtype = x.dtype,
           .output_dtype = y.dtype};
@@ -51,9 +51,7 @@ kernels::MatmulParams LinearBlock::product(const BlockCall& call, ConstElements 
 void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
                           std::int64_t y_stride) const {
   const Options& o = options_;
-  kernels::MatmulParams params = product(call, x, y);
-  params.ldc = y_stride;
-  kernels_->matmul(call.stream, params);
+  kernels_->matmul(call.stream, product(call, x, y, y_stride));
   if (o.bias) {
     kernels_->bias_add(call.stream, {.y = y,
                                      .bias = call.weights + bias_.offset,
@@ -76,7 +74,7 @@ void LinearBlock::forward_gelu(const BlockCall& call, ConstElements x, Elements 
         {.x = y, .y = activated, .count = call.lane.rows() * options_.outputs, .dtype = y.dtype});
     return;
   }
-  kernels::MatmulParams params = product(call, x, y);
+  kernels::MatmulParams params = product(call, x, y, options_.outputs);
   params.gelu = kernels::ProductGelu::forward;
   params.partner = activated;
   kernels_->matmul(call.stream, params);
@@ -90,7 +88,7 @@ void LinearBlock::begin_backward(const BlockCall& call, ConstElements dy,
 }
 
 kernels::MatmulParams LinearBlock::input_product(const BlockCall& call, ConstElements dy,
-                                                 Elements dx) const {
+                                                 std::int64_t dy_stride, Elements dx) const {
   const Options& o = options_;
   return {.a = dy,
           .b = call.weights + weight_.offset,
@@ -98,7 +96,7 @@ kernels::MatmulParams LinearBlock::input_product(const BlockCall& call, ConstEle
           .m = call.lane.rows(),
           .n = o.inputs,
           .k = o.outputs,
-          .lda = o.outputs,
+          .lda = dy_stride,
           .ldb = o.transposed ? o.outputs : o.inputs,
           .ldc = o.inputs,
           .transpose_b = o.transposed,
@@ -108,8 +106,7 @@ kernels::MatmulParams LinearBlock::input_product(const BlockCall& call, ConstEle
 
 void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                                  Elements dx, bool accumulate) const {
-  kernels::MatmulParams params = input_product(call, dy, dx);
-  params.lda = dy_stride;
+  kernels::MatmulParams params = input_product(call, dy, dy_stride, dx);
   params.accumulate = accumulate;
   kernels_->matmul(call.stream, params);
   if (adapter_) {
@@ -129,8 +126,7 @@ void LinearBlock::backward_input_gelu(const BlockCall& call, ConstElements dy,
                                           .dtype = hidden.dtype});
     return;
   }
-  kernels::MatmulParams params = input_product(call, dy, dx);
-  params.lda = dy_stride;
+  kernels::MatmulParams params = input_product(call, dy, dy_stride, dx);
   params.gelu = kernels::ProductGelu::backward;
   params.partner = hidden;
   kernels_->matmul(call.stream, params);

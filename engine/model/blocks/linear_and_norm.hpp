@@ -42,10 +42,10 @@ class LinearBlock {
                        ConstElements x) const;
 
  private:
-  [[nodiscard]] kernels::MatmulParams product(const BlockCall& call, ConstElements x,
-                                              Elements y) const;
+  [[nodiscard]] kernels::MatmulParams product(const BlockCall& call, ConstElements x, Elements y,
+                                              std::int64_t y_stride) const;
   [[nodiscard]] kernels::MatmulParams input_product(const BlockCall& call, ConstElements dy,
-                                                    Elements dx) const;
+                                                    std::int64_t dy_stride, Elements dx) const;
   void multiply_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                        ConstElements x) const;
 
