@@ -91,13 +91,7 @@ __device__ void compute_probabilities(Sums<Shape::blocks, Shape::others>& scores
                                       SharedAddress right, bool masked, const Lse& lse,
                                       const Seen& seen) {
   multiply_rows<Shape>(scores, left, right);
-  if constexpr (limited) {
-    if (p.softcap != 0.0F) {
-      cap_scores<Shape>(scores, p.scale, p.softcap);
-    }
-  }
-  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
-  to_probabilities<Shape>(scores, scale_log2, masked, lse, seen);
+  to_tile_probabilities<Shape, limited>(scores, p, masked, lse, seen);
 }
 
 /// A tile's gradients of the scores, of gradients left right^T of the probabilities.
@@ -107,12 +101,7 @@ __device__ void compute_gradients(Sums<Shape::blocks, Shape::others>& gradients,
                                   const AttentionBackwardParams& p, SharedAddress left,
                                   SharedAddress right, const Lse& lse, const Delta& delta) {
   multiply_rows<Shape>(gradients, left, right);
-  to_score_gradients<Shape>(gradients, probabilities, delta);
-  if constexpr (limited) {
-    if (p.softcap != 0.0F) {
-      to_uncapped_gradients<Shape>(gradients, probabilities, p.softcap, lse);
-    }
-  }
+  to_tile_gradients<Shape, limited>(gradients, probabilities, p, lse, delta);
 }
 
 /// dq of one tile of queries: the tiles of keys that one of them sees follow each other.

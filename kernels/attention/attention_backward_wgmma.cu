@@ -20,33 +20,6 @@ using OwnPlaces = PanelPlaces<GradientShape<dim>::rows>;
 template <int dim>
 using OtherPlaces = PanelPlaces<GradientShape<dim>::others>;
 
-/// A tile's probabilities where its scores were.
-template <class S, bool limited, class Lse, class Seen>
-__device__ void to_tile_probabilities(Sums<1, S::others>& scores, const AttentionBackwardParams& p,
-                                      bool masked, const Lse& lse, const Seen& seen) {
-  if constexpr (limited) {
-    if (p.softcap != 0.0F) {
-      cap_scores<S>(scores, p.scale, p.softcap);
-    }
-  }
-  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
-  to_probabilities<S>(scores, scale_log2, masked, lse, seen);
-}
-
-/// A tile's gradients of the scores where those of the probabilities were.
-template <class S, bool limited, class Lse, class Delta>
-__device__ void to_tile_gradients(Sums<1, S::others>& gradients,
-                                  const Sums<1, S::others>& probabilities,
-                                  const AttentionBackwardParams& p, const Lse& lse,
-                                  const Delta& delta) {
-  to_score_gradients<S>(gradients, probabilities, delta);
-  if constexpr (limited) {
-    if (p.softcap != 0.0F) {
-      to_uncapped_gradients<S>(gradients, probabilities, p.softcap, lse);
-    }
-  }
-}
-
 /// What a tile of keys, its values behind it at `tile`, adds to dq of a warpgroup's queries. lse,
 /// delta and first keys of the block's queries lie at `lse`.
 template <class S, bool limited>

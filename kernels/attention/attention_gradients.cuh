@@ -80,6 +80,34 @@ __device__ void to_uncapped_gradients(Sums<Shape::blocks, Shape::others>& gradie
   }
 }
 
+/// A tile's probabilities where its scores were.
+template <class Shape, bool limited, class Lse, class Seen>
+__device__ void to_tile_probabilities(Sums<Shape::blocks, Shape::others>& scores,
+                                      const AttentionBackwardParams& p, bool masked, const Lse& lse,
+                                      const Seen& seen) {
+  if constexpr (limited) {
+    if (p.softcap != 0.0F) {
+      cap_scores<Shape>(scores, p.scale, p.softcap);
+    }
+  }
+  const float scale_log2 = limited ? scale_of_scores(p) : p.scale * log2_of_e;
+  to_probabilities<Shape>(scores, scale_log2, masked, lse, seen);
+}
+
+/// A tile's gradients of the scores where those of the probabilities were.
+template <class Shape, bool limited, class Lse, class Delta>
+__device__ void to_tile_gradients(Sums<Shape::blocks, Shape::others>& gradients,
+                                  const Sums<Shape::blocks, Shape::others>& probabilities,
+                                  const AttentionBackwardParams& p, const Lse& lse,
+                                  const Delta& delta) {
+  to_score_gradients<Shape>(gradients, probabilities, delta);
+  if constexpr (limited) {
+    if (p.softcap != 0.0F) {
+      to_uncapped_gradients<Shape>(gradients, probabilities, p.softcap, lse);
+    }
+  }
+}
+
 template <int blocks, int columns>
 __device__ void scale_sums(Sums<blocks, columns>& sums, float factor) {
 #pragma unroll
