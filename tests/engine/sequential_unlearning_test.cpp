@@ -249,7 +249,8 @@ TEST_CASE("sequential unlearning: ranks, strategy, gating and wrapping never sho
 
 TEST_CASE("sequential unlearning: nor do they where a frozen copy is compared with",
           "[engine][sequential_unlearning][EN-1]") {
-  const std::string name = GENERATE("kl npo", "kl top_k_entropy", "l2sp");
+  const std::string name =
+      GENERATE("kl npo", "kl top_k_entropy", "l2sp", "l2", "l2 npo maintained");
   CAPTURE(name);
   const WorldStep::Options options = small_options(name);
   const Trace alone = trace_of(options);
@@ -262,9 +263,10 @@ TEST_CASE("sequential unlearning: nor do they where a frozen copy is compared wi
   }
 }
 
-TEST_CASE("sequential unlearning: at the frozen copy kl is 0 and npo log 2, to the bit",
+TEST_CASE("sequential unlearning: at the frozen copy kl and l2 are 0 and npo log 2, to the bit",
           "[engine][sequential_unlearning]") {
-  const auto options = with(small_options("kl npo"), 2, "full");
+  const std::string name = GENERATE("kl npo", "l2 npo maintained");
+  const auto options = with(small_options(name), 2, "full");
   const auto stream = kernels::make_inline_stream(1);
   WorldStep world(kernels::cpu_backend(), options);
   const StepResult first = world.run(*stream, 0, rows_of(options, 0), rows_of(options, 1));
@@ -318,6 +320,12 @@ TEST_CASE(
     WorldStep with_copy(kernels::cpu_backend(), compared);
     CHECK(with_copy.rank(0).allocated() == plan_memory(compared));
     CHECK(plan_memory(compared).reference_bytes > 0);
+    // Outputs of one layer are compared, and of two.
+    for (const char* name : {"l2", "l2 npo maintained"}) {
+      const auto outputs = with(small_options(name), ranks, "full");
+      WorldStep compares(kernels::cpu_backend(), outputs);
+      CHECK(compares.rank(0).allocated() == plan_memory(outputs));
+    }
   }
   auto all = options;
   all.objective = {};
