@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(block_threads) row_distance_kernel(RowDistance
     const double value = load<T>(p.x, first + c) - load<T>(p.reference, first + c);
     sum = fma(value, value, sum);  // The square of a float is exact in double.
   }
-  const double distance = sqrt(__shfl_sync(all_lanes, fold_row_sum(sum), 0, row_sum_lanes));
+  const double distance = sqrt(warp_sum<row_sum_lanes>(sum));
   const double weight = counts ? static_cast<double>(p.row_weight(row)) : 0.0;
   const double factor =
       !counts || distance == 0.0 ? 0.0 : static_cast<double>(p.loss_scale) * weight / distance;
