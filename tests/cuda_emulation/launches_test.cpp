@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/cuda_emulation/block.hpp"
+#include "tests/engine/published_gradients.hpp"
 #include "tests/engine/small_model.hpp"
 
 namespace train::engine {
@@ -64,6 +65,28 @@ WorldStep::Options options_of(std::int64_t layers, const std::string& compute) {
   return options;
 }
 
+std::int64_t products = 0;
+
+/// Products of two steps and an evaluation of a published model.
+std::int64_t products_of(const kernels::KernelTable& kernels, const std::string& name) {
+  static const kernels::KernelTable* table = nullptr;
+  table = &kernels;
+  kernels::KernelTable counting = kernels;
+  counting.matmul = [](kernels::Stream& stream, const kernels::MatmulParams& params) {
+    ++products;
+    table->matmul(stream, params);
+  };
+  products = 0;
+  (void)testing::train(counting, testing::published_model(name), "fp32");
+  return products;
+}
+
+/// Of layers with as many products forwards, and for the gradients of inputs and of weights.
+std::int64_t products_of_layers(std::int64_t layers, std::int64_t forward, std::int64_t inputs,
+                                std::int64_t weights) {
+  return layers * (3 * forward + 2 * (inputs + weights));
+}
+
 }  // namespace
 
 TEST_CASE("launches: norms and the update of many tensors in one launch have the bits of one each",
@@ -89,6 +112,17 @@ TEST_CASE("launches: a layer more launches its products and kernels, and no upda
   const std::int64_t each = grids(apart, 2) - grids(apart, 1);
   fmt::print("grids of a layer: {}; {} where each tensor has its own\n", together, each);
   CHECK(together + 20 < each);
+}
+
+// Attention has three projections and an output, the MLP a gate, an up and a down projection.
+TEST_CASE("launches: products of one input whose weights lie together are a single one",
+          "[engine][cuda][emulation]") {
+  const kernels::KernelTable& cuda = *kernels::cuda_backend();
+  CHECK(products_of(cuda, "llama") == products_of_layers(3, 4, 4, 4));
+  // The gradient of an input has the CPU's bits only when its shares are added up one by one.
+  CHECK(products_of(kernels::cpu_backend(), "llama") == products_of_layers(3, 5, 7, 5));
+  // Biases lie between the projections' weights.
+  CHECK(products_of(cuda, "qwen2") == products_of_layers(3, 6, 6, 6));
 }
 
 }  // namespace train::engine
