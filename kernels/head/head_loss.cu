@@ -191,9 +191,12 @@ __global__ void __launch_bounds__(most_threads)
   }
 }
 
-/// The same of rows whose loss is no cross-entropy.
+/// Of rows whose loss is no cross-entropy, whose sums take more registers.
+constexpr int other_threads = most_threads / 2;
+
+/// The same of those rows.
 template <class T, RowLoss loss>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(other_threads, 1)
     other_loss_row_kernel(HeadLossParams p, std::int64_t first, DeviceFault* fault,
                           const char* name) {
   const std::int64_t place = first + blockIdx.x;
@@ -234,7 +237,7 @@ __global__ void __launch_bounds__(most_threads)
 
 /// The rows' terms in one order: thread t has every blockDim.x-th row, then a tree.
 __global__ void __launch_bounds__(most_threads) loss_sums_kernel(HeadLossParams p) {
-  constexpr int at_once = 4;  // Rows on their way.
+  constexpr int at_once = 3;  // Rows on their way.
   constexpr int sums_of_row = terms_per_row + 1;
   __shared__ double shared[most_threads];
   const auto threads = static_cast<int>(blockDim.x);
@@ -313,10 +316,11 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
       const auto kernel = p.row_loss == RowLoss::divergence
                               ? other_loss_row_kernel<T, RowLoss::divergence>
                               : other_loss_row_kernel<T, RowLoss::top_entropy>;
-      return launch(stream, kernel,
-                    {.blocks = dim3(static_cast<unsigned>(rows)),
-                     .threads = dim3(static_cast<unsigned>(row_threads(p.vocab)))},
-                    p, first, stream.fault(), "head_loss");
+      return launch(
+          stream, kernel,
+          {.blocks = dim3(static_cast<unsigned>(rows)),
+           .threads = dim3(static_cast<unsigned>(std::min(other_threads, row_threads(p.vocab))))},
+          p, first, stream.fault(), "head_loss");
     }
     const auto launch_those =
         aligned  ? shaped ? launch_rows<T, true, true> : launch_rows<T, true, false>

@@ -26,6 +26,10 @@ kernels::KernelTable one_by_one_table() {
   KernelTable table = *kernels::cuda_backend();
   table.adamw_update =
       one_by_one<&KernelTable::adamw_update, kernels::AdamwParams, &kernels::AdamwParams::tensors>;
+  table.ademamix_update = one_by_one<&KernelTable::ademamix_update, kernels::AdemamixParams,
+                                     &kernels::AdemamixParams::tensors>;
+  table.dana_update =
+      one_by_one<&KernelTable::dana_update, kernels::DanaParams, &kernels::DanaParams::tensors>;
   table.row_square_sums = one_by_one<&KernelTable::row_square_sums, kernels::RowSquareSumsParams,
                                      &kernels::RowSquareSumsParams::tensors>;
   table.tree_sum =
@@ -92,13 +96,22 @@ std::int64_t products_of_layers(std::int64_t layers, std::int64_t forward, std::
 TEST_CASE("launches: norms and the update of many tensors in one launch have the bits of one each",
           "[engine][cuda][emulation][P1]") {
   const kernels::KernelTable apart = one_by_one_table();
-  for (const char* compute : {"fp32", "bf16"}) {
-    const Steps together = train(*kernels::cuda_backend(), options_of(2, compute));
-    const Steps each = train(apart, options_of(2, compute));
+  const auto compare = [&](const std::string& compute, const std::string& optimizer) {
+    CAPTURE(compute, optimizer);
+    auto options = options_of(2, compute);
+    options.optimizer.name = optimizer;
+    const Steps together = train(*kernels::cuda_backend(), options);
+    const Steps each = train(apart, options);
     CHECK(together.digest == each.digest);
     CHECK(together.grad_norm == each.grad_norm);
     CHECK(together.grids < each.grids);
-  }
+    fmt::print("grids of a step with {} in {}: {}; {} where each tensor has its own\n", optimizer,
+               compute, together.grids, each.grids);
+  };
+  compare("fp32", "adamw");
+  compare("bf16", "adamw");
+  compare("bf16", "ademamix");
+  compare("bf16", "dana-star");
 }
 
 TEST_CASE("launches: a layer more launches its products and kernels, and no update",

@@ -3,36 +3,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tests/kernels/kernel_fixture.hpp"
+#include "tests/kernels/ptxas_report.hpp"
 
 namespace train::kernels::testing {
 namespace {
-
-struct Usage {
-  std::string function;
-  int spilled_bytes = 0;
-};
-
-/// Reads a report of ptxas: a line that names the function, then one with its spills.
-std::vector<Usage> usages_of(std::istream& report) {
-  static const std::regex kFunction("Function properties for (\\S+)");
-  static const std::regex kSpills("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
-  std::vector<Usage> usages;
-  std::string function;
-  for (std::string line; std::getline(report, line);) {
-    std::smatch match;
-    if (std::regex_search(line, match, kFunction)) {
-      function = match[1];
-    } else if (std::regex_search(line, match, kSpills)) {
-      usages.push_back({function, std::stoi(match[1]) + std::stoi(match[2])});
-    }
-  }
-  return usages;
-}
 
 TEST_CASE("cuda report: no kernel spills registers", "[kernels][cuda][.cuda_report]") {
   if (!std::filesystem::exists(ACTORTRAIN_DEVICE_OBJECTS "/norm/norm_forward.cu.o")) {

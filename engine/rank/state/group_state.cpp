@@ -321,15 +321,18 @@ void GroupState::make_weights(kernels::Stream& stream, std::uint16_t* out) const
   pack_masters(stream, out);
 }
 
-// All rows of a group, where they lie as they do in the whole one, need one launch: between them is
-// nothing but padding.
+// Whole parameters, or what is made anew, need one launch where they lie as they do in the whole
+// group: between them is nothing but padding.
 void GroupState::pack_masters(kernels::Stream& stream, std::uint16_t* out) const {
   const std::vector<Segment>& segments = layout_->state.segments;
-  const bool alike =
-      layout_->made && std::all_of(segments.begin(), segments.end(), [&](const Segment& one) {
-        return one.packed_offset - segments.front().packed_offset ==
+  if (segments.empty()) {
+    return;
+  }
+  const bool alike = std::all_of(segments.begin(), segments.end(), [&](const Segment& one) {
+    return (layout_->made || one.rows == group_->parameters[one.parameter].rows) &&
+           one.packed_offset - segments.front().packed_offset ==
                one.flat_offset - segments.front().flat_offset;
-      });
+  });
   if (alike) {
     const Segment& first = segments.front();
     const Segment& last = segments.back();
