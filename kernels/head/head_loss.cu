@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(most_threads)
 }
 
 /// The same of rows whose loss is no cross-entropy.
-template <class T>
+template <class T, RowLoss loss>
 __global__ void __launch_bounds__(most_threads)
     other_loss_row_kernel(HeadLossParams p, std::int64_t first, DeviceFault* fault,
                           const char* name) {
@@ -213,19 +213,21 @@ __global__ void __launch_bounds__(most_threads)
     }
     return;
   }
-  const bool correct = fold_seen<true>(see_row(product_row(p, logits))).index == target;
-  __syncthreads();
+  const SeenLogits seen = fold_seen<true>(see_row(product_row(p, logits)));
   const float scale = p.loss_scale * p.row_weight(place) * p.logit_scale;
-  const RowLossTerms found =
-      p.row_loss == RowLoss::divergence
-          ? divergence_of_row<T>(
-                p, logits, p.reference_logits + static_cast<std::int64_t>(blockIdx.x) * p.vocab,
-                scale)
-          : top_entropy_of_row<T>(p, logits, scale);
+  double of_row = 0.0;
+  if constexpr (loss == RowLoss::divergence) {
+    of_row = divergence_of_row<T>(
+        p, logits, p.reference_logits + static_cast<std::int64_t>(blockIdx.x) * p.vocab, seen,
+        scale);
+  } else {
+    of_row = top_entropy_of_row<T>(p, logits, seen, scale);
+  }
   if (writes_terms) {
-    terms[0] = static_cast<double>(p.row_weight(place)) * found.loss;
-    terms[1] = found.lse * found.lse;
-    terms[2] = correct ? 1.0 : 0.0;
+    const double lse = log_sum_exp(seen);
+    terms[0] = static_cast<double>(p.row_weight(place)) * of_row;
+    terms[1] = lse * lse;
+    terms[2] = seen.index == target ? 1.0 : 0.0;
     terms[3] = 1.0;
   }
 }
@@ -308,7 +310,10 @@ void launch_chunk(CudaStream& stream, const HeadLossParams& p, std::int64_t firs
   const bool shaped = p.logit_scale != 1.0F || p.softcap != 0.0F || p.label_smoothing != 0.0F;
   for_element_type(p.dtype, [&]<class T>() {
     if (p.row_loss != RowLoss::cross_entropy) {
-      return launch(stream, other_loss_row_kernel<T>,
+      const auto kernel = p.row_loss == RowLoss::divergence
+                              ? other_loss_row_kernel<T, RowLoss::divergence>
+                              : other_loss_row_kernel<T, RowLoss::top_entropy>;
+      return launch(stream, kernel,
                     {.blocks = dim3(static_cast<unsigned>(rows)),
                      .threads = dim3(static_cast<unsigned>(row_threads(p.vocab)))},
                     p, first, stream.fault(), "head_loss");

@@ -8,8 +8,8 @@
 #include "kernels/head/seen_logits.cuh"
 #include "kernels/head/top_logits.cuh"
 
-// Rows of logits whose loss is no cross-entropy (RowLoss): a block for each. All threads get what a
-// row comes to; the gradients take the place of the logits.
+// Rows of logits whose loss is no cross-entropy (RowLoss): a block for each. All threads get a
+// row's loss; the gradients take the place of the logits.
 namespace train::kernels::cuda {
 
 using ProductRow = LogitRow</*aligned=*/false, /*shaped=*/true>;
@@ -35,19 +35,14 @@ __device__ void replace_logits(float* logits, int vocab, const Gradient& gradien
   }
 }
 
-/// Loss and log sum exp of a row.
-struct RowLossTerms {
-  double loss = 0.0, lse = 0.0;
-};
-
-/// RowLoss::divergence. `scale`: by what the loss is multiplied in the gradient.
+/// RowLoss::divergence of a row in which all threads have `own`. `scale`: by what the loss is
+/// multiplied in the gradient.
 template <class T>
-__device__ RowLossTerms divergence_of_row(const HeadLossParams& p, float* logits,
-                                          const float* reference, float scale) {
+__device__ double divergence_of_row(const HeadLossParams& p, float* logits, const float* reference,
+                                    const SeenLogits& own, float scale) {
   const ProductRow row = product_row(p, logits);
   const ProductRow expected = product_row(p, reference);
-  const SeenLogits own = fold_seen<true>(see_row(row));
-  __syncthreads();
+  __syncthreads();  // All have read of the fold before.
   const SeenLogits of_reference = fold_seen<true>(see_row(expected));
   double above = 0.0;
   for (int column = static_cast<int>(threadIdx.x); column < row.vocab;
@@ -72,8 +67,7 @@ __device__ RowLossTerms divergence_of_row(const HeadLossParams& p, float* logits
       return row.shape.slope(logit) * value;
     });
   }
-  const double lse = log_sum_exp(own);
-  return {.loss = above / of_reference.sum + (lse - log_sum_exp(of_reference)), .lse = lse};
+  return above / of_reference.sum + (log_sum_exp(own) - log_sum_exp(of_reference));
 }
 
 /// The column up to which those that are equal to the threshold are among the largest: the first
@@ -97,17 +91,16 @@ __device__ inline int last_of_equals(const ProductRow& row, const Threshold& thr
   return last;
 }
 
-/// RowLoss::top_entropy.
+/// RowLoss::top_entropy, as above.
 template <class T>
-__device__ RowLossTerms top_entropy_of_row(const HeadLossParams& p, float* logits, float scale) {
+__device__ double top_entropy_of_row(const HeadLossParams& p, float* logits, const SeenLogits& seen,
+                                     float scale) {
   const ProductRow row = product_row(p, logits);
-  const SeenLogits seen = fold_seen<true>(see_row(row));
-  const double lse = log_sum_exp(seen);
-  if (isnan(lse)) {
+  if (const double lse = log_sum_exp(seen); isnan(lse)) {
     if (p.dx != nullptr) {
       replace_logits<T>(logits, row.vocab, [](int) { return NAN; });
     }
-    return {.loss = lse, .lse = lse};
+    return lse;
   }
   const auto top = static_cast<std::int32_t>(min(p.top_k, p.vocab));
   const Threshold threshold = threshold_of_row(row, top);
@@ -137,7 +130,7 @@ __device__ RowLossTerms top_entropy_of_row(const HeadLossParams& p, float* logit
                     : 0.0F;
     });
   }
-  return {.loss = log_sum_exp(of_top) - (largest + below / static_cast<double>(top)), .lse = lse};
+  return log_sum_exp(of_top) - (largest + below / static_cast<double>(top));
 }
 
 }  // namespace train::kernels::cuda

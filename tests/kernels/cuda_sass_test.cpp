@@ -46,7 +46,7 @@ constexpr const char* float_atomic = "^(RED|REDG|REDS|REDUX|ATOM|ATOMG|ATOMS)\\.
 std::vector<Function> functions_of(std::istream& disassembly) {
   static const std::regex kFunction("Function : (\\S+)");
   static const std::regex kInstruction(
-      "^\\s*/\\*[0-9a-f]+\\*/\\s+(?:@!?U?P\\w+\\s+)?([A-Z][A-Z0-9_.]*)");
+      "^\\s*/\\*[0-9a-f]+\\*/\\s+(?:@!?U?P\\w+\\s+)?([A-Z][A-Z0-9_.x]*)");
   std::vector<Function> functions;
   for (std::string line; std::getline(disassembly, line);) {
     std::smatch match;
@@ -223,7 +223,8 @@ TEST_CASE("cuda sass: instructions are told apart", "[kernels][cuda]") {
       "\t\tFunction : second\n"
       "        /*0000*/               @P0 RED.E.ADD.F32.FTZ.RN.STRONG.GPU [R2.64], R5 ;\n"
       "        /*0010*/                   ATOMG.E.CAS.STRONG.GPU PT, R2, [R2], R4, R5 ;\n"
-      "        /*0020*/                   ATOMG.E.ADD.64.STRONG.GPU PT, R2, [R2], R4, R5 ;\n");
+      "        /*0020*/                   ATOMG.E.ADD.64.STRONG.GPU PT, R2, [R2], R4, R5 ;\n"
+      "        /*0030*/                   HGMMA.64x128x16.F32.BF16 R24, R24, gdesc[UR4], R4 ;\n");
   const std::vector<Function> functions = functions_of(text);
   REQUIRE(functions.size() == 2);
   CHECK(functions[0].name == "first");
@@ -233,6 +234,8 @@ TEST_CASE("cuda sass: instructions are told apart", "[kernels][cuda]") {
   CHECK(functions[0].count(matrix_load) == 0);
   CHECK(functions[0].count(float_atomic) == 0);
   CHECK(functions[1].count(float_atomic) == 1);
+  CHECK(functions[0].count(warpgroup_product) == 0);
+  CHECK(functions[1].count(warpgroup_product) == 1);
 }
 
 }  // namespace
