@@ -149,7 +149,8 @@ HWY_INLINE void backward_queries(const AttentionBackwardParams& p, const Attenti
   }
 }
 
-/// One of the tasks, in any order, that fill the scratch of a head (kBackwardPacks of them).
+/// One of the tasks, in any order, that fill the scratch of a head (kBackwardPacks of them; the
+/// first kKeyPacks give the same for all heads of a group).
 void attention_backward_pack(const AttentionBackwardParams& p, const AttentionHead& head,
                              std::int64_t length, float* memory, std::int64_t task) {
   const AttentionSizes s = attention_sizes(length, p.head_dim, p.values());
@@ -164,14 +165,14 @@ void attention_backward_pack(const AttentionBackwardParams& p, const AttentionHe
                       s.padded_len);
       break;
     case 2:
+      pack_rows(head.k, p.k_layout.outer_stride, t.k, s.length, s.head_dim, s.padded_dim, 1.0F);
+      break;
+    case 3:
       pack_rows(head.q, p.q_layout.outer_stride, t.q, s.length, s.head_dim, s.padded_dim, p.scale);
       std::fill_n(t.dk, s.length * s.padded_dim, 0.0F);
       break;
-    case 3:
-      pack_rows(head.k, p.k_layout.outer_stride, t.k, s.length, s.head_dim, s.padded_dim, 1.0F);
-      std::fill_n(t.dv, s.length * s.padded_value, 0.0F);
-      break;
     default:
+      std::fill_n(t.dv, s.length * s.padded_value, 0.0F);
       pack_rows(head.dout, p.dout_layout.outer_stride, t.dout, s.length, s.value_dim,
                 s.padded_value, 1.0F);
       for (std::int64_t row = 0; row < s.length; ++row) {
@@ -209,10 +210,10 @@ void attention_backward_queries(const AttentionBackwardParams& p, const Attentio
 
 /// All gradients of one head in a document of `length` tokens, those of keys and values left in the
 /// scratch: the query blocks follow each other, so dk and dv are summed in one order whatever the
-/// number of threads.
+/// number of threads. `first_pack`: of the tasks that are not done yet.
 void attention_backward_head(const AttentionBackwardParams& p, const AttentionHead& head,
-                             std::int64_t length, float* memory) {
-  for (std::int64_t task = 0; task < kBackwardPacks; ++task) {
+                             std::int64_t length, float* memory, std::int64_t first_pack) {
+  for (std::int64_t task = first_pack; task < kBackwardPacks; ++task) {
     attention_backward_pack(p, head, length, memory, task);
   }
   for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
@@ -301,14 +302,14 @@ void add_to_group(const AttentionBackwardParams& p, const HeadOfDocument& of, fl
 
 /// attention_backward_head() by all threads.
 void compute_together(const AttentionBackwardParams& p, const HeadOfDocument& of, float* memory,
-                      int threads) {
+                      std::int64_t first_pack, int threads) {
   const auto pack = HWY_DYNAMIC_DISPATCH(attention_backward_pack);
   const auto keys = HWY_DYNAMIC_DISPATCH(attention_backward_keys);
   const auto queries = HWY_DYNAMIC_DISPATCH(attention_backward_queries);
   const AttentionHead head = tensors_of(p, of);
   const std::int64_t length = of.document.length;
-  parallel_for(threads, kBackwardPacks,
-               [&](std::int64_t task, int) { pack(p, head, length, memory, task); });
+  parallel_for(threads, kBackwardPacks - first_pack,
+               [&](std::int64_t task, int) { pack(p, head, length, memory, first_pack + task); });
   for (std::int64_t first = 0; first < length; first += AttentionSizes::query_block) {
     parallel_for(threads, threads, [&](std::int64_t part, int) {
       keys(p, head, length, memory, {.first = first, .part = part, .parts = threads});
@@ -332,31 +333,36 @@ void attention_backward(const AttentionBackwardParams& p, int threads) {
   const auto nth = [&](std::int64_t i) {
     return HeadOfDocument{documents[static_cast<std::size_t>(i / p.heads)], i % p.heads};
   };
-  const auto compute = [&](const HeadOfDocument& of, float* memory) {
-    one_head(p, tensors_of(p, of), of.document.length, memory);
-  };
   auto* memory = scratch.get<float>(size * threads);
+  PackedKeys packed(threads);
+  const auto first_pack = [&](std::int64_t i, std::int64_t slot) {
+    const auto document = static_cast<std::size_t>(i / p.heads);
+    return packed.has(slot, document, i % p.heads / group) ? kKeyPacks : 0;
+  };
+  const auto compute = [&](std::int64_t i, std::int64_t slot) {
+    const HeadOfDocument of = nth(i);
+    one_head(p, tensors_of(p, of), of.document.length, memory + slot * size, first_pack(i, slot));
+  };
   // A thread a group as long as there is one for every thread; then a thread a head, whose shares
   // of dk and dv are added afterwards; at last all threads one head. Each adds the heads of a group
   // in order: the same bits.
   const std::int64_t whole = heads / group / threads * threads;
   parallel_for(threads, whole, [&](std::int64_t i, int worker) {
     for (std::int64_t j = i * group; j < (i + 1) * group; ++j) {
-      compute(nth(j), memory + worker * size);
+      compute(j, worker);
       add_to_group(p, nth(j), memory + worker * size);
     }
   });
   const std::int64_t shared = heads_to_share(heads - whole * group, threads);
   for (std::int64_t first = whole * group; first < heads - shared; first += threads) {
     const std::int64_t count = std::min<std::int64_t>(threads, heads - shared - first);
-    parallel_for(threads, count,
-                 [&](std::int64_t i, int) { compute(nth(first + i), memory + i * size); });
+    parallel_for(threads, count, [&](std::int64_t i, int) { compute(first + i, i); });
     for (std::int64_t i = 0; i < count; ++i) {
       add_to_group(p, nth(first + i), memory + i * size);
     }
   }
   for (std::int64_t i = heads - shared; i < heads; ++i) {
-    compute_together(p, nth(i), memory, threads);
+    compute_together(p, nth(i), memory, first_pack(i, 0), threads);
     add_to_group(p, nth(i), memory);
   }
 }

@@ -14,6 +14,7 @@
 #include <limits>
 
 #include "kernels/simd-inl.hpp"
+#include "kernels/transpose-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
@@ -116,18 +117,7 @@ HWY_INLINE void pack_rows(const float* from, std::int64_t from_row, float* to, s
 /// The transpose [cols, padded_rows] of rows of `cols` elements; columns past `rows` are zero.
 HWY_INLINE void pack_transposed(const float* from, std::int64_t from_row, float* to,
                                 std::int64_t rows, std::int64_t cols, std::int64_t padded_rows) {
-  constexpr std::int64_t block = 16;  // A cache line of every row is used up while it is near.
-  for (std::int64_t first = 0; first < cols; first += block) {
-    const std::int64_t last = std::min(cols, first + block);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t c = first; c < last; ++c) {
-        to[c * padded_rows + row] = from[row * from_row + c];
-      }
-    }
-  }
-  for (std::int64_t c = 0; c < cols; ++c) {
-    std::fill(to + c * padded_rows + rows, to + (c + 1) * padded_rows, 0.0F);
-  }
+  pack_across(Floats(), from, from_row, cols, rows, to, padded_rows);
 }
 
 /// A row of scores: those of [begin, end) are seen, the rest of [0, padded) is not.

@@ -40,6 +40,28 @@ inline std::int64_t longest(const std::vector<Document>& documents) {
   return length;
 }
 
+/// Whose keys and values the scratch of each thread holds: the heads of a group read the same.
+class PackedKeys {
+ public:
+  explicit PackedKeys(int threads) : heads_(static_cast<std::size_t>(threads)) {}
+  /// Whether scratch `slot` has those of a head of keys of a document already; from now on it does.
+  /// For different slots at once.
+  [[nodiscard]] bool has(std::int64_t slot, std::size_t document, std::int64_t kv_head) {
+    Slot& held = heads_[static_cast<std::size_t>(slot)];
+    const bool there = held.any && held.document == document && held.kv_head == kv_head;
+    held = {.any = true, .document = document, .kv_head = kv_head};
+    return there;
+  }
+
+ private:
+  struct alignas(64) Slot {
+    bool any = false;
+    std::size_t document = 0;
+    std::int64_t kv_head = 0;
+  };
+  std::vector<Slot> heads_;
+};
+
 /// Of `heads` that are computed one by a thread: the last few that would leave half of the threads
 /// idle or more. All threads compute such a head together.
 inline std::int64_t heads_to_share(std::int64_t heads, int threads) {

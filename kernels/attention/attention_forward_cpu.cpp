@@ -113,10 +113,9 @@ void attention_forward_block(const AttentionForwardParams& p, const Document& do
   forward_block(p, s, scratch, of.q, of.out, of.lse, first, rows);
 }
 
-/// All query rows of head `head` of one document.
+/// All query rows of head `head` of one document, whose keys and values were packed.
 void attention_forward_head(const AttentionForwardParams& p, const Document& document,
                             std::int64_t head, float* memory) {
-  attention_forward_pack(p, document, head, memory);
   for (std::int64_t first = 0; first < document.length; first += AttentionSizes::query_block) {
     attention_forward_block(p, document, head, first, memory, memory);
   }
@@ -141,19 +140,25 @@ void attention_forward(const AttentionForwardParams& p, int threads) {
   auto* memory = scratch.get<float>(size * threads);
   const auto count = static_cast<std::int64_t>(documents.size()) * p.heads;
   const std::int64_t shared = heads_to_share(count, threads);
-  parallel_for(threads, count - shared, [&](std::int64_t i, int worker) {
-    one_head(p, documents[static_cast<std::size_t>(i / p.heads)], i % p.heads,
-             memory + worker * size);
-  });
   const auto pack = HWY_DYNAMIC_DISPATCH(attention_forward_pack);
+  PackedKeys packed(threads);
+  const auto pack_once = [&](std::int64_t i, int worker) -> const Document& {
+    const auto index = static_cast<std::size_t>(i / p.heads);
+    const std::int64_t head = i % p.heads;
+    if (!packed.has(worker, index, head / p.group())) {
+      pack(p, documents[index], head, memory + worker * size);
+    }
+    return documents[index];
+  };
+  parallel_for(threads, count - shared, [&](std::int64_t i, int worker) {
+    one_head(p, pack_once(i, worker), i % p.heads, memory + worker * size);
+  });
   const auto one_block = HWY_DYNAMIC_DISPATCH(attention_forward_block);
   for (std::int64_t i = count - shared; i < count; ++i) {
-    const Document& document = documents[static_cast<std::size_t>(i / p.heads)];
-    const std::int64_t head = i % p.heads;
-    pack(p, document, head, memory);
+    const Document& document = pack_once(i, 0);
     const std::int64_t blocks = divide_up(document.length, AttentionSizes::query_block);
     parallel_for(threads, blocks, [&](std::int64_t done, int worker) {  // the longest first
-      one_block(p, document, head, (blocks - 1 - done) * AttentionSizes::query_block, memory,
+      one_block(p, document, i % p.heads, (blocks - 1 - done) * AttentionSizes::query_block, memory,
                 memory + worker * size);
     });
   }

@@ -85,6 +85,8 @@ struct BlockPart {
 
 /// Tasks that fill the scratch of the backward pass.
 inline constexpr std::int64_t kBackwardPacks = 5;
+/// Those of them, the first, that read keys and values alone.
+inline constexpr std::int64_t kKeyPacks = 3;
 
 /// One thread's scratch of the backward pass.
 struct AttentionBackwardScratch {
