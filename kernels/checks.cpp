@@ -347,6 +347,12 @@ void check_params(const DanaParams& params) {
   require_update("dana_update", params.guard, params.step);
 }
 
+void check_params(const AverageParams& params) {
+  for (const AverageParams::Tensor& tensor : params.tensors) {
+    require_pointers("average_update", tensor.count, tensor.average, tensor.p);
+  }
+}
+
 void check_params(const MuonMomentumParams& params) {
   require_pointers("muon_momentum", params.count, params.g, params.m, params.x);
   require_update("muon_momentum", params.guard);

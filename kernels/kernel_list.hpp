@@ -14,6 +14,7 @@
 #include "kernels/norm/norm.hpp"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/ademamix.hpp"
+#include "kernels/optimizer/average.hpp"
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/optimizer/muon.hpp"
@@ -62,6 +63,7 @@
   KERNEL(adamw_update, AdamwParams)                        \
   KERNEL(ademamix_update, AdemamixParams)                  \
   KERNEL(dana_update, DanaParams)                          \
+  KERNEL(average_update, AverageParams)                    \
   KERNEL(muon_momentum, MuonMomentumParams)                \
   KERNEL(muon_normalise, MuonNormaliseParams)              \
   KERNEL(blend_bf16, BlendBf16Params)                      \

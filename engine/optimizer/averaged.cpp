@@ -49,9 +49,7 @@ class Averaged final : public Optimizer {
       }
     }
     inner_->update(stream, slices, step);
-    for (const OptimizerSlice& slice : slices) {
-      average(stream, slice, step);
-    }
+    average(stream, slices, step);
   }
 
  private:
@@ -59,16 +57,15 @@ class Averaged final : public Optimizer {
     return slice.states[inner_->states(*slice.parameter).size()];
   }
   /// average - (1 - beta) average, then + (1 - beta) weights.
-  void average(kernels::Stream& stream, const OptimizerSlice& slice,
+  void average(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
                const OptimizerStep& step) const {
-    float* average = average_of(slice);
-    const auto share = static_cast<float>(1.0 - average_beta(section_, step.step));
-    for (const auto& [values, scale] :
-         {std::pair<const float*, float>{average, -share}, {slice.weights, share}}) {
-      step.kernels->residual_add(
-          stream,
-          {.x = average, .branch = values, .out = average, .scale = scale, .count = slice.count()});
+    kernels::AverageParams params{.share =
+                                      static_cast<float>(1.0 - average_beta(section_, step.step))};
+    for (const OptimizerSlice& slice : slices) {
+      params.tensors.push_back(
+          {.average = average_of(slice), .p = slice.weights, .count = slice.count()});
     }
+    step.kernels->average_update(stream, params);
   }
 
   std::unique_ptr<Optimizer> inner_;

@@ -21,6 +21,9 @@ struct Device {
   MemoryKind staging = MemoryKind::host;  ///< Of the host, for what a stream copies in or out.
   MemoryKind offload = MemoryKind::host;  ///< For what kernels seldom need and `memory` is dear to.
   bool knows_bf16 = false;                ///< Its kernels take every DType; else f32 alone.
+  /// Products that are added up may be computed as one, which rounds once. Not of the CPU, whose
+  /// bits are those of several.
+  bool joins_products = false;
   /// A stream for kernels, with a thread named `name`. `threads`: that a kernel may use, where they
   /// are the host's. Blocking. Throws DeviceError.
   std::unique_ptr<Stream> (*make_stream)(std::string name, int threads) = nullptr;

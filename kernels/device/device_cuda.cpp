@@ -83,6 +83,7 @@ const Device& cuda_device() {
       .staging = MemoryKind::pinned,
       .offload = MemoryKind::offloaded,
       .knows_bf16 = true,
+      .joins_products = true,
       .make_stream = [](std::string name,
                         int /*threads*/) { return make_cuda_stream(std::move(name)); },
       .copy =

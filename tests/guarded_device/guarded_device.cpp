@@ -1,6 +1,7 @@
 // A CUDA device that is not there: what a build with CUDA has of one (cuda_device.hpp), with the
 // kernels of the CPU on guarded memory. Linked into a program, it takes the place of the library's.
 // Kernels are put off until the host waits for them, so that nobody sees a result too early.
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -96,7 +97,8 @@ void GuardedPoint::record() { stream_.work_off(); }
 /// A device reads no memory of the host but pinned memory, and that only to copy it. What looks
 /// like an address is one: the other members are sizes, factors and flags.
 template <class Params>
-void check_addresses(Params params) {
+void check_words(Params params) {
+  static_assert(std::is_trivially_copyable_v<Params>);
   __builtin_clear_padding(&params);
   constexpr std::uintptr_t least = std::uintptr_t{1} << 44;
   constexpr std::uintptr_t end = std::uintptr_t{1} << 47;
@@ -110,6 +112,23 @@ void check_addresses(Params params) {
         !(copies && is_pinned_memory(data))) {
       throw std::logic_error("a kernel of the guarded device was given memory of the host");
     }
+  }
+}
+
+/// Params that list tensors keep the list in memory of the host, and hand out what it says.
+template <class Params>
+void check_addresses(const Params& params) {
+  if constexpr (std::is_trivially_copyable_v<Params>) {
+    check_words(params);
+  } else if constexpr (requires { params.tensors; }) {
+    std::for_each(params.tensors.begin(), params.tensors.end(),
+                  [](const auto& tensor) { check_words(tensor); });
+  } else {
+    std::for_each(params.sums.begin(), params.sums.end(),
+                  [](const auto& sum) { check_words(sum); });
+  }
+  if constexpr (requires { params.guard; }) {
+    check_words(params.guard);
   }
 }
 

@@ -83,6 +83,14 @@ TEST_CASE("cuda twins: many tensors in one launch, optimizers", "[kernels][cuda]
     });
     side.kernels.ademamix_update(side.stream(), params);
   });
+  compare_twins("average_update", "150 tensors", same_bits, [&](Side& side) {
+    const Tensors average(side, 1, 0.0F, changed), p(side, 2, 0.0F, read_only);
+    AverageParams params{.share = 0.07F};
+    each_tensor([&](std::size_t i, std::int64_t count) {
+      params.tensors.push_back({.average = average[i], .p = p[i], .count = count});
+    });
+    side.kernels.average_update(side.stream(), params);
+  });
   for (const bool star : {false, true}) {
     compare_twins("dana_update", star ? "150 tensors, star" : "150 tensors", transcendental,
                   [&](Side& side) {

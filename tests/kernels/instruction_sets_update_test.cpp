@@ -95,6 +95,17 @@ TEST_CASE("instruction sets: ADana and Dana-Star", "[kernels][instruction_sets][
   }
 }
 
+TEST_CASE("instruction sets: the running average", "[kernels][instruction_sets][P1]") {
+  for (const std::int64_t n : kWidths) {
+    compare_sets("average_update", of(n), [n](Side& side, Source& values) {
+      side.kernels.average_update(
+          side.stream(),
+          {.tensors = {{.average = side.result(values(n)), .p = side.put(values(n)), .count = n}},
+           .share = 0.07F});
+    });
+  }
+}
+
 TEST_CASE("instruction sets: Muon", "[kernels][instruction_sets][P1]") {
   for (const std::int64_t n : kWidths) {
     for (const bool nesterov : {false, true}) {

@@ -405,7 +405,7 @@ void AttentionBlock::project_backward(const BlockCall& call, ConstElements x,
   if (all_projections_) {
     all_projections_->backward_weight(call, dprojection, width_, x);
   }
-  if (all_projections_ && !kernels_->device->is_host()) {
+  if (all_projections_ && kernels_->device->joins_products) {
     all_projections_->backward_input(call, dprojection, width_, dx);
     return;
   }

@@ -79,9 +79,8 @@ class AttentionBlock {
   View query_, gate_, key_, value_;
   std::vector<LinearBlock> projections_;
   std::vector<std::int64_t> projection_columns_;
-  /// Several in one product. The gradient of their input is that on devices alone: to add up their
-  /// shares within it rounds once where several products round each time, and the CPU's bits are
-  /// those of several.
+  /// Several in one product. The gradient of their input is a sum of theirs, and one product only
+  /// where the device joins those.
   std::optional<LinearBlock> all_projections_;
   std::optional<LinearBlock> output_;
   std::optional<HeadNormBlock> query_norm_, key_norm_;

@@ -33,7 +33,7 @@ MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const Model
       embedding_dim_(model.embedding_dim),
       in_(context, spec.in, into_hidden(spec, model)),
       up_(up_projection(context, spec, model)),
-      both_(up_ && !context.kernels.device->is_host()
+      both_(up_ && context.kernels.device->joins_products
                 ? LinearBlock::side_by_side(std::array{in_, *up_})
                 : std::nullopt),
       out_(context, spec.out,

@@ -43,8 +43,8 @@ class MlpBlock {
   std::int64_t embedding_dim_;
   LinearBlock in_;                 ///< Its output is the gate's where there is one.
   std::optional<LinearBlock> up_;  ///< Gated and not fused.
-  /// Both in one product, on devices alone: to add up the two gradients of their input within it
-  /// rounds once where two products round twice, and the CPU's bits are those of two.
+  /// Both in one product, where the device joins those that are added up: the gradients of their
+  /// input are.
   std::optional<LinearBlock> both_;
   LinearBlock out_;
   Workspace::Slot hidden_ = 0, up_hidden_ = 0, activated_ = 0;
