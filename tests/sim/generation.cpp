@@ -50,7 +50,7 @@ int Generation::process_of(std::size_t rank) const {
   return ranks_.size() == 1 ? kLauncher : static_cast<int>(rank);
 }
 
-void Generation::make_ranks() {
+Status Generation::make_ranks() {
   const auto clock = std::make_shared<std::uint64_t>(0);
   const std::int64_t count = run_.config().parallel.ranks;
   std::vector<actors::RankContext> contexts;
@@ -60,6 +60,9 @@ void Generation::make_ranks() {
       start.checkpoint = run_.checkpoint->path;
     }
     auto context = actors::make_rank(run_.plan, rank, start, 1, actors::StreamKind::inline_);
+    if (!context && (scene_.disk.was_full() || scene_.disk.ended(kLauncher))) {
+      return context.error();
+    }
     if (!context) {
       throw Violation(fmt::format("rank {} cannot start at step {}: {} (P3)", rank,
                                   run_.first_step(), context.error().message));
@@ -80,6 +83,7 @@ void Generation::make_ranks() {
       connection->wrong_order = connection->rank() == 1;
     }
   }
+  return {};
 }
 
 // Ranks and launcher reach each other through links, as processes do.
@@ -161,7 +165,7 @@ ControlLink::Swallow Generation::bug_from(std::size_t rank) const {
 }
 
 Result<actors::RunFinished> Generation::run() {
-  make_ranks();
+  TRAIN_RETURN_IF_ERROR(make_ranks());
   TRAIN_RETURN_IF_ERROR(start_actors());
   const auto over = [this] { return waiter_->count<actors::RunFinished>() > 0; };
   while (!over()) {

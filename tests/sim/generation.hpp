@@ -42,7 +42,8 @@ class Generation {
     std::function<void()> action;
   };
 
-  void make_ranks();
+  /// Error: a rank could not write what it compares with, for want of space or of a launcher.
+  Status make_ranks();
   Status start_actors();
   actors::RankActor start_rank(std::size_t rank);
   [[nodiscard]] ControlLink::Swallow bug_towards(std::size_t rank) const;

@@ -10,37 +10,42 @@
 #include "actors/train/rank_setup.hpp"
 #include "base/check.hpp"
 #include "kernels/backend.hpp"
+#include "storage/rows/row_writer.hpp"
+#include "tests/sim/seed_plan.hpp"
 #include "tests/support/temp_directory.hpp"
 #include "tests/support/world_step.hpp"
 
 namespace train::sim {
 namespace {
 
-/// Reads the lane into its slot, and from there to where the loop wants it.
-void read_lane(const actors::RankRuntime& rank, const engine::LaneWork& work, std::int32_t* tokens,
-               std::int32_t* targets) {
-  const Status read = rank.read_lane(work);
-  TRAIN_CHECK(read.ok(), "{}", read.error().message);
-  const auto& options = rank.engine->options();
-  const auto count = static_cast<std::size_t>(options.batch.micro_batch * options.seq_len);
-  std::copy_n(rank.engine->lanes().slot_tokens(work.slot), count, tokens);
-  std::copy_n(rank.engine->lanes().slot_targets(work.slot), count, targets);
+/// Reads lanes into a slot of `rank`, and from there to where the loop wants them.
+engine::WorldStep::FillLane reads_of(const actors::RankRuntime& rank, engine::CommandKind kind) {
+  return [&rank, kind](std::int64_t step, std::int64_t lane, const engine::LaneSlot& slot) {
+    const Status read = rank.read_lane({.kind = kind, .step = step, .lane = lane});
+    TRAIN_CHECK(read.ok(), "{}", read.error().message);
+    const engine::LaneSlot columns = rank.engine->lanes().slot(0);
+    std::copy(columns.tokens.begin(), columns.tokens.end(), slot.tokens.begin());
+    std::copy(columns.targets.begin(), columns.targets.end(), slot.targets.begin());
+    std::copy(columns.positions.begin(), columns.positions.end(), slot.positions.begin());
+    std::copy(columns.weights.begin(), columns.weights.end(), slot.weights.begin());
+    std::copy(columns.sequences.begin(), columns.sequences.end(), slot.sequences.begin());
+  };
 }
 
 Reference compute(configs::RunConfig config) {
   config.parallel = {};
+  const test::TempDirectory run(
+      test::quick_directory());  // Where a rank notes what it compares with.
+  config.run.dir = run.path().string();
+  std::filesystem::create_directory(run / config.run.name);
   const auto plan = actors::plan_run(config);
   TRAIN_CHECK(plan.ok(), "{}", plan.error().message);
   const auto rank = actors::make_rank(*plan, 0, {}, 1, actors::StreamKind::inline_);
   TRAIN_CHECK(rank.ok(), "{}", rank.error().message);
   engine::WorldStep loop(kernels::cpu_backend(), plan->engine);
   const auto stream = kernels::make_inline_stream(1);
-  const auto reads = [&rank](engine::CommandKind kind) {
-    return [&rank, kind](std::int64_t step, std::int64_t lane, std::int32_t* tokens,
-                         std::int32_t* targets) {
-      read_lane(**rank, {.kind = kind, .step = step, .lane = lane}, tokens, targets);
-    };
-  };
+  const auto reads = [&rank](engine::CommandKind kind) { return reads_of(**rank, kind); };
+  const bool two_passes = (*rank)->engine->rank_plan().objective().program() != nullptr;
   Reference reference;
   for (std::int64_t step = 0; step <= config.run.steps; ++step) {
     reference.digests.push_back(loop.digest());
@@ -48,7 +53,10 @@ Reference compute(configs::RunConfig config) {
       reference.evaluations[step] = loop.evaluate(*stream, reads(engine::CommandKind::evaluate));
     }
     if (step < config.run.steps) {
-      reference.steps.push_back(loop.run(*stream, step, reads(engine::CommandKind::train_step)));
+      const auto second = reads(engine::CommandKind::train_step);
+      reference.steps.push_back(
+          two_passes ? loop.run(*stream, step, reads(engine::CommandKind::gradient), second)
+                     : loop.run(*stream, step, second));
     }
   }
   return reference;
@@ -57,13 +65,57 @@ Reference compute(configs::RunConfig config) {
 }  // namespace
 
 const Reference& reference_of(const configs::RunConfig& config) {
-  static std::map<std::tuple<std::int64_t, std::int64_t, bool>, Reference> known;
-  const std::tuple key{config.batch.lanes, config.run.steps, config.eval.interval_steps > 0};
+  static std::map<std::tuple<std::int64_t, std::int64_t, bool, std::string>, Reference> known;
+  const std::tuple key{config.batch.lanes, config.run.steps, config.eval.interval_steps > 0,
+                       describe_objective(config)};
   const auto found = known.find(key);
   return found != known.end() ? found->second : known.emplace(key, compute(config)).first->second;
 }
 
+namespace {
+
+storage::RowCounts write_documents(const std::filesystem::path& directory, const char* split,
+                                   int documents, std::mt19937_64 random) {
+  auto writer = storage::RowSplitWriter::create(
+      directory, split,
+      {.token_bytes = 2, .row_length = 8, .packing = storage::Packing::bfd, .seed = 3});
+  TRAIN_CHECK(writer.ok(), "{}", writer.error().message);
+  for (int i = 0; i < documents; ++i) {
+    storage::RowText text;
+    const std::size_t length = 3 + random() % 4;
+    for (std::size_t at = 0; at < length; ++at) {
+      text.tokens.push_back(static_cast<std::uint32_t>(random() % 32));
+      text.trained.push_back(at > 0);
+    }
+    const Status added = writer->add(text, 0);
+    TRAIN_CHECK(added.ok(), "{}", added.error().message);
+  }
+  const Status finished = writer->finish();
+  TRAIN_CHECK(finished.ok(), "{}", finished.error().message);
+  return writer->counts();
+}
+
+void write_stream(const std::filesystem::path& directory, std::uint64_t seed) {
+  std::filesystem::create_directories(directory);
+  const storage::RowCounts train = write_documents(directory, "train", 50, std::mt19937_64(seed));
+  const storage::RowCounts val = write_documents(directory, "val", 10, std::mt19937_64(seed + 1));
+  const Status written = storage::write_row_facts(directory, {.kind = "chat",
+                                                              .tokenizer = "bytes",
+                                                              .vocab_size = 32,
+                                                              .token_bytes = 2,
+                                                              .row_length = 8,
+                                                              .packing = "bfd",
+                                                              .sources = {"made"},
+                                                              .train = train,
+                                                              .val = val});
+  TRAIN_CHECK(written.ok(), "{}", written.error().message);
+}
+
+}  // namespace
+
 void write_tokens(const std::string& directory) {
+  write_stream(std::filesystem::path(directory) / "retain", 11);
+  write_stream(std::filesystem::path(directory) / "forget", 21);
   std::mt19937_64 random(1);
   for (const auto& [name, tokens] : {std::pair{"train.bin", 801}, std::pair{"val.bin", 81}}) {
     std::string bytes;

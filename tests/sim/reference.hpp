@@ -20,7 +20,8 @@ struct Reference {
 /// That of this configuration, computed once. Who computes what does not count.
 [[nodiscard]] const Reference& reference_of(const configs::RunConfig& config);
 
-/// Writes the token files that all simulated runs read.
+/// Writes what all simulated runs read: token files, and rows to retain and to forget in folders of
+/// these names.
 void write_tokens(const std::string& directory);
 
 }  // namespace train::sim

@@ -63,6 +63,24 @@ configs::RunConfig config_of(Random& random) {
   return config;
 }
 
+/// Makes it a run of steps of two passes over two layers, one after the other: most of them are
+/// compared with the model that began the run, whose forward passes come before.
+void unlearn(Random& random, configs::RunConfig& config) {
+  static constexpr std::array<const char*, 4> kRetain = {"nll", "kl", "l2", "l2"};
+  static constexpr std::array<const char*, 3> kForget = {"max_entropy", "random_targets", "npo"};
+  configs::ObjectiveSection& objective = config.objective;
+  objective.name = "sequential_unlearning";
+  objective.layer_stride = 1;
+  objective.steps_per_layer = between(random, 1, 2);
+  objective.retain_loss = one_of(random, kRetain);
+  objective.forget_loss = one_of(random, kForget);
+  objective.maintain_unlearned = random() % 4 == 0;
+  objective.l2sp_coefficient = random() % 4 == 0 ? 0.01 : 0.0;
+  config.model.layers = 2;
+  config.model.z_loss_coeff = 0.0;
+  config.run.steps = 2 * objective.steps_per_layer;
+}
+
 /// Few events of a short run, many of a long one, with as much weight on the beginning.
 std::int64_t moment_of(Random& random, const configs::RunConfig& config) {
   const std::int64_t whole = config.run.steps * config.batch.lanes * 100 *
@@ -87,6 +105,9 @@ SeedPlan plan_of_seed(std::uint64_t seed) {
   static constexpr std::array<std::int64_t, 4> kTicks = {1'000, 100'000, 1'000'000, 20'000'000};
   Random random(seed * 2 + 1);
   SeedPlan plan{.seed = seed, .config = config_of(random), .faults = {}};
+  if (seed % 8 == 5) {
+    unlearn(random, plan.config);
+  }
   plan.tick_ns = one_of(random, kTicks);
   plan.slow_percent = random() % 3 * 30;
   const std::int64_t faults = between(random, 0, 4);
@@ -101,6 +122,16 @@ SeedPlan plan_of_seed(std::uint64_t seed) {
   return plan;
 }
 
+std::string describe_objective(const configs::RunConfig& config) {
+  const configs::ObjectiveSection& objective = config.objective;
+  return objective.name == "pretrain"
+             ? ""
+             : fmt::format("retains by {}{}, forgets by {}{}", objective.retain_loss,
+                           objective.l2sp_coefficient > 0.0 ? " and weights" : "",
+                           objective.forget_loss,
+                           objective.maintain_unlearned ? ", layers of earlier phases too" : "");
+}
+
 std::string describe(const SeedPlan& plan) {
   const configs::RunConfig& config = plan.config;
   std::string text = fmt::format(
@@ -108,6 +139,9 @@ std::string describe(const SeedPlan& plan) {
       config.parallel.ranks, config.parallel.strategy, config.parallel.sync, config.batch.lanes,
       config.run.steps, config.checkpoint.interval_steps,
       config.checkpoint.local_dir == "none" ? "" : " in two places", config.eval.interval_steps);
+  if (const std::string objective = describe_objective(config); !objective.empty()) {
+    text += ", " + objective;
+  }
   for (const Fault& fault : plan.faults) {
     text += fmt::format(", {} {} events on", name_of(fault.kind), fault.after);
   }

@@ -49,6 +49,9 @@ struct SeedPlan {
 /// Pure: the same on every machine.
 [[nodiscard]] SeedPlan plan_of_seed(std::uint64_t seed);
 
+/// What a run that unlearns loses; empty: another one.
+[[nodiscard]] std::string describe_objective(const configs::RunConfig& config);
+
 /// "3 ranks full sync last_lane, 4 steps, ...; faults: ...", one line.
 [[nodiscard]] std::string describe(const SeedPlan& plan);
 

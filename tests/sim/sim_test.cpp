@@ -88,15 +88,21 @@ TEST_CASE("sim: a seed gives the same events in the same order, another one othe
   CHECK(tally.published > 30);
 }
 
-TEST_CASE("sim: seeds reach every kind of fault, every number of ranks and every strategy",
+TEST_CASE("sim: seeds reach every kind of fault, all numbers of ranks, strategies and losses",
           "[sim]") {
   std::set<std::int64_t> ranks;
   std::set<std::string> strategies;
   std::set<FaultKind> kinds;
+  std::set<std::string> retained;
+  std::set<std::string> forgotten;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     const SeedPlan plan = plan_of_seed(seed);
     ranks.insert(plan.config.parallel.ranks);
     strategies.insert(plan.config.parallel.strategy);
+    if (!describe_objective(plan.config).empty()) {
+      retained.insert(plan.config.objective.retain_loss);
+      forgotten.insert(plan.config.objective.forget_loss);
+    }
     for (const Fault& fault : plan.faults) {
       kinds.insert(fault.kind);
     }
@@ -104,6 +110,8 @@ TEST_CASE("sim: seeds reach every kind of fault, every number of ranks and every
   CHECK(ranks == std::set<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(strategies.size() == 5);
   CHECK(kinds.size() == kFaultKinds);
+  CHECK(retained == std::set<std::string>{"kl", "l2", "nll"});
+  CHECK(forgotten.contains("npo"));
 }
 
 }  // namespace

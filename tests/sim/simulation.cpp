@@ -163,7 +163,9 @@ std::string repeatable(std::string text, const std::string& directory) {
 
 Outcome simulate(std::uint64_t seed, Bug bug, const std::string& tokens) {
   SeedPlan plan = plan_of_seed(seed);
-  plan.config.data.dir = tokens;
+  const bool unlearns = !describe_objective(plan.config).empty();
+  plan.config.data.dir = tokens + (unlearns ? "/retain" : "");
+  plan.config.data.forget_dir = unlearns ? tokens + "/forget" : "";
   Outcome outcome;
   Simulation simulation(plan, bug);
   Scene& scene = simulation.scene();
