@@ -232,7 +232,7 @@ TEST_CASE("sequential unlearning: ranks, strategy, gating and wrapping never sho
           "[engine][sequential_unlearning][EN-1]") {
   const Trace alone = trace_of(small_options());
   REQUIRE(alone.digests.front() != alone.digests.back());
-  for (const std::int64_t ranks : {1, 2, 3}) {
+  for (const std::int64_t ranks : {1, 2, 3, 4}) {
     for (const char* strategy : {"none", "optimizer", "gradient", "full", "hybrid"}) {
       for (const char* sync : {"every_lane", "last_lane"}) {
         CAPTURE(ranks, strategy, sync);
@@ -255,7 +255,7 @@ TEST_CASE("sequential unlearning: nor do they where a frozen copy is compared wi
   const WorldStep::Options options = small_options(name);
   const Trace alone = trace_of(options);
   REQUIRE(alone.digests.front() != alone.digests.back());
-  for (const std::int64_t ranks : {2, 3}) {
+  for (const std::int64_t ranks : {2, 3, 4}) {
     for (const char* strategy : {"none", "optimizer", "full"}) {
       CAPTURE(ranks, strategy);
       CHECK(trace_of(with(options, ranks, strategy)) == alone);
