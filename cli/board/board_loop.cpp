@@ -31,13 +31,18 @@ constexpr auto kWriteTime = 15s;
 constexpr auto kLookEvery = 500ms;
 constexpr auto kAliveEvery = 10s;
 constexpr auto kForgetAfter = 300s;
-constexpr auto kFullPause = 5ms;
 
 constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 
 asio::awaitable<void> pause(std::chrono::milliseconds time) {
   asio::steady_timer timer(co_await asio::this_coro::executor, time);
   co_await timer.async_wait(use_tuple);
+}
+
+asio::awaitable<void> await_turn(Pace& pace) {
+  if (const auto wait = pace.take(Clock::now()); wait > Clock::duration::zero()) {
+    co_await pause(std::chrono::ceil<std::chrono::milliseconds>(wait));
+  }
 }
 
 void log_failure(const std::exception_ptr& failed) {
@@ -107,12 +112,9 @@ asio::awaitable<void> BoardLoop::accept(asio::ip::tcp::acceptor acceptor) {
       co_await pause(100ms);
       continue;
     }
-    if (connections_.size() >= kMostConnections) {
-      const bool room = make_room();
-      co_await pause(kFullPause);  // a flood waits here, not in the way of training
-      if (!room) {
-        continue;
-      }
+    co_await await_turn(connections_pace_);
+    if (connections_.size() >= kMostConnections && !make_room()) {
+      continue;
     }
     const auto connection = connections_.emplace(connections_.end(), std::move(socket));
     asio::co_spawn(context_, serve(connection),
@@ -174,6 +176,7 @@ asio::awaitable<bool> BoardLoop::serve_one(Connection& connection, beast::flat_b
     co_return false;
   }
   connection.silent = false;
+  co_await await_turn(requests_pace_);
   const Request request = parser.release();
   asked_ = Clock::now();
   if (asked_ - looked_ > 2 * kLookEvery) {

@@ -16,6 +16,7 @@
 #include "cli/board/board_access.hpp"
 #include "cli/board/board_request.hpp"
 #include "cli/board/board_runs.hpp"
+#include "cli/board/pace.hpp"
 
 namespace train::cli {
 
@@ -64,6 +65,10 @@ class BoardLoop {
     std::string json;
   };
   Series series_;
+  /// A flood waits in the system's queue or for its turn, not in the way of training: many more
+  /// than a few dozen browsers and scrapers need.
+  Pace connections_pace_{/*per_second=*/50, /*burst=*/150};
+  Pace requests_pace_{/*per_second=*/100, /*burst=*/300};
   std::size_t event_streams_ = 0;
   bool reading_range_ = false;
   std::chrono::steady_clock::time_point looked_ = {}, asked_ = {};

@@ -15,6 +15,7 @@ namespace train::cli {
 namespace {
 
 constexpr int kLowPriority = 10;
+constexpr int kBacklog = 256;  // who would wait for longer than seconds is not let in
 
 Result<asio::ip::tcp::acceptor> listen(asio::io_context& context, const BoardAddress& address,
                                        const BoardOptions& options) {
@@ -27,7 +28,7 @@ Result<asio::ip::tcp::acceptor> listen(asio::io_context& context, const BoardAdd
     acceptor.bind(endpoint, error);
   }
   if (!error) {
-    acceptor.listen(asio::socket_base::max_listen_connections, error);
+    acceptor.listen(kBacklog, error);
   }
   if (error) {
     return user_error(fmt::format("{} = \"{}\": {}; choose another, port 0 takes any free one",

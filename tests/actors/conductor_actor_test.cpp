@@ -5,6 +5,8 @@
 #include <csignal>
 #include <limits>
 
+#include "actors/cluster/recovery/head_table.hpp"
+#include "actors/messages/cluster_messages.hpp"
 #include "actors/messages/command_messages.hpp"
 #include "actors/messages/connect_messages.hpp"
 #include "actors/messages/event_messages.hpp"
@@ -390,6 +392,32 @@ TEST_CASE("a rank that was lost before nodes came back is the cause of the end",
   const RunFinished end = f.end();
   CHECK(end.end == GenerationEnd::rank_lost);
   CHECK(end.text == "rank 0 failed: gather of block 1: the cable is cut");
+}
+
+TEST_CASE("a lost launcher ends the generation, and is named as the table has it", "[actors][P4]") {
+  TwoRanks f({.total_steps = 5});
+  f.tell(LauncherLost{.node = 2});
+  f.tell(RankFailed{1, "its process is gone", kExitFailure, true, true});
+  const RunFinished end = f.end();
+  CHECK(end.end == GenerationEnd::rank_lost);
+  const HeadStep step = decide(HeadState::training, HeadEvent::launcher_lost, {});
+  CHECK(end.text == fill_in(step.line, {.node = 2}));
+  CHECK(end.exit_code == exit_code_of(step.exit, kExitFinished));
+}
+
+TEST_CASE("the end of a phase is one of its ranks, unless one of them fails as they end",
+          "[actors][P4]") {
+  ConductorFixture f({.total_steps = 5, .phase_end = 1, .saves = false});
+  f.finish_step(1);
+  if (GENERATE(false, true)) {
+    f.tell(RankFailed{0, "out of memory", kExitFailure, false});
+    CHECK(f.end().end == GenerationEnd::run_over);
+    return;
+  }
+  const RunFinished end = f.end();
+  CHECK(end.end == GenerationEnd::phase_over);
+  CHECK(end.exit_code == kExitStopped);
+  CHECK(end.text == "the phase is over at step 1, saved");
 }
 
 }  // namespace

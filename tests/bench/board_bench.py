@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""What a board costs the training: python3 board_bench.py PROGRAM DATA [PAIRS]
+"""What a board costs the training: python3 board_bench.py PROGRAM DATA [PAIRS [LOAD]]
 
 Pairs of quickstart runs of some steps, without and with a board that somebody uses: `browsers`: 20
 streams of events, their numbers every second, a scrape a second; `hostile`: 2,000 connections,
 headers that never end, bad chunks, tricks with paths. Prints the ratio of the step times (the median
 of each run's steps), its spread over the pairs, whether the losses are the same to the last digit, and
-what the memory of the run grew by. DATA: the bytes that configs/quickstart.toml reads. Runs alone.
+what the memory of the run grew by. Who uses the board takes processor time of its own on the same cores:
+beside each hostile pair stands a run without a board whose load goes to a program of a few lines that lets
+as many in and says no, so `beyond the load` is what the board adds. DATA: the bytes that configs/quickstart.toml reads. Runs alone.
 """
 import json
 import os
@@ -126,9 +128,47 @@ def board_seconds(pid):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def one_run(program, data, loads):
+NEUTRAL = """
+import collections, os, socket, time
+os.nice(10)
+listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+print(listener.getsockname()[1], flush=True)
+silent, turn = collections.deque(), time.monotonic()
+while True:
+    connection, _ = listener.accept()
+    now = time.monotonic()
+    turn = max(turn, now - 3) + 0.02
+    time.sleep(max(0, turn - now))
+    connection.settimeout(0.01)
+    try:
+        if connection.recv(8192).endswith(b"X-Slow: "):
+            silent.append(connection)
+            connection = silent.popleft() if len(silent) > 256 else None
+        else:
+            connection.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
+    except OSError:
+        pass
+    if connection:
+        connection.close()
+"""
+
+
+class NeutralPort:
+    """Lets as many in as the board and says no to all: what an attacker's own work on these cores costs."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", NEUTRAL], stdout=subprocess.PIPE, text=True)
+        return "127.0.0.1", int(self.process.stdout.readline())
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def one_run(program, data, loads, port=None):
+    """`port`: where the load goes; none: to the run's own board."""
     with tempfile.TemporaryDirectory() as site:
-        listen = ["--set", "status.listen=127.0.0.1:0"] if loads is not None else []
+        listen = ["--set", "status.listen=127.0.0.1:0"] if loads and not port else []
         run = subprocess.Popen(
             [program, "run", str(CONFIG), "--set", f"data.dir={data}", "--set", f"run.steps={STEPS}",
              "--set", f"run.dir={site}", "--set", "eval.interval_steps=0", *listen],
@@ -145,6 +185,10 @@ def one_run(program, data, loads):
                     pass
 
         threading.Thread(target=watch, daemon=True).start()
+        if port:
+            threads = [load(*port) for load in loads]
+            for thread in threads:
+                thread.start()
         for line in run.stderr:
             found = re.search(r"board url=http://([\d.]+):(\d+)/", line)
             if found and loads:
@@ -171,17 +215,23 @@ def one_run(program, data, loads):
 def main():
     program, data = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
     pairs = int(sys.argv[3]) if len(sys.argv) > 3 else 5
-    for name, loads in LOADS.items():
-        ratios, grown, taken, same = [], [], [], True
+    chosen = sys.argv[4:5] or list(LOADS)
+    for name in chosen:
+        loads = LOADS[name]
+        ratios, beyond, grown, taken, same = [], [], [], [], True
         for _ in range(pairs):
             plain, watched = one_run(program, data, None), one_run(program, data, loads)
             ratios.append(watched["time"] / plain["time"])
+            if name == "hostile":  # browsers wait for answers
+                with NeutralPort() as port:
+                    beyond.append(watched["time"] / one_run(program, data, loads, port)["time"])
             grown.append((watched["peak"] - plain["peak"]) / 1024)
             taken.append(100 * watched["board"])
             same = same and plain["losses"] == watched["losses"]
+        beyond_text = (f"; beyond the load {statistics.median(beyond):.4f} ({min(beyond):.4f} to {max(beyond):.4f})"
+                       if beyond else "")
         print(f"{name}: step time {statistics.median(ratios):.4f} of that without "
-              f"({min(ratios):.4f} to {max(ratios):.4f}, {pairs} pairs; those who use it run on the same "
-              f"cores); the board's thread took {max(taken):.2f} % of a core at most; memory "
+              f"({min(ratios):.4f} to {max(ratios):.4f}, {pairs} pairs){beyond_text}; the board's thread took {max(taken):.2f} % of a core at most; memory "
               f"{statistics.median(grown):+.1f} MiB; losses {'the same' if same else 'DIFFERENT'}", flush=True)
 
 
