@@ -256,6 +256,12 @@ void check_params(const TokenLogProbsParams& params) {
   require_log_probs("token_log_probs", params);
 }
 
+void check_params(const RowDistanceParams& params) {
+  require_pointers("row_distance", params.rows * params.cols, params.x, params.reference);
+  require_pointers("row_distance", params.rows, params.targets, params.row_terms);
+  TRAIN_CHECK(params.sums != nullptr, "row_distance: nowhere to put the sums");
+}
+
 void check_params(const LogitsLogProbsParams& params) {
   TRAIN_CHECK(params.vocab >= 1, "logits_log_probs: vocab={}", params.vocab);
   require_pointers("logits_log_probs", params.rows, params.logits);
@@ -300,13 +306,17 @@ void check_params(const UnpackBf16Params& params) {
 }
 
 void check_params(const RowSquareSumsParams& params) {
-  require_pointers("row_square_sums", params.rows * params.cols, params.x);
-  require_pointers("row_square_sums", params.rows, params.row_sums);
+  for (const RowSquareSumsParams::Tensor& tensor : params.tensors) {
+    require_pointers("row_square_sums", tensor.rows * tensor.cols, tensor.x);
+    require_pointers("row_square_sums", tensor.rows, tensor.row_sums);
+  }
 }
 
 void check_params(const TreeSumParams& params) {
-  require_pointers("tree_sum", params.count, params.values);
-  TRAIN_CHECK(params.out != nullptr, "tree_sum: nowhere to put the sum");
+  for (const TreeSumParams::Sum& sum : params.sums) {
+    require_pointers("tree_sum", sum.count, sum.values);
+    TRAIN_CHECK(sum.out != nullptr, "tree_sum: nowhere to put the sum");
+  }
 }
 
 void check_params(const ClipScaleParams& params) {
@@ -315,19 +325,25 @@ void check_params(const ClipScaleParams& params) {
 }
 
 void check_params(const AdamwParams& params) {
-  require_pointers("adamw_update", params.count, params.p, params.g, params.m, params.v);
+  for (const AdamwParams::Tensor& tensor : params.tensors) {
+    require_pointers("adamw_update", tensor.count, tensor.p, tensor.g, tensor.m, tensor.v);
+  }
   require_update("adamw_update", params.guard, params.step);
 }
 
 void check_params(const AdemamixParams& params) {
-  require_pointers("ademamix_update", params.count, params.p, params.g, params.fast, params.slow,
-                   params.v);
+  for (const AdemamixParams::Tensor& tensor : params.tensors) {
+    require_pointers("ademamix_update", tensor.count, tensor.p, tensor.g, tensor.fast, tensor.slow,
+                     tensor.v);
+  }
   require_update("ademamix_update", params.guard, params.step);
 }
 
 void check_params(const DanaParams& params) {
-  const std::int64_t count = params.rows * params.cols;
-  require_pointers("dana_update", count, params.p, params.g, params.m, params.v);
+  for (const DanaParams::Tensor& tensor : params.tensors) {
+    require_pointers("dana_update", tensor.rows * tensor.cols, tensor.p, tensor.g, tensor.m,
+                     tensor.v);
+  }
   require_update("dana_update", params.guard, params.step);
 }
 

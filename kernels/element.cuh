@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(block_threads) several_kernel(std::int64_t cou
 
 /// Whether all of these can be read and written 16 bytes at a time, from their first element on.
 template <class... Pointers>
-bool aligned_to_vectors(const Pointers*... data) {
+__host__ __device__ bool aligned_to_vectors(const Pointers*... data) {
   return ((reinterpret_cast<std::uintptr_t>(data) % vector_bytes == 0) && ...);
 }
 

@@ -19,9 +19,9 @@ class AdamW final : public Optimizer {
   }
   [[nodiscard]] bool rounds() const override { return decay_ == AdamwDecay::coupled; }
 
-  void update(kernels::Stream& stream, const OptimizerSlice& slice,
+  void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
               const OptimizerStep& step) const override {
-    auto params = adamw_params(section_, slice, step);
+    auto params = adamw_params(section_, slices, step);
     if (decay_ == AdamwDecay::falling) {
       params.weight_decay = 0.0;
       params.decay_after = falling_weight_decay(section_, step);

@@ -1,22 +1,30 @@
 #pragma once
 
+#include <span>
+#include <utility>
+#include <vector>
+
 #include "configs/sections/optimizer_section.hpp"
 #include "engine/optimizer/optimizer.hpp"
 
 namespace train::engine {
 
-/// A step of AdamW on a slice whose states are exp_avg and exp_avg_sq, decayed before the update
-/// where its group is. Variants change what they have otherwise. Nothing is owned.
+/// A step of AdamW on slices whose states are exp_avg and exp_avg_sq, decayed before the update
+/// where their group is. Variants change what they have otherwise. Nothing is owned.
 [[nodiscard]] inline kernels::AdamwParams adamw_params(const configs::OptimizerSection& section,
-                                                       const OptimizerSlice& slice,
+                                                       std::span<const OptimizerSlice> slices,
                                                        const OptimizerStep& step) {
-  return {.p = slice.weights,
-          .g = slice.gradient,
-          .m = slice.states[0],
-          .v = slice.states[1],
-          .rounded = slice.rounded,
+  std::vector<kernels::AdamwParams::Tensor> tensors;
+  for (const OptimizerSlice& slice : slices) {
+    tensors.push_back({.p = slice.weights,
+                       .g = slice.gradient,
+                       .m = slice.states[0],
+                       .v = slice.states[1],
+                       .rounded = slice.rounded,
+                       .count = slice.count()});
+  }
+  return {.tensors = std::move(tensors),
           .guard = step.guard,
-          .count = slice.count(),
           .step = step.step,
           .lr = step.lr,
           .beta1 = section.beta1,

@@ -1,6 +1,8 @@
 #include "engine/optimizer/ademamix.hpp"
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "engine/optimizer/adamw_params.hpp"
 #include "engine/optimizer/registry.hpp"
@@ -24,19 +26,23 @@ class Ademamix final : public Optimizer {
     return states_;
   }
 
-  void update(kernels::Stream& stream, const OptimizerSlice& slice,
+  void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
               const OptimizerStep& step) const override {
     const SlowAverage slow = warmed_up(section_, slow_, step.step);
     const double coupled = step.decayed ? step.lr * section_.weight_decay : 0.0;
+    std::vector<kernels::AdemamixParams::Tensor> tensors;
+    for (const OptimizerSlice& slice : slices) {
+      tensors.push_back({.p = slice.weights,
+                         .g = slice.gradient,
+                         .fast = slice.states[0],
+                         .slow = slice.states[1],
+                         .v = slice.states[2],
+                         .count = slice.count()});
+    }
     step.kernels->ademamix_update(
         stream,
-        {.p = slice.weights,
-         .g = slice.gradient,
-         .fast = slice.states[0],
-         .slow = slice.states[1],
-         .v = slice.states[2],
+        {.tensors = std::move(tensors),
          .guard = step.guard,
-         .count = slice.count(),
          .step = step.step,
          .lr = step.lr,
          .beta1 = section_.beta1,

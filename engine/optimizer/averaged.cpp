@@ -38,17 +38,30 @@ class Averaged final : public Optimizer {
     return inner_->diagnose(sums);
   }
 
-  void update(kernels::Stream& stream, const OptimizerSlice& slice,
+  void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
               const OptimizerStep& step) const override {
-    float* average = slice.states[inner_->states(*slice.parameter).size()];
-    if (step.step == 1) {
-      step.kernels->copy(stream,
-                         {.out = average,
-                          .in = slice.weights,
-                          .size_bytes = slice.count() * static_cast<std::int64_t>(sizeof(float))});
+    for (const OptimizerSlice& slice : slices) {
+      if (step.step == 1) {
+        step.kernels->copy(
+            stream, {.out = average_of(slice),
+                     .in = slice.weights,
+                     .size_bytes = slice.count() * static_cast<std::int64_t>(sizeof(float))});
+      }
     }
-    inner_->update(stream, slice, step);
-    // average - (1 - beta) average, then + (1 - beta) weights.
+    inner_->update(stream, slices, step);
+    for (const OptimizerSlice& slice : slices) {
+      average(stream, slice, step);
+    }
+  }
+
+ private:
+  [[nodiscard]] float* average_of(const OptimizerSlice& slice) const {
+    return slice.states[inner_->states(*slice.parameter).size()];
+  }
+  /// average - (1 - beta) average, then + (1 - beta) weights.
+  void average(kernels::Stream& stream, const OptimizerSlice& slice,
+               const OptimizerStep& step) const {
+    float* average = average_of(slice);
     const auto share = static_cast<float>(1.0 - average_beta(section_, step.step));
     for (const auto& [values, scale] :
          {std::pair<const float*, float>{average, -share}, {slice.weights, share}}) {
@@ -58,7 +71,6 @@ class Averaged final : public Optimizer {
     }
   }
 
- private:
   std::unique_ptr<Optimizer> inner_;
   configs::TrainSection section_;
   mutable std::mutex mutex_;

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "engine/optimizer/adamw_params.hpp"
@@ -42,18 +44,23 @@ class Dana final : public Optimizer {
             {"m_norm", std::sqrt(sums[2])}};
   }
 
-  void update(kernels::Stream& stream, const OptimizerSlice& slice,
+  void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
               const OptimizerStep& step) const override {
-    auto* sums = step.diagnosed ? reinterpret_cast<kernels::DanaRowSums*>(slice.row_sums) : nullptr;
-    step.kernels->dana_update(stream, {.p = slice.weights,
-                                       .g = slice.gradient,
-                                       .m = slice.states[0],
-                                       .v = slice.states[1],
-                                       .tau = slice.states[2],
+    std::vector<kernels::DanaParams::Tensor> tensors;
+    for (const OptimizerSlice& slice : slices) {
+      auto* sums =
+          step.diagnosed ? reinterpret_cast<kernels::DanaRowSums*>(slice.row_sums) : nullptr;
+      tensors.push_back({.p = slice.weights,
+                         .g = slice.gradient,
+                         .m = slice.states[0],
+                         .v = slice.states[1],
+                         .tau = slice.states[2],
+                         .row_sums = sums,
+                         .rows = slice.rows,
+                         .cols = slice.parameter->cols});
+    }
+    step.kernels->dana_update(stream, {.tensors = std::move(tensors),
                                        .guard = step.guard,
-                                       .row_sums = sums,
-                                       .rows = slice.rows,
-                                       .cols = slice.parameter->cols,
                                        .step = step.step,
                                        .lr = step.lr,
                                        .delta = section_.delta,

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "base/check.hpp"
 #include "engine/optimizer/adamw_params.hpp"
@@ -78,13 +80,17 @@ class Muon final : public Optimizer {
     return whole(parameter) ? Scratch::size_bytes(parameter) : 0;
   }
 
-  void update(kernels::Stream& stream, const OptimizerSlice& slice,
+  void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
               const OptimizerStep& step) const override {
-    if (whole(*slice.parameter)) {
-      update_matrix(stream, slice, step);
-    } else {
-      update_other(stream, slice, step);
+    std::vector<OptimizerSlice> others;
+    for (const OptimizerSlice& slice : slices) {
+      if (whole(*slice.parameter)) {
+        update_matrix(stream, slice, step);
+      } else {
+        others.push_back(slice);
+      }
     }
+    update_others(stream, others, step);
   }
 
  private:
@@ -119,11 +125,13 @@ class Muon final : public Optimizer {
   /// scratch.x becomes about the nearest matrix with orthonormal rows or columns.
   void orthogonalise(kernels::Stream& stream, const kernels::KernelTable& kernels,
                      const Parameter& matrix, const Scratch& scratch) const {
-    kernels.row_square_sums(
-        stream,
-        {.x = scratch.x, .row_sums = scratch.row_sums, .rows = matrix.rows, .cols = matrix.cols});
-    kernels.tree_sum(
-        stream, {.values = scratch.row_sums, .out = scratch.squared_norm, .count = matrix.rows});
+    kernels.row_square_sums(stream, {.tensors = {{.x = scratch.x,
+                                                  .row_sums = scratch.row_sums,
+                                                  .rows = matrix.rows,
+                                                  .cols = matrix.cols}}});
+    kernels.tree_sum(stream, {.sums = {{.values = scratch.row_sums,
+                                        .out = scratch.squared_norm,
+                                        .count = matrix.rows}}});
     kernels.muon_normalise(stream, {.x = scratch.x,
                                     .squared_norm = scratch.squared_norm,
                                     .count = matrix.count(),
@@ -173,9 +181,9 @@ class Muon final : public Optimizer {
                    {.a = a, .b = b, .c = c, .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n});
   }
 
-  void update_other(kernels::Stream& stream, const OptimizerSlice& slice,
-                    const OptimizerStep& step) const {
-    auto params = adamw_params(section_, slice, step);
+  void update_others(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
+                     const OptimizerStep& step) const {
+    auto params = adamw_params(section_, slices, step);
     if (!variant_.corrected_eps) {
       // (sqrt(v) + eps) / c is what sqrt(v) / c + eps / c is.
       params.eps /= std::sqrt(1.0 - std::pow(section_.beta2, static_cast<double>(step.step)));

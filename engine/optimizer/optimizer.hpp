@@ -86,9 +86,10 @@ class Optimizer {
     return {};
   }
 
-  /// Enqueues one update. An element's bits do not depend on which other rows are in the slice.
-  /// REQUIRES: a whole() parameter comes with all its rows.
-  virtual void update(kernels::Stream& stream, const OptimizerSlice& slice,
+  /// Enqueues one update of each slice. An element's bits do not depend on which other rows are in
+  /// the slice, nor on the other slices. REQUIRES: a whole() parameter comes with all its rows;
+  /// one slice where it is diagnosed and slices share row_sums.
+  virtual void update(kernels::Stream& stream, std::span<const OptimizerSlice> slices,
                       const OptimizerStep& step) const = 0;
 
  protected:
@@ -112,8 +113,9 @@ class OptimizerGroup {
  public:
   OptimizerGroup(const kernels::KernelTable& kernels, const Optimizer& optimizer,
                  ParameterGroup group);
-  /// Slices may share the memory of their row sums. `counted`: rows of the slice, from 0, that
-  /// enter Update::sums. `unit`: whose they are, for Update::number_of.
+  /// Slices may share the memory of their row sums: one that is diagnosed is updated alone.
+  /// `counted`: rows of the slice, from 0, that enter Update::sums. `unit`: whose they are, for
+  /// Update::number_of.
   void add(const OptimizerSlice& slice, LaneRange counted = {}, std::size_t unit = 0);
 
   /// What differs from step to step.
@@ -142,6 +144,9 @@ class OptimizerGroup {
     LaneRange counted;
     std::size_t unit = 0;
   };
+  /// The slices from `first` on, which goes past them, that one call updates.
+  [[nodiscard]] std::vector<OptimizerSlice> next_slices(std::size_t& first, const Update& update,
+                                                        std::int64_t& number) const;
   void add_up(kernels::Stream& stream, const Entry& entry, const Update& update) const;
 
   const kernels::KernelTable* kernels_;

@@ -87,16 +87,30 @@ void OptimizerGroup::update(kernels::Stream& stream, const Update& update) const
     stream.enqueue(
         [sums, count = optimizer_->row_sums().size()] { sums->assign(count, ExactSum()); });
   }
-  for (const Entry& entry : entries_) {
-    step.step = update.number_of ? update.number_of(entry.unit) : update.step;
+  for (std::size_t next = 0; next < entries_.size();) {
+    const Entry& entry = entries_[next];
+    const std::vector<OptimizerSlice> slices = next_slices(next, update, step.step);
     if (step.step == 0) {
       continue;
     }
-    optimizer_->update(stream, entry.slice, step);
+    optimizer_->update(stream, slices, step);
     if (sums != nullptr) {
       add_up(stream, entry, update);
     }
   }
+}
+
+std::vector<OptimizerSlice> OptimizerGroup::next_slices(std::size_t& first, const Update& update,
+                                                        std::int64_t& number) const {
+  const auto number_of = [&update](const Entry& entry) {
+    return update.number_of ? update.number_of(entry.unit) : update.step;
+  };
+  number = number_of(entries_[first]);
+  std::vector<OptimizerSlice> slices;
+  do {
+    slices.push_back(entries_[first++].slice);
+  } while (!update.diagnosed && first < entries_.size() && number_of(entries_[first]) == number);
+  return slices;
 }
 
 void OptimizerGroup::add_up(kernels::Stream& stream, const Entry& entry,

@@ -400,7 +400,13 @@ std::int64_t RankLayout::largest_segment() const {
 }
 
 std::int64_t RankLayout::norm_rows() const {
-  return most(groups_, [](const GroupLayout& group) { return most_rows(group.reduce); });
+  return most(groups_, [](const GroupLayout& group) {
+    std::int64_t rows = 0;
+    for (const Segment& segment : group.reduce.segments) {
+      rows += segment.rows;
+    }
+    return rows;
+  });
 }
 
 std::vector<LaneRange> norm_nodes(const Segment& segment, const Parameter& parameter) {

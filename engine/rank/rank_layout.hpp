@@ -155,7 +155,7 @@ class RankLayout {
   [[nodiscard]] std::size_t optimizer_scratch_bytes() const;
   /// Doubles of the row sums of any update's slice.
   [[nodiscard]] std::int64_t optimizer_sums() const;
-  /// Most rows of one segment of a reduce part.
+  /// Most rows of a reduce part, of all its segments.
   [[nodiscard]] std::int64_t norm_rows() const;
 
   /// Doubles of the norms that `rank` sends: one for each node in sums of rows.

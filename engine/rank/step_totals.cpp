@@ -30,18 +30,23 @@ double join(const Nodes& nodes, std::size_t& next, LaneRange rows, const double*
 double* sum_squares(const kernels::KernelTable& kernels, kernels::Stream& stream,
                     const ShardGroup& group, const Part& part, const float* gradient,
                     double* row_sums, double* nodes) {
+  kernels::RowSquareSumsParams squares;
+  kernels::TreeSumParams trees;
   for (const Segment& segment : part.segments) {
     const Parameter& parameter = group.parameters[segment.parameter];
-    kernels.row_square_sums(stream, {.x = gradient + segment.packed_offset,
-                                     .row_sums = row_sums,
-                                     .rows = segment.rows,
-                                     .cols = parameter.cols});
+    squares.tensors.push_back({.x = gradient + segment.packed_offset,
+                               .row_sums = row_sums,
+                               .rows = segment.rows,
+                               .cols = parameter.cols});
     for (const LaneRange node : norm_nodes(segment, parameter)) {
-      kernels.tree_sum(stream, {.values = row_sums + (node.first - segment.first_row),
-                                .out = nodes++,
-                                .count = node.count});
+      trees.sums.push_back({.values = row_sums + (node.first - segment.first_row),
+                            .out = nodes++,
+                            .count = node.count});
     }
+    row_sums += segment.rows;
   }
+  kernels.row_square_sums(stream, squares);
+  kernels.tree_sum(stream, trees);
   return nodes;
 }
 

@@ -15,6 +15,7 @@
 #include "base/check.hpp"
 #include "base/steady_time.hpp"
 #include "kernels/device/cuda_device.hpp"
+#include "kernels/device/device_gate.hpp"
 #include "kernels/device/stream.hpp"
 #include "kernels/device/trace.hpp"
 
@@ -235,6 +236,7 @@ void CudaStream::open(int device) {
   TRAIN_CUDA_CHECK(cudaSetDevice(device));
   TRAIN_CUDA_CHECK(cudaStreamCreateWithFlags(&native_, cudaStreamNonBlocking));
   void* fault = nullptr;
+  const DeviceGate::Call call;
   TRAIN_CUDA_CHECK(cudaHostAlloc(&fault, sizeof(DeviceFault), cudaHostAllocPortable));
   fault_ = new (fault) DeviceFault();
 }
@@ -247,6 +249,7 @@ void CudaStream::close() {
     cudaStreamSynchronize(native_);
     cudaStreamDestroy(native_);
   }
+  const DeviceGate::Call call;
   cudaFree(scratch_);
   cudaFreeHost(fault_);
 }

@@ -6,6 +6,7 @@
 
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
+#include "kernels/device/device_gate.hpp"
 #include "kernels/device/stream.hpp"
 
 namespace train::kernels {
@@ -30,6 +31,22 @@ std::string absence_of_devices() {
     return "CUDA device 0 does not answer: " + cuda_reason(cudaGetLastError());
   }
   return refusal_of(kind);
+}
+
+/// Zero-filled.
+cudaError_t allocate(MemoryKind kind, std::size_t size_bytes, void*& data) {
+  const DeviceGate::Call call;
+  // With one address space for both, kernels may use pinned memory where it is.
+  cudaError_t status = kind == MemoryKind::device
+                           ? cudaMalloc(&data, size_bytes)
+                           : cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable);
+  if (status == cudaSuccess) {
+    status = cudaMemset(data, 0, size_bytes);
+  }
+  if (status == cudaSuccess) {
+    status = cudaStreamSynchronize(nullptr);  // Streams of ours do not wait for the default one.
+  }
+  return status;
 }
 
 }  // namespace
@@ -109,16 +126,7 @@ void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason) 
     return nullptr;
   }
   void* data = nullptr;
-  // With one address space for both, kernels may use pinned memory where it is.
-  cudaError_t status = kind == MemoryKind::device
-                           ? cudaMalloc(&data, size_bytes)
-                           : cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable);
-  if (status == cudaSuccess) {
-    status = cudaMemset(data, 0, size_bytes);
-  }
-  if (status == cudaSuccess) {
-    status = cudaStreamSynchronize(nullptr);  // Streams of ours do not wait for the default one.
-  }
+  const cudaError_t status = allocate(kind, size_bytes, data);
   if (status != cudaSuccess) {
     cudaGetLastError();
     free_cuda_memory(kind, data);
@@ -130,6 +138,7 @@ void* cuda_memory(MemoryKind kind, std::size_t size_bytes, std::string& reason) 
 
 // What these calls could report is a device that has failed, and its user has heard of that.
 void free_cuda_memory(MemoryKind kind, void* data) {
+  const DeviceGate::Call call;
   if (kind == MemoryKind::device) {
     cudaFree(data);
   } else {

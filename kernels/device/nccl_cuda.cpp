@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "kernels/device/cuda_device.hpp"
+#include "kernels/device/device_gate.hpp"
 #include "kernels/device/nccl.hpp"
 #include "kernels/device/stream.hpp"
 
@@ -149,6 +150,7 @@ NcclComm::~NcclComm() = default;
 
 void NcclComm::exchange(std::span<const NcclRange> ranges, const NcclInterrupt& interrupt) {
   const State& state = *state_;
+  const DeviceGate::Exchange under_way;
   state.check(nccl().group_start(), "ncclGroupStart");
   for (const NcclRange& range : ranges) {
     if (range.send_bytes > 0) {

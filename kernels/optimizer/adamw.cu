@@ -1,22 +1,29 @@
 #include <cstdint>
 
 #include "kernels/bf16.cuh"
-#include "kernels/element.cuh"
 #include "kernels/optimizer/adamw.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
+#include "kernels/tensors.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
 struct AdamwEach {
-  AdamwParams a;
+  using Tensor = AdamwParams::Tensor;
+  const UpdateGuard* guard;
   AdamwFactors f;
+
+  static constexpr std::int64_t count(const Tensor& a) { return a.count; }
+  static __device__ bool aligned(const Tensor& a) {
+    const auto rounded = reinterpret_cast<std::uintptr_t>(a.rounded);
+    return rounded % (4 * sizeof(std::uint16_t)) == 0 && aligned_to_vectors(a.p, a.g, a.m, a.v);
+  }
   template <int n>
-  __device__ void run(std::int64_t i) const {
-    if (a.guard->nonfinite != 0) {
+  __device__ void run(const Tensor& a, std::int64_t i) const {
+    if (guard->nonfinite != 0) {
       return;
     }
-    const float grad_scale = a.guard->grad_scale;
+    const float grad_scale = guard->grad_scale;
     const Several<float, n> gradient(a.g, i);
     Several<float, n> p(a.p, i);
     Several<float, n> first(a.m, i);
@@ -51,9 +58,7 @@ struct AdamwEach {
 }  // namespace
 
 void adamw_update(CudaStream& stream, const AdamwParams& p) {
-  const bool whole = reinterpret_cast<std::uintptr_t>(p.rounded) % (4 * sizeof(std::uint16_t)) == 0;
-  launch_several<4>(stream, p.count, whole && aligned_to_vectors(p.p, p.g, p.m, p.v),
-                    AdamwEach{p, factors_of(p)});
+  launch_tensors(stream, p.tensors, AdamwEach{p.guard, factors_of(p)});
 }
 
 }  // namespace train::kernels::cuda

@@ -1,25 +1,31 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/device/stream.hpp"
 #include "kernels/optimizer/global_norm.hpp"
 
 namespace train::kernels {
 
-/// AdamW (Loshchilov & Hutter 2019), one fused pass, 28 bytes per parameter (30 with `rounded`):
+/// AdamW (Loshchilov & Hutter 2019), one fused pass over many tensors, 28 bytes per parameter (30
+/// with `rounded`):
 ///   g' = guard->grad_scale * g;  p *= 1 - lr * weight_decay
 ///   m = beta1 m + (1 - beta1) g';  v = beta2 v + (1 - beta2) g'^2
 ///   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps);  p *= 1 - decay_after
-/// Does nothing when guard->non-finite. t = step counted from 1.
+/// Does nothing when guard->non-finite. t = step counted from 1. An element's bits depend on its
+/// own values alone.
 struct AdamwParams {
-  float* p = nullptr;
-  const float* g = nullptr;
-  float* m = nullptr;
-  float* v = nullptr;
-  std::uint16_t* rounded = nullptr;  ///< [count]: what p becomes, as bf16; none: nobody asks.
+  struct Tensor {
+    float* p = nullptr;
+    const float* g = nullptr;
+    float* m = nullptr;
+    float* v = nullptr;
+    std::uint16_t* rounded = nullptr;  ///< [count]: what p becomes, as bf16; none: nobody asks.
+    std::int64_t count = 0;
+  };
+  std::vector<Tensor> tensors = {};  ///< No memory is two tensors'.
   const UpdateGuard* guard = nullptr;
-  std::int64_t count = 0;
   std::int64_t step = 1;
   double lr = 0.0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0;
   double decay_after = 0.0;  ///< Share of the updated weights that this step takes away.

@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-void adamw_range(const AdamwParams& a, const AdamwFactors& f, std::int64_t begin,
+void adamw_range(const AdamwParams::Tensor& a, const AdamwFactors& f, std::int64_t begin,
                  std::int64_t end) {
   const Floats d;
   each_vector(begin, end, [&](std::int64_t i, auto part) {
@@ -47,12 +47,15 @@ void adamw_update(const AdamwParams& p, int threads) {
   const auto range = HWY_DYNAMIC_DISPATCH(adamw_range);
   AdamwFactors factors = factors_of(p);
   factors.grad_scale = p.guard->grad_scale;
-  parallel_blocks(threads, p.count, element_block, [&](std::int64_t begin, std::int64_t end) {
-    range(p, factors, begin, end);
-    for (std::int64_t i = begin; p.rounded != nullptr && i < end; ++i) {
-      p.rounded[i] = to_bf16(p.p[i]);
-    }
-  });
+  for (const AdamwParams::Tensor& tensor : p.tensors) {
+    parallel_blocks(threads, tensor.count, element_block,
+                    [&](std::int64_t begin, std::int64_t end) {
+                      range(tensor, factors, begin, end);
+                      for (std::int64_t i = begin; tensor.rounded != nullptr && i < end; ++i) {
+                        tensor.rounded[i] = to_bf16(tensor.p[i]);
+                      }
+                    });
+  }
 }
 
 }  // namespace train::kernels::cpu

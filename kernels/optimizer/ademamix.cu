@@ -1,19 +1,25 @@
-#include "kernels/element.cuh"
 #include "kernels/optimizer/ademamix.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
+#include "kernels/tensors.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
 struct AdemamixEach {
-  AdemamixParams a;
+  using Tensor = AdemamixParams::Tensor;
+  const UpdateGuard* guard;
   AdemamixFactors f;
+
+  static constexpr std::int64_t count(const Tensor& a) { return a.count; }
+  static __device__ bool aligned(const Tensor& a) {
+    return aligned_to_vectors(a.p, a.g, a.fast, a.slow, a.v);
+  }
   template <int n>
-  __device__ void run(std::int64_t i) const {
-    if (a.guard->nonfinite != 0) {
+  __device__ void run(const Tensor& a, std::int64_t i) const {
+    if (guard->nonfinite != 0) {
       return;
     }
-    const float grad_scale = a.guard->grad_scale;
+    const float grad_scale = guard->grad_scale;
     const Several<float, n> gradient(a.g, i);
     Several<float, n> p(a.p, i);
     Several<float, n> fast(a.fast, i);
@@ -40,8 +46,7 @@ struct AdemamixEach {
 }  // namespace
 
 void ademamix_update(CudaStream& stream, const AdemamixParams& p) {
-  launch_several<4>(stream, p.count, aligned_to_vectors(p.p, p.g, p.fast, p.slow, p.v),
-                    AdemamixEach{p, factors_of(p)});
+  launch_tensors(stream, p.tensors, AdemamixEach{p.guard, factors_of(p)});
 }
 
 }  // namespace train::kernels::cuda

@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace train::kernels::cpu::HWY_NAMESPACE {
 
-void ademamix_range(const AdemamixParams& p, const AdemamixFactors& f, std::int64_t begin,
+void ademamix_range(const AdemamixParams::Tensor& p, const AdemamixFactors& f, std::int64_t begin,
                     std::int64_t end) {
   const Floats d;
   each_vector(begin, end, [&](std::int64_t i, auto part) {
@@ -49,7 +49,10 @@ void ademamix_update(const AdemamixParams& p, int threads) {
   }
   AdemamixFactors factors = factors_of(p);
   factors.grad_scale = p.guard->grad_scale;
-  each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(ademamix_range), p, factors);
+  const auto range = HWY_DYNAMIC_DISPATCH(ademamix_range);
+  for (const AdemamixParams::Tensor& tensor : p.tensors) {
+    each_block(threads, tensor.count, range, tensor, factors);
+  }
 }
 
 }  // namespace train::kernels::cpu

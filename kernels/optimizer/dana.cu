@@ -1,7 +1,7 @@
-#include "kernels/element.cuh"
 #include "kernels/optimizer/dana.hpp"
 #include "kernels/optimizer/optimizer_factors.hpp"
 #include "kernels/reduce.cuh"
+#include "kernels/tensors.cuh"
 
 namespace train::kernels::cuda {
 namespace {
@@ -17,13 +17,18 @@ struct DanaTerms {
 };
 
 struct DanaEach {
-  DanaParams p;
+  using Tensor = DanaParams::Tensor;
+  const UpdateGuard* guard;
   DanaFactors f;
 
-  [[nodiscard]] __device__ DanaElement load(std::int64_t i) const {
+  static constexpr std::int64_t count(const Tensor& p) { return p.rows * p.cols; }
+  static __device__ bool aligned(const Tensor& p) {
+    return aligned_to_vectors(p.p, p.g, p.m, p.v, p.tau);
+  }
+  static __device__ DanaElement load(const Tensor& p, std::int64_t i) {
     return {p.p[i], p.g[i], p.m[i], p.v[i], p.tau != nullptr ? p.tau[i] : 0.0F};
   }
-  __device__ void store(std::int64_t i, const DanaElement& x) const {
+  static __device__ void store(const Tensor& p, std::int64_t i, const DanaElement& x) {
     p.p[i] = x.p;
     p.m[i] = x.m;
     p.v[i] = x.v;
@@ -32,7 +37,7 @@ struct DanaEach {
     }
   }
 
-  __device__ DanaTerms update(DanaElement& x, float grad_scale) const {
+  __device__ DanaTerms update(DanaElement& x, bool star, float grad_scale) const {
     const float g = grad_scale * x.g;
     x.m = fmaf(f.a, g - x.m, x.m);
     x.v = fmaf(f.one_minus_a, x.v, f.a * (g * g));
@@ -40,7 +45,7 @@ struct DanaEach {
     float scale = 1.0F / s;  // n
     float share = 1.0F;      // R
     float growth = f.growth;
-    if (p.tau != nullptr) {
+    if (star) {
       const float seen = fabsf(g) / (fabsf(g) + s);
       x.tau = fmaf(f.a, seen - x.tau, x.tau);
       const float c = fminf(x.tau, 0.5F);
@@ -49,7 +54,7 @@ struct DanaEach {
       growth = expf(f.exponent * logf(fmaxf(x.tau * f.step, 1.0F)));
     }
     const float scaled_m = fabsf(x.m) * scale;
-    const float ratio = p.tau != nullptr ? scaled_m / share : scaled_m;
+    const float ratio = star ? scaled_m / share : scaled_m;
     const float alpha = fminf(growth * ratio, f.clip);
     const float momentum = copysignf(fmaf(share, alpha, scaled_m), x.m);
     const float moved = fmaf(-f.lr, g * scale, x.p);
@@ -58,11 +63,11 @@ struct DanaEach {
   }
 
   template <int n>
-  __device__ void run(std::int64_t i) const {
-    if (p.guard->nonfinite != 0) {
+  __device__ void run(const Tensor& p, std::int64_t i) const {
+    if (guard->nonfinite != 0) {
       return;
     }
-    const float grad_scale = p.guard->grad_scale;
+    const float grad_scale = guard->grad_scale;
     const Several<float, n> gradient(p.g, i);
     Several<float, n> weight(p.p, i);
     Several<float, n> first(p.m, i);
@@ -75,7 +80,7 @@ struct DanaEach {
     for (int j = 0; j < n; ++j) {
       DanaElement x{weight.value[j], gradient.value[j], first.value[j], second.value[j],
                     p.tau != nullptr ? tau.value[j] : 0.0F};
-      update(x, grad_scale);
+      update(x, p.tau != nullptr, grad_scale);
       weight.value[j] = x.p;
       first.value[j] = x.m;
       second.value[j] = x.v;
@@ -91,13 +96,13 @@ struct DanaEach {
 };
 
 /// The update, a half warp for each row, with the row's sums in the CPU's order.
-__global__ void __launch_bounds__(block_threads) dana_rows_kernel(DanaEach each) {
+__global__ void __launch_bounds__(block_threads)
+    dana_rows_kernel(DanaEach each, DanaParams::Tensor p) {
   constexpr int at_once = 4;  // Elements on their way to a thread.
-  const DanaParams& p = each.p;
-  if (p.guard->nonfinite != 0) {
+  if (each.guard->nonfinite != 0) {
     return;
   }
-  const float grad_scale = p.guard->grad_scale;
+  const float grad_scale = each.guard->grad_scale;
   const std::int64_t row = thread_index() / row_sum_lanes;
   const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
   const bool inside = row < p.rows;
@@ -110,15 +115,15 @@ __global__ void __launch_bounds__(block_threads) dana_rows_kernel(DanaEach each)
     for (int i = 0; i < at_once; ++i) {
       const std::int64_t c = begin + i * row_sum_lanes;
       if (c < p.cols) {
-        x[i] = each.load(row * p.cols + c);
+        x[i] = DanaEach::load(p, row * p.cols + c);
       }
     }
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const std::int64_t c = begin + i * row_sum_lanes;
       if (c < p.cols) {
-        const DanaTerms terms = each.update(x[i], grad_scale);
-        each.store(row * p.cols + c, x[i]);
+        const DanaTerms terms = each.update(x[i], p.tau != nullptr, grad_scale);
+        DanaEach::store(p, row * p.cols + c, x[i]);
         alpha += static_cast<double>(terms.alpha);
         ratio += static_cast<double>(terms.ratio);
         square += static_cast<double>(terms.m) * static_cast<double>(terms.m);
@@ -140,13 +145,17 @@ __global__ void __launch_bounds__(block_threads) dana_rows_kernel(DanaEach each)
 }  // namespace
 
 void dana_update(CudaStream& stream, const DanaParams& p) {
-  const DanaEach each{p, factors_of(p)};
-  if (p.row_sums == nullptr) {
-    launch_several<4>(stream, p.rows * p.cols, aligned_to_vectors(p.p, p.g, p.m, p.v, p.tau), each);
-    return;
+  const DanaEach each{p.guard, factors_of(p)};
+  std::vector<DanaParams::Tensor> without_sums;
+  for (const DanaParams::Tensor& tensor : p.tensors) {
+    if (tensor.row_sums == nullptr) {
+      without_sums.push_back(tensor);
+    } else {
+      launch(stream, dana_rows_kernel,
+             {.blocks = blocks_of(tensor.rows * row_sum_lanes, block_threads)}, each, tensor);
+    }
   }
-  launch(stream, dana_rows_kernel, {.blocks = blocks_of(p.rows * row_sum_lanes, block_threads)},
-         each);
+  launch_tensors(stream, without_sums, each);
 }
 
 }  // namespace train::kernels::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/device/stream.hpp"
 #include "kernels/optimizer/global_norm.hpp"
@@ -16,7 +17,7 @@ struct DanaRowSums {
 };
 
 /// ADana, and Dana-Star where `tau` is given (Ferbach, Paquette, Gidel, Everett, Paquette 2026,
-/// arXiv 2602.05298), one fused pass; 28 bytes per parameter, Dana-Star 36. With
+/// arXiv 2602.05298), one fused pass over many tensors; 28 bytes per parameter, Dana-Star 36. With
 /// g' = guard->grad_scale * g, a = delta / (delta + t), t = step counted from 1:
 ///   m += a (g' - m);  v = (1 - a) v + a g'^2;  s = sqrt(v) + eps
 /// without tau:
@@ -29,15 +30,18 @@ struct DanaRowSums {
 /// and at last p *= 1 - decay. Factors are worked out in double and rounded once.
 /// Does nothing when guard->non-finite. An element's bits depend on its own values alone.
 struct DanaParams {
-  float* p = nullptr;
-  const float* g = nullptr;
-  float* m = nullptr;
-  float* v = nullptr;
-  float* tau = nullptr;  ///< nullptr: ADana.
+  struct Tensor {
+    float* p = nullptr;
+    const float* g = nullptr;
+    float* m = nullptr;
+    float* v = nullptr;
+    float* tau = nullptr;  ///< nullptr: ADana.
+    /// [rows]; nullptr: nobody asks. In double, in an order that depends on `cols` alone.
+    DanaRowSums* row_sums = nullptr;
+    std::int64_t rows = 0, cols = 1;
+  };
+  std::vector<Tensor> tensors = {};  ///< No memory is two tensors'.
   const UpdateGuard* guard = nullptr;
-  /// [rows]; nullptr: nobody asks. In double, in an order that depends on `cols` alone.
-  DanaRowSums* row_sums = nullptr;
-  std::int64_t rows = 0, cols = 1;
   std::int64_t step = 1;
   double lr = 0.0, delta = 8.0, kappa = 0.85, eps = 1e-8, gamma_3 = 1.0;
   double clip = 0.0;   ///< 0: no clipping.

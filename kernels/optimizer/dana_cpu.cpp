@@ -60,8 +60,8 @@ struct DanaVectors {
 };
 
 template <class Part>
-HWY_INLINE DanaVectors dana_vector(const DanaParams& p, const DanaFactors& f, std::int64_t i,
-                                   Part part, bool star) {
+HWY_INLINE DanaVectors dana_vector(const DanaParams::Tensor& p, const DanaFactors& f,
+                                   std::int64_t i, Part part, bool star) {
   const Floats d;
   const FloatVec a = hn::Set(d, f.a);
   const FloatVec one = hn::Set(d, 1.0F);
@@ -99,7 +99,8 @@ HWY_INLINE DanaVectors dana_vector(const DanaParams& p, const DanaFactors& f, st
   return {alpha, ratio, m};
 }
 
-void dana_range(const DanaParams& p, const DanaFactors& f, std::int64_t begin, std::int64_t end) {
+void dana_range(const DanaParams::Tensor& p, const DanaFactors& f, std::int64_t begin,
+                std::int64_t end) {
   if (p.tau != nullptr) {
     each_vector(begin, end, [&](std::int64_t i, auto part) { dana_vector(p, f, i, part, true); });
   } else {
@@ -107,7 +108,7 @@ void dana_range(const DanaParams& p, const DanaFactors& f, std::int64_t begin, s
   }
 }
 
-void dana_row(const DanaParams& p, const DanaFactors& f, std::int64_t row) {
+void dana_row(const DanaParams::Tensor& p, const DanaFactors& f, std::int64_t row) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t begin = row * p.cols;
@@ -142,12 +143,15 @@ void dana_update(const DanaParams& p, int threads) {
   }
   DanaFactors factors = factors_of(p);
   factors.grad_scale = p.guard->grad_scale;
-  if (p.row_sums == nullptr) {
-    each_block(threads, p.rows * p.cols, HWY_DYNAMIC_DISPATCH(dana_range), p, factors);
-    return;
-  }
+  const auto range = HWY_DYNAMIC_DISPATCH(dana_range);
   const auto row = HWY_DYNAMIC_DISPATCH(dana_row);
-  each_row(threads, p.rows, p.cols, [&](std::int64_t i) { row(p, factors, i); });
+  for (const DanaParams::Tensor& tensor : p.tensors) {
+    if (tensor.row_sums == nullptr) {
+      each_block(threads, tensor.rows * tensor.cols, range, tensor, factors);
+    } else {
+      each_row(threads, tensor.rows, tensor.cols, [&](std::int64_t i) { row(tensor, factors, i); });
+    }
+  }
 }
 
 }  // namespace train::kernels::cpu

@@ -1,14 +1,24 @@
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "kernels/optimizer/global_norm.hpp"
 #include "kernels/reduce.cuh"
+#include "kernels/tensors.cuh"
 
 namespace train::kernels::cuda {
 namespace {
 
+/// Of one tensor.
+constexpr std::int64_t block_rows = block_threads / row_sum_lanes;
+
 /// A half warp takes a row: column c in the sum of thread c % 16, as on the CPU, bitwise.
-__global__ void __launch_bounds__(block_threads) row_square_sums_kernel(RowSquareSumsParams p) {
-  const std::int64_t row = thread_index() / row_sum_lanes;
+__global__ void __launch_bounds__(block_threads)
+    row_square_sums_kernel(const __grid_constant__ TensorBatch<RowSquareSumsParams::Tensor> batch) {
+  std::int64_t first = 0;
+  const RowSquareSumsParams::Tensor& p = batch.of_block(first);
+  const std::int64_t row =
+      (blockIdx.x - first) * block_rows + static_cast<std::int64_t>(threadIdx.x) / row_sum_lanes;
   const int lane = static_cast<int>(threadIdx.x) % row_sum_lanes;
   const bool inside = row < p.rows;
   constexpr int at_once = 16;  // Elements on their way to a thread.
@@ -36,15 +46,21 @@ __global__ void __launch_bounds__(block_threads) row_square_sums_kernel(RowSquar
 constexpr int tree_leaves = 2 * block_threads;
 
 /// out[block] = sum of the block's tree_leaves values, neighbours first: whole subtrees of the
-/// canonical tree, whose left parts are powers of two.
+/// canonical tree, whose left parts are powers of two. 0 of no values.
 __global__ void __launch_bounds__(block_threads)
-    tree_sum_kernel(const double* values, std::int64_t stride, std::int64_t count, double* out) {
+    tree_sum_kernel(const __grid_constant__ TensorBatch<TreeSumParams::Sum> batch) {
   __shared__ double nodes[tree_leaves];
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * tree_leaves;
+  std::int64_t first_block = 0;
+  const TreeSumParams::Sum& p = batch.of_block(first_block);
+  const std::int64_t block = blockIdx.x - first_block;
+  const std::int64_t first = block * tree_leaves;
   const int me = static_cast<int>(threadIdx.x);
-  int left = static_cast<int>(min(count - first, static_cast<std::int64_t>(tree_leaves)));
+  int left = static_cast<int>(min(p.count - first, static_cast<std::int64_t>(tree_leaves)));
+  if (me == 0) {
+    nodes[0] = 0.0;
+  }
   for (int i = me; i < left; i += block_threads) {
-    nodes[i] = values[(first + i) * stride];
+    nodes[i] = p.values[(first + i) * p.stride];
   }
   while (left > 1) {
     __syncthreads();
@@ -61,7 +77,7 @@ __global__ void __launch_bounds__(block_threads)
   }
   __syncthreads();
   if (me == 0) {
-    out[blockIdx.x] = nodes[0];
+    p.out[block] = nodes[0];
   }
 }
 
@@ -80,34 +96,42 @@ __global__ void clip_scale_kernel(ClipScaleParams p) {
 }  // namespace
 
 void row_square_sums(CudaStream& stream, const RowSquareSumsParams& p) {
-  launch(stream, row_square_sums_kernel,
-         {.blocks = blocks_of(p.rows * row_sum_lanes, block_threads)}, p);
+  using Tensor = RowSquareSumsParams::Tensor;
+  each_batch(
+      p.tensors, [](const Tensor& tensor) { return divide_up(tensor.rows, block_rows); },
+      [&](const TensorBatch<Tensor>& batch, const dim3& blocks) {
+        launch(stream, row_square_sums_kernel, {.blocks = blocks}, batch);
+      });
 }
 
 void tree_sum(CudaStream& stream, const TreeSumParams& p) {
-  if (p.count == 0) {
-    TRAIN_CUDA_CHECK(cudaMemsetAsync(p.out, 0, sizeof(double), stream.native()));
-    return;
-  }
-  const std::int64_t blocks = divide_up(p.count, tree_leaves);
-  auto* level =
-      static_cast<double*>(stream.scratch(static_cast<std::size_t>(2 * blocks) * sizeof(double)));
-  double* next = level + blocks;
-  const double* values = p.values;
-  std::int64_t stride = p.stride;
-  std::int64_t count = p.count;
-  while (true) {
-    const std::int64_t sums = divide_up(count, tree_leaves);
-    double* out = sums == 1 ? p.out : level;
-    launch(stream, tree_sum_kernel, {.blocks = dim3(static_cast<unsigned>(sums))}, values, stride,
-           count, out);
-    if (sums == 1) {
-      return;
+  using Sum = TreeSumParams::Sum;
+  const auto blocks_of = [](const Sum& sum) {
+    return std::max<std::int64_t>(1, divide_up(sum.count, tree_leaves));
+  };
+  // The sums of a level's blocks are the values of the next one.
+  std::int64_t nodes = 0;
+  for (const Sum& sum : p.sums) {
+    for (std::int64_t left = sum.count; left > tree_leaves; left = divide_up(left, tree_leaves)) {
+      nodes += divide_up(left, tree_leaves);
     }
-    values = out;
-    stride = 1;
-    count = sums;
-    std::swap(level, next);
+  }
+  auto* node =
+      static_cast<double*>(stream.scratch(static_cast<std::size_t>(nodes) * sizeof(double)));
+  for (std::vector<Sum> level = p.sums; !level.empty();) {
+    std::vector<Sum> next;
+    for (Sum& sum : level) {
+      const std::int64_t blocks = blocks_of(sum);
+      if (blocks > 1) {
+        next.push_back({.values = node, .out = sum.out, .count = blocks});
+        sum.out = node;
+        node += blocks;
+      }
+    }
+    each_batch(level, blocks_of, [&](const TensorBatch<Sum>& batch, const dim3& blocks) {
+      launch(stream, tree_sum_kernel, {.blocks = blocks}, batch);
+    });
+    level = std::move(next);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "kernels/device/stream.hpp"
 
@@ -9,18 +10,24 @@ namespace train::kernels {
 /// row_sums[r] = sum over columns of x[r,c]^2 in double, in a fixed order that depends on cols
 /// alone: a row is never split between ranks, so the sums are the same at any sharding.
 struct RowSquareSumsParams {
-  const float* x = nullptr;
-  double* row_sums = nullptr;  ///< [rows].
-  std::int64_t rows = 0, cols = 0;
+  struct Tensor {
+    const float* x = nullptr;
+    double* row_sums = nullptr;  ///< [rows].
+    std::int64_t rows = 0, cols = 0;
+  };
+  std::vector<Tensor> tensors = {};
 };
 
 /// *out = sum of values[i * stride], i in [0, count), in the canonical binary tree (split at the
 /// largest power of two below the count).
 struct TreeSumParams {
-  const double* values = nullptr;
-  double* out = nullptr;
-  std::int64_t count = 0;
-  std::int64_t stride = 1;
+  struct Sum {
+    const double* values = nullptr;
+    double* out = nullptr;
+    std::int64_t count = 0;
+    std::int64_t stride = 1;
+  };
+  std::vector<Sum> sums = {};  ///< None reads what another writes.
 };
 
 /// What the optimizer reads on the device, so that no host waits for the norm.

@@ -46,12 +46,16 @@ double canonical_tree(const double* values, std::int64_t count, std::int64_t str
 }  // namespace
 
 void row_square_sums(const RowSquareSumsParams& p, int threads) {
-  each_row(threads, p.rows, p.cols,
-           [&](std::int64_t row) { p.row_sums[row] = square_sum(p.x + row * p.cols, p.cols); });
+  for (const RowSquareSumsParams::Tensor& t : p.tensors) {
+    each_row(threads, t.rows, t.cols,
+             [&](std::int64_t row) { t.row_sums[row] = square_sum(t.x + row * t.cols, t.cols); });
+  }
 }
 
 void tree_sum(const TreeSumParams& p, int /*threads*/) {
-  *p.out = p.count == 0 ? 0.0 : canonical_tree(p.values, p.count, p.stride);
+  for (const TreeSumParams::Sum& sum : p.sums) {
+    *sum.out = sum.count == 0 ? 0.0 : canonical_tree(sum.values, sum.count, sum.stride);
+  }
 }
 
 void clip_scale(const ClipScaleParams& p, int /*threads*/) {

@@ -228,38 +228,32 @@ void updates(KernelBench& bench, std::int64_t count) {
   auto* sums = bench.empty<double>(static_cast<std::size_t>(count / 16 + 1) * sizeof(double));
   const auto elements = static_cast<double>(count);
   bench.row(fmt::format("adamw_update {}", count), 0, 28 * elements, [&](Stream& stream) {
-    bench.kernels().adamw_update(
-        stream,
-        {.p = p, .g = g, .m = m, .v = v, .guard = guard, .count = count, .step = 10, .lr = 1e-4});
+    bench.kernels().adamw_update(stream,
+                                 {.tensors = {{.p = p, .g = g, .m = m, .v = v, .count = count}},
+                                  .guard = guard,
+                                  .step = 10,
+                                  .lr = 1e-4});
   });
   bench.row(fmt::format("ademamix_update {}", count), 0, 36 * elements, [&](Stream& stream) {
-    bench.kernels().ademamix_update(stream, {.p = p,
-                                             .g = g,
-                                             .fast = m,
-                                             .slow = w,
-                                             .v = v,
-                                             .guard = guard,
-                                             .count = count,
-                                             .step = 10,
-                                             .lr = 1e-4});
+    bench.kernels().ademamix_update(
+        stream, {.tensors = {{.p = p, .g = g, .fast = m, .slow = w, .v = v, .count = count}},
+                 .guard = guard,
+                 .step = 10,
+                 .lr = 1e-4});
   });
   bench.row(fmt::format("dana_update {}", count), 0, 28 * elements, [&](Stream& stream) {
-    bench.kernels().dana_update(stream, {.p = p,
-                                         .g = g,
-                                         .m = m,
-                                         .v = v,
-                                         .guard = guard,
-                                         .rows = count / 1024,
-                                         .cols = 1024,
-                                         .step = 10,
-                                         .lr = 1e-4});
+    bench.kernels().dana_update(
+        stream, {.tensors = {{.p = p, .g = g, .m = m, .v = v, .rows = count / 1024, .cols = 1024}},
+                 .guard = guard,
+                 .step = 10,
+                 .lr = 1e-4});
   });
   bench.row(fmt::format("muon_momentum {}", count), 0, 16 * elements, [&](Stream& stream) {
     bench.kernels().muon_momentum(stream, {.g = g, .m = m, .x = w, .guard = guard, .count = count});
   });
   bench.row(fmt::format("row_square_sums {}", count), 0, 4 * elements, [&](Stream& stream) {
-    bench.kernels().row_square_sums(stream,
-                                    {.x = g, .row_sums = sums, .rows = count / 1024, .cols = 1024});
+    bench.kernels().row_square_sums(
+        stream, {.tensors = {{.x = g, .row_sums = sums, .rows = count / 1024, .cols = 1024}}});
   });
   bench.row(fmt::format("tree_add {}", count), 0, 12 * elements, [&](Stream& stream) {
     bench.kernels().tree_add(stream, {.left = p, .right = g, .out = m, .count = count});

@@ -218,50 +218,50 @@ void bench_updates(Bench& bench, std::int64_t count) {
   };
   const KernelTable& kernels = bench.kernels();
   row("adamw_update", 28, [&](Stream& stream) {
-    kernels.adamw_update(stream, {.p = p.data(),
-                                  .g = g.data(),
-                                  .m = states[0].data(),
-                                  .v = states[1].data(),
+    kernels.adamw_update(stream, {.tensors = {{.p = p.data(),
+                                               .g = g.data(),
+                                               .m = states[0].data(),
+                                               .v = states[1].data(),
+                                               .count = count}},
                                   .guard = &guard,
-                                  .count = count,
                                   .step = 10,
                                   .lr = 1e-3});
   });
   row("ademamix_update", 36, [&](Stream& stream) {
-    kernels.ademamix_update(stream, {.p = p.data(),
-                                     .g = g.data(),
-                                     .fast = states[0].data(),
-                                     .slow = states[1].data(),
-                                     .v = states[2].data(),
+    kernels.ademamix_update(stream, {.tensors = {{.p = p.data(),
+                                                  .g = g.data(),
+                                                  .fast = states[0].data(),
+                                                  .slow = states[1].data(),
+                                                  .v = states[2].data(),
+                                                  .count = count}},
                                      .guard = &guard,
-                                     .count = count,
                                      .step = 10,
                                      .lr = 1e-3});
   });
   for (const bool star : {false, true}) {
     row(star ? "dana_update star" : "dana_update", star ? 36 : 28, [&, star](Stream& stream) {
-      kernels.dana_update(stream, {.p = p.data(),
-                                   .g = g.data(),
-                                   .m = states[0].data(),
-                                   .v = states[1].data(),
-                                   .tau = star ? states[2].data() : nullptr,
+      kernels.dana_update(stream, {.tensors = {{.p = p.data(),
+                                                .g = g.data(),
+                                                .m = states[0].data(),
+                                                .v = states[1].data(),
+                                                .tau = star ? states[2].data() : nullptr,
+                                                .rows = count}},
                                    .guard = &guard,
-                                   .rows = count,
                                    .step = 10,
                                    .lr = 1e-3});
     });
   }
   std::vector<DanaRowSums> sums(static_cast<std::size_t>(count / 768));
   row("dana_update star with sums", 36, [&](Stream& stream) {
-    kernels.dana_update(stream, {.p = p.data(),
-                                 .g = g.data(),
-                                 .m = states[0].data(),
-                                 .v = states[1].data(),
-                                 .tau = states[2].data(),
+    kernels.dana_update(stream, {.tensors = {{.p = p.data(),
+                                              .g = g.data(),
+                                              .m = states[0].data(),
+                                              .v = states[1].data(),
+                                              .tau = states[2].data(),
+                                              .row_sums = sums.data(),
+                                              .rows = count / 768,
+                                              .cols = 768}},
                                  .guard = &guard,
-                                 .row_sums = sums.data(),
-                                 .rows = count / 768,
-                                 .cols = 768,
                                  .step = 10,
                                  .lr = 1e-3});
   });
@@ -286,7 +286,9 @@ void bench_optimizer(Bench& bench, std::int64_t count) {
   std::vector<double> row_sums(static_cast<std::size_t>(count / 768));
   bench.row(fmt::format("row_square_sums {}", count), 0, bytes, [&](Stream& stream) {
     bench.kernels().row_square_sums(
-        stream, {.x = g.data(), .row_sums = row_sums.data(), .rows = count / 768, .cols = 768});
+        stream,
+        {.tensors = {
+             {.x = g.data(), .row_sums = row_sums.data(), .rows = count / 768, .cols = 768}}});
   });
   bench.row(fmt::format("tree_add {}", count), 0, 3 * bytes, [&](Stream& stream) {
     bench.kernels().tree_add(

@@ -35,6 +35,7 @@ std::map<const void*, std::size_t>& allowed_shared() {
 }
 
 std::mutex one_grid;
+std::int64_t grids = 0;  // Under the mutex.
 
 struct Thread {
   enum class State : std::uint8_t { ready, at_warp, at_block, done };
@@ -262,6 +263,7 @@ void run_grid(const Extent& blocks, const Extent& threads, std::size_t shared_by
               const std::function<void()>& body) {
   const std::lock_guard lock(one_grid);
   check_launch(blocks, threads, shared_bytes);
+  ++grids;
   block().forget_shared();
   const unsigned count = blocks.x * blocks.y * blocks.z;
   for (unsigned turn = 0; turn < count; ++turn) {
@@ -270,6 +272,11 @@ void run_grid(const Extent& blocks, const Extent& threads, std::size_t shared_by
         .x = i % blocks.x, .y = i / blocks.x % blocks.y, .z = i / blocks.x / blocks.y};
     block().run(body, index, threads, blocks);
   }
+}
+
+std::int64_t grids_run() {
+  const std::lock_guard lock(one_grid);
+  return grids;
 }
 
 void wait_for_block() { block().wait(Thread::State::at_block); }

@@ -37,6 +37,9 @@ constexpr int most_shared_bytes = 163 << 10;  // Of a block, with compute capabi
 void run_grid(const Extent& blocks, const Extent& threads, std::size_t shared_bytes,
               const std::function<void()>& body);
 
+/// Grids that have run in this process.
+[[nodiscard]] std::int64_t grids_run();
+
 void wait_for_block();
 void wait_for_warp();
 

@@ -18,9 +18,11 @@
 
 // NOLINTBEGIN: names of CUDA.
 #define __global__
+#define __host__
 #define __device__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 using uint3 = cuda_emulation::Index;
 using dim3 = cuda_emulation::Extent;

@@ -180,11 +180,11 @@ TEST_CASE("lane tree: the host's sum of doubles is the same tree", "[engine][lan
   CHECK(tree_sum(values.data(), 0) == 0.0);
   double on_device = 0.0;
   const auto stream = kernels::make_inline_stream(1);
-  kernels::cpu_backend().tree_sum(*stream,
-                                  {.values = values.data(), .out = &on_device, .count = 5});
+  kernels::cpu_backend().tree_sum(
+      *stream, {.sums = {{.values = values.data(), .out = &on_device, .count = 5}}});
   CHECK(on_device == tree_sum(values.data(), 5));
   kernels::cpu_backend().tree_sum(
-      *stream, {.values = values.data(), .out = &on_device, .count = 3, .stride = 2});
+      *stream, {.sums = {{.values = values.data(), .out = &on_device, .count = 3, .stride = 2}}});
   CHECK(on_device == tree_sum(values.data(), 3, 2));
 }
 

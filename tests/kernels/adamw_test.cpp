@@ -19,12 +19,12 @@ void update(State& state, const Values& g, const UpdateGuard& guard, std::int64_
             int threads = 2) {
   run(
       [&](Stream& stream) {
-        cpu::adamw_update(stream, {.p = state.p.data(),
-                                   .g = g.data(),
-                                   .m = state.m.data(),
-                                   .v = state.v.data(),
+        cpu::adamw_update(stream, {.tensors = {{.p = state.p.data(),
+                                                .g = g.data(),
+                                                .m = state.m.data(),
+                                                .v = state.v.data(),
+                                                .count = std::ssize(g)}},
                                    .guard = &guard,
-                                   .count = std::ssize(g),
                                    .step = step,
                                    .lr = lr,
                                    .beta1 = beta1,
@@ -71,13 +71,13 @@ TEST_CASE("adamw: it writes the weights as bf16 too", "[kernels][adamw]") {
   std::vector<std::uint16_t> rounded(p.size());
   std::vector<std::uint16_t> packed(p.size());
   run([&](Stream& stream) {
-    cpu::adamw_update(stream, {.p = p.data(),
-                               .g = g.data(),
-                               .m = m.data(),
-                               .v = v.data(),
-                               .rounded = rounded.data(),
+    cpu::adamw_update(stream, {.tensors = {{.p = p.data(),
+                                            .g = g.data(),
+                                            .m = m.data(),
+                                            .v = v.data(),
+                                            .rounded = rounded.data(),
+                                            .count = count}},
                                .guard = &guard,
-                               .count = count,
                                .lr = lr});
     cpu::pack_bf16(stream, {.in = p.data(), .out = packed.data(), .count = count});
   });
@@ -98,12 +98,12 @@ TEST_CASE("adamw: the gate is read when the stream comes to it", "[kernels][adam
   State state{.p = {1.0F}, .m = {0.0F}, .v = {0.0F}};
   const Values g = {1.0F};
   UpdateGuard guard;
-  const AdamwParams params{.p = state.p.data(),
-                           .g = g.data(),
-                           .m = state.m.data(),
-                           .v = state.v.data(),
+  const AdamwParams params{.tensors = {{.p = state.p.data(),
+                                        .g = g.data(),
+                                        .m = state.m.data(),
+                                        .v = state.v.data(),
+                                        .count = 1}},
                            .guard = &guard,
-                           .count = 1,
                            .step = 1,
                            .lr = lr};
   run([&](Stream& stream) {
@@ -148,12 +148,12 @@ TEST_CASE("adamw: pieces of any length and alignment give the bits of the whole"
     State state = start;
     run([&](Stream& stream) {
       for (std::int64_t first = 0; first < count; first += cut) {
-        cpu::adamw_update(stream, {.p = state.p.data() + first,
-                                   .g = g.data() + first,
-                                   .m = state.m.data() + first,
-                                   .v = state.v.data() + first,
+        cpu::adamw_update(stream, {.tensors = {{.p = state.p.data() + first,
+                                                .g = g.data() + first,
+                                                .m = state.m.data() + first,
+                                                .v = state.v.data() + first,
+                                                .count = std::min(cut, count - first)}},
                                    .guard = &guard,
-                                   .count = std::min(cut, count - first),
                                    .step = 4,
                                    .lr = lr,
                                    .weight_decay = weight_decay});

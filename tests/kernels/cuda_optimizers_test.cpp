@@ -45,13 +45,13 @@ const UpdateGuard* open_gate(Side& side) {
 TEST_CASE("cuda twins: several elements at once, AdEMAMix and DANA", "[kernels][cuda][.gpu]") {
   each_extent([](const Extent& extent) {
     compare_twins("ademamix_update", extent.name(), elementwise, [&](Side& side) {
-      AdemamixParams params{
-          .count = extent.count, .step = 7, .lr = 1e-2, .alpha = 3.0, .decay = 0.01};
-      params.p = extent.changed(side, 1);
-      params.g = extent.read(side, 2);
-      params.fast = extent.changed(side, 3);
-      params.slow = extent.changed(side, 4);
-      params.v = extent.positive(side, 5);
+      AdemamixParams params{.step = 7, .lr = 1e-2, .alpha = 3.0, .decay = 0.01};
+      params.tensors = {{.p = extent.changed(side, 1),
+                         .g = extent.read(side, 2),
+                         .fast = extent.changed(side, 3),
+                         .slow = extent.changed(side, 4),
+                         .v = extent.positive(side, 5),
+                         .count = extent.count}};
       params.guard = open_gate(side);
       side.kernels.ademamix_update(side.stream(), params);
     });
@@ -60,15 +60,16 @@ TEST_CASE("cuda twins: several elements at once, AdEMAMix and DANA", "[kernels][
         const auto what = extent.name() + (star ? ", star" : "") + (sums ? ", row sums" : "");
         compare_twins("dana_update", what, transcendental, [&](Side& side) {
           const std::int64_t cols = std::max<std::int64_t>(1, extent.count);
-          DanaParams params{
-              .rows = extent.count == 0 ? 0 : 1, .cols = cols, .step = 9, .lr = 1e-2, .clip = 1.5};
-          params.p = extent.changed(side, 1);
-          params.g = extent.read(side, 2);
-          params.m = extent.changed(side, 3);
-          params.v = extent.positive(side, 4);
-          params.tau = star ? extent.positive(side, 5) : nullptr;
+          DanaParams params{.step = 9, .lr = 1e-2, .clip = 1.5};
+          params.tensors = {{.p = extent.changed(side, 1),
+                             .g = extent.read(side, 2),
+                             .m = extent.changed(side, 3),
+                             .v = extent.positive(side, 4),
+                             .tau = star ? extent.positive(side, 5) : nullptr,
+                             .row_sums = sums ? side.result(std::vector<DanaRowSums>(1)) : nullptr,
+                             .rows = extent.count == 0 ? 0 : 1,
+                             .cols = cols}};
           params.guard = open_gate(side);
-          params.row_sums = sums ? side.result(std::vector<DanaRowSums>(1)) : nullptr;
           side.kernels.dana_update(side.stream(), params);
         });
       }
@@ -156,7 +157,8 @@ TEST_CASE("cuda twins: rows of squares of every length", "[kernels][cuda][.gpu][
                       const float* x = side.put(random_values(first + 3 * cols, 1)) + first;
                       double* sums = side.result(Exact(3, -1.0));
                       side.kernels.row_square_sums(
-                          side.stream(), {.x = x, .row_sums = sums, .rows = 3, .cols = cols});
+                          side.stream(),
+                          {.tensors = {{.x = x, .row_sums = sums, .rows = 3, .cols = cols}}});
                     });
     }
   }

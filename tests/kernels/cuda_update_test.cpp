@@ -99,13 +99,13 @@ TEST_CASE("cuda twins: bf16", "[kernels][cuda][.gpu]") {
 
 TEST_CASE("cuda twins: global norm", "[kernels][cuda][.gpu]") {
   for (const std::int64_t cols : {1, 15, 16, 100, 777}) {
-    compare_twins("row_square_sums", fmt::format("33 rows of {}", cols), same_bits,
-                  [&](Side& side) {
-                    const float* x = side.put(random_values(33 * cols, 1));
-                    double* sums = side.result(Exact(33, -1.0));
-                    side.kernels.row_square_sums(
-                        side.stream(), {.x = x, .row_sums = sums, .rows = 33, .cols = cols});
-                  });
+    compare_twins(
+        "row_square_sums", fmt::format("33 rows of {}", cols), same_bits, [&](Side& side) {
+          const float* x = side.put(random_values(33 * cols, 1));
+          double* sums = side.result(Exact(33, -1.0));
+          side.kernels.row_square_sums(
+              side.stream(), {.tensors = {{.x = x, .row_sums = sums, .rows = 33, .cols = cols}}});
+        });
   }
   for (const std::int64_t terms : {0, 1, 5, 512, 513, 1537, 2050}) {
     compare_twins("tree_sum", fmt::format("{} terms, every third", terms), same_bits,
@@ -113,7 +113,8 @@ TEST_CASE("cuda twins: global norm", "[kernels][cuda][.gpu]") {
                     const double* values = side.put(exact(random_values(3 * 2050, 1)));
                     double* sum = side.result(Exact{-1.0});
                     side.kernels.tree_sum(
-                        side.stream(), {.values = values, .out = sum, .count = terms, .stride = 3});
+                        side.stream(),
+                        {.sums = {{.values = values, .out = sum, .count = terms, .stride = 3}}});
                   });
   }
   for (const double squared : {4.0, 0.01, std::numeric_limits<double>::infinity()}) {
@@ -157,15 +158,16 @@ TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is non-finite",
       const Values before = random_values(first + count, 1);
       std::copy(before.begin(), before.end(), weights.as<float>());
       std::fill_n(rounded.as<std::uint16_t>(), size, std::uint16_t{7});
-      side.kernels.adamw_update(side.stream(), {.p = weights.as<float>() + first,
-                                                .g = side.put(random_values(count, 2)),
-                                                .m = side.put(random_values(count, 3, 0.1F)),
-                                                .v = side.put(squares(4)),
-                                                .rounded = rounded.as<std::uint16_t>() + first,
-                                                .guard = side.put(gate_of(nonfinite)),
-                                                .count = count,
-                                                .step = 7,
-                                                .lr = 1e-2});
+      side.kernels.adamw_update(side.stream(),
+                                {.tensors = {{.p = weights.as<float>() + first,
+                                              .g = side.put(random_values(count, 2)),
+                                              .m = side.put(random_values(count, 3, 0.1F)),
+                                              .v = side.put(squares(4)),
+                                              .rounded = rounded.as<std::uint16_t>() + first,
+                                              .count = count}},
+                                 .guard = side.put(gate_of(nonfinite)),
+                                 .step = 7,
+                                 .lr = 1e-2});
       side.kernels.pack_bf16(side.stream(), {.in = weights.as<float>() + first,
                                              .out = packed.as<std::uint16_t>() + first,
                                              .count = count});
@@ -184,22 +186,23 @@ TEST_CASE("cuda: AdamW writes its weights as bf16 too, unless it is non-finite",
 TEST_CASE("cuda twins: AdamW and AdEMAMix", "[kernels][cuda][.gpu]") {
   for (const bool nonfinite : {false, true}) {
     compare_twins("adamw_update", nonfinite_name(nonfinite), elementwise, [&](Side& side) {
-      AdamwParams params{
-          .count = count, .step = 7, .lr = 1e-2, .weight_decay = 0.1, .decay_after = 0.01};
-      params.p = side.result(random_values(count, 1));
-      params.g = side.put(random_values(count, 2));
-      params.m = side.result(random_values(count, 3, 0.1F));
-      params.v = side.result(squares(4));
+      AdamwParams params{.step = 7, .lr = 1e-2, .weight_decay = 0.1, .decay_after = 0.01};
+      params.tensors = {{.p = side.result(random_values(count, 1)),
+                         .g = side.put(random_values(count, 2)),
+                         .m = side.result(random_values(count, 3, 0.1F)),
+                         .v = side.result(squares(4)),
+                         .count = count}};
       params.guard = side.put(gate_of(nonfinite));
       side.kernels.adamw_update(side.stream(), params);
     });
     compare_twins("ademamix_update", nonfinite_name(nonfinite), elementwise, [&](Side& side) {
-      AdemamixParams params{.count = count, .step = 7, .lr = 1e-2, .alpha = 3.0, .decay = 0.01};
-      params.p = side.result(random_values(count, 1));
-      params.g = side.put(random_values(count, 2));
-      params.fast = side.result(random_values(count, 3, 0.1F));
-      params.slow = side.result(random_values(count, 4, 0.1F));
-      params.v = side.result(squares(5));
+      AdemamixParams params{.step = 7, .lr = 1e-2, .alpha = 3.0, .decay = 0.01};
+      params.tensors = {{.p = side.result(random_values(count, 1)),
+                         .g = side.put(random_values(count, 2)),
+                         .fast = side.result(random_values(count, 3, 0.1F)),
+                         .slow = side.result(random_values(count, 4, 0.1F)),
+                         .v = side.result(squares(5)),
+                         .count = count}};
       params.guard = side.put(gate_of(nonfinite));
       side.kernels.ademamix_update(side.stream(), params);
     });
@@ -213,25 +216,29 @@ TEST_CASE("cuda twins: DANA", "[kernels][cuda][.gpu]") {
       compare_twins("dana_update", what, transcendental, [&](Side& side) {
         constexpr std::int64_t rows = 43;
         constexpr std::int64_t cols = 70;
-        DanaParams params{.rows = rows, .cols = cols, .step = 9, .lr = 1e-2, .clip = 1.5};
-        params.p = side.result(random_values(rows * cols, 1));
-        params.g = side.put(random_values(rows * cols, 2));
-        params.m = side.result(random_values(rows * cols, 3, 0.1F));
-        // Above some floor: the update divides by its root.
-        params.v = side.result(Values(at(rows * cols), 0.02F));
-        params.tau = star ? side.result(Values(at(rows * cols), 0.3F)) : nullptr;
+        DanaParams params{.step = 9, .lr = 1e-2, .clip = 1.5};
+        // The second moment is above some floor: the update divides by its root.
+        params.tensors = {{.p = side.result(random_values(rows * cols, 1)),
+                           .g = side.put(random_values(rows * cols, 2)),
+                           .m = side.result(random_values(rows * cols, 3, 0.1F)),
+                           .v = side.result(Values(at(rows * cols), 0.02F)),
+                           .tau = star ? side.result(Values(at(rows * cols), 0.3F)) : nullptr,
+                           .row_sums = sums ? side.result(std::vector<DanaRowSums>(rows)) : nullptr,
+                           .rows = rows,
+                           .cols = cols}};
         params.guard = side.put(gate_of(false));
-        params.row_sums = sums ? side.result(std::vector<DanaRowSums>(rows)) : nullptr;
         side.kernels.dana_update(side.stream(), params);
       });
     }
   }
   compare_twins("dana_update", nonfinite_name(true), same_bits, [](Side& side) {
-    DanaParams params{.rows = 1, .cols = count};
-    params.p = side.result(random_values(count, 1));
-    params.g = side.put(random_values(count, 2));
-    params.m = side.result(random_values(count, 3));
-    params.v = side.result(squares(4));
+    DanaParams params;
+    params.tensors = {{.p = side.result(random_values(count, 1)),
+                       .g = side.put(random_values(count, 2)),
+                       .m = side.result(random_values(count, 3)),
+                       .v = side.result(squares(4)),
+                       .rows = 1,
+                       .cols = count}};
     params.guard = side.put(gate_of(true));
     side.kernels.dana_update(side.stream(), params);
   });

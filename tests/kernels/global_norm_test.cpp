@@ -11,8 +11,9 @@ Exact row_sums(const Values& x, std::int64_t rows, std::int64_t cols, int thread
   Exact sums(at(rows));
   run(
       [&](Stream& stream) {
-        cpu::row_square_sums(stream,
-                             {.x = x.data(), .row_sums = sums.data(), .rows = rows, .cols = cols});
+        cpu::row_square_sums(
+            stream,
+            {.tensors = {{.x = x.data(), .row_sums = sums.data(), .rows = rows, .cols = cols}}});
       },
       threads);
   return sums;
@@ -21,7 +22,8 @@ Exact row_sums(const Values& x, std::int64_t rows, std::int64_t cols, int thread
 double tree_sum(const Exact& values) {
   double sum = -1.0;
   run([&](Stream& stream) {
-    cpu::tree_sum(stream, {.values = values.data(), .out = &sum, .count = std::ssize(values)});
+    cpu::tree_sum(stream,
+                  {.sums = {{.values = values.data(), .out = &sum, .count = std::ssize(values)}}});
   });
   return sum;
 }

@@ -13,16 +13,16 @@ const UpdateGuard* guard_of(Side& side) {
 TEST_CASE("instruction sets: norms of gradients", "[kernels][instruction_sets][P1]") {
   for (const std::int64_t cols : kWidths) {
     compare_sets("row_square_sums", of(cols), [=](Side& side, Source& values) {
-      side.kernels.row_square_sums(side.stream(), {.x = side.put(values(5 * cols)),
-                                                   .row_sums = side.result(Exact(5)),
-                                                   .rows = 5,
-                                                   .cols = cols});
+      side.kernels.row_square_sums(side.stream(), {.tensors = {{.x = side.put(values(5 * cols)),
+                                                                .row_sums = side.result(Exact(5)),
+                                                                .rows = 5,
+                                                                .cols = cols}}});
     });
     compare_sets("tree_sum", of(cols), [=](Side& side, Source& values) {
-      side.kernels.tree_sum(side.stream(), {.values = side.put(exact(values(3 * cols))),
-                                            .out = side.result(Exact(1)),
-                                            .count = cols,
-                                            .stride = 3});
+      side.kernels.tree_sum(side.stream(), {.sums = {{.values = side.put(exact(values(3 * cols))),
+                                                      .out = side.result(Exact(1)),
+                                                      .count = cols,
+                                                      .stride = 3}}});
     });
     compare_sets("clip_scale", of(cols), [=](Side& side, Source& values) {
       side.kernels.clip_scale(side.stream(), {.squared_norm = side.put(exact(values.positive(1))),
@@ -39,30 +39,31 @@ TEST_CASE("instruction sets: norms of gradients", "[kernels][instruction_sets][P
 TEST_CASE("instruction sets: AdamW and AdEMAMix", "[kernels][instruction_sets][P1]") {
   for (const std::int64_t n : kWidths) {
     compare_sets("adamw_update", of(n), [n](Side& side, Source& values) {
-      side.kernels.adamw_update(side.stream(),
-                                {.p = side.result(values(n)),
-                                 .g = side.put(values(n)),
-                                 .m = side.result(values(n)),
-                                 .v = side.result(values.positive(n)),
-                                 .rounded = side.result(std::vector<std::uint16_t>(at(n))),
-                                 .guard = guard_of(side),
-                                 .count = n,
-                                 .step = 7,
-                                 .lr = 3e-3,
-                                 .weight_decay = 0.1,
-                                 .decay_after = 0.01});
+      side.kernels.adamw_update(
+          side.stream(), {.tensors = {{.p = side.result(values(n)),
+                                       .g = side.put(values(n)),
+                                       .m = side.result(values(n)),
+                                       .v = side.result(values.positive(n)),
+                                       .rounded = side.result(std::vector<std::uint16_t>(at(n))),
+                                       .count = n}},
+                          .guard = guard_of(side),
+                          .step = 7,
+                          .lr = 3e-3,
+                          .weight_decay = 0.1,
+                          .decay_after = 0.01});
     });
     compare_sets("ademamix_update", of(n), [n](Side& side, Source& values) {
-      side.kernels.ademamix_update(side.stream(), {.p = side.result(values(n)),
-                                                   .g = side.put(values(n)),
-                                                   .fast = side.result(values(n)),
-                                                   .slow = side.result(values(n)),
-                                                   .v = side.result(values.positive(n)),
-                                                   .guard = guard_of(side),
-                                                   .count = n,
-                                                   .step = 7,
-                                                   .lr = 3e-3,
-                                                   .decay = 0.01});
+      side.kernels.ademamix_update(side.stream(),
+                                   {.tensors = {{.p = side.result(values(n)),
+                                                 .g = side.put(values(n)),
+                                                 .fast = side.result(values(n)),
+                                                 .slow = side.result(values(n)),
+                                                 .v = side.result(values.positive(n)),
+                                                 .count = n}},
+                                    .guard = guard_of(side),
+                                    .step = 7,
+                                    .lr = 3e-3,
+                                    .decay = 0.01});
     });
   }
 }
@@ -74,19 +75,20 @@ TEST_CASE("instruction sets: ADana and Dana-Star", "[kernels][instruction_sets][
         compare_sets("dana_update", of(cols), [=](Side& side, Source& values) {
           const std::int64_t n = 3 * cols;
           side.kernels.dana_update(
-              side.stream(), {.p = side.result(values(n)),
-                              .g = side.put(values(n)),
-                              .m = side.result(values(n)),
-                              .v = side.result(values.positive(n)),
-                              .tau = star ? side.result(values.positive(n)) : nullptr,
-                              .guard = guard_of(side),
-                              .row_sums = sums ? side.result(std::vector<DanaRowSums>(3)) : nullptr,
-                              .rows = 3,
-                              .cols = cols,
-                              .step = 7,
-                              .lr = 3e-3,
-                              .clip = 2.0,
-                              .decay = 0.01});
+              side.stream(),
+              {.tensors = {{.p = side.result(values(n)),
+                            .g = side.put(values(n)),
+                            .m = side.result(values(n)),
+                            .v = side.result(values.positive(n)),
+                            .tau = star ? side.result(values.positive(n)) : nullptr,
+                            .row_sums = sums ? side.result(std::vector<DanaRowSums>(3)) : nullptr,
+                            .rows = 3,
+                            .cols = cols}},
+               .guard = guard_of(side),
+               .step = 7,
+               .lr = 3e-3,
+               .clip = 2.0,
+               .decay = 0.01});
         });
       }
     }

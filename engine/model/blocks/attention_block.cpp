@@ -61,6 +61,7 @@ void AttentionBlock::add_projections(const BlockContext& context) {
     add(spec_.query, query_width, query_.column);
     add(spec_.key, kv_dim_, key_.column);
     add(spec_.value, kv_dim_, value_.column);
+    all_projections_ = LinearBlock::side_by_side(projections_);
     return;
   }
   add(spec_.query, width_, 0);
@@ -303,7 +304,10 @@ void AttentionBlock::forward(const BlockCall& call, ConstElements x, Elements br
 }
 
 void AttentionBlock::forward_kept(const BlockCall& call, ConstElements x) {
-  for (std::size_t i = 0; i < projections_.size(); ++i) {
+  if (all_projections_) {
+    all_projections_->forward(call, x, workspace_->at(projection_), width_);
+  }
+  for (std::size_t i = 0; !all_projections_ && i < projections_.size(); ++i) {
     projections_[i].forward(call, x, workspace_->at(projection_) + projection_columns_[i], width_);
   }
   normalise_and_rotate(call);
@@ -393,10 +397,24 @@ void AttentionBlock::backward(const BlockCall& call, ConstElements x, ConstEleme
     normalise_and_rotate(call);
   }
   attend_backward(call, dattended);
+  project_backward(call, x, dprojection, dx);
+}
+
+void AttentionBlock::project_backward(const BlockCall& call, ConstElements x,
+                                      ConstElements dprojection, Elements dx) const {
+  if (all_projections_) {
+    all_projections_->backward_weight(call, dprojection, width_, x);
+  }
+  if (all_projections_ && !kernels_->device->is_host()) {
+    all_projections_->backward_input(call, dprojection, width_, dx);
+    return;
+  }
   for (std::size_t i = 0; i < projections_.size(); ++i) {
     ConstElements dy = dprojection + projection_columns_[i];
     projections_[i].begin_backward(call, dy, width_);
-    projections_[i].backward_weight(call, dy, width_, x);
+    if (!all_projections_) {
+      projections_[i].backward_weight(call, dy, width_, x);
+    }
     projections_[i].backward_input(call, dy, width_, dx, /*accumulate=*/i > 0);
   }
 }

@@ -55,6 +55,8 @@ class AttentionBlock {
   void attend_cached(const BlockCall& call) const;
   void attend_backward(const BlockCall& call, ConstElements dattended) const;
   void normalise_backward(const BlockCall& call, Elements dprojection) const;
+  void project_backward(const BlockCall& call, ConstElements x, ConstElements dprojection,
+                        Elements dx) const;
   [[nodiscard]] ConstElements head_output() const;
   [[nodiscard]] View rotated_query() const;
   [[nodiscard]] View rotated_key() const;
@@ -77,6 +79,10 @@ class AttentionBlock {
   View query_, gate_, key_, value_;
   std::vector<LinearBlock> projections_;
   std::vector<std::int64_t> projection_columns_;
+  /// Several in one product. The gradient of their input is that on devices alone: to add up their
+  /// shares within it rounds once where several products round each time, and the CPU's bits are
+  /// those of several.
+  std::optional<LinearBlock> all_projections_;
   std::optional<LinearBlock> output_;
   std::optional<HeadNormBlock> query_norm_, key_norm_;
   Workspace::Slot projection_ = 0, rotated_ = 0, attended_ = 0, gated_ = 0, lse_ = 0;

@@ -1,5 +1,7 @@
 #include "engine/model/blocks/linear_and_norm.hpp"
 
+#include <algorithm>
+
 namespace train::engine {
 namespace {
 
@@ -29,6 +31,31 @@ LinearBlock::LinearBlock(const BlockContext& context, const std::string& name,
   if (context.lora.adapts(context.prefix + name)) {
     adapter_.emplace(context, name, options.inputs, options.outputs);
   }
+}
+
+std::optional<LinearBlock> LinearBlock::side_by_side(std::span<const LinearBlock> layers) {
+  if (layers.empty()) {
+    return std::nullopt;
+  }
+  const LinearBlock& first = layers.front();
+  const bool plain = std::all_of(layers.begin(), layers.end(), [&](const LinearBlock& layer) {
+    return !layer.options_.bias && !layer.options_.transposed && !layer.adapter_ &&
+           layer.weight_.frozen == first.weight_.frozen;
+  });
+  if (!plain) {
+    return std::nullopt;
+  }
+  LinearBlock all = first;
+  for (const LinearBlock& layer : layers.subspan(1)) {
+    const std::int64_t before = all.options_.outputs * all.options_.inputs;
+    const bool trained_apart =
+        !first.weight_.frozen && layer.weight_.gradient != first.weight_.gradient + before;
+    if (layer.weight_.offset != first.weight_.offset + before || trained_apart) {
+      return std::nullopt;
+    }
+    all.options_.outputs += layer.options_.outputs;
+  }
+  return all;
 }
 
 kernels::MatmulParams LinearBlock::product(const BlockCall& call, ConstElements x, Elements y,

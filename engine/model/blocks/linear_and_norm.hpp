@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "engine/model/blocks/adapter_block.hpp"
@@ -22,6 +23,10 @@ class LinearBlock {
     bool transposed = false;
   };
   LinearBlock(const BlockContext& context, const std::string& name, const Options& options);
+  /// Layers of one input as a single one, whose outputs lie side by side; it adds no parameters and
+  /// borrows nothing. None where their weights or gradients do not lie one after the other, or a
+  /// layer has more than its product: biases, which lie between, or an adapter.
+  [[nodiscard]] static std::optional<LinearBlock> side_by_side(std::span<const LinearBlock> layers);
 
   [[nodiscard]] std::int64_t outputs() const { return options_.outputs; }
 

@@ -1,5 +1,7 @@
 #include "engine/model/blocks/mlp_block.hpp"
 
+#include <array>
+
 namespace train::engine {
 namespace {
 
@@ -31,6 +33,9 @@ MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const Model
       embedding_dim_(model.embedding_dim),
       in_(context, spec.in, into_hidden(spec, model)),
       up_(up_projection(context, spec, model)),
+      both_(up_ && !context.kernels.device->is_host()
+                ? LinearBlock::side_by_side(std::array{in_, *up_})
+                : std::nullopt),
       out_(context, spec.out,
            {.inputs = spec.hidden,
             .outputs = model.embedding_dim,
@@ -39,14 +44,14 @@ MlpBlock::MlpBlock(const BlockContext& context, const MlpSpec& spec, const Model
             .transposed = model.transposed_linears}) {
   const std::int64_t count = workspace_->rows() * spec.hidden;
   hidden_ = workspace_->keep(context.prefix, "hidden", workspace_->rows() * stride());
-  if (up_) {
+  if (up_ && !both_) {
     up_hidden_ = workspace_->keep(context.prefix, "up_hidden", count);
   }
   activated_ = workspace_->scratch(Phase::mlp, "activated", count);
 }
 
 bool MlpBlock::is_swiglu() const {
-  return up_.has_value() && spec_.activation == ActivationKind::silu;
+  return up_ && !both_ && spec_.activation == ActivationKind::silu;
 }
 
 bool MlpBlock::is_gelu() const { return !spec_.gated && spec_.activation == ActivationKind::gelu; }
@@ -55,7 +60,7 @@ Elements MlpBlock::up_hidden() const {
   if (!spec_.gated) {
     return nullptr;
   }
-  return up_ ? workspace_->at(up_hidden_) : workspace_->at(hidden_) + spec_.hidden;
+  return up_ && !both_ ? workspace_->at(up_hidden_) : workspace_->at(hidden_) + spec_.hidden;
 }
 
 void MlpBlock::activate(const BlockCall& call) const {
@@ -88,6 +93,10 @@ void MlpBlock::forward(const BlockCall& call, ConstElements x, Elements branch) 
 void MlpBlock::forward_kept(const BlockCall& call, ConstElements x) const {
   if (is_gelu()) {
     in_.forward_gelu(call, x, workspace_->at(hidden_), workspace_->at(activated_));
+    return;
+  }
+  if (both_) {
+    both_->forward(call, x, workspace_->at(hidden_), stride());
     return;
   }
   in_.forward(call, x, workspace_->at(hidden_), stride());
@@ -144,6 +153,11 @@ void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements db
   }
   out_.backward_weight(call, dbranch, embedding_dim_, activated);
   const ConstElements dhidden = workspace_->at(hidden_);
+  if (both_) {
+    both_->backward_weight(call, dhidden, stride(), x);
+    both_->backward_input(call, dhidden, stride(), dx);
+    return;
+  }
   in_.begin_backward(call, dhidden, stride());
   in_.backward_weight(call, dhidden, stride(), x);
   if (up_) {

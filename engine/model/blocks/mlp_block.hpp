@@ -30,7 +30,7 @@ class MlpBlock {
   void activate_backward(const BlockCall& call) const;
   /// Of the buffers of `in_` and of its gradient.
   [[nodiscard]] std::int64_t stride() const {
-    return spec_.fused ? 2 * spec_.hidden : spec_.hidden;
+    return spec_.fused || both_ ? 2 * spec_.hidden : spec_.hidden;
   }
   [[nodiscard]] Elements up_hidden() const;
   /// Whole buffers of the two oldest activations have kernels of their own.
@@ -43,6 +43,9 @@ class MlpBlock {
   std::int64_t embedding_dim_;
   LinearBlock in_;                 ///< Its output is the gate's where there is one.
   std::optional<LinearBlock> up_;  ///< Gated and not fused.
+  /// Both in one product, on devices alone: to add up the two gradients of their input within it
+  /// rounds once where two products round twice, and the CPU's bits are those of two.
+  std::optional<LinearBlock> both_;
   LinearBlock out_;
   Workspace::Slot hidden_ = 0, up_hidden_ = 0, activated_ = 0;
 };

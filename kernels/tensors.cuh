@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/element.cuh"
+#include "kernels/launch.cuh"
+
+// One launch over many tensors. A model has hundreds, of which most are too small to fill a device:
+// to launch for each takes longer than the work.
+namespace train::kernels::cuda {
+
+/// What a block may have to do with: an argument of a kernel, of which every device takes 4 KiB.
+template <class Tensor>
+struct TensorBatch {
+  static constexpr int most = 3584 / static_cast<int>(sizeof(Tensor) + sizeof(std::int32_t));
+
+  std::int32_t count = 0;
+  std::int32_t first_block[most] = {};  ///< Of each tensor; ascending, from 0.
+  Tensor tensors[most];
+
+  /// The one whose block this is. Its own first block is `first`.
+  [[nodiscard]] __device__ const Tensor& of_block(std::int64_t& first) const {
+    const auto block = static_cast<std::int32_t>(blockIdx.x);
+    int low = 0;
+    for (int high = count; high - low > 1;) {
+      const int middle = (low + high) / 2;
+      if (first_block[middle] <= block) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    first = first_block[low];
+    return tensors[low];
+  }
+};
+
+/// with(batch, blocks) for all of the tensors that have blocks, as many at a time as go into a
+/// batch and into a grid. `blocks_of`: of a tensor.
+template <class Tensor, class BlocksOf, class With>
+void each_batch(const std::vector<Tensor>& tensors, const BlocksOf& blocks_of, const With& with) {
+  constexpr std::int64_t most_blocks = std::numeric_limits<std::int32_t>::max();
+  TensorBatch<Tensor> batch;
+  std::int64_t blocks = 0;
+  const auto flush = [&] {
+    if (batch.count > 0) {
+      with(batch, dim3(static_cast<unsigned>(blocks)));
+    }
+    batch.count = 0;
+    blocks = 0;
+  };
+  for (const Tensor& tensor : tensors) {
+    const std::int64_t more = blocks_of(tensor);
+    if (batch.count == TensorBatch<Tensor>::most || blocks + more > most_blocks) {
+      flush();
+    }
+    if (more > 0) {
+      batch.first_block[batch.count] = static_cast<std::int32_t>(blocks);
+      batch.tensors[batch.count++] = tensor;
+      blocks += more;
+    }
+  }
+  flush();
+}
+
+/// Elements of a tensor that a block takes: some for each thread, 16 bytes at a time.
+constexpr std::int64_t tensor_block = 32 * block_threads;
+
+template <int n, class Body, class Tensor>
+__device__ void run_part(const Body& body, const Tensor& tensor, std::int64_t begin,
+                         std::int64_t end) {
+  const std::int64_t whole = begin + (end - begin) / n * n;
+  const auto me = static_cast<std::int64_t>(threadIdx.x);
+  for (std::int64_t i = begin + me * n; i < whole; i += block_threads * n) {
+    body.template run<n>(tensor, i);
+  }
+  if constexpr (n > 1) {
+    for (std::int64_t i = whole + me; i < end; i += block_threads) {
+      body.template run<1>(tensor, i);
+    }
+  }
+}
+
+template <class Body, class Tensor>
+__global__ void __launch_bounds__(block_threads)
+    tensors_kernel(const __grid_constant__ TensorBatch<Tensor> batch,
+                   const __grid_constant__ Body body) {
+  std::int64_t first = 0;
+  const Tensor& tensor = batch.of_block(first);
+  const std::int64_t begin = (blockIdx.x - first) * tensor_block;
+  const std::int64_t end = min(begin + tensor_block, Body::count(tensor));
+  if (Body::aligned(tensor)) {
+    run_part<4>(body, tensor, begin, end);
+  } else {
+    run_part<1>(body, tensor, begin, end);
+  }
+}
+
+/// body.run<n>(tensor, i) for every n elements [i, i + n) of every tensor, one by one where
+/// Body::aligned() denies that four can be moved at once.
+template <class Body, class Tensor>
+void launch_tensors(CudaStream& stream, const std::vector<Tensor>& tensors, const Body& body) {
+  each_batch(
+      tensors, [](const Tensor& tensor) { return divide_up(Body::count(tensor), tensor_block); },
+      [&](const TensorBatch<Tensor>& batch, const dim3& blocks) {
+        launch(stream, tensors_kernel<Body, Tensor>, {.blocks = blocks}, batch, body);
+      });
+}
+
+}  // namespace train::kernels::cuda
