@@ -71,11 +71,6 @@ void check_params(const MatmulParams& params) {
   TRAIN_CHECK(params.ldb >= (params.transpose_b ? params.k : params.n), "matmul: ldb={} k={} n={}",
               params.ldb, params.k, params.n);
   TRAIN_CHECK(params.ldc >= params.n, "matmul: ldc={} n={}", params.ldc, params.n);
-  if (params.gelu != ProductGelu::none) {
-    require_pointers("matmul", params.m * params.n, params.partner);
-    TRAIN_CHECK(params.ldc == params.n, "matmul: GELU of rows with gaps, ldc={} n={}", params.ldc,
-                params.n);
-  }
 }
 
 void check_params(const EmbeddingForwardParams& params) {

@@ -1,7 +1,6 @@
 #include "kernels/activation/activation.hpp"
 
 #include "kernels/cpu_support.hpp"
-#include "kernels/gemm/product_gelu.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/activation/activation_cpu.cpp"
@@ -121,21 +120,6 @@ void gelu_forward(const GeluForwardParams& p, int threads) {
 
 void gelu_backward(const GeluBackwardParams& p, int threads) {
   each_block(threads, p.count, HWY_DYNAMIC_DISPATCH(gelu_backward_range), p);
-}
-
-void gelu_of_piece(const MatmulParams& p, const Piece& piece) {
-  auto* c = static_cast<float*>(p.c);
-  auto* partner = static_cast<float*>(p.partner);
-  const auto forward = HWY_DYNAMIC_DISPATCH(gelu_forward_range);
-  const auto backward = HWY_DYNAMIC_DISPATCH(gelu_backward_range);
-  for (std::int64_t row = piece.row; row < piece.row + piece.rows; ++row) {
-    const std::int64_t begin = row * p.ldc + piece.column;
-    if (p.gelu == ProductGelu::forward) {
-      forward(c, partner, begin, begin + piece.columns);
-    } else if (p.gelu == ProductGelu::backward) {
-      backward({.x = partner, .dy = c, .dx = partner, .y = c}, begin, begin + piece.columns);
-    }
-  }
 }
 
 void swiglu_forward(const SwigluForwardParams& p, int threads) {

@@ -3,7 +3,6 @@
 #include "kernels/gemm/bf16_pairs-inl.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
 #include "kernels/gemm/gemm_grid.hpp"
-#include "kernels/gemm/product_gelu.hpp"
 
 TRAIN_BEFORE_BF16
 namespace train::kernels::cpu {
@@ -257,12 +256,6 @@ void multiply_rows(const Block& block, std::int64_t column, std::int64_t columns
     } else {
       multiply_row<1>(block, row, rows + row * row_stride(block.pairs()), column, columns, panels);
     }
-    if (block.first + block.depth == block.p.k) {
-      gelu_of_piece(block.p, {.row = block.piece.row + row,
-                              .rows = std::min<std::int64_t>(kTileRows, block.piece.rows - row),
-                              .column = block.piece.column + column,
-                              .columns = columns});
-    }
   }
 }
 
@@ -322,12 +315,10 @@ bool has_bf16_products() {
 
 void matmul_bf16(const MatmulParams& p, int threads) {
   if (is_done_without_terms(p)) {
-    gelu_of_product(p, threads);
     return;
   }
   if (has_few_rows(p)) {
     matmul_bf16_few_rows(p, threads);
-    gelu_of_product(p, threads);
     return;
   }
   const Grid grid = cheapest_grid(p, kCosts, threads);

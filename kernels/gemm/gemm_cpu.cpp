@@ -5,7 +5,6 @@
 #include "kernels/cpu_support.hpp"
 #include "kernels/gemm/gemm_depth.hpp"
 #include "kernels/gemm/gemm_grid.hpp"
-#include "kernels/gemm/product_gelu.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/gemm_cpu.cpp"
@@ -45,9 +44,6 @@ struct Block {
   std::int64_t first, depth;
 
   [[nodiscard]] bool add() const { return p.accumulate || first > 0; }
-  [[nodiscard]] bool has_gelu() const {
-    return p.gelu != ProductGelu::none && first + depth == p.k;
-  }
   /// Of op(A) and op(B), from row or column `at` of the rectangle.
   [[nodiscard]] const float* a(std::int64_t at) const {
     const auto* a = static_cast<const float*>(p.a);
@@ -137,29 +133,6 @@ Ahead columns_ahead(const Block& block, std::int64_t column, std::int64_t most) 
           .stride = block.p.ldb};
 }
 
-/// What GELU reads and writes beside C, for the same rows and columns.
-Ahead partner_ahead(const Block& block, std::int64_t row, std::int64_t rows, std::int64_t column,
-                    std::int64_t columns) {
-  if (!block.has_gelu()) {
-    return {};
-  }
-  const std::int64_t at = (block.piece.row + row) * block.p.ldc + block.piece.column + column;
-  return {.from = static_cast<const float*>(block.p.partner) + at,
-          .rows = rows,
-          .row_elements = columns,
-          .stride = block.p.ldc};
-}
-
-void finish_rows(const Block& block, std::int64_t row, std::int64_t rows, std::int64_t column,
-                 std::int64_t columns) {
-  if (block.has_gelu()) {
-    gelu_of_piece(block.p, {.row = block.piece.row + row,
-                            .rows = rows,
-                            .column = block.piece.column + column,
-                            .columns = columns});
-  }
-}
-
 Ahead rows_ahead(const Block& block, std::int64_t row) {
   const std::int64_t rows = std::min<std::int64_t>(kTileRows, block.piece.rows - row);
   if (rows <= 0) {
@@ -212,7 +185,6 @@ void multiply_row(const Block& block, std::int64_t row, std::int64_t first_colum
             .b_panel = nullptr,
             .ahead = &ahead};
   const Ahead next = rows_ahead(block, row + kTileRows);
-  const Ahead partner = partner_ahead(block, row, kTileRows, first_column, columns);
   Left left = p.transpose_a ? Left::columns : Left::rows;
   each_panel(columns, [&](std::int64_t column, std::int64_t width, auto vectors) {
     constexpr int count = decltype(vectors)::value;
@@ -222,8 +194,7 @@ void multiply_row(const Block& block, std::int64_t row, std::int64_t first_colum
     if (first && !made) {
       pack_b<count>(block, first_column + column, width, panel);
     }
-    next.prefetch(column, column + 1, columns);
-    partner.prefetch(column, column + width, columns);
+    next.prefetch(column, columns);
     tile.b = made ? block.b(first_column + column) : panel;
     tile.b_panel = panel;
     tile.c = block.c(row, first_column + column);
@@ -287,11 +258,9 @@ void multiply_piece(const MatmulParams& p, const Piece& piece) {
                        tiles * panels_across * divide_up(block.depth, kSteps));
       for (std::int64_t t = 0; t < tiles; ++t) {
         multiply_row(block, t * kTileRows, column, columns, panels, a_panel, ahead);
-        finish_rows(block, t * kTileRows, kTileRows, column, columns);
       }
-      if (const std::int64_t done = tiles * kTileRows; done < piece.rows) {
-        multiply_left_rows(block, done, column, columns, panels, a_panel, ahead);
-        finish_rows(block, done, piece.rows - done, column, columns);
+      if (tiles * kTileRows < piece.rows) {
+        multiply_left_rows(block, tiles * kTileRows, column, columns, panels, a_panel, ahead);
       }
     }
   }
@@ -317,12 +286,10 @@ constexpr PieceCosts kCosts{
 
 void matmul(const MatmulParams& p, int threads) {
   if (is_done_without_terms(p)) {
-    gelu_of_product(p, threads);
     return;
   }
   if (has_few_rows(p)) {
     matmul_few_rows(p, threads);
-    gelu_of_product(p, threads);
     return;
   }
   const auto multiply = HWY_DYNAMIC_DISPATCH(multiply_piece);

@@ -17,9 +17,9 @@ struct Ahead {
   const float* from = nullptr;
   std::int64_t rows = 0, row_elements = 0, stride = 0;
 
-  /// The part of it that [begin, end) is of [0, whole).
-  void prefetch(std::int64_t begin, std::int64_t end, std::int64_t whole) const {
-    for (std::int64_t i = rows * begin / whole; i < rows * end / whole; ++i) {
+  /// One of `parts` parts at once.
+  void prefetch(std::int64_t part, std::int64_t parts) const {
+    for (std::int64_t i = rows * part / parts; i < rows * (part + 1) / parts; ++i) {
       for (std::int64_t j = 0; j < row_elements; j += kCacheLine) {
         prefetch_line(from + i * stride + j);
       }

@@ -8,14 +8,6 @@
 
 namespace train::kernels {
 
-/// GELU of a product's elements where they are finished, which saves passes over memory. The bits
-/// are those of gelu_forward and gelu_backward (activation.hpp) after the product.
-enum class ProductGelu : std::uint8_t {
-  none,
-  forward,   ///< partner = gelu(C).
-  backward,  ///< C is the gradient behind gelu(x), x = partner: partner = C gelu'(x), C = gelu(x).
-};
-
 /// C[m,n] = op(A) op(B) (+ C if accumulate), row-major; op(A) is [m,k], op(B) is [k,n].
 /// lda, ldb, ldc: elements between the rows of A, B, C as stored (before op).
 struct MatmulParams {
@@ -29,8 +21,6 @@ struct MatmulParams {
   bool accumulate = false;
   DType dtype = DType::f32;         ///< Of A and B.
   DType output_dtype = DType::f32;  ///< Of C; f32 for gradients of weights.
-  ProductGelu gelu = ProductGelu::none;
-  void* partner = nullptr;  ///< With `gelu`: of C's shape and type, without gaps as C then is.
 };
 
 namespace cuda {

@@ -15,7 +15,6 @@
 #include "kernels/device/cuda_device.hpp"
 #include "kernels/device/cuda_stream.hpp"
 #include "kernels/gemm/product_choice.hpp"
-#include "kernels/gemm/product_gelu.hpp"
 #include "kernels/gemm/product_trial.hpp"
 #include "kernels/kernel_list.hpp"
 
@@ -380,10 +379,8 @@ std::string gemm_library() {
   return fmt::format("cublaslt-{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-namespace {
-
-void multiply(CudaStream& stream, const MatmulParams& p) {
-  if (p.k == 0 && p.accumulate) {
+void matmul(CudaStream& stream, const MatmulParams& p) {
+  if (p.m == 0 || p.n == 0 || (p.k == 0 && p.accumulate)) {
     return;
   }
   if (p.k == 0) {
@@ -398,16 +395,6 @@ void multiply(CudaStream& stream, const MatmulParams& p) {
   }
   const MatmulPlan& plan = stream.plans()->of(stream, p);
   stream.plans()->launch(stream, plan, plan.algorithm, p);
-}
-
-}  // namespace
-
-void matmul(CudaStream& stream, const MatmulParams& p) {
-  if (p.m == 0 || p.n == 0) {
-    return;
-  }
-  multiply(stream, p);
-  gelu_of_product(stream, p);
 }
 
 }  // namespace cuda

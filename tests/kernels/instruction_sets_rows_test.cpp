@@ -311,22 +311,6 @@ TEST_CASE("instruction sets: products", "[kernels][instruction_sets][P1]") {
   }
 }
 
-TEST_CASE("instruction sets: products with GELU", "[kernels][instruction_sets][P1]") {
-  for (const ProductGelu gelu : {ProductGelu::forward, ProductGelu::backward}) {
-    for (const std::int64_t width : kWidths) {
-      compare_sets("matmul with GELU", of(width), [&](Side& side, Source& values) {
-        MatmulParams product{.m = 27, .n = width, .k = 12, .lda = 12, .ldb = width, .ldc = width};
-        product.a = side.put(values(product.m * product.k));
-        product.b = side.put(values(product.k * product.n));
-        product.c = side.result(values(product.m * product.n));
-        product.gelu = gelu;
-        product.partner = side.result(values(product.m * product.n));
-        side.kernels.matmul(side.stream(), product);
-      });
-    }
-  }
-}
-
 TEST_CASE("instruction sets: loss of the head", "[kernels][instruction_sets][P1]") {
   constexpr std::int64_t rows = 11;
   for (const std::int64_t vocab : {1, 7, 16, 33, 1003, 9001}) {

@@ -92,21 +92,6 @@ void LinearBlock::forward(const BlockCall& call, ConstElements x, Elements y,
   }
 }
 
-void LinearBlock::forward_gelu(const BlockCall& call, ConstElements x, Elements y,
-                               Elements activated) const {
-  if (options_.bias || adapter_) {
-    forward(call, x, y, options_.outputs);
-    kernels_->gelu_forward(
-        call.stream,
-        {.x = y, .y = activated, .count = call.lane.rows() * options_.outputs, .dtype = y.dtype});
-    return;
-  }
-  kernels::MatmulParams params = product(call, x, y, options_.outputs);
-  params.gelu = kernels::ProductGelu::forward;
-  params.partner = activated;
-  kernels_->matmul(call.stream, params);
-}
-
 void LinearBlock::begin_backward(const BlockCall& call, ConstElements dy,
                                  std::int64_t dy_stride) const {
   if (adapter_) {
@@ -139,24 +124,6 @@ void LinearBlock::backward_input(const BlockCall& call, ConstElements dy, std::i
   if (adapter_) {
     adapter_->backward_input(call, dx);
   }
-}
-
-void LinearBlock::backward_input_gelu(const BlockCall& call, ConstElements dy,
-                                      std::int64_t dy_stride, Elements dx, Elements hidden) const {
-  if (adapter_) {
-    backward_input(call, dy, dy_stride, dx);
-    kernels_->gelu_backward(call.stream, {.x = hidden,
-                                          .dy = dx,
-                                          .dx = hidden,
-                                          .y = dx,
-                                          .count = call.lane.rows() * options_.inputs,
-                                          .dtype = hidden.dtype});
-    return;
-  }
-  kernels::MatmulParams params = input_product(call, dy, dy_stride, dx);
-  params.gelu = kernels::ProductGelu::backward;
-  params.partner = hidden;
-  kernels_->matmul(call.stream, params);
 }
 
 void LinearBlock::backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,

@@ -31,17 +31,11 @@ class LinearBlock {
   [[nodiscard]] std::int64_t outputs() const { return options_.outputs; }
 
   void forward(const BlockCall& call, ConstElements x, Elements y, std::int64_t y_stride) const;
-  /// forward() without gaps, and activated = gelu(y): on the product's way, where nothing is added.
-  void forward_gelu(const BlockCall& call, ConstElements x, Elements y, Elements activated) const;
   /// Starts a backward pass; before the other two.
   void begin_backward(const BlockCall& call, ConstElements dy, std::int64_t dy_stride) const;
   /// dx (+)= dy W.
   void backward_input(const BlockCall& call, ConstElements dy, std::int64_t dy_stride, Elements dx,
                       bool accumulate = false) const;
-  /// The same through the GELU that x came from, on the product's way: hidden becomes the gradient
-  /// of itself, and dx what x was, gelu(hidden).
-  void backward_input_gelu(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
-                           Elements dx, Elements hidden) const;
   /// dW = dy^T x and db = sum of dy, overwritten; neither of what is frozen.
   void backward_weight(const BlockCall& call, ConstElements dy, std::int64_t dy_stride,
                        ConstElements x) const;

@@ -72,7 +72,10 @@ void MlpBlock::activate(const BlockCall& call) const {
     kernels_->swiglu_forward(
         call.stream,
         {.gate = hidden, .up = up_hidden(), .y = activated, .count = count, .dtype = hidden.dtype});
-  } else if (!is_gelu()) {  // which has been, on the way
+  } else if (is_gelu()) {
+    kernels_->gelu_forward(call.stream,
+                           {.x = hidden, .y = activated, .count = count, .dtype = hidden.dtype});
+  } else {
     kernels_->activation_forward(call.stream, {.kind = spec_.activation,
                                                .x = hidden,
                                                .up = up_hidden(),
@@ -91,10 +94,6 @@ void MlpBlock::forward(const BlockCall& call, ConstElements x, Elements branch) 
 }
 
 void MlpBlock::forward_kept(const BlockCall& call, ConstElements x) const {
-  if (is_gelu()) {
-    in_.forward_gelu(call, x, workspace_->at(hidden_), workspace_->at(activated_));
-    return;
-  }
   if (both_) {
     both_->forward(call, x, workspace_->at(hidden_), stride());
     return;
@@ -115,6 +114,15 @@ void MlpBlock::activate_backward(const BlockCall& call) const {
   const Elements hidden = workspace_->at(hidden_);
   const Elements activated = workspace_->at(activated_);
   const std::int64_t count = rows * spec_.hidden;
+  if (is_gelu()) {
+    kernels_->gelu_backward(call.stream, {.x = hidden,
+                                          .dy = activated,
+                                          .dx = hidden,
+                                          .y = activated,
+                                          .count = count,
+                                          .dtype = hidden.dtype});
+    return;
+  }
   if (is_swiglu()) {
     kernels_->swiglu_backward(call.stream, {.gate = hidden,
                                             .up = up_hidden(),
@@ -145,12 +153,8 @@ void MlpBlock::backward(const BlockCall& call, ConstElements x, ConstElements db
                         Elements dx) const {
   const Elements activated = workspace_->at(activated_);
   out_.begin_backward(call, dbranch, embedding_dim_);
-  if (is_gelu()) {
-    out_.backward_input_gelu(call, dbranch, embedding_dim_, activated, workspace_->at(hidden_));
-  } else {
-    out_.backward_input(call, dbranch, embedding_dim_, activated);
-    activate_backward(call);
-  }
+  out_.backward_input(call, dbranch, embedding_dim_, activated);
+  activate_backward(call);
   out_.backward_weight(call, dbranch, embedding_dim_, activated);
   const ConstElements dhidden = workspace_->at(hidden_);
   if (both_) {
