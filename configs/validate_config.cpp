@@ -169,14 +169,14 @@ void check_sizes(const RunConfig& config, Rules& rules) {
 void check_objective(const RunConfig& config, Rules& rules) {
   const ObjectiveSection& objective = config.objective;
   const bool two_streams = objective.name == "sequential_unlearning";
-  rules.refuse_if(!two_streams && !config.data.forget_dir.empty(), "data.forget_dir",
-                  "is of no use to objective.name = \"{}\"; leave it out", objective.name);
-  if (!compares_answers(objective.name) && !two_streams) {
-    return;
-  }
-  rules.refuse_if(config.model.z_loss_coeff > 0.0, "model.z_loss_coeff",
-                  "is {}, but objective.name = \"{}\" has no z-loss; leave it out",
-                  config.model.z_loss_coeff, objective.name);
+  const bool no_rows = two_streams && objective.forget_loss == "max_update";
+  rules.refuse_if((!two_streams || no_rows) && !config.data.forget_dir.empty(), "data.forget_dir",
+                  "is of no use to objective.name = \"{}\"{}; leave it out", objective.name,
+                  no_rows ? " with forget_loss = \"max_update\"" : "");
+  rules.refuse_if(
+      (two_streams || compares_answers(objective.name)) && config.model.z_loss_coeff > 0.0,
+      "model.z_loss_coeff", "is {}, but objective.name = \"{}\" has no z-loss; leave it out",
+      config.model.z_loss_coeff, objective.name);
   const auto belongs = [&](bool given, const char* key, const char* loss) {
     rules.refuse_if(two_streams && given && objective.forget_loss != loss, key,
                     "belongs to objective.forget_loss = \"{}\"; leave it out", loss);

@@ -187,9 +187,18 @@ Status enter_phase(RunPlan& plan, std::int64_t step) {
   return {};
 }
 
+namespace {
+
+std::int64_t passes_with_rows(const configs::RunConfig& config) {
+  const auto objective = engine::make_objective(config.objective);
+  const engine::StepProgram* program = objective->program();
+  return program != nullptr && !program->rewards_distance() ? 2 : 1;
+}
+
+}  // namespace
+
 std::int64_t tokens_per_step(const configs::RunConfig& config) {
-  const bool two_passes = engine::make_objective(config.objective)->program() != nullptr;
-  return (two_passes ? 2 : 1) * config.batch.lanes * config.batch.micro_batch *
+  return passes_with_rows(config) * config.batch.lanes * config.batch.micro_batch *
          config.data.sequence_length;
 }
 
@@ -218,7 +227,7 @@ std::string describe_plan(const RunPlan& plan) {
                                 parameters.non_embedding()));
   row("FLOPs per token", fmt::format("{} (forward and backward)", format_count(flops)));
   row("steps", fmt::format("{}", config.run.steps));
-  const std::string passes = program == nullptr ? "" : "2 passes x ";
+  const std::string passes = passes_with_rows(config) == 1 ? "" : "2 passes x ";
   row("tokens per step",
       fmt::format("{} ({}{} lanes x {} sequences x {})", step_tokens, passes, config.batch.lanes,
                   config.batch.micro_batch, config.data.sequence_length));

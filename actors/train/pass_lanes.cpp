@@ -25,6 +25,11 @@ const LaneSource& PassLanes::of(CommandKind kind) const {
   return second ? *second_ : *first_;
 }
 
+bool PassLanes::without_rows(CommandKind kind) const {
+  return !second_ && engine::has_backward(kind) &&
+         StepProgram::pass_of(kind) == StepProgram::Pass::second;
+}
+
 Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slot) const {
   if (work.kind == CommandKind::reference) {
     const auto frozen = StepProgram::frozen_pass(work.step);
@@ -32,6 +37,9 @@ Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slo
     of_pass.step = frozen.step;
     of_pass.kind = CommandKind::train_step;
     return (frozen.pass == StepProgram::Pass::first ? first_ : second_)->read(of_pass, slot);
+  }
+  if (without_rows(work.kind)) {
+    return {};
   }
   TRAIN_RETURN_IF_ERROR(of(work.kind).read(work, slot));
   if (engine::has_backward(work.kind)) {
@@ -43,26 +51,28 @@ Status PassLanes::read(const engine::LaneWork& work, const engine::LaneSlot& slo
 }
 
 std::optional<engine::RowCount> PassLanes::count_pass(CommandKind kind, std::int64_t step) const {
-  return of(kind).count(step);
+  return without_rows(kind) ? engine::RowCount{} : of(kind).count(step);
 }
 
 std::optional<engine::RowCount> PassLanes::count(std::int64_t step) const {
   engine::RowCount sum = first_->count(step).value();
-  return sum += second_->count(step).value();
+  return second_ ? sum += second_->count(step).value() : sum;
 }
 
 std::uint64_t PassLanes::training_rows() const {
-  return first_->training_rows() + second_->training_rows();
+  return first_->training_rows() + (second_ ? second_->training_rows() : 0);
 }
 
 ReferenceRows PassLanes::reference_rows() const {
   const StepProgram& program = *objective_->program();
-  ReferenceRows rows{.lane_sequences = std::max(first_->reference_rows().lane_sequences,
-                                                second_->reference_rows().lane_sequences),
-                     .of_passes = true,
-                     .frozen_first = program.reads_frozen(StepProgram::Pass::first),
-                     .frozen_second = program.reads_frozen(StepProgram::Pass::second)};
-  rows.live = rows.frozen_first || rows.frozen_second || program.pull() > 0.0;
+  const std::int64_t sequences = first_->reference_rows().lane_sequences;
+  ReferenceRows rows{
+      .lane_sequences =
+          second_ ? std::max(sequences, second_->reference_rows().lane_sequences) : sequences,
+      .of_passes = true,
+      .frozen_first = program.reads_frozen(StepProgram::Pass::first),
+      .frozen_second = program.reads_frozen(StepProgram::Pass::second)};
+  rows.live = rows.frozen_first || rows.frozen_second || program.reads_first_weights();
   rows.commands = rows.live ? 1 : 0;
   return rows;
 }
@@ -72,6 +82,9 @@ std::optional<double> PassLanes::bytes_per_token() const { return first_->bytes_
 Result<std::string> PassLanes::fingerprint() const {
   auto first = first_->fingerprint();
   TRAIN_RETURN_IF_ERROR(first);
+  if (!second_) {
+    return storage::digest_text("first pass " + *first + "\nno second pass\n");
+  }
   auto second = second_->fingerprint();
   TRAIN_RETURN_IF_ERROR(second);
   return storage::digest_text("first pass " + *first + "\nsecond pass " + *second + "\n");
@@ -79,6 +92,13 @@ Result<std::string> PassLanes::fingerprint() const {
 
 Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& config,
                                                       std::int64_t vocab_size) {
+  const auto objective = engine::make_objective(config.objective);
+  if (objective->program()->rewards_distance()) {
+    auto only = open_rows(config, vocab_size);
+    TRAIN_RETURN_IF_ERROR(only);
+    return std::shared_ptr<const LaneSource>(
+        std::make_shared<const PassLanes>(std::move(only).value(), nullptr, config, vocab_size));
+  }
   if (config.data.forget_dir.empty()) {
     return user_error(
         "data.forget_dir is missing; name the packed rows that are to be forgotten (data.dir has "
@@ -89,7 +109,7 @@ Result<std::shared_ptr<const LaneSource>> open_passes(const configs::RunConfig& 
   configs::RunConfig forgotten = config;
   forgotten.data.dir = config.data.forget_dir;
   forgotten.eval.interval_steps = 0;
-  const bool weighs = engine::make_objective(config.objective)->program()->weighting() != nullptr;
+  const bool weighs = objective->program()->weighting() != nullptr;
   auto second = open_rows(forgotten, vocab_size, /*means_of_documents=*/weighs);
   TRAIN_RETURN_IF_ERROR(second);
   return std::shared_ptr<const LaneSource>(std::make_shared<const PassLanes>(

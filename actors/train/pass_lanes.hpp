@@ -17,7 +17,8 @@ namespace train::actors {
 /// (StepProgram) reads what the pass that it comes before does.
 class PassLanes final : public LaneSource {
  public:
-  /// `vocab_size`: targets that the objective draws are below it.
+  /// `second`: null where the second pass has no rows (StepProgram::rewards_distance()): its lanes
+  /// are left as they are. `vocab_size`: targets that the objective draws are below it.
   PassLanes(std::shared_ptr<const LaneSource> first, std::shared_ptr<const LaneSource> second,
             const configs::RunConfig& config, std::int64_t vocab_size);
 
@@ -34,6 +35,7 @@ class PassLanes final : public LaneSource {
 
  private:
   [[nodiscard]] const LaneSource& of(engine::CommandKind kind) const;
+  [[nodiscard]] bool without_rows(engine::CommandKind kind) const;
 
   std::shared_ptr<const LaneSource> first_, second_;
   std::unique_ptr<const engine::Objective> objective_;

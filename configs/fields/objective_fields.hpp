@@ -97,11 +97,13 @@ inline constexpr auto kObjectiveFields = std::to_array<Field>({
      "drawn; "
      "`max_entropy`: with the uniform distribution; `top_k_entropy`: the same among the `top_k` "
      "likeliest tokens. All over the logarithm of the tokens' number. `npo`: negative preference "
-     "optimisation against a frozen copy of the model before the first step.",
+     "optimisation against a frozen copy of the model before the first step. `max_update`: minus "
+     "the distances of the trained layers' weights from those before the first step, without "
+     "`data.forget_dir`.",
      locations::objective<&ObjectiveSection::forget_loss>,
      false,
      {},
-     "random_targets|max_entropy|top_k_entropy|npo"},
+     "random_targets|max_entropy|top_k_entropy|npo|max_update"},
     {"objective",
      "top_k",
      "tokens",

@@ -54,6 +54,9 @@ class SequentialUnlearning final : public Objective, private StepProgram {
   void set_targets(Pass pass, std::int64_t step, std::int64_t first_row, std::int64_t vocab,
                    std::span<std::int32_t> targets) const override;
   [[nodiscard]] double pull() const override { return section_.l2sp_coefficient; }
+  [[nodiscard]] bool rewards_distance() const override {
+    return section_.forget_loss == "max_update";
+  }
   [[nodiscard]] GradientJoin join() const override { return join_of(section_.gradient_join); }
   [[nodiscard]] const std::vector<std::string>& metrics() const override { return metrics_; }
   [[nodiscard]] std::vector<double> metric_values(std::int64_t step,
@@ -165,7 +168,7 @@ float SequentialUnlearning::label_smoothing(Pass pass) const {
 }
 
 double SequentialUnlearning::loss_unit(Pass pass, std::int64_t vocab) const {
-  if (pass == Pass::first || section_.forget_loss == "npo") {
+  if (pass == Pass::first || section_.forget_loss == "npo" || rewards_distance()) {
     return 1.0;
   }
   const bool top = section_.forget_loss == "top_k_entropy";

@@ -114,6 +114,13 @@ class StepProgram {
   /// multiplied: their gradient, twice that times the distance, enters the first pass's, and no
   /// coefficient multiplies it. 0: they are not.
   [[nodiscard]] virtual double pull() const { return 0.0; }
+  /// The second pass has no rows: it loses minus the sum of the Euclidean distances of the tensors
+  /// that the step trains from those that began the run. The gradient of a tensor has a length of
+  /// the coefficient and the direction back to where it began, or is 0 if it is still there. The
+  /// first pass measures the distances, the second one's lanes do nothing.
+  [[nodiscard]] virtual bool rewards_distance() const { return false; }
+  /// Whether a step reads the weights that began the run, of what it trains.
+  [[nodiscard]] bool reads_first_weights() const { return pull() > 0.0 || rewards_distance(); }
   [[nodiscard]] virtual GradientJoin join() const = 0;
 
   /// As metrics.jsonl has them, and what they are in step `step`.

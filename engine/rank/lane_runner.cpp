@@ -192,7 +192,8 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
   LayerUnit& layer = parts_.model.unit(unit);
   const ComparedOutputs compared(*rank_, work);
   const Lane lane = make_lane(work, layer.traits().makes_loss || compared.index_of(unit));
-  if (unit == 0) {
+  const bool left_out = compared.end_below(unit) || idle(work);
+  if (unit == 0 && !left_out) {
     copy_lane(stream, work.slot);
   }
   const bool with_gradient = lane.with_gradient && layer.traits().gradient_in_forward;
@@ -200,14 +201,13 @@ void LaneRunner::forward(kernels::Stream& stream, std::size_t unit, const LaneWo
     clear_nonfinite_counts(stream, unit, /*backward=*/false, work, place);
   }
   if (const std::size_t group = rank_->plan().group_of(unit);
-      !parts_.reference_weights.serve(work.kind, group)) {
+      !left_out && !parts_.reference_weights.serve(work.kind, group)) {
     parts_.state.make_weights(stream, group);
   }
   const UnitMemory memory = memory_of(unit, work, place, with_gradient);
   if (layer.traits().makes_loss && rank_->scores_documents(work)) {
     return score(stream, memory, work, lane);
   }
-  const bool left_out = compared.end_below(unit);
   if (!left_out && layer.traits().makes_loss) {
     forward_head(stream, work, memory, lane);
   } else if (!left_out) {
@@ -270,6 +270,12 @@ void LaneRunner::forward_head(kernels::Stream& stream, const LaneWork& work,
   }
 }
 
+bool LaneRunner::idle(const LaneWork& work) const {
+  const StepProgram* program = rank_->objective().program();
+  return program != nullptr && program->rewards_distance() && has_backward(work.kind) &&
+         StepProgram::pass_of(work.kind) == StepProgram::Pass::second;
+}
+
 bool LaneRunner::weighs(const LaneWork& work) const {
   const bool passes = rank_->objective().program() != nullptr;
   return weighting_ && (!passes || (has_backward(work.kind) &&
@@ -304,14 +310,14 @@ void LaneRunner::backward(kernels::Stream& stream, std::size_t unit, const LaneW
 void LaneRunner::find_gradient(kernels::Stream& stream, std::size_t unit, const LaneWork& work,
                                UnitBuffers place) {
   const ComparedOutputs compared(*rank_, work);
-  parts_.state.make_weights(stream, rank_->plan().group_of(unit));
   const UnitMemory memory = memory_of(unit, work, place, true);
-  if (compared.end_below(unit)) {
+  if (compared.end_below(unit) || idle(work)) {
     rank_->kernels().fill(stream, {.out = memory.gradient,
                                    .value = 0.0F,
                                    .count = rank_->plan().units()[unit].gradient_count()});
     return;
   }
+  parts_.state.make_weights(stream, rank_->plan().group_of(unit));
   const Lane lane = make_lane(work, /*makes_loss=*/false);
   if (const auto index = compared.index_of(unit)) {
     parts_.model.add_output_gradient(stream, lane, frozen_.of(work, *index),

@@ -16,7 +16,7 @@ PassGradients::PassGradients(const RankPlan& rank, const RankState& state, const
     kept_.emplace_back(floats(rank.layout(group).reduce.element_count),
                        "first gradient of " + rank.group(group).name, rank.device().memory);
   }
-  if (rank.objective().program()->pull() == 0.0) {
+  if (!rank.objective().program()->reads_first_weights()) {
     return;
   }
   const kernels::Device& device = rank.device();
@@ -48,12 +48,7 @@ void PassGradients::pull(kernels::Stream& stream, std::size_t group, std::int64_
     if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
       continue;
     }
-    copy(stream, distance, state_->group(group).master(segment.parameter, segment.first_row),
-         segment.count);
-    kernels.scale_add(stream, {.y = distance,
-                               .x = start_[group].as<float>() + segment.packed_offset,
-                               .beta = -1.0F,
-                               .count = segment.count});
+    find_distance(stream, group, segment, distance);
     kernels.scale_add(stream, {.y = gradient + segment.packed_offset,
                                .x = distance,
                                .beta = twice,
@@ -61,16 +56,64 @@ void PassGradients::pull(kernels::Stream& stream, std::size_t group, std::int64_
   }
 }
 
+void PassGradients::find_distance(kernels::Stream& stream, std::size_t group,
+                                  const Segment& segment, float* out) const {
+  copy(stream, out, state_->group(group).master(segment.parameter, segment.first_row),
+       segment.count);
+  rank_->kernels().scale_add(stream, {.y = out,
+                                      .x = start_[group].as<float>() + segment.packed_offset,
+                                      .beta = -1.0F,
+                                      .count = segment.count});
+}
+
+void PassGradients::measure_distances(kernels::Stream& stream, std::size_t group) const {
+  auto* distances = kept_[group].as<float>();  // Not needed yet.
+  for (const Segment& segment : rank_->layout(group).reduce.segments) {
+    find_distance(stream, group, segment, distances + segment.packed_offset);
+  }
+  totals_->add_pass_norms(stream, group, distances);
+}
+
+void PassGradients::reward_distances(kernels::Stream& stream, std::size_t group, std::int64_t step,
+                                     float* gradient) const {
+  const kernels::KernelTable& kernels = rank_->kernels();
+  auto* distance = agreeing_.as<float>();
+  for (const Segment& segment : rank_->layout(group).reduce.segments) {
+    float* out = gradient + segment.packed_offset;
+    kernels.fill(stream, {.out = out, .value = 0.0F, .count = segment.count});
+    if (!rank_->trains(rank_->unit_of(group, segment.parameter), step)) {
+      continue;
+    }
+    find_distance(stream, group, segment, distance);
+    // m = 0 m + 1 (factor g), exactly: the factor is the device's, so that no host waits for norms.
+    kernels.muon_momentum(stream, {.g = distance,
+                                   .m = out,
+                                   .x = distance,
+                                   .guard = totals_->distance_factor(group, segment.parameter),
+                                   .count = segment.count,
+                                   .momentum_keep = 0.0,
+                                   .gradient_add = 1.0,
+                                   .nesterov = false});
+  }
+}
+
 void PassGradients::finish(kernels::Stream& stream, std::size_t group, const LaneWork& work,
                            float* gradient) {
   const kernels::KernelTable& kernels = rank_->kernels();
+  const StepProgram& program = *rank_->objective().program();
   const bool first = StepProgram::pass_of(work.kind) == StepProgram::Pass::first;
-  if (first && !start_.empty()) {
+  if (first && program.pull() > 0.0) {
     pull(stream, group, work.step, gradient);
   }
   if (first) {
     totals_->add_norms(stream, group, gradient);
-  } else {
+  }
+  if (first && program.rewards_distance()) {
+    measure_distances(stream, group);
+  } else if (!first) {
+    if (program.rewards_distance()) {
+      reward_distances(stream, group, work.step, gradient);
+    }
     totals_->add_pass_norms(stream, group, gradient);
   }
   const std::vector<Segment>& segments = rank_->layout(group).reduce.segments;

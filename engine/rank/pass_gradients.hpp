@@ -30,7 +30,7 @@ class PassGradients {
   void finish(kernels::Stream& stream, std::size_t group, const LaneWork& work, float* gradient);
 
   [[nodiscard]] std::size_t kept_bytes() const;
-  [[nodiscard]] std::size_t start_bytes() const;  ///< Of StepProgram::pull().
+  [[nodiscard]] std::size_t start_bytes() const;  ///< Of the weights that began the run.
   [[nodiscard]] std::size_t scratch_bytes() const { return agreeing_.size_bytes(); }
 
  private:
@@ -44,13 +44,22 @@ class PassGradients {
   void join(kernels::Stream& stream, const Rows& rows) const;
   /// Adds the gradient of StepProgram::pull() to what the step trains.
   void pull(kernels::Stream& stream, std::size_t group, std::int64_t step, float* gradient) const;
+  /// out = a segment's weights minus those that began the run.
+  void find_distance(kernels::Stream& stream, std::size_t group, const Segment& segment,
+                     float* out) const;
+  /// Of StepProgram::rewards_distance(): enqueues the norms of the distances, in the first pass;
+  /// and in the second one that they become its gradient, where the step trains.
+  void measure_distances(kernels::Stream& stream, std::size_t group) const;
+  void reward_distances(kernels::Stream& stream, std::size_t group, std::int64_t step,
+                        float* gradient) const;
   void copy(kernels::Stream& stream, float* to, const float* from, std::int64_t count) const;
 
   const RankPlan* rank_;
   const RankState* state_;
   const StepTotals* totals_;
-  std::vector<kernels::Buffer> kept_;   // By group.
-  std::vector<kernels::Buffer> start_;  // Of StepProgram::pull(): the weights that began the run.
+  std::vector<kernels::Buffer> kept_;  // By group.
+  // Of StepProgram::reads_first_weights(): the weights that began the run.
+  std::vector<kernels::Buffer> start_;
   kernels::Buffer agreeing_;  // Of one segment: the second gradient where both agree; scratch.
 };
 

@@ -35,7 +35,7 @@ void RankLayout::add_group(MemoryPlan& memory, std::size_t index) const {
   memory.gradients_bytes += gradient_bytes(index);
   memory.lane_sums_bytes += own + owner + apart - gradient_bytes(index);
   memory.gradients_bytes += two_passes_ ? floats(layout.reduce.element_count) : 0;
-  memory.reference_bytes += pulls_ ? floats(layout.reduce.element_count) : 0;
+  memory.reference_bytes += reads_first_weights_ ? floats(layout.reduce.element_count) : 0;
 }
 
 std::size_t RankLayout::gradient_bytes(std::size_t group) const {
@@ -77,8 +77,16 @@ MemoryPlan RankLayout::memory() const {
       bytes_of(lane_block(ranks_), 2 * plan_->unit_count() * sizeof(std::int64_t)) +
       bytes_of(norm_rows(), sizeof(double)) + bytes_of(rounding_elements(), sizeof(std::uint16_t)) +
       optimizer_scratch_bytes() + bytes_of(optimizer_sums(), sizeof(double)) +
-      (two_passes_ ? floats(largest_segment()) : 0);
+      (two_passes_ ? floats(largest_segment()) : 0) + distance_factor_bytes();
   return memory;
+}
+
+std::size_t RankLayout::distance_factor_bytes() const {
+  std::int64_t parameters = 0;
+  for (const UnitParameters& unit : plan_->units()) {
+    parameters += static_cast<std::int64_t>(unit.parameters.size());
+  }
+  return rewards_distance_ ? bytes_of(parameters, sizeof(kernels::UpdateGuard)) : 0;
 }
 
 MemoryPlan plan_memory(const RankOptions& options) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -65,15 +66,49 @@ void StepTotals::combine_first_pass(kernels::Stream& stream, std::int64_t step) 
     first.loss = unit * rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy),
                                          CommandKind::gradient);
     first.squared_norm = norms_.finish(step_sums_.host<double>(), first.unit_squares);
+    if (distance_factors_) {
+      weigh_distances(step);
+    }
   });
+  if (distance_factors_) {
+    const auto* factors = distance_factors_->host<kernels::UpdateGuard>();
+    distance_factors_->to_device(stream, factors,
+                                 distance_factors_->size_bytes() / sizeof(kernels::UpdateGuard));
+  }
+}
+
+void StepTotals::weigh_distances(std::int64_t step) {
+  constexpr auto largest = static_cast<double>(std::numeric_limits<float>::max());
+  const double coefficient =
+      rank_->objective().program()->coefficient(StepProgram::Pass::second, step);
+  const std::vector<double> squares = pass_norms_->parameter_squares(step_sums_.host<double>());
+  auto* factors = distance_factors_->host<kernels::UpdateGuard>();
+  distance_ = 0.0;
+  for (std::size_t i = 0; i < squares.size(); ++i) {
+    const bool trained = rank_->trains(pass_norms_->unit_of(i), step);
+    const double distance = trained ? std::sqrt(squares[i]) : 0.0;
+    distance_ += distance;
+    // A distance that is not finite makes the loss so, which ends the run.
+    factors[i] = {.grad_scale = distance > 0.0
+                                    ? static_cast<float>(-std::min(coefficient / distance, largest))
+                                    : 0.0F};
+  }
+}
+
+const kernels::UpdateGuard* StepTotals::distance_factor(std::size_t group,
+                                                        std::size_t parameter) const {
+  return distance_factors_->device<kernels::UpdateGuard>() +
+         pass_norms_->index_of(group, parameter);
 }
 
 void StepTotals::combine_passes(std::int64_t step) {
   const StepProgram& program = *rank_->objective().program();
   const std::int64_t vocab = rank_->options().model.vocab_size;
   PassOutcome& second = passes_.back();
-  second.loss = program.loss_unit(StepProgram::Pass::second, vocab) *
-                rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy));
+  second.loss = program.rewards_distance()
+                    ? -distance_
+                    : program.loss_unit(StepProgram::Pass::second, vocab) *
+                          rank_->step_mean(step, lane_total(&kernels::LossSums::cross_entropy));
   second.squared_norm = pass_norms_->finish(step_sums_.host<double>(), second.unit_squares);
   auto* results = scalars_.host<Scalars>();
   results->squared_norm = norms_.finish(step_sums_.host<double>(), unit_squares_);

@@ -68,11 +68,11 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_
     first_of_unit.push_back(parameters_.size());
   }
   // A group's parameters are those of its units, one unit after the other.
-  std::vector<std::vector<std::size_t>> index_of(plan.groups().size());
+  index_of_.resize(plan.groups().size());
   for (std::size_t group = 0; group < plan.groups().size(); ++group) {
     for (const std::size_t unit : plan.groups()[group].units) {
       for (std::size_t i = first_of_unit[unit]; i < first_of_unit[unit + 1]; ++i) {
-        index_of[group].push_back(i);
+        index_of_[group].push_back(i);
       }
     }
   }
@@ -83,7 +83,7 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_
         first_node_.push_back(at - layout.step_block(rank));
       }
       for (const Segment& segment : layout.reduce_part(group, rank).segments) {
-        ParameterNodes& nodes = parameters_[index_of[group][segment.parameter]];
+        ParameterNodes& nodes = parameters_[index_of_[group][segment.parameter]];
         for (const LaneRange rows :
              norm_nodes(segment, plan.groups()[group].parameters[segment.parameter])) {
           nodes.nodes.push_back({.rows = rows, .at = at++});
@@ -93,16 +93,25 @@ void NormTree::collect(const ShardPlan& plan, const RankLayout& layout, bool of_
   }
 }
 
-double NormTree::finish(const double* values, std::vector<double>& unit_squares) const {
-  std::vector<std::vector<double>> squares(units_);
+std::vector<double> NormTree::parameter_squares(const double* values) const {
+  std::vector<double> squares;
   for (const ParameterNodes& parameter : parameters_) {
     if (parameter.nodes.empty()) {  // frozen
-      squares[parameter.unit].push_back(0.0);
+      squares.push_back(0.0);
       continue;
     }
     std::size_t next = 0;
-    squares[parameter.unit].push_back(join(parameter.nodes, next, {0, parameter.rows}, values));
+    squares.push_back(join(parameter.nodes, next, {0, parameter.rows}, values));
     TRAIN_CHECK(next == parameter.nodes.size(), "{} of {} nodes", next, parameter.nodes.size());
+  }
+  return squares;
+}
+
+double NormTree::finish(const double* values, std::vector<double>& unit_squares) const {
+  std::vector<std::vector<double>> squares(units_);
+  const std::vector<double> all = parameter_squares(values);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    squares[parameters_[i].unit].push_back(all[i]);
   }
   unit_squares.clear();
   for (const std::vector<double>& unit : squares) {
@@ -145,6 +154,9 @@ StepTotals::StepTotals(const RankPlan& rank)
   place_lanes();
   if (rank.layout().two_passes()) {
     pass_norms_.emplace(rank.plan(), rank.layout(), /*of_pass=*/true);
+  }
+  if (const std::size_t bytes = rank.layout().distance_factor_bytes(); bytes > 0) {
+    distance_factors_.emplace(rank.kernels(), bytes, "factors of distances");
   }
 }
 
@@ -349,7 +361,8 @@ bool StepTotals::nonfinite() const { return results().guard.nonfinite != 0; }
 
 void StepTotals::add_allocated(MemoryPlan& memory) const {
   memory.buffers_bytes += step_sums_.size_bytes() + eval_sums_.size_bytes() +
-                          nonfinite_.size_bytes() + row_sums_.size_bytes();
+                          nonfinite_.size_bytes() + row_sums_.size_bytes() +
+                          (distance_factors_ ? distance_factors_->size_bytes() : 0);
 }
 
 }  // namespace train::engine

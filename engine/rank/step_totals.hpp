@@ -72,6 +72,13 @@ class NormTree {
   /// `values`: the exchanged blocks of all ranks (RankLayout::step_block). Writes the squared norm
   /// of each unit; returns that of all.
   double finish(const double* values, std::vector<double>& unit_squares) const;
+  /// The squared norm of each parameter, of all units in their order; 0 of what is frozen.
+  [[nodiscard]] std::vector<double> parameter_squares(const double* values) const;
+  /// Where in these the parameter of a group is, and the unit of the one at `index`.
+  [[nodiscard]] std::size_t index_of(std::size_t group, std::size_t parameter) const {
+    return index_of_[group][parameter];
+  }
+  [[nodiscard]] std::size_t unit_of(std::size_t index) const { return parameters_[index].unit; }
   /// Where, in its rank's block, the nodes of `group` begin.
   [[nodiscard]] std::int64_t first_node(std::size_t group) const { return first_node_[group]; }
 
@@ -89,7 +96,8 @@ class NormTree {
 
   std::size_t units_;
   std::vector<std::int64_t> first_node_;
-  std::vector<ParameterNodes> parameters_;  // Of all units, in their order.
+  std::vector<ParameterNodes> parameters_;          // Of all units, in their order.
+  std::vector<std::vector<std::size_t>> index_of_;  // By group, in its order of parameters.
 };
 
 /// What a step, an evaluation or a probe comes to: loss sums by lane, norms by node, counts of NaN
@@ -124,7 +132,8 @@ class StepTotals {
   void nonfinite_counted(kernels::Stream& stream, const std::int64_t* count) const;
   /// Enqueues the norms of this rank's rows of a group. `gradient`: packed as GroupLayout::reduce.
   void add_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
-  /// The same of the second pass of a step of two, before its gradient is joined with the first's.
+  /// The same of the second pass of a step of two, before its gradient is joined with the first's;
+  /// in the first one of the distances that the second rewards (StepProgram::rewards_distance()).
   void add_pass_norms(kernels::Stream& stream, std::size_t group, const float* gradient) const;
   /// Where this rank counts the elements of a segment in which both gradients agree; the device's.
   [[nodiscard]] std::int64_t* agreement(std::size_t group, std::size_t segment) const;
@@ -140,6 +149,10 @@ class StepTotals {
   /// The same of the first pass of a step of two: enqueues that what it came to is kept for
   /// combine().
   void combine_first_pass(kernels::Stream& stream, std::int64_t step);
+  /// Of a step that rewards distance: UpdateGuard::grad_scale makes the parameter's distance its
+  /// gradient. Where kernels read it, in stream order after combine_first_pass().
+  [[nodiscard]] const kernels::UpdateGuard* distance_factor(std::size_t group,
+                                                            std::size_t parameter) const;
   /// What combine() decides, where kernels read it.
   [[nodiscard]] const kernels::UpdateGuard* guard() const;
 
@@ -166,6 +179,8 @@ class StepTotals {
                     double* nodes) const;
   /// Cross-entropy, norms and metrics of a step of two passes, on the host.
   void combine_passes(std::int64_t step);
+  /// From the distances of all parameters: what the second pass loses, and its factors.
+  void weigh_distances(std::int64_t step);
   [[nodiscard]] double lane_total(double kernels::LossSums::*field) const;
   /// Over the segments of all ranks whose layers step `step` trains.
   [[nodiscard]] SignAgreement sign_agreement(std::int64_t step) const;
@@ -184,8 +199,10 @@ class StepTotals {
   std::vector<std::int64_t> step_sums_at_, eval_sums_at_, lane_at_;  // By lane.
   kernels::Buffer row_sums_;                                         // Scratch of add_norms().
   NormTree norms_;
-  std::optional<NormTree> pass_norms_;      // Of the second pass.
-  std::array<PassOutcome, 2> passes_ = {};  // By StepProgram::Pass.
+  std::optional<NormTree> pass_norms_;                // Of the second pass.
+  std::array<PassOutcome, 2> passes_ = {};            // By StepProgram::Pass.
+  std::optional<HostDeviceBuffer> distance_factors_;  // By NormTree::index_of().
+  double distance_ = 0.0;                             // Of what the step trains, summed.
   std::vector<double> unit_squares_;
   std::vector<double> metrics_;  // Of the step.
   HostDeviceBuffer scalars_;

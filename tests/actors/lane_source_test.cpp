@@ -118,6 +118,34 @@ TEST_CASE("lane source: of two streams each pass has its own rows, weights and d
   }
 }
 
+TEST_CASE("lane source: a second pass without rows reads none, and counts none",
+          "[actors][lane_source]") {
+  const test::TempDirectory directory;
+  test::write_rows(directory / "retain", {.weights = false});
+  auto config = config_of(directory / "retain");
+  const auto first = open_lanes(config, 64);
+  config.objective.name = "sequential_unlearning";
+  config.objective.first_layer = 0;
+  config.objective.forget_loss = "max_update";
+  const auto passes = open_lanes(config, 64);
+  REQUIRE((first.ok() && passes.ok()));
+  CHECK((*passes)->fingerprint().value() != (*first)->fingerprint().value());
+  CHECK((*passes)->training_rows() == (*first)->training_rows());
+  CHECK((*passes)->reference_rows().live);  // The weights that began the run are read again.
+  using engine::CommandKind;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const double retained = (*first)->count(step)->weight;
+    CHECK(LaneSource::step_weight(*passes, CommandKind::gradient)(step) == retained);
+    CHECK(LaneSource::step_weight(*passes, CommandKind::train_step)(step) == 0.0);
+    CHECK((*passes)->count(step)->weight == retained);
+    const engine::LaneWork gradient{.kind = CommandKind::gradient, .step = step, .lane = 1};
+    CHECK(Columns(**passes, gradient).tokens == Columns(**first, {.step = step, .lane = 1}).tokens);
+    const std::vector<std::int32_t> tokens = Columns(**passes, {.step = step, .lane = 1}).tokens;
+    CHECK(std::count(tokens.begin(), tokens.end(), tokens.front()) ==
+          static_cast<std::ptrdiff_t>(tokens.size()));
+  }
+}
+
 TEST_CASE("lane source: an epoch reads every row once, and validation in order",
           "[actors][lane_source][ST-4]") {
   const test::TempDirectory directory;

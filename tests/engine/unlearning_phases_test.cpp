@@ -151,12 +151,18 @@ TEST_CASE("unlearning phases: ranks for one hold state of its layer alone, as pl
 
 TEST_CASE("unlearning phases: they have the bits of ranks that are for the whole run",
           "[engine][unlearning_phases][EN-1]") {
-  const Trace alone = trace_of(options_of());
+  const std::string forget_loss = GENERATE("random_targets", "max_update");
+  const auto options = [&](std::int64_t ranks, const char* strategy) {
+    auto made = options_of(ranks, strategy);
+    made.objective.forget_loss = forget_loss;
+    return made;
+  };
+  const Trace alone = trace_of(options(1, "none"));
   REQUIRE(alone.digests.front() != alone.digests.back());
   for (const std::int64_t ranks : {1, 3}) {
     for (const char* strategy : {"none", "full"}) {
-      CAPTURE(ranks, strategy);
-      const Trace phases = trace_by_phase(options_of(ranks, strategy));
+      CAPTURE(forget_loss, ranks, strategy);
+      const Trace phases = trace_by_phase(options(ranks, strategy));
       CHECK(phases.digests == alone.digests);
       CHECK(phases.values == alone.values);
     }

@@ -1,5 +1,6 @@
 // P1 on a device: what decides where memory lies and in which order work is enqueued, with the
 // CPU's kernels. Any access of the host to memory of the device ends the test with its trace.
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -70,6 +71,20 @@ void restore(WorldStep& world, std::int64_t ranks, const std::vector<Bytes>& sta
   }
 }
 
+StepResult run_step(WorldStep& world, kernels::Stream& stream, std::int64_t step,
+                    const WorldStep::ReadLane& text) {
+  if (world.rank(0).rank_plan().objective().program() == nullptr) {
+    return world.run(stream, step, text);
+  }
+  const WorldStep::FillLane rows = [&](std::int64_t of_step, std::int64_t lane,
+                                       const LaneSlot& slot) {
+    text(of_step, lane, slot.tokens.data(), slot.targets.data());
+    std::fill(slot.positions.begin(), slot.positions.end(), 0);
+    std::fill(slot.weights.begin(), slot.weights.end(), 1.0F);
+  };
+  return world.run(stream, step, rows, rows);
+}
+
 /// Two steps, an evaluation and a probe; then another world resumes from what was saved.
 Trace run(const kernels::KernelTable& kernels, const Options& options) {
   test::watch_device_memory();
@@ -83,12 +98,15 @@ Trace run(const kernels::KernelTable& kernels, const Options& options) {
       restore(world, ranks, trace.state);
     }
     for (std::int64_t step = first; step < first + 2; ++step) {
-      const StepResult result = world.run(*stream, step, text);
+      const StepResult result = run_step(world, *stream, step, text);
       REQUIRE_FALSE(result.nonfinite);
       trace.add(result.loss);
       trace.add(result.grad_norm);
       for (const double norm : result.unit_grad_norms) {
         trace.add(norm);
+      }
+      for (const double metric : result.metrics) {
+        trace.add(metric);
       }
       for (const auto& each : diagnose(world.rank(0).optimizer(), result.optimizer_sums)) {
         trace.add(each.value);
@@ -107,9 +125,9 @@ Trace run(const kernels::KernelTable& kernels, const Options& options) {
 void check_device(const Options& options) {
   const Trace cpu = run(kernels::cpu_backend(), options);
   const Trace device = run(*kernels::cuda_backend(), options);
-  CHECK(device.values == cpu.values);
-  CHECK(device.digests == cpu.digests);
-  CHECK(device.state == cpu.state);
+  CHECK((device.values == cpu.values));
+  CHECK((device.digests == cpu.digests));
+  CHECK((device.state == cpu.state));
 }
 
 TEST_CASE("guarded device: every optimizer trains as on the CPU, bit for bit", "[guarded][P1]") {
@@ -166,6 +184,26 @@ TEST_CASE("guarded device: groups of ranks, and rows kept for the backward pass"
     options.parallel.group = 0;
     options.parallel.reshard = std::string("2");
   }
+  check_device(options);
+}
+
+TEST_CASE("guarded device: steps of two passes, and what they compare weights with",
+          "[guarded][P1]") {
+  const std::int64_t ranks = GENERATE(1, 3);
+  const std::string forget_loss = GENERATE("random_targets", "max_update");
+  INFO(ranks << " ranks, " << forget_loss);
+  Options options = options_of("adamw", ranks, ranks == 1 ? "none" : "full");
+  options.model.z_loss_coeff = 0.0F;
+  options.objective.name = "sequential_unlearning";
+  options.objective.first_layer = 1;
+  options.objective.layer_stride = 1;
+  options.objective.steps_per_layer = 2;
+  options.objective.forget_loss = forget_loss;
+  options.objective.l2sp_coefficient = 0.1;
+  options.objective.gradient_join = "same_sign_forget";
+  SECTION("fp32") {}
+  SECTION("bf16") { options.precision.compute = "bf16"; }
+  SECTION("masters left to the host") { options.memory.offload = "parameters"; }
   check_device(options);
 }
 

@@ -170,6 +170,37 @@ TEST_CASE("unlearning: hidden states of the layer that is trained stay near the 
   CHECK(results_of(broken.run()) == results_of(alone.run()));
 }
 
+TEST_CASE("unlearning: weights are driven away from the first model's, without rows to forget",
+          "[integration][unlearning][P1][P3]") {
+  const Words rewarded = joined(
+      kUnlearning, {"objective.forget_loss=max_update", "data.forget_dir=", "eval.interval_steps=0",
+                    "objective.gradient_join=sum"});
+  const UnlearningSite alone;
+  Words plan = RunSite::run_words(rewarded);
+  plan.emplace_back("--dry-run");
+  CHECK_FALSE(has(alone.call(plan).out, "2 passes x "));
+  alone.train(rewarded);
+  const std::vector<nlohmann::json> steps = metrics_of(alone.run());
+  REQUIRE(steps.size() == 12);
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    CAPTURE(step);
+    const nlohmann::json& line = steps[step];
+    CHECK((line.at("forget_loss") == 0.0) == (step % 6 == 0));  // A phase begins there.
+    CHECK((line.at("forget_grad_norm") == 0.0) == (step % 6 == 0));
+    if (step % 6 > 0) {
+      CHECK(line.at("forget_loss") < steps[step - 1].at("forget_loss"));
+    }
+  }
+  const Ended replayed = alone.call({"replay", "runs/tiny", "--from", "7", "--to", "12"});
+  INFO(replayed.out << replayed.err);
+  CHECK(replayed.exit_code == 0);
+  const UnlearningSite broken;
+  const Words full = joined(rank_keys(3, "full"), rewarded);
+  CHECK(broken.call(RunSite::run_words(joined(full, {"run.steps_per_job=9"}))).exit_code == 75);
+  broken.train(joined(rank_keys(2, "none"), rewarded));
+  CHECK(results_of(broken.run()) == results_of(alone.run()));
+}
+
 TEST_CASE("unlearning: a checkpoint has moments of the layer that goes on; each phase is replayed",
           "[integration][unlearning]") {
   const UnlearningSite site;
@@ -205,7 +236,6 @@ TEST_CASE("unlearning: a plan that does not fit is one line", "[integration][unl
   refused({"run.steps=13"}, {"run.steps is 13", "set run.steps = 12"});
   refused({"objective.first_layer=2"}, {"objective.first_layer is 2", "0 to 1"});
   refused({"objective.first_layer=0", "objective.last_layer=1"}, {"objective.last_layer"});
-  refused({"objective.forget_loss=most"}, {"objective.forget_loss", "max_entropy"});
   refused({"objective.gradient_join=product"}, {"objective.gradient_join", "same_sign_forget"});
   refused({"objective.frozen_layers=free"}, {"objective.frozen_layers", "skip_update"});
   refused({"data.forget_dir=nowhere"}, {"nowhere"});
@@ -215,8 +245,10 @@ TEST_CASE("unlearning: a plan that does not fit is one line", "[integration][unl
           {"objective.label_smoothing", "sequential_unlearning"});
   refused({"objective.beta=0.3"}, {"objective.beta", "belongs to", "npo", "leave it out"});
   refused({"objective.top_k=7"}, {"objective.top_k", "belongs to", "top_k_entropy"});
+  refused({"objective.forget_loss=most"}, {"objective.forget_loss", "random_targets", "max_entropy",
+                                           "top_k_entropy", "npo", "max_update"});
   refused({"objective.forget_loss=max_update"},
-          {"objective.forget_loss", "random_targets", "max_entropy", "top_k_entropy", "npo"});
+          {"data.forget_dir", "of no use", "max_update", "leave it out"});
   refused({"objective.retain_loss=most"}, {"objective.retain_loss", "nll", "kl", "l2"});
   refused({"train.freeze=[\"block 1\"]"}, {"train.freeze", "block 1"});
   check_mistake(site, RunSite::run_words({"data.forget_dir=forget", "objective.name=sft"}),

@@ -7,6 +7,7 @@ fixtures/sequential_unlearning.json; needs torch and transformers.
 """
 
 import copy
+import fnmatch
 import json
 import math
 import pathlib
@@ -30,12 +31,17 @@ RUNS = {
     "l2sp": ("random_targets", "sum", "skip_update", True, False, 1.0),
     "l2": ("max_entropy", "sum", "skip_update", False, False, 1.0),
     "l2 npo maintained": ("npo", "sum", "skip_update", True, False, 1.0),
+    "max_update maintained": ("max_update", "sum", "skip_update", True, False, 1.0),
+    "max_update same_sign_forget": ("max_update", "same_sign_forget", "zero", False, False, 3.0),
 }
+# A bias of keys has a gradient of 0, so that rounding alone would say which way it moves.
+KEYS = ["*.query_key_value.bias"]
 # What differs from the engine's defaults. Summed: near the copy the divergence is so small that its signs
 # are rounding.
 MORE = {"kl npo": {"retain_loss": "kl", "beta": 0.7}, "kl top_k_entropy": {"retain_loss": "kl", "top_k": 7},
         "l2sp": {"l2sp_coefficient": 0.004}, "l2": {"retain_loss": "l2"},
-        "l2 npo maintained": {"retain_loss": "l2", "beta": 0.7}}
+        "l2 npo maintained": {"retain_loss": "l2", "beta": 0.7},
+        "max_update maintained": {"freeze": KEYS}, "max_update same_sign_forget": {"freeze": KEYS}}
 RETAIN, FORGET = 2.0, 0.5
 
 
@@ -91,6 +97,10 @@ def loss_of(model, frozen, stream, step, vocab, forget_loss, more, trained):
     return value[targets >= 0].mean() / math.log(vocab)
 
 
+def distance(parameter, first):
+    return torch.linalg.vector_norm((parameter - first).detach())
+
+
 def joined(how, r, f):
     agree = (r * f) > 0
     if how == "sum":
@@ -124,7 +134,9 @@ def run(name):
     out = {"options": options, "losses": [], "norms": [], "retain_losses": [], "forget_losses": [],
            "retain_norms": [], "forget_norms": [], "same_sign": []}
     parameters = dict(model.named_parameters())
-    of_layer = {layer: [n for n in parameters if f".layers.{layer}." in n] for layer in LAYERS}
+    of_layer = {layer: [n for n in parameters if f".layers.{layer}." in n
+                        and not any(fnmatch.fnmatch(n, pattern) for pattern in more.get("freeze", []))]
+                for layer in LAYERS}
     for step in range(STEPS_PER_LAYER * len(LAYERS)):
         phase = step // STEPS_PER_LAYER
         s = step % STEPS_PER_LAYER / STEPS_PER_LAYER
@@ -136,9 +148,15 @@ def run(name):
         r = gradients(model, c_r * retain)
         if step == 0 and more.get("retain_loss") == "kl":  # Rounding alone: the copy is the model.
             r = {n: torch.zeros_like(g) for n, g in r.items()}
-        forget = loss_of(model, start, 1, step, vocab, forget_loss, more, layers)
-        f = gradients(model, c_f * forget)
         trained = {n for layer in layers for n in of_layer[layer]}
+        if forget_loss == "max_update":
+            away = {n: distance(parameters[n], first[n]) for n in trained}
+            forget = -sum(away.values())
+            f = {n: torch.zeros_like(p) if n not in trained or away[n] == 0
+                 else -c_f * (p - first[n]).detach() / away[n] for n, p in parameters.items()}
+        else:
+            forget = loss_of(model, start, 1, step, vocab, forget_loss, more, layers)
+            f = gradients(model, c_f * forget)
         every = [n for layer in LAYERS for n in of_layer[layer]]
         for n in trained:  # Not times the coefficient, and part of r.
             r[n] = r[n] + 2 * more.get("l2sp_coefficient", 0.0) * (parameters[n] - first[n]).detach()
@@ -157,7 +175,7 @@ def run(name):
         out["retain_norms"].append(norm(r[n] for n in every))
         out["forget_norms"].append(norm(f[n] for n in every))
         out["same_sign"].append(100 * agreeing / elements)
-        if step == 0:
+        if step == (1 if forget_loss == "max_update" else 0):
             out["gradients"] = {stored[n]: summary(stored[n], parameters[n].grad)
                                 for n in of_layer[LAYERS[0]]}
         torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["grad_clip"])

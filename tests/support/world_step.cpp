@@ -182,6 +182,7 @@ StepResult WorldStep::run(kernels::Stream& stream, std::int64_t step, const Fill
   for (const auto& rank : ranks_) {
     rank->totals().combine_first_pass(stream, step);
   }
+  stream.synchronize();  // The slots are read no more.
   read_frozen(StepProgram::Pass::second, second);
   return run(stream, step, second);
 }

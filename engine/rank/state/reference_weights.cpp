@@ -17,7 +17,7 @@ bool has_live_reference(const RankOptions& options) {
 bool needs_first_weights(const RankOptions& options) {
   const auto objective = make_objective(options.objective);
   const StepProgram* program = objective->program();
-  return has_live_reference(options) || (program != nullptr && program->pull() > 0.0);
+  return has_live_reference(options) || (program != nullptr && program->reads_first_weights());
 }
 
 namespace {
